@@ -1,4 +1,4 @@
-"""The clock port: where a part learns what time it is."""
+"""The clock port and its adapters."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockMark:
-    """A moment by a clock and by the machine's monotonic one, from which a later process counts on.
+    """One moment by two clocks, from which a later process can continue.
 
     Attributes:
         time_s: The clock's time, in seconds since the epoch.
-        boot_id: The boot during which `monotonic_s` was read; empty if unknown.
-        monotonic_s: The monotonic clock then, in seconds.
+        boot_id: The boot of the machine in which `monotonic_s` was read; empty if unknown.
+        monotonic_s: The machine's monotonic clock at that moment, in seconds.
     """
 
     time_s: float
@@ -35,7 +35,7 @@ class ClockMark:
     monotonic_s: float = 0.0
 
     def to_text(self) -> str:
-        """As JSON."""
+        """Return the mark as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -43,7 +43,7 @@ class ClockMark:
         """The inverse of `to_text`.
 
         Raises:
-            ValueError: The text is not such a mark.
+            ValueError: The text is no mark.
         """
         values = json.loads(text)
         try:
@@ -56,12 +56,16 @@ class ClockMark:
 
 
 class WallClock:
-    """Real time that never runs backwards: wall time at the start, advanced by the monotonic clock.
+    """Real time that never runs backwards: the wall clock at the start, advanced by the monotonic clock.
 
     Args:
-        mark: A moment of the former process, which this one never precedes. Without it the wall clock alone counts.
-        follow: Whether time goes on from the mark by the monotonic clock, if that has run since. A wall clock that was
-            set meanwhile then changes nothing. Otherwise time starts from the wall clock or the mark, the later one.
+        mark: The last moment of the former process. Time never starts before it.
+        follow: Whether to continue from the mark by the monotonic clock, if the machine has not rebooted since. A wall
+            clock that was set in between then has no effect. Otherwise time starts at the later of wall clock and mark.
+
+    Example: the mark says 12:00:00, and 30 s later the wall clock says 14:00:00, since an operator set it. With
+        `follow`, time continues at 12:00:30, else at 14:00:00. If the wall clock says 10:00:00, time continues at
+        12:00:30 with `follow`, else at 12:00:00.
     """
 
     def __init__(self, mark: ClockMark | None = None, *, follow: bool = False) -> None:
@@ -81,7 +85,7 @@ class WallClock:
 
     @property
     def ahead_s(self) -> float:
-        """By how much this clock is ahead of the wall clock now, in seconds; negative if it is behind."""
+        """Seconds by which this clock is ahead of the wall clock now; negative if it is behind."""
         return self.now_s() - time.time()
 
 
@@ -103,7 +107,7 @@ class VirtualClock:
 
 
 def boot_id() -> str:
-    """What tells this boot of the machine from all others; empty if the system does not say."""
+    """Return the id of this boot of the machine; empty if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

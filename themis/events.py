@@ -14,7 +14,7 @@ class Emitter(StrEnum):
 
 
 UNREADABLE = "unreadable"
-"""Stands in the log for an event whose row of the store cannot be read."""
+"""The kind that the log shows for an event whose row cannot be read."""
 
 _OF_RESOURCE_MANAGER = (
     *("rm_started", "app_submitted", "app_state", "app_kill_wanted", "am_started", "am_registered", "am_lost"),
@@ -33,4 +33,4 @@ EMITTERS: Mapping[str, Emitter] = {
     **dict.fromkeys(_OF_RESOURCE_MANAGER, Emitter.RESOURCE_MANAGER),
     **dict.fromkeys(_OF_APP_MASTER, Emitter.APP_MASTER),
 }
-"""Every kind, with the side that alone may emit it. A kind that is not here does not exist."""
+"""Every known kind, with the only side that may emit it."""

@@ -1,7 +1,7 @@
-"""Files of folders that others write too, and which users may read what we write.
+"""Open files in folders that tasks write too, and keep our files private to their owner.
 
-A task does what it likes in its folder. What is read there is opened by plain names below a folder of ours, without
-following a link or waiting for a pipe, and only if it is a regular file.
+A task can put anything into its folder. So files there are opened by plain names below a folder of ours, without
+following links or waiting for pipes, and only regular files are accepted.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def keep_private() -> None:
-    """From now on this process and those that it starts make files that their owner alone can read and write."""
+    """Let this process and its children create files that only their owner can read and write."""
     os.umask(_OTHERS)
 
 
 def make_private(path: Path) -> None:
-    """Close a file or folder of ours that may be from before to other users; to what lies in it they then cannot get.
+    """Remove other users' access to an existing file or folder of ours, and so to everything below it.
 
-    What is not there, belongs to another user or is a link is left alone.
+    A missing path, a link and a file of another user are left as they are.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         facts = path.lstat()
@@ -34,11 +34,16 @@ def make_private(path: Path) -> None:
 
 
 def open_below(folder: Path, *names: str, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file by the names of the folders that lead to it and its own; returns the descriptor.
+    """Open a regular file below a folder and return its descriptor.
+
+    Args:
+        folder: A folder of ours; it may be reached by a link.
+        names: The names of the folders below it, then the name of the file.
+        flags: As for `os.open`.
 
     Raises:
         InputError: A name is empty, `.` or `..`, or holds a `/` or a NUL.
-        OSError: There is no such file, a name on the way is a link, or it is no regular file.
+        OSError: The file does not exist or is not regular, or a name is a link.
     """
     with contextlib.ExitStack() as opened:
         parent = _open_folder(folder, opened)
@@ -49,12 +54,12 @@ def open_below(folder: Path, *names: str, flags: int = os.O_RDONLY) -> int:
 
 
 def open_regular(path: Path, flags: int, mode: int = 0o600) -> int:
-    """Open a regular file, made when missing and `flags` say so; a link or anything else raises OSError."""
+    """Open a regular file, or create it if `flags` ask for that. Raises OSError for a link and anything else."""
     return _regular(os.open(path, flags | _OPENING, mode), str(path))
 
 
 def names_below(folder: Path, *names: str) -> list[str]:
-    """What a folder holds, sorted; nothing where it is not there, or a name that leads to it is a link."""
+    """Return the sorted names in a folder; empty if it does not exist or a name that leads to it is a link."""
     try:
         with contextlib.ExitStack() as opened:
             parent = _open_folder(folder, opened)
@@ -66,7 +71,7 @@ def names_below(folder: Path, *names: str) -> list[str]:
 
 
 def _open_folder(name: Path | str, opened: contextlib.ExitStack, parent: int | None = None) -> int:
-    # The first is a folder of ours, which may well be reached by a link.
+    # The first is a folder of ours, which a link may lead to.
     follow = os.O_NOFOLLOW if parent is not None else 0
     descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | follow, dir_fd=parent)
     opened.callback(os.close, descriptor)

@@ -1,4 +1,4 @@
-"""Whole, verified checkpoints of jobs: one port, a folder adapter and an in-memory adapter."""
+"""Complete, verified checkpoints of jobs: one port, and adapters for folders, HDFS and memory."""
 
 from am.checkpoints.store import (
     BrokenCheckpointError,

@@ -1,4 +1,4 @@
-"""Checkpoints from one store to another: each is whole there or not there, and one that is there is passed over."""
+"""Copy checkpoints from one store to another. Each copy is complete or absent, and existing ones are skipped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from themis.errors import InputError, UnknownNameError
 
 
 class Outcome(StrEnum):
-    """What became of one checkpoint."""
+    """The result for one checkpoint."""
 
     COPIED = "copied"
     THERE = "there already"
@@ -29,23 +29,23 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """One checkpoint of the source, and what became of it."""
+    """One checkpoint of the source, and the result for it."""
 
     checkpoint: Checkpoint
     outcome: Outcome
 
 
 def chosen(source: CheckpointArchive, shown: str, job_id: str | None, last: int | None) -> tuple[Checkpoint, ...]:
-    """The checkpoints to copy, by job and iteration.
+    """Return the checkpoints to copy, by job and iteration.
 
     Args:
-        source: Where they lie.
-        shown: How messages name that.
-        job_id: Only this job's; None: every job's.
-        last: Only the newest so many of each job; None: all.
+        source: The source store.
+        shown: The name of the source in messages.
+        job_id: Only this job. None: all jobs.
+        last: Only the newest `last` checkpoints of each job. None: all.
 
     Raises:
-        InputError: The source has nothing.
+        InputError: The source has no checkpoints.
         UnknownNameError: The source has no such job.
     """
     known = source.jobs()
@@ -60,16 +60,16 @@ def chosen(source: CheckpointArchive, shown: str, job_id: str | None, last: int 
 def copy(
     source: CheckpointArchive, target: CheckpointArchive, checkpoints: Sequence[Checkpoint], *, verify: bool = False
 ) -> Iterator[Copied]:
-    """Copy checkpoints in order; every checksum is verified on the way.
+    """Copy checkpoints in order, and verify the checksums of the source.
 
     Args:
-        source: Where they lie.
-        target: Where they go.
-        checkpoints: Which; see `chosen`.
-        verify: Also read what was there already, and what was written, back from the target.
+        source: The source store.
+        target: The target store.
+        checkpoints: The checkpoints to copy; see `chosen`.
+        verify: Whether to read existing and written checkpoints back from the target.
 
     Raises:
-        CheckpointError: The target cannot be written, has another checkpoint at that iteration, or fails to verify.
+        CheckpointError: The target cannot be written, has a different checkpoint at that iteration, or fails to verify.
     """
     there = {job: {c.iteration: c for c in target.checkpoints(job)} for job in {c.job_id for c in checkpoints}}
     for checkpoint in checkpoints:

@@ -1,4 +1,4 @@
-"""A checksum that is computed beside the transfer of what it is of."""
+"""A checksum that is computed while the data is transferred."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Self
 
 
 class ConcurrentDigest:
-    """SHA-256 of pieces, each hashed in a thread while the caller moves it and waits for the next.
+    """SHA-256 of pieces. A thread hashes each piece while the caller transfers it and waits for the next.
 
-    One piece is on its way at a time, so a slow processor holds up the transfer rather than filling the memory. Hashing
-    leaves Python's lock alone. Close it, or enter it.
+    Only one piece is pending at a time, so a slow processor slows the transfer instead of filling the memory. Hashing
+    releases Python's interpreter lock. Use it as a context manager.
     """
 
     def __init__(self) -> None:
@@ -29,26 +29,26 @@ class ConcurrentDigest:
         self._pool.shutdown()
 
     def update(self, piece: bytes) -> None:
-        """Take the next piece."""
-        self._settle()
+        """Add the next piece."""
+        self._wait()
         self._under_way = self._pool.submit(self._digest.update, piece)
 
     def state(self) -> Any:
-        """What `go_back` takes, to forget the pieces that come from here on."""
-        self._settle()
+        """Return the present state. `go_back` to it removes later pieces."""
+        self._wait()
         return self._digest.copy()
 
     def go_back(self, state: Any) -> None:
-        """Be again as when `state` was taken."""
-        self._settle()
+        """Return to an earlier state."""
+        self._wait()
         self._digest = state.copy()
 
     def hexdigest(self) -> str:
-        """The checksum of all pieces so far."""
-        self._settle()
+        """Return the checksum of all pieces so far."""
+        self._wait()
         return str(self._digest.hexdigest())
 
-    def _settle(self) -> None:
+    def _wait(self) -> None:
         if self._under_way is not None:
             self._under_way.result()
             self._under_way = None

@@ -1,8 +1,13 @@
 """Checkpoints in a folder: `<root>/<job_id>/<iteration, 12 digits>/{files, manifest.json}`.
 
-A checkpoint is written into a hidden folder beside its final place, synced to disk and renamed, so a writer killed at
-any instruction leaves the old state or the new one. Writers of one job take turns by a file lock, which the system
-frees when its holder dies: a hidden folder met while holding the lock is therefore a dead writer's, and is swept.
+A writer writes a checkpoint into a hidden folder next to its final place, syncs it to disk and renames it. So a writer
+killed at any instruction leaves the old state or the new one. Writers of one job hold a file lock, which the system
+releases if they die. So the holder of the lock knows that any other hidden folder is a dead writer's, and removes it.
+
+Example: process 41 saves iteration 120 of job j0.
+
+    j0/.writing-000000000120-41/model.keras      written and synced, then manifest.json
+    j0/000000000120/                             the same folder after the rename
 """
 
 from __future__ import annotations
@@ -16,9 +21,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from am.checkpoints.arriving import arriving
 from am.checkpoints.manifest import chunks, encode, read_folder, verified_folder
 from am.checkpoints.newest import is_fetched, newest_whole
+from am.checkpoints.staging import staged_files
 from am.checkpoints.store import (
     DEFAULT_KEEP_LAST,
     MANIFEST_NAME,
@@ -40,11 +45,11 @@ LOCK_POLL_S = 0.02
 
 
 class FolderStore:
-    """Keeps checkpoints below one root folder, which may be shared between machines.
+    """Stores checkpoints below one root folder, which several machines may share.
 
     Args:
-        root: The folder; made at the first save.
-        lock_timeout_s: How long a writer waits for another writer of the same job, in seconds.
+        root: The folder. The first save creates it.
+        lock_timeout_s: Seconds that a writer waits for another writer of the same job.
     """
 
     def __init__(self, root: Path, *, lock_timeout_s: float = 30.0) -> None:
@@ -52,7 +57,7 @@ class FolderStore:
         self._lock_timeout_s = lock_timeout_s
 
     def save(self, job_id: str, iteration: int, files: Mapping[str, Path], meta: Meta) -> Checkpoint:
-        """Keep copies of `files` as the checkpoint at `iteration`; see the port."""
+        """Save copies of `files` as the checkpoint at `iteration`. See the port."""
         check_save(job_id, iteration, files)
         job_folder = self._root / job_id
         final = job_folder / f"{iteration:012d}"
@@ -74,12 +79,12 @@ class FolderStore:
         return Checkpoint(job_id=job_id, iteration=iteration, files=records, meta=dict(meta), location=str(final))
 
     def latest(self, job_id: str) -> Checkpoint | None:
-        """The newest whole checkpoint, every checksum verified."""
+        """Return the newest complete checkpoint. Verifies all checksums."""
         check_job_id(job_id)
         return newest_whole(lambda: self._newest_first(job_id), verified_folder, Path.exists)
 
     def latest_iteration(self, job_id: str) -> int | None:
-        """Iteration of the newest checkpoint by manifest and file sizes alone."""
+        """Return the iteration of the newest checkpoint, from manifest and file sizes."""
         check_job_id(job_id)
         for folder in self._newest_first(job_id):
             checkpoint = read_folder(folder)
@@ -88,7 +93,7 @@ class FolderStore:
         return None
 
     def fetch_latest(self, job_id: str, into: Path) -> Checkpoint | None:
-        """Copy the files of the newest whole checkpoint into `into`, read once."""
+        """Copy the files of the newest complete checkpoint into `into`. Reads them once."""
         check_job_id(job_id)
 
         def fetched(folder: Path) -> Checkpoint | None:
@@ -98,14 +103,14 @@ class FolderStore:
         return newest_whole(lambda: self._newest_first(job_id), fetched, Path.exists)
 
     def fetch(self, checkpoint: Checkpoint, into: Path) -> None:
-        """Copy the files of `checkpoint` into `into`, verifying checksums; nothing unverified gets its final name."""
+        """Copy the files of `checkpoint` into `into`. A file gets its final name only after all are verified."""
         source = self._root / checkpoint.job_id / f"{checkpoint.iteration:012d}"
-        with _told(source), arriving(checkpoint, into) as files:
+        with _port_errors(source), staged_files(checkpoint, into) as files:
             for record, partial in files:
                 _copy_out(source / record.name, partial, record)
 
     def prune(self, job_id: str, keep_last: int = DEFAULT_KEEP_LAST) -> None:
-        """Drop all but the newest `keep_last` whole checkpoints."""
+        """Delete all but the newest `keep_last` complete checkpoints."""
         check_job_id(job_id)
         check_keep_last(keep_last)
         job_folder = self._root / job_id
@@ -123,7 +128,7 @@ class FolderStore:
             raise CheckpointError("cannot prune checkpoints", value=str(job_folder), remedy=str(error)) from error
 
     def jobs(self) -> tuple[str, ...]:
-        """Jobs that have a folder here, sorted."""
+        """Return the jobs with a folder, sorted."""
         try:
             return tuple(sorted(p.name for p in self._root.iterdir() if p.is_dir() and not p.name.startswith(".")))
         except FileNotFoundError:
@@ -132,7 +137,7 @@ class FolderStore:
             raise CheckpointError("cannot list checkpoints", value=str(self._root), remedy=str(error)) from error
 
     def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
-        """All of a job's checkpoints by manifest and file sizes, oldest first."""
+        """Return all checkpoints of a job, from manifests and file sizes, oldest first."""
         check_job_id(job_id)
         found = map(read_folder, reversed(self._newest_first(job_id)))
         return tuple(checkpoint for checkpoint in found if checkpoint is not None)
@@ -142,7 +147,7 @@ class FolderStore:
         return verified_folder(self._root / checkpoint.job_id / f"{checkpoint.iteration:012d}") == checkpoint
 
     def _newest_first(self, job_id: str) -> list[Path]:
-        """Folders that have a checkpoint's name, newest first."""
+        """Return the folders with a checkpoint's name, newest first."""
         job_folder = self._root / job_id
         try:
             names = [name for name in os.listdir(job_folder) if len(name) == 12 and name.isdecimal()]  # noqa: PTH208
@@ -152,7 +157,7 @@ class FolderStore:
 
     @contextmanager
     def _writing(self, job_folder: Path) -> Iterator[None]:
-        """Hold the job's writer lock; what dead writers left is swept first, what this one left at the end."""
+        """Hold the job's writer lock. Removes leftovers of dead writers first, and those of this writer at the end."""
         job_folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(job_folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -167,7 +172,7 @@ class FolderStore:
 
 
 def _lock(descriptor: int, timeout_s: float, job_folder: Path) -> None:
-    """Take the exclusive lock, or raise CheckpointError after `timeout_s` seconds."""
+    """Take the exclusive lock. Raises CheckpointError after `timeout_s` seconds."""
     deadline_s = time.monotonic() + timeout_s
     while True:
         try:
@@ -185,14 +190,14 @@ def _lock(descriptor: int, timeout_s: float, job_folder: Path) -> None:
 
 
 def _sweep(job_folder: Path) -> None:
-    """Remove hidden leftovers; the caller holds the lock, so nobody alive owns them."""
+    """Remove hidden leftovers. The caller holds the lock, so their writers are dead."""
     for entry in job_folder.iterdir():
         if entry.name.startswith((WRITING_PREFIX, TRASH_PREFIX)):
             _remove_flat(entry)
 
 
 def _discard(folder: Path) -> None:
-    """Take a checkpoint away whole: readers see it or do not, never half of it."""
+    """Remove a checkpoint atomically: readers see all of it or none of it."""
     if folder.exists():
         trash = folder.with_name(f"{TRASH_PREFIX}{folder.name}-{os.getpid()}")
         folder.rename(trash)
@@ -200,14 +205,14 @@ def _discard(folder: Path) -> None:
 
 
 def _remove_flat(folder: Path) -> None:
-    """Remove a folder without subfolders (shutil is left out: it would double the start-up of the replay job)."""
+    """Remove a folder without subfolders. Importing shutil would double the start-up time of the replay job."""
     for entry in folder.iterdir():
         entry.unlink()
     folder.rmdir()
 
 
 def _copy_in(source: Path, target: Path) -> FileRecord:
-    """Copy a file to `target`, synced to disk, and record what was written."""
+    """Copy a file to `target`, sync it to disk, and return its record."""
     with target.open("wb") as stream:
         record = _copy(source, stream, target.name)
         stream.flush()
@@ -216,7 +221,7 @@ def _copy_in(source: Path, target: Path) -> FileRecord:
 
 
 def _copy_out(source: Path, target: Path, record: FileRecord) -> None:
-    """Copy a file of a checkpoint to `target`; its reader needs it until it has been read, so no disk is waited for.
+    """Copy a file of a checkpoint to `target`. Does not sync, because the copy is needed only until it is read.
 
     Raises:
         BrokenCheckpointError: Its content differs from its record.
@@ -239,8 +244,8 @@ def _copy(source: Path, stream: BinaryIO, name: str) -> FileRecord:
 
 
 @contextmanager
-def _told(source: Path) -> Iterator[None]:
-    """Turn the errors of files into those of the port, for what is copied from a checkpoint's folder."""
+def _port_errors(source: Path) -> Iterator[None]:
+    """Convert file errors while copying from a checkpoint's folder to errors of the port."""
     try:
         yield
     except FileNotFoundError as error:

@@ -1,8 +1,9 @@
 """Checkpoints on HDFS, laid out as in a folder: `<root>/<job_id>/<iteration, 12 digits>/{files, manifest.json}`.
 
-A checkpoint is written into a hidden folder beside its final place, the manifest last, and renamed in one step. HDFS
-has no locks: each writer has a hidden folder of its own, the rename lets one of several writers of an iteration win,
-and a hidden folder that was not written to for longer than any living writer waits is a dead writer's, and is swept.
+A writer writes a checkpoint into a hidden folder next to its final place, the manifest last, and renames it in one
+step. HDFS has no locks. So each writer has its own hidden folder, and the rename lets one of several writers of an
+iteration win. A hidden folder that has not changed for longer than any live writer waits is a dead writer's, and is
+removed.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from am.checkpoints.arriving import arriving
 from am.checkpoints.digest import ConcurrentDigest
 from am.checkpoints.hdfs_upload import PART_BYTES, upload
 from am.checkpoints.manifest import decode, encode
 from am.checkpoints.newest import is_fetched, newest_whole
+from am.checkpoints.staging import staged_files
 from am.checkpoints.store import (
     DEFAULT_KEEP_LAST,
     MANIFEST_NAME,
@@ -38,18 +39,18 @@ from themis.hadoop.webhdfs_retry import ONCE, RetryRule
 
 WRITING_PREFIX = ".writing-"
 LEFTOVER_AGE_S = 900.0
-"""A hidden folder that was still for so long has no living writer: one that gets nothing through gives up sooner."""
+"""A hidden folder without changes for this time has no live writer. A writer without connection gives up earlier."""
 
 
 class HdfsStore:
-    """Keeps checkpoints below one folder of an HDFS.
+    """Stores checkpoints below one folder of an HDFS.
 
     Args:
-        hdfs: The HDFS; its retry rule is how long anything here waits for a NameNode that is away.
-        root: The folder; made at the first save.
-        shown_as: What stands before a path where a location is told: `hdfs://authority`.
+        hdfs: The HDFS. Its retry rule limits the waits for an unreachable NameNode.
+        root: The folder. The first save creates it.
+        shown_as: Prefix of locations in messages: `hdfs://authority`.
         part_bytes: Larger files are uploaded in parts of this size.
-        leftover_age_s: When a hidden folder counts as a dead writer's, in seconds of the NameNode's clock.
+        leftover_age_s: Age at which a hidden folder counts as a dead writer's, in seconds of the NameNode's clock.
     """
 
     def __init__(
@@ -69,10 +70,10 @@ class HdfsStore:
         self._verified: dict[str, tuple[HdfsStatus, ...]] = {}
 
     def save(self, job_id: str, iteration: int, files: Mapping[str, Path], meta: Meta) -> Checkpoint:
-        """Keep copies of `files` as the checkpoint at `iteration`; see the port."""
+        """Save copies of `files` as the checkpoint at `iteration`. See the port."""
         check_save(job_id, iteration, files)
         final = self._folder(job_id, iteration)
-        with _told("cannot save the checkpoint", final):
+        with _port_errors("cannot save the checkpoint", final):
             beside = self._entries(f"{self._root}/{job_id}")
             name = f"{iteration:012d}"
             existing = self._verified_folder(final) if name in {entry.name for entry in beside} else None
@@ -91,15 +92,15 @@ class HdfsStore:
                 raise
 
     def latest(self, job_id: str) -> Checkpoint | None:
-        """The newest whole checkpoint, every checksum verified: all of its content is read, once a process."""
+        """Return the newest complete checkpoint. Verifies all checksums, once per process."""
         check_job_id(job_id)
-        with _told("cannot look for checkpoints", f"{self._root}/{job_id}"):
+        with _port_errors("cannot look for checkpoints", f"{self._root}/{job_id}"):
             return newest_whole(lambda: self._newest_first(job_id), self._verified_folder, self._is_there)
 
     def latest_iteration(self, job_id: str) -> int | None:
-        """Iteration of the newest checkpoint by manifest and file sizes alone."""
+        """Return the iteration of the newest checkpoint, from manifest and file sizes."""
         check_job_id(job_id)
-        with _told("cannot look for checkpoints", f"{self._root}/{job_id}"):
+        with _port_errors("cannot look for checkpoints", f"{self._root}/{job_id}"):
             for folder in self._newest_first(job_id):
                 found = self._read_folder(folder)
                 if found is not None:
@@ -107,7 +108,7 @@ class HdfsStore:
         return None
 
     def fetch_latest(self, job_id: str, into: Path) -> Checkpoint | None:
-        """Copy the files of the newest whole checkpoint into `into`, read once; it then counts as verified."""
+        """Copy the files of the newest complete checkpoint into `into`. Reads them once, which also verifies it."""
         check_job_id(job_id)
 
         def fetched(folder: str) -> Checkpoint | None:
@@ -117,21 +118,21 @@ class HdfsStore:
             self._verified[folder] = found[1]
             return found[0]
 
-        with _told("cannot look for checkpoints", f"{self._root}/{job_id}"):
+        with _port_errors("cannot look for checkpoints", f"{self._root}/{job_id}"):
             return newest_whole(lambda: self._newest_first(job_id), fetched, self._is_there)
 
     def fetch(self, checkpoint: Checkpoint, into: Path) -> None:
-        """Copy the files of `checkpoint` into `into`, verifying checksums; nothing unverified gets its final name."""
+        """Copy the files of `checkpoint` into `into`. A file gets its final name only after all are verified."""
         folder = self._folder(checkpoint.job_id, checkpoint.iteration)
-        with _told("cannot fetch the checkpoint", folder), arriving(checkpoint, into) as files:
+        with _port_errors("cannot fetch the checkpoint", folder), staged_files(checkpoint, into) as files:
             for record, partial in files:
                 self._fetch_file(f"{folder}/{record.name}", partial, record)
 
     def prune(self, job_id: str, keep_last: int = DEFAULT_KEEP_LAST) -> None:
-        """Drop all but the newest `keep_last` whole checkpoints."""
+        """Delete all but the newest `keep_last` complete checkpoints."""
         check_job_id(job_id)
         check_keep_last(keep_last)
-        with _told("cannot prune checkpoints", f"{self._root}/{job_id}"):
+        with _port_errors("cannot prune checkpoints", f"{self._root}/{job_id}"):
             kept = 0
             for folder in self._newest_first(job_id):
                 if kept >= keep_last:
@@ -141,22 +142,22 @@ class HdfsStore:
                     kept += 1
 
     def jobs(self) -> tuple[str, ...]:
-        """Jobs that have a folder here, sorted."""
-        with _told("cannot list checkpoints", self._root):
+        """Return the jobs with a folder, sorted."""
+        with _port_errors("cannot list checkpoints", self._root):
             found = (entry.name for entry in self._entries(self._root) if entry.folder)
             return tuple(sorted(name for name in found if not name.startswith(".")))
 
     def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
-        """All of a job's checkpoints by manifest and file sizes, oldest first."""
+        """Return all checkpoints of a job, from manifests and file sizes, oldest first."""
         check_job_id(job_id)
-        with _told("cannot list checkpoints", f"{self._root}/{job_id}"):
+        with _port_errors("cannot list checkpoints", f"{self._root}/{job_id}"):
             found = map(self._read_folder, reversed(self._newest_first(job_id)))
             return tuple(each[0] for each in found if each is not None)
 
     def is_whole(self, checkpoint: Checkpoint) -> bool:
-        """Whether every file of a checkpoint still has its recorded content; all of it is read."""
+        """Whether every file of a checkpoint still has its recorded content. Reads all files."""
         folder = self._folder(checkpoint.job_id, checkpoint.iteration)
-        with _told("cannot read the checkpoint", folder):
+        with _port_errors("cannot read the checkpoint", folder):
             self._verified.pop(folder, None)
             return self._verified_folder(folder) == checkpoint
 
@@ -170,7 +171,7 @@ class HdfsStore:
             return ()
 
     def _newest_first(self, job_id: str) -> list[str]:
-        """Folders that have a checkpoint's name, newest first."""
+        """Return the folders with a checkpoint's name, newest first."""
         names = [entry.name for entry in self._entries(f"{self._root}/{job_id}") if entry.folder]
         numbers = [name for name in names if len(name) == 12 and name.isdecimal()]
         return [f"{self._root}/{job_id}/{name}" for name in sorted(numbers, reverse=True)]
@@ -179,7 +180,7 @@ class HdfsStore:
         return self._hdfs.status(folder) is not None
 
     def _read_folder(self, folder: str) -> tuple[Checkpoint, tuple[HdfsStatus, ...]] | None:
-        """The checkpoint by manifest and file sizes, and the folder's listing; None where it is not whole."""
+        """Return the checkpoint, from manifest and file sizes, and the folder's listing. None if it is incomplete."""
         entries = self._entries(folder)
         by_name = {entry.name: entry for entry in entries if not entry.folder}
         if MANIFEST_NAME not in by_name:
@@ -196,12 +197,12 @@ class HdfsStore:
         return (checkpoint, entries) if whole else None
 
     def _verified_folder(self, folder: str) -> Checkpoint | None:
-        """The checkpoint in `folder` with every checksum verified, by this process if not by this call."""
+        """Return the checkpoint in `folder`. Verifies all checksums, unless this process has done so already."""
         found = self._read_folder(folder)
         if found is None:
             return None
         checkpoint, entries = found
-        # The file ids and times in the listing are new wherever anything was written since.
+        # A later write would have changed the file ids or times in the listing.
         if self._verified.get(folder) == entries:
             return checkpoint
         try:
@@ -219,7 +220,7 @@ class HdfsStore:
             return digest.hexdigest()
 
     def _fetch_file(self, source: str, target: Path, record: FileRecord) -> None:
-        """Copy one file; raises BrokenCheckpointError where its content differs from its record."""
+        """Copy one file. Raises BrokenCheckpointError if its content differs from its record."""
         try:
             with target.open("wb") as stream, ConcurrentDigest() as digest:
                 for piece in self._hdfs.read(source, record.size_bytes):
@@ -239,20 +240,21 @@ class HdfsStore:
         return upload(self._hdfs, source, target, part_bytes=self._part_bytes)
 
     def _checked(self, staged: str, records: tuple[FileRecord, ...]) -> tuple[HdfsStatus, ...]:
-        """The staged folder's listing; CheckpointError unless every file has its full length, with nothing else there.
+        """Return the staged folder's listing. The caller has already written the manifest.
 
-        The manifest is known to be there, beside them.
+        Raises:
+            CheckpointError: A file has a wrong size, or the folder has other files.
         """
         entries = self._entries(staged)
         sizes = {entry.name: entry.size_bytes for entry in entries if entry.name != MANIFEST_NAME}
         if sizes != {record.name: record.size_bytes for record in records}:
             raise CheckpointError(
-                "what was uploaded is not what lies there", value=staged, remedy="is another process writing there?"
+                "the uploaded files differ from those on HDFS", value=staged, remedy="is another process writing there?"
             )
         return entries
 
     def _put_in_place(self, staged: str, final: str, manifest: bytes, written: tuple[HdfsStatus, ...]) -> Checkpoint:
-        """Give the staged checkpoint its final name, unless another writer was first with a whole one."""
+        """Rename the staged checkpoint to its final name, unless another writer was first with a complete one."""
         while True:
             try:
                 self._hdfs.rename(staged, final)
@@ -264,18 +266,18 @@ class HdfsStore:
                 self._hdfs.delete(final)
             else:
                 break
-        # A rename whose reply was lost may have met another's: the file ids tell.
+        # If the reply to the rename was lost, the checkpoint may be another writer's. Compare the file ids.
         ours = decode(manifest, self._shown_as + final) if self._entries(final) == written else None
         found = (ours, written) if ours is not None else self._read_folder(final)
         if found is None:
             raise MissingCheckpointError("the checkpoint vanished as it was saved", value=final, remedy="save it again")
         checkpoint, entries = found
-        # Its content was hashed on the way out, and HDFS checks its own checksums on every read.
+        # The content was hashed during the upload, and HDFS verifies its own checksums on every read.
         self._verified[final] = entries
         return checkpoint
 
     def _sweep(self, job_id: str, staged: str, beside: tuple[HdfsStatus, ...]) -> None:
-        """Remove what dead writers left. What time it is by the NameNode's clock, our own new folder tells."""
+        """Remove leftovers of dead writers. The new folder's time gives the present time of the NameNode's clock."""
         hidden = [entry for entry in beside if entry.name.startswith(WRITING_PREFIX)]
         own = self._hdfs.status(staged) if hidden else None
         for entry in hidden:
@@ -283,25 +285,25 @@ class HdfsStore:
                 self._hdfs.delete(f"{self._root}/{job_id}/{entry.name}")
 
     def _drop(self, staged: str) -> None:
-        """Take our own hidden folder away where HDFS is there; else a later writer will sweep it."""
+        """Delete this writer's hidden folder. If HDFS is unreachable, a later writer will remove it."""
         with suppress(HdfsAwayError, HdfsRefusedError):
             self._hdfs.with_rule(ONCE).delete(staged)
 
 
 def open_hdfs_store(uri: str, *, wait_s: float | None = None) -> HdfsStore:
-    """The store below the folder that an `hdfs://` or `webhdfs://` URI names; nothing is connected yet.
+    """Return the store in the folder of an `hdfs://` or `webhdfs://` URI. Does not connect yet.
 
     Args:
-        uri: Where.
-        wait_s: How long to wait for an HDFS that is away, in seconds; by default as RetryRule says.
+        uri: The URI of the folder.
+        wait_s: Seconds to wait for an unreachable HDFS. By default the deadline of RetryRule.
     """
     hdfs, root = open_webhdfs(uri, rule=RetryRule() if wait_s is None else RetryRule(deadline_s=wait_s))
     return HdfsStore(hdfs, root, shown_as="/".join(uri.split("/", 3)[:3]))
 
 
 @contextmanager
-def _told(what: str, path: str) -> Iterator[None]:
-    """Turn the errors of HDFS and of local files into those of the port."""
+def _port_errors(what: str, path: str) -> Iterator[None]:
+    """Convert errors of HDFS and of local files to errors of the port."""
     try:
         yield
     except HdfsAwayError as error:

@@ -1,8 +1,8 @@
-"""A local file to HDFS in parts: a broken connection costs the part that was under way, not the file.
+"""Upload a local file to HDFS in parts, so that a broken connection costs one part and not the whole file.
 
-Parts are files of their own that HDFS joins in one step at the end (CONCAT). Appending to one file instead could not be
-repeated safely: a reply that is lost after the deed would append twice, and a file whose DataNode was killed stays
-locked to the dead writer for a minute (HDFS's soft lease limit), while a part can be written anew at once.
+Each part is a separate file, and HDFS joins them in one step at the end (CONCAT). Appending to one file could not be
+repeated safely: if the reply is lost, the retry would append twice. Also, after the death of a DataNode a file stays
+locked for a minute (HDFS's soft lease limit), while a part can be written again at once.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from themis.hadoop.webhdfs import WebHdfs
 from themis.hadoop.webhdfs_errors import HdfsRefusedError
 
 PART_BYTES = 128 << 20
-"""A block of HDFS by its default: joined, such parts leave no short blocks inside a file."""
+"""The default block size of HDFS. Joined parts of this size leave no short blocks inside a file."""
 JOIN_AT_ONCE = 50
-"""Parts that one request joins, since their paths stand in its URL."""
+"""Maximum number of parts that one request joins, because their paths are in its URL."""
 
 
 def upload(hdfs: WebHdfs, source: Path, target: str, *, part_bytes: int = PART_BYTES) -> FileRecord:
-    """Write a local file to `target` in place of any that is there, and record what was written.
+    """Upload a local file to `target`, replacing an existing file, and return the record of the content.
 
     Args:
-        hdfs: Where to; each part has its patience anew.
+        hdfs: The HDFS. Its retry rule applies to each part separately.
         source: The local file.
-        target: Path on HDFS; parts lie beside it as `.<name>.<number>` meanwhile.
+        target: Path on HDFS. Parts are temporary files `.<name>.<number>` next to it.
         part_bytes: Size of a part.
     """
     with source.open("rb") as stream, ConcurrentDigest() as digest:
@@ -50,7 +50,7 @@ class _Parts:
         self._part_bytes = part_bytes
 
     def write_next(self) -> bool:
-        """Write the next part; False when there was none left."""
+        """Write the next part. Returns False if none is left."""
         start = sum(self.sizes)
         path = self._path(len(self.sizes))
         so_far = self._digest.state()
@@ -61,7 +61,7 @@ class _Parts:
         def pieces() -> Iterator[bytes]:
             nonlocal size
             size = 0
-            # From the part's beginning at each attempt, with the digest of what lies before it.
+            # Each attempt starts at the part's beginning, with the digest of the earlier parts.
             self._digest.go_back(so_far)
             for piece in self._pieces(start, self._part_bytes):
                 self._digest.update(piece)
@@ -73,7 +73,7 @@ class _Parts:
         return size == self._part_bytes
 
     def join(self) -> None:
-        """Make one file of the parts."""
+        """Join the parts to one file."""
         joined = self.sizes[0]
         for first in range(1, len(self.sizes), JOIN_AT_ONCE):
             numbers = range(first, min(first + JOIN_AT_ONCE, len(self.sizes)))
@@ -81,7 +81,7 @@ class _Parts:
             try:
                 self._hdfs.concat(self._target, [self._path(number) for number in numbers], joined)
             except HdfsRefusedError:
-                # HDFS joins no files in an encryption zone.
+                # HDFS cannot join files in an encryption zone.
                 self._write_in_one()
                 return
 

@@ -1,4 +1,13 @@
-"""The manifest of a checkpoint folder: which files it has to hold, and whether it does."""
+"""The manifest of a checkpoint folder: it lists the files, and readers check the folder against it.
+
+Example: the folder `j0/000000000120` holds `model.keras` and this `manifest.json`:
+
+    {"format": 1, "job_id": "j0", "iteration": 120,
+     "files": [{"name": "model.keras", "size_bytes": 18544, "sha256": "9f86d0.."}], "meta": {"loss": 0.31}}
+
+`read_folder` compares the iteration with the folder's name, and the sizes of the files. `verified_folder` also computes
+the checksums. A folder without a manifest, or with a truncated one, is not a checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +25,7 @@ FORMAT = 1
 
 
 def encode(job_id: str, iteration: int, files: tuple[FileRecord, ...], meta: Meta) -> bytes:
-    """The manifest as JSON bytes, ending in a newline."""
+    """Encode the manifest as JSON bytes with a final newline."""
     body = {
         "format": FORMAT,
         "job_id": job_id,
@@ -28,7 +37,7 @@ def encode(job_id: str, iteration: int, files: tuple[FileRecord, ...], meta: Met
 
 
 def decode(content: bytes, location: str) -> Checkpoint | None:
-    """The checkpoint that a manifest describes, or None where it is truncated or malformed."""
+    """Decode a manifest. Returns None if it is truncated or malformed."""
     try:
         body = json.loads(content)
         if body["format"] != FORMAT or not body["files"]:
@@ -49,7 +58,7 @@ def decode(content: bytes, location: str) -> Checkpoint | None:
 
 
 def read_folder(folder: Path) -> Checkpoint | None:
-    """The checkpoint in `folder` by its manifest and file sizes, contents unread; None where it is not whole."""
+    """Read the checkpoint in `folder` from its manifest and file sizes. Returns None if it is incomplete."""
     try:
         checkpoint = decode(_manifest(folder), str(folder))
         if checkpoint is None or f"{checkpoint.iteration:012d}" != folder.name:
@@ -61,13 +70,13 @@ def read_folder(folder: Path) -> Checkpoint | None:
 
 
 def _manifest(folder: Path) -> bytes:
-    # Programs write beside it: a pipe in its place would be waited for.
+    # Users' programs may write here, and reading a pipe in the manifest's place would block.
     with os.fdopen(open_regular(folder / MANIFEST_NAME, os.O_RDONLY), "rb") as stream:
         return stream.read()
 
 
 def verified_folder(folder: Path) -> Checkpoint | None:
-    """The checkpoint in `folder` with every checksum verified; None where any differs."""
+    """Read the checkpoint in `folder`, and verify all checksums. Returns None if one differs."""
     checkpoint = read_folder(folder)
     if checkpoint is None:
         return None
@@ -79,14 +88,14 @@ def verified_folder(folder: Path) -> Checkpoint | None:
 
 
 def chunks(path: Path) -> Iterator[bytes]:
-    """The content of a file in pieces of at most CHUNK_BYTES."""
+    """Yield the content of a file in pieces of at most CHUNK_BYTES."""
     with path.open("rb") as stream:
         while chunk := stream.read(CHUNK_BYTES):
             yield chunk
 
 
 def file_sha256(path: Path) -> str:
-    """Hex SHA-256 of a file's content."""
+    """Return the hex SHA-256 of a file's content."""
     digest = hashlib.sha256()
     for chunk in chunks(path):
         digest.update(chunk)

@@ -1,4 +1,4 @@
-"""Checkpoints in the memory of one process: the shipped adapter for tests and for the simulator."""
+"""A checkpoint store in the memory of one process, for tests and the simulator."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from themis.config.names import check_job_id
 
 
 class MemoryStore:
-    """Keeps checkpoints in dictionaries; the same behaviour as the folder store, gone with the process."""
+    """Keeps checkpoints in dictionaries. It behaves like the folder store, but ends with the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[str, dict[int, tuple[Checkpoint, dict[str, bytes]]]] = {}
 
     def save(self, job_id: str, iteration: int, files: Mapping[str, Path], meta: Meta) -> Checkpoint:
-        """Keep copies of `files` as the checkpoint at `iteration`; see the port."""
+        """Save copies of `files` as the checkpoint at `iteration`. See the port."""
         check_save(job_id, iteration, files)
         contents = {name: files[name].read_bytes() for name in sorted(files)}
         records = tuple(
@@ -51,27 +51,27 @@ class MemoryStore:
         return checkpoint
 
     def latest(self, job_id: str) -> Checkpoint | None:
-        """The newest whole checkpoint, every checksum verified."""
+        """Return the newest complete checkpoint. Verifies all checksums."""
         check_job_id(job_id)
         with self._lock:
             newest_first = sorted(self._kept.get(job_id, {}).items(), reverse=True)
         return next((checkpoint for _, (checkpoint, contents) in newest_first if _whole(checkpoint, contents)), None)
 
     def latest_iteration(self, job_id: str) -> int | None:
-        """Iteration of the newest checkpoint, contents unread."""
+        """Return the iteration of the newest checkpoint without reading contents."""
         check_job_id(job_id)
         with self._lock:
             return max(self._kept.get(job_id, {}), default=None)
 
     def fetch_latest(self, job_id: str, into: Path) -> Checkpoint | None:
-        """Write the files of the newest whole checkpoint into `into`."""
+        """Write the files of the newest complete checkpoint into `into`."""
         found = self.latest(job_id)
         if found is not None:
             self.fetch(found, into)
         return found
 
     def fetch(self, checkpoint: Checkpoint, into: Path) -> None:
-        """Write the files of `checkpoint` into `into`; nothing is written where any checksum differs."""
+        """Write the files of `checkpoint` into `into`. Writes none if a checksum differs."""
         with self._lock:
             found = self._kept.get(checkpoint.job_id, {}).get(checkpoint.iteration)
         if found is None:
@@ -91,7 +91,7 @@ class MemoryStore:
             (into / name).write_bytes(content)
 
     def prune(self, job_id: str, keep_last: int = DEFAULT_KEEP_LAST) -> None:
-        """Drop all but the newest `keep_last` whole checkpoints."""
+        """Delete all but the newest `keep_last` complete checkpoints."""
         check_job_id(job_id)
         check_keep_last(keep_last)
         with self._lock:
@@ -102,12 +102,12 @@ class MemoryStore:
                 del of_job[iteration]
 
     def jobs(self) -> tuple[str, ...]:
-        """Jobs that have checkpoints here, sorted."""
+        """Return the jobs with checkpoints, sorted."""
         with self._lock:
             return tuple(sorted(job_id for job_id, of_job in self._kept.items() if of_job))
 
     def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
-        """All of a job's checkpoints, oldest first."""
+        """Return all checkpoints of a job, oldest first."""
         check_job_id(job_id)
         with self._lock:
             return tuple(kept[0] for _, kept in sorted(self._kept.get(job_id, {}).items()))
@@ -119,13 +119,13 @@ class MemoryStore:
         return found is not None and found[0] == checkpoint and _whole(*found)
 
     def corrupt(self, job_id: str, iteration: int, name: str, content: bytes) -> None:
-        """Overwrite one kept file behind its record's back, for tests of what readers do then."""
+        """Overwrite one stored file without changing its record, to test readers."""
         with self._lock:
             self._kept[job_id][iteration][1][name] = content
 
 
 def _whole(checkpoint: Checkpoint, contents: Mapping[str, bytes]) -> bool:
-    """Whether every file is there with the recorded checksum."""
+    """Whether every file exists with the recorded checksum."""
     return all(
         record.name in contents and hashlib.sha256(contents[record.name]).hexdigest() == record.sha256
         for record in checkpoint.files

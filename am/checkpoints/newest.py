@@ -1,4 +1,4 @@
-"""The search for the newest whole checkpoint beside a writer that adds and prunes."""
+"""Find the newest complete checkpoint while a writer may add and prune checkpoints."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def newest_whole(
     whole: Callable[[Folder], Checkpoint | None],
     there: Callable[[Folder], bool],
 ) -> Checkpoint | None:
-    """The newest checkpoint that `whole` accepts, or None.
+    """Return the newest checkpoint that `whole` accepts, or None.
 
     Args:
         newest_first: Lists the candidates.
-        whole: The checkpoint in a folder, None where it is not whole or not there.
-        there: Whether a folder is still there.
+        whole: Returns the checkpoint in a folder, or None if it is incomplete or gone.
+        there: Whether a folder still exists.
     """
     for _attempt in range(LIST_ATTEMPTS):
         vanished = False
@@ -34,12 +34,12 @@ def newest_whole(
             vanished = vanished or not there(folder)
         if not vanished:
             return None
-        # A writer pruned what was listed, so newer ones exist: list again.
+        # A writer pruned a listed folder, so newer ones exist: list again.
     return None
 
 
 def is_fetched(store: CheckpointStore, checkpoint: Checkpoint, into: Path) -> bool:
-    """Fetch a checkpoint into `into`; False, and nothing is there, where it is broken or gone."""
+    """Fetch a checkpoint into `into`. Returns False, and leaves no file there, if it is broken or gone."""
     try:
         store.fetch(checkpoint, into)
     except (BrokenCheckpointError, MissingCheckpointError):

@@ -1,6 +1,6 @@
-"""The checkpoint port: what a job may ask of the place where its checkpoints lie.
+"""The checkpoint port: how jobs save and fetch checkpoints.
 
-Standard library only, as the replay job imports it and has to start within milliseconds.
+This module uses the standard library only, because the replay job imports it and must start within milliseconds.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class CheckpointError(ThemisError):
 
 
 class BrokenCheckpointError(CheckpointError, ValueError):
-    """A checkpoint whose content differs from what its manifest promises."""
+    """The content of a checkpoint differs from its manifest."""
 
 
 class UnreachableStoreError(CheckpointError, UnreachableError):
-    """The place where checkpoints lie stayed away for longer than we wait."""
+    """The store stayed unreachable for longer than the limit."""
 
     exit_code = UnreachableError.exit_code
 
 
 class MissingCheckpointError(CheckpointError, LookupError):
-    """A checkpoint that is no longer there, for instance because it has been pruned."""
+    """A checkpoint no longer exists, for example because it was pruned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +49,14 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """One whole checkpoint of a job.
+    """One complete checkpoint of a job.
 
     Attributes:
         job_id: The job that wrote it.
-        iteration: Iterations done when it was taken.
+        iteration: Iterations that the job had done when it was saved.
         files: Its files, sorted by name.
-        meta: What the writer noted beside the files.
-        location: Where it lies, in the store's own terms; for messages.
+        meta: The writer's notes.
+        location: Its place in the store, for messages.
     """
 
     job_id: str
@@ -67,68 +67,68 @@ class Checkpoint:
 
     @property
     def size_bytes(self) -> int:
-        """Size of all its files together, in bytes."""
+        """Total size of its files, in bytes."""
         return sum(record.size_bytes for record in self.files)
 
 
 class CheckpointStore(Protocol):
-    """Keeps checkpoints whole or not at all."""
+    """Stores checkpoints atomically: each is complete or absent."""
 
     def save(self, job_id: str, iteration: int, files: Mapping[str, Path], meta: Meta) -> Checkpoint:
-        """Keep copies of `files` (name in the checkpoint to path) as the checkpoint at `iteration`.
+        """Save copies of `files` (name in the checkpoint to path) as the checkpoint at `iteration`.
 
-        Atomic: readers see all of it or none of it. Where a whole checkpoint at that iteration exists, it stays
-        and is returned; a broken one is replaced.
+        Readers see the complete checkpoint or none of it. If a complete checkpoint exists at that iteration, it stays
+        and is returned. A broken one is replaced.
 
         Raises:
-            InputError: A job id, iteration or file name that cannot be used.
+            InputError: A job id, iteration or file name is not allowed.
             CheckpointError: The store cannot be written.
         """
         ...
 
     def latest(self, job_id: str) -> Checkpoint | None:
-        """The newest whole checkpoint: every checksum is verified and broken ones are passed over."""
+        """Return the newest complete checkpoint. Verifies all checksums, and skips broken checkpoints."""
         ...
 
     def latest_iteration(self, job_id: str) -> int | None:
-        """Iteration of the newest checkpoint by manifest and file sizes alone: cheap, meant for polling."""
+        """Return the iteration of the newest checkpoint, from manifest and file sizes. Cheap enough for polling."""
         ...
 
     def fetch_latest(self, job_id: str, into: Path) -> Checkpoint | None:
-        """Copy the files of the newest whole checkpoint into the folder `into`; None where there is none.
+        """Copy the files of the newest complete checkpoint into the folder `into`. Returns None if there is none.
 
-        As `latest` and `fetch` together, but what is read is read once: a checkpoint that turns out broken on the way
-        is passed over for the one before, and leaves nothing in `into`.
+        This equals `latest` and `fetch`, but reads the content once. A checkpoint that turns out to be broken leaves no
+        file in `into`, and the previous one is tried.
         """
         ...
 
     def fetch(self, checkpoint: Checkpoint, into: Path) -> None:
-        """Copy the files of `checkpoint` into the folder `into`, all or none, verifying each checksum on the way.
+        """Copy all files of `checkpoint` into the folder `into`, or none. Verifies all checksums.
 
         Raises:
-            MissingCheckpointError: It is no longer there.
+            MissingCheckpointError: It no longer exists.
             BrokenCheckpointError: A file differs from its record.
         """
         ...
 
     def prune(self, job_id: str, keep_last: int = DEFAULT_KEEP_LAST) -> None:
-        """Drop all but the newest `keep_last` whole checkpoints; broken ones newer than those stay for inspection."""
+        """Delete all but the newest `keep_last` complete checkpoints. Newer broken ones stay for inspection."""
         ...
 
 
 class CheckpointArchive(CheckpointStore, Protocol):
-    """A store that can also be looked through: what moving checkpoints between stores needs."""
+    """A store that can list its content, which copying between stores needs."""
 
     def jobs(self) -> tuple[str, ...]:
-        """Jobs that have something here, sorted."""
+        """Return the jobs with anything in the store, sorted."""
         ...
 
     def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
-        """All of a job's checkpoints by manifest and file sizes, oldest first; contents unread."""
+        """Return all checkpoints of a job, from manifests and file sizes, oldest first. Reads no contents."""
         ...
 
     def is_whole(self, checkpoint: Checkpoint) -> bool:
-        """Whether it is still there and every checksum is right."""
+        """Whether the checkpoint still exists with correct checksums."""
         ...
 
 
@@ -138,7 +138,7 @@ def check_save(job_id: str, iteration: int, files: Mapping[str, Path]) -> None:
     if not 0 <= iteration <= MAX_ITERATION:
         raise InputError("unusable iteration", value=iteration, remedy=f"use 0 to {MAX_ITERATION}")
     if not files:
-        raise InputError("a checkpoint without files", value=job_id, remedy="give at least one file")
+        raise InputError("a checkpoint has no files", value=job_id, remedy="give at least one file")
     for name in files:
         if not name or name.startswith(".") or "/" in name or "\0" in name or name == MANIFEST_NAME:
             raise InputError(

@@ -1,4 +1,4 @@
-"""From a user's checkpoint URI to the store that serves it."""
+"""Open the store for a user's checkpoint URI."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from themis.errors import MissingHereError
 
 
 def open_store(uri: str, *, wait_s: float | None = None) -> CheckpointArchive:
-    """The store behind `uri`: a folder or an HDFS, where the root is made at the first save.
+    """Return the store at `uri`, in a folder or on HDFS. The first save creates its root folder.
 
     Args:
-        uri: A plain path, or a URI of one of `checkpoint_uri.SCHEMES`.
-        wait_s: How long to wait for a store that is away, in seconds; by default as long as a task should.
+        uri: A plain path, or a URI with one of `checkpoint_uri.SCHEMES`.
+        wait_s: Seconds to wait for an unreachable store. By default as long as a task should wait.
 
     Raises:
-        InputError: An empty URI, an unknown scheme, a file URI that names a host, or an HDFS that does not resolve.
-        MissingHereError: An HDFS without the package for it or without what Hadoop's configuration should tell of it.
+        InputError: The URI is empty, has an unknown scheme, is a file URI with a host, or its HDFS does not resolve.
+        MissingHereError: The package for HDFS, or a setting in Hadoop's configuration, is missing.
     """
     return FolderStore(local_folder(uri)) if is_local(uri) else _hdfs_store(uri, wait_s)
 
 
 def _hdfs_store(uri: str, wait_s: float | None) -> CheckpointArchive:
-    # Imported here: a task whose checkpoints lie in a folder needs neither the packages nor the time they take.
+    # Import on demand: a task with checkpoints in a folder does not need these packages, and starts faster.
     try:
         from am.checkpoints.hdfs import open_hdfs_store
     except ModuleNotFoundError as error:

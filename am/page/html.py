@@ -30,7 +30,9 @@ def app_page(state: AmPageState) -> str:
         ),
         section("Jobs", _jobs(state)),
         section(
-            "S by level", _slowdowns(state), note="how many times as long an iteration takes when GPUs lie so far apart"
+            "S by level",
+            _slowdowns(state),
+            note="slowdown S: factor on the iteration time when a job's GPUs span this level; 1 means no slowdown",
         ),
         section("Leases", _leases(state)),
         element(
@@ -104,5 +106,5 @@ def _leases(state: AmPageState) -> Markup:
 
 
 def _address(root: str, job_id: str, name: str) -> str:
-    # With a dot first, a colon in the id is not taken for the end of a scheme.
+    # The leading dot keeps browsers from reading a colon in the id as the end of a URL scheme.
     return f"./{root}{quote(job_id, safe='')}/{quote(name, safe='')}"

@@ -1,4 +1,4 @@
-"""Logs of an app's jobs as bytes of their files. Only files of known jobs with names of ours are ever opened."""
+"""Read the logs of an app's jobs. This opens only files of known jobs that have a log's name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = re.compile(r"task-[0-9]{1,6}\.log|history\.jsonl")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFile:
-    """A log that can be read, and its size."""
+    """A readable log and its size."""
 
     job_id: str
     name: str
@@ -30,19 +30,19 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPart:
-    """Bytes of a log, and where reading goes on."""
+    """Bytes of a log, and the offset at which the next read continues."""
 
     data: bytes
     next_offset: int
 
 
 def log_files(state: AmPageState) -> list[LogFile]:
-    """All logs there are, by job and name."""
+    """Return all logs, by job and name."""
     found = []
     for job in state.jobs:
         folder = _job_folder(state, job.job_id)
         for path in sorted(folder.glob("*"), key=_task_order):
-            # A file may be gone by now.
+            # A file may have been removed meanwhile.
             with contextlib.suppress(FileNotFoundError):
                 if _is_log(path, state) and stat.S_ISREG((facts := path.lstat()).st_mode):
                     found.append(LogFile(job_id=job.job_id, name=path.name, size_bytes=facts.st_size))
@@ -50,10 +50,10 @@ def log_files(state: AmPageState) -> list[LogFile]:
 
 
 def read_log(state: AmPageState, job_id: str, name: str, offset: int, limit: int) -> LogPart:
-    """At most `limit` bytes of a log from `offset` on; a negative offset counts from the end.
+    """Read at most `limit` bytes of a log from `offset` on. A negative offset counts from the end.
 
     Raises:
-        UnknownNameError: There is no such job, or it has no such log.
+        UnknownNameError: The job does not exist, or has no such log.
     """
     jobs = [job.job_id for job in state.jobs]
     if job_id not in jobs:
@@ -81,7 +81,7 @@ def _names(state: AmPageState, job_id: str) -> list[str]:
 
 
 def _is_log(path: Path, state: AmPageState) -> bool:
-    # The job's own folder might be a link, or its id hold dots and slashes.
+    # The job's folder might be a link, or its id contain dots and slashes.
     inside = path.parent.resolve().is_relative_to((state.folder / "jobs").resolve())
     return inside and _NAME.fullmatch(path.name) is not None
 

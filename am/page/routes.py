@@ -1,4 +1,4 @@
-"""The addresses of an app master's page; every one is described in docs/reference/web.md."""
+"""The URLs of an app master's page. docs/reference/web.md describes all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FURTHEST = 2**53
 
 
 def application(state: Callable[[], AmPageState | None]) -> web.Application:
-    """Everything that is served."""
+    """Return the web application with all URLs."""
     routes = Routes(state)
     served = site(is_document=lambda path: path.endswith(".json"))
     served.add_routes(
@@ -34,36 +34,36 @@ def application(state: Callable[[], AmPageState | None]) -> web.Application:
 
 
 class Routes:
-    """One method an address."""
+    """One method per URL."""
 
     def __init__(self, state: Callable[[], AmPageState | None]) -> None:
         self._read_state = state
 
     async def app(self, _request: web.Request) -> web.Response:
-        """The app and its jobs."""
+        """Serve the page of the app and its jobs."""
         return html_answer(app_page(self._state()))
 
     async def status(self, _request: web.Request) -> web.Response:
-        """The same as JSON."""
+        """Serve the same as JSON."""
         return json_answer(status_document(self._state()))
 
     async def logs(self, _request: web.Request) -> web.Response:
-        """Which logs there are."""
+        """Serve the list of logs."""
         state = self._state()
         return html_answer(logs_page(state, await asyncio.to_thread(log_files, state)))
 
     async def log_sizes(self, _request: web.Request) -> web.Response:
-        """Which logs there are and how long each is, as JSON."""
+        """Serve the list of logs and their sizes as JSON."""
         files = await asyncio.to_thread(log_files, self._state())
         listed = [{"path": f"{file.job_id}/{file.name}", "size_bytes": file.size_bytes} for file in files]
         return json_answer({"files": listed})
 
     async def log(self, request: web.Request) -> web.Response:
-        """Bytes of one log."""
+        """Serve bytes of one log."""
         offset = whole_number(request, "offset", 0, least=-_FURTHEST, most=_FURTHEST)
         limit = whole_number(request, "limit", CHUNK_BYTES, least=1, most=CHUNK_MOST_BYTES)
         job_id, name = request.match_info["job_id"], request.match_info["name"]
-        # In a thread: a log may be long, and the disk slow.
+        # Use a thread, because the log may be long and the disk slow.
         part = await asyncio.to_thread(read_log, self._state(), job_id, name, offset, limit)
         headers = {"Content-Type": "text/plain; charset=utf-8", "X-Next-Offset": str(part.next_offset)}
         return web.Response(body=part.data, headers=headers)
@@ -71,5 +71,5 @@ class Routes:
     def _state(self) -> AmPageState:
         state = self._read_state()
         if state is None:
-            raise UnreachableError("the app master has not been told its app yet", remedy="ask again in a moment")
+            raise UnreachableError("the app master has not received its app yet", remedy="try again in a moment")
         return state

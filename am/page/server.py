@@ -1,4 +1,4 @@
-"""The app master's page: starts and ends its web server, on the app master's own loop."""
+"""The web server of the app master's page. It runs in the app master's event loop."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _EVERYWHERE = "0.0.0.0"
 
 
 class AmPage:
-    """Serves one app's page, whose links are all relative, so that it can stand behind a proxy at any path.
+    """Serves one app's page. All its links are relative, so that a proxy can serve it at any path.
 
-    `state` tells the app at the moment of a request; None while the app master has not been told its app yet.
+    Args:
+        state: Returns the app's present state, or None until the app master has received its app.
     """
 
     def __init__(self, state: Callable[[], AmPageState | None]) -> None:
@@ -25,16 +26,16 @@ class AmPage:
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str) -> int:
-        """Listen at a free port, which is returned.
+        """Listen on a free port, and return the port.
 
         Args:
-            host: The name by which others reach this machine. Under a loopback name or address only this machine is
-                let in, else every network that it is on.
+            host: The name by which others reach this machine. If it is a loopback name or address, the server accepts
+                connections from this machine only, otherwise from all networks.
 
         Raises:
             InputError: Nothing can listen.
         """
-        # Here and not above: an app master without a page has no use for a web server, and starts faster.
+        # Import on demand, because an app master without a page starts faster without a web server.
         from am.page.routes import application
         from themis.web.answers import listen
 
@@ -49,7 +50,7 @@ class AmPage:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address means this machine only; names are not looked up."""
+    """Whether a name or an address means this machine only. Does not resolve names."""
     if host == "localhost":
         return True
     try:

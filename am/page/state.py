@@ -1,4 +1,4 @@
-"""What an app master's page shows, as plain values, and where they come from."""
+"""The values that an app master's page shows."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ from themis.cluster import GpuId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
-    """One job. `loss` and `accuracy` are None while nothing is known; `gpus` are written `MACHINE/INDEX`.
+    """One job.
 
-    `health` is what is wrong with it, empty where nothing is; `slowdown` is S by level, nearest first.
+    Attributes:
+        loss, accuracy: None until they are known.
+        gpus: The job's GPUs as `MACHINE/INDEX`, separated by blanks.
+        health: The job's problem, or empty if it has none.
+        slowdown: S by level, tightest first.
     """
 
     job_id: str
@@ -36,7 +40,7 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRow:
-    """One lease; `expires_at_s` on the ResourceManager's clock, in seconds since the epoch."""
+    """One lease. `expires_at_s` is in seconds since the epoch on the ResourceManager's clock."""
 
     lease_id: int
     gpu: str
@@ -51,10 +55,10 @@ class AmPageState:
     Attributes:
         now_s: The moment, on the ResourceManager's clock.
         progress: Share of the work done, 0 to 1.
-        rho: Finish-time fairness if the app kept what it holds; None once the search is over.
-        phase, phases: The search's phase, from 1 on, and how many there are.
-        best: The leading job, empty while nobody knows.
-        folder: The app's folder, below which the logs lie.
+        rho: Finish-time fairness if the app kept its GPUs. None once the search is over.
+        phase, phases: The search's present phase, from 1, and the number of phases.
+        best: The best job so far. Empty until it is known.
+        folder: The app's folder, which contains the logs.
     """
 
     app_id: str
@@ -73,7 +77,7 @@ class AmPageState:
 
 
 def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] | None = None) -> AmPageState:
-    """The app now; `planned` are the GPUs of jobs that are about to start."""
+    """Return the present page state. `planned` has the GPUs of jobs that are about to start."""
     plan = app.board.plan()
     rho = None if plan.finished else app.rho_now(app.view(planned or {}, frozenset()))
     phases = plan.phase + len(plan.phases)

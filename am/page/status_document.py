@@ -1,4 +1,4 @@
-"""The app as a document for JSON. Pure."""
+"""Convert the app's page state to a JSON document. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from themis.web.shown import finite
 
 
 def status_document(state: AmPageState) -> dict[str, object]:
-    """The document, as docs/reference/web.md describes it."""
+    """Return the document that docs/reference/web.md describes."""
     return {
         "app_id": state.app_id,
         "name": state.name,

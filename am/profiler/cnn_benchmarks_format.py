@@ -1,6 +1,6 @@
-r"""Lines of tf_cnn_benchmarks: `10\timages/sec: 103.6 +/- 0.0 (jitter = 0.0)\t7.594`, and the batch size before them.
+r"""Lines of tf_cnn_benchmarks: the batch size, then `10\timages/sec: 103.6 +/- 0.0 (jitter = 0.0)\t7.594` and so on.
 
-Steps are those of the run, without its warm-up; a run that goes on from a checkpoint counts from 1 again.
+The program counts the steps of one run, without the warm-up. A run that resumes from a checkpoint counts from 1 again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _STEP = re.compile(
 
 
 class CnnBenchmarksFormat:
-    """The step, the loss and, once the global batch size is known, steps a second."""
+    """Reads the step and the loss, and steps per second once the global batch size is known."""
 
     starts = rb"[0-9]{1,12}\timages/sec: |Batch size: "
     ordinary = (
@@ -26,17 +26,17 @@ class CnnBenchmarksFormat:
         rb"(?:\t" + ORDINARY + rb"){1,5}"
     )
     counted = rb"([0-9]{1,12})\timages/sec: "
-    telling: Sequence[bytes] = (b"\timages/sec: ",)
+    keep_last: Sequence[bytes] = (b"\timages/sec: ",)
 
     def __init__(self) -> None:
         self._batch: int | None = None
 
     def begin(self) -> None:
-        """Forget the batch size: on other GPUs it may be another."""
+        """Forget the batch size, because it may differ on other GPUs."""
         self._batch = None
 
     def read(self, line: str) -> Sequence[Record]:
-        """What a line tells."""
+        """Return the records of a line."""
         if match := _STEP.fullmatch(line):
             step = StepLoss(step=int(match[1]), loss=float(match[3]))
             return (step,) if not self._batch else (StepsPerSecond(rate=float(match[2]) / self._batch), step)

@@ -1,7 +1,8 @@
-"""CRC-32C (Castagnoli), as TensorFlow's record files have it: RFC 3720, appendix B.4, and TensorFlow's mask over it.
+"""CRC-32C (Castagnoli) with TensorFlow's mask, as record files use it. Source: RFC 3720, appendix B.4.
 
-Without its first and last complement a CRC is linear: that of a whole is the exclusive or of those of its bytes, each
-followed by as many zeros as bytes follow it. So many bytes are looked up at once, and zeros in front change nothing.
+Without the first and last complement, a CRC is linear. The CRC of a text is the exclusive or of the CRCs of its bytes,
+each followed by as many zeros as bytes follow it. So NumPy can look up many bytes at once, and leading zeros are
+neutral.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ _MASK_DELTA = 0xA282EAD8
 _ALL_ONES = 0xFFFFFFFF
 
 _BLOCK_BYTES = 64
-"""Bytes that are looked up in tables of their own place; blocks of them are joined in pairs."""
+"""Bytes per block. Each place in a block has its own table. Blocks are then combined in pairs."""
 
-_FEW_BYTES = 512
-"""So few are looked up one by one: arrays would cost more."""
+_MAX_LOOPED_BYTES = 512
+"""Up to this number of bytes, a plain loop is faster than NumPy."""
 
-_MOST_BYTES = 256 * 1024
-"""So many are looked up at once, which takes 12 times their space."""
+_MAX_BATCH_BYTES = 256 * 1024
+"""Bytes per NumPy batch, which takes 12 times their space."""
 
 
 def _entry(byte: int) -> int:
@@ -41,23 +42,23 @@ _TABLE = tuple(map(_entry, range(256)))
 
 
 def masked_crc32c(data: bytes) -> int:
-    """The checksum as it is stored: rotated and shifted, since a checksum of checksums is weak."""
+    """Return the checksum as files store it: rotated and offset, because a checksum of checksums is weak."""
     return masked_crc32cs((data,))[0]
 
 
 def crc32c(data: bytes) -> int:
-    """The checksum of the data."""
+    """Return the checksum of the data."""
     return crc32cs((data,))[0]
 
 
 def masked_crc32cs(parts: Sequence[bytes]) -> list[int]:
-    """The checksums of many, as they are stored; much quicker than one by one."""
+    """Return the checksums of several texts as files store them. This is much faster than one call per text."""
     return [(((crc >> 15) | (crc << 17)) + _MASK_DELTA) & _ALL_ONES for crc in crc32cs(parts)]
 
 
 def crc32cs(parts: Sequence[bytes]) -> list[int]:
-    """The checksums of many."""
-    if sum(map(len, parts)) <= _FEW_BYTES:
+    """Return the checksums of several texts."""
+    if sum(map(len, parts)) <= _MAX_LOOPED_BYTES:
         return [_one_by_one(part) for part in parts]
     crcs = [0] * len(parts)
     by_width: dict[int, list[int]] = {}
@@ -68,7 +69,7 @@ def crc32cs(parts: Sequence[bytes]) -> list[int]:
             by_width.setdefault(_width(len(part)), []).append(place)
     for width, places in by_width.items():
         left = iter(places)
-        while some := list(islice(left, max(1, _MOST_BYTES // width))):
+        while some := list(islice(left, max(1, _MAX_BATCH_BYTES // width))):
             for place, crc in zip(some, _of_rows([parts[each] for each in some], width), strict=True):
                 crcs[place] = crc
     return crcs
@@ -83,22 +84,22 @@ def _one_by_one(data: bytes) -> int:
 
 
 def _width(length: int) -> int:
-    """The least power of two of blocks that holds so many bytes, in bytes."""
+    """Return the smallest size of at least `length` bytes that is a power of two of blocks, in bytes."""
     blocks = -(-length // _BLOCK_BYTES)
     return int(_BLOCK_BYTES << (blocks - 1).bit_length())
 
 
 def _of_rows(parts: list[bytes], width: int) -> Iterator[int]:
-    """The checksums of parts of four bytes or more, none of which is longer than the width."""
+    """Return the checksums of parts of at least four and at most `width` bytes."""
     rows = np.frombuffer(bytearray().join(part.rjust(width, b"\0") for part in parts), np.uint8).reshape(-1, width)
     starts = np.array([width - len(part) for part in parts])
-    # A register that begins with ones has the first four bytes complemented.
+    # Starting with a register of ones is the same as complementing the first four bytes.
     rows[np.arange(len(parts))[:, None], starts[:, None] + np.arange(4)] ^= 0xFF
     return (crc ^ _ALL_ONES for crc in _linear(rows).tolist())
 
 
 def _linear(rows: Bytes) -> Words:
-    """The CRC of each row without the complements."""
+    """Return the CRC of each row without the complements."""
     looked_up = _by_place().reshape(-1)[rows.reshape(-1, _BLOCK_BYTES) + 256 * np.arange(_BLOCK_BYTES)]
     crcs = np.bitwise_xor.reduce(looked_up, axis=1).reshape(len(rows), -1)
     size = _BLOCK_BYTES
@@ -111,7 +112,7 @@ def _linear(rows: Bytes) -> Words:
 
 @cache
 def _by_place() -> Words:
-    """The CRC of each byte value (second axis) at each place of a block (first axis) that is zero but for it."""
+    """Return the CRC of a block that is zero but for one byte, by its place (axis 0) and value (axis 1)."""
     table = np.array(_TABLE, np.uint32)
     places = [table]
     for _ in range(_BLOCK_BYTES - 1):
@@ -121,14 +122,14 @@ def _by_place() -> Words:
 
 @cache
 def _zeros(count: int) -> Words:
-    """Tables for `_followed`: what each byte of a CRC becomes when a block's bytes, or so many more, are zero."""
+    """Return the tables for `_followed`: the CRC that each byte of a CRC becomes after `count` zero bytes."""
     if count == _BLOCK_BYTES:
         return _by_place()[:4]
     return _followed(_zeros(count // 2), count // 2)
 
 
 def _followed(crcs: Words, zeros: int) -> Words:
-    """What the CRCs become when so many zero bytes follow: a power of two of blocks."""
+    """Return the CRCs after `zeros` more zero bytes, a power of two of blocks."""
     tables = _zeros(zeros)
     by_byte = [tables[place][(crcs >> (8 * place)) & 0xFF] for place in range(4)]
     result: Words = by_byte[0] ^ by_byte[1] ^ by_byte[2] ^ by_byte[3]

@@ -1,4 +1,4 @@
-"""Lines of TensorFlow's Estimator and its hooks, with the prefix of `logging` or of absl."""
+"""Lines of TensorFlow's Estimator and its hooks, with the prefix of `logging` or absl."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ESTIMATOR_ORDINARY = (
     rb"INFO:tensorflow:(?:global_step/sec: " + ORDINARY + rb"|loss = " + ORDINARY + rb", step = [0-9]{1,15}"
     rb"(?: \(" + ORDINARY + rb" sec\))?)"
 )
-ESTIMATOR_TELLING = (b"INFO:tensorflow:loss = ",)
-"""Lines of rates may go on for long without a step."""
+ESTIMATOR_KEEP_LAST = (b"INFO:tensorflow:loss = ",)
+"""The last line with a step is always read, because many lines of rates may follow it."""
 
 ESTIMATOR_COUNTED = rb"INFO:tensorflow:loss = [^,\n]{1,40}, step = ([0-9]{1,15})"
 
 # `INFO:tensorflow:..`, or `I0728 12:00:01.123456 140 basic_session_run_hooks.py:262] ..`
 _PREFIX = re.compile(r"INFO:tensorflow:|I[0-9]{4} [0-9:.]{8,20} +[0-9]{1,20} [^ \]]{1,200}\] ")
-# By far the most lines, read in one go.
+# Nearly all lines have one of these forms, so a single pattern reads them.
 _USUAL = re.compile(
     rf"INFO:tensorflow:(?:loss = ({NUMBER}), step = ({INTEGER})(?: \(({NUMBER}) sec\))?|global_step/sec: ({NUMBER}))"
 )
@@ -43,7 +43,7 @@ _STEP_NAMES = ("step", "global_step")
 
 
 def parse_estimator(line: str) -> Record | None:
-    """The record of a line of an Estimator, None for any other."""
+    """Return the record of an Estimator's line. Returns None for any other line."""
     if usual := _USUAL.fullmatch(line):
         loss, step, seconds, rate = usual.groups()
         if rate is not None:
@@ -72,7 +72,7 @@ def _validation(step: int, text: str) -> Record | None:
 
 
 def _loss(message: str) -> Record | None:
-    """A line of values with a loss among them, in any order, perhaps with seconds behind."""
+    """Read a line of values that include a loss, in any order, optionally followed by seconds."""
     timed = _SECONDS.fullmatch(message)
     values = _values(timed[1] if timed else message)
     if values is None or "loss" not in values:
@@ -85,7 +85,7 @@ def _loss(message: str) -> Record | None:
 
 
 def _values(text: str) -> dict[str, str] | None:
-    """`name = number, name = number` as texts by name; None when any part is something else."""
+    """Read `name = number, name = number` as texts by name. Returns None if any part has another form."""
     if len(text) > 2000:
         return None
     matches = [_PAIR.fullmatch(part) for part in text.split(", ")]

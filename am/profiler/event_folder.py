@@ -1,4 +1,4 @@
-"""Finds the event files that a job writes below its folders, and follows them all."""
+"""Find the event files that a job writes below its folders, and follow them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from am.profiler.follower import FileFollower, Start
 from am.profiler.records import Record, StepLoss
 
 EVENT_FILE_MARK = ".tfevents."
-"""Every event file has it in its name."""
+"""The name of every event file contains this."""
 
 MAX_DEPTH = 5
 MAX_ENTRIES = 2000
-"""Of each folder no deeper is searched, and no more entries are looked at: a job may keep its data below it."""
+"""Limits of the search below one folder: levels and directory entries. A job may keep a large data set there."""
 
 
 class EventFolder:
-    """The event files below some folders, in the order of their names, which begin with the time of their writing.
+    """The event files below some folders, ordered by name. Their names begin with the time of creation.
 
     Args:
-        folders: Where to search, in this order; they may come into being later, and lie within one another.
-        since_s: Files that nobody has written to since then, in seconds since the epoch, are left alone.
+        folders: Where to search, in this order. They may not exist yet, and may contain one another.
+        since_s: Ignore files that were last modified before this time, in seconds since the epoch.
     """
 
     def __init__(self, folders: Iterable[Path], since_s: float = 0.0) -> None:
@@ -38,14 +38,14 @@ class EventFolder:
         self._trained = False
 
     def search(self) -> None:
-        """Look for files that are new, in all the folders."""
+        """Search all folders for new files."""
         self._walk = _event_files(self._folders)
         self.search_for(inf)
 
     def search_for(self, seconds: float) -> None:
-        """Look for files that are new for so long, by one listing at the least; the next call goes on from there.
+        """Search for new files for at most `seconds`, but list at least one folder. The next call continues there.
 
-        Folders may lie on a file server that is slow, or away.
+        The limit is for folders on a slow or unreachable file server.
         """
         until_s = time.monotonic() + seconds
         found: list[Path] = []
@@ -61,8 +61,8 @@ class EventFolder:
                 self._files[path] = (role, FileFollower(path), EventReader(role))
 
     def read(self) -> list[Record]:
-        """What was added to the files that are known. Evaluations count as steps where training tells of none."""
-        told: list[Record] = []
+        """Return the records added to the known files. Evaluations count as steps if training files have none."""
+        added: list[Record] = []
         for path, (role, follower, reader) in self._files.items():
             for part in follower.poll():
                 if part.start is not Start.GOES_ON:
@@ -70,16 +70,16 @@ class EventFolder:
                     self._files[path] = (role, follower, reader)
                 records = reader.read(part.data)
                 self._trained = self._trained or (role is Role.TRAINING and any(map(_is_step, records)))
-                told += [record for record in records if not (role is Role.EVALUATION and self._drops(record))]
-        return told
+                added += [record for record in records if not (role is Role.EVALUATION and self._drops(record))]
+        return added
 
     @property
     def behind(self) -> bool:
-        """Whether the last read brought as much of a file as one may, so that there may be more."""
+        """Whether the last read of some file returned its maximum, so that there may be more data."""
         return any(follower.behind for _, follower, _ in self._files.values())
 
     def close(self) -> None:
-        """Close all files; `read` opens them again where they were."""
+        """Close all files. `read` reopens them at the same offsets."""
         for _, follower, _ in self._files.values():
             follower.close()
 
@@ -99,13 +99,13 @@ def _written_since(path: Path, since_s: float) -> bool:
 
 
 def _event_files(folders: Iterable[Path]) -> Iterator[list[Path]]:
-    """Event files below the folders, one folder after the other, by one listing each."""
+    """Yield the event files below the folders, one list per directory listing."""
     for folder in folders:
         yield from _files_below(folder)
 
 
 def _files_below(top: Path) -> Iterator[list[Path]]:
-    """Event files below a folder, nearest first, by one listing each; links to folders are not followed."""
+    """Yield the event files below a folder breadth-first, one list per directory listing. Ignores links to folders."""
     left = MAX_ENTRIES
     todo = deque([(str(top), 1)])
     while todo and left > 0:
@@ -118,7 +118,7 @@ def _files_below(top: Path) -> Iterator[list[Path]]:
 
 
 def _entries(folder: str, most: int) -> list[os.DirEntry[str]]:
-    """What a folder holds, with types: one request to a file server, where one for each entry would be thousands."""
+    """List a folder with the entries' types: one request to a file server, instead of one per entry."""
     try:
         with os.scandir(folder) as entries:
             return list(islice(entries, most))

@@ -1,4 +1,4 @@
-"""TensorBoard event files: what their scalars tell of a job, by their tags."""
+"""Read records from the scalars of TensorBoard event files, by their tags."""
 
 from __future__ import annotations
 
@@ -7,45 +7,45 @@ from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
 
-from am.profiler.backlog import FIRST_BYTES, MUCH_BYTES
+from am.profiler.backlog_limits import BACKLOG_BYTES, KEPT_FIRST_BYTES
 from am.profiler.event_message import ORDINARY_RECORDS, Event, EventError, read_event, tag_field
 from am.profiler.records import LossOnly, Record, StepLoss, StepsPerSecond, Validation
 from am.profiler.tfrecord import Framed, RecordReader, intact
 
 LOSS_TAGS = ("loss", "batch_loss", "train_loss", "train/loss", "loss/train", "total_loss")
-"""Tags of the training loss at a step, also with capitals in front; the first one that a file has is read, no other.
+"""Tags of the training loss at a step, in any case. Of several, only the first that a file has is read.
 
-TensorFlow numbers names that are taken: `loss_1` is one of them too.
+TensorFlow numbers names that are taken, so `loss_1` counts as `loss`.
 """
 
 RATE_TAGS = ("global_step/sec",)
-"""Tags of steps a second."""
+"""Tags of steps per second."""
 
 EPOCH_TAGS = ("epoch_loss",)
-"""Tags of the loss of an epoch; its number counts epochs, so it is no step."""
+"""Tags of the loss of an epoch. The event's step is the number of the epoch."""
 
 MEAN_TAGS = ("batch_loss",)
-"""Of the tags of the loss at a step those whose value is a mean over the epoch so far, as Keras' callback writes it."""
+"""Those of LOSS_TAGS whose value is a mean over the epoch so far, as Keras' callback writes it."""
 
 _EVALUATED = {
     "loss": "loss",
     "accuracy": "accuracy",
-    # What Keras writes after an epoch's validation, at the steps done by then.
+    # Keras writes these after an epoch's validation, at the number of steps done.
     "evaluation_loss_vs_iterations": "loss",
     "evaluation_accuracy_vs_iterations": "accuracy",
 }
 
 EVALUATION_FOLDERS = ("eval", "evaluation", "validation", "val", "test")
-"""Folders with such a name hold the values of held-out data."""
+"""Names of folders that hold values measured on held-out data."""
 
 _MARKS = (b"oss", b"ccuracy", b"/sec")
-"""One of them is in every tag that is read, and in no record of most others."""
+"""Every tag that is read contains one of these, and most other records contain none."""
 
 _NUMBERED = re.compile(r"_[0-9]{1,3}$")
 
 
 class Role(Enum):
-    """What the values of a file were measured on."""
+    """The data that the values of a file were measured on."""
 
     TRAINING = "training"
     EVALUATION = "evaluation"
@@ -54,14 +54,14 @@ class Role(Enum):
 class EventReader:
     """Reads one event file as it grows.
 
-    Records with other content than scalars of these tags are passed over, and so are their checksums; those that are
-    used are checked. Seconds between steps are those between the writer's own times.
+    The reader skips records without scalars of the known tags, and does not verify their checksums. It verifies the
+    records that it uses. Seconds between steps are differences of the writer's timestamps.
 
-    Of many scalars in a row that come at once only the first and the last are read. The last begin no later than the
-    last loss; so long as the file has told none, all are read.
+    Of many scalars in a row that arrive at once, the reader uses only the first and the last ones. The last loss is
+    always among them. Until the file has had a loss, the reader uses all scalars.
 
     Args:
-        role: What the file's values were measured on.
+        role: The data that the file's values were measured on.
     """
 
     def __init__(self, role: Role) -> None:
@@ -76,55 +76,55 @@ class EventReader:
         self._values: dict[str, float] = {}
 
     def read(self, data: bytes) -> list[Record]:
-        """What the records that have become whole tell, in order."""
-        if len(data) <= MUCH_BYTES:
-            return self._told(self._frames.read(data))
-        told = self._told(self._frames.read(data[:FIRST_BYTES]))
-        rest = data[FIRST_BYTES:]
+        """Return the records of the events that are now complete, in order."""
+        if len(data) <= BACKLOG_BYTES:
+            return self._parse(self._frames.read(data))
+        first = self._parse(self._frames.read(data[:KEPT_FIRST_BYTES]))
+        rest = data[KEPT_FIRST_BYTES:]
         if not self._loss_field:
-            return told + self._told(self._frames.read(rest))
-        return told + self._told(self._frames.read_newest(rest, ORDINARY_RECORDS, self._loss_field))
+            return first + self._parse(self._frames.read(rest))
+        return first + self._parse(self._frames.read_newest(rest, ORDINARY_RECORDS, self._loss_field))
 
-    def _told(self, records: Sequence[Framed]) -> list[Record]:
-        told: list[Record] = []
-        for framed in intact(records):
+    def _parse(self, frames: Sequence[Framed]) -> list[Record]:
+        records: list[Record] = []
+        for framed in intact(frames):
             try:
                 event = read_event(framed.data)
             except EventError:
                 continue
-            told += self._trained(event) if self._role is Role.TRAINING else self._evaluated(event)
-        return told
+            records += self._trained(event) if self._role is Role.TRAINING else self._evaluated(event)
+        return records
 
     def _trained(self, event: Event) -> Sequence[Record]:
-        told: list[Record] = []
+        records: list[Record] = []
         for tag, value in event.scalars:
-            name, kind = _told_by(tag)
+            name, kind = _classify(tag)
             if kind is _Kind.RATE:
-                told.append(StepsPerSecond(rate=value))
+                records.append(StepsPerSecond(rate=value))
             elif kind is _Kind.EPOCH_LOSS:
                 self._epoch_since = self._step
-                told.append(LossOnly(loss=value, epoch=event.step))
+                records.append(LossOnly(loss=value, epoch=event.step))
             elif kind is _Kind.LOSS and self._loss_tag in (None, name):
                 self._loss_tag, self._loss_field, self._step = name, tag_field(tag), event.step
                 since = self._epoch_since if name in MEAN_TAGS else None
-                told.append(StepLoss(step=event.step, loss=value, seconds=self._since_s(event), mean_since=since))
-        return told
+                records.append(StepLoss(step=event.step, loss=value, seconds=self._since_s(event), mean_since=since))
+        return records
 
     def _evaluated(self, event: Event) -> Sequence[Record]:
-        """Values at steps, in one event or in several, and the steps: they may be all that tells of progress."""
+        """Read values at steps, in one event or in several, and the steps: they may be the only sign of progress."""
         if event.step != self._evaluated_step:
             self._evaluated_step, self._values = event.step, {}
         values = {_EVALUATED[tag.lower()]: value for tag, value in event.scalars if tag.lower() in _EVALUATED}
         self._values |= values
         if not values or "loss" not in self._values:
             return ()
-        told = Validation(step=event.step, loss=self._values["loss"], accuracy=self._values.get("accuracy"))
-        return (
-            (told, StepLoss(step=event.step, loss=None, seconds=self._since_s(event))) if "loss" in values else (told,)
-        )
+        validation = Validation(step=event.step, loss=self._values["loss"], accuracy=self._values.get("accuracy"))
+        if "loss" not in values:
+            return (validation,)
+        return (validation, StepLoss(step=event.step, loss=None, seconds=self._since_s(event)))
 
     def _since_s(self, event: Event) -> float | None:
-        """Seconds since the event before; None for the first, and where the clock went back."""
+        """Return the seconds since the previous event. Returns None for the first, or if the clock went back."""
         before_s, self._wall_time_s = self._wall_time_s, event.wall_time_s
         return None if before_s is None or not event.wall_time_s > before_s else event.wall_time_s - before_s
 
@@ -137,8 +137,8 @@ class _Kind(Enum):
 
 
 @lru_cache(maxsize=1024)
-def _told_by(tag: str) -> tuple[str, _Kind]:
-    """The name behind a tag, and what its values are. A run writes the same few tags again and again."""
+def _classify(tag: str) -> tuple[str, _Kind]:
+    """Return the normalized tag and the kind of its values. A run repeats the same few tags, hence the cache."""
     name = tag.lower()
     if name in RATE_TAGS:
         return name, _Kind.RATE

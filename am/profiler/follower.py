@@ -1,4 +1,4 @@
-"""Follows files that grow: what was added as it comes, over truncation, rotation and absence."""
+"""Follow growing files. This handles files that are truncated, rotated or not there yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REDRAW = b"\r"
 
 
 class Start(Enum):
-    """How a part of a file stands to what was read before it."""
+    """How a part of a file relates to the part before it."""
 
     GOES_ON = "goes on"
     CUT = "the file was cut short and is read from its beginning"
@@ -24,26 +24,27 @@ class Start(Enum):
 
 
 class Part(NamedTuple):
-    """Bytes of a file, in order."""
+    """Bytes of a file, and how they relate to the bytes before them."""
 
     data: bytes
     start: Start = Start.GOES_ON
 
 
 class FileFollower:
-    """Reads what was added to a file since the last `poll`.
+    """Reads the bytes that were added to a file since the last `poll`.
 
-    A poll without news costs three system calls. A file that was replaced is read to its end before the new one. A file
-    that was cut short is read from its beginning: it is shorter than what was read of it, or the bytes before the place
-    where reading goes on are no longer the same. Only one that was written anew with the same bytes there, or to the
-    very same length, is taken for one that goes on.
+    A poll without new bytes costs three system calls. If another file replaced the file, the follower reads the old one
+    to its end first. If the file was truncated, the follower reads it from its beginning. It detects a truncation if
+    the file is shorter than the offset, or if the bytes before the offset have changed. It misses one if the file was
+    rewritten with the same bytes there, or to exactly the same length.
 
-    `offset` is how far the present file was read, in bytes; `behind` whether the last poll brought as much as one may,
-    so that there may be more.
+    Attributes:
+        offset: Bytes of the present file that were read.
+        behind: Whether the last poll returned its maximum, so that there may be more.
 
     Args:
-        path: The file, which may come into being later.
-        offset: Where to begin in it, in bytes; for a reader that comes back.
+        path: The file, which need not exist yet.
+        offset: Where to begin, in bytes, for a reader that continues.
     """
 
     def __init__(self, path: Path, offset: int = 0) -> None:
@@ -54,7 +55,7 @@ class FileFollower:
         self._descriptor = -1
 
     def poll(self) -> list[Part]:
-        """What was added; at most about MAX_POLL_BYTES of it at once."""
+        """Return the added bytes, at most about MAX_POLL_BYTES per call."""
         try:
             there = self._path.stat()
         except OSError:
@@ -74,7 +75,7 @@ class FileFollower:
         return parts
 
     def close(self) -> None:
-        """Close the file; `poll` opens it again where it was."""
+        """Close the file. `poll` reopens it at the same offset."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -87,7 +88,7 @@ class FileFollower:
         return True
 
     def _read(self) -> list[Part]:
-        """Read on, or from the beginning when the file was cut."""
+        """Read from the offset, or from the beginning if the file was truncated."""
         size = os.fstat(self._descriptor).st_size
         if size == self.offset:
             return []
@@ -109,14 +110,14 @@ class FileFollower:
 
 
 class LogFollower:
-    """Reads the whole lines that were added to a log since the last `read`.
+    """Reads the complete lines that were added to a log since the last `read`.
 
-    A carriage return ends a line too, as bars are drawn anew behind one for as long as their line lasts. Lines of which
-    more than MAX_LINE_BYTES come without an end are dropped, as no log line is that long.
+    A carriage return ends a line too, because progress bars are redrawn after one. Lines of more than MAX_LINE_BYTES
+    are dropped, because no log line is that long.
 
     Args:
-        path: The file, which may come into being later.
-        offset: Where to begin in it, in bytes; for a reader that comes back.
+        path: The file, which need not exist yet.
+        offset: Where to begin, in bytes, for a reader that continues.
     """
 
     def __init__(self, path: Path, offset: int = 0) -> None:
@@ -126,27 +127,27 @@ class LogFollower:
 
     @property
     def offset(self) -> int:
-        """Bytes of the present file that were returned as whole lines, or dropped."""
+        """Bytes of the present file that were returned as complete lines, or dropped."""
         return self._file.offset - len(self._partial)
 
     @property
     def behind(self) -> bool:
-        """Whether the last read brought as much as one may, so that there may be more."""
+        """Whether the last read returned its maximum, so that there may be more."""
         return self._file.behind
 
     def read(self) -> bytes:
-        """Whole lines that were added, with their ends; at most about MAX_POLL_BYTES of them at once."""
+        """Return the added complete lines with their ends, at most about MAX_POLL_BYTES per call."""
         return b"".join(self._lines(part) for part in self._file.poll())
 
     def finish(self) -> bytes:
-        """The last line though it had no end, once its writer is gone; empty when there is none."""
+        """Return the last line if it has no line end, for a writer that has ended. Empty if there is none."""
         rest, self._partial = self._partial, b""
         whole = rest + _LINE_END if rest and not self._dropping else b""
         self._dropping = False
         return whole
 
     def close(self) -> None:
-        """Close the file; `read` opens it again where it was."""
+        """Close the file. `read` reopens it at the same offset."""
         self._file.close()
 
     def _lines(self, part: Part) -> bytes:
@@ -158,12 +159,12 @@ class LogFollower:
         return before + self._whole(part.data)
 
     def _whole(self, data: bytes) -> bytes:
-        """The lines that end in this data; what follows the last end waits."""
+        """Return the lines that end in this data. Text after the last end is kept for the next call."""
         last = data.rfind(_LINE_END)
         end = max(last, data.rfind(_REDRAW, last + 1)) + 1
         lines = self._partial + data[:end] if end else b""
         if lines and self._dropping:
-            # The end of a line whose beginning was dropped.
+            # Drop the rest of a line whose beginning was dropped.
             lines = data[_first_end(data) + 1 : end]
             self._dropping = False
         self._partial = data[end:] if end else self._partial + data

@@ -1,4 +1,4 @@
-"""Whether a job still learns: losses that are no numbers any more, and progress that has stopped."""
+"""Detect jobs that no longer learn: their losses are NaN or infinite, or their progress has stopped."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from dataclasses import dataclass
 from statistics import median
 
 NON_FINITE_LOSSES = 2
-"""So many losses in a row that are no numbers make a divergence; a single one may be a batch's bad luck."""
+"""Number of non-finite losses in a row that count as divergence. A single one may be due to one batch."""
 
 LINES_OF_ONE_LOSS = 16
-"""Where no line tells an iteration, so many in a row may tell the same loss: of several workers, by several hooks."""
+"""Lines in a row that count as one loss if lines have no iteration: several workers and hooks may log the same one."""
 
-LONGEST_LOOK_S = 5.0
-"""Between two looks no more than this counts as waited: beyond it a clock has jumped, or nobody was there to look."""
+MAX_LOOK_GAP_S = 5.0
+"""Maximum waiting time that is counted between two looks. A longer gap is a clock jump or a pause of the app master."""
 
-STALL_LEAST_S = 60.0
-"""Nothing shorter is a stall."""
+MIN_STALL_S = 60.0
+"""Minimum length of a stall."""
 
 STALL_USUAL = 20.0
 STALL_LONGEST = 3.0
-"""A stall is longer than so many usual waits, and than so many of the longest ever, as evaluations take their time."""
+"""A stall is longer than STALL_USUAL median waits and STALL_LONGEST longest waits. Evaluations make waits long."""
 
-COUNTING_WAIT_S = STALL_LEAST_S / STALL_LONGEST
-"""A longest wait below it allows for nothing more."""
+COUNTING_WAIT_S = MIN_STALL_S / STALL_LONGEST
+"""A longest wait below this does not raise the allowed time."""
 
 STALL_FIRST_S = 1800.0
-"""A job that was started and has not told of any step for so long is stalled as well."""
+"""A job is also stalled if it has logged no step for this time since its start."""
 
 _WINDOW = 50
-"""What is usual goes by so many waits; the longest may be an epoch away, which is thousands."""
+"""Number of newest waits that the median uses. The longest wait may be an epoch ago, thousands of waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """The losses are no numbers since iteration `since_iteration`; so many of them so far."""
+    """The losses have been non-finite since iteration `since_iteration`. `losses` counts them."""
 
     since_iteration: int
     losses: int
@@ -43,14 +43,14 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stall:
-    """No progress for `waited_s`, where `allowed_s` is what was given it."""
+    """No progress for `waited_s` seconds, which is more than the allowed `allowed_s`."""
 
     waited_s: float
     allowed_s: float
 
 
 class NonFinite:
-    """Counts losses in a row that are no numbers, each once however many lines tell it."""
+    """Counts non-finite losses in a row. A loss that several lines repeat counts once."""
 
     def __init__(self) -> None:
         self._since = 0
@@ -60,13 +60,13 @@ class NonFinite:
         self._lines = 0
 
     def add(self, iteration: int, loss: float, place: int | None = None) -> None:
-        """Take in the loss at an iteration.
+        """Add the loss at an iteration.
 
         Args:
-            iteration: Where it was told.
-            loss: It.
-            place: Losses of one place count as one: an epoch's running mean stays no number once one batch's is none.
-                By default the iteration.
+            iteration: Iteration at which the job logged the loss.
+            loss: The loss.
+            place: Non-finite losses with the same place count once. For example, an epoch's running mean stays NaN
+                after one batch with a NaN loss, so all its losses have the same place. By default the iteration.
         """
         place = iteration if place is None else place
         if math.isfinite(loss):
@@ -80,29 +80,32 @@ class NonFinite:
         self._place = place
         self._losses += 1
 
-    def add_untold(self, iteration: int, loss: float) -> None:
-        """Take in a loss of which nobody tells the iteration; this one was told last."""
+    def add_without_iteration(self, iteration: int, loss: float) -> None:
+        """Add a loss without an iteration. `iteration` is the last one that the log had."""
         self.add(iteration, loss, place=self._lines // LINES_OF_ONE_LOSS)
         self._lines = 0 if math.isfinite(loss) else self._lines + 1
 
     def validated(self, iteration: int, loss: float | None) -> None:
-        """Take in the loss on held-out data: where that is a number, the weights still are, whatever a batch did."""
+        """Add the loss on held-out data. If it is finite, the weights are finite too, so the count restarts."""
         if loss is not None and math.isfinite(loss) and iteration >= self._newest:
             self._losses = 0
 
     @property
     def divergence(self) -> Divergence | None:
-        """The divergence, None while there is none."""
+        """The divergence, or None."""
         if self._losses < NON_FINITE_LOSSES:
             return None
         return Divergence(since_iteration=self._since, losses=self._losses)
 
 
 class ProgressClock:
-    """Measures how long progress takes to come, by whoever looks at it again and again.
+    """Measures how long a job's progress takes. The app master calls `look` again and again.
 
-    What is usual goes by the newest waits, and changes with the GPUs. The longest is remembered for good: it is an
-    evaluation, or the writing of a checkpoint, and comes again.
+    The usual wait is the median of the newest waits, which depends on the GPUs. The longest wait is kept forever: it
+    is an evaluation or the saving of a checkpoint, and will recur.
+
+    Example: steps take 0.5 s, and an evaluation took 40 s. A stall is a wait of more than max(60, 20 * 0.5, 3 * 40) =
+    120 s.
     """
 
     def __init__(self) -> None:
@@ -111,17 +114,17 @@ class ProgressClock:
         self.begin()
 
     def begin(self) -> None:
-        """The job starts, or starts again. What was usual before is still the best guess, but for the first wait."""
+        """Start the clock for a job that starts or restarts. Earlier waits still count, but the first wait does not."""
         self._looked_at_s: float | None = None
         self._waited_s = 0.0
         self._seen: int | None = None
         self._started = False
 
     def look(self, now_s: float, progress: int) -> None:
-        """Progress is a number that changes with every step told."""
+        """Note the time and the progress, a number that changes with every logged step."""
         since_s = 0.0 if self._looked_at_s is None else now_s - self._looked_at_s
         self._looked_at_s = now_s
-        self._waited_s += min(max(since_s, 0.0), LONGEST_LOOK_S)
+        self._waited_s += min(max(since_s, 0.0), MAX_LOOK_GAP_S)
         if self._seen is None:
             self._seen = progress
         elif progress != self._seen:
@@ -132,19 +135,19 @@ class ProgressClock:
 
     @property
     def longest_s(self) -> float:
-        """The longest wait that came to its end."""
+        """The longest wait that ended, in seconds."""
         return self._longest_s
 
     def remember(self, longest_s: float) -> None:
-        """Such a wait came to its end before this clock was there."""
+        """Add a wait that an earlier clock of this job measured."""
         self._longest_s = max(self._longest_s, longest_s)
 
     @property
     def stall(self) -> Stall | None:
-        """The stall as of the last look, None while there is none."""
+        """The stall at the last look, or None."""
         usual_s = STALL_FIRST_S
         if self._started and self._waits_s:
-            usual_s = max(STALL_LEAST_S, STALL_USUAL * median(self._waits_s))
+            usual_s = max(MIN_STALL_S, STALL_USUAL * median(self._waits_s))
         allowed_s = max(usual_s, STALL_LONGEST * self._longest_s)
         if self._waited_s <= allowed_s:
             return None

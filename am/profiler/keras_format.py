@@ -1,8 +1,8 @@
-r"""Keras' bars and lines: `Epoch 3/10`, then bars that are drawn anew behind `\r` and `\b`, or one line an epoch.
+r"""Keras' progress bars and lines: `Epoch 3/10`, then bars redrawn after `\r` and `\b`, or one line per epoch.
 
-Both forms are read as Keras 3 writes them (`125/125 ━━━━ 3s 24ms/step - loss: 0.31`,
-`125/125 - 3s - 24ms/step - loss: 0.31`), and as Keras 2 did (`125/125 [====] - 3s 24ms/step - loss: 0.31`,
-`125/125 - 3s - loss: 0.31 - 3s/epoch - 24ms/step`). Facts from the public sources of `keras/src/utils/progbar.py`.
+Reads both forms of Keras 3 (`125/125 ━━━━ 3s 24ms/step - loss: 0.31`, `125/125 - 3s - 24ms/step - loss: 0.31`)
+and of Keras 2 (`125/125 [====] - 3s 24ms/step - loss: 0.31`, `125/125 - 3s - loss: 0.31 - 3s/epoch - 24ms/step`).
+Source: the public file `keras/src/utils/progbar.py`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,25 @@ _TIMES = re.compile(
 _UNIT_S: Mapping[str, float] = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 RATES_AN_EPOCH = 10
-"""A bar tells the epoch's mean pace each time it is drawn; so many of these count, lest one epoch fill the window."""
+"""Rates that are read per epoch. Every drawing of a bar has one, but one epoch must not fill the window."""
 
 _UNKNOWN_BITS = 4
-"""In an epoch of unknown length the pace counts at 16 steps, 32, 64 and so on."""
+"""In an epoch of unknown length, the rate is read at 16 steps, 32, 64 and so on."""
 
 
 @dataclass(slots=True)
 class _Bar:
-    """A bar or line as it stands there. `total` is None while Keras does not know it yet.
+    """The content of a bar or line.
 
-    `validated` tells whether one of the metrics is of a validation, and `last` whether the epoch is at its end. Not
-    frozen: one is made for every drawing, and this takes a third of the time.
+    Attributes:
+        done: Steps of the epoch done so far.
+        total: Steps of the epoch. None while Keras does not know it.
+        metrics: Values by name.
+        step_s: Seconds per step, if the bar has them.
+        validated: Whether one of the metrics is of a validation.
+        last: Whether this is the epoch's last step.
+
+    The class is not frozen: there is one value per drawing, and creating it takes a third of the time.
     """
 
     done: int
@@ -46,7 +53,7 @@ class _Bar:
 
     @property
     def loss(self) -> float | None:
-        """The loss, or the first metric that is called one."""
+        """The loss, or the first training metric whose name ends with `loss`."""
         if "loss" in self.metrics:
             return self.metrics["loss"]
         named = (value for name, value in self.metrics.items() if name.endswith("loss") and name[:4] != "val_")
@@ -61,29 +68,31 @@ class _Bar:
 
 
 class KerasFormat:
-    """Steps over all epochs, the loss, the pace, and what was validated at an epoch's end.
+    """Reads steps over all epochs, the loss, the rate, and validations at the end of epochs.
 
-    Bars count as training from the head of an epoch to the epoch's last bar; others are of `evaluate` and `predict`.
-    When a whole `fit` has ended and another begins at epoch 1, its steps are added. One that begins again before the
-    end has been restarted by its program: its steps count from where its epoch stands. Each incarnation of a job counts
-    for itself: what it reaches is the sum over the fits that it runs.
+    Bars count as training from the head of an epoch to the epoch's last bar. Other bars are of `evaluate` and
+    `predict`. If a `fit` has ended and another begins at epoch 1, its steps are added. If it begins again before its
+    end, the program has restarted it, and its steps count from the epoch that it shows. Each incarnation of a job
+    starts at 0 and counts the sum over its calls of `fit`.
+
+    Example: `Epoch 3/10`, then a bar `50/125 ..`. The step is 2 * 125 + 50 = 300.
     """
 
     starts = rb"[\r\b\x1b]|Epoch [0-9]| {0,12}[0-9]{1,12}/(?:[0-9]|U)"
-    # An epoch that is not the first of a `fit`, and its line: as one, since neither tells anything by itself.
+    # The head and the line of an epoch that is not the first of a `fit`: together, because neither is enough alone.
     ordinary = (
         rb"Epoch (?!1/)[0-9]{1,9}/[0-9]{1,9}\n(?P<steps>[0-9]{1,9})/(?P=steps)"
         rb"(?: - (?:[a-z_0-9]{1,40}: " + ORDINARY + rb"|[0-9]{1,9}(?:us|ms|s)(?:/step|/epoch)?))+"
     )
     counted = rb"Epoch ([0-9]{1,9})/"
-    # With `validation_freq` not every epoch has it.
-    telling: Sequence[bytes] = (b" - loss: ", b" - val_")
+    # With `validation_freq`, not every epoch has a validation.
+    keep_last: Sequence[bytes] = (b" - loss: ", b" - val_")
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
-        """A new incarnation writes: no `fit` of it has ended yet."""
+        """Forget earlier lines, because the next lines are from a new incarnation of the job."""
         self._base = 0
         self._epoch = 0
         self._epochs = 0
@@ -94,7 +103,7 @@ class KerasFormat:
         self._rates = 0
 
     def read(self, line: str) -> Sequence[Record]:
-        """What a line, or the last drawing of one, tells."""
+        """Return the records of a line, or of the last drawing of one."""
         line = line.rstrip()
         if head := _EPOCH.fullmatch(line):
             self._epoch_begins(int(head[1]), int(head[2]))
@@ -102,7 +111,7 @@ class KerasFormat:
         if self._epoch == 0 or (bar := _bar(line)) is None:
             return ()
         if self._ended:
-            # Drawn once more at the end of the epoch's validation.
+            # Keras draws the bar once more at the end of the epoch's validation.
             return self._validation(bar) if bar.last and bar.done == self._done and bar.validated else ()
         return self._training(bar) if bar.done >= self._done else ()
 
@@ -122,11 +131,11 @@ class KerasFormat:
         before = self._base + (self._epoch - 1) * (self._steps or 0)
         step = before + bar.done
         self._reached = max(self._reached, step)
-        told = StepLoss(step=step, loss=bar.loss, mean_since=before)
-        return (*self._rate(bar), told, *self._validation(bar))
+        step_loss = StepLoss(step=step, loss=bar.loss, mean_since=before)
+        return (*self._rate(bar), step_loss, *self._validation(bar))
 
     def _rate(self, bar: _Bar) -> Sequence[Record]:
-        """The pace, when a tenth of the epoch has passed. The epoch's end has validation in it, where there is any."""
+        """Return the rate after each tenth of the epoch. The last rate of an epoch may include validation."""
         if not bar.step_s or (bar.done == 1 and not bar.last) or (bar.validated and self._rates):
             return ()
         rates = RATES_AN_EPOCH * bar.done // bar.total if bar.total else bar.done.bit_length() - _UNKNOWN_BITS
@@ -143,7 +152,7 @@ class KerasFormat:
 
 
 def _bar(line: str) -> _Bar | None:
-    """The bar of a line, None when any part of it is something else."""
+    """Return the bar of a line. Returns None if any part of the line has another form."""
     match = _BAR.fullmatch(line)
     if match is None:
         return None
@@ -168,7 +177,7 @@ def _bar(line: str) -> _Bar | None:
 
 
 def _number(text: str) -> float | None:
-    # As quick as it gets, and at least as strict as a pattern would be about what stands behind a number.
+    # `float` is faster than a pattern, and as strict about text after the number.
     try:
         return float(text)
     except ValueError:
@@ -176,7 +185,7 @@ def _number(text: str) -> float | None:
 
 
 def _step_s(times: Sequence[re.Match[str]], done: int, *, last: bool) -> float | None:
-    """Seconds a step, by whichever of `24ms/step` and `3s` for all is rounded less."""
+    """Return seconds per step, from `24ms/step` or from `3s` for the epoch, whichever is rounded less."""
     said, unit_s, whole_s = 0, 0.0, 0
     for time in reversed(times):
         if time[2]:

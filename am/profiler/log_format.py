@@ -1,4 +1,4 @@
-"""What a format of log lines is: how its lines start, and what they tell."""
+"""The interface of a log format: how its lines start, and which records they hold."""
 
 from __future__ import annotations
 
@@ -9,41 +9,42 @@ from am.profiler.records import Record
 
 
 class LogFormat(Protocol):
-    """Reads the lines of one log in one format. It may remember earlier lines; every log has a reader of its own.
+    """Reads the lines of one log in one format. A reader may remember earlier lines, so each log needs its own.
 
     Attributes:
-        starts: A regular expression over bytes, without groups that capture: how all lines of the format start. Lines
-            that start in no format's way are passed over without being looked at one by one.
-        ordinary: Another: the whole of a line that tells a step with a loss that is a number, or a rate, and nothing
-            else. Of many such lines in a row some may be left out without a change to what the others tell.
-        telling: What stands in those ordinary lines that tell more than others of the format. Of each, the last line
-            that it stands in is never left out: a later one need not say as much.
-        counted: How the ordinary lines start that tell how far a job is, up to a group with that number.
+        starts: A regular expression over bytes, without capturing groups, that matches the start of every line of the
+            format. The log reader skips lines that no format's pattern matches.
+        ordinary: A regular expression that matches a whole ordinary line: one that holds a step with a finite loss, or
+            a rate, and nothing else. The log reader may skip some of many ordinary lines in a row.
+        keep_last: Substrings of ordinary lines that hold more than other ordinary lines. For each substring, the last
+            line that contains it is never skipped, because a later line may say less.
+        counted: A regular expression that matches the start of an ordinary line with a step or epoch count. Its one
+            group is the count.
     """
 
     starts: bytes
     ordinary: bytes
-    telling: Sequence[bytes]
+    keep_last: Sequence[bytes]
     counted: bytes
 
     def begin(self) -> None:
-        """Forget what was read: a new incarnation of the job writes from here on."""
+        """Forget earlier lines, because the next lines are from a new incarnation of the job."""
         ...
 
     def read(self, line: str) -> Sequence[Record]:
-        """What a line tells, in order; nothing when it is not of this format. Never raises, whatever the line."""
+        """Return the records of a line, in order, or nothing if it is not of this format. Never raises."""
         ...
 
 
 class LineFormat:
-    """A format whose lines can be read one by one.
+    """A format whose lines can be read independently of each other.
 
     Args:
-        starts: As of LogFormat.
-        parse: The record of a line, or None.
-        ordinary: As of LogFormat; by default no line is.
-        telling: As of LogFormat.
-        counted: As of LogFormat.
+        starts: See `LogFormat`.
+        parse: Returns the record of a line, or None if it has none.
+        ordinary: See `LogFormat`. By default no line is ordinary.
+        keep_last: See `LogFormat`.
+        counted: See `LogFormat`.
     """
 
     def __init__(
@@ -51,16 +52,16 @@ class LineFormat:
         starts: bytes,
         parse: Callable[[str], Record | None],
         ordinary: bytes = rb"(?!)",
-        telling: Sequence[bytes] = (),
+        keep_last: Sequence[bytes] = (),
         counted: bytes = rb"((?!))",
     ) -> None:
-        self.starts, self.ordinary, self.telling, self.counted = starts, ordinary, telling, counted
+        self.starts, self.ordinary, self.keep_last, self.counted = starts, ordinary, keep_last, counted
         self._parse = parse
 
     def begin(self) -> None:
-        """Nothing is remembered."""
+        """Do nothing: this format remembers no lines."""
 
     def read(self, line: str) -> Sequence[Record]:
-        """The line's record, if it has one."""
+        """Return the line's record, if it has one."""
         record = self._parse(line)
         return () if record is None else (record,)

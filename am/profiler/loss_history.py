@@ -1,4 +1,4 @@
-"""A job's losses over its iterations, in bounded space, and the forecast that they make."""
+"""A job's losses over its iterations, in bounded memory, and the forecast fitted to them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,27 @@ from themis.bids import LossForecast
 
 Numbers = npt.NDArray[np.float64]
 
-MOST_POINTS = 64
-"""Points kept; past them neighbours are merged into their means, which also smooths the noise of mini-batches."""
+MAX_POINTS = 64
+"""Maximum number of points. At this number, pairs of neighbours merge into means, which also smooths batch noise."""
 
-FEWEST_POINTS = 4
-"""Fewer points make no forecast: the curve has four parameters."""
+MIN_POINTS = 4
+"""Minimum number of points of a forecast, because the curve has four parameters."""
 
 _POWERS = np.array([0.5, 0.75, 1.0, 1.5, 2.0])
 _SCALES = np.geomspace(0.01, 10.0, 31)
-"""Scales that are tried, as shares of the iterations seen."""
+"""Candidate scales, as shares of the iterations seen."""
 
 _OUTLIER_MADS = 6.0
 
 
 class LossHistory:
-    """Fed with losses in order of their iterations; a loss that is no number marks the job as diverged until the next.
+    """The losses of a job, added in order of their iterations.
 
-    Points are means over stretches of equal numbers of losses.
+    A loss that is NaN or infinite marks the job as diverged until the next finite loss. Points are means over stretches
+    of equal numbers of losses.
+
+    Example: each of the first 63 losses makes a point. The 64th loss merges the points into 32 of two losses each. From
+    then on, every two losses make a point. The 128th loss merges again: 32 points of four losses each.
     """
 
     def __init__(self) -> None:
@@ -39,7 +43,7 @@ class LossHistory:
         self._fresh = False
 
     def add(self, iteration: int, loss: float) -> None:
-        """Take in the loss at an iteration."""
+        """Add the loss at an iteration."""
         self._diverged, self._fresh = not math.isfinite(loss), False
         if self._diverged:
             return
@@ -48,19 +52,19 @@ class LossHistory:
             return
         self._points.append(_mean(self._open))
         self._open = []
-        if len(self._points) == MOST_POINTS:
-            self._points = [_mean(self._points[at : at + 2]) for at in range(0, MOST_POINTS, 2)]
+        if len(self._points) == MAX_POINTS:
+            self._points = [_mean(self._points[at : at + 2]) for at in range(0, MAX_POINTS, 2)]
             self._stride *= 2
 
     @property
     def points(self) -> tuple[tuple[float, float], ...]:
-        """Mean iteration and mean loss of each stretch, in order; the last one may not be full yet."""
+        """Mean iteration and mean loss of each stretch, in order. The last stretch may be incomplete."""
         return (*self._points, _mean(self._open)) if self._open else tuple(self._points)
 
     def forecast(self, iteration: int, serial_iteration_s: float) -> LossForecast | None:
-        """The forecast of a job that is at `iteration`; None while too few points are known.
+        """Return the forecast of a job at `iteration`. Returns None with fewer than `MIN_POINTS` points.
 
-        A job that has diverged is not expected to get any better: its forecast falls by nothing.
+        The forecast of a diverged job is flat: the job is not expected to improve.
         """
         if self._known is None or not self._fresh:
             self._known, self._fresh = _fit(self.points, diverged=self._diverged), True
@@ -81,19 +85,19 @@ class LossHistory:
 
 
 def _mean(points: list[tuple[float, float]]) -> tuple[float, float]:
-    # Each part by itself, lest losses near the largest float add up to infinity.
+    # Divide before adding, so that losses near the largest float do not add up to infinity.
     count = len(points)
     return sum(iteration / count for iteration, _ in points), sum(loss / count for _, loss in points)
 
 
 def _fit(points: tuple[tuple[float, float], ...], *, diverged: bool) -> LossForecast | None:
-    """The curve nearest to the points: least squares over a grid of shapes, once more without the outliers."""
+    """Fit the curve to the points: least squares over a grid of shapes, then again without the outliers."""
     if diverged and points:
         return _curve(points[-1][1], 0.0, 1.0, 1.0)
-    if len(points) < FEWEST_POINTS:
+    if len(points) < MIN_POINTS:
         return None
     iterations, losses = np.array(points).T
-    # Losses of any size: only their shape matters to the fit, and their squares must not overflow.
+    # Normalize, so that the squares of large losses do not overflow. The fit does not depend on the scale.
     size = float(np.max(np.abs(losses))) or 1.0
     losses = losses / size
     span = max(1.0, float(iterations[-1]))
@@ -102,14 +106,14 @@ def _fit(points: tuple[tuple[float, float], ...], *, diverged: bool) -> LossFore
     best, floor, drop = _best(falls, losses)
     residuals = np.abs(losses - floor - drop * falls[best])
     usual = residuals <= _OUTLIER_MADS * float(np.median(residuals)) + 1e-12
-    if FEWEST_POINTS <= int(usual.sum()) < len(losses):
+    if MIN_POINTS <= int(usual.sum()) < len(losses):
         best, floor, drop = _best(falls[:, usual], losses[usual])
     power, scale = divmod(best, len(_SCALES))
     return _curve(floor * size, drop * size, span * float(_SCALES[scale]), float(_POWERS[power]))
 
 
 def _best(falls: Numbers, losses: Numbers) -> tuple[int, float, float]:
-    """The shape with the least squares, its floor and its drop; a drop below 0 counts as none. Ties: the first."""
+    """Return the shape with the least squares, its floor and its drop. Negative drops become 0. Ties: the first."""
     centred = falls - falls.mean(axis=1, keepdims=True)
     middle = float(losses.mean())
     spread = np.maximum((centred**2).sum(axis=1), 1e-300)

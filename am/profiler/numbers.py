@@ -1,10 +1,11 @@
-"""Numbers as logs write them: patterns that only match what `int` and `float` then read."""
+"""Patterns for numbers in log lines. They match only text that `int` or `float` can read."""
 
 from __future__ import annotations
 
-# Bounded: Python refuses to read integers of thousands of digits, and no log means one.
+# Bounded, because Python refuses to parse integers of thousands of digits.
 INTEGER = r"[0-9]{1,18}"
 ORDINARY = rb"[0-9.]{1,20}+(?:e[-+]?[0-9]{2})?+"
-"""Over bytes: a number that is neither infinite nor none, as most are written, and things that no format has there."""
+"""A pattern over bytes for finite numbers in their usual notation. It also matches texts such as `1.2.3`, which no
+format writes in these places."""
 
 NUMBER = r"[-+]?(?:(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,4})?|nan|inf(?:inity)?)"

@@ -1,4 +1,4 @@
-"""What is known of one job from its log: progress, loss, pace by placement, and S."""
+"""The profile of a job, from its log: progress, losses, iteration times by placement, and slowdowns S."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 
 from am.profiler.health import Divergence, NonFinite, ProgressClock, Stall
+from am.profiler.iteration_time import Intervals, IterationTime, Placement
 from am.profiler.loss_history import LossHistory
-from am.profiler.pace import Intervals, Pace, Placement
 from am.profiler.records import (
     Begun,
     CheckpointSaved,
@@ -30,20 +30,24 @@ from am.profiler.slowdowns import (
     measured_slowdown,
     serial_iteration_s,
 )
-from am.profiler.strands import Strands
+from am.profiler.step_intervals import StepIntervals
 from themis.apps import CRUDE_SLOWDOWN, Estimate, Slowdown
 from themis.bids import LossForecast
 from themis.cluster import Level
 
 
 class JobProfile:
-    """Fed with the records of a job's log and with its placements; holds no clock and does no I/O.
+    """Collects the records and the placements of one job. Has no clock and does no I/O.
 
-    Progress never runs backwards: after a restart from an older checkpoint `iteration` stands still until it is passed.
-    Loss and accuracy belong to the highest step that they were seen at.
+    `iteration` never decreases. After a restart from an older checkpoint it stays until the job passes it again. Loss
+    and accuracy are those of the highest step that has them.
+
+    Example: `started(2, Level.MACHINE)`, then `feed(StepLoss(step=100, loss=0.9))` and
+    `feed(StepLoss(step=200, loss=0.7, seconds=10.0))`. Now `iteration` is 200, `loss` is 0.7, and `iteration_s` is
+    10 s / 100 steps = 0.1 s.
 
     Args:
-        estimate: What the user knows of the job's pace; stands in until it is measured.
+        estimate: The user's estimate of the iteration time and S, used until the profile has measurements.
     """
 
     def __init__(self, estimate: Estimate | None = None) -> None:
@@ -51,14 +55,14 @@ class JobProfile:
         self._intervals: dict[Placement, Intervals] = {}
         self._placement: Placement | None = None
         self._here: Intervals | None = None
-        self._strands = Strands()
+        self._step_intervals = StepIntervals()
         self._rate: float | None = None
         self._non_finite = NonFinite()
         self._clock = ProgressClock()
         self._loss_step = -1
         self._losses = LossHistory()
         self._validation_step = -1
-        self._told_steps = 0
+        self._step_changes = 0
         self._last_reached = 0
         self.iteration = 0
         self.loss = math.nan
@@ -69,14 +73,14 @@ class JobProfile:
         self.replay: Replay | None = None
 
     def started(self, gpus: int, level: Level) -> None:
-        """The job was started, or started again, on so many GPUs that lie so far apart."""
+        """Note that the job was started or restarted on `gpus` GPUs that span this level."""
         self._placement = Placement(gpus, level)
         self._here = self._intervals.setdefault(self._placement, Intervals())
         self._clock.begin()
         self._begin()
 
     def feed(self, record: Record) -> None:
-        """Take in one record of the log."""
+        """Add one record of the log."""
         match record:
             case StepLoss():
                 self._step_loss(record)
@@ -93,23 +97,23 @@ class JobProfile:
             case SavingCheckpoint():
                 self.reach(record.iteration)
             case LossOnly():
-                self._lost_somewhere(record)
+                self._loss_without_step(record)
             case Replay():
                 self.replay = record
 
     @property
-    def paces(self) -> Mapping[Placement, Pace]:
-        """What was measured, by placement."""
+    def paces(self) -> Mapping[Placement, IterationTime]:
+        """The measured iteration times, by placement."""
         known = {placement: intervals.pace for placement, intervals in self._intervals.items()}
         return {placement: pace for placement, pace in known.items() if pace is not None}
 
     @property
     def iteration_s(self) -> float | None:
-        """Seconds an iteration where the job runs now, or ran last; None before any start or knowledge."""
+        """Seconds per iteration at the job's present or last placement. None before a start or without an estimate."""
         return None if self._placement is None else self.iteration_s_at(self._placement.gpus, self._placement.level)
 
     def iteration_s_at(self, gpus: int, level: Level) -> float | None:
-        """Seconds an iteration on so many GPUs: measured there, else `serial * S / gpus`, else None."""
+        """Return seconds per iteration on `gpus` GPUs: measured there, else `serial * S / gpus`, else None."""
         intervals = self._intervals.get(Placement(gpus, level))
         pace = intervals.pace if intervals else None
         if pace is not None:
@@ -119,86 +123,86 @@ class JobProfile:
 
     @property
     def serial_iteration_s(self) -> float | None:
-        """Seconds an iteration on one GPU at S = 1, measured at any placement; else the user's estimate, or None."""
+        """Seconds per iteration on one GPU at S = 1: measured at any placement, else the estimate, else None."""
         measured = serial_iteration_s(self.paces, self.slowdown())
         return self._estimate.serial_iteration_s if measured is None else measured
 
     def slowdown(self) -> Slowdown:
-        """S by level: measured where that is possible, else the user's estimate, else the crude one."""
+        """Return S by level: measured if possible, else the user's estimate, else the crude one."""
         return measured_slowdown(self.paces, self._estimate.slowdown or CRUDE_SLOWDOWN)
 
     def levels_seen(self) -> Mapping[Level, LevelSeen]:
-        """S of the levels that the job has run at, with how much and how well each was measured."""
+        """Return S of the levels at which the job has run, with the number and spread of the measurements."""
         return levels_seen(self.paces, self._estimate.slowdown or CRUDE_SLOWDOWN)
 
     def slowdown_by_level(self) -> tuple[LevelSlowdown, ...]:
-        """S at every level, nearest first, and whether it is measured."""
+        """Return S at every level, tightest first, and whether it is measured."""
         return by_level(self.slowdown(), self.levels_seen())
 
     @property
     def diverged(self) -> Divergence | None:
-        """Since when the losses are no numbers, None while they are."""
+        """The divergence, if the losses are non-finite, else None."""
         return self._non_finite.divergence
 
     @property
     def stall(self) -> Stall | None:
-        """For how long the job has made no progress though it should have, None while it does. See `look`."""
+        """The stall, if the job has made no progress for longer than allowed, else None. See `look`."""
         return self._clock.stall
 
     @property
     def longest_wait_s(self) -> float:
-        """The longest that a step has taken to come, in seconds in which somebody looked."""
+        """The longest wait for a step, in seconds during which `look` was called."""
         return self._clock.longest_s
 
     def remember_wait(self, longest_wait_s: float) -> None:
-        """A step took so long to come, by the job's profile of an earlier attempt."""
+        """Add the longest wait that the job's profile in an earlier attempt measured."""
         self._clock.remember(longest_wait_s)
 
     def look(self, now_s: float) -> None:
-        """The time, by any clock, as often as the log of the running job is read: what `stall` goes by."""
-        self._clock.look(now_s, self._told_steps)
+        """Note the time, by any clock. Call this whenever the running job's log is read; `stall` depends on it."""
+        self._clock.look(now_s, self._step_changes)
 
     def forecast(self, serial_iteration_s: float) -> LossForecast | None:
-        """The loss to come by the losses so far, at so many seconds an iteration; None while too few are known."""
+        """Return the forecast of the loss, for this iteration time. Returns None with too few losses."""
         return self._losses.forecast(self.iteration, serial_iteration_s)
 
     def _begin(self) -> None:
-        """A new incarnation writes from here on: its first interval holds set-up work, its steps may go back."""
-        self._strands = Strands()
+        """Start a new sequence of steps: its first interval may include set-up work, and its steps may go back."""
+        self._step_intervals = StepIntervals()
         self._rate = None
 
     def reach(self, iteration: int) -> None:
-        """The job did so many iterations, as its log tells or its end does."""
+        """Note the number of iterations that the job has done, from its log or its end."""
         if iteration > self.iteration:
             self.iteration = iteration
         if iteration != self._last_reached:
-            # A job that repeats lost steps moves as well.
-            self._told_steps += 1
+            # A job that repeats lost steps makes progress too.
+            self._step_changes += 1
             self._last_reached = iteration
 
     def _step_loss(self, record: StepLoss) -> None:
         self.reach(record.step)
         if record.loss is not None:
-            self._lost(record.step, record.loss, record.mean_since)
+            self._loss_at(record.step, record.loss, record.mean_since)
         rate, self._rate = self._rate, None
-        interval = self._strands.interval(record, rate)
+        interval = self._step_intervals.interval(record, rate)
         if interval is not None and self._here is not None:
             self._here.add(interval.iteration_s, first=interval.first)
 
-    def _lost(self, step: int, loss: float, mean_since: int | None) -> None:
+    def _loss_at(self, step: int, loss: float, mean_since: int | None) -> None:
         if step > self._loss_step:
             self._losses.add(step, loss)
         if step >= self._loss_step:
             self._loss_step, self.loss = step, loss
             self._non_finite.add(step, loss, place=mean_since)
 
-    def _lost_somewhere(self, record: LossOnly) -> None:
-        """A loss without a step. Where other lines tell steps, it repeats what one of them has told."""
+    def _loss_without_step(self, record: LossOnly) -> None:
+        """Add a loss without a step. If other lines have steps, this line repeats one of theirs."""
         self.loss = record.loss
         if self._loss_step >= 0:
             return
         if record.epoch is None:
-            self._non_finite.add_untold(self.iteration, record.loss)
+            self._non_finite.add_without_iteration(self.iteration, record.loss)
         else:
             self._non_finite.add(self.iteration, record.loss, place=record.epoch)
 
@@ -207,12 +211,12 @@ class JobProfile:
         self._non_finite.validated(record.step, record.loss)
         if record.step >= self._validation_step:
             self._validation_step = record.step
-            # What a line does not say it does not take back: programs may evaluate different things at different steps.
+            # Keep values that this line does not have: programs may evaluate different metrics at different steps.
             self.validation_loss = self.validation_loss if record.loss is None else record.loss
             self.accuracy = self.accuracy if record.accuracy is None else record.accuracy
 
     def _resumed(self, record: Restored | Skipped | Begun) -> None:
-        """What follows goes on from somewhere else than from the line before."""
+        """Note that the next step does not follow the previous one."""
         self._begin()
         if isinstance(record, Restored):
             self.reach(record.iteration)

@@ -1,24 +1,24 @@
-"""What a line of a job's log can tell."""
+"""Records: the facts that the profiler reads from lines of a job's log and from event files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-MOST_ITERATIONS = 10**15
-"""No job does more; a line that says so lies. The wire's integers hold it, and floats hold it exactly."""
+MAX_ITERATIONS = 10**15
+"""Records with more iterations are wrong and dropped. Floats and the wire's integers hold this number exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepLoss:
-    """A step that was done, and the loss at it.
+    """A completed step, and the loss at it.
 
     Attributes:
         step: Steps done so far, over all epochs.
-        loss: None where the log does not say.
-        seconds: Since the line before of its kind, None where the log does not say.
-        mean_since: Steps done before the epoch, where the loss is a mean over the epoch so far; None where it is the
-            step's own.
+        loss: None if the log does not have it.
+        seconds: Seconds since the previous step line of the same writer. None if the log does not have it.
+        mean_since: Steps done before the epoch, if the loss is a mean over the epoch so far. None if the loss is of
+            this step alone.
     """
 
     step: int
@@ -29,7 +29,7 @@ class StepLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossOnly:
-    """A loss without a step; of an epoch, by its number, where the log says so."""
+    """A loss without a step. `epoch` is the number of its epoch, if the log has it."""
 
     loss: float
     epoch: int | None = None
@@ -37,9 +37,9 @@ class LossOnly:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsPerSecond:
-    """Steps a second, since the line before of its kind or as a mean of what was done lately.
+    """Steps per second, since the previous line of this kind or as a recent mean.
 
-    It belongs to the StepLoss that follows; the seconds of that one, where it has any, are rounded and this is not.
+    It belongs to the next StepLoss. If that has seconds too, they are rounded and this rate is not.
     """
 
     rate: float
@@ -47,7 +47,7 @@ class StepsPerSecond:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExamplesPerSecond:
-    """Examples a second up to a step, as a mean over the run."""
+    """Examples per second up to a step, as a mean over the run."""
 
     step: int
     mean_rate: float
@@ -55,7 +55,7 @@ class ExamplesPerSecond:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """Loss and accuracy on held-out data after a step; None for what the log does not say."""
+    """Loss and accuracy on held-out data after a step. None for a value that the log does not have."""
 
     step: int
     loss: float | None = None
@@ -64,7 +64,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSaved:
-    """A checkpoint was saved whole."""
+    """A checkpoint was saved completely."""
 
     iteration: int
     seconds: float
@@ -73,21 +73,21 @@ class CheckpointSaved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavingCheckpoint:
-    """An Estimator begins to save; it says neither how long nor how much."""
+    """An Estimator begins to save a checkpoint. Its log has neither the duration nor the size."""
 
     iteration: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """An incarnation of the job writes from here on; the app master says so in the log."""
+    """The following lines are of this incarnation of the job. The app master writes this line."""
 
     incarnation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The program's libraries are there: `after_s` seconds after its process began it took `seconds` to import them."""
+    """The program imported its libraries: this began `after_s` seconds after the process, and took `seconds`."""
 
     seconds: float
     after_s: float
@@ -95,7 +95,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """Training goes on from a checkpoint."""
+    """Training resumed from a checkpoint."""
 
     iteration: int
     seconds: float
@@ -111,7 +111,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """Steps were passed over, of which all told ordinary losses: what follows goes on further on."""
+    """The log reader skipped lines with ordinary losses here, so the next step does not follow the previous one."""
 
 
 Record = (
@@ -131,8 +131,8 @@ Record = (
 
 
 def believable(records: Iterable[Record]) -> list[Record]:
-    """The records without those that tell of more iterations than any job does."""
-    return [record for record in records if _iteration(record) <= MOST_ITERATIONS]
+    """Return the records without those of more than `MAX_ITERATIONS` iterations."""
+    return [record for record in records if _iteration(record) <= MAX_ITERATIONS]
 
 
 def _iteration(record: Record) -> int:

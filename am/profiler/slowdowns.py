@@ -1,4 +1,7 @@
-"""S by level from measured paces: ratios where a level was seen, the assumption where not."""
+"""Estimate the slowdown S per locality level from measured iteration times.
+
+A level at which the job ran gets the measured ratio. Other levels keep the assumed S.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,19 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from am.profiler.pace import Pace, Placement
+from am.profiler.iteration_time import IterationTime, Placement
 from themis.apps import Slowdown
 from themis.cluster import Level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelSeen:
-    """S at a level that a job has run at.
+    """S at a level at which the job has run.
 
     Attributes:
-        factor: S, as `measured_slowdown` has it.
-        spread: How far single intervals lie from it, as a median, in the same unit: that of the level and that of the
-            nearest level seen, which it is compared with. The nearest level itself has its own alone.
+        factor: S, from `measured_slowdown`.
+        spread: Median deviation of S, in the unit of S. It combines the spread of the level's intervals with that of
+            the tightest measured level, which S is relative to. For the tightest level it is the level's own spread.
         count: Intervals measured at the level.
     """
 
@@ -29,7 +32,7 @@ class LevelSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelSlowdown:
-    """S at any level, for people: by how many intervals it was measured and their spread, both 0 for an estimate."""
+    """S at a level for display. `intervals` and `spread` describe the measurement; both are 0 for an estimate."""
 
     level: str
     factor: float
@@ -38,7 +41,7 @@ class LevelSlowdown:
 
 
 def by_level(slowdown: Slowdown, seen: Mapping[Level, LevelSeen]) -> tuple[LevelSlowdown, ...]:
-    """S at every level, nearest first, each measured or estimated."""
+    """Return S at every level, tightest first, measured or estimated."""
     return tuple(
         LevelSlowdown(
             level=level.label,
@@ -50,49 +53,56 @@ def by_level(slowdown: Slowdown, seen: Mapping[Level, LevelSeen]) -> tuple[Level
     )
 
 
-def levels_seen(paces: Mapping[Placement, Pace], assumed: Slowdown) -> Mapping[Level, LevelSeen]:
-    """S with spread and count of every level with enough intervals, nearest first."""
+def levels_seen(paces: Mapping[Placement, IterationTime], assumed: Slowdown) -> Mapping[Level, LevelSeen]:
+    """Return S with spread and count for every level with enough intervals, tightest first."""
     slowdown = measured_slowdown(paces, assumed)
-    settled = {placement: pace for placement, pace in paces.items() if pace.settled}
-    levels = sorted({placement.level for placement in settled})
-    shares = {level: _spread_share(level, settled) for level in levels}
+    reliable = {placement: pace for placement, pace in paces.items() if pace.is_reliable}
+    levels = sorted({placement.level for placement in reliable})
+    shares = {level: _spread_share(level, reliable) for level in levels}
     seen: dict[Level, LevelSeen] = {}
     for level in levels:
         share = shares[level] if level == levels[0] else math.hypot(shares[level], shares[levels[0]])
-        count = sum(pace.count for at, pace in settled.items() if at.level == level)
+        count = sum(pace.count for at, pace in reliable.items() if at.level == level)
         seen[level] = LevelSeen(factor=slowdown.at(level), spread=slowdown.at(level) * share, count=count)
     return seen
 
 
-def measured_slowdown(paces: Mapping[Placement, Pace], assumed: Slowdown) -> Slowdown:
-    """S at every level, at least 1 and never falling as GPUs lie farther apart.
+def measured_slowdown(paces: Mapping[Placement, IterationTime], assumed: Slowdown) -> Slowdown:
+    """Estimate S at every level: at least 1, and not lower at a looser level than at a tighter one.
 
-    The nearest level seen keeps the S assumed for it, as nothing nearer is there to compare with. Every farther level
-    seen gets the median ratio of its GPU seconds an iteration to those at nearer levels, times their S; pairs with the
-    same number of GPUs are preferred, since then nothing but the placement differs. A level not seen keeps the S
-    assumed, within what its neighbours allow. Where measured levels contradict the order, those that do are averaged,
-    weighted by their intervals.
+    * The tightest measured level keeps its assumed S, because there is no tighter one to compare it with.
+    * Every looser measured level gets a median ratio: its GPU seconds per iteration over those at tighter levels, times
+      their S. Pairs with the same number of GPUs are preferred, because then only the placement differs.
+    * If measured levels are out of order, they are averaged, weighted by their intervals.
+    * A level that was not measured keeps its assumed S, limited by the levels around it.
+
+    Example: assumed S = (1, 1.1, 1.5, 2) for slot, machine, rack and cluster. A job ran on 4 GPUs of one machine at
+    0.80 s per iteration, and on 4 GPUs of one rack at 1.20 s. The machine level keeps 1.1. The rack level gets
+    1.1 * (1.20 * 4) / (0.80 * 4) = 1.65. The slot and cluster levels keep 1 and 2.
 
     Args:
-        paces: Paces by placement; those of too few intervals are left aside.
+        paces: Iteration times by placement. Those with too few intervals are ignored.
         assumed: S before any measurement.
     """
-    settled = {placement: pace for placement, pace in paces.items() if pace.settled}
+    reliable = {placement: pace for placement, pace in paces.items() if pace.is_reliable}
     ratios: dict[Level, float] = {}
-    for level in sorted({placement.level for placement in settled}):
-        ratios[level] = _ratio(level, settled, ratios) if ratios else assumed.at(level)
-    counts = {level: sum(pace.count for at, pace in settled.items() if at.level == level) for level in ratios}
+    for level in sorted({placement.level for placement in reliable}):
+        ratios[level] = _ratio(level, reliable, ratios) if ratios else assumed.at(level)
+    counts = {level: sum(pace.count for at, pace in reliable.items() if at.level == level) for level in ratios}
     return _filled(_never_falling(ratios, counts), assumed)
 
 
-def serial_iteration_s(paces: Mapping[Placement, Pace], slowdown: Slowdown) -> float | None:
-    """Seconds an iteration on one GPU at S = 1: the weighted median of `iteration_s * gpus / S`; None without paces."""
+def serial_iteration_s(paces: Mapping[Placement, IterationTime], slowdown: Slowdown) -> float | None:
+    """Return seconds per iteration on one GPU at S = 1: the weighted median of `iteration_s * gpus / S`.
+
+    Returns None without measurements.
+    """
     estimates = [(pace.iteration_s * at.gpus / slowdown.at(at.level), pace.count) for at, pace in paces.items()]
     return weighted_median(estimates) if estimates else None
 
 
 def weighted_median(values: Iterable[tuple[float, int]]) -> float:
-    """The least value with at least half of all weight at or below it; there must be one."""
+    """Return the smallest value with at least half of all weight at or below it. `values` must not be empty."""
     ordered = sorted(values)
     half = sum(weight for _, weight in ordered) / 2
     reached = 0
@@ -103,32 +113,32 @@ def weighted_median(values: Iterable[tuple[float, int]]) -> float:
     return ordered[-1][0]
 
 
-def _spread_share(level: Level, paces: Mapping[Placement, Pace]) -> float:
-    """The median distance from the median, as a share of it, over the placements of a level."""
+def _spread_share(level: Level, paces: Mapping[Placement, IterationTime]) -> float:
+    """Return the weighted median of the relative spreads (MAD / median) of a level's placements."""
     return weighted_median(
         (pace.spread_s / pace.iteration_s, pace.count) for at, pace in paces.items() if at.level == level
     )
 
 
-def _ratio(level: Level, paces: Mapping[Placement, Pace], nearer: Mapping[Level, float]) -> float:
-    """S of a level by comparison with the nearer levels that have one already."""
+def _ratio(level: Level, paces: Mapping[Placement, IterationTime], nearer: Mapping[Level, float]) -> float:
+    """Return S of a level by comparison with the tighter levels, whose S is known."""
     pairs = [(far, near) for far in paces if far.level == level for near in paces if near.level in nearer]
-    alike = [(far, near) for far, near in pairs if far.gpus == near.gpus]
+    same_size = [(far, near) for far, near in pairs if far.gpus == near.gpus]
     return weighted_median(
         (
             nearer[near.level] * _gpu_seconds(far, paces) / _gpu_seconds(near, paces),
             min(paces[far].count, paces[near].count),
         )
-        for far, near in alike or pairs
+        for far, near in same_size or pairs
     )
 
 
-def _gpu_seconds(placement: Placement, paces: Mapping[Placement, Pace]) -> float:
+def _gpu_seconds(placement: Placement, paces: Mapping[Placement, IterationTime]) -> float:
     return paces[placement].iteration_s * placement.gpus
 
 
 def _never_falling(ratios: Mapping[Level, float], counts: Mapping[Level, int]) -> dict[Level, float]:
-    """The nearest never-falling values, each at least 1 (pool adjacent violators, weighted by counts)."""
+    """Fit non-decreasing values of at least 1 (pool adjacent violators algorithm, weighted by counts)."""
     blocks: list[tuple[float, int, list[Level]]] = []
     for level, ratio in sorted(ratios.items()):
         blocks.append((ratio, counts[level], [level]))
@@ -140,7 +150,7 @@ def _never_falling(ratios: Mapping[Level, float], counts: Mapping[Level, int]) -
 
 
 def _filled(measured: Mapping[Level, float], assumed: Slowdown) -> Slowdown:
-    """Levels that were not seen take the assumed S, between those of the levels around them."""
+    """Add the assumed S for levels without a measurement, limited by the levels around them."""
     factors: list[float] = []
     for level in Level:
         at_least = factors[-1] if factors else 1.0

@@ -1,6 +1,7 @@
-"""The framing of TensorFlow's record files, read as they grow.
+"""Read the records of a growing TensorFlow record file.
 
-A record is its length (8 bytes, little endian), the masked CRC-32C of these, the data, and the masked CRC-32C of it.
+A record is a length (8 bytes, little endian), the masked CRC-32C of these bytes, the data, and the data's masked
+CRC-32C.
 """
 
 from __future__ import annotations
@@ -11,40 +12,40 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from am.profiler.backlog import FIRST_BYTES, LAST_BYTES
+from am.profiler.backlog_limits import KEPT_FIRST_BYTES, KEPT_LAST_BYTES
 from am.profiler.crc32c import masked_crc32c, masked_crc32cs
 
 MAX_RECORD_BYTES = 64 * 1024
-"""Longer records (graphs, images) are passed over without being kept."""
+"""Longer records (graphs, images) are skipped without being kept in memory."""
 
 _HEAD = struct.Struct("<QI")
 _FOOT = struct.Struct("<I")
 
 _FRONT_BYTES = 64
-"""So near its beginning an event has the tag of its first value."""
+"""The tag of an event's first value begins within this number of bytes."""
 
 
 class Framed(NamedTuple):
-    """The data of a record, and its checksum as the file has it."""
+    """The data of a record, and the checksum in the file."""
 
     data: bytes
     crc: int
 
 
 def intact(records: Sequence[Framed]) -> list[Framed]:
-    """Those whose data is what was written. To look at many at once is much quicker than one by one."""
+    """Return the records with a correct checksum. One call for many records is much faster than one call each."""
     crcs = masked_crc32cs([record.data for record in records])
     return [record for record, crc in zip(records, crcs, strict=True) if record.crc == crc]
 
 
 class RecordReader:
-    """Cuts bytes into records. A record that is not whole yet waits for its rest.
+    """Splits bytes into records. An incomplete record is kept until the rest arrives.
 
-    A length that does not fit its checksum leaves nobody knowing where the next record starts: the reader is `broken`
-    and tells nothing more.
+    If a length has a wrong checksum, the start of the next record is unknown. The reader is then `broken` and returns
+    no more records.
 
     Args:
-        marks: Only records in which one of these stands are told; all, if there are none.
+        marks: Return only records that contain one of these. Without marks, return all records.
     """
 
     def __init__(self, marks: Sequence[bytes] = ()) -> None:
@@ -54,7 +55,7 @@ class RecordReader:
         self.broken = False
 
     def read(self, data: bytes) -> list[Framed]:
-        """The records that have become whole."""
+        """Return the records that are now complete."""
         if self._skip:
             passed = min(self._skip, len(data))
             self._skip -= passed
@@ -68,24 +69,24 @@ class RecordReader:
         return records
 
     def read_newest(self, data: bytes, ordinary: re.Pattern[bytes], needed: bytes) -> list[Framed]:
-        """Of much that comes at once, if it begins with ordinary records, the last of them and all that follows.
+        """Read a backlog. If it begins with ordinary records, skip all but the last of them.
 
         Args:
-            data: As of `read`.
-            ordinary: As many whole records in a row as may be left out.
-            needed: What stands in records of which the last one must be read.
+            data: See `read`.
+            ordinary: A pattern that matches as many complete skippable records in a row as possible.
+            needed: Do not skip the last record that contains this.
         """
         if self._skip or self.broken:
             return self.read(data)
         data, self._waiting = self._waiting + data, b""
-        run = ordinary.match(data, 0, len(data) - LAST_BYTES)
-        if run is None or run.end() <= FIRST_BYTES + LAST_BYTES or not _is_head(data, run.end()):
+        run = ordinary.match(data, 0, len(data) - KEPT_LAST_BYTES)
+        if run is None or run.end() <= KEPT_FIRST_BYTES + KEPT_LAST_BYTES or not _is_head(data, run.end()):
             return self.read(data)
         last = _last_with(data, needed)
         return self.read(data[run.end() if last is None else min(run.end(), last) :])
 
     def _cut(self, data: bytes, records: list[Framed]) -> int:
-        """Fill in the records; returns where the first that is not whole starts."""
+        """Append the complete records to `records`, and return where the first incomplete one starts."""
         at, end = 0, len(data)
         marked = iter(sorted(place for mark in self._marks for place in _places(data, mark)))
         place = next(marked, end)
@@ -112,7 +113,7 @@ class RecordReader:
 
 
 def _last_with(data: bytes, needed: bytes) -> int | None:
-    """Where the last whole record begins in whose first bytes this stands; None where there is none."""
+    """Return where the last complete record with `needed` in its first bytes begins. Returns None if there is none."""
     place = data.rfind(needed)
     while place >= 0:
         for at in range(place - _HEAD.size, max(-1, place - _FRONT_BYTES), -1):
@@ -123,7 +124,7 @@ def _last_with(data: bytes, needed: bytes) -> int | None:
 
 
 def _is_head(data: bytes, at: int) -> bool:
-    """Whether a record begins there."""
+    """Whether a record begins at `at`."""
     length: int
     length, crc = _HEAD.unpack_from(data, at)
     return length <= MAX_RECORD_BYTES and bool(_length_crc(length) == crc)

@@ -1,6 +1,6 @@
-"""Our own programs' lines: `INFO:themis:checkpoint iteration = 120, seconds = 0.012, bytes = 12345` and the like.
+"""Lines of Themis's own programs, for example `INFO:themis:checkpoint iteration = 120, seconds = 0.012, bytes = 12345`.
 
-And the one that the app master writes between two incarnations of a job: `INFO:themis:begun incarnation = 2`.
+The app master adds one line at the start of each incarnation of a job: `INFO:themis:begun incarnation = 2`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _REPLAY = re.compile(rf"replay model = ([^,]{{1,100}}), emulated, time_scale = (
 
 
 def begun_line(incarnation: int) -> str:
-    """The line, without an end, behind which an incarnation's part of a log begins."""
+    """Return the line, without a line end, that starts an incarnation's part of a log."""
     return f"{_PREFIX}begun incarnation = {incarnation}"
 
 
 def parse_themis(line: str) -> Record | None:
-    """The record of a line of ours, None for any other."""
+    """Return the record of a Themis line. Returns None for any other line."""
     if not line.startswith(_PREFIX):
         return None
     message = line[len(_PREFIX) :].rstrip()

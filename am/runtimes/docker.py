@@ -1,4 +1,4 @@
-"""An app master in a container of a Docker engine, which runs its tasks in containers beside it."""
+"""The engine of an app master that runs in a Docker container and starts its tasks in further containers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from themis.lifecycle import AppState
 
 
 class DockerEngine:
-    """A Docker engine as an app master in one of its containers sees it, by the socket that it was given.
+    """A Docker engine, for an app master in one of its containers. It uses the engine's mounted socket.
 
-    The settings are those that `rm_plugin.engines.docker.task_settings` makes.
+    The settings come from `rm_plugin.engines.docker.task_settings`.
     """
 
     def __init__(self, context: AmContext) -> None:
@@ -35,9 +35,9 @@ class DockerEngine:
         self._watch: ContainerWatch
 
     async def start(self, page: Callable[[], AmPageState | None], progress: Callable[[], float]) -> None:  # noqa: ARG002
-        """Connect to the engine; what an earlier attempt left running the ResourceManager has ended.
+        """Connect to the engine. The ResourceManager has already ended what an earlier attempt left running.
 
-        Nobody there would be told of `progress`.
+        `progress` is not used, because Docker has no place to report it.
         """
         context = self._context
         self._docker = await asyncio.to_thread(DockerHost.connect)
@@ -46,7 +46,7 @@ class DockerEngine:
         self._page = AmPage(page)
         self.page_url = f"http://{host}:{await self._page.start(host)}/"
         checkpoints = context.folder / "checkpoints"
-        # The engine would not make it, and a container cannot be given what is not there.
+        # Create the folder here: the engine does not create it, and containers cannot mount a missing folder.
         checkpoints.mkdir(exist_ok=True)
         self._watch = ContainerWatch(self._docker, {RUN_LABEL: context.run_id, APP_LABEL: context.app_id})
         containers = TaskContainers(
@@ -67,11 +67,11 @@ class DockerEngine:
         )
 
     async def lost(self) -> None:
-        """Whoever gives an attempt up kills its container."""
+        """Never return: the ResourceManager kills the container of an attempt that it gives up."""
         await asyncio.Event().wait()
 
     async def finish(self, state: AppState, diagnostics: str) -> None:
-        """The exit code tells."""
+        """Do nothing: the exit code reports how the app ended."""
 
     async def close(self) -> None:
         """End every container of this attempt."""

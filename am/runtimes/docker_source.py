@@ -1,4 +1,4 @@
-"""Containers of a Docker engine, each for one task: started, killed, waited for to be gone, removed."""
+"""Start, kill and remove the containers of tasks on a Docker engine."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from themis.python_programs import module_command
 LOG = logging.getLogger("themis.am.docker")
 
 HOME = "/tmp"
-"""Where a task's container works: of the container, not of the machine, and writable for every user."""
+"""Working folder of a task's container. It belongs to the container, and every user may write to it."""
 _KILL_AGAIN_S = 5.0
 _NEVER_STARTED = -signal.SIGKILL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskContainers:
-    """What all containers of an attempt's tasks have in common.
+    """The common settings of all task containers of an attempt.
 
     Attributes:
-        name_suffix: Of containers' names: two ResourceManagers of one engine count their apps alike.
-        memory_mb: Of a task's container, where the app does not say.
+        name_suffix: Suffix of containers' names. Two ResourceManagers on one engine may use the same app ids.
+        memory_mb: Default memory of a task's container.
         machines_with_cards: Ids of the machines whose GPUs are cards of the engine's machine.
-        checkpoints: The folder in which all tasks keep what must last, on the engine's machine as well as inside.
+        checkpoints: Folder of the tasks' persistent files. It has the same path inside and outside of containers.
     """
 
     image: str
@@ -62,7 +62,7 @@ class TaskContainers:
     checkpoints: str
 
     def spec(self, wish: ContainerWish) -> ContainerSpec:
-        """The container for this wish."""
+        """Return the container for this wish."""
         request = wish.request
         cards = tuple(str(gpu.index) for gpu in sorted(request.gpus)) if self._has_cards(wish) else ()
         return ContainerSpec(
@@ -72,7 +72,7 @@ class TaskContainers:
             environment={
                 "HOME": HOME,
                 **self.environment,
-                # Images made for cards ask for all of them.
+                # Images that are made for GPUs ask for all cards.
                 "NVIDIA_VISIBLE_DEVICES": ",".join(cards) or "void",
                 **wish.environment,
             },
@@ -102,7 +102,7 @@ class TaskContainers:
 
 @dataclass(slots=True, kw_only=True)
 class _Seat:
-    """A container that is being started, runs, is gone, or never came to be (`failure`)."""
+    """A container that is starting, running or gone, or that could not start (`failure`)."""
 
     wish: ContainerWish
     gone: asyncio.Future[TaskExit]
@@ -112,12 +112,12 @@ class _Seat:
 
 
 class DockerSource:
-    """A ContainerSource over one Docker engine. Calls to it run in threads; all else belongs to one loop.
+    """A ContainerSource over one Docker engine. Calls to the engine run in threads, everything else in one event loop.
 
     Args:
         docker: The engine.
-        watch: Tells of the app's containers.
-        containers: What they have in common.
+        watch: Reports how the app's containers end.
+        containers: Their common settings.
     """
 
     def __init__(self, docker: DockerHost, watch: ContainerWatch, containers: TaskContainers) -> None:
@@ -128,7 +128,7 @@ class DockerSource:
         self._work: set[asyncio.Task[Any]] = set()
 
     async def acquire(self, wishes: Sequence[ContainerWish]) -> None:
-        """Start all containers at once; NoRoomError when one cannot be started."""
+        """Start all containers at once. Raises NoRoomError if one cannot be started."""
         seats = [_Seat(wish=wish, gone=asyncio.get_running_loop().create_future()) for wish in wishes]
         for seat in seats:
             self._seats[seat.wish.seat_id] = seat
@@ -140,11 +140,11 @@ class DockerSource:
                 raise seat.failure
 
     async def gone(self, seat_id: str) -> TaskExit:
-        """The end of the container."""
+        """Wait for the end of the container, and return it."""
         return await asyncio.shield(self._seats[seat_id].gone)
 
     async def discard(self, seat_id: str) -> None:
-        """Kill the container; one that is being started is killed once it is."""
+        """Kill the container. If it is still starting, kill it afterwards."""
         seat = self._seats.get(seat_id)
         if seat is None:
             return
@@ -157,7 +157,7 @@ class DockerSource:
             await asyncio.wait([seat.gone], timeout=_KILL_AGAIN_S)
 
     async def close(self) -> None:
-        """Kill all, and wait until what is left of them is removed."""
+        """Kill all containers, and wait until they are removed."""
         await asyncio.gather(*(self.discard(seat_id) for seat_id in self._seats))
         await asyncio.gather(*self._work, return_exceptions=True)
 
@@ -167,7 +167,7 @@ class DockerSource:
         try:
             container = await asyncio.to_thread(self._docker.start, self._containers.spec(seat.wish))
         except DockerError as error:
-            seat.failure = NoRoomError("Docker starts no container", value=seat.wish.seat_id, remedy=error.remedy)
+            seat.failure = NoRoomError("Docker cannot start a container", value=seat.wish.seat_id, remedy=error.remedy)
             seat.gone.set_result(TaskExit(exit_code=_NEVER_STARTED))
         else:
             seat.container_id = container.container_id
@@ -194,7 +194,7 @@ class DockerSource:
 
 
 def exit_of(end: ContainerEnd) -> TaskExit:
-    """A container's end as that of its task: Docker tells a signal's number as a shell does, 128 more."""
+    """Return the end of a container's task. Docker reports signal n as exit code 128 + n, as a shell does."""
     reason = ExitReason.MEMORY if end.out_of_memory else ExitReason.EXITED
     if end.exit_code is None:
         return TaskExit(exit_code=-signal.SIGKILL, reason=reason)

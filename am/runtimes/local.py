@@ -1,4 +1,4 @@
-"""Tasks as processes of this machine: own group, log file, visible cards limited to the leased ones. Linux only."""
+"""Run tasks as processes of this machine, each with its own group, log file and leased cards. Linux only."""
 
 from __future__ import annotations
 
@@ -39,27 +39,26 @@ class LocalTask:
 
     @property
     def pid(self) -> int:
-        """Its process id, which is its group's too."""
+        """Its process id, which is also its process group."""
         return self.process.pid
 
     @property
     def ended(self) -> TaskExit | None:
-        """How it ended; None while it runs."""
+        """How it ended, or None while it runs."""
         return self.end.result() if self.end.done() else None
 
     async def wait(self) -> TaskExit:
-        """Return when it and its children have ended."""
+        """Wait until the task and its children have ended."""
         return await asyncio.shield(self.end)
 
 
 class LocalRuntime:
     """Starts each task under the guard, so that none outlives this process (see `themis.process_guard`).
 
-    Children that a task moved into sessions of their own are found and killed by their marks when the task ends.
+    When a task ends, the runtime finds children in other sessions by their marks, and kills them.
 
     Args:
-        memory_check_s: How often the memory of tasks with a limit is looked at, in seconds. What a task takes faster
-            than that, nobody stops.
+        memory_check_s: Seconds between two checks of tasks with a memory limit. A task may exceed its limit in between.
     """
 
     def __init__(self, *, memory_check_s: float = 5.0) -> None:
@@ -70,7 +69,7 @@ class LocalRuntime:
         self._inherited = inherited_environment(os.environ)
 
     async def reserve(self, requests: Sequence[SeatRequest]) -> tuple[Seat, ...]:
-        """Seats on this machine, each with a loopback port that was free just now."""
+        """Return seats on this machine, each with a loopback port that was free a moment ago."""
         addresses = free_addresses(len(requests))
         return tuple(
             Seat(seat_id=f"{request.job_id}/{request.task_index}", address=address)
@@ -78,10 +77,10 @@ class LocalRuntime:
         )
 
     async def vacate(self, seats: Sequence[Seat]) -> None:
-        """Nothing is held for a seat that nobody took."""
+        """Do nothing: an unused seat holds no resources."""
 
     async def start(self, launch: TaskLaunch) -> LocalTask:
-        """Start a task; raises StartError when its folders or its program cannot be used."""
+        """Start a task. Raises StartError if its folders or its program cannot be used."""
         process = start(
             ProcessSpec(
                 command=process_command(launch),
@@ -99,13 +98,13 @@ class LocalRuntime:
         return task
 
     async def stop(self, handle: TaskHandle, grace_s: float) -> TaskExit:
-        """SIGTERM to the task's group, SIGKILL after `grace_s` seconds."""
+        """Send SIGTERM to the task's group, and SIGKILL after `grace_s` seconds."""
         task = self._asked_to_end(handle)
         await task.process.terminate(grace_s)
         return await task.wait()
 
     async def kill(self, handle: TaskHandle) -> TaskExit:
-        """SIGKILL to the task's group."""
+        """Send SIGKILL to the task's group."""
         task = self._asked_to_end(handle)
         task.process.kill()
         return await task.wait()
@@ -117,7 +116,7 @@ class LocalRuntime:
 
     async def _watch(self, task: LocalTask) -> None:
         code = await task.process.wait()
-        # In a thread, as it looks at every process of the machine.
+        # Use a thread, because this examines every process of the machine.
         left = await asyncio.to_thread(kill_marked, task_marks(task.launch, os.environ.get(RUN_MARK, "")))
         if left:
             _LOG.warning("processes of job %s cannot be killed: %s", task.launch.job_id, left)
@@ -131,12 +130,14 @@ class LocalRuntime:
             if used_mb > limit_mb:
                 task.reason = ExitReason.MEMORY
                 task.process.kill()
-                _tell(task.launch, f"themis: killed, as it used {used_mb:.0f} MB of its {limit_mb} MB of memory\n")
+                message = f"themis: killed, because it used {used_mb:.0f} MB of its {limit_mb} MB of memory\n"
+                with contextlib.suppress(OSError), task.launch.log_path.open("a", encoding="utf-8") as log:
+                    log.write(message)
                 return
             await asyncio.wait([task.end], timeout=self._memory_check_s)
 
     def _keep(self, work: Coroutine[object, object, None]) -> None:
-        # The loop itself only holds a weak reference.
+        # The event loop only holds a weak reference.
         watcher = asyncio.get_running_loop().create_task(work)
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
@@ -150,14 +151,9 @@ class LocalRuntime:
 
 
 def free_addresses(count: int) -> tuple[str, ...]:
-    """Loopback addresses with ports that were free just now, one a task."""
+    """Return loopback addresses with ports that were free a moment ago, one per task."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return tuple(f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)
-
-
-def _tell(launch: TaskLaunch, line: str) -> None:
-    with contextlib.suppress(OSError), launch.log_path.open("a", encoding="utf-8") as log:
-        log.write(line)

@@ -1,4 +1,4 @@
-"""Tasks that exist in memory only: the shipped adapter for tests, with ends as a script says."""
+"""A runtime whose tasks exist in memory only, for tests. A script sets the exit codes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from themis.errors import InvariantError, ThemisError
 
 
 class MemoryTask:
-    """A task in memory: runs until somebody ends it."""
+    """A task in memory. It runs until a caller ends it."""
 
     def __init__(self, launch: TaskLaunch, pid: int) -> None:
         self.launch = launch
@@ -29,30 +29,31 @@ class MemoryTask:
 
     @property
     def ended(self) -> TaskExit | None:
-        """How it ended; None while it runs."""
+        """How it ended, or None while it runs."""
         return self._end.result() if self._end.done() else None
 
     async def wait(self) -> TaskExit:
-        """Return when it has ended."""
+        """Wait until the task has ended."""
         return await asyncio.shield(self._end)
 
     def end(self, exit_code: int, reason: ExitReason = ExitReason.EXITED) -> None:
-        """End it, unless it has ended already."""
+        """End the task, unless it has ended already."""
         if not self._end.done():
             self._end.set_result(TaskExit(exit_code=exit_code, reason=reason))
 
 
 class MemoryRuntime:
-    """Remembers what was started and stopped.
+    """Records which tasks were started and stopped.
 
     Args:
-        exit_codes: By job id, the codes with which successive starts of a task of that job end by themselves, at once.
-            Once a job's script is used up, its tasks run until they are ended.
+        exit_codes: Exit codes of successive starts by job id. A task with a code ends at once. Further tasks of the job
+            run until a caller ends them.
         refused: Job ids whose tasks cannot be started.
-        stubborn: Job ids whose tasks ignore `stop` until the grace is over and then end by SIGKILL.
-        full: Job ids for whose tasks there is never room.
+        stubborn: Job ids whose tasks ignore `stop` until the grace period ends, and then end by SIGKILL.
+        full: Job ids whose reservations wait forever.
 
-    `seated` holds the ids of the seats that are taken or reserved.
+    Attributes:
+        seated: Ids of the reserved and the used seats.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class MemoryRuntime:
         return [task for task in self.started if task.ended is None]
 
     async def reserve(self, requests: Sequence[SeatRequest]) -> tuple[Seat, ...]:
-        """Seats at made-up addresses; requests of jobs in `full` wait until they are cancelled."""
+        """Return seats at invented addresses. Requests of jobs in `full` wait until the caller cancels them."""
         if any(request.job_id in self._full for request in requests):
             await asyncio.Event().wait()
         seats = tuple(
@@ -93,7 +94,7 @@ class MemoryRuntime:
         self.seated.difference_update(seat.seat_id for seat in seats)
 
     async def start(self, launch: TaskLaunch) -> MemoryTask:
-        """Start a task, or raise ThemisError when its job is among the refused."""
+        """Start a task. Raises ThemisError if its job is in `refused`."""
         if launch.job_id in self._refused:
             raise ThemisError("cannot start a task", value=launch.job_id, remedy="the script refuses it")
         task = MemoryTask(launch, pid=len(self.started) + 1)
@@ -103,7 +104,7 @@ class MemoryRuntime:
         return task
 
     async def stop(self, handle: TaskHandle, grace_s: float) -> TaskExit:
-        """End a task by SIGTERM; a stubborn one by SIGKILL after the grace."""
+        """End a task by SIGTERM, or a stubborn one by SIGKILL after the grace period."""
         task = self._own(handle)
         self.stops.append((task.pid, grace_s))
         if task.launch.job_id in self._stubborn:

@@ -1,9 +1,12 @@
-"""How much memory a process and its descendants hold, from /proc. Linux only.
+"""Measure the memory of a process and its descendants from /proc. Linux only.
 
-Why the runtime looks instead of setting a limit of the kernel's: RLIMIT_AS counts address space, of which TensorFlow
-reserves gigabytes that it never touches; RLIMIT_DATA counts every thread's stack whole, 8 MB each, so that what is
-enough on a small machine is too little on one with many cores; control groups need rights that a user does not have.
-Engines with containers of their own enforce the limit there.
+The runtime polls because no limit of the kernel fits:
+
+* RLIMIT_AS counts address space. TensorFlow reserves gigabytes of it that it never touches.
+* RLIMIT_DATA counts 8 MB for every thread's stack. So the right limit would depend on the number of cores.
+* Control groups need rights that a user does not have.
+
+Engines with containers enforce the limit in the container instead.
 """
 
 from __future__ import annotations
@@ -14,10 +17,10 @@ _COUNTED = ("RssAnon:", "RssShmem:", "VmSwap:")
 
 
 def tree_memory_mb(pid: int) -> float:
-    """Memory of a process and its descendants, in MB: what they wrote, in RAM or swapped out.
+    """Return the memory that a process and its descendants have written, in RAM or swapped out, in MB.
 
-    Pages that several of them share are counted for each. Mapped files, program code among them, are left out, as the
-    system can drop them at will. A process that has ended holds nothing.
+    Shared pages count once per process. Mapped files, including program code, do not count, because the system can drop
+    them at any time. A process that has ended has no memory.
     """
     total_kb = 0
     waiting = [pid]
@@ -28,7 +31,7 @@ def tree_memory_mb(pid: int) -> float:
             for thread in (process / "task").iterdir():
                 waiting += [int(child) for child in (thread / "children").read_text(encoding="ascii").split()]
         except OSError:
-            # It ended meanwhile, or the kernel was built without lists of children.
+            # The process ended meanwhile, or the kernel was built without lists of children.
             continue
     return total_kb / 1024
 

@@ -1,4 +1,10 @@
-"""The ContainerRuntime port: where tasks run, and how their end becomes known."""
+"""The ContainerRuntime port: it reserves room for tasks, starts and ends them, and reports how they ended.
+
+Example: a job gets two GPUs on m0. `reserve([SeatRequest(job_id="j0", task_index=0, gpus=(m0:0, m0:1))])` returns a
+*seat*, that is, a reservation for one task. `start(TaskLaunch(.., seat=seat))` returns a handle. `stop(handle, 10)`
+asks the task to save and end, kills it after 10 seconds, and returns its exit. A runtime may keep the seat for the
+app's next task on the same GPUs (`KeptSeats`).
+"""
 
 from __future__ import annotations
 
@@ -13,14 +19,17 @@ from themis.errors import ThemisError
 
 
 class NoRoomError(ThemisError):
-    """The engine has no room for a task where the app holds leases: somebody else is there, or the machine is gone."""
+    """The engine has no room where the app holds leases: another program is there, or the machine is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeatRequest:
-    """Room for one task of a gang: its leased GPUs, all on one machine, and what else it may use.
+    """A request to reserve room for one task of a gang.
 
-    `memory_mb` of 0 leaves it to the runtime.
+    Attributes:
+        gpus: The task's leased GPUs, all on one machine.
+        memory_mb: Memory of the task. 0 means the runtime's default.
+        vcores: Virtual cores of the task.
     """
 
     job_id: str
@@ -32,14 +41,14 @@ class SeatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """Room that a task was given.
+    """A reservation for one task.
 
     Attributes:
-        seat_id: The runtime's own name for it.
-        address: `host:port` where the task may listen to its peers; its peers reach it there.
-        job_dir: The job's folder as the task sees it; empty where that is the app master's own.
-        reused: A task of the app ran there before.
-        seconds: What reserving it took together with its gang, by step in their order; empty where it takes no time.
+        seat_id: The runtime's own id of the seat.
+        address: `host:port` at which the task may listen, and its peers reach it.
+        job_dir: The job's folder as the task sees it. Empty if it is the same as the app master's.
+        reused: Whether a task of the app ran there before.
+        seconds: Seconds per step of reserving the gang, in order. Empty if reserving takes no time.
     """
 
     seat_id: str
@@ -55,13 +64,13 @@ class TaskLaunch:
 
     Attributes:
         command: Program and arguments, or text for the shell.
-        environment: What the task's environment holds on top of what the runtime gives to every task.
+        environment: Variables in addition to those that the runtime gives to every task.
         gpus: The leased GPUs of this task, all on one machine.
-        emulated: The GPUs are emulated: no card is shown to the task.
-        working_dir: Folder the task starts in; made when missing.
-        log_path: File that standard output and standard error are appended to; its folder is made when missing.
-        memory_mb: What the task may use; 0 for no limit. Each runtime says how far it enforces it.
-        seat: The room reserved for it; None where the runtime needs none reserved.
+        emulated: Whether the GPUs are emulated. Then the task sees no card.
+        working_dir: Folder in which the task starts. Created if missing.
+        log_path: File to which standard output and standard error are appended. Its folder is created if missing.
+        memory_mb: Memory limit in MB, 0 for none. How strictly it is enforced depends on the runtime.
+        seat: The task's reservation. None if the runtime needs none.
     """
 
     app_id: str
@@ -89,10 +98,12 @@ class ExitReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskExit:
-    """The end of a task: its exit code (minus the signal's number when a signal ended it) and why.
+    """The end of a task.
 
-    EXITED: by itself, or by somebody else's signal; STOPPED: `stop` or `kill` was called; MEMORY: it passed its limit;
-    TAKEN: the engine took its room away (preempted, its machine lost or unhealthy), which is no fault of the task's.
+    Attributes:
+        exit_code: The exit code, or minus the signal's number if a signal ended the task.
+        reason: EXITED: by itself, or by a foreign signal. STOPPED: by `stop` or `kill`. MEMORY: it exceeded its limit.
+            TAKEN: the engine preempted it, or lost its machine. This is not the task's fault.
     """
 
     exit_code: int
@@ -100,7 +111,7 @@ class TaskExit:
 
     @property
     def succeeded(self) -> bool:
-        """True when the program ended by itself with code 0."""
+        """Whether the program ended by itself with code 0."""
         return self.exit_code == 0 and self.reason is ExitReason.EXITED
 
 
@@ -109,87 +120,88 @@ class TaskHandle(Protocol):
 
     @property
     def launch(self) -> TaskLaunch:
-        """What was started."""
+        """The launch that was started."""
         ...
 
     @property
     def pid(self) -> int:
-        """Its process id, or a number that stands for one."""
+        """Its process id, or a number that represents one."""
         ...
 
     @property
     def ended(self) -> TaskExit | None:
-        """How it ended; None while it runs."""
+        """How it ended, or None while it runs."""
         ...
 
     async def wait(self) -> TaskExit:
-        """Return when it has ended, whatever the cause. Any number of callers may wait."""
+        """Wait until the task has ended for any reason. Any number of callers may wait."""
         ...
 
 
 class KeptSeats(Protocol):
-    """Seats that outlast their tasks, for the app's next on the same GPUs. All methods belong to one event loop."""
+    """Seats that outlast their tasks, for the app's next task on the same GPUs. Call all methods in one event loop."""
 
     def prepare(self, requests: Sequence[SeatRequest]) -> None:
-        """Tasks like these will start soon: begin with their room, on GPUs on which nothing of the app's is yet."""
+        """Start to create seats for tasks that will start soon, on GPUs on which the app has no seat yet."""
         ...
 
     def occupied(self) -> frozenset[GpuId]:
-        """GPUs on which a seat of the app's is, comes, or goes: none of them is free for others."""
+        """Return GPUs with a seat of the app, including starting and ending seats. Other apps cannot use these GPUs."""
         ...
 
     async def clear(self, gpus: Collection[GpuId]) -> None:
-        """Return when no seat is left on these GPUs: idle ones end now, the others with their task."""
+        """Wait until no seat is left on these GPUs. Idle seats end now, other seats with their task."""
         ...
 
 
 class NothingKept:
-    """For runtimes whose seats end with their tasks."""
+    """`KeptSeats` of a runtime whose seats end with their tasks."""
 
     def prepare(self, requests: Sequence[SeatRequest]) -> None:
-        """There is nothing to prepare."""
+        """Do nothing."""
 
     def occupied(self) -> frozenset[GpuId]:
-        """No task, no seat."""
+        """Return no GPUs."""
         return frozenset()
 
     async def clear(self, gpus: Collection[GpuId]) -> None:
-        """There is nothing to clear."""
+        """Do nothing."""
 
 
 class ContainerRuntime(Protocol):
-    """Starts and ends tasks. All methods belong to one event loop.
+    """Starts and ends tasks. Call all methods in one event loop.
 
     Attributes:
-        kept: Its seats that outlast their tasks.
+        kept: The seats that outlast their tasks.
     """
 
     kept: KeptSeats
 
     async def reserve(self, requests: Sequence[SeatRequest]) -> tuple[Seat, ...]:
-        """Room for every task of a gang, or for none: what was got is given back when a part cannot be had in time.
+        """Reserve a seat for every task of a gang, or for none. If one seat fails, the others are given back.
 
-        Each seat is then started, or given back with `vacate`. Cancelling gives back what was got.
+        The caller then starts a task in each seat, or gives the seat back with `vacate`. A cancelled call gives back
+        all.
 
         Raises:
-            NoRoomError: There is no room, or not in time.
+            NoRoomError: There is no room, or the engine does not answer in time.
         """
         ...
 
     async def vacate(self, seats: Sequence[Seat]) -> None:
-        """Give back seats on which nothing was started; returns when nothing of ours is there any more."""
+        """Give back unused seats. Returns when the engine has freed them."""
         ...
 
     async def start(self, launch: TaskLaunch) -> TaskHandle:
-        """Start a task; raises ThemisError when it cannot be started at all."""
+        """Start a task. Raises ThemisError if it cannot be started."""
         ...
 
     async def stop(self, handle: TaskHandle, grace_s: float) -> TaskExit:
-        """Ask the task to end, kill it and all its children after `grace_s` seconds; returns when it is gone."""
+        """Ask the task to end, and kill it and its children after `grace_s` seconds. Returns when it has ended."""
         ...
 
     async def kill(self, handle: TaskHandle) -> TaskExit:
-        """Kill the task and its children at once; returns when it is gone."""
+        """Kill the task and its children at once. Returns when it has ended."""
         ...
 
     async def close(self) -> None:
@@ -198,5 +210,5 @@ class ContainerRuntime(Protocol):
 
 
 def visible_devices(gpus: Sequence[GpuId], *, emulated: bool) -> str:
-    """CUDA_VISIBLE_DEVICES for a task on these GPUs of one machine; empty, which hides every card, when emulated."""
+    """Return CUDA_VISIBLE_DEVICES for these GPUs of one machine. Emulated GPUs give "", which hides all cards."""
     return "" if emulated else ",".join(str(gpu.index) for gpu in sorted(gpus))

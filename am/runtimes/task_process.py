@@ -1,4 +1,4 @@
-"""What the process of a task is started with, wherever it runs: its command, its environment, its marks."""
+"""The command, the environment and the marks of a task's process, for every runtime."""
 
 from __future__ import annotations
 
@@ -9,35 +9,38 @@ from themis.cluster import GpuId
 from themis.errors import InputError
 
 RUN_MARK = "THEMIS_RUN_ID"
-"""The mark of a ResourceManager's run: two of them on one machine count their apps alike."""
+"""Variable that identifies a run of a ResourceManager. Two ResourceManagers on one machine may use the same app ids."""
 
 _SHELL = ("/bin/sh", "-c")
 _PATIENT = "trap 'exit $?' TERM\n"
-"""The word to stop goes to the whole group: the shell waits for its command to save, then ends with its exit code."""
+"""SIGTERM goes to the whole process group. The shell waits until its command has saved, and returns its exit code."""
 
 
 def process_command(launch: TaskLaunch) -> tuple[str, ...]:
-    """Program and arguments; text for the shell is given to one. No command at all raises InputError."""
+    """Return the program and its arguments. Text runs in a shell. Raises InputError if there is no command."""
     if not launch.command:
         raise InputError("a task needs a command", value=launch.job_id)
     return (*_SHELL, _PATIENT + launch.command) if isinstance(launch.command, str) else launch.command
 
 
 def own_environment(launch: TaskLaunch, run_id: str, *, cards_from_zero: bool = False) -> dict[str, str]:
-    """What a task's environment holds beside what it inherits: the launch's, its cards and its marks.
+    """Return the variables that a task gets in addition to inherited ones: the launch's, its cards and its marks.
 
-    `cards_from_zero`: where the task runs it is shown its own cards only, which count from 0 there.
+    Args:
+        launch: The task.
+        run_id: The ResourceManager's run.
+        cards_from_zero: Whether the container shows only the task's own cards, numbered from 0.
     """
     return {**launch.environment, **_cards(launch, cards_from_zero), **task_marks(launch, run_id)}
 
 
 def inherited_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a task inherits: everything but our own variables, whose secrets are no business of the user's program."""
+    """Return the variables that a task inherits: all but Themis's own, because those contain secrets."""
     return {name: value for name, value in environment.items() if not name.startswith("THEMIS_") or name == RUN_MARK}
 
 
 def task_marks(launch: TaskLaunch, run_id: str) -> dict[str, str]:
-    """The environment variables by which a task and all its descendants are known; an empty run id is left out."""
+    """Return the variables that identify a task and all its descendants. Omits an empty run id."""
     return {
         **({RUN_MARK: run_id} if run_id else {}),
         "THEMIS_APP_ID": launch.app_id,
@@ -48,8 +51,8 @@ def task_marks(launch: TaskLaunch, run_id: str) -> dict[str, str]:
 
 
 def _cards(launch: TaskLaunch, from_zero: bool) -> dict[str, str]:
-    # Set last: whatever a program's environment says, it sees no card that it holds no lease on.
+    # Set last, so that a user's environment cannot show a card without a lease.
     gpus = [GpuId(gpu.machine_id, index) for index, gpu in enumerate(launch.gpus)] if from_zero else launch.gpus
     cards = {"CUDA_VISIBLE_DEVICES": visible_devices(gpus, emulated=launch.emulated)}
-    # Indices as nvidia-smi and the cluster file count them, not fastest card first.
+    # Number the cards as nvidia-smi and the cluster file do, not by speed.
     return cards if launch.emulated else {**cards, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

@@ -1,4 +1,4 @@
-"""An app master in YARN: registers the attempt, runs tasks in containers, tells YARN how the app ended."""
+"""The engine of an app master in YARN: it registers the attempt, runs tasks in containers and reports the app's end."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _STATUS = {AppState.FINISHED: FinalStatus.SUCCEEDED, AppState.KILLED: FinalStatu
 
 
 class YarnEngine:
-    """YARN as an app master sees it; runs in the container that YARN made for it.
+    """YARN, for an app master in a container of YARN.
 
-    Its settings are JSON that the ResourceManager's engine of the same name makes (`THEMIS_ENGINE_SETTINGS`).
+    The ResourceManager's engine of the same name provides the settings as JSON (`THEMIS_ENGINE_SETTINGS`).
     """
 
     def __init__(self, context: AmContext) -> None:
@@ -51,7 +51,7 @@ class YarnEngine:
         self._source: YarnSource
 
     async def start(self, page: Callable[[], AmPageState | None], progress: Callable[[], float]) -> None:
-        """Register the attempt; what an earlier one left running is ended."""
+        """Register the attempt, and end what an earlier one left running."""
         host = own_address(self._context.rm_address)
         port = await self._hosts.listen(host)
         self._page = AmPage(page)
@@ -77,11 +77,11 @@ class YarnEngine:
         await self._source.alone()
 
     async def lost(self) -> None:
-        """YARN has started another attempt, or ended the application."""
+        """Wait until YARN has started another attempt or ended the application."""
         await self._source.gone_for_good.wait()
 
     async def finish(self, state: AppState, diagnostics: str) -> None:
-        """Tell YARN how the app ended."""
+        """Report to YARN how the app ended."""
         await self._source.rest()
         status = _STATUS.get(state, FinalStatus.FAILED)
         await asyncio.to_thread(self._am.unregister, status, diagnostics)
@@ -111,14 +111,14 @@ class YarnEngine:
 
 
 def resource_from(fields: Mapping[str, Any]) -> LocalResource:
-    """A file to bring to a container, from the settings' JSON."""
+    """Read a file to copy to containers from the settings' JSON."""
     typed = {"kind": ResourceKind(fields["kind"]), "visibility": Visibility(fields["visibility"])}
     return LocalResource(**{**fields, **typed})
 
 
 def attempt_of(container_id: str) -> tuple[str, int]:
-    """YARN's id of the application and the number of the attempt that a container's id names."""
+    """Return YARN's application id and the attempt's number from a container's id."""
     match = _CONTAINER.fullmatch(container_id)
     if match is None:
-        raise InputError("an app master of the engine yarn runs in a container of YARN's", value=container_id)
+        raise InputError("an app master of the engine yarn must run in a YARN container", value=container_id)
     return f"application_{match[1]}", int(match[2])

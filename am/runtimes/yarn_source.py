@@ -1,4 +1,4 @@
-"""Containers of YARN, each pinned to the machine of its leases: asked for, started, stopped, waited for to be gone."""
+"""Request, start and stop containers of YARN, each pinned to the machine of its leases."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ MakeLaunch = Callable[[ContainerWish], ProcessLaunch]
 
 _EAGER_S = 0.2
 _EAGER_BEATS = 10
-"""After an ask, so many heartbeats follow each other after so short a pause while it waits: YARN hands a grant over
-with a heartbeat only. Spark hurries likewise (`spark.yarn.scheduler.initial-allocation.interval`)."""
+"""After an ask, the next `_EAGER_BEATS` heartbeats follow every `_EAGER_S` seconds while the ask waits, because YARN
+delivers grants only with heartbeats. Spark does the same (`spark.yarn.scheduler.initial-allocation.interval`)."""
 _CALLS = 8
-"""Calls into Java at a time."""
+"""Concurrent calls into Java."""
 _STOP_AGAIN_S = 5.0
-"""A node that was away when it was told to stop a container is told again."""
+"""Seconds after which an order to stop a container is repeated, because its node may have been unreachable."""
 _REASONS = {
     ExitCode.KILLED_EXCEEDED_PMEM: ExitReason.MEMORY,
     ExitCode.KILLED_EXCEEDED_VMEM: ExitReason.MEMORY,
@@ -51,19 +51,19 @@ _REASONS = {
     ExitCode.PREEMPTED: ExitReason.TAKEN,
     ExitCode.KILLED_BY_RM: ExitReason.TAKEN,
 }
-"""Why a container ended, where it did not end by itself."""
+"""Reasons of containers that did not end by themselves."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Seat:
-    """A container that is asked for, runs, or is gone.
+    """A container that is requested, runs or is gone.
 
     Attributes:
-        up: Done when its process is started; holds what stands in the way of that, as soon as it is known.
+        up: Completes when its process has started. Holds the error if that fails.
         gone: Its end as YARN reports it.
-        container: What was granted.
-        starting: The order to its node to start it, from the grant on.
-        released: Given back to YARN without a process.
+        container: The granted container.
+        starting: The order to its node to start it. Set from the grant on.
+        released: Whether it was given back to YARN without a process.
     """
 
     wish: ContainerWish
@@ -77,13 +77,13 @@ class _Seat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YarnLimits:
-    """How the source asks.
+    """Settings for requests to YARN.
 
     Attributes:
-        heartbeat_s: Between two heartbeats to YARN.
-        pin_timeout_s: How long a pinned ask may stay unanswered: YARN never says that it cannot be met.
-        memory_mb: Of a task's container, where the app does not say.
-        vcores: The least of a task's container.
+        heartbeat_s: Seconds between two heartbeats to YARN.
+        pin_timeout_s: Seconds to wait for a pinned ask. YARN never reports that it cannot grant one.
+        memory_mb: Default memory of a task's container.
+        vcores: Minimum of virtual cores of a task's container.
     """
 
     heartbeat_s: float = 1.0
@@ -93,18 +93,19 @@ class YarnLimits:
 
 
 class YarnSource:
-    """A ContainerSource over YARN's clients. Every call into Java runs in a thread; all else belongs to one loop.
+    """A ContainerSource over YARN's clients. Calls into Java run in threads, everything else in one event loop.
 
-    A container's GPUs are free only when YARN reports its end, which it does once the process is gone: it is therefore
-    stopped and waited for, and released only when its node never started it (see `themis.hadoop.am_client`).
+    A container's GPUs are free only when YARN reports its end, after its process has ended. So the source stops a
+    container and waits for that report. It releases only containers that their node never started (see
+    `themis.hadoop.am_client`).
 
     Args:
-        am: The attempt's connection, registered.
-        nodes: For starting and stopping processes.
-        launch: What to start for a wish.
-        limits: How to ask.
-        registration: What YARN said to it. Containers of earlier attempts are ended before anything is asked for.
-        progress: Told to YARN with every heartbeat.
+        am: The attempt's registered connection.
+        nodes: Client that starts and stops processes on nodes.
+        launch: Returns the process to start for a wish.
+        limits: Settings for requests.
+        registration: YARN's answer to the registration. The source ends its containers of earlier attempts first.
+        progress: Returns the progress that every heartbeat sends to YARN.
     """
 
     def __init__(
@@ -125,12 +126,12 @@ class YarnSource:
         self._numbers = itertools.count(1)
         self._seats: dict[str, _Seat] = {}
         self._asked: dict[int, _Seat] = {}
-        # The largest of all nodes that YARN knew of then, and what it granted since: GPUs, memory, cores.
+        # The size of the largest node at registration, and all granted sizes since: GPUs, memory, cores.
         self._sizes = {(registration.max_gpus, registration.max_memory_mb, registration.max_vcores)}
         self._asked_anew = asyncio.Event()
         self._eager_beats = 0
-        # Of their own: a node that does not answer may hold up the threads that all other calls share, and HDFS when it
-        # is away those of the whole process.
+        # Heartbeats and calls have their own threads: a node that does not answer may block the threads of the calls,
+        # and an unreachable HDFS the default threads of the process.
         self._heart = ThreadPoolExecutor(1, "heartbeat")
         self._calls = ThreadPoolExecutor(_CALLS, "yarn")
         self._by_container: dict[str, _Seat] = {}
@@ -143,15 +144,18 @@ class YarnSource:
         self._end_old()
 
     async def alone(self) -> None:
-        """Return when nothing of earlier attempts runs any more: until then their GPUs are not ours to give back."""
+        """Wait until no container of earlier attempts runs. Until then the app cannot give their GPUs back."""
         await self._old_gone.wait()
 
     # ---- the port ----
 
     async def acquire(self, wishes: Sequence[ContainerWish]) -> None:
-        """Ask for all containers at once, and start each as it is granted; NoRoomError after `pin_timeout_s`.
+        """Request all containers at once, and start each as soon as it is granted.
 
-        What stands in the way of one is told at once: its machine is lost, does not answer, or refuses it.
+        Raises:
+            NoRoomError: A machine is lost, does not answer or refuses a container, or YARN has not granted all
+                containers within `pin_timeout_s`.
+            ResourceAskError: A container is larger than any node.
         """
         await self._old_gone.wait()
         seats = [self._add(wish) for wish in wishes]
@@ -161,13 +165,13 @@ class YarnSource:
         await self._all_up(seats, self._limits.pin_timeout_s)
         missing = sorted({seat.wish.machine_id for seat in seats if seat.container is None})
         if missing:
-            remedy = "is somebody else using its GPUs or memory, or is the machine away?"
+            remedy = "does another program use its GPUs or memory, or is the machine unreachable?"
             waited = f"YARN granted no container within {self._limits.pin_timeout_s:g} s"
             raise NoRoomError(waited, value=", ".join(missing), remedy=remedy)
         await self._all_up(seats, None)
 
     async def gone(self, seat_id: str) -> TaskExit:
-        """The end of the container, as YARN reports it."""
+        """Wait for the end of the container, and return it as YARN reports it."""
         return await asyncio.shield(self._seats[seat_id].gone)
 
     async def discard(self, seat_id: str) -> None:
@@ -177,7 +181,7 @@ class YarnSource:
             return
         if seat.container is None:
             await self._call(self._am.withdraw, seat.request_id)
-        # The grant may have been on its way into this loop while the ask was withdrawn.
+        # The grant may have arrived while the ask was withdrawn, so check again.
         if seat.container is None:
             self._end(seat, TaskExit(exit_code=ExitCode.ABORTED))
         else:
@@ -185,9 +189,9 @@ class YarnSource:
         await asyncio.shield(seat.gone)
 
     async def rest(self) -> None:
-        """Send no more heartbeats; returns when none is on its way. YARN is told nothing after the app's end."""
+        """Stop the heartbeats, and wait for the last one. YARN must get none after the app's end."""
         self._resting.set()
-        self._asked_anew.set()  # The pause before the next heartbeat ends here too.
+        self._asked_anew.set()  # This also ends the pause before the next heartbeat.
         await asyncio.gather(self._beating, return_exceptions=True)
 
     async def close(self) -> None:
@@ -222,7 +226,7 @@ class YarnSource:
         seat.wish.on_step("ask")
 
     async def _all_up(self, seats: Sequence[_Seat], limit_s: float | None) -> None:
-        """Wait until every process is started, for `limit_s` seconds at most; raises the first thing in the way."""
+        """Wait at most `limit_s` seconds until every process has started. Raises the first error."""
         done, _ = await asyncio.wait([seat.up for seat in seats], timeout=limit_s, return_when=asyncio.FIRST_EXCEPTION)
         for up in done:
             up.result()
@@ -232,7 +236,7 @@ class YarnSource:
         try:
             await self._call(self._nodes.start, container, self._launch(seat.wish))
         except UnreachableError as error:
-            # Whether its process runs nobody knows: its end will be reported in either case.
+            # Its process may run or not. YARN reports the container's end in both cases.
             LOG.warning("%s: %s", container.container_id, error)
             self._fail(seat, NoRoomError("a machine does not answer", value=where, remedy=str(error)))
         except ThemisError as error:
@@ -240,18 +244,18 @@ class YarnSource:
             self._fail(seat, NoRoomError("a machine refuses a container", value=where, remedy=str(error)))
             await self._release(seat, container)
         except Exception as error:
-            # A defect of ours, of which whoever waits for the start must hear.
+            # A defect in this program. Pass it to the caller that waits for the start.
             self._fail(seat, error)
         if not seat.up.done():
             seat.up.set_result(None)
 
     async def _release(self, seat: _Seat, container: Container) -> None:
-        """Give back what its node refused to start: else YARN keeps its GPUs until the grant expires (10 minutes)."""
+        """Give back a container that its node refused to start. Otherwise YARN holds its GPUs for 10 minutes."""
         try:
-            # A refusal may be the answer to our second try, the reply to the first having been lost: then it runs.
+            # If the reply to a first try was lost, the refusal answers the second try, and the container runs.
             seat.released = not await self._call(self._nodes.has, container)
         except ThemisError as error:
-            LOG.warning("%s: its node does not tell whether it runs: %s", container.container_id, error)
+            LOG.warning("%s: its node does not report whether it runs: %s", container.container_id, error)
         if seat.released:
             await self._call(self._am.release, container)
             self._asked_anew.set()
@@ -274,7 +278,7 @@ class YarnSource:
         try:
             await self._call(self._nodes.stop, container)
         except ThemisError as error:
-            # Its node is away, or does not know it: YARN reports the end when it knows.
+            # Its node is unreachable, or does not know the container. YARN will report the end.
             LOG.warning("%s cannot be stopped: %s", container.container_id, error)
 
     # ---- heartbeats ----
@@ -292,12 +296,12 @@ class YarnSource:
             except ThemisError as error:
                 LOG.warning("%s", error)
             except Exception:
-                # A defect of ours in one answer: without heartbeats YARN would give the whole app up.
+                # Survive a defect in handling one answer: without heartbeats YARN would give the whole app up.
                 LOG.exception("a heartbeat failed")
             await self._rest(begun_s)
 
     async def _rest(self, begun_s: float) -> None:
-        """Wait for the time of the next heartbeat: at once when something new is asked for, soon while an ask waits."""
+        """Wait for the next heartbeat: it is due at once after a new ask, and soon while an ask waits."""
         pause_s = self._limits.heartbeat_s
         if self._asked and self._eager_beats > 0:
             pause_s = min(pause_s, _EAGER_S)
@@ -344,37 +348,38 @@ class YarnSource:
         if seat is not None:
             if end.exit_code:
                 LOG.info("%s ended with %d: %s", end.container_id, end.exit_code, end.diagnostics.strip()[:500])
-            told = end.diagnostics.strip()[:500]
-            self._fail(seat, NoRoomError("a container ended before its start", value=seat.wish.machine_id, remedy=told))
+            remedy = end.diagnostics.strip()[:500]
+            error = NoRoomError("a container ended before its start", value=seat.wish.machine_id, remedy=remedy)
+            self._fail(seat, error)
             reason = _REASONS.get(end.exit_code, ExitReason.EXITED)
             self._end(seat, TaskExit(exit_code=end.exit_code, reason=reason))
 
     def _refused(self, refusal: AskRefusal) -> None:
         seat = self._asked.pop(refusal.allocation_request_id, None)
         if seat is not None:
-            # It asks for more than any node has: no GPUs elsewhere would help, unless such nodes are only away, as all
-            # are from a ResourceManager that was started anew until they come back to it.
+            # The ask is larger than any present node, so other GPUs would not help. But such nodes may only be
+            # unreachable, as all nodes are after a restart of YARN's ResourceManager.
             known = any(all(map(operator.le, self._size(seat), size)) for size in self._sizes)
             kind = NoRoomError if known else ResourceAskError
             self._fail(seat, kind("YARN refuses a container", value=seat.wish.machine_id, remedy=refusal.reason))
 
     def _size(self, seat: _Seat) -> tuple[int, int, int]:
-        """What is asked for it: GPUs, memory, cores."""
+        """Return the requested size: GPUs, memory, cores."""
         request = seat.wish.request
         memory_mb = request.memory_mb or self._limits.memory_mb
         return len(request.gpus), memory_mb, max(request.vcores, self._limits.vcores)
 
     def _lost(self, node: NodeReport) -> None:
-        """What is asked for there will not come, and YARN never says so of an ask."""
+        """Fail the asks for a lost node, because YARN does not report them as failed."""
         for seat in self._asked.values():
             if seat.wish.machine_id == node.host:
-                remedy = f"YARN says {node.state.value}: {node.health or node.node_id}"
+                remedy = f"YARN reports {node.state.value}: {node.health or node.node_id}"
                 self._fail(seat, NoRoomError("a machine is lost", value=node.host, remedy=remedy))
 
     def _fail(self, seat: _Seat, error: Exception) -> None:
         if not seat.up.done():
             seat.up.set_exception(error)
-            # Nobody may be waiting for it any more, which asyncio would complain of.
+            # Read the exception, because asyncio warns about exceptions that no caller reads.
             seat.up.exception()
 
     def _end(self, seat: _Seat, exit_: TaskExit) -> None:

@@ -1,7 +1,7 @@
-"""Asynchronous successive halving (ASHA): a job goes on as soon as it is among the best of those that came so far.
+"""Asynchronous successive halving (ASHA): promote a job as soon as it is among the best of those that came as far.
 
 Source: Li, Jamieson, Rostamizadeh, et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020,
-algorithm 2, over jobs that are given.
+algorithm 2, with a given set of jobs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULT_ETA = 2
 
 @dataclass(slots=True)
 class _Climber:
-    """A job: the rung that it runs in or has reached, its loss at each rung reached, its newest iteration and loss."""
+    """A job: its present rung, its loss at each rung that it reached, and its newest iteration and loss."""
 
     total: int
     rung: int = 0
@@ -33,26 +33,29 @@ class _Climber:
 
     @property
     def runs(self) -> bool:
-        """True while it has yet to reach its rung."""
+        """Whether it has not reached its rung yet."""
         return not self.failed and len(self.losses) == self.rung
 
 
 class AsynchronousHalving:
-    """Runs jobs up rungs without a barrier.
+    """Promotes jobs from rung to rung without waiting for all jobs of a rung.
 
-    - Of the c jobs that have reached a rung, floor(c / eta) of least loss are promoted to the next; a promotion is not
-      taken back when better ones come later, so a rung may get more jobs than under successive halving.
-    - When nothing runs and no job has reached the last rung, the best of the highest rung goes on: a search ends with
-      one job at least that ran to the end, unless those fail that could.
-    - A job that is at its own end already when it is promoted has reached that rung with the loss it has.
-    - Failed jobs count in no rung. NaN is worse than any loss; equal losses are ordered by job id.
-    - Jobs that wait for a promotion are neither running nor stopped; those that never got it are stopped at the end.
+    - Of the c jobs that have reached a rung, the floor(c / eta) with the lowest losses are promoted. Promotions are
+      final, so a rung may get more jobs than in successive halving.
+    - If no job runs and none has reached the last rung, the best job of the highest rung is promoted. So at least one
+      job runs to the end, unless all that could have failed.
+    - A promoted job that is already at its own end has reached the next rung with its present loss.
+    - Failed jobs count in no rung. NaN is worse than any loss. Equal losses are ordered by job id.
+    - Jobs that wait for a promotion are neither running nor stopped. Those that never get one are stopped at the end.
+
+    Example: eta 2. Job a reaches rung 0 with loss 0.5: c = 1, no promotion. Job b reaches it with 0.4: c = 2, so b is
+    promoted. Job c reaches it with 0.3: c = 3, one promotion, so c is promoted too.
 
     Args:
         jobs: The jobs of the app.
-        eta: How many times fewer jobs each rung is planned to have.
-        sizes: Jobs planned for each rung.
-        targets: The cumulative iteration at which each rung ends, rising.
+        eta: Each rung is planned to have `eta` times fewer jobs than the one before.
+        sizes: Planned number of jobs per rung.
+        targets: The cumulative iteration at which each rung ends, in increasing order.
     """
 
     def __init__(self, jobs: Sequence[JobSpec], eta: int, sizes: Sequence[int], targets: Sequence[int]) -> None:
@@ -64,7 +67,7 @@ class AsynchronousHalving:
         self._finished = False
 
     def observe(self, observation: Observation) -> None:
-        """Take in one observation; unknown jobs raise UnknownNameError, stale and repeated ones change nothing."""
+        """Process one observation. Ignores stale and repeated ones. Raises UnknownNameError for an unknown job."""
         job = self._jobs.get(observation.job_id)
         if job is None:
             raise UnknownNameError("job", observation.job_id, self._jobs)
@@ -84,7 +87,7 @@ class AsynchronousHalving:
         self._advance()
 
     def plan(self) -> TunerPlan:
-        """What should run now."""
+        """Return the present decision."""
         return TunerPlan(
             phase=0,
             phases=self._phases_left(),
@@ -103,7 +106,7 @@ class AsynchronousHalving:
         return sorted(job_id for job_id, job in self._jobs.items() if not self._finished and job.runs)
 
     def _advance(self) -> None:
-        """Promote whom the rungs allow; at a standstill the best of the highest rung; else end."""
+        """Promote jobs as the rungs allow. If no job runs, promote the best of the highest rung, or finish."""
         while True:
             promoted = self._promotable()
             if not promoted and not self._running():
@@ -117,7 +120,7 @@ class AsynchronousHalving:
                 self._promote(self._jobs[job_id])
 
     def _at(self, rung: int) -> list[str]:
-        """Living jobs that have reached a rung, best first."""
+        """Return the live jobs that have reached a rung, best first."""
         there = [job_id for job_id, job in self._jobs.items() if not job.failed and len(job.losses) > rung]
         return sorted(there, key=lambda job_id: (loss_rank(self._jobs[job_id].losses[rung]), job_id))
 
@@ -129,7 +132,7 @@ class AsynchronousHalving:
         return found
 
     def _stalled(self) -> list[str]:
-        """The best job of the highest rung that any reached, unless that is the last one; none where all failed."""
+        """Return the best job of the highest reached rung. Empty if that is the last rung, or all jobs failed."""
         last = len(self._targets) - 1
         reached = [rung for rung in range(last + 1) if self._at(rung)]
         return self._at(reached[-1])[:1] if reached and reached[-1] < last else []
@@ -145,15 +148,15 @@ class AsynchronousHalving:
         self._stopped = frozenset(j for j, job in self._jobs.items() if not job.failed and len(job.losses) <= last)
 
     def _best(self) -> str | None:
-        """The leader: the best of the living jobs in the highest rung that was reached; before any, by newest loss."""
+        """Return the best live job of the highest reached rung. Before any rung is reached, use the newest losses."""
         for rung in reversed(range(len(self._targets))):
             if ranked := self._at(rung):
                 return ranked[0]
-        heard = [job_id for job_id, job in self._jobs.items() if not job.failed and job.iteration >= 0]
-        return min(heard, key=lambda job_id: (loss_rank(self._jobs[job_id].loss), job_id), default=None)
+        reported = [job_id for job_id, job in self._jobs.items() if not job.failed and job.iteration >= 0]
+        return min(reported, key=lambda job_id: (loss_rank(self._jobs[job_id].loss), job_id), default=None)
 
     def _phases_left(self) -> tuple[Phase, ...]:
-        """What runs, as one phase, and the promotions planned that are still to come, rung by rung."""
+        """Return a phase of the running jobs, then a phase per rung with its outstanding planned promotions."""
         running = self._running()
         if not running:
             return ()
@@ -174,13 +177,13 @@ class AsynchronousHalving:
 def asynchronous_halving(
     jobs: Sequence[JobSpec], *, eta: int = DEFAULT_ETA, first_iterations: int | None = None
 ) -> AsynchronousHalving:
-    """The tuner for these jobs; rungs are the phases of successive halving with these settings.
+    """Return the tuner for these jobs. Its rungs are the phases of successive halving with the same settings.
 
     Raises:
-        InputError: Settings out of range.
+        InputError: A setting is out of range.
     """
     check_settings(NAME, jobs, eta=eta, first_iterations=first_iterations)
     rungs = geometric_rungs(len(jobs), longest(jobs), eta, first_iterations)
-    # Rungs that ask for no further iteration are one; the cut after it is one in eta all the same.
+    # Merge rungs with equal targets. The cut after a merged rung is still one in eta.
     targets = sorted({rung.target for rung in rungs})
     return AsynchronousHalving(jobs, eta, [rung.sizes[0] for rung in rungs[: len(targets)]], targets)

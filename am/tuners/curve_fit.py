@@ -1,10 +1,10 @@
-"""Learning curves ahead: several families fitted by least squares, weighed against each other, with error bars.
+"""Extrapolate learning curves: fit several families by least squares, and average them with weights and error bars.
 
-Every curve is `floor + drop * g(x)`, x the share of the job's iterations, g falling from about 1 towards 0. The shapes
-g come from a fixed grid, so that each fit is linear in floor and drop and has a closed form: no iteration, no start
-value, the same result each time. The families are among those of Domhan, Springenberg, Hutter, "Speeding up Automatic
-Hyperparameter Optimization of Deep Neural Networks by Extrapolation of Learning Curves", IJCAI 2015, table 1; they
-sample parameters where a grid is weighed here.
+Every curve is `floor + drop * g(x)`. Here x is the share of the job's iterations, and g falls from about 1 towards 0.
+The shapes g come from a fixed grid. So each fit is linear in floor and drop and has a closed form, without iteration or
+start values, and is deterministic. The families are from Domhan, Springenberg, Hutter, "Speeding up Automatic
+Hyperparameter Optimization of Deep Neural Networks by Extrapolation of Learning Curves", IJCAI 2015, table 1. The paper
+samples their parameters, this module weighs a grid of them.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from themis.values import Value
 Numbers = npt.NDArray[np.float64]
 Shape = Callable[[Numbers], Numbers]
 
-FEWEST_POINTS = 6
-"""Fewer points make no forecast: there is nothing left to tell noise from shape by."""
+MIN_POINTS = 6
+"""Minimum number of points of a forecast. With fewer, the fit cannot distinguish noise from shape."""
 
-MOST_POINTS = 64
-"""Points that are fitted; more are merged into means of neighbours."""
+MAX_POINTS = 64
+"""Maximum number of fitted points. More points are merged into means of neighbours."""
 
 _NOISE_FLOOR = 1e-3
-"""Least noise that is believed in, as a share of the spread of the losses."""
+"""Minimum of the assumed noise, as a share of the spread of the losses."""
 
 _OLDEST_WEIGHT = 0.1
-"""What the first point weighs in the fit; the weight grows evenly to 1 at the newest."""
+"""Weight of the first point in the fit. Weights grow linearly to 1 at the newest point."""
 
 _DROP_DEVIATION = 1.0
-"""What is known of a drop before anything is seen: its standard deviation, as a share of the largest loss."""
+"""Prior standard deviation of a drop, as a share of the largest loss."""
 
 _GRID = 64
-"""Parts of a job's iterations at which a forecast is known."""
+"""Number of equal parts of a job's iterations at whose ends a forecast has values."""
 
 
 def _power(scale: float, power: float) -> Shape:
@@ -65,7 +65,7 @@ _FAMILIES: tuple[tuple[Callable[[float, float], Shape], Sequence[float], Sequenc
 _SHAPES: tuple[Shape, ...] = tuple(
     family(scale, power) for family, scales, powers in _FAMILIES for power in powers for scale in scales
 )
-# Each family weighs the same before anything is seen, however fine its grid.
+# All families have the same prior weight, regardless of the size of their grids.
 _PRIOR: Numbers = np.concatenate(
     [np.full(len(scales) * len(powers), 1.0 / (len(scales) * len(powers))) for _, scales, powers in _FAMILIES]
 )
@@ -75,15 +75,15 @@ _SHAPES_AHEAD: Numbers = np.stack([shape(_AHEAD) for shape in _SHAPES])
 
 
 class Forecast(Value, frozen=True):
-    """What a job's loss is expected to be at each part of its iterations, the last of which is its end.
+    """The expected loss of a job at the ends of `_GRID` equal parts of its iterations. The last one is its end.
 
-    All shapes together make one normal distribution, with the mean and the variance of their mixture: taken apart, the
-    shapes are surer of themselves than recorded curves bear out.
+    The forecast is one normal distribution with the mean and the variance of the mixture of all shapes. The mixture
+    itself would have error bars that are too small for recorded curves.
 
     Attributes:
         means: Expected loss, in units of `size`.
-        deviations: Its standard deviation likewise, with the noise of a single loss in it.
-        size: The largest loss seen, by which losses are divided lest their squares overflow.
+        deviations: Standard deviation in units of `size`, including the noise of a single loss.
+        size: The largest loss seen. Losses are divided by it, so that their squares do not overflow.
     """
 
     means: Numbers
@@ -91,25 +91,25 @@ class Forecast(Value, frozen=True):
     size: float
 
     def end_below(self, loss: float) -> float:
-        """The probability that the job's loss at its end is below this one."""
+        """Return the probability that the job's loss at its end is below `loss`."""
         z = (loss / self.size - float(self.means[-1])) / float(self.deviations[-1])
         return 0.5 * math.erfc(-z / math.sqrt(2.0))
 
     def band(self, deviations: float) -> Numbers:
-        """The loss at each part of the iterations, so many standard deviations above what is expected."""
+        """Return the expected loss plus `deviations` standard deviations, at the end of each part."""
         band: Numbers = (self.means + deviations * self.deviations) * self.size
         return band
 
 
 def iterations_ahead(total: int) -> Numbers:
-    """The iterations at which the parts of a forecast end, of a job of `total` iterations."""
+    """Return the iterations at which the parts of a forecast end, for a job of `total` iterations."""
     return np.ceil(total * _AHEAD)
 
 
 def forecast(iterations: Sequence[int], losses: Sequence[float], total: int) -> Forecast | None:
-    """The forecast of a job of `total` iterations; None while fewer than FEWEST_POINTS finite losses are known."""
+    """Return the forecast of a job of `total` iterations. Returns None with fewer than MIN_POINTS finite losses."""
     known = [(at, loss) for at, loss in zip(iterations, losses, strict=True) if math.isfinite(loss)]
-    if len(known) < FEWEST_POINTS:
+    if len(known) < MIN_POINTS:
         return None
     x, y = _merged(np.array(known, dtype=np.float64))
     size = float(np.max(np.abs(y))) or 1.0
@@ -117,15 +117,15 @@ def forecast(iterations: Sequence[int], losses: Sequence[float], total: int) -> 
 
 
 def _merged(points: Numbers) -> tuple[Numbers, Numbers]:
-    if len(points) > MOST_POINTS:
-        points = np.stack([part.mean(axis=0) for part in np.array_split(points, MOST_POINTS)])
+    if len(points) > MAX_POINTS:
+        points = np.stack([part.mean(axis=0) for part in np.array_split(points, MAX_POINTS)])
     return points[:, 0], points[:, 1]
 
 
 def _fit(shapes: Numbers, y: Numbers, size: float) -> Forecast:
-    """Least squares of every shape at once, newer points weighing more.
+    """Fit all shapes at once by least squares. Newer points have larger weights.
 
-    A drop below 0 counts as none. Where no loss is negative no floor is: the shape is fitted anew with a floor of 0.
+    Negative drops become 0. If no loss is negative, a shape with a negative floor is fitted again with a floor of 0.
     """
     count = len(y)
     trust = np.linspace(_OLDEST_WEIGHT, 1.0, count)
@@ -142,13 +142,13 @@ def _fit(shapes: Numbers, y: Numbers, size: float) -> Forecast:
         floors = np.maximum(0.0, floors)
     squares = (trust * (y - floors[:, None] - drops[:, None] * shapes) ** 2).sum(axis=1)
     squares += count * (_NOISE_FLOOR * (float(np.ptp(y)) + 1e-9)) ** 2
-    # Two parameters of the line and two of its shape are fitted.
+    # Each fit has four parameters: floor and drop, and two of the shape.
     variance = squares / max(1, count - 4)
-    # What is left over goes the same way at neighbouring points: so many points are worth about their root.
+    # Residuals of neighbouring points are correlated: n points count like about sqrt(n) independent ones.
     worth = math.sqrt(count)
     likelihood = np.log(_PRIOR) - 0.5 * worth * np.log(squares / squares.min())
     weights = np.exp(likelihood - likelihood.max())
-    # How sure a drop is: by what was seen of it, and because losses do not fall by much more than they ever were.
+    # The variance of a drop, from the data and from the prior that losses do not fall by much more than their size.
     drop_variance = 1.0 / (worth / count * spread / variance + 1.0 / _DROP_DEVIATION**2)
     errors = variance[:, None] * (1.0 + 1.0 / worth) + drop_variance[:, None] * (_SHAPES_AHEAD - means) ** 2
     weights /= weights.sum()

@@ -1,4 +1,11 @@
-"""Hyperband: brackets of successive halving that begin with ever fewer jobs and ever longer first phases.
+"""Hyperband: several brackets of successive halving. Later brackets start with fewer jobs and longer first phases.
+
+Example: eta = 3, R = 9 units, so s_max = 2, and each job has 90 iterations. The table of brackets is
+
+    bracket   jobs per rung   iterations at the rungs' ends
+    s = 2     9, 3, 1         10, 30, 90
+    s = 1     5, 1                30, 90
+    s = 0     3                       90
 
 Source: Li, Jamieson, DeSalvo, Rostamizadeh, Talwalkar, "Hyperband", JMLR 18(185), 2018, algorithm 1.
 """
@@ -20,7 +27,7 @@ class Bracket(Value, frozen=True, kw_only=True):
     """A run of successive halving.
 
     Attributes:
-        s: The paper's index: how often the bracket is cut.
+        s: The paper's index: the number of cuts in the bracket.
         sizes: Jobs in its rung i = 0, .., s, which ends at `job.iterations / eta**(s - i)` iterations.
     """
 
@@ -29,9 +36,9 @@ class Bracket(Value, frozen=True, kw_only=True):
 
 
 def table(s_max: int, eta: int) -> tuple[Bracket, ...]:
-    """The brackets of one loop, s = s_max, .., 0, as algorithm 1 has them.
+    """Return the brackets s = s_max, .., 0 of one loop of algorithm 1.
 
-    Bracket s begins with n = ceil((s_max + 1) / (s + 1) * eta**s) jobs, and floor(n / eta**i) are in its rung i.
+    Bracket s starts with n = ceil((s_max + 1) / (s + 1) * eta**s) jobs, and has floor(n / eta**i) in rung i.
     """
     brackets = []
     for s in range(s_max, -1, -1):
@@ -40,35 +47,37 @@ def table(s_max: int, eta: int) -> tuple[Bracket, ...]:
     return tuple(brackets)
 
 
-def deal(jobs: int, s_max: int, eta: int) -> tuple[Bracket, ...]:
-    """Deal jobs to brackets in the table's order, each filled before the next is begun.
+def fill_brackets(jobs: int, s_max: int, eta: int) -> tuple[Bracket, ...]:
+    """Fill brackets with jobs in the table's order, one after the other. Repeats the table if jobs are left.
 
-    After the last bracket of the table comes its first again. A bracket that there are too few jobs for has those that
-    are left, and one in `eta` goes on, at least one.
+    The last bracket may get fewer jobs than its size. Then one job in `eta` goes on, at least one.
+
+    Example: 11 jobs, s_max = 2, eta = 3. The first bracket gets 9 jobs, the second the other 2: sizes (9, 3, 1), (2,
+    1).
     """
-    dealt: list[Bracket] = []
+    brackets: list[Bracket] = []
     for bracket in cycle(table(s_max, eta)):
         if jobs <= 0:
-            return tuple(dealt)
+            return tuple(brackets)
         if jobs < bracket.sizes[0]:
             bracket = Bracket(s=bracket.s, sizes=tuple(max(1, jobs // eta**i) for i in range(bracket.s + 1)))
-        dealt.append(bracket)
+        brackets.append(bracket)
         jobs -= bracket.sizes[0]
     raise AssertionError("a cycle has no end")
 
 
 def hyperband(jobs: Sequence[JobSpec], *, eta: int = DEFAULT_ETA, max_resource: int | None = None) -> PhasedTuner:
-    """The tuner for these jobs.
+    """Return the tuner for these jobs.
 
-    R is `job.iterations`: a unit of the paper's resource is `job.iterations / max_resource` iterations, and a job that
-    is never stopped runs `job.iterations`. Brackets run together and in step: phase k brings every job left to
-    `job.iterations / eta**(s_max - k)` iterations; bracket s is cut from phase s_max - s on.
+    The paper's resource R is `job.iterations`. One unit of it is `job.iterations / max_resource` iterations, and a job
+    that is never stopped runs `job.iterations`. All brackets run in the same phases. In phase k, every remaining job
+    runs to `job.iterations / eta**(s_max - k)` iterations. Bracket s makes its first cut after phase s_max - s.
 
     Args:
-        jobs: The jobs of the app, dealt to the brackets in their order.
-        eta: One job in `eta` goes on; 2 or more.
-        max_resource: R in units. None: the largest power of `eta` whose table needs no more jobs than there are, and no
-            more units than the longest job has iterations.
+        jobs: The jobs of the app. They fill the brackets in this order.
+        eta: One job in `eta` goes on. At least 2.
+        max_resource: R in units. None: the largest power of `eta` whose table needs at most the number of jobs, and at
+            most as many units as the longest job has iterations.
 
     Raises:
         InputError: A setting out of range.
@@ -76,12 +85,12 @@ def hyperband(jobs: Sequence[JobSpec], *, eta: int = DEFAULT_ETA, max_resource: 
     check_settings(NAME, jobs, eta=eta, max_resource=max_resource)
     total = longest(jobs)
     s_max = _largest_s(len(jobs), total, eta) if max_resource is None else _whole_log(max_resource, eta)
-    brackets = deal(len(jobs), s_max, eta)
+    brackets = fill_brackets(len(jobs), s_max, eta)
     return PhasedTuner(NAME, jobs, _rungs(brackets, s_max, eta, total), _members(brackets, jobs))
 
 
 def _whole_log(value: int, base: int) -> int:
-    """floor(log_base(value)), without the rounding of logarithms."""
+    """Return floor(log_base(value)) without rounding errors."""
     power = 0
     while base ** (power + 1) <= value:
         power += 1
@@ -96,10 +105,10 @@ def _largest_s(jobs: int, total: int, eta: int) -> int:
 
 
 def _rungs(brackets: Sequence[Bracket], s_max: int, eta: int, total: int) -> tuple[Rung, ...]:
-    """The phases of all brackets in step."""
+    """Return the common phases of all brackets."""
     return tuple(
         Rung(
-            # A bracket that is not cut yet has all its jobs.
+            # Before its first cut, a bracket has all its jobs.
             sizes=tuple(bracket.sizes[max(0, phase - (s_max - bracket.s))] for bracket in brackets),
             target=max(1, total // eta ** (s_max - phase)),
         )

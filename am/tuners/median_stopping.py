@@ -1,9 +1,12 @@
-"""Median stopping: a job ends when its best loss is worse than the median of the others at the same iteration.
+"""Median stopping: stop a job if its best loss is worse than the median of the other jobs at the same iteration.
 
-Source: Golovin, Solnik, Moitra, Kochanski, Karro, Sculley, "Google Vizier", KDD 2017, its median stopping rule.
-**Choice** the others count with their loss at the iteration, as in Optuna, not with their running average up to it; and
-jobs that still run count as far as they have come: the jobs of an app run side by side, and few have ended while the
-rule could save work.
+Source: Golovin, Solnik, Moitra, Kochanski, Karro, Sculley, "Google Vizier", KDD 2017, median stopping rule.
+
+**Choice** The other jobs count with their loss at the iteration, as in Optuna, not with their running average. Running
+jobs count too, because an app's jobs run side by side and few have ended while the rule can still save work.
+
+Example: job a is at iteration 100, and its best loss is 0.8. Three other jobs had the losses 0.5, 0.7 and 0.9 there.
+Their median is 0.7, so a stops.
 """
 
 from __future__ import annotations
@@ -18,20 +21,20 @@ from themis.values import Value
 
 NAME = "median_stopping"
 DEFAULT_MIN_JOBS = 3
-"""Of an app of fewer other jobs it is all of them: else none would ever be stopped."""
+"""Default of `min_jobs`. If the app has fewer other jobs, it is their number. Otherwise no job would ever stop."""
 
 WARMUP_SHARE = 10
-"""The default warm-up is such a part of the longest job's iterations."""
+"""The default warm-up is 1 / WARMUP_SHARE of the longest job's iterations."""
 
 
 class MedianRule(Value, frozen=True, kw_only=True):
-    """A StoppingRule: stops nobody before iteration `warmup`, nor while fewer than `min_jobs` others came so far."""
+    """A StoppingRule. It stops no job before iteration `warmup`, or before `min_jobs` other jobs have come as far."""
 
     warmup: int
     min_jobs: int
 
     def stops(self, job_id: str, curves: Mapping[str, Curve]) -> bool:
-        """True when the best loss so far is above the median of the others that reached this iteration."""
+        """Whether the job's best loss is above the median of the other jobs that reached this iteration."""
         mine = curves[job_id]
         if mine.iteration < self.warmup:
             return False
@@ -43,18 +46,18 @@ class MedianRule(Value, frozen=True, kw_only=True):
         return len(others) >= self.min_jobs and mine.best > median(others)
 
     def ended(self, job_id: str, curve: Curve) -> None:
-        """Nothing to remember."""
+        """Do nothing: the rule has no state."""
 
 
 def median_stopping(
     jobs: Sequence[JobSpec], *, warmup: int | None = None, min_jobs: int | None = None
 ) -> StoppingTuner:
-    """The tuner for these jobs.
+    """Return the tuner for these jobs.
 
     Args:
         jobs: The jobs of the app.
-        warmup: No job is stopped before this iteration. None: a tenth of the longest job's iterations.
-        min_jobs: How many others must have come as far as a job before it can be stopped. None: 3, or all of fewer.
+        warmup: No job stops before this iteration. None: a tenth of the longest job's iterations.
+        min_jobs: Number of other jobs that must have come as far before a job can stop. None: 3, or all if fewer.
 
     Raises:
         InputError: A setting out of range.

@@ -1,4 +1,4 @@
-"""An Optuna study whose sampler chooses the jobs: asked for a point, it gets the job nearest to it. Extra `optuna`."""
+"""Choose jobs by the sampler of an Optuna study: run the job nearest to the sampled point. Needs the extra `optuna`."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ from themis.apps import HyperParameter, JobSpec
 DEFAULT_PARALLEL = 4
 
 _FAR = 1.0
-"""The distance of two values that are not the same and lie on no scale: as far as the ends of one."""
+"""The distance of two different categorical values. It equals that of the ends of a numeric range."""
 
 
 class StudySearch:
-    """Chooses by a study's sampler, and stops by its pruner.
+    """Chooses jobs with a study's sampler, and stops them with its pruner.
 
-    The study draws its point first, and then is asked for a trial with the hyper-parameters of the job that is nearest
-    to it; the drawn trial itself has failed, which samplers pass over.
+    For each choice, the study first samples a point. This trial is marked as failed, so that samplers ignore it. Then
+    the study gets a trial with the hyper-parameters of the nearest job.
+
+    Example: the sampler proposes lr = 0.02 on a logarithmic scale. The candidates have lr 0.001, 0.01 and 0.1. The
+    nearest one, 0.01, runs.
 
     Args:
-        study: A study in memory without trials, that minimises.
+        study: An empty in-memory study that minimises.
         jobs: The jobs of the app.
     """
 
@@ -41,7 +44,7 @@ class StudySearch:
         self._trials: dict[str, Trial] = {}
 
     def choose(self, candidates: Sequence[str]) -> str:
-        """The candidate nearest to what the sampler draws; the first by id of several."""
+        """Choose the candidate nearest to the sampled point. Ties: the first by id."""
         drawn = self._study.ask(dict(self._space))
         self._study.tell(drawn, state=TrialState.FAIL)
         job_id = min(candidates, key=lambda each: (self._distance(drawn.params, self._jobs[each]), each))
@@ -51,16 +54,16 @@ class StudySearch:
         return job_id
 
     def stops(self, job_id: str, curves: Mapping[str, Curve]) -> bool:
-        """Report the newest loss, and ask the pruner."""
+        """Report the newest loss, and ask the pruner. See `should_stop`."""
         return should_stop(self._trials[job_id], job_id, curves)
 
     def ended(self, job_id: str, curve: Curve) -> None:
-        """Tell the study how a trial ended; one that was never chosen is no trial."""
+        """Report to the study how a trial ended. A job that was never chosen has no trial."""
         if job_id in self._trials:
             end_trial(self._study, self._trials[job_id], curve)
 
     def _distance(self, drawn: Mapping[str, HyperParameter], values: Mapping[str, HyperParameter]) -> float:
-        """Squared, each hyper-parameter's range being 1 wide."""
+        """Return the squared distance. Each hyper-parameter's range has width 1."""
         return sum(
             _apart(self._space[name], value, values[name]) ** 2 if name in values else _FAR
             for name, value in drawn.items()
@@ -75,28 +78,28 @@ def study_search(
     trials: int | None = None,
     parallel: int = DEFAULT_PARALLEL,
 ) -> SamplingTuner:
-    """A tuner by any sampler of Optuna's kind, over a fresh study in memory; for plug-ins that bring their own.
+    """Return a tuner with any Optuna sampler and a new in-memory study. Plug-ins may use this for their own samplers.
 
     Args:
         jobs: The jobs of the app.
-        sampler: Draws the points. Seeded, and without other sources of chance: a restart draws them once more.
-        pruner: Stops jobs as they run; none by default.
-        trials: How many jobs are run at most; by default all, in the order that the sampler makes.
-        parallel: How many of them at once.
+        sampler: Samples the points. It must be seeded and deterministic, because a restart samples them again.
+        pruner: Stops running jobs. None by default.
+        trials: Maximum number of jobs to run. By default all, in the sampler's order.
+        parallel: Number of jobs that run at once.
     """
     study = new_study(sampler, pruner or NopPruner())
     return SamplingTuner(NAME, jobs, StudySearch(study, jobs), trials=trials or len(jobs), parallel=parallel)
 
 
 def named_sampler(name: str, seed: int, startup_trials: int | None) -> BaseSampler:
-    """One of Optuna's own: `tpe` or `random`."""
+    """Return Optuna's sampler `tpe` or `random`."""
     if name == "random":
         return RandomSampler(seed=seed)
     return TPESampler(seed=seed) if startup_trials is None else TPESampler(seed=seed, n_startup_trials=startup_trials)
 
 
 def _space(jobs: Sequence[JobSpec]) -> dict[str, BaseDistribution]:
-    """What the jobs' hyper-parameters span: a range where all values are numbers, else a choice."""
+    """Return the search space of the jobs' hyper-parameters: a range if all values are numbers, otherwise a choice."""
     values: dict[str, list[HyperParameter]] = {}
     for job in jobs:
         for name, value in job.hyper_parameters.items():
@@ -108,14 +111,14 @@ def _space(jobs: Sequence[JobSpec]) -> dict[str, BaseDistribution]:
 def _distribution(values: Sequence[HyperParameter]) -> BaseDistribution:
     numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     if len(numbers) < len(values) or len(values) == 1 or not all(map(math.isfinite, numbers)):
-        # In an order of their own: samplers go by it, and jobs may come in any.
+        # Sort, because samplers depend on the order of choices, and the order of jobs is arbitrary.
         return CategoricalDistribution(sorted(values, key=lambda value: (type(value).__name__, value)))
     low, high = min(numbers), max(numbers)
     return FloatDistribution(low, high, log=_logarithmic(numbers, low, high))
 
 
 def _logarithmic(numbers: Sequence[float], low: float, high: float) -> bool:
-    """Whether the middle of the values lies nearer to that of a logarithmic scale than to that of a linear one."""
+    """Whether the median is nearer to the middle of the range on a logarithmic scale than on a linear one."""
     if low <= 0.0:
         return False
     middle = median(numbers)
@@ -123,7 +126,7 @@ def _logarithmic(numbers: Sequence[float], low: float, high: float) -> bool:
 
 
 def _apart(distribution: BaseDistribution, one: HyperParameter, two: HyperParameter) -> float:
-    """How far two values are apart, the ends of a range being 1 apart."""
+    """Return the distance of two values. The ends of a range have distance 1."""
     if not isinstance(distribution, FloatDistribution):
         return 0.0 if one == two else _FAR
     low, high, first, second = distribution.low, distribution.high, float(one), float(two)

@@ -1,4 +1,4 @@
-"""What Optuna's studies and trials have to do with jobs and their losses. Needs the extra `optuna`."""
+"""Map jobs and their losses to Optuna's trials and studies. Needs the extra `optuna`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ NAME = "optuna"
 
 
 def new_study(sampler: BaseSampler, pruner: BasePruner) -> Study:
-    """A study in memory that minimises."""
-    # Else a study announces itself on the app master's standard error.
+    """Return a new in-memory study that minimises."""
+    # Otherwise Optuna logs each new study to the app master's standard error.
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    # Hyperband's pruner deals trials to brackets by a hash of the study's name.
+    # Optuna's Hyperband pruner assigns trials to brackets by a hash of the study's name, so the name is fixed.
     return optuna.create_study(study_name=NAME, direction="minimize", pruner=pruner, sampler=sampler)
 
 
 def should_stop(trial: Trial, job_id: str, curves: Mapping[str, Curve]) -> bool:
-    """Report a job's newest loss, and ask. A job whose loss is no number stops, if another's is one."""
+    """Report a job's newest loss, and ask the pruner. A non-finite loss stops the job if another one's is finite."""
     curve = curves[job_id]
     if not math.isfinite(curve.loss):
         return any(other.lives and math.isfinite(other.loss) for other in curves.values())
@@ -34,7 +34,7 @@ def should_stop(trial: Trial, job_id: str, curves: Mapping[str, Curve]) -> bool:
 
 
 def end_trial(study: Study, trial: Trial, curve: Curve) -> None:
-    """Tell the study how a trial ended, once; one without a finite loss has failed, to Optuna."""
+    """Report to the study how a trial ended, once. A trial without a finite loss counts as failed."""
     if study.trials[trial.number].state.is_finished():
         return
     if curve.state is CurveState.ENDED and math.isfinite(curve.loss):

@@ -1,8 +1,8 @@
-"""An Optuna study as an app's tuner: its pruner says which jobs stop. Needs the extra `optuna`.
+"""A tuner whose stopping decisions come from the pruner of an Optuna study. Needs the extra `optuna`.
 
-The study lives in memory and is told what the app master's journal holds, in order, so that a restarted app master's
-study is where the lost one was. Its trials are the app's jobs, with their hyper-parameters. Without a sampler all run
-side by side; with one (am/tuners/optuna_search.py) it chooses which runs next.
+The study is in memory. After a restart, the app master replays its journal in order, so that the new study equals the
+lost one. The study's trials are the app's jobs with their hyper-parameters. Without a sampler, all jobs run side by
+side. With one, it chooses the next job (`optuna_search`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _PRUNERS: Mapping[str, Callable[..., BasePruner]] = {
     "median": MedianPruner,
     "successive_halving": SuccessiveHalvingPruner,
 }
-"""Each takes the settings that `themis.config.tuner_settings` lists for it."""
+"""Pruners by name. `themis.config.tuner_settings` lists their settings."""
 
 
 class StudyRule:
     """A StoppingRule that asks a study's pruner.
 
     Args:
-        study: A study in memory without trials, that minimises; each job becomes a running trial of it.
+        study: An empty in-memory study that minimises. Each job becomes a running trial.
         jobs: The jobs of the app.
     """
 
@@ -48,11 +48,11 @@ class StudyRule:
         self._study = study
 
     def stops(self, job_id: str, curves: Mapping[str, Curve]) -> bool:
-        """Report the newest loss, and ask. A job whose loss is no number stops, if another's is one."""
+        """Report the newest loss, and ask the pruner. See `should_stop`."""
         return should_stop(self._trials[job_id], job_id, curves)
 
     def ended(self, job_id: str, curve: Curve) -> None:
-        """Tell the study how the trial ended."""
+        """Report to the study how the trial ended."""
         end_trial(self._study, self._trials[job_id], curve)
 
 
@@ -67,21 +67,21 @@ def optuna_tuner(
     seed: int | None = None,
     **settings: int,
 ) -> StoppingTuner | SamplingTuner:
-    """The tuner for these jobs, by Optuna's own samplers and pruners; steps and resources are iterations.
+    """Return a tuner with Optuna's own samplers and pruners. Steps and resources are iterations.
 
     Args:
         jobs: The jobs of the app.
-        sampler: `tpe` or `random`; by default all jobs run side by side.
-        pruner: `hyperband`, `median` or `successive_halving`; by default hyperband, and none beside a sampler.
-        trials: How many jobs the sampler runs at most, by default all.
-        parallel: How many of them at once, by default 4.
-        startup_trials: Of `tpe`: how many it draws at random first.
-        seed: Of the sampler, by default 0.
-        settings: The pruner's; those that are not given have Optuna's defaults, but for `min_resource`, which is a
-            hundredth of the longest job's iterations.
+        sampler: `tpe` or `random`. By default all jobs run side by side.
+        pruner: `hyperband`, `median` or `successive_halving`. The default is hyperband, or no pruner with a sampler.
+        trials: Maximum number of jobs that the sampler runs. By default all.
+        parallel: Number of jobs that run at once. By default 4.
+        startup_trials: Number of random trials before `tpe` uses results.
+        seed: Seed of the sampler. By default 0.
+        settings: Settings of the pruner. Others have Optuna's defaults, except `min_resource`, which is a hundredth of
+            the longest job's iterations.
 
     Raises:
-        InputError: An unknown sampler or pruner, or a setting out of range or of another sampler or pruner.
+        InputError: The sampler or pruner is unknown, or a setting is out of range or belongs to another one.
     """
     sampling: Mapping[str, int | None] = {
         "trials": trials,
@@ -108,13 +108,13 @@ def _pruner(jobs: Sequence[JobSpec], pruner: str, settings: Mapping[str, int]) -
 
 
 def study_tuner(jobs: Sequence[JobSpec], pruner: BasePruner) -> StoppingTuner:
-    """A tuner by any pruner of Optuna's kind, over a fresh study in memory; for plug-ins that bring their own."""
+    """Return a tuner with any Optuna pruner and a new in-memory study. Plug-ins may use this for their own pruners."""
     study = new_study(RandomSampler(seed=0), pruner)
     return StoppingTuner(NAME, jobs, StudyRule(study, jobs))
 
 
 def _choices(jobs: Sequence[JobSpec]) -> dict[str, CategoricalDistribution]:
-    """Each hyper-parameter's values over all jobs: Optuna wants one distribution a name."""
+    """Return one distribution per hyper-parameter, with its values in all jobs, as Optuna needs."""
     values: dict[str, list[str | int | float | bool]] = {}
     for job in jobs:
         for name, value in job.hyper_parameters.items():

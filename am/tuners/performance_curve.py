@@ -1,7 +1,7 @@
-"""Performance-curve stopping: a job ends when it is unlikely to end below the best of the others.
+"""Performance-curve stopping: stop a job if it is unlikely to end with a lower loss than the best of the others.
 
 Source: themis.md, section 2, performance-curve stopping; Rasley et al., "HyperDrive", Middleware 2017; Golovin et al.,
-"Google Vizier", KDD 2017, section 3.2. Curves and error bars are those of `curve_fit`.
+"Google Vizier", KDD 2017, section 3.2. `curve_fit` computes curves and error bars.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ from themis.apps import JobSpec
 NAME = "performance_curve"
 DEFAULT_THRESHOLD = 0.05
 WARMUP_SHARE = 10
-"""The default warm-up is such a part of the longest job's iterations."""
+"""The default warm-up is 1 / WARMUP_SHARE of the longest job's iterations."""
 
 
 class CurveRule:
-    """A StoppingRule that looks ahead.
+    """A StoppingRule that forecasts each job's loss at its end.
 
-    A job is judged once in `interval` iterations, from `warmup` on. The best of the others is the least median of the
-    newest losses of those that live. The job stops when its probability to end below that is under `threshold`, or when
-    its newest loss is no number.
+    It judges a job once per `interval` iterations, from `warmup` on. Each other live job has a level, the median of its
+    newest losses, and the lowest level counts. The job stops if the probability that it ends below that level is less
+    than `threshold`, or if its newest loss is NaN.
 
-    The latest iteration at which a job may still stop: its own loss falls as its error bars allow at best, those of the
-    others as theirs allow at worst, all of them iteration by iteration at the same pace, and it stops where one of the
-    others is first below what it could come to at its end.
+    Example: the other jobs' levels are 0.30 and 0.42, the threshold is 0.05. A job's forecast for its end is 0.40 with
+    a standard deviation of 0.05. The probability of ending below 0.30 is 2.3 %, so the job stops.
+
+    `latest` assumes that a job's own loss follows the lower end of its error bars, those of the others the upper ends,
+    and that all advance by the same number of iterations. The job stops where one of the others first falls below the
+    loss that this job could reach at its end.
     """
 
     def __init__(self, *, threshold: float, warmup: int, interval: int) -> None:
@@ -42,7 +45,7 @@ class CurveRule:
         self._ahead: dict[str, Forecast] = {}
 
     def stops(self, job_id: str, curves: Mapping[str, Curve]) -> bool:
-        """True when the job has too little chance."""
+        """Whether the job's probability to end as the best is below the threshold."""
         curve = curves[job_id]
         look = curve.iteration // self._interval
         if curve.iteration < self._warmup or look <= self._looks.get(job_id, -1):
@@ -59,10 +62,10 @@ class CurveRule:
         return ahead.end_below(best) < self._threshold
 
     def ended(self, job_id: str, curve: Curve) -> None:
-        """Nothing to forget: forecasts of jobs that do not run are not looked at."""
+        """Do nothing: forecasts of jobs that do not run are not used."""
 
     def latest(self, curves: Mapping[str, Curve]) -> Mapping[str, int]:
-        """See above; a job without a forecast may run to its end."""
+        """Return the latest iterations at which jobs may stop. Omits jobs that may run to their ends."""
         known = [j for j, curve in curves.items() if j in self._ahead and curve.state is CurveState.RUNNING]
         if not known:
             return {}
@@ -72,13 +75,13 @@ class CurveRule:
         found: dict[str, int] = {}
         for place, job_id in enumerate(known):
             curve, hope = curves[job_id], float(self._ahead[job_id].band(-self._deviations)[-1])
-            # By how many iterations from now each of the others is surely below what this job can hope for.
+            # The iterations until one of the others is, at the upper end of its error bars, below this job's best end.
             beaten = (worst < hope) & (ahead > 0)
             beaten[place] = False
             further = ahead[beaten].min(initial=curve.total)
             if next((level for level, rival in levels if rival != job_id), math.inf) < hope:
                 further = 1
-            # A forecast is made from the warm-up on, so that no stop can be before it.
+            # Forecasts exist only after the warm-up, so no stop is before it.
             stop = curve.iteration + max(1, int(further))
             if stop < curve.total:
                 found[job_id] = stop
@@ -92,13 +95,13 @@ def performance_curve(
     warmup: int | None = None,
     interval: int | None = None,
 ) -> StoppingTuner:
-    """The tuner for these jobs.
+    """Return the tuner for these jobs.
 
     Args:
         jobs: The jobs of the app.
-        threshold: The probability to end below the best of the others under which a job is stopped.
+        threshold: A job stops if its probability to end below the best of the others is less than this.
         warmup: No job is judged before this iteration. None: a tenth of the longest job's iterations.
-        interval: Iterations between two looks at a job. None: a fiftieth of the longest job's.
+        interval: Iterations between two judgements of a job. None: a fiftieth of the longest job's iterations.
 
     Raises:
         InputError: A setting out of range.

@@ -1,4 +1,4 @@
-"""The state machine behind tuners that run in phases: all jobs of a phase reach its target, the best go on."""
+"""The state machine of tuners with phases: all jobs of a phase reach its target, then the best ones go on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from themis.values import Value
 
 
 class Rung(Value, frozen=True, kw_only=True):
-    """A phase as planned at submission: `sizes` jobs, by bracket, run up to the cumulative iteration `target`."""
+    """A planned phase: `sizes` jobs, per bracket, run up to the cumulative iteration `target`."""
 
     sizes: tuple[int, ...]
     target: int
@@ -22,9 +22,9 @@ class Rung(Value, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _Seen:
-    """What is known of one job: its newest iteration and loss, and whether it was given up.
+    """The state of one job: its newest iteration and loss, and whether it has failed.
 
-    `bracket` is the one that it competes in; `lost` the phase at whose end it lost, -1 while it is in the search.
+    `bracket` is the index of its bracket. `lost` is the phase at whose end it lost, or -1 while it is in the search.
     """
 
     bracket: int
@@ -36,30 +36,30 @@ class _Seen:
 
     @property
     def stopped(self) -> bool:
-        """True for a loser, also for one that failed after it had lost."""
+        """Whether it lost, even if it failed afterwards."""
         return self.lost >= 0
 
 
 class PhasedTuner:
-    """Runs jobs through rungs; at the end of each the jobs of least loss at their target go on.
+    """Runs jobs through rungs. At the end of each rung, the jobs with the lowest losses at their targets go on.
 
-    - Jobs compete within their bracket only. All brackets are in the same phase at the same time.
+    - Jobs compete only within their bracket. All brackets are in the same phase.
     - A phase ends when each of its jobs has reached its target or failed.
-    - A job's target is the rung's, capped at the job's own `iterations_total`; a job that is at its target already when
-      a phase begins takes no part in the waiting and competes with the loss it has.
-    - What a job logs between reaching its target and the phase's end does not count: losses are compared at the target.
-    - NaN is worse than any loss; equal losses are ordered by job id.
-    - A failed job drops out. Later rungs keep their planned size as long as enough jobs live: a failure takes the place
-      of a loser.
-    - When all jobs of a phase have failed, the best of the losers of the latest phase is taken back, to reach the
-      target in their stead. When those have failed, too, the plan is finished and nobody is best.
-    - Jobs that took part in the last phase to its end are not in `stopped`, nor are those that failed before they lost.
+    - A job's target is the rung's, at most the job's own `iterations_total`. A job that is already at its target when a
+      phase begins does not run, and competes with its present loss.
+    - Losses are compared at the target. Losses that a job logs after its target do not count.
+    - NaN is worse than any loss. Equal losses are ordered by job id.
+    - A failed job drops out. Later rungs keep their planned size while enough jobs are live, so a failure saves a job
+      that would have lost.
+    - If all jobs of a phase have failed, the best of the jobs that lost last is reinstated, and runs to the target. If
+      all jobs have failed, the plan is finished and has no best job.
+    - Jobs that completed the last phase are not in `stopped`, nor are jobs that failed before they lost.
 
     Args:
         name: The tuner's name.
         jobs: The jobs of the app.
-        rungs: The phases; no bracket has more jobs in one than in the one before.
-        brackets: The ids of each bracket's jobs, every job in one of them; none: one bracket of all.
+        rungs: The phases. No bracket may grow from one phase to the next.
+        brackets: The job ids of each bracket. Every job must be in one. Empty: one bracket with all jobs.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class PhasedTuner:
         self._finished = False
 
     def observe(self, observation: Observation) -> None:
-        """Take in one observation; unknown jobs raise UnknownNameError, stale and repeated ones change nothing."""
+        """Process one observation. Ignores stale and repeated ones. Raises UnknownNameError for an unknown job."""
         seen = self._seen.get(observation.job_id)
         if seen is None:
             raise UnknownNameError("job", observation.job_id, self._seen)
@@ -90,7 +90,7 @@ class PhasedTuner:
         self._advance()
 
     def plan(self) -> TunerPlan:
-        """What should run now."""
+        """Return the present decision."""
         return TunerPlan(
             phase=self._phase,
             phases=self._phases_left(),
@@ -101,7 +101,7 @@ class PhasedTuner:
         )
 
     def _take_progress(self, seen: _Seen, observation: Observation) -> None:
-        """Note how far a job is; its loss, too, while it is on its way to a target."""
+        """Note a job's iteration, and also its loss while it runs towards a target."""
         if observation.iteration <= seen.iteration:
             return
         seen.iteration = observation.iteration
@@ -109,7 +109,7 @@ class PhasedTuner:
             seen.loss = observation.loss
 
     def _take_reached(self, seen: _Seen, observation: Observation) -> None:
-        """Accept a target that is the current one; one of an earlier phase is stale."""
+        """Accept that the job reached its current target. A target of an earlier phase is stale."""
         target = self._target(observation.job_id)
         if observation.iteration < target or seen.reached >= target:
             return
@@ -118,17 +118,17 @@ class PhasedTuner:
         seen.loss = observation.loss
 
     def _advance(self) -> None:
-        """End the phase, and those after it that need no iteration, once nothing of it is pending."""
+        """End the phase if none of its jobs is pending, and then later phases that need no iteration."""
         while not self._finished and not self._pending():
             if not self._alive() and self._losers():
-                self._take_back()
+                self._reinstate()
             elif not self._alive() or self._phase == len(self._rungs) - 1:
                 self._finished = True
             else:
                 self._cut()
 
     def _cut(self) -> None:
-        """Begin the next phase with the best of this one."""
+        """Begin the next phase with the best jobs of this one."""
         ranked = [self._ranked(bracket) for bracket in self._brackets]
         sizes = self._rungs[self._phase + 1].sizes
         for jobs, size in zip(ranked, sizes, strict=True):
@@ -138,8 +138,8 @@ class PhasedTuner:
         self._begun_at = self._rungs[self._phase].target
         self._phase += 1
 
-    def _take_back(self) -> None:
-        """Let the best of those that lost last take the place of all that went on: they have failed."""
+    def _reinstate(self) -> None:
+        """Reinstate the best of the jobs that lost last, because all jobs that went on have failed."""
         losers = self._losers()
         latest = max(self._seen[job].lost for job in losers)
         [job, *_] = self._ranked([job for job in losers if self._seen[job].lost == latest])
@@ -149,7 +149,7 @@ class PhasedTuner:
         self._begun_at = self._rungs[latest].target
 
     def _losers(self) -> list[str]:
-        """Those that could still be taken back."""
+        """Return the jobs that could be reinstated."""
         return [job for job, seen in self._seen.items() if seen.stopped and not seen.failed]
 
     def _target(self, job_id: str) -> int:
@@ -159,22 +159,22 @@ class PhasedTuner:
         return [job for job in bracket if not self._seen[job].failed]
 
     def _alive(self) -> list[str]:
-        """Living members of the phase."""
+        """Return the live jobs of the phase."""
         return [job for bracket in self._brackets for job in self._living(bracket)]
 
     def _pending(self) -> list[str]:
         return sorted(job for job in self._alive() if self._seen[job].reached < self._target(job))
 
     def _ranked(self, jobs: Sequence[str]) -> list[str]:
-        """Those of the jobs that live, best first."""
+        """Return the live ones of these jobs, best first."""
         return sorted(self._living(jobs), key=lambda job: (loss_rank(self._seen[job].loss), job))
 
     def _best(self) -> str | None:
-        """The leader: least newest loss among the phase's living jobs that were heard of at all."""
+        """Return the live job of the phase with the lowest newest loss, among those that have reported."""
         return next((job for job in self._ranked(self._alive()) if self._seen[job].iteration >= 0), None)
 
     def _phases_left(self) -> tuple[Phase, ...]:
-        """The current phase and the later ones, no larger than the number of jobs still alive; none once finished."""
+        """Return the current and later phases, with at most the number of live jobs. Empty once finished."""
         if self._finished:
             return ()
         alive = [len(self._living(bracket)) for bracket in self._brackets]
@@ -188,22 +188,22 @@ class PhasedTuner:
 
 
 def loss_rank(loss: float) -> tuple[bool, float]:
-    """A key that sorts losses best first, NaN behind everything."""
+    """Return a key that sorts losses best first and NaN last."""
     return (True, 0.0) if math.isnan(loss) else (False, loss)
 
 
 def longest(jobs: Sequence[JobSpec]) -> int:
-    """The largest `iterations_total` of these jobs; no jobs raise InputError."""
+    """Return the largest `iterations_total` of these jobs. Raises InputError without jobs."""
     if not jobs:
         raise InputError("a tuner needs at least one job", value=0, remedy="raise jobs to 1 or more")
     return max(job.iterations_total for job in jobs)
 
 
 def check_settings(name: str, jobs: Sequence[JobSpec], **settings: Setting | None) -> None:
-    """Check a tuner's settings as group files' are, for those who make it themselves; None is not given.
+    """Check settings of a tuner that is created directly, by the rules for group files. None means not given.
 
     Raises:
-        InputError: A setting out of range, or at odds with another or with the jobs.
+        InputError: A setting is out of range, or conflicts with another setting or the jobs.
     """
     given = {key: value for key, value in settings.items() if value is not None}
     spec = TunerSpec(name=name, settings=given)
@@ -211,7 +211,7 @@ def check_settings(name: str, jobs: Sequence[JobSpec], **settings: Setting | Non
 
 
 def _merged(rungs: Sequence[Rung]) -> tuple[Rung, ...]:
-    """The rungs without those that ask for no further iteration: their cut falls to the rung after them."""
+    """Return the rungs without those that add no iteration. Their cut happens at the next rung."""
     kept: list[Rung] = []
     for rung in rungs:
         if not kept or rung.target > kept[-1].target:

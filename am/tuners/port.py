@@ -1,4 +1,4 @@
-"""The Tuner port: what an app's jobs should run next (the paper's Figure 7: jobs in phase, phases, jobs remaining)."""
+"""The Tuner port: it decides how far each job of an app runs (paper, Figure 7: jobs in phase, jobs remaining)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from themis.values import Value
 
 
 class Phase(Value, frozen=True, kw_only=True):
-    """A phase of the search: `jobs` jobs run `iterations` further iterations each."""
+    """A phase of the search: `jobs` jobs run `iterations` more iterations each."""
 
     jobs: int
     iterations: int
 
 
 class ObservationKind(StrEnum):
-    """What a tuner is told of a job."""
+    """The kind of a report to a tuner about a job."""
 
     PROGRESS = "progress"
     TARGET_REACHED = "target_reached"
@@ -27,9 +27,9 @@ class ObservationKind(StrEnum):
 
 
 class Observation(Value, frozen=True, kw_only=True):
-    """A job's loss at an iteration. `loss` is NaN when the job diverged or logged none.
+    """A job's loss at an iteration. `loss` is NaN if the job diverged or logged none.
 
-    TARGET_REACHED is told once for each target; FAILED when the job is given up for good.
+    TARGET_REACHED comes once per target. FAILED means that the job has failed for good.
     """
 
     kind: ObservationKind
@@ -39,19 +39,24 @@ class Observation(Value, frozen=True, kw_only=True):
 
 
 class TunerPlan(Value, frozen=True, kw_only=True):
-    """What a tuner wants now.
+    """A tuner's present decision.
 
-    `targets` holds, for every job of the current phase that is still to run, the cumulative iteration to reach in it.
-    `phases` are the current phase and the later ones; `stopped` the jobs that lost; `best` the leader so far. A job
-    that lost is taken back, out of `stopped` into `targets`, where all that went on have failed.
+    Example: successive halving of 4 jobs of 40 iterations, after phase 0. `phase` is 1, `phases` are (2 jobs, 10
+    iterations) and (1 job, 20 iterations), `targets` are {"j0": 20, "j2": 20}, `stopped` is {"j1", "j3"}.
 
-    `phase` counts the barriers passed. A tuner without barriers stays in phase 0; its later phases are the work that it
-    still expects beyond `targets`. Every job of the app takes part in the first phase; of a tuner that tries them a few
-    at a time as many as run at once, and later phases hold the others. `latest` holds, for jobs of
-    `targets` that are foreseen to stop before their target, the latest iteration at which they may: they count to there
-    in rho (themis.md, section 2, performance-curve stopping), and run on to their target if they are not stopped.
-    `hears_every` is 0 for a tuner that goes by targets alone; else it wants to hear of a running job's loss once in so
-    many iterations, or as often as there are losses.
+    Attributes:
+        phase: Number of completed phases. A tuner without phases stays at 0.
+        phases: The current phase and the later ones. A tuner without phases puts the work that it expects beyond
+            `targets` into later phases. The first phase has all jobs of the app, except for a tuner that runs only a
+            few jobs at a time: there it has as many as run at once, and later phases have the others.
+        targets: The jobs that should run, with the cumulative iteration that each should reach.
+        stopped: The jobs that lost. If all other jobs fail, the tuner reinstates one of them.
+        finished: Whether the search is over.
+        best: The best job so far.
+        latest: For jobs in `targets` that are expected to stop early, the latest iteration at which they may stop. Rho
+            counts their work up to there (themis.md, section 2, performance-curve stopping).
+        hears_every: Iterations after which the tuner needs the loss of a running job, or as often as the job logs one.
+            0 for a tuner that needs only reached targets.
     """
 
     phase: int
@@ -65,14 +70,14 @@ class TunerPlan(Value, frozen=True, kw_only=True):
 
 
 class Tuner(Protocol):
-    """A deterministic state machine: the same observations in the same order give the same plan."""
+    """A deterministic state machine: equal sequences of observations give equal plans."""
 
     name: str
 
     def observe(self, observation: Observation) -> None:
-        """Take in one observation; unknown jobs raise UnknownNameError, repeated observations change nothing."""
+        """Process one observation. Ignores repeated ones. Raises UnknownNameError for an unknown job."""
         ...
 
     def plan(self) -> TunerPlan:
-        """What should run now."""
+        """Return the present decision."""
         ...

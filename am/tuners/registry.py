@@ -1,4 +1,4 @@
-"""Tuners by name: those that ship, and those of others that an installed package's entry point brings."""
+"""Tuners by name: the built-in ones, and those that entry points of installed packages provide."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from themis.errors import MissingHereError
 
 
 def _optuna(jobs: Sequence[JobSpec], **settings: int | str) -> Tuner:
-    """Imported when it is asked for: Optuna is an extra."""
+    """Import Optuna's tuner only on demand, because Optuna is an extra."""
     try:
         from am.tuners.optuna_tuner import optuna_tuner
     except ModuleNotFoundError as error:
@@ -40,16 +40,16 @@ TUNERS: Mapping[str, Callable[..., Tuner]] = {
     performance_curve.NAME: performance_curve.performance_curve,
     OPTUNA: _optuna,
 }
-"""Each is a function of the jobs and, by keyword, of the settings that `themis.config.tuner_settings` lists."""
+"""Functions that take the jobs and, as keywords, the settings in `themis.config.tuner_settings`."""
 
 
 def make_tuner(spec: TunerSpec, jobs: Sequence[JobSpec]) -> Tuner:
-    """The tuner of that name for these jobs.
+    """Return the tuner with the name and settings of `spec`, for these jobs.
 
     Raises:
-        UnknownNameError: An unknown tuner or setting; the nearest known name is given, or all.
-        InputError: A setting of the wrong type, out of range, or at odds with another or with the jobs.
-        MissingHereError: A tuner whose package is missing here or cannot be loaded.
+        UnknownNameError: An unknown tuner or setting. The message has the nearest known name, or all names.
+        InputError: A setting has the wrong type, is out of range, or conflicts with another setting or the jobs.
+        MissingHereError: The tuner's package is missing or cannot be loaded.
     """
     check_tuner(spec, jobs=len(jobs), iterations=longest(jobs), source="the app")
     make = TUNERS.get(spec.name) or find_plugin(spec.name).make

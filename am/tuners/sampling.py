@@ -1,7 +1,7 @@
-"""The state machine behind tuners that choose which job runs next by how those before it did.
+"""The state machine of tuners that choose the next job from the results of earlier ones.
 
-An app's jobs are known when it is submitted: they are the candidates, and a search that would draw any point takes the
-candidate nearest to it.
+The app's jobs are given at submission: they are the candidates. A search that samples arbitrary points takes the
+candidate nearest to each point.
 """
 
 from __future__ import annotations
@@ -16,28 +16,27 @@ from themis.apps import JobSpec
 
 
 class Search(StoppingRule, Protocol):
-    """Chooses jobs, and says which of those that run stop. Its answers follow from what it was asked and told."""
+    """Chooses jobs, and decides which running jobs stop. Its answers depend only on earlier calls."""
 
     def choose(self, candidates: Sequence[str]) -> str:
-        """The job to run next, of these; it runs from now on."""
+        """Choose the job to run next. It counts as running from now on."""
         ...
 
 
 class SamplingTuner:
-    """Runs jobs a few at a time to their `iterations_total`, but for those that its search stops.
+    """Runs a few jobs at a time to their `iterations_total`, except those that its search stops.
 
-    - The first jobs are chosen before anything is known; each that ends, is stopped or fails makes room for another.
-    - A job that failed does not count among the trials: another takes its place. One that was stopped before it failed
-      has told what it could.
-    - Candidates that were never chosen are neither running nor stopped; they are stopped at the end.
-    - Else as with StoppingTuner: the leader is not stopped, NaN is worse than any loss.
+    - The first jobs are chosen without results. When a job ends, stops or fails, another one is chosen.
+    - A failed job does not count as a trial, so another one replaces it. A job that stopped before it failed counts.
+    - Candidates that were never chosen count as stopped only at the end.
+    - Other rules are those of StoppingTuner: the leader does not stop, and NaN is worse than any loss.
 
     Args:
         name: The tuner's name.
-        jobs: The jobs of the app, the candidates.
-        search: Chooses and stops.
-        trials: How many jobs are run, at most.
-        parallel: How many of them at once.
+        jobs: The jobs of the app, which are the candidates.
+        search: Chooses and stops jobs.
+        trials: Maximum number of jobs to run.
+        parallel: Number of jobs that run at once.
     """
 
     def __init__(self, name: str, jobs: Sequence[JobSpec], search: Search, *, trials: int, parallel: int) -> None:
@@ -48,11 +47,11 @@ class SamplingTuner:
         self._totals = {job.job_id: job.iterations_total for job in jobs}
         self._candidates = sorted(self._totals)
         self._counted: set[str] = set()
-        self._passed_over: dict[str, int] = {}
+        self._skipped_until: dict[str, int] = {}
         self._choose()
 
     def observe(self, observation: Observation) -> None:
-        """Take in one observation; unknown jobs raise UnknownNameError, stale and repeated ones change nothing."""
+        """Process one observation. Ignores stale and repeated ones. Raises UnknownNameError for an unknown job."""
         job_id, failed = observation.job_id, observation.kind is ObservationKind.FAILED
         if job_id in self._totals and (not self._running() or (not failed and self._is_early(observation))):
             return
@@ -64,7 +63,7 @@ class SamplingTuner:
         self._choose()
 
     def plan(self) -> TunerPlan:
-        """What should run now."""
+        """Return the present decision."""
         running = self._running()
         runs = self._runs.plan()
         return replace(
@@ -82,14 +81,14 @@ class SamplingTuner:
         return [job_id for job_id in self._runs.plan().targets if job_id not in waiting]
 
     def _is_early(self, observation: Observation) -> bool:
-        """Whether it is of a job that was not chosen yet, or was told of it then: nothing ran that could tell it."""
+        """Whether the observation is of a job before it was chosen, so that no run of it can have reported it."""
         job_id, iteration = observation.job_id, observation.iteration
         if job_id in self._candidates:
-            self._passed_over[job_id] = max(iteration, self._passed_over.get(job_id, iteration))
-        return iteration <= self._passed_over.get(job_id, -1)
+            self._skipped_until[job_id] = max(iteration, self._skipped_until.get(job_id, iteration))
+        return iteration <= self._skipped_until.get(job_id, -1)
 
     def _left(self) -> int:
-        """Trials that are still to be begun."""
+        """Return the number of trials that have not started."""
         return min(self._trials - len(self._counted), len(self._candidates))
 
     def _choose(self) -> None:
@@ -99,7 +98,7 @@ class SamplingTuner:
             self._counted.add(job_id)
 
     def _phases_left(self, running: Sequence[str]) -> tuple[Phase, ...]:
-        """What runs, and then the trials to come, as many at once as may be."""
+        """Return a phase of the running jobs, then phases of up to `parallel` further trials."""
         if not running:
             return ()
         phases = [Phase(jobs=len(running), iterations=max(self._totals[job_id] for job_id in running))]

@@ -1,4 +1,4 @@
-"""The tuner that lets every job run to its end: one phase, the best by loss."""
+"""The tuner that runs every job to its end, in one phase. The best job is the one with the lowest loss."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ NAME = "single"
 
 
 def single(jobs: Sequence[JobSpec]) -> PhasedTuner:
-    """All jobs run to their `iterations_total` in one phase."""
+    """Return a tuner that runs all jobs to their `iterations_total` in one phase."""
     return PhasedTuner(NAME, jobs, (Rung(sizes=(len(jobs),), target=longest(jobs)),))

@@ -1,4 +1,4 @@
-"""The state machine behind tuners that let all jobs run and stop one at a time, by their losses as they come."""
+"""The state machine of tuners that run all jobs, and stop jobs one at a time by their losses."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from themis.apps import JobSpec
 from themis.errors import UnknownNameError
 
 POINTS = 512
-"""Most points kept of a curve: of those that fall into one such part of the job's iterations, the newest."""
+"""Maximum number of points of a curve: the newest in each of this number of equal parts of the job's iterations."""
 
 LOOKS = 50
-"""How often in a job's life its loss should be heard of at least."""
+"""Minimum number of times that a tuner should get a job's loss."""
 
 _LEVEL_POINTS = 3
 
 
 class CurveState(StrEnum):
-    """What became of a job."""
+    """The state of a job in the search."""
 
     RUNNING = "running"
     ENDED = "ended"
@@ -35,41 +35,41 @@ class CurveState(StrEnum):
 
 @dataclass(slots=True)
 class Curve:
-    """A job's losses by iteration, as far as it came; a loss that is no number is kept as infinite."""
+    """A job's losses by iteration. NaN is stored as infinity."""
 
     total: int
     iterations: list[int] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     state: CurveState = CurveState.RUNNING
-    taken_back: bool = False
+    reinstated: bool = False
 
     @property
     def iteration(self) -> int:
-        """The newest iteration; -1 before any."""
+        """The newest iteration, or -1 before the first."""
         return self.iterations[-1] if self.iterations else -1
 
     @property
     def loss(self) -> float:
-        """The newest loss; infinite before any."""
+        """The newest loss. Infinite before the first."""
         return self.losses[-1] if self.losses else math.inf
 
     @property
     def best(self) -> float:
-        """The least loss so far; infinite while the newest is no number."""
+        """The lowest loss so far. Infinite while the newest loss is NaN or infinite."""
         return min(self.losses) if math.isfinite(self.loss) else math.inf
 
     @property
     def level(self) -> float:
-        """The median of the newest losses, which a single lucky batch does not move."""
+        """The median of the newest losses, which a single lucky batch does not change."""
         return median(self.losses[-_LEVEL_POINTS:]) if math.isfinite(self.loss) else math.inf
 
     @property
     def lives(self) -> bool:
-        """True unless it was stopped or failed."""
+        """Whether it has neither stopped nor failed."""
         return self.state in (CurveState.RUNNING, CurveState.ENDED)
 
     def at(self, iteration: int) -> float:
-        """The loss at an iteration that was passed, on the line between its neighbours."""
+        """Return the loss at a past iteration, by linear interpolation."""
         right = bisect_right(self.iterations, iteration)
         if right == 0:
             return self.losses[0]
@@ -80,7 +80,7 @@ class Curve:
         return before + share * (after - before) if math.isfinite(before) and math.isfinite(after) else math.inf
 
     def add(self, iteration: int, loss: float) -> None:
-        """Add a point behind the others, or in place of the newest where both fall into one part."""
+        """Append a point. It replaces the newest one if both are in the same part."""
         if self.iterations and self._part(iteration) == self._part(self.iterations[-1]):
             self.iterations.pop()
             self.losses.pop()
@@ -92,37 +92,37 @@ class Curve:
 
 
 class StoppingRule(Protocol):
-    """Says which jobs stop. Its answers follow from what it was asked before: no clock, no randomness of its own."""
+    """Decides which jobs stop. Its answers depend only on earlier calls, not on a clock or on randomness."""
 
     def stops(self, job_id: str, curves: Mapping[str, Curve]) -> bool:
-        """Asked after each new point of a running job."""
+        """Whether the job should stop. The tuner asks after each new point of a running job."""
         ...
 
     def ended(self, job_id: str, curve: Curve) -> None:
-        """Told when a job will not run any more; its curve's state says why.
+        """Note that a job has ended. Its curve's state has the reason.
 
-        A job that ended may still fail after, and one that was stopped be taken back.
+        A job that ended may still fail later, and a stopped job may be reinstated.
         """
         ...
 
 
 Foresight = Callable[[Mapping[str, Curve]], Mapping[str, int]]
-"""The latest iteration at which running jobs may stop, of those that are foreseen to stop before their end."""
+"""Returns the latest iteration at which running jobs may stop, for those that are expected to stop early."""
 
 
 class StoppingTuner:
-    """Runs all jobs to their `iterations_total`, but for those that its rule stops.
+    """Runs all jobs to their `iterations_total`, except those that its rule stops.
 
-    - The leader, the living job of least newest loss, is not stopped, whatever the rule says: one comes to the end.
-    - When no job lives any more, the stopped one of least newest loss is taken back, and runs to its end: the rule,
-      which was told that it had ended, is not asked about it again.
-    - A loss that is no number is worse than any; equal losses are ordered by job id.
+    - The leader, the live job with the lowest newest loss, never stops. So one job reaches its end.
+    - If no job is live, the stopped job with the lowest newest loss is reinstated, and runs to its end. The rule is not
+      asked about it again.
+    - NaN is worse than any loss. Equal losses are ordered by job id.
 
     Args:
         name: The tuner's name.
         jobs: The jobs of the app.
-        rule: Says which jobs stop.
-        foresight: Says how far jobs may still run; without one all count to their end.
+        rule: Decides which jobs stop.
+        foresight: Returns how far jobs may still run. Without it, all count to their ends.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class StoppingTuner:
         self._latest: Mapping[str, int] | None = {}
 
     def observe(self, observation: Observation) -> None:
-        """Take in one observation; unknown jobs raise UnknownNameError, stale and repeated ones change nothing."""
+        """Process one observation. Ignores stale and repeated ones. Raises UnknownNameError for an unknown job."""
         curve = self._curves.get(observation.job_id)
         if curve is None:
             raise UnknownNameError("job", observation.job_id, self._curves)
@@ -151,7 +151,7 @@ class StoppingTuner:
             self._end(observation.job_id, CurveState.ENDED)
 
     def plan(self) -> TunerPlan:
-        """What should run now."""
+        """Return the present decision."""
         targets = {job_id: self._curves[job_id].total for job_id in self._running()}
         left = max((self._curves[job_id].total for job_id in targets), default=0)
         return TunerPlan(
@@ -166,33 +166,33 @@ class StoppingTuner:
         )
 
     def _take_progress(self, observation: Observation, curve: Curve) -> None:
-        """Note the loss, also of a job on its way to a stop; ask the rule about one that runs."""
+        """Note the loss, also of a job that is being stopped. Ask the rule about a running job."""
         if curve.state is CurveState.ENDED or observation.iteration <= curve.iteration:
             return
         curve.add(observation.iteration, observation.loss)
         self._latest = None
-        if curve.state is CurveState.RUNNING and not curve.taken_back and self._stops(observation.job_id):
+        if curve.state is CurveState.RUNNING and not curve.reinstated and self._stops(observation.job_id):
             self._end(observation.job_id, CurveState.STOPPED)
 
     def _stops(self, job_id: str) -> bool:
-        # The rule is asked about the leader, too: some count what they are asked.
+        # Ask the rule about the leader too, because some rules count the calls.
         return self._rule.stops(job_id, self._curves) and job_id != self._leader()
 
     def _fail(self, job_id: str) -> None:
-        """A job that was stopped before it failed stays stopped, but cannot be taken back."""
+        """Note a failure. A job that was stopped before stays stopped, but cannot be reinstated."""
         if self._curves[job_id].state is CurveState.STOPPED:
             self._failed_late.add(job_id)
         else:
             self._end(job_id, CurveState.FAILED)
-            self._take_back()
+            self._reinstate()
 
-    def _take_back(self) -> None:
-        """Where no job lives, let the best of those run on that were stopped, if there are any."""
+    def _reinstate(self) -> None:
+        """If no job is live, reinstate the best stopped job, if there is one."""
         stopped = [job_id for job_id, curve in self._curves.items() if curve.state is CurveState.STOPPED]
-        hopeful = [job_id for job_id in stopped if job_id not in self._failed_late]
-        if hopeful and not any(curve.lives for curve in self._curves.values()):
-            best = self._curves[self._first(hopeful)]
-            best.state, best.taken_back = CurveState.RUNNING, True
+        candidates = [job_id for job_id in stopped if job_id not in self._failed_late]
+        if candidates and not any(curve.lives for curve in self._curves.values()):
+            best = self._curves[self._first(candidates)]
+            best.state, best.reinstated = CurveState.RUNNING, True
 
     def _end(self, job_id: str, state: CurveState) -> None:
         self._curves[job_id].state = state
@@ -203,15 +203,15 @@ class StoppingTuner:
         return sorted(job_id for job_id, curve in self._curves.items() if curve.state is CurveState.RUNNING)
 
     def _leader(self) -> str | None:
-        heard = [job_id for job_id, curve in self._curves.items() if curve.lives and curve.iterations]
-        return self._first(heard) if heard else None
+        reported = [job_id for job_id, curve in self._curves.items() if curve.lives and curve.iterations]
+        return self._first(reported) if reported else None
 
     def _first(self, job_ids: Sequence[str]) -> str:
-        """The job of least newest loss."""
+        """Return the job with the lowest newest loss."""
         return min(job_ids, key=lambda job_id: (loss_rank(self._curves[job_id].loss), job_id))
 
     def _foreseen(self) -> Mapping[str, int]:
-        """Worked out once for each state: plans are asked for much more often than things happen."""
+        """Return `foresight`'s result, computed once per state, because `plan` is called much more often."""
         if self._latest is None:
             self._latest = self._foresight(self._curves) if self._foresight else {}
         return self._latest

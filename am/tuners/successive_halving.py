@@ -1,4 +1,4 @@
-"""Successive halving: phases of ever fewer jobs that run ever longer (themis.md, sections 2 and 5)."""
+"""Successive halving: each phase has fewer jobs, and runs them for longer (themis.md, sections 2 and 5)."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ DEFAULT_ETA = 2
 def successive_halving(
     jobs: Sequence[JobSpec], *, eta: int | None = None, first_iterations: int | None = None, phases: str = ""
 ) -> PhasedTuner:
-    """The tuner for these jobs.
+    """Return the tuner for these jobs.
 
-    Phase i has `max(1, floor(jobs / eta**i))` jobs, the last phase one. Its cumulative target is
-    `first_iterations * eta**i`, capped at the largest `iterations_total` of the jobs; without `first_iterations` it is
-    `max(1, floor(iterations_total / eta**(last - i)))`, so that the last phase ends at `iterations_total` exactly.
-    Phases that would add no iteration are merged into the one before.
+    Phase i has `max(1, floor(jobs / eta**i))` jobs, and the last phase has one. Its cumulative target is
+    `first_iterations * eta**i`, at most the largest `iterations_total` of the jobs. Without `first_iterations` it is
+    `max(1, floor(iterations_total / eta**(last - i)))`, so that the last phase ends exactly at `iterations_total`.
+    Phases that would add no iteration are merged into the previous one.
+
+    Example: 8 jobs of 80 iterations, eta 2. The phases have 8, 4, 2 and 1 jobs, and end at iterations 10, 20, 40, 80.
 
     Args:
         jobs: The jobs of the app.
-        eta: How many times fewer jobs each phase has; 2 or more, default 2.
+        eta: Each phase has `eta` times fewer jobs. At least 2, default 2.
         first_iterations: Iterations of the first phase.
-        phases: In place of the two: budgets as text, `4x8,2x16,1x36` being phases of 4, 2 and 1 jobs that run 8, 16 and
-            36 further iterations. It starts with as many jobs as there are.
+        phases: Budgets as text, instead of `eta` and `first_iterations`. `4x8,2x16,1x36` means phases of 4, 2 and 1
+            jobs that run 8, 16 and 36 further iterations. The first phase must have all jobs.
 
     Raises:
-        InputError: Settings out of range, malformed or in conflict.
+        InputError: Settings are out of range, malformed or in conflict.
     """
     check_settings(NAME, jobs, eta=eta, first_iterations=first_iterations, phases=phases or None)
     total = longest(jobs)
@@ -42,13 +44,13 @@ def successive_halving(
 
 
 def geometric_rungs(jobs: int, total: int, eta: int, first: int | None) -> tuple[Rung, ...]:
-    """Rungs of `jobs`, `jobs / eta`, .. and at last one job; targets grow by `eta`, see `successive_halving`.
+    """Return rungs of `jobs`, `jobs / eta`, .. and finally one job. See `successive_halving`.
 
     Args:
-        jobs: One at least.
+        jobs: Number of jobs, at least 1.
         total: Iterations of the longest job.
-        eta: Two at least, as `check_settings` sees to: by one the rungs would never grow smaller.
-        first: Iterations of the first rung; None: so that the last ends at `total`.
+        eta: At least 2, which `check_settings` ensures. With 1 the rungs would never become smaller.
+        first: Iterations of the first rung. None: chosen so that the last rung ends at `total`.
     """
     sizes = [jobs]
     while sizes[-1] >= eta:

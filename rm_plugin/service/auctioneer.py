@@ -1,4 +1,4 @@
-"""Runs auctions in a worker process with a deadline, so that the ResourceManager's loop never waits for a solver."""
+"""Run auctions in a worker process with a deadline, so that the event loop never waits for a solver."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Auctioneer:
         self._pool: ProcessPoolExecutor | None = _start_pool()
 
     async def run(self, market: Market) -> AuctionOutcome | None:
-        """Run one auction. None when there is no outcome: the round then goes on as if nobody had won.
+        """Run an auction. Returns None if it has no outcome: the round then continues without winners.
 
-        A worker that died or overran its deadline is replaced; one that died while it was idle costs no outcome. A
-        solver that fails is a defect of ours, but it must not keep leases from ending.
+        A worker that died or missed its deadline is replaced. A death while idle costs no outcome. A failing solver is
+        a defect of ours, but it must not keep leases from ending.
         """
         try:
             future = self._submit(market)
@@ -48,8 +48,7 @@ class Auctioneer:
             self.close()
             return None
         except Exception:
-            # Whatever the solver fails at: without this the same market would fail the next round too, and no lease
-            # would end any more.
+            # Any defect of the solver: else the same market would fail every round, and no lease would end any more.
             LOG.exception("the auction failed")
             return None
 
@@ -101,7 +100,7 @@ def _end_with_parent() -> None:
 
 
 def _nothing() -> None:
-    """Bring the worker up."""
+    """Start the worker."""
 
 
 def _solve(market: Market, solver_name: str, time_limit_s: float) -> AuctionOutcome:

@@ -1,6 +1,6 @@
-"""Changes of what must outlive the ResourceManager: decided, written, then put into effect, one after the other.
+"""Change the state that outlives the ResourceManager: decide, write, then take effect, one change at a time.
 
-Nothing takes effect before it is written. A change that cannot be written leaves everything as it was.
+Nothing takes effect before it is written. A change that cannot be written leaves the state as it was.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from themis.leases import LeaseChange
 LOG = logging.getLogger("themis.rm.store")
 
 PROBE_EVERY_S = 1.0
-"""How often a store that could not be written is tried."""
+"""Seconds between two test writes to a store that could not be written."""
 
 T = TypeVar("T")
 Decide = Callable[["Change"], T]
@@ -29,10 +29,13 @@ Effect = Callable[[], object]
 
 
 class Change:
-    """One change while it is decided: what it writes, and what follows once that is written.
+    """One change while it is decided: what to write, and the effects that follow the write.
 
-    The arbiter's leases change at once and are undone if the write fails; everything else changes by `set`, `put` and
-    `then`, after the write. `now_s` is the moment of the decision, in seconds since the epoch.
+    The arbiter's leases change at once, and `Changes` undoes them if the write fails. All other state changes after
+    the write, by `set`, `put` and `then`. `now_s` is the time of the decision, in seconds since the epoch.
+
+    Example: `put(entry, kill_reason="no longer wanted")` writes the app with this reason. The entry itself has the
+    reason only once the write succeeded.
     """
 
     def __init__(self, batch: Batch) -> None:
@@ -49,11 +52,11 @@ class Change:
         self._batch.event(kind, app_id=app_id, detail=detail, time_s=time_s)
 
     def set(self, entry: AppEntry, **fields: object) -> None:
-        """These attributes of an app are these from then on."""
+        """Set attributes of an app after the write, without writing the app."""
         self._fields.setdefault(entry.app_id, (entry, {}))[1].update(fields)
 
     def put(self, entry: AppEntry, **fields: object) -> None:
-        """As `set`, and the app is written, with whatever else this change sets of it."""
+        """Set attributes of an app after the write, and write the app with all that this change sets of it."""
         self.set(entry, **fields)
         self._stored.append(entry)
 
@@ -66,17 +69,17 @@ class Change:
         self._batch.cluster(cluster)
 
     def then(self, effect: Effect) -> None:
-        """Do this once all is written: messages, replies, reasons for rounds. It must not fail."""
+        """Run an effect after the write: send a message, reply, ask for a round. It must not fail."""
         self._effects.append(effect)
 
     def written(self) -> Batch:
-        """What is to be written."""
+        """Return the batch to write."""
         for entry in self._stored:
             self._batch.apps[entry.app_id] = replace(entry, **self._fields[entry.app_id][1]).stored()
         return self._batch
 
     def take_effect(self) -> None:
-        """Set what was to be set, then do what follows. A defect in one effect does not keep the others from it."""
+        """Set the attributes, then run the effects. A defect in one effect does not prevent the others."""
         for entry, fields in self._fields.values():
             for name, value in fields.items():
                 setattr(entry, name, value)
@@ -84,18 +87,19 @@ class Change:
             try:
                 effect()
             except Exception:
-                LOG.exception("what follows a change failed")
+                LOG.exception("an effect of a change failed")
 
 
 class Changes:
-    """The way of every change of one ResourceManager. `decide` runs without waiting, and may run more than once.
+    """Makes all changes of one ResourceManager. `decide` runs without waiting, and may run more than once.
 
-    While the store cannot be written, `make` refuses at once and `make_surely` waits; the store is tried once a second.
+    While the store cannot be written, `make` raises StoreError at once and `make_surely` waits. A test write every
+    second finds out when the store is back.
 
     Args:
-        arbiter: Its leases are undone where a write fails.
-        recorder: Writes.
-        validate: Assert the arbiter's invariants before each write.
+        arbiter: Holds the leases that are undone if a write fails.
+        recorder: Writes the batches.
+        validate: Whether to assert the arbiter's invariants before each write.
     """
 
     def __init__(self, arbiter: Arbiter, recorder: Recorder, *, validate: bool = False) -> None:
@@ -113,7 +117,7 @@ class Changes:
         self._on_recovery: list[Effect] = []
 
     def on_recovery(self, effect: Effect) -> None:
-        """Do this whenever the store can be written again, before any change goes on."""
+        """Run this whenever the store can be written again, before any other change."""
         self._on_recovery.append(effect)
 
     async def make(self, decide: Decide[T]) -> T:
@@ -121,14 +125,14 @@ class Changes:
         task = asyncio.get_running_loop().create_task(self._make(decide))
         self._running.add(task)
         task.add_done_callback(self._ended)
-        # Whoever asked may be gone before the write ends; the change must still take effect, or be undone.
+        # The caller may be cancelled during the write. The change must still take effect or be undone.
         return await asyncio.shield(task)
 
     async def make_surely(self, decide: Decide[T]) -> T:
-        """Make a change as soon as the store can be written; it is decided anew each time.
+        """Make a change as soon as the store can be written; each try decides again.
 
         Raises:
-            StoreError: The store cannot be written, and the service stops.
+            StoreError: The service stops while the store cannot be written.
         """
         while True:
             await self.usable()
@@ -143,12 +147,12 @@ class Changes:
         await self._usable.wait()
 
     def stop_waiting(self) -> None:
-        """From now on no change waits for a store that cannot be written: `make_surely` raises StoreError too."""
+        """Let no change wait for the store any more: from now on `make_surely` raises StoreError as `make` does."""
         self._stopping = True
         self._usable.set()
 
     async def close(self) -> None:
-        """Wait for the change that is being written, and write no more."""
+        """Wait until the current write has ended, and write no more."""
         self.stop_waiting()
         if self._probe is not None:
             self._probe.cancel()
@@ -202,7 +206,7 @@ class Changes:
                 self.trouble = str(error)
             except Exception:
                 # A defect in a test write must not leave the service unusable for good.
-                LOG.exception("the store could not be tried")
+                LOG.exception("a test write failed")
         LOG.warning("the store can be written again")
         self.trouble = ""
         for effect in self._on_recovery:
@@ -211,6 +215,6 @@ class Changes:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
-        # Seen, also where whoever asked has gone.
+        # Retrieve the error even if the caller is gone; asyncio would log it as lost.
         if not task.cancelled():
             task.exception()

@@ -1,4 +1,4 @@
-"""The cluster as it lives: machines come and go, leases end, GPUs are closed; each change is written down and told."""
+"""Apply changes of machines and ends of leases outside rounds: store them, notify apps, trigger rounds."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ LOG = logging.getLogger("themis.rm")
 
 
 class LiveCluster:
-    """The arbiter's machines and leases, but for what rounds grant, with what every change of them entails.
+    """Changes the arbiter's machines and leases, except for the grants of rounds.
 
-    It goes into the store, then the apps that it concerns are told, and it may be a reason for a round. Methods that
-    take a `Change` are steps of it: called while it is decided, they have what follows done once it is written.
+    Every change goes into the store. Then the affected apps get a message, and a round may follow. Methods that take a
+    `Change` belong to its decision: they add what to write, and the effects that follow the write.
 
     Args:
-        settings: `unfit_s` is heeded.
-        arbiter: Whose cluster and leases are changed.
-        entries: The apps to tell.
+        settings: `unfit_s` says how long GPUs without free capacity in the engine stay closed.
+        arbiter: Holds the cluster and the leases.
+        entries: The apps to notify.
         changes: Writes changes of machines.
-        clock: Tells when.
-        rounds: Gives the rounds, which are there later than this, as they tell their own grants by `notify`.
+        clock: The present time.
+        rounds: Returns the round runner. It is made after this object, since it calls `notify` for its grants.
     """
 
     def __init__(
@@ -58,41 +58,41 @@ class LiveCluster:
     # ---- leases ----
 
     def release(self, change: Change, app_id: str, message: pb.Release) -> None:
-        """An app gives leases back; those that are not its own stay."""
+        """End the leases that an app gives back; ids of other apps' leases are ignored."""
         mine = {lease.lease_id for lease in self._arbiter.table.of_app(app_id)}
         ids = mine & set(message.lease_ids)
         if not ids:
             return
         ended = self._arbiter.release(ids, now_s=change.now_s, reason=message.reason)
         if message.no_room:
-            # Whoever was given them now would fare no better; the watch over the machines closes them for a while.
+            # Another app would find no free capacity there either, so these GPUs are closed for `unfit_s` seconds.
             gpus = [each.lease.gpu for each in ended if each.kind is LeaseChangeKind.RELEASED]
             change.then(lambda: self._close_unfit(gpus))
         self.leases_ended(change, ended)
 
     def release_unheld(self, change: Change, app_id: str, held: Collection[int]) -> None:
-        """Leases that were ending and that a new attempt does not run on are given back at once."""
+        """Release expiring leases that a new attempt does not run on."""
         leases = self._arbiter.table.of_app(app_id)
         gone = [lease.lease_id for lease in leases if lease.state is LeaseState.EXPIRING and lease.lease_id not in held]
         self.release(change, app_id, pb.Release(lease_ids=gone, reason="not used by the new attempt"))
 
     def leave(self, change: Change, app_id: str, reason: str) -> None:
-        """An app is about to end: it gets nothing any more, and keeps what its tasks run on until they end."""
+        """Stop giving GPUs to an app that is about to end; it keeps those that its tasks run on until they end."""
         won = [lease.lease_id for lease in self._arbiter.table.of_app(app_id) if lease.state is LeaseState.RESERVED]
         ended = self._arbiter.release(won, now_s=change.now_s, reason=reason)
-        # What it had won is gone by then, so this only keeps it from being given more.
+        # Its reserved leases are released by then, so this only prevents further grants.
         change.then(lambda: self._leave(app_id, reason))
         if ended:
             self.leases_ended(change, ended)
 
     def revoke(self, change: Change, lease_ids: Iterable[int], reason: str) -> None:
-        """End leases that nothing runs on any more."""
+        """End leases on whose GPUs nothing of the app runs any more."""
         ended = self._arbiter.revoke(lease_ids, now_s=change.now_s, reason=reason)
         if ended:
             self.leases_ended(change, ended)
 
     def leases_ended(self, change: Change, ended: list[LeaseChange], *, but_for: str = "") -> None:
-        """Write ends of leases; then tell the apps concerned, but for one, and see to what came free."""
+        """Write ends of leases; then notify the affected apps except `but_for`, and offer the free GPUs."""
         change.leases(ended)
         change.then(lambda: self.notify([each for each in ended if each.lease.app_id != but_for]))
         change.then(self._gpus_came_free)
@@ -109,7 +109,7 @@ class LiveCluster:
         self._arbiter.leave(app_id, now_s=self._clock.now_s(), reason=reason)
 
     def notify(self, changes: Iterable[LeaseChange]) -> None:
-        """Tell the apps that lease changes concern what they hold now."""
+        """Send the affected apps all leases that they hold now."""
         now_s = self._clock.now_s()
         for app_id in sorted({change.lease.app_id for change in changes}):
             entry = self._entries.get(app_id)
@@ -120,14 +120,14 @@ class LiveCluster:
                 entry.session.send(pb.RmMessage(leases=self.lease_update(app_id)))
 
     def lease_update(self, app_id: str) -> pb.LeaseUpdate:
-        """All that an app holds, under a version of its own."""
+        """Return all leases of an app as a message with a new version number."""
         self._update_version += 1
         return leases_to_message(self._update_version, self._arbiter.table.of_app(app_id))
 
     # ---- machines ----
 
     async def machine_lost(self, machine_id: str, reason: str) -> None:
-        """A machine is gone, with all that ran on it: its leases end."""
+        """End all leases on a machine that is lost."""
         LOG.warning("%s: %s", machine_id, reason)
 
         def lose(change: Change) -> None:
@@ -139,7 +139,7 @@ class LiveCluster:
         await self._changes.make_surely(lose)
 
     async def machines_back(self, machine_ids: Iterable[str]) -> None:
-        """Machines that were lost are there again. Between rounds only."""
+        """Return lost machines to the cluster. Call it between rounds only."""
         back = list(machine_ids)
         if not back:
             return
@@ -153,7 +153,7 @@ class LiveCluster:
         await self._changes.make_surely(regain)
 
     async def refit(self, cluster: Cluster, joined: Iterable[str]) -> None:
-        """The cluster has other machines from now on, some for the first time. Between rounds only."""
+        """Replace the machines of the cluster; `joined` are new. Call it between rounds only."""
         new = list(joined)
         for machine_id in new:
             LOG.info("%s joined with %d GPUs", machine_id, cluster.machine(machine_id).gpus)
@@ -177,19 +177,19 @@ class LiveCluster:
         self._rounds().trigger("gpus free")
 
     def close_gpus(self, gpus: frozenset[GpuId]) -> None:
-        """Exactly these GPUs are not given out from now on. Between rounds only."""
+        """Close exactly these GPUs: rounds do not give them out. Call it between rounds only."""
         opened = self._arbiter.table.closed - gpus
         self._arbiter.close_gpus(gpus)
         if opened:
             self._rounds().trigger("gpus free")
 
     def unfit_gpus(self, now_s: float) -> list[GpuId]:
-        """GPUs where the engine had no room a while ago."""
+        """Return the GPUs where the engine lacked free capacity less than `unfit_s` seconds ago."""
         self._unfit_until_s = {gpu: until_s for gpu, until_s in self._unfit_until_s.items() if until_s > now_s}
         return list(self._unfit_until_s)
 
     def before_round(self) -> None:
-        """GPUs that came back since the last look at the machines, as the engine had no room there, are closed."""
+        """Close GPUs that apps gave back for lack of free capacity since the last look at the machines."""
         closed = self._arbiter.table.closed
         unfit = frozenset(gpu for gpu in self.unfit_gpus(self._clock.now_s()) if gpu in self._arbiter.cluster.gpu_set)
         if not unfit <= closed:

@@ -1,4 +1,4 @@
-"""Logs of an app as they lie in its folder, read onwards from where the last reading ended."""
+"""Read the logs in an app's folder, each time from where the last reading ended."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _MASTER_LOG = re.compile(r"am-[0-9]{1,9}\.log")
 class LogFollower:
     """Reads `jobs/JOB/*.log` of an app's folder, or of one job; without a job also the app master's own logs.
 
-    A task writes its folder as it likes: a file that is no regular one, or is reached by a link, is passed over.
+    A task can put anything into its folder. Pipes, devices, folders and symbolic links are skipped.
 
     Args:
-        folder: The app's.
-        jobs: The ids of its jobs.
-        job_id: Of which the logs are wanted; empty for all.
+        folder: The app's folder.
+        jobs: The ids of the app's jobs.
+        job_id: The job whose logs to read; empty for all jobs.
 
     Raises:
-        UnknownNameError: The app has no such job, or nothing of it was logged.
+        UnknownNameError: The app has no such job, or the job has no logs.
     """
 
     def __init__(self, folder: Path, jobs: Collection[str], job_id: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The ResourceManager: apps come, get an app master and leases, and end. Owns all live state of one loop."""
+"""The ResourceManager: accepts apps, starts their app masters, and ends them. Owns the state of one event loop."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ LOG = logging.getLogger("themis.rm")
 _FETCH_EVERY_S = 1.0
 
 KILL_GRACE_S = 10.0
-"""How long an app master may take to stop its tasks once it is told to."""
+"""Seconds that an app master has to stop its tasks."""
 RELAUNCH_EVERY_S = 5.0
-"""How often an engine that is away is asked to start what waits for it."""
+"""Seconds between two tries to start an app while the engine is unavailable."""
 LAUNCH_WAIT_S = 5.0
-"""How long a client that submits waits for its app master to be started."""
+"""Seconds that a submit waits for the start of the app master."""
 
 _SHORTAGES = frozenset((errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE))
 
 _KEPT = ("release", "job_event", "finish")
-"""Messages that the store keeps; app masters send them until they are acknowledged."""
+"""Messages that the store keeps; app masters resend them until they are acknowledged."""
 
 
 FetchLogs = Callable[[str, str, Path], Awaitable[None]]
-"""Brings what an app logged so far, on whatever machine, into its folder here: app, its master's page, folder."""
+"""Copies an app's logs from any machine into its folder here. Arguments: app id, page of its master, folder."""
 
 
 async def there_already(app_id: str, page_url: str, folder: Path) -> None:
-    """Logs of app masters that write into the folder themselves."""
+    """Do nothing: the app masters write into the folder themselves."""
 
 
 class ResourceManager:
-    """What the services call and the engine reports to."""
+    """The methods that the gRPC services and the engine call."""
 
     def __init__(
         self,
@@ -100,14 +100,14 @@ class ResourceManager:
     # ---- for clients ----
 
     def check(self, spec: AppSpec) -> None:
-        """Raise InputError when the app may not be taken, or could never run on this cluster."""
+        """Raise InputError if the app is invalid or could never run on this cluster."""
         check_app(spec, self.arbiter.cluster)
 
     async def fetch_logs(self, entry: AppEntry) -> Path:
-        """The app's folder, with what it logged until a moment ago."""
+        """Return the app's folder, with its logs up to about a second ago."""
         folder = self.folder(entry.app_id)
         async with self._fetching.setdefault(entry.app_id, asyncio.Lock()):
-            # Readers are many, the app master is one, and what two of them bring at once would be there twice.
+            # One fetch at a time: two at once would append the same lines twice.
             state = (entry.ended, self.clock.now_s() // _FETCH_EVERY_S)
             if not (entry.ended and entry.logs_whole) and self._fetched.get(entry.app_id) != state:
                 await self._fetch_logs(entry.app_id, "" if entry.ended else entry.page_url, folder)
@@ -119,8 +119,8 @@ class ResourceManager:
         """Accept an app and start its app master.
 
         Raises:
-            InputError: The app may not be taken.
-            StoreError: It cannot be written; nothing of it is kept.
+            InputError: The app is invalid.
+            StoreError: The app cannot be written; nothing of it remains.
         """
         self.check(spec)
 
@@ -134,7 +134,7 @@ class ResourceManager:
 
         entry = await self.changes.make(accept)
         launch = self._spawn(self._launch(entry))
-        # It is accepted, whatever becomes of its start: the client does not wait for an engine or a store that is away.
+        # The app is accepted. The client does not wait for an engine or a store that is unavailable.
         await asyncio.wait([launch], timeout=LAUNCH_WAIT_S)
         return entry
 
@@ -143,11 +143,11 @@ class ResourceManager:
         self.arbiter.add_app(entry.app_id, now_s=self.clock.now_s())
 
     async def kill(self, app_id: str, reason: str) -> AppEntry:
-        """Ask an app to stop; it is ended by force when it does not. An app that has ended stays as it is.
+        """Ask an app to stop, and end it by force if it does not. An app that has ended stays as it is.
 
         Raises:
             InputError: The app is unknown, or the reason cannot be shown.
-            StoreError: The wish cannot be written; the app goes on.
+            StoreError: The request cannot be written; the app goes on.
         """
         entry = self.entries.get(check_reference(app_id))
         if reason:
@@ -157,7 +157,7 @@ class ResourceManager:
             if entry.ended or entry.kill_reason:
                 return
             kill_reason = reason or "killed by its user"
-            # Kept, as whoever was told that the app will end counts on it, also after a restart of this service.
+            # Written, so that the promise to end the app holds after a restart of this service too.
             change.event("app_kill_wanted", app_id=entry.app_id, detail={"reason": kill_reason})
             change.put(entry, kill_reason=kill_reason)
             self.live_cluster.leave(change, entry.app_id, kill_reason)
@@ -175,16 +175,17 @@ class ResourceManager:
     # ---- for sessions ----
 
     async def register(self, message: pb.Register) -> tuple[AppEntry, Session]:
-        """Open the session of an attempt; one that `check_registration` refuses raises InputError.
+        """Open the session of an attempt, once the registration is written.
 
-        It is open once that is written, however long the store takes.
+        Raises:
+            InputError: `check_registration` refuses the attempt.
         """
         entry = self.entries.get(check_reference(message.app_id))
         session = Session(entry.app_id, message.attempt)
         try:
             await self.changes.make_surely(lambda change: self._open(change, entry, session, message))
         except asyncio.CancelledError:
-            # The stream broke meanwhile: nobody will ever read what this session sends.
+            # The stream broke during the write: its messages would have no reader.
             session.close()
             self.disconnected(entry, session)
             raise
@@ -223,9 +224,9 @@ class ResourceManager:
         self.rounds.trigger("app arrived")
 
     async def receive(self, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
-        """Take in one message of a session. What cannot be read costs the app that message only.
+        """Process one message of a session. An invalid message is refused and has no other effect.
 
-        A message that must be kept is acknowledged once it is written, however long the store takes.
+        A message that the store keeps is acknowledged only once it is written.
         """
         entry.last_seen_s = self.clock.now_s()
         body = message.WhichOneof("body")
@@ -241,7 +242,7 @@ class ResourceManager:
         session.send(pb.RmMessage(acknowledge=self._acknowledge(entry, message.id)))
 
     def _take(self, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
-        """A message of the moment: after a break of the session nobody sends it again."""
+        """Process a message that is only of use now; app masters do not resend it."""
         body = message.WhichOneof("body")
         if body == "rho":
             session.take_report(report_from_message(message.rho, entry.app_id))
@@ -253,7 +254,7 @@ class ResourceManager:
             self.rounds.demand_changed(entry.app_id, message.heartbeat.unmet_gpus)
 
     def _keep(self, change: Change, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
-        """A message that must arrive: it is sent until it is acknowledged, so it may come twice."""
+        """Process a message that app masters resend until it is acknowledged, so it may come twice."""
         number = (session.attempt, message.id)
         if number <= entry.last_message:
             return
@@ -267,7 +268,7 @@ class ResourceManager:
         change.set(entry, last_message=number)
 
     def disconnected(self, entry: AppEntry, session: Session) -> None:
-        """A session's stream broke; the app master may come back until its liveness expires."""
+        """Note that a session's stream broke; the app master may come back until `am_expiry_s` has passed."""
         if entry.session is session:
             entry.session = None
             if not entry.ended:
@@ -276,7 +277,7 @@ class ResourceManager:
     # ---- for the engine ----
 
     async def am_exited(self, exit_: AmExit) -> None:
-        """An app master ended, and nothing of the attempt runs any more."""
+        """Handle the end of an app master. Nothing of its attempt runs any more."""
         try:
             await self._am_exited(exit_)
         except StoreError:
@@ -286,7 +287,7 @@ class ResourceManager:
     async def _am_exited(self, exit_: AmExit) -> None:
         entry = self.entries.get(exit_.app_id)
         if entry.ended or self._closing or exit_.attempt < entry.attempt or entry.forced_reason:
-            # Whoever takes by force goes on by itself, once nothing is left to kill: a new attempt would be killed too.
+            # `_take_by_force` handles the loss itself after its kill, which would hit a new attempt too.
             return
         # An engine may have made attempts by itself that never registered.
         entry.attempt = exit_.attempt
@@ -299,14 +300,14 @@ class ResourceManager:
     # ---- life of the service ----
 
     async def watch_over(self) -> None:
-        """Take leases that are overdue, and give up app masters that are silent too long; runs for ever."""
+        """Revoke overdue leases and replace app masters that are silent too long; runs for ever."""
         pause_s = min(0.5, self.settings.am_expiry_s / 4, self.settings.lease.grace_s / 4)
         looked_s = self.clock.now_s()
         while True:
             await asyncio.sleep(pause_s)
             now_s = self.clock.now_s()
             if now_s - looked_s > pause_s + self.settings.am_expiry_s / 4:
-                # This process stood still: what the apps sent meanwhile is yet to be read.
+                # This process was suspended: messages of the apps are still unread.
                 LOG.warning("nothing was looked at for %.1f s: every app gets its time anew", now_s - looked_s)
                 self.resume()
             looked_s = now_s
@@ -317,22 +318,22 @@ class ResourceManager:
                 LOG.exception("the apps could not be looked at")
 
     def look(self) -> None:
-        """Look at every app once."""
-        # While nothing can be written nothing can be taken.
+        """Check every app once."""
+        # A revoked lease could not be written.
         if self.changes.trouble:
             return
         now_s = self.clock.now_s()
-        # What is overdue since before this service stood still gets its grace anew.
+        # After a suspension of this service, overdue leases get a new grace period.
         late = now_s - self._resumed_at_s >= self.settings.lease.grace_s
         overdue = self.arbiter.overdue_apps(now_s) if late else set()
         for entry in self.entries.active():
-            # Each by itself: to take from one may mean to wait a minute for its machines.
+            # In a task each: a kill may wait a minute for the machines of one app.
             if entry.app_id not in self._looked_after:
                 self._looked_after.add(entry.app_id)
                 self._spawn(self._look(entry, overdue=entry.app_id in overdue))
 
     def resume(self) -> None:
-        """This service stood still or could not write: for app masters the time until they are silent begins anew."""
+        """Restart the time until app masters count as silent, after this service was suspended or could not write."""
         self._resumed_at_s = self.clock.now_s()
         for entry in self.entries.active():
             entry.last_seen_s = self._resumed_at_s
@@ -341,7 +342,7 @@ class ResourceManager:
         try:
             await self._look_after(entry, overdue=overdue)
         except Exception:
-            # The engine is away, perhaps: nothing was taken, and the next look tries again.
+            # The engine may be unavailable: nothing was revoked, and the next look tries again.
             LOG.exception("%s cannot be taken by force", entry.app_id)
         finally:
             self._looked_after.discard(entry.app_id)
@@ -352,18 +353,18 @@ class ResourceManager:
             await self._take_by_force(entry, "the lease was not given back in time")
             return
         if entry.app_id in self._unlaunched:
-            # Whoever kills it ends it. The others wait for the engine, however long it is away.
+            # `_kill_after` ends an app that is being killed. All others wait for the engine.
             if not entry.kill_reason and now_s >= self._relaunch_at_s:
                 await self._start(entry)
             return
         known = entry.registered_attempt == entry.attempt
-        # YARN starts an app master anew by itself; until the new one registers it is not silent, it is on its way.
+        # YARN restarts an app master by itself. Until the new one registers, it counts as starting, not as silent.
         coming = not known or (self.settings.engine == "yarn" and entry.session is None)
         if now_s - entry.last_seen_s > (self.settings.am_start_s if coming else self.settings.am_expiry_s):
             await self._take_by_force(entry, "the app master is silent" if known else "it never registered")
 
     async def recover(self) -> None:
-        """Take up the apps that a former ResourceManager left: wait for their app masters, or start them again."""
+        """Restore the apps of a former ResourceManager: adopt their app masters, or start them again."""
         for app_id in sorted(self.entries.lost):
             await self._end_lost(app_id)
         self.resume()
@@ -393,7 +394,7 @@ class ResourceManager:
                 await self._launch(entry)
 
     async def _adopted(self, entry: AppEntry) -> bool:
-        """Whether its app master lives; what an engine that is away knows of it is waited for."""
+        """Whether the app master lives; waits while the engine is unavailable."""
         while True:
             try:
                 return await self._launcher.adopt(entry.app_id, entry.attempt, entry.pid)
@@ -402,7 +403,7 @@ class ResourceManager:
                 await asyncio.sleep(RELAUNCH_EVERY_S)
 
     async def close(self) -> None:
-        """End every app master and task of this run. Apps that run are taken up again by a later start."""
+        """End every app master and task of this run. A later start restores the running apps."""
         self._closing = True
         self.changes.stop_waiting()
         for task in self._tasks:
@@ -450,7 +451,7 @@ class ResourceManager:
             return
         self._unlaunched.discard(entry.app_id)
         if entry.ended or self._closing:
-            # Somebody ended it while it was being started.
+            # A kill ended it while it was being started.
             await self._launcher.kill(entry.app_id)
             return
         entry.last_seen_s = self.clock.now_s()
@@ -465,14 +466,14 @@ class ResourceManager:
         await self.changes.make_surely(started)
 
     async def _lost(self, entry: AppEntry, reason: str) -> None:
-        """The attempt is over and its tasks are gone: start another one, or give the app up."""
+        """Start another attempt after the end of this one and its tasks, or end the app."""
         attempt = entry.attempt
         self.arbiter.set_silent(entry.app_id, True)
         if await self.changes.make_surely(lambda change: self._decide_loss(change, entry, attempt, reason)):
             await self._launch(entry)
 
     def _decide_loss(self, change: Change, entry: AppEntry, attempt: int, reason: str) -> bool:
-        """Whether the app is to have another attempt after the loss of this one."""
+        """Return whether the app gets another attempt after the loss of this one."""
         if entry.ended or entry.lost_attempt == attempt or entry.attempt != attempt:
             return False
         change.event("am_lost", app_id=entry.app_id, detail={"attempt": attempt, "reason": reason})

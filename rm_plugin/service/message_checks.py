@@ -47,7 +47,7 @@ _LEVELS = frozenset(level.label for level in Level)
 
 
 def check_registration(message: pb.Register, app: AppEntry) -> None:
-    """Raise InputError where an attempt may not open a session: a wrong token, an attempt that is over, odd facts."""
+    """Raise InputError if an attempt may not open a session: wrong token, old attempt, or invalid fields."""
     if not secrets.compare_digest(message.token.encode(), app.token.encode()):
         raise InputError("the token is not this app's", value=app.app_id)
     if app.ended or message.attempt < app.attempt:
@@ -65,7 +65,7 @@ def check_registration(message: pb.Register, app: AppEntry) -> None:
 
 
 def check_message(message: pb.AmMessage, app: AppEntry, attempt: int, cluster: Cluster, now_s: float) -> None:
-    """Raise InputError where a message of an app's session cannot be taken in; free text in it may be cut.
+    """Raise InputError for an invalid message of a session. Long free text in the message is cut.
 
     Args:
         message: Any message after the registration.
@@ -103,7 +103,7 @@ def check_states(names: Sequence[str]) -> frozenset[str]:
 
 
 def read_detail(message: pb.JobEvent) -> Mapping[str, object]:
-    """The detail of a job event with its job; what no reader of events could use raises InputError."""
+    """Return the detail of a job event with its job id. Raises InputError if it is not plain, bounded JSON."""
     if len(message.detail) > MOST_DETAIL_CHARS:
         raise InputError("the detail of a job event is too long", value=len(message.detail))
     try:
@@ -195,7 +195,7 @@ def _check_job_event(message: pb.JobEvent, app: AppEntry, _cluster: Cluster, now
 
 
 def _check_finish(message: pb.Finish, app: AppEntry, _cluster: Cluster, _now_s: float) -> None:
-    # Of an app that is over already nothing changes: it is told once more, and acknowledged.
+    # A finish that is sent again after the app ended changes nothing and is acknowledged.
     if message.state not in _ENDS:
         raise InputError("not a state in which an app ends", value=_shown(message.state))
     if not app.ended and not APP_LIFECYCLE.allows(app.state, AppState(message.state)):
@@ -234,7 +234,7 @@ def _check_jobs(jobs: Sequence[pb.JobStatus], app: AppEntry) -> None:
         for what in ("iteration", "target_iteration", "restarts", "gpus"):
             _check_count(what, getattr(job, what), most=2**63)
         _check_number("iteration_s", job.iteration_s)
-        # Losses and accuracies are a program's own words: they may be no numbers.
+        # Losses and accuracies come from the user's program and may be NaN.
         _check_few("hyper_parameters", job.hyper_parameters, MOST_PARAMETERS)
         _check_few("slowdown", job.slowdown, len(_LEVELS))
         for level in job.slowdown:
@@ -258,7 +258,7 @@ def _check_job(job_id: str, app: AppEntry) -> None:
 def _check_allocation(allocation: pb.Allocation, cluster: Cluster) -> None:
     machines = cluster.rack_of
     for count in allocation.counts:
-        # A machine that left the cluster a moment ago is a mistake of the moment: the next round is played without it.
+        # The app may not know yet that a machine left. Its answer is refused, and the next round asks again.
         if count.machine_id not in machines:
             raise InputError("a machine that the cluster does not have", value=_shown(count.machine_id))
         _check_count("gpus", count.gpus, most=cluster.machine(count.machine_id).gpus)
@@ -267,7 +267,7 @@ def _check_allocation(allocation: pb.Allocation, cluster: Cluster) -> None:
 def _check_number(
     what: str, value: float, *, most: float = MOST_NUMBER, infinite: bool = False, unknown: bool = False
 ) -> None:
-    """A number from 0 to `most`; or infinity, or NaN, where these are allowed."""
+    """Raise InputError unless a number is from 0 to `most`, or is an allowed infinity or NaN."""
     if not (0.0 <= value <= most or (infinite and value == math.inf) or (unknown and math.isnan(value))):
         raise InputError(f"{what} must be a number from 0 to {most:g}", value=value)
 
@@ -295,7 +295,7 @@ def _check_line(what: str, text: str) -> None:
 
 
 def _check_json(value: object, depth: int) -> None:
-    """A value of JSON that can be shown: not nested without end, and its texts can be encoded."""
+    """Raise InputError for JSON that cannot be shown: nested too deeply, or with text that cannot be encoded."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -320,5 +320,5 @@ def _cut(text: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """The beginning of a text, for an error: the text may be as long as a message."""
+    """Return the beginning of a text to quote in an error."""
     return text[:MOST_NAME_CHARS]

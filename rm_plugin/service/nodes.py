@@ -1,4 +1,4 @@
-"""Follows the engine's machines: they join, are lost, come back, are to be emptied, or have GPUs that others use."""
+"""Follow the engine's machines: they join, are lost, return, drain, or have GPUs that other tenants use."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from themis.errors import ThemisError
 LOG = logging.getLogger("themis.rm.nodes")
 
 ABSENT_S = 60.0
-"""How long an engine may leave a machine unmentioned before it counts as lost."""
+"""Seconds without mention by the engine after which a machine counts as lost."""
 
 
 class NodeWatch:
-    """Asks the inventory every `poll_s` seconds and makes the arbiter's cluster what it tells.
+    """Reads the inventory every `poll_s` seconds and applies it to the arbiter's cluster.
 
-    A machine that is lost stays in the cluster, as it may come back. One that the inventory no longer mentions counts
-    as lost only after `absent_s`: an engine that was started anew hears of its machines one by one.
+    A lost machine stays in the cluster, as it may come back. A machine that the inventory no longer mentions counts as
+    lost only after `absent_s` seconds: an engine that restarted learns of its machines one by one.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class NodeWatch:
         self._inventory = inventory
         self._poll_s = poll_s
         self._absent_s = absent_s
-        # Since the first answer that does not name them: while nobody answers nobody is missed.
+        # Counted from the first inventory that lacks the machine; no inventory, no absence.
         self._absent_since_s: dict[str, float] = {}
         self._away = False
         self._foreign: dict[str, int] = {}
@@ -48,7 +48,7 @@ class NodeWatch:
                 LOG.exception("the machines could not be looked at")
 
     async def look(self) -> None:
-        """Look once. When the inventory does not answer nothing changes: what runs goes on."""
+        """Read the inventory once and apply it. If the engine does not answer, nothing changes."""
         try:
             inventory = await self._inventory.read()
         except ThemisError as error:
@@ -60,7 +60,7 @@ class NodeWatch:
         await self.apply(inventory)
 
     async def apply(self, inventory: Inventory) -> None:
-        """Make the arbiter's cluster what an inventory tells."""
+        """Apply an inventory to the arbiter's cluster."""
         manager = self._manager
         nodes = {node.machine.machine_id: node for node in inventory.nodes}
         await self._lose_those_gone(nodes)
@@ -79,7 +79,7 @@ class NodeWatch:
             manager.live_cluster.close_gpus(self._closed(nodes, manager.arbiter.cluster))
 
     async def _lose_those_gone(self, nodes: dict[str, Node]) -> None:
-        """At once, even within a round: its leases end, and what the round would grant there is dropped."""
+        """End the leases of lost machines at once, even within a round; the round then grants nothing there."""
         arbiter, now_s = self._manager.arbiter, self._manager.clock.now_s()
         missing = [each.machine_id for each in arbiter.cluster.machines if each.machine_id not in nodes]
         self._absent_since_s = {name: self._absent_since_s.get(name, now_s) for name in missing}
@@ -108,9 +108,9 @@ class NodeWatch:
         )
 
     def _count_foreign(self, nodes: dict[str, Node]) -> None:
-        """GPUs in use that nobody holds a lease on: somebody else's.
+        """Count the GPUs in use without a lease: those of other tenants.
 
-        Only as many as were so the last time too: a GPU that was just given back is in use for a moment longer.
+        A machine counts the lower of the last two numbers, since a GPU that was just given back stays in use briefly.
         """
         live: dict[str, int] = {}
         for gpu in self._manager.arbiter.table.live:
@@ -120,20 +120,20 @@ class NodeWatch:
         self._foreign = now
 
     def _closed_on(self, node: Node | None, gpus: tuple[GpuId, ...], unfit: set[GpuId]) -> Iterable[GpuId]:
-        """Of the GPUs of a machine those not to be given out: all where nobody mentions it, or it is to be emptied."""
+        """Return a machine's GPUs to close: all if it is not mentioned or drains, else foreign and unfit ones."""
         if node is None or node.state is NodeState.DRAINING or node.machine.gpus != len(gpus):
             return gpus
         live = self._manager.arbiter.table.live
         free = [gpu for gpu in gpus if gpu not in live]
-        # Which of them somebody else has nobody tells: the last ones, so that the set changes little.
+        # The engine does not say which GPUs the other tenants use. Take the last ones, so that the set changes little.
         foreign = free[max(0, len(free) - self._taken.get(node.machine.machine_id, 0)) :]
         return {*foreign, *(unfit & set(gpus))}
 
 
 def fitted(cluster: Cluster, inventory: Inventory, holding: Collection[str] = ()) -> Cluster:
-    """The cluster with the inventory's machines: known ones in their order, as they are now, then new ones.
+    """Return the cluster with the inventory's machines: known ones updated, in their order, then new ones.
 
-    A machine with leases (`holding`) stays as it was for as long: what runs there was started on its GPUs of then.
+    A machine with leases (`holding`) is not updated: its tasks were started on the GPUs that it had then.
     """
     now = {node.machine.machine_id: node.machine for node in inventory.nodes if node.state is not NodeState.LOST}
     known = tuple(

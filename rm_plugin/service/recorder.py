@@ -1,4 +1,4 @@
-"""The recorder: events and the state that they change go into the store together, off the loop; watchers are woken."""
+"""Write events and the state they change into the store together, off the event loop, and wake watchers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ LOG = logging.getLogger("themis.rm")
 T = TypeVar("T")
 
 _PROBE_BYTES = 64 * 1024
-"""The size of a test write: a disk with room for less would refuse the next round."""
+"""The size of a test write. A disk with less free space would refuse the next round."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
-    """What one transaction writes. Times are seconds since the epoch; `now_s` is that of events without their own."""
+    """The content of one transaction. Times are seconds since the epoch; events without a time get `now_s`."""
 
     now_s: float
     events: list[StoredEvent] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Batch:
     ) -> None:
         """Add an event."""
         at_s = self.now_s if time_s is None else time_s
-        # The store numbers it.
+        # The store assigns the sequence number.
         self.events.append(StoredEvent(sequence=0, time_s=at_s, kind=kind, app_id=app_id, detail=detail or {}))
 
     def lease_changes(self, changes: Iterable[LeaseChange]) -> None:
@@ -54,11 +54,11 @@ class Batch:
             self.event(change.kind.value, app_id=change.lease.app_id, detail=_lease_detail(change))
 
     def cluster(self, cluster: Cluster) -> None:
-        """Remember the machines, so that leases on them can be read again while a machine is away."""
+        """Write the machines, so that a later start can read leases on a machine that is unavailable then."""
         self.meta["cluster"] = cluster_to_message(cluster).SerializeToString(deterministic=True).hex()
 
     def write_to(self, transaction: StoreTransaction) -> None:
-        """Write all of it."""
+        """Write the batch in a transaction."""
         for app in self.apps.values():
             transaction.put_app(app)
         for lease in self.leases:
@@ -74,9 +74,9 @@ class Batch:
 
 
 class Recorder:
-    """Writes and reads the store: while the service runs in a thread each, so that the loop waits for neither.
+    """Writes and reads the store in one thread each, so that the event loop waits for neither.
 
-    Belongs to the ResourceManager's loop; there is one for each.
+    Belongs to the ResourceManager's loop; each ResourceManager has one.
     """
 
     def __init__(self, store: StateStore, clock: Clock) -> None:
@@ -88,19 +88,19 @@ class Recorder:
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
 
     def batch(self) -> Batch:
-        """A batch of this moment."""
+        """Return an empty batch with the present time."""
         return Batch(now_s=self._clock.now_s())
 
     # ---- writing ----
 
     async def commit(self, batch: Batch) -> None:
-        """Write a batch, all or nothing. A store that cannot be written raises StoreError."""
+        """Write a batch, all or nothing. Raises StoreError if the store cannot be written."""
         self._put_clock(batch)
         await asyncio.get_running_loop().run_in_executor(self._writer, self._write, batch)
         self._wake()
 
     async def probe(self) -> None:
-        """Write something and remove it again. A store that cannot be written raises StoreError."""
+        """Write a test value and remove it. Raises StoreError if the store cannot be written."""
         for text in ("0" * _PROBE_BYTES, ""):
             batch = self.batch()
             batch.meta["probe"] = text
@@ -115,7 +115,7 @@ class Recorder:
         app: AppEntry | None = None,
         leases: Sequence[LeaseChange] = (),
     ) -> None:
-        """Write an event, an app and lease changes at once, on the loop: at the start, before anything is served."""
+        """Write an event, an app and lease changes on the loop. Use it only at start, before anything is served."""
         batch = self.batch()
         if app is not None:
             batch.apps[app.app_id] = app.stored()
@@ -124,7 +124,7 @@ class Recorder:
         self.write_now(batch)
 
     def write_now(self, batch: Batch) -> None:
-        """Write a batch on the loop, as `record`."""
+        """Write a batch on the loop, only at start, as `record` does."""
         self._put_clock(batch)
         self._write(batch)
         self._wake()
@@ -132,7 +132,7 @@ class Recorder:
     # ---- reading ----
 
     def kept_cluster(self) -> Cluster | None:
-        """The machines as `Batch.cluster` kept them last. Returns None before that, and if they cannot be read."""
+        """Return the machines that `Batch.cluster` wrote last. Returns None if none are readable."""
         text = self.store.meta("cluster")
         try:
             return cluster_from_message(pb.Cluster.FromString(bytes.fromhex(text))) if text else None
@@ -141,19 +141,19 @@ class Recorder:
             return None
 
     def events(self, after: int, app_id: str, limit: int) -> tuple[StoredEvent, ...]:
-        """Events after a sequence number, read on the loop."""
+        """Return events after a sequence number, read on the loop."""
         return self.store.events(after=after, app_id=app_id, limit=limit)
 
     async def read_events(self, after: int, app_id: str, limit: int) -> tuple[StoredEvent, ...]:
-        """Events after a sequence number. A store that cannot be read raises StoreError."""
+        """Return events after a sequence number. Raises StoreError if the store cannot be read."""
         return await self._read(lambda: self.events(after, app_id, limit))
 
     async def news(self) -> None:
-        """Return at the next event."""
+        """Wait for the next write."""
         await self._news.wait()
 
     def close(self) -> None:
-        """End the threads once what they do is done; the store stays open."""
+        """Finish pending work and end the threads; the store stays open."""
         self._writer.shutdown()
         self._reader.shutdown()
 
@@ -167,7 +167,7 @@ class Recorder:
             batch.write_to(transaction)
 
     def _put_clock(self, batch: Batch) -> None:
-        """The newest time goes in with every write: a later start counts on from it."""
+        """Add the present time to every write; a later start continues from it."""
         mark = ClockMark(time_s=self._clock.now_s(), boot_id=self._boot_id, monotonic_s=time.monotonic())
         batch.meta["clock"] = mark.to_text()
 

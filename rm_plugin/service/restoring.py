@@ -1,4 +1,4 @@
-"""What a ResourceManager takes up from its store at start. What cannot be read is reported and passed over."""
+"""Restore apps, leases and rounds from the store at start. Unreadable rows are reported and skipped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOG = logging.getLogger("themis.rm")
 
 
 def restored_entries(store: StateStore) -> AppEntries:
-    """All apps that can be read. The ids of others are not given to new apps, and what runs of them is to be ended."""
+    """Return all readable apps. The ids of the others are not used again, and their processes are to be ended."""
     entries, lost = [], []
     for row in store.damaged_rows():
         LOG.error("%s of the table %s cannot be read and is passed over: %.300s", row.key, row.table, row.problem)
@@ -37,10 +37,10 @@ def restored_entries(store: StateStore) -> AppEntries:
 
 
 def lasting_leases(store: StateStore, cluster: Cluster, entries: AppEntries, now_s: float) -> list[Lease]:
-    """Leases that go on.
+    """Return the leases that continue.
 
-    One of an app that does not go on, on a GPU that the cluster does not have, or beside another on its GPU cannot: it
-    is written as revoked, so that its GPU can be leased again.
+    A lease is written as revoked, so that its GPU can be leased again, if its app has ended or is unreadable, if the
+    cluster lacks its GPU, or if another lease holds that GPU.
     """
     active = {entry.app_id for entry in entries.active()}
     taken: set[tuple[bool, GpuId]] = set()
@@ -74,18 +74,18 @@ def _revoke(store: StateStore, lease: Lease, problem: str, now_s: float) -> None
 
 
 def round_ids(events: Iterable[StoredEvent], kind: str) -> list[int]:
-    """The rounds of the log's events of a kind. Of an app's events none is of a round, whatever it is called."""
+    """Return the round of each event of a kind. An app's events never belong to a round, whatever their kind."""
     return [number for event in events if event.kind == kind and (number := round_of(event)) is not None]
 
 
 def round_of(event: StoredEvent) -> int | None:
-    """The round that an event of the ResourceManager is of; None where it tells of none."""
+    """Return the round that an event of the ResourceManager belongs to. Returns None if it has none."""
     number = event.detail.get("round_id")
     return number if isinstance(number, int) and not event.app_id else None
 
 
 def report_unreadable(events: Iterable[StoredEvent]) -> None:
-    """Log how many events cannot be read."""
+    """Log the number of unreadable events and the first one."""
     lost = [event for event in events if event.kind == UNREADABLE]
     if lost:
         LOG.error(

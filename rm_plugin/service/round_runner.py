@@ -1,4 +1,4 @@
-"""Runs rounds: waits for a reason, plays the arbiter's round, asks the apps, writes every step down before the next."""
+"""Run rounds: wait for a reason, ask the apps, decide, grant; each step is written before the next one."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from themis.wire.values import offer_to_message
 LOG = logging.getLogger("themis.rounds")
 
 RETRY_FIRST_S, RETRY_MOST_S = 1.0, 30.0
-"""After a round that failed or lacked answers the next one comes this much later, twice as much each time."""
+"""Seconds until the next round after one that failed or lacked answers: first, then doubled up to the most."""
 
 A = TypeVar("A")
 Notify = Callable[[list[LeaseChange]], None]
 
 
 class Auctions(Protocol):
-    """Runs auctions; the live service has an `Auctioneer`."""
+    """Port for running auctions; the live service uses `Auctioneer`."""
 
     async def run(self, market: Market) -> AuctionOutcome | None:
-        """Run one. None if it has no outcome: the round then goes on as if nobody had won."""
+        """Run an auction. Returns None if it has no outcome: the round then continues without winners."""
         ...
 
 
 class RoundRunner:
-    """Plays one round at a time. `trigger` asks for one; reasons that come close together make one round.
+    """Runs one round at a time. `trigger` asks for one; reasons within `coalesce_s` make one round.
 
-    Whoever changes what a round takes as given holds `between_rounds` meanwhile.
+    Code that changes what a round relies on, such as the machines, must hold `between_rounds`.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class RoundRunner:
         self._before_round = before_round
         self._reasons: list[str] = []
         self._wake = asyncio.Event()
-        # What the last round began with: the GPUs that were free, and what apps could use more.
+        # State at the start of the last round: the version of the free GPUs, and the unmet demand of each app.
         self._seen_free = 0
         self._seen_unmet: dict[str, int] = {}
         self._unanswered = False
@@ -87,24 +87,24 @@ class RoundRunner:
         self.between_rounds = asyncio.Lock()
 
     def trigger(self, reason: str) -> None:
-        """A resource became available, or an app came that could use one."""
+        """Ask for a round, as GPUs came free or an app could use some."""
         if reason not in self._reasons:
             self._reasons.append(reason)
         self._wake.set()
 
     def demand_changed(self, app_id: str, unmet_gpus: int) -> None:
-        """An app could use more than it holds: a round is worth it while GPUs are free and something is new."""
+        """Ask for a round if GPUs are free, and the app's unmet demand or the free GPUs changed since the last one."""
         table = self._arbiter.table
         new = unmet_gpus != self._seen_unmet.get(app_id) or table.free_version != self._seen_free
         if new and table.has_free_gpus:
             self.trigger("demand")
 
     def lease_ends_moved(self) -> None:
-        """The next lease round may be due at another time."""
+        """Compute again when the next round for ending leases is due."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Play rounds for ever. After one that failed, whatever of it, the next is played for the same reasons."""
+        """Run rounds for ever. A round that failed at any step is followed by one for the same reasons."""
         while True:
             reasons = await self._next_reasons()
             try:
@@ -124,7 +124,7 @@ class RoundRunner:
                 self.trigger(reason)
 
     def _plan_retry(self) -> None:
-        """A round that lacked answers is played again while GPUs are free: whoever was silent may want them."""
+        """Plan another round if answers were missing and GPUs are free: the silent apps may want them."""
         if self._unanswered and self._arbiter.table.has_free_gpus:
             self._retry_at_s = self._clock.now_s() + self._next_retry_s()
         else:
@@ -154,7 +154,7 @@ class RoundRunner:
         return reasons
 
     def _next_due(self) -> tuple[float, str]:
-        """When a round comes without anything new, and why; inf if none does."""
+        """Return when the next round is due without a new reason, and its reason; inf if none is."""
         lease_round_s = self._arbiter.next_lease_round_s()
         due = [(math.inf, "")]
         if lease_round_s is not None:
@@ -286,7 +286,7 @@ class RoundRunner:
         return outcome
 
     async def _keep_market(self, round_id: int, market: Market) -> str:
-        """The name of the market's file. That it could not be written costs the record, not the round."""
+        """Write the market and return the name of its file. A failed write costs the record, not the round."""
         if not market.bids:
             return ""
         try:
@@ -296,13 +296,13 @@ class RoundRunner:
             return ""
 
     def _apply(self, change: Change, result: RoundResult) -> Decision:
-        """What is granted of a decision, by what has happened since the round began."""
+        """Grant the decision, except for apps and machines that are gone since the round began."""
         decision = self._arbiter.what_stands(result.decision)
         detail: dict[str, object] = {
             "round_id": result.snapshot.round_id,
             "auction": {app: _machines(gangs) for app, gangs in decision.auction.items()},
             "leftovers": {app: _machines(gangs) for app, gangs in decision.leftovers.items()},
-            # Of what was decided: what happened meanwhile is no fault of the policy.
+            # Of the decision as made: the policy could not know what happened later.
             "usable_left": usable_left(result.snapshot.machines, result.decision),
             "refused": dict(result.refused),
         }
@@ -311,7 +311,7 @@ class RoundRunner:
         change.leases(granted)
         change.then(lambda: self._notify(granted))
         if decision is not result.decision:
-            # What others could not be given in this round they may be given now.
+            # GPUs that the round could not grant are free for others now.
             change.then(lambda: self.trigger("gpus free"))
         return decision
 
@@ -324,7 +324,7 @@ class RoundRunner:
         deadline_s: float,
         round_id: int,
     ) -> dict[str, A]:
-        """Ask the apps that have a session and are not to end, and take the answers that come by the deadline."""
+        """Ask the apps that have a session and are not ending; return the answers that arrive by the deadline."""
         entries = [entry for entry in map(self._entries.get, app_ids) if not entry.kill_reason]
         sessions = {entry.app_id: entry.session for entry in entries if entry.session}
         waiting = {app_id: ask(session) for app_id, session in sessions.items()}
@@ -363,7 +363,7 @@ class RoundRunner:
 
 
 def _is_played(snapshot: RoundSnapshot) -> bool:
-    """Whether there is something to give out, and somebody to ask."""
+    """Whether GPUs are on offer and at least one app can be asked."""
     return bool(snapshot.free) and not all(app.silent for app in snapshot.apps)
 
 

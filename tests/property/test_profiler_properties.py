@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from am.profiler.follower import LogFollower
-from am.profiler.pace import Pace, Placement
+from am.profiler.iteration_time import IterationTime, Placement
 from am.profiler.parser import parse_line
 from am.profiler.profile import JobProfile
 from am.profiler.records import Begun, CheckpointSaved, Restored, StepLoss, StepsPerSecond
@@ -43,7 +43,7 @@ SECONDS = st.floats(1e-6, 1e5)
 PLACEMENTS = st.builds(Placement, st.integers(1, 64), st.sampled_from(Level))
 PACES = st.dictionaries(
     PLACEMENTS,
-    st.builds(lambda s, count: Pace(iteration_s=s, spread_s=0.0, count=count), SECONDS, st.integers(1, 50)),
+    st.builds(lambda s, count: IterationTime(iteration_s=s, spread_s=0.0, count=count), SECONDS, st.integers(1, 50)),
     max_size=8,
 )
 
@@ -59,7 +59,10 @@ def test_slowdowns_are_always_valid(paces, assumed):
 
 @given(FACTORS, st.floats(1e-3, 1e3), st.sets(PLACEMENTS, min_size=1, max_size=8), FACTORS)
 def test_true_paces_give_the_truth_back(truth, serial, placements, assumed):
-    paces = {at: Pace(iteration_s=serial * truth.at(at.level) / at.gpus, spread_s=0.0, count=10) for at in placements}
+    paces = {
+        at: IterationTime(iteration_s=serial * truth.at(at.level) / at.gpus, spread_s=0.0, count=10)
+        for at in placements
+    }
     slowdown = measured_slowdown(paces, assumed)
     seen = sorted({at.level for at in placements})
     base = assumed.at(seen[0]) / truth.at(seen[0])
@@ -99,7 +102,7 @@ def test_profiles_stay_sane_on_any_records(records):
         progress.append(profile.iteration)
         profile.look(float(len(progress)))
         assert profile.iteration_s is None or profile.iteration_s > 0.0
-        assert set(profile.levels_seen()) == {at.level for at, pace in profile.paces.items() if pace.settled}
+        assert set(profile.levels_seen()) == {at.level for at, pace in profile.paces.items() if pace.is_reliable}
         assert isinstance(profile.slowdown(), Slowdown)
         for pace in profile.paces.values():
             assert pace.iteration_s > 0.0

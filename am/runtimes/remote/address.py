@@ -1,4 +1,4 @@
-"""The address at which an app master is reached by its task hosts."""
+"""Find the address at which task hosts reach their app master."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import ipaddress
 import socket
 
 _ELSEWHERE = "192.0.2.1"
-"""An address that is nobody's (RFC 5737): the way to it is the way out of this machine."""
+"""A reserved address (RFC 5737). The route to it shows this machine's address on its network."""
 
 
 def own_address(rm_address: str) -> str:
-    """This machine's address on the network that the ResourceManager is on, by which others there reach it."""
+    """Return this machine's address on the ResourceManager's network."""
     host, _, port = rm_address.rpartition(":")
     address = _source(host, int(port))
     if _is_loopback(address) and not _means_loopback(host):
-        # The ResourceManager's machine is this one, and its own name leads to 127.0.1.1 here, as Debian sets it up.
-        # From other machines the same name leads to a network.
+        # The ResourceManager runs on this machine, whose own name resolves to 127.0.1.1 here, as on Debian. Other
+        # machines resolve the same name to a network address.
         with contextlib.suppress(OSError):
             return _source(_ELSEWHERE, int(port))
     return address
 
 
 def _source(host: str, port: int) -> str:
-    """This machine's address on the way to another. Nothing is sent: a datagram socket only chooses the interface."""
+    """Return this machine's address on the route to another. Connecting a datagram socket sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, port))
         address: str = probe.getsockname()[0]

@@ -1,4 +1,4 @@
-"""The containers of an app: asked for, taken for a task, kept idle for the next one, ended."""
+"""The containers of an app: request them, use them for tasks, keep them idle for the next task, end them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from am.runtimes.port import NoRoomError, Seat, SeatRequest, TaskExit
 from am.runtimes.remote import frames
 from am.runtimes.remote.hosts import TaskHosts
 from am.runtimes.remote.source import ContainerSource, ContainerWish
-from am.runtimes.remote.steps import Steps
+from am.runtimes.remote.startup_timing import StartupTiming
 from themis.cluster import GpuId
 
 LOG = logging.getLogger("themis.am.containers")
@@ -22,14 +22,14 @@ LOG = logging.getLogger("themis.am.containers")
 T = TypeVar("T")
 
 CONNECT_S = 300.0
-"""How long a task host may take from the start of its container until it is heard of. A node may have gigabytes to
-fetch and unpack first; a program that fails, or does not reach its app master, ends its container long before."""
+"""Seconds from the start of a container until its task host must have connected. A node may first fetch and unpack
+gigabytes. A task host that fails, or does not reach its app master, ends its container much earlier."""
 TAKE_OVER_S = 5.0
-"""How long an idle task host may take to make ready for another task. One that is dead unnoticed never answers."""
+"""Seconds within which an idle task host must be ready for another task. A host that has died never answers."""
 
 
 class Use(Enum):
-    """What a container is there for."""
+    """The use of a container."""
 
     IDLE = "idle"
     TAKEN = "taken"
@@ -38,20 +38,20 @@ class Use(Enum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Container:
-    """A container from the moment that it is wished for until it is gone.
+    """A container, from its request until it is gone.
 
     Attributes:
-        steps: When it was asked for, granted, started, connected.
-        coming: Done when its task host is there; holds what stood in the way.
-        gone: Its end as the engine tells; there once it was started.
-        left: Nothing of it is there any more.
-        kept: It stays when its task ends in good order.
-        used: A task was started in it.
+        timing: When it was requested, granted and started, and when its host connected.
+        coming: Completes when its task host is connected. Holds the error if it failed.
+        gone: Its end as the engine reports it. Set once the container has started.
+        left: Set once the container is gone.
+        kept: Whether it stays when its task ends cleanly.
+        used: Whether a task has run in it.
     """
 
     seat_id: str
     request: SeatRequest
-    steps: Steps
+    timing: StartupTiming
     use: Use
     coming: asyncio.Task[None] = field(init=False)
     gone: asyncio.Task[TaskExit] | None = None
@@ -62,22 +62,25 @@ class Container:
 
     @property
     def failed(self) -> bool:
-        """It did not come."""
+        """Whether it failed to start."""
         return self.coming.done() and (self.coming.cancelled() or self.coming.exception() is not None)
 
 
 class Containers:
-    """Containers with task hosts in them; the runtime's `kept` seats.
+    """Containers with task hosts. Implements the runtime's `KeptSeats`.
 
-    A container serves one task after the other, each on exactly the same GPUs, with the same memory and cores. One
-    whose GPUs another task wants otherwise is ended before anything is asked for there.
+    A container runs one task after the other, with exactly the same GPUs, memory and cores. If a task needs its GPUs in
+    another combination, the container ends before a new one is requested.
+
+    Example: a job runs on m0:0 and m0:1 in container c1. It is stopped, and c1 idles. If the job, or another of the
+    app, restarts on both GPUs, it runs in c1. If a job needs only m0:0, c1 ends, and a new container starts.
 
     Args:
-        source: Gives the containers.
-        hosts: Where task hosts connect; it listens already.
+        source: Starts the containers.
+        hosts: The server for task hosts. It must already listen.
         address: `host:port` of `hosts`, as containers reach it.
-        prefix: Of seat ids.
-        environment: What every container's environment holds beside its seat's.
+        prefix: Prefix of seat ids.
+        environment: Variables of every container, in addition to its seat's.
     """
 
     def __init__(
@@ -101,17 +104,17 @@ class Containers:
     # ---- for the app master ----
 
     def prepare(self, requests: Sequence[SeatRequest]) -> None:
-        """Ask for containers for these tasks; what does not come is tried again when a task wants it."""
+        """Request containers for these tasks. If one fails, a task that needs it will request it again."""
         for request in requests:
             if not self._on(request.gpus):
                 self._bring([request], Use.IDLE)
 
     def occupied(self) -> frozenset[GpuId]:
-        """GPUs of containers that are there, or asked for."""
+        """Return the GPUs of all containers, including requested ones."""
         return frozenset(gpu for container in self._containers.values() for gpu in container.request.gpus)
 
     async def clear(self, gpus: Collection[GpuId]) -> None:
-        """End what idles on these GPUs, keep nothing there; returns when all are gone, as the engine says."""
+        """End idle containers on these GPUs now, the others with their tasks. Returns when all are gone."""
         there = self._on(gpus)
         for container in there:
             container.kept = False
@@ -122,33 +125,33 @@ class Containers:
     # ---- for the runtime ----
 
     async def reserve(self, requests: Sequence[SeatRequest]) -> tuple[Seat, ...]:
-        """A container with a task host for every task, idle ones where they fit; or for none. Raises NoRoomError."""
-        steps = Steps(asyncio.get_running_loop().time)
+        """Reserve a container with a task host for every task, or for none. Prefers idle ones. Raises NoRoomError."""
+        timing = StartupTiming(asyncio.get_running_loop().time)
         gang = [self._idle(request) for request in requests]
         try:
-            for place, fits in enumerate(await asyncio.gather(*map(self._takes_over, gang))):
+            for place, fits in enumerate(await asyncio.gather(*map(self._is_reusable, gang))):
                 gang[place] = gang[place] if fits else None
             missing = [request for request, container in zip(requests, gang, strict=True) if container is None]
             await self._make_way(missing)
-            fresh = iter(self._bring(missing, Use.TAKEN, steps))
+            fresh = iter(self._bring(missing, Use.TAKEN, timing))
             gang = [container or next(fresh) for container in gang]
-            return await self._seats([container for container in gang if container is not None], steps)
+            return await self._seats([container for container in gang if container is not None], timing)
         except BaseException as error:
             await self._end_all(container for container in gang if container is not None)
             if not isinstance(error, asyncio.CancelledError):
-                # Whoever finds no room gives these GPUs back at once.
+                # An app that finds no room gives these GPUs back at once.
                 await self._make_way(requests)
             raise
 
     def of(self, seat: Seat) -> Container:
-        """The container of a reserved seat; NoRoomError when it is gone already."""
+        """Return the container of a reserved seat. Raises NoRoomError if it is gone."""
         container = self._containers.get(seat.seat_id)
         if container is None:
             raise NoRoomError("a task's container ended before its task began", value=seat.seat_id)
         return container
 
     def free(self, container: Container) -> None:
-        """Its task has ended in good order: it idles, or ends where nothing is to be kept."""
+        """Keep the container, whose task has ended cleanly, idle. If it is not to be kept, end it."""
         container.use, container.used = Use.IDLE, True
         if container.left.is_set():
             self._hosts.forget(container.seat_id)
@@ -156,14 +159,14 @@ class Containers:
             self._end(container)
 
     async def end(self, seat_ids: Iterable[str]) -> None:
-        """End these containers, whatever they do; returns when they are gone."""
+        """End these containers in any state. Returns when they are gone."""
         ids = tuple(seat_ids)
         await self._end_all(self._containers[seat_id] for seat_id in ids if seat_id in self._containers)
         for seat_id in ids:
             self._hosts.forget(seat_id)
 
     async def close(self) -> None:
-        """End all."""
+        """End all containers."""
         coming = [container.coming for container in self._containers.values() if not container.coming.done()]
         for each in coming:
             each.cancel()
@@ -174,15 +177,15 @@ class Containers:
     # ---- taking over ----
 
     def _idle(self, request: SeatRequest) -> Container | None:
-        """An idle container for this task, now taken; None when there is none that fits."""
+        """Take an idle container for this task. Returns None if none fits."""
         for container in self._on(request.gpus):
-            if container.use is Use.IDLE and not container.failed and _alike(container.request, request):
+            if container.use is Use.IDLE and not container.failed and _is_same_size(container.request, request):
                 container.use = Use.TAKEN
                 return container
         return None
 
-    async def _takes_over(self, container: Container | None) -> bool:
-        """Whether the container's host is ready for another task, or on its way; one that is not is ended."""
+    async def _is_reusable(self, container: Container | None) -> bool:
+        """Whether the container's host is ready for another task, or is starting. Otherwise ends the container."""
         if container is None or not container.coming.done():
             return container is not None
         try:
@@ -192,21 +195,21 @@ class Containers:
                     await self._there(container)
                 return True
         except (NoRoomError, TimeoutError) as error:
-            LOG.warning("%s is not taken over: %s", container.seat_id, error or "its host does not answer")
+            LOG.warning("%s cannot be reused: %s", container.seat_id, error or "its host does not answer")
         await self._end_all([container])
         return False
 
-    async def _seats(self, gang: Sequence[Container], steps: Steps) -> tuple[Seat, ...]:
-        """The seats of containers once all of them are there."""
-        # Waiting does not cancel what is waited for: each is ended by itself, and leaves nothing.
+    async def _seats(self, gang: Sequence[Container], timing: StartupTiming) -> tuple[Seat, ...]:
+        """Return the seats of containers once all their hosts are connected."""
+        # `wait` does not cancel the futures on an error. `reserve` then ends each container.
         done, _ = await asyncio.wait({container.coming for container in gang}, return_when=asyncio.FIRST_EXCEPTION)
         for coming in done:
             coming.result()
         for container in gang:
             if not container.used:
-                steps.join(container.steps)
-        steps.over("connect")
-        seconds = steps.seconds()
+                timing.merge(container.timing)
+        timing.step_done("connect")
+        seconds = timing.seconds()
         places = [await self._hosts.ready(container.seat_id) for container in gang]
         return tuple(
             Seat(
@@ -221,13 +224,13 @@ class Containers:
 
     # ---- coming ----
 
-    def _bring(self, requests: Sequence[SeatRequest], use: Use, steps: Steps | None = None) -> list[Container]:
-        """Ask for containers, which come together or not at all."""
+    def _bring(self, requests: Sequence[SeatRequest], use: Use, timing: StartupTiming | None = None) -> list[Container]:
+        """Request containers. Either all of them start, or none."""
         if not requests:
             return []
-        steps = steps or Steps(asyncio.get_running_loop().time)
+        timing = timing or StartupTiming(asyncio.get_running_loop().time)
         containers = [
-            Container(seat_id=f"{self._prefix}-{next(self._numbers)}", request=request, steps=steps, use=use)
+            Container(seat_id=f"{self._prefix}-{next(self._numbers)}", request=request, timing=timing, use=use)
             for request in requests
         ]
         coming = self._spawn(self._come(containers))
@@ -241,21 +244,21 @@ class Containers:
         await self._source.acquire([self._wish(container) for container in containers])
         for container in containers:
             container.gone = self._spawn(self._gone(container))
-            container.steps.over("start")
+            container.timing.step_done("start")
         try:
             async with asyncio.timeout(CONNECT_S):
                 await asyncio.gather(*map(self._there, containers))
         except TimeoutError:
-            remedy = "does its node still fetch what it starts from? Else its container's log says why"
+            remedy = "does its node still fetch files? If not, see the container's log"
             raise NoRoomError(f"no task host within {CONNECT_S:g} s", value=_where(containers), remedy=remedy) from None
         for container in containers:
-            container.steps.over("connect")
+            container.timing.step_done("connect")
 
     def _came(self, containers: Sequence[Container]) -> None:
-        """What nobody waits for ends when it does not come; whoever has taken it hears of it, and ends it himself."""
+        """End idle containers that failed to start. For a taken container, `reserve` gets the error and ends it."""
         for container in containers:
             if container.failed and container.use is Use.IDLE:
-                LOG.info("%s does not come: %s", container.seat_id, container.coming)
+                LOG.info("%s did not start: %s", container.seat_id, container.coming)
                 self._end(container)
 
     def _wish(self, container: Container) -> ContainerWish:
@@ -269,25 +272,25 @@ class Containers:
             seat_id=container.seat_id,
             request=container.request,
             environment=environment,
-            on_step=container.steps.over,
+            on_step=container.timing.step_done,
         )
 
     async def _there(self, container: Container) -> None:
-        """Return when its task host is ready for a task; a container that ends before raises NoRoomError."""
+        """Wait until the container's host is ready for a task. Raises NoRoomError if the container ends before."""
         assert container.gone is not None
         ready = asyncio.ensure_future(self._hosts.ready(container.seat_id))
         try:
             await asyncio.wait({ready, container.gone}, return_when=asyncio.FIRST_COMPLETED)
             if not ready.done():
-                told = f"{container.seat_id}: exit code {container.gone.result().exit_code}"
-                raise NoRoomError("a task's container ended before its task began", value=told)
+                end = f"{container.seat_id}: exit code {container.gone.result().exit_code}"
+                raise NoRoomError("a task's container ended before its task began", value=end)
         finally:
             ready.cancel()
 
     # ---- ending ----
 
     async def _make_way(self, requests: Sequence[SeatRequest]) -> None:
-        """Return when nothing idles any more on the GPUs of these requests."""
+        """Wait until no idle container is left on the GPUs of these requests."""
         await self._end_all(self._not_taken(gpu for request in requests for gpu in request.gpus))
 
     def _end(self, container: Container) -> asyncio.Task[None]:
@@ -299,7 +302,7 @@ class Containers:
     async def _end_all(self, containers: Iterable[Container]) -> None:
         endings = {self._end(container) for container in containers}
         if endings:
-            # An end that has begun goes on, also when nobody waits for it any more.
+            # `wait` does not cancel the endings if this call is cancelled.
             await asyncio.wait(endings)
             for ending in endings:
                 ending.result()
@@ -328,7 +331,7 @@ class Containers:
     # ---- inside ----
 
     def _on(self, gpus: Iterable[GpuId]) -> list[Container]:
-        """Containers that have one of these GPUs."""
+        """Return the containers that have any of these GPUs."""
         wanted = frozenset(gpus)
         return [container for container in self._containers.values() if not wanted.isdisjoint(container.request.gpus)]
 
@@ -342,8 +345,8 @@ class Containers:
         return task
 
 
-def _alike(one: SeatRequest, other: SeatRequest) -> bool:
-    """Whether a container for the one serves the other."""
+def _is_same_size(one: SeatRequest, other: SeatRequest) -> bool:
+    """Whether both requests need the same GPUs, memory and cores, so that one container serves both."""
     return (sorted(one.gpus), one.memory_mb, one.vcores) == (sorted(other.gpus), other.memory_mb, other.vcores)
 
 

@@ -1,4 +1,21 @@
-"""What travels between an app master and its task hosts: a line of JSON, then as many bytes as it announces."""
+"""The task host protocol: frames between an app master and its task hosts.
+
+A frame is a line of JSON, its header, then `size` bytes of payload. The task host (H) connects to the app master (A):
+
+    H: {"kind": "hello", "size": 0, "seat": "app1-1-7", "token": "..", "pid": 41, "task_run": 1,
+        "address": "10.0.0.4:40123", "job_dir": "/tmp/job"}
+    A: {"kind": "welcome", "size": 0, "received": {}}
+    A: {"kind": "run", "size": 0, "task_run": 1, "command": ["python", "train.py"], ..}
+    H: {"kind": "file", "size": 812, "task_run": 1, "name": "log", "offset": 0}, then 812 bytes of the log
+    H: {"kind": "exit", "size": 0, "task_run": 1, "code": 0, "tidy": true}
+    A: {"kind": "next", "size": 0, "task_run": 2}
+    H: {"kind": "ready", "size": 0, "task_run": 2, "address": "10.0.0.4:40127", "job_dir": "/tmp/job-2"}
+    A: {"kind": "leave", "size": 0}
+
+`task_run` numbers the tasks of one container. `stop` asks a task to end, and `refused` ends a host that the app master
+does not know. If the connection breaks, the host connects again. `welcome` has the number of bytes that the app
+master has of each file, the orders are repeated, and each side ignores what it knows.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +36,12 @@ LOG_DIR_VARIABLE = "THEMIS_TASK_LOG_DIR"
 
 
 class BrokenFrameError(ConnectionError):
-    """The other side sent what is no frame: not one of ours."""
+    """The other side sent bytes that are not a frame of this protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One message: its kind, its fields, and bytes beside them."""
+    """One message: its kind, its fields and its payload."""
 
     kind: str
     fields: Mapping[str, Any]
@@ -32,13 +49,13 @@ class Frame:
 
 
 def encode(kind: str, payload: bytes = b"", **fields: object) -> bytes:
-    """A frame as bytes. Field values are what JSON can hold."""
+    """Encode a frame as bytes. JSON must be able to represent the fields."""
     header = {"kind": kind, "size": len(payload), **fields}
     return json.dumps(header, separators=(",", ":")).encode() + b"\n" + payload
 
 
 async def read(reader: asyncio.StreamReader) -> Frame | None:
-    """The next frame, None at the end of the stream; anything else than a frame raises BrokenFrameError."""
+    """Read the next frame. Returns None at the end of the stream. Raises BrokenFrameError for anything but a frame."""
     try:
         line = await reader.readuntil(b"\n")
     except asyncio.IncompleteReadError as error:
@@ -46,14 +63,14 @@ async def read(reader: asyncio.StreamReader) -> Frame | None:
             raise BrokenFrameError("the stream ended within a frame") from None
         return None
     except asyncio.LimitOverrunError:
-        raise BrokenFrameError("a header without an end") from None
+        raise BrokenFrameError("a header has no end") from None
     try:
         header = json.loads(line)
         kind, size = str(header.pop("kind")), int(header.pop("size"))
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise BrokenFrameError("a header that is not ours") from None
+        raise BrokenFrameError("a header is not of this protocol") from None
     if not 0 <= size <= MAX_PAYLOAD_BYTES:
-        raise BrokenFrameError("a payload of a size that we never send")
+        raise BrokenFrameError("a payload has an impossible size")
     try:
         payload = await reader.readexactly(size) if size else b""
     except asyncio.IncompleteReadError:

@@ -1,4 +1,7 @@
-"""The app master's side of its task hosts: they connect, prove their seat, get their orders and send what is logged."""
+"""The app master's server for its task hosts. They connect with a token, receive orders, and send their tasks' output.
+
+`frames` describes the protocol.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +21,27 @@ from themis.files import open_regular
 LOG = logging.getLogger("themis.am.hosts")
 
 MIRRORED = ("history.jsonl",)
-"""Files that programs write in their job's folder and that the app master keeps a copy of."""
+"""Files in a job's folder of which the app master keeps a copy."""
 
 
 @dataclass(slots=True)
 class HostState:
-    """What is known of one task host, over its connections.
+    """The state of one task host, over all its connections.
 
     Attributes:
-        turn: Which task of its container it is at, or is to make ready for, from 1.
-        ready: It is there for that turn; `address` and `job_dir` are of that turn then.
-        order: To start the turn's task; empty before.
-        received: Bytes of each file of the turn that were taken in: a host that connects again goes on from there.
-        exited: The turn's task has ended, with `exit_code`.
-        tidy: Nothing of the turn's task is left.
-        leaving: It was told to leave, or is.
+        task_run: Number of its present or next task in the container, from 1.
+        ready: Set once the host is ready for that task. `address` and `job_dir` are then valid.
+        order: The order to start the task. Empty before `run`.
+        received: Bytes received of each of the task's files. A host that connects again continues there.
+        exited: Set once the task has ended, with `exit_code`.
+        tidy: Whether no process of the task is left.
+        leaving: Whether the host was ordered to leave.
     """
 
     token: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
     writer: asyncio.StreamWriter | None = None
     pid: int = 0
-    turn: int = 1
+    task_run: int = 1
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     address: str = ""
     job_dir: str = ""
@@ -52,22 +55,22 @@ class HostState:
 
 
 class TaskHosts:
-    """Listens for task hosts. One an app master; belongs to its loop."""
+    """The server for task hosts. An app master has one, in its event loop."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, HostState] = {}
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str) -> int:
-        """Listen on every interface when `host` is not loopback, else on loopback only; returns the port."""
-        # Not None: that would open a second port, of IPv6, and which of the two comes first is chance.
+        """Listen on loopback only if `host` is loopback, otherwise on every interface. Returns the port."""
+        # Do not pass None: that would open a second port, for IPv6, in random order.
         interface = host if host.startswith("127.") else "0.0.0.0"
         self._server = await asyncio.start_server(self._serve, interface, 0, limit=frames.MAX_HEADER_BYTES)
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     async def close(self) -> None:
-        """Stop listening; hosts that are still connected are let go."""
+        """Stop listening, and close all connections."""
         for state in self._hosts.values():
             if state.writer is not None:
                 state.writer.close()
@@ -78,47 +81,47 @@ class TaskHosts:
     # ---- seats ----
 
     def expect(self, seat_id: str) -> str:
-        """A host for this seat will come; returns the token by which it proves itself."""
+        """Accept a host for this seat. Returns the token that the host must send."""
         state = self._hosts[seat_id] = HostState()
         return state.token
 
     async def ready(self, seat_id: str) -> HostState:
-        """The seat's host, once it is there for its next task."""
+        """Wait until the seat's host is ready for its next task, and return its state."""
         state = self._hosts[seat_id]
         await state.ready.wait()
         return state
 
     async def exited(self, seat_id: str) -> None:
-        """Return when the seat's host has told that its task ended; everything that it logged is there then."""
+        """Wait until the seat's host has reported the end of its task. All its output has then arrived."""
         await self._hosts[seat_id].exited.wait()
 
     def forget(self, seat_id: str) -> None:
-        """The seat's container is gone as far as we know: a host that is there all the same is told to end its task."""
+        """Remove a seat whose container counts as gone. If its host still runs, it is ordered to kill its task."""
         state = self._hosts.pop(seat_id, None)
         if state is not None and state.writer is not None:
             state.writer.write(frames.encode("refused"))
             state.writer.close()
 
     def pid(self, seat_id: str) -> int:
-        """The process id of the seat's host, on its own machine."""
+        """Return the process id of the seat's host, on its own machine."""
         return self._hosts[seat_id].pid
 
     def exit_code(self, seat_id: str) -> int | None:
-        """The exit code of the seat's task, once its host has told it."""
+        """Return the exit code of the seat's task. Returns None until its host has reported it."""
         state = self._hosts.get(seat_id)
         return None if state is None else state.exit_code
 
     def tidy(self, seat_id: str) -> bool:
-        """Whether nothing is left of the seat's task, which has ended."""
+        """Whether no process of the seat's ended task is left."""
         state = self._hosts.get(seat_id)
         return state is not None and state.tidy
 
     # ---- orders ----
 
     def renew(self, seat_id: str) -> None:
-        """Have the seat's host, whose task has ended, make ready for another."""
+        """Order the seat's host, whose task has ended, to prepare for another task."""
         state = self._hosts[seat_id]
-        state.turn += 1
+        state.task_run += 1
         state.order, state.files, state.received, state.exit_code = b"", {}, {}, None
         state.ready, state.exited = asyncio.Event(), asyncio.Event()
         self._send(state, _next(state))
@@ -134,17 +137,23 @@ class TaskHosts:
         log_path: Path,
         folder: Path,
     ) -> None:
-        """Have the seat's host start its task; what it logs is appended to `log_path`.
+        """Order the seat's host to start its task.
 
-        Files that it writes in its job's folder and that are MIRRORED are copied to `folder` as they grow.
-        `python`: the first word of the command is the host's own interpreter.
+        Args:
+            seat_id: The seat.
+            command: Program and arguments.
+            python: Whether to replace the first word of the command with the host's own interpreter.
+            environment: Variables of the task.
+            marks: Variables that identify the task's processes.
+            log_path: File to which the task's output is appended.
+            folder: Folder to which the MIRRORED files in the job's folder are copied as they grow.
         """
         state = self._hosts[seat_id]
         state.files = {"log": log_path, **{name: folder / name for name in MIRRORED}}
         log_path.parent.mkdir(parents=True, exist_ok=True)
         state.order = frames.encode(
             "run",
-            turn=state.turn,
+            task_run=state.task_run,
             command=list(command),
             python=python,
             environment=dict(environment),
@@ -154,12 +163,12 @@ class TaskHosts:
         self._send(state, state.order)
 
     def stop(self, seat_id: str, grace_s: float) -> None:
-        """Ask the seat's task to end, by force after `grace_s` seconds."""
+        """Order the seat's host to end its task, and to kill it after `grace_s` seconds."""
         if (state := self._hosts.get(seat_id)) is not None:
             self._send(state, frames.encode("stop", grace_s=grace_s))
 
     def leave(self, seat_id: str) -> None:
-        """Tell a host that has nothing to run, or nothing more, to end."""
+        """Order a host that has no task any more to end."""
         if (state := self._hosts.get(seat_id)) is not None:
             state.leaving = True
             self._send(state, _LEAVE)
@@ -188,17 +197,17 @@ class TaskHosts:
             writer.write(frames.encode("refused"))
             return None
         if not hmac.compare_digest(state.token.encode(), str(fields.get("token")).encode()):
-            LOG.warning("a task host came with a wrong token")
+            LOG.warning("a task host sent a wrong token")
             return None
         if state.writer is not None:
             state.writer.close()
         state.writer = writer
         state.pid = int(fields["pid"])
         writer.write(frames.encode("welcome", received=state.received))
-        # What was on its way when the connection broke is said again; a host that knows it passes it over.
+        # Repeat the last order, which the broken connection may have lost. The host ignores it if it has it already.
         if state.leaving:
             writer.write(_LEAVE)
-        elif int(fields["turn"]) != state.turn:
+        elif int(fields["task_run"]) != state.task_run:
             writer.write(_next(state))
         else:
             writer.write(state.order)
@@ -206,8 +215,8 @@ class TaskHosts:
         return state
 
     def _take(self, state: HostState, frame: Frame) -> None:
-        if frame.fields.get("turn") != state.turn:
-            # Of a task that has ended: it was sent again after a connection broke.
+        if frame.fields.get("task_run") != state.task_run:
+            # This frame is of an ended task. The host sent it again after a connection broke.
             return
         if frame.kind == "file":
             self._append(state, str(frame.fields["name"]), int(frame.fields["offset"]), frame.payload)
@@ -220,7 +229,7 @@ class TaskHosts:
     def _append(self, state: HostState, name: str, offset: int, data: bytes) -> None:
         path, known = state.files.get(name), state.received.get(name, 0)
         if path is None or offset > known:
-            raise frames.BrokenFrameError(f"a part of {name} that does not follow what is there")
+            raise frames.BrokenFrameError(f"a part of {name} does not follow the {known} bytes received")
         new = data[known - offset :]
         if new:
             state.received[name] = known + len(new)
@@ -228,7 +237,7 @@ class TaskHosts:
                 with os.fdopen(open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
                     file.write(new)
             except OSError as error:
-                # A full disk costs a part of the log. Sent again and again, it would keep the task's end from us.
+                # If the disk is full, lose this part of the log. Asking for it again would delay the end of the task.
                 LOG.error("%d bytes of a log are lost: %s", len(new), error)
 
     @staticmethod
@@ -241,10 +250,10 @@ _LEAVE = frames.encode("leave")
 
 
 def _next(state: HostState) -> bytes:
-    return frames.encode("next", turn=state.turn)
+    return frames.encode("next", task_run=state.task_run)
 
 
 def _placed(state: HostState, frame: Frame) -> None:
-    """The host says where the task of this turn is found."""
+    """Note the address and the folder of the host's next task."""
     state.address, state.job_dir = str(frame.fields["address"]), str(frame.fields["job_dir"])
     state.ready.set()

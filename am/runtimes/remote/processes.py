@@ -1,4 +1,4 @@
-"""Containers that are plain processes of this machine: the shipped adapter for tests."""
+"""A container source whose containers are plain processes of this machine, for tests."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ HOST_COMMAND = module_command("am.runtimes.remote.task_host")
 
 
 class ProcessSource:
-    """Starts a task host for every wish, each in a folder of its own.
+    """Starts a task host for every wish, each in its own folder.
 
     Args:
-        folder: Where the folders are made.
-        full: Machines on which there is no room.
-        command: What starts a task host.
+        folder: Parent of these folders.
+        full: Machines without room.
+        command: The command that starts a task host.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class ProcessSource:
         self._command = tuple(command)
 
     async def acquire(self, wishes: Sequence[ContainerWish]) -> None:
-        """Start them one by one, up to the first for which there is no room."""
+        """Start the containers in order, up to the first without room."""
         for wish in wishes:
             if wish.machine_id in self._full:
                 raise NoRoomError("the machine is full", value=wish.machine_id)
@@ -49,14 +49,14 @@ class ProcessSource:
             )
 
     async def gone(self, seat_id: str) -> TaskExit:
-        """The end of the process."""
+        """Wait for the end of the process, and return it."""
         return TaskExit(exit_code=await self.processes[seat_id].wait())
 
     async def discard(self, seat_id: str) -> None:
-        """SIGTERM, and SIGKILL two seconds later."""
+        """Send SIGTERM, and SIGKILL two seconds later."""
         if (process := self.processes.get(seat_id)) is not None:
             await process.terminate(2.0)
 
     async def close(self) -> None:
-        """End all."""
+        """End all processes."""
         await asyncio.gather(*(self.discard(seat_id) for seat_id in self.processes))

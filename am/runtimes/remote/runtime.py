@@ -1,4 +1,4 @@
-"""Tasks in containers: a gang's containers first, all of them, then its tasks. One for every engine with containers."""
+"""Run tasks in containers: first start all containers of a gang, then its tasks. All container engines use this."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from themis.errors import InvariantError
 LOG = logging.getLogger("themis.am.remote")
 
 _OVERRUN_S = 5.0
-"""How long past its grace a task may take to be gone, before its container is ended."""
+"""Seconds after a task's grace period at which its container is ended."""
 
 
 class RemoteTask:
@@ -34,33 +34,33 @@ class RemoteTask:
 
     @property
     def seat_id(self) -> str:
-        """Of the seat it runs on."""
+        """The id of its seat."""
         return self.container.seat_id
 
     @property
     def ended(self) -> TaskExit | None:
-        """How it ended; None while it runs."""
+        """How it ended, or None while it runs."""
         return self.end.result() if self.end.done() else None
 
     async def wait(self) -> TaskExit:
-        """Return when nothing of it runs any more; its container may be there still, idle (see `KeptSeats`)."""
+        """Wait until the task has ended. Its container may stay, idle (see `KeptSeats`)."""
         return await asyncio.shield(self.end)
 
 
 class RemoteRuntime:
     """A ContainerRuntime over any source of containers.
 
-    A task that ended in good order has ended when its host says so, any other once its *container* is gone, as the
-    engine tells: the engine may know why. When its GPUs are free is another matter: see `kept`.
+    A task that ended cleanly has ended when its host reports this. Any other task has ended when the engine reports
+    that its *container* is gone, because the engine may know the reason. `kept` knows when the GPUs are free.
 
     Args:
-        source: Gives the containers.
-        hosts: Where task hosts connect; it listens already.
+        source: Starts the containers.
+        hosts: The server for task hosts. It must already listen.
         address: `host:port` of `hosts`, as containers reach it.
-        run_id: The mark of the ResourceManager's run.
-        prefix: Of seat ids, so that they differ over the attempts of an app.
-        environment: What every container's environment holds beside its seat's.
-        cards_from_zero: A container is shown its own cards only, which count from 0 there.
+        run_id: The ResourceManager's run.
+        prefix: Prefix of seat ids, so that they differ between attempts of an app.
+        environment: Variables of every container, in addition to its seat's.
+        cards_from_zero: Whether a container shows only its own cards, numbered from 0.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class RemoteRuntime:
         self._watchers: set[asyncio.Task[None]] = set()
 
     async def reserve(self, requests: Sequence[SeatRequest]) -> tuple[Seat, ...]:
-        """A container with a task host in it for every task, or for none; raises NoRoomError."""
+        """Reserve a container with a task host for every task, or for none. Raises NoRoomError."""
         return await self._containers.reserve(requests)
 
     async def vacate(self, seats: Sequence[Seat]) -> None:
-        """End the containers of seats that nobody took."""
+        """End the containers of unused seats."""
         await self._containers.end(seat.seat_id for seat in seats)
 
     async def start(self, launch: TaskLaunch) -> RemoteTask:
@@ -109,17 +109,17 @@ class RemoteRuntime:
         return task
 
     async def stop(self, handle: TaskHandle, grace_s: float) -> TaskExit:
-        """SIGTERM to the task, SIGKILL after `grace_s` seconds; its container is ended when that does not help."""
+        """Send SIGTERM to the task, and SIGKILL after `grace_s` seconds. If it still runs then, end its container."""
         task = self._asked_to_end(handle)
         if task.ended is not None:
-            # In its container another task may run by now.
+            # Another task may already run in its container.
             return task.ended
         self._hosts.stop(task.seat_id, grace_s)
         try:
             async with asyncio.timeout(grace_s + _OVERRUN_S):
                 return await task.wait()
         except TimeoutError:
-            LOG.warning("%s does not end: its container is ended", task.seat_id)
+            LOG.warning("%s does not end, so its container is ended", task.seat_id)
             return await self._end_container(task)
 
     async def kill(self, handle: TaskHandle) -> TaskExit:
@@ -143,18 +143,18 @@ class RemoteRuntime:
         exited = asyncio.ensure_future(self._hosts.exited(task.seat_id))
         await asyncio.wait({exited, gone}, return_when=asyncio.FIRST_COMPLETED)
         exited.cancel()
-        told = self._hosts.exit_code(task.seat_id)
-        in_order = told is not None and _in_order(told, task.reason) and self._hosts.tidy(task.seat_id)
-        if told is not None and in_order and not gone.done():
+        code = self._hosts.exit_code(task.seat_id)
+        clean = code is not None and _ended_cleanly(code, task.reason) and self._hosts.tidy(task.seat_id)
+        if code is not None and clean and not gone.done():
             self._containers.free(task.container)
-            task.end.set_result(TaskExit(exit_code=told, reason=task.reason))
+            task.end.set_result(TaskExit(exit_code=code, reason=task.reason))
             return
         self._hosts.leave(task.seat_id)
         seen = await asyncio.shield(gone)
-        told = self._hosts.exit_code(task.seat_id) if told is None else told
+        code = self._hosts.exit_code(task.seat_id) if code is None else code
         self._hosts.forget(task.seat_id)
         reason = task.reason if seen.reason is ExitReason.EXITED else seen.reason
-        task.end.set_result(TaskExit(exit_code=seen.exit_code if told is None else told, reason=reason))
+        task.end.set_result(TaskExit(exit_code=seen.exit_code if code is None else code, reason=reason))
 
     def _keep(self, work: Coroutine[object, object, None]) -> None:
         watcher = asyncio.get_running_loop().create_task(work)
@@ -173,9 +173,9 @@ class RemoteRuntime:
         return handle
 
 
-def _in_order(exit_code: int, reason: ExitReason) -> bool:
-    """Whether a task left its container as the next one may find it: it was done, or ended when it was told to.
+def _ended_cleanly(exit_code: int, reason: ExitReason) -> bool:
+    """Whether another task may use the container: the task finished, or ended when asked to.
 
-    One that crashed may have crashed for something that is still there.
+    The cause of a crash may still be in the container.
     """
     return exit_code == 0 or (reason is ExitReason.STOPPED and exit_code != -signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The ContainerSource port: what gives containers on chosen machines, and tells when one is gone."""
+"""The ContainerSource port: it starts containers on chosen machines, and reports when they are gone."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ def _ignore(_: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerWish:
-    """A container that is to run a task host: for which seat, how large and where, with which environment.
+    """A request for a container with a task host.
 
-    `on_step` is told by sources that know of them when steps are over: `ask`, the engine was asked; `grant`, it said
-    yes.
+    Attributes:
+        seat_id: The seat of the container.
+        request: Its size and GPUs.
+        environment: Its environment variables.
+        on_step: Called at the end of a step by sources that have them: `ask` (the engine was asked for the container)
+            and `grant` (it granted the container).
     """
 
     seat_id: str
@@ -28,26 +32,27 @@ class ContainerWish:
 
     @property
     def machine_id(self) -> str:
-        """The machine that it must run on: that of its GPUs."""
+        """The machine of its GPUs, on which it must run."""
         return self.request.gpus[0].machine_id
 
 
 class ContainerSource(Protocol):
-    """Starts and ends containers. All methods belong to one event loop."""
+    """Starts and ends containers. Call all methods in one event loop."""
 
     async def acquire(self, wishes: Sequence[ContainerWish]) -> None:
-        """Have a container started for every wish; returns when all are. Cancelled or failed, it may leave some.
+        """Start a container for every wish. Returns when all have started.
 
-        The caller discards every seat of a failed call. Raises NoRoomError when one cannot be had in time.
+        A cancelled or failed call may leave some containers, so the caller must discard all its seats. Raises
+        NoRoomError if a container cannot be started in time.
         """
         ...
 
     def gone(self, seat_id: str) -> Awaitable[TaskExit]:
-        """Wait until nothing of the seat's container runs any more; how it ended as the engine saw it."""
+        """Wait until the seat's container has ended, and return its end as the engine reports it."""
         ...
 
     async def discard(self, seat_id: str) -> None:
-        """End the seat's container, whatever it does; returns when it is gone. An unknown seat is no error."""
+        """End the seat's container in any state. Returns when it is gone. An unknown seat is no error."""
         ...
 
     async def close(self) -> None:

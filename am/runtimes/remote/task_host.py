@@ -1,9 +1,13 @@
-"""What runs in the container of a task: `python -m am.runtimes.remote.task_host`. Linux only.
+"""The task host: the program in a task's container, `python -m am.runtimes.remote.task_host`. Linux only.
 
-It connects to its app master, says where it is, gets the order to run the task, sends what the task logs, ends it when
-told to, and tells its exit code. Then it waits: for the word to leave, or for the next task's turn. While the app
-master is away for a moment it goes on; when it stays away, the task is told to save and end, since nobody would know
-of it any more.
+1. It connects to its app master and sends its address.
+2. It receives the order to run a task, and starts it.
+3. It sends what the task logs, ends the task when ordered to, and sends its exit code.
+4. It waits for the order to leave, or to prepare for the next task.
+
+If the connection breaks, the task continues and the host connects again. If the app master stays unreachable for
+`LOST_S` seconds, the host ends the task with a grace period, because no app master would learn of it. `frames`
+describes the protocol.
 """
 
 from __future__ import annotations
@@ -20,13 +24,13 @@ from typing import Any
 
 from am.runtimes.remote import frames
 from am.runtimes.remote.frames import Frame
-from am.runtimes.remote.turn import Turn
+from am.runtimes.remote.task_run import TaskRun
 from am.runtimes.task_process import inherited_environment
 from themis.errors import InputError, ThemisError
 from themis.files import keep_private
 
 LOST_S = 10.0
-"""How long an app master may be away before the task is told to end."""
+"""Seconds for which the app master may be unreachable before the host ends the task."""
 DEFAULT_GRACE_S = 10.0
 _RETRY_S = 0.3
 _POLL_S = 0.05
@@ -34,10 +38,10 @@ _EXIT_LOST = 76
 
 
 class TaskHost:
-    """One seat: one task after the other, over any number of connections.
+    """Runs the tasks of one seat, one after the other, over any number of connections.
 
     Args:
-        environment: What the app master's engine gave to the container.
+        environment: The container's environment, from the app master's engine.
         folder: The container's own folder.
     """
 
@@ -45,7 +49,7 @@ class TaskHost:
         missing = [name for name in _NEEDED if not environment.get(name)]
         if missing:
             raise InputError(
-                "a task host is started by an app master", value=missing, remedy="use: submarine app submit"
+                "a task host must be started by an app master", value=missing, remedy="use: submarine app submit"
             )
         host, _, port = environment[frames.ADDRESS_VARIABLE].rpartition(":")
         self._app_master = (host, int(port))
@@ -56,18 +60,18 @@ class TaskHost:
         self._log_dir = Path(
             environment.get(frames.LOG_DIR_VARIABLE) or environment.get("LOG_DIRS", "").split(",")[0] or folder
         )
-        self._turn = Turn(1, self._folder, self._log_dir)
-        # Something to tell before the next look at the files.
+        self._task_run = TaskRun(1, self._folder, self._log_dir)
+        # Set if there is something to send before the next poll of the files.
         self._news = asyncio.Event()
         self._over = asyncio.Event()
-        self._told_turn = 0
+        self._reported_run = 0
         self._engine_ends = False
         self._grace_s = DEFAULT_GRACE_S
         self._heard_at_s = 0.0
         self._work: set[asyncio.Task[None]] = set()
 
     async def run(self) -> int:
-        """Until the app master needs the seat no more; returns the exit code of the container."""
+        """Run until the app master no longer needs the seat. Returns the exit code of the container."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._ended_by_engine)
         self._heard_at_s = loop.time()
@@ -78,10 +82,11 @@ class TaskHost:
                 if loop.time() - self._heard_at_s > LOST_S:
                     return await self._give_up()
                 await asyncio.sleep(_RETRY_S)
-        # The loop's end takes its handler away, and the engine's word, come late, would then change the exit code.
+        # The end of the loop removes its handler. Without this, a late SIGTERM of the engine would change the exit
+        # code.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        await self._turn.end(0.0)
-        return _shell_code(self._turn.exit_code or 0)
+        await self._task_run.end(0.0)
+        return _shell_code(self._task_run.exit_code or 0)
 
     # ---- one connection ----
 
@@ -105,7 +110,7 @@ class TaskHost:
             self._take(welcome)
             return
         self._heard_at_s = asyncio.get_running_loop().time()
-        self._turn.sent = {str(name): int(count) for name, count in welcome.fields["received"].items()}
+        self._task_run.sent = {str(name): int(count) for name, count in welcome.fields["received"].items()}
         works = {
             asyncio.ensure_future(work) for work in (self._send_news(writer), self._obey(reader), self._over.wait())
         }
@@ -118,9 +123,9 @@ class TaskHost:
             await asyncio.gather(*works, return_exceptions=True)
 
     def _place(self, writer: asyncio.StreamWriter) -> dict[str, Any]:
-        """Where the task of this turn is found."""
-        own_host, turn = writer.get_extra_info("sockname")[0], self._turn
-        return {"turn": turn.number, "address": f"{own_host}:{turn.port}", "job_dir": str(turn.job_dir)}
+        """Return the address and the folder of this run's task."""
+        own_host, task_run = writer.get_extra_info("sockname")[0], self._task_run
+        return {"task_run": task_run.number, "address": f"{own_host}:{task_run.port}", "job_dir": str(task_run.job_dir)}
 
     async def _obey(self, reader: asyncio.StreamReader) -> None:
         while (frame := await frames.read(reader)) is not None:
@@ -132,34 +137,34 @@ class TaskHost:
         elif frame.kind == "stop":
             self._stop(float(frame.fields["grace_s"]))
         elif frame.kind == "next":
-            self._next(int(frame.fields["turn"]))
+            self._next(int(frame.fields["task_run"]))
         elif frame.kind == "leave":
             self._over.set()
         elif frame.kind == "refused":
-            # For the app master this container is gone, its node lost: the job may run elsewhere already.
-            self._turn.kill()
+            # The app master counts this container as lost, so the job may already run elsewhere.
+            self._task_run.kill()
             self._over.set()
 
     async def _send_news(self, writer: asyncio.StreamWriter) -> None:
-        """Send what the task writes as it grows, its exit code after the last of it, and the place of the next."""
-        placed, self._told_turn = self._turn.number, 0
+        """Send the task's output as it grows, then its exit code, and later the address of the next task."""
+        placed, self._reported_run = self._task_run.number, 0
         while True:
             self._news.clear()
-            turn = self._turn
-            if placed != turn.number:
-                placed = turn.number
+            task_run = self._task_run
+            if placed != task_run.number:
+                placed = task_run.number
                 writer.write(frames.encode("ready", **self._place(writer)))
-            code = turn.exit_code
-            for name in turn.files:
-                while data := turn.unsent(name):
-                    offset = turn.sent.get(name, 0)
-                    writer.write(frames.encode("file", data, turn=turn.number, name=name, offset=offset))
-                    turn.sent[name] = offset + len(data)
+            code = task_run.exit_code
+            for name in task_run.files:
+                while data := task_run.unsent(name):
+                    offset = task_run.sent.get(name, 0)
+                    writer.write(frames.encode("file", data, task_run=task_run.number, name=name, offset=offset))
+                    task_run.sent[name] = offset + len(data)
                     await writer.drain()
-            if code is not None and self._told_turn != turn.number:
-                writer.write(frames.encode("exit", turn=turn.number, code=code, tidy=turn.tidy))
+            if code is not None and self._reported_run != task_run.number:
+                writer.write(frames.encode("exit", task_run=task_run.number, code=code, tidy=task_run.tidy))
                 await writer.drain()
-                self._told_turn = turn.number
+                self._reported_run = task_run.number
                 if self._engine_ends:
                     self._over.set()
             with contextlib.suppress(TimeoutError):
@@ -169,40 +174,40 @@ class TaskHost:
     # ---- the task ----
 
     def _start(self, order: Frame) -> None:
-        # An order is repeated with every connection.
-        if int(order.fields["turn"]) == self._turn.number and not self._turn.begun:
-            self._turn.start(order, self._inherited)
-            self._spawn(self._watch(self._turn))
+        # The app master repeats an order with every connection.
+        if int(order.fields["task_run"]) == self._task_run.number and not self._task_run.begun:
+            self._task_run.start(order, self._inherited)
+            self._spawn(self._watch(self._task_run))
 
-    async def _watch(self, turn: Turn) -> None:
-        await turn.watch()
+    async def _watch(self, task_run: TaskRun) -> None:
+        await task_run.watch()
         self._news.set()
 
     def _next(self, number: int) -> None:
-        """Make ready for another task; a word that comes again is no other."""
-        if number != self._turn.number + 1 or self._turn.running:
+        """Prepare for another task. Ignores repeated orders."""
+        if number != self._task_run.number + 1 or self._task_run.running:
             return
-        self._spawn(self._turn.clean())
-        self._turn = Turn(number, self._folder, self._log_dir)
+        self._spawn(self._task_run.clean())
+        self._task_run = TaskRun(number, self._folder, self._log_dir)
         self._news.set()
 
     def _stop(self, grace_s: float) -> None:
         self._grace_s = grace_s
-        if self._turn.running:
-            self._spawn(self._turn.end(grace_s))
-        elif not self._turn.begun:
+        if self._task_run.running:
+            self._spawn(self._task_run.end(grace_s))
+        elif not self._task_run.begun:
             self._over.set()
 
     def _ended_by_engine(self) -> None:
-        """The engine ends the container: the task may save, and its exit code is told."""
+        """Let the task save, and report its exit code, because the engine ends the container."""
         self._engine_ends = True
         self._stop(DEFAULT_GRACE_S)
-        if self._told_turn == self._turn.number:
+        if self._reported_run == self._task_run.number:
             self._over.set()
 
     async def _give_up(self) -> int:
-        await self._turn.end(self._grace_s)
-        return _EXIT_LOST if self._turn.exit_code is None else _shell_code(self._turn.exit_code)
+        await self._task_run.end(self._grace_s)
+        return _EXIT_LOST if self._task_run.exit_code is None else _shell_code(self._task_run.exit_code)
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -214,7 +219,7 @@ _NEEDED = (frames.ADDRESS_VARIABLE, frames.SEAT_VARIABLE, frames.TOKEN_VARIABLE)
 
 
 def _notice_silence(connection: socket.socket) -> None:
-    """Have the kernel break the connection when the other machine is gone without a word."""
+    """Let the kernel close the connection if the other machine stops answering."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 3)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
@@ -223,12 +228,12 @@ def _notice_silence(connection: socket.socket) -> None:
 
 
 def _shell_code(code: int) -> int:
-    """The exit code as a shell tells it: 128 and the signal's number where a signal ended the task."""
+    """Return the exit code as a shell does: 128 plus the signal's number if a signal ended the task."""
     return 128 - code if code < 0 else code
 
 
 def main() -> int:
-    """Run one seat's task; returns the exit code."""
+    """Run the tasks of one seat. Returns the exit code."""
     keep_private()
     try:
         return asyncio.run(TaskHost(os.environ, Path.cwd()).run())

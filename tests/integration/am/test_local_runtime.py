@@ -79,7 +79,7 @@ def test_emulated_tasks_see_no_card(tmp_path, app_id):
     assert seen["THEMIS_INCARNATION"] == "1"
 
 
-def test_our_secrets_are_not_inherited(tmp_path, app_id, monkeypatch):
+def test_tasks_do_not_inherit_secrets(tmp_path, app_id, monkeypatch):
     monkeypatch.setenv("THEMIS_TOKEN", "secret")
     monkeypatch.setenv("THEMIS_RUN_ID", "run-1")
     monkeypatch.setenv("SOMETHING", "else")
@@ -115,7 +115,7 @@ def test_stop_lets_the_task_save_itself(tmp_path, app_id):
     run(scenario)
 
 
-def test_a_stubborn_task_is_killed_with_what_it_started(tmp_path, app_id):
+def test_stubborn_task_is_killed_with_its_children(tmp_path, app_id):
     # One child in the group, one that moved to a session of its own, both deaf to SIGTERM.
     script = "trap '' TERM; setsid sleep 60 & sleep 60 & echo up; while :; do sleep 0.02; done"
 
@@ -130,7 +130,7 @@ def test_a_stubborn_task_is_killed_with_what_it_started(tmp_path, app_id):
     run(scenario)
 
 
-def test_ending_one_task_leaves_its_neighbours_alone(tmp_path, app_id):
+def test_ending_one_task_keeps_others_running(tmp_path, app_id):
     async def scenario(runtime):
         one, two = [await runtime.start(launch(tmp_path, app_id, "sleep 60", task_index=index)) for index in range(2)]
         assert (await runtime.kill(one)).reason is ExitReason.STOPPED
@@ -140,7 +140,7 @@ def test_ending_one_task_leaves_its_neighbours_alone(tmp_path, app_id):
     run(scenario)
 
 
-def test_close_kills_all_and_wakes_the_waiting(tmp_path, app_id):
+def test_close_kills_tasks_and_wakes_waiters(tmp_path, app_id):
     async def scenario():
         runtime = LocalRuntime()
         tasks = [await runtime.start(launch(tmp_path, app_id, "sleep 60", task_index=index)) for index in range(8)]
@@ -152,7 +152,7 @@ def test_close_kills_all_and_wakes_the_waiting(tmp_path, app_id):
     assert {end.reason for end in ends} == {ExitReason.STOPPED}
 
 
-def test_no_thread_a_task(tmp_path, app_id):
+def test_tasks_need_no_threads(tmp_path, app_id):
     import threading
 
     async def scenario(runtime):
@@ -186,7 +186,7 @@ def test_handles_of_another_runtime_are_a_defect(tmp_path, app_id):
     run(scenario)
 
 
-def test_a_task_beyond_its_memory_is_killed_and_told_so(tmp_path, app_id):
+def test_task_above_memory_limit_is_killed_with_log_line(tmp_path, app_id):
     # The child holds it, not the task itself.
     hungry = "import time; held = bytearray(80 << 20); print('held', flush=True); time.sleep(60)"
     command = f'{sys.executable} -I -S -c "{hungry}" & wait'

@@ -112,7 +112,7 @@ def test_megabytes_of_log_arrive_whole(tmp_path, app_id):
     assert [line.split()[0] for line in lines] == [str(n) for n in range(60000)]
 
 
-def test_what_a_program_writes_of_itself_is_mirrored_in_the_job_folder(tmp_path, app_id):
+def test_history_file_is_mirrored_in_job_folder(tmp_path, app_id):
     async def scenario(world):
         command = 'echo {\\"n\\": 1} >> "$THEMIS_JOB_DIR/history.jsonl"; pwd'
         await (await world.run_one(command)).wait()
@@ -123,7 +123,7 @@ def test_what_a_program_writes_of_itself_is_mirrored_in_the_job_folder(tmp_path,
     assert world.log().read_text().startswith(str(tmp_path / "containers"))
 
 
-def test_the_word_to_stop_reaches_the_task_which_may_save_first(tmp_path, app_id):
+def test_stopped_task_may_save_first(tmp_path, app_id):
     async def scenario(world):
         code = (
             "import signal, sys, time\n"
@@ -140,7 +140,7 @@ def test_the_word_to_stop_reaches_the_task_which_may_save_first(tmp_path, app_id
     assert world.log().read_text() == "up\nsaved\n"
 
 
-def test_a_task_that_ignores_the_word_is_killed_after_its_grace(tmp_path, app_id):
+def test_task_that_ignores_stop_is_killed_after_grace(tmp_path, app_id):
     async def scenario(world):
         task = await world.run_one((sys.executable, "-c", _STUBBORN))
         await until(lambda: world.log().exists() and "up" in world.log().read_text(), "the task is up")
@@ -155,7 +155,7 @@ _STUBBORN = (
 )
 
 
-def test_a_gang_has_all_its_seats_before_any_task_starts_and_knows_their_addresses(tmp_path, app_id):
+def test_gang_has_all_seats_before_first_task_starts(tmp_path, app_id):
     async def scenario(world):
         seats = await world.reserve("m0", "m1", "m2")
         launches = [world.launch(seat, "echo $PEERS", index, PEERS=" ".join(s.address for s in seats))
@@ -170,19 +170,19 @@ def test_a_gang_has_all_its_seats_before_any_task_starts_and_knows_their_address
     assert world.log(2).read_text().split() == [seat.address for seat in seats]
 
 
-def test_seats_tell_what_reserving_took(tmp_path, app_id):
+def test_seats_have_seconds_per_step(tmp_path, app_id):
     async def scenario(world):
         seats = await world.reserve("m0", "m1")
         await world.runtime.vacate(seats)
         return seats
 
     first, second = run(World(tmp_path, app_id), scenario)
-    # These containers are plain processes: nobody is asked for them and nobody grants them.
+    # These containers are plain processes, so there are no steps `ask` and `grant`.
     assert first.seconds == second.seconds and list(first.seconds) == ["start", "connect"]
     assert 0.0 < first.seconds["connect"] < 30.0
 
 
-def test_a_gang_that_finds_no_room_on_one_machine_leaves_nothing_on_the_others(tmp_path, app_id):
+def test_gang_without_room_leaves_no_container(tmp_path, app_id):
     async def scenario(world):
         with pytest.raises(NoRoomError):
             await world.reserve("m0", "m1", "full")
@@ -191,7 +191,7 @@ def test_a_gang_that_finds_no_room_on_one_machine_leaves_nothing_on_the_others(t
     assert run(World(tmp_path, app_id, full=frozenset({"full"})), scenario) == [True, True]
 
 
-def test_a_reservation_that_is_cancelled_leaves_nothing(tmp_path, app_id):
+def test_cancelled_reservation_leaves_no_container(tmp_path, app_id):
     async def scenario(world):
         reserving = asyncio.ensure_future(world.reserve("m0"))
         await until(lambda: world.source.processes, "the container was asked for")
@@ -203,7 +203,7 @@ def test_a_reservation_that_is_cancelled_leaves_nothing(tmp_path, app_id):
     assert run(World(tmp_path, app_id), scenario) == [True]
 
 
-def test_a_seat_that_nobody_took_is_vacated(tmp_path, app_id):
+def test_unused_seat_is_vacated(tmp_path, app_id):
     async def scenario(world):
         seats = await world.reserve("m0")
         await world.runtime.vacate(seats)
@@ -212,9 +212,9 @@ def test_a_seat_that_nobody_took_is_vacated(tmp_path, app_id):
     assert run(World(tmp_path, app_id), scenario) == [0]
 
 
-def test_where_something_of_a_task_is_left_no_other_task_starts(tmp_path, app_id):
+def test_container_with_leftover_process_is_not_reused(tmp_path, app_id):
     """As what waits in a driver does, which SIGKILL does not end: the container is ended, and so not used again."""
-    leftover = "from am.runtimes.remote import turn\nturn.kill_marked = lambda marks: (1,)\n"
+    leftover = "from am.runtimes.remote import task_run\ntask_run.kill_marked = lambda marks: (1,)\n"
     host = leftover + "import sys\nfrom am.runtimes.remote.task_host import main\nsys.exit(main())"
 
     async def scenario(world):
@@ -224,7 +224,7 @@ def test_where_something_of_a_task_is_left_no_other_task_starts(tmp_path, app_id
     assert run(World(tmp_path, app_id, command=(sys.executable, "-c", host)), scenario) == [0]
 
 
-def test_a_log_that_cannot_be_written_keeps_nobody_from_learning_of_the_end(tmp_path, app_id, caplog):
+def test_exit_code_arrives_if_log_cannot_be_written(tmp_path, app_id, caplog):
     world = World(tmp_path, app_id)
     world.log().mkdir(parents=True)
 
@@ -261,7 +261,7 @@ def test_a_task_outlives_a_broken_connection_and_loses_no_line(tmp_path, app_id)
     assert world.log().read_text().split() == [str(n) for n in range(40)]
 
 
-def test_a_task_whose_container_is_gone_for_its_app_master_is_ended_at_once(tmp_path, app_id):
+def test_task_of_forgotten_seat_is_killed(tmp_path, app_id):
     """So it is with a node that YARN gave up while its processes live on."""
 
     async def scenario(world):
@@ -283,7 +283,7 @@ def test_a_host_of_an_unknown_seat_ends_by_itself(tmp_path, app_id):
     assert run(World(tmp_path, app_id), scenario) == 0
 
 
-def test_a_task_whose_app_master_stays_away_is_told_to_end(tmp_path, app_id, monkeypatch):
+def test_task_ends_if_app_master_stays_unreachable(tmp_path, app_id, monkeypatch):
     monkeypatch.setattr(task_host, "LOST_S", 0.5)
 
     async def scenario():
@@ -329,7 +329,7 @@ class TestTakingOver:
             assert world.log(index).read_text().splitlines() == [seat.job_dir, "history.jsonl"]
         assert (tmp_path / "job" / "history.jsonl").read_text() == "{}\n" * 3
 
-    def test_the_folder_of_a_task_goes_with_its_turn(self, tmp_path, app_id):
+    def test_task_folder_is_removed_before_next_task(self, tmp_path, app_id):
         async def scenario(world):
             (seat,), _ = await self.one_after_the_other(world, "echo x > checkpoint")
             folder = Path(seat.job_dir)
@@ -339,7 +339,7 @@ class TestTakingOver:
 
         run(World(tmp_path, app_id), scenario)
 
-    def test_one_that_was_told_to_end_leaves_its_container_to_the_next(self, tmp_path, app_id):
+    def test_stopped_task_leaves_container_for_next(self, tmp_path, app_id):
         async def scenario(world):
             task = await world.run_one("trap 'exit 75' TERM; echo up; while :; do sleep 0.1; done")
             await until(lambda: world.log().exists() and "up" in world.log().read_text(), "the task is up")
@@ -354,7 +354,7 @@ class TestTakingOver:
         assert len(world.source.processes) == 1
 
     @pytest.mark.parametrize("command", ["exit 3", "kill -9 $$", ("/no/such/program",)])
-    def test_one_that_crashed_does_not(self, tmp_path, app_id, command):
+    def test_crashed_task_does_not_leave_container(self, tmp_path, app_id, command):
         async def scenario(world):
             _, exits = await self.one_after_the_other(world, command)
             # Its container has ended with it.
@@ -365,7 +365,7 @@ class TestTakingOver:
         exit_, seat = run(World(tmp_path, app_id), scenario)
         assert (exit_.succeeded, seat.reused) == (False, False)
 
-    def test_clearing_ends_an_idle_host_and_one_that_dies_is_no_seat(self, tmp_path, app_id):
+    def test_cleared_or_dead_idle_host_is_not_reused(self, tmp_path, app_id):
         async def scenario(world):
             await self.one_after_the_other(world, "exit 0")
             await world.runtime.kept.clear([GpuId("m0", 0)])
@@ -379,7 +379,7 @@ class TestTakingOver:
         assert not run(world, scenario).reused
         assert len(world.source.processes) == 3
 
-    def test_the_word_to_stop_for_a_task_that_has_ended_is_not_for_its_successor(self, tmp_path, app_id):
+    def test_stop_of_ended_task_does_not_stop_next(self, tmp_path, app_id):
         async def scenario(world):
             first = await world.run_one("exit 0")
             await first.wait()
@@ -390,7 +390,7 @@ class TestTakingOver:
         exits = run(World(tmp_path, app_id), scenario)
         assert [(exit_.exit_code, exit_.reason) for exit_ in exits] == [(0, ExitReason.EXITED)] * 3
 
-    def test_a_task_that_runs_when_its_gpus_are_cleared_is_the_last_in_its_container(self, tmp_path, app_id):
+    def test_container_ends_with_task_after_clear(self, tmp_path, app_id):
         async def scenario(world):
             task = await world.run_one("sleep 0.3")
             clearing = asyncio.ensure_future(world.runtime.kept.clear([GpuId("m0", 0)]))
@@ -400,7 +400,7 @@ class TestTakingOver:
 
         assert run(World(tmp_path, app_id), scenario) == [True]
 
-    def test_broken_connections_between_tasks_change_nothing(self, tmp_path, app_id):
+    def test_broken_connection_between_tasks_is_harmless(self, tmp_path, app_id):
         async def scenario(world):
             for index in range(3):
                 (seat,) = await world.reserve("m0")
@@ -416,7 +416,7 @@ class TestTakingOver:
         assert run(world, scenario) == 1
         assert [world.log(index).read_text() for index in range(3)] == [f"{index}\nend\n" for index in range(3)]
 
-    def test_an_idle_host_that_its_engine_ends_goes_at_once(self, tmp_path, app_id):
+    def test_idle_host_ends_at_sigterm(self, tmp_path, app_id):
         async def scenario(world):
             (seat,), _ = await self.one_after_the_other(world, "exit 0")
             process = world.source.processes[seat.seat_id]
@@ -431,7 +431,7 @@ class TestTakingOver:
     [b"GET / HTTP/1.1\r\n\r\n", b"{}\n", b'{"kind": "hello", "size": 99999999999}\n', b"\xff\xfe\n", b"{" * 3_000_000],
     ids=["http", "empty", "huge", "binary", "endless"],
 )
-def test_a_stranger_at_the_door_is_shut_out_and_harms_nobody(tmp_path, app_id, rubbish):
+def test_invalid_frames_are_rejected(tmp_path, app_id, rubbish):
     async def scenario(world):
         host, _, port = world.address.rpartition(":")
         task = await world.run_one("sleep 0.5; echo done")
@@ -449,12 +449,12 @@ def test_a_stranger_at_the_door_is_shut_out_and_harms_nobody(tmp_path, app_id, r
     assert (answer, exit_.succeeded) == (b"", True)
 
 
-def test_a_wrong_token_opens_no_seat(tmp_path, app_id):
+def test_wrong_token_is_rejected(tmp_path, app_id):
     async def scenario(world):
         world.hosts.expect("s-9")
         _, _, port = world.address.rpartition(":")
         reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
-        claim = {"turn": 1, "address": "127.0.0.1:1", "job_dir": "", "pid": 1}
+        claim = {"task_run": 1, "address": "127.0.0.1:1", "job_dir": "", "pid": 1}
         writer.write(frames.encode("hello", seat="s-9", token="guess", **claim))
         answer = await asyncio.wait_for(reader.read(), 10)
         writer.close()

@@ -13,8 +13,8 @@ from am.jobs.run import JobRun
 from am.log_watch import LogWatch, checkpoint_folders
 from am.profiler import follower
 from am.profiler.follower import LogFollower
-from am.profiler.health import STALL_LEAST_S
-from am.profiler.pace import Placement
+from am.profiler.health import MIN_STALL_S
+from am.profiler.iteration_time import Placement
 from am.profiler.profile import JobProfile
 from themis.apps import JobSpec
 from themis.cluster import GpuId, Level
@@ -181,10 +181,10 @@ def test_a_stall_is_told_once_and_again_when_it_comes_back(tmp_path):
     watched = Watched(tmp_path, look_s=1.0)
     for step in range(1, 6):
         watched.log(f"INFO:tensorflow:loss = 0.5, step = {step}\n")
-    watched.look(int(STALL_LEAST_S) + 50)
+    watched.look(int(MIN_STALL_S) + 50)
     [stall] = watched.details("job_stalled")
     assert stall["iteration"] == 5
-    assert stall["waited_s"] > stall["allowed_s"] == STALL_LEAST_S
+    assert stall["waited_s"] > stall["allowed_s"] == MIN_STALL_S
     watched.log("INFO:tensorflow:loss = 0.5, step = 6\n")
     watched.look(600)
     assert [detail["iteration"] for detail in watched.details("job_stalled")] == [5, 6]

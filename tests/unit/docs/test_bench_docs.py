@@ -14,7 +14,7 @@ from themis_lab.bench.auction_rows import ResultRow
 from themis_lab.bench.explicit_tables import START_MACHINES
 from themis_lab.bench.simulator_cases import COMPARED_LIMIT_S, LEFT_OUT_S, SHAPES, Part
 from themis_lab.bench.simulator_cases import Plan as SimulatorPlan
-from themis_lab.bench.simulator_output import GangExtension
+from themis_lab.bench.simulator_output import Growth
 from themis_lab.bench.simulator_output import document as simulator_document
 from themis_lab.bench.simulator_run import Row
 
@@ -70,7 +70,7 @@ def test_parts_and_keys_of_a_row_are_all_there():
 
 def test_keys_of_the_simulators_document_are_all_there():
     known = simulator_document(SimulatorPlan(), [])
-    growth = [field.name for field in fields(GangExtension)]
+    growth = [field.name for field in fields(Growth)]
     assert all(f"`{key}`" in text_of(PAGE) for key in (*known, *known["environment"], *known["synthetic"], *growth))
 
 

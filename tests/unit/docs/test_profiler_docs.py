@@ -8,9 +8,9 @@ from documents import code, table_rows, text_of
 
 from am.profiler.event_folder import MAX_DEPTH, MAX_ENTRIES
 from am.profiler.event_format import EVALUATION_FOLDERS, LOSS_TAGS
-from am.profiler.health import LONGEST_LOOK_S, NON_FINITE_LOSSES, STALL_FIRST_S, STALL_LEAST_S, STALL_USUAL
-from am.profiler.job_reader import SEARCH_EVERY_S, SEARCH_MOST_S
-from am.profiler.pace import WINDOW
+from am.profiler.health import MAX_LOOK_GAP_S, MIN_STALL_S, NON_FINITE_LOSSES, STALL_FIRST_S, STALL_USUAL
+from am.profiler.iteration_time import WINDOW
+from am.profiler.job_reader import MAX_SEARCH_S, SEARCH_EVERY_S
 from am.profiler.parser import FORMATS, SILENCE_RECORDS, LogReader
 from am.profiler.records import StepLoss
 from themis_cli.bench_profiler_command import add_to
@@ -42,13 +42,13 @@ def whole(line):
 
 def test_numbers_and_names_of_the_text_are_those_of_the_code():
     known = text()
-    assert f"five levels, {MAX_ENTRIES:,} entries, every {SEARCH_EVERY_S:g} s for at most {SEARCH_MOST_S:g} s" in known
+    assert f"five levels, {MAX_ENTRIES:,} entries, every {SEARCH_EVERY_S:g} s for at most {MAX_SEARCH_S:g} s" in known
     assert MAX_DEPTH == 5
     assert all(f"`{name}`" in known for name in (*LOSS_TAGS, *EVALUATION_FOLDERS))
     assert f"silent for {SILENCE_RECORDS} records" in known
     assert f"newest {WINDOW} intervals" in known
-    assert f"longer than {STALL_LEAST_S:g} s, {STALL_USUAL:g} usual waits" in known
-    assert f"at most {LONGEST_LOOK_S:g} s a look" in known
+    assert f"longer than {MIN_STALL_S:g} s, {STALL_USUAL:g} usual waits" in known
+    assert f"at most {MAX_LOOK_GAP_S:g} s a look" in known
     assert (NON_FINITE_LOSSES, STALL_FIRST_S) == (2, 1800)
 
 

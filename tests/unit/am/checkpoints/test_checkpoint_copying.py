@@ -36,7 +36,7 @@ def contents(store):
     return {(c.job_id, c.iteration): (c.files, c.meta) for job in store.jobs() for c in store.checkpoints(job)}
 
 
-def test_everything_arrives_and_is_passed_over_the_second_time(source, target, save):
+def test_second_copy_skips_all(source, target, save):
     for job_id, iteration in (("a", 1), ("a", 2), ("b", 7)):
         save(source, job_id, iteration, f"{job_id}{iteration}")
     found = chosen(source, "memory", None, None)
@@ -46,7 +46,7 @@ def test_everything_arrives_and_is_passed_over_the_second_time(source, target, s
     assert target.latest("a").meta == {"at": 2}
 
 
-def test_it_goes_on_where_it_was_interrupted(source, target, save):
+def test_interrupted_copy_continues(source, target, save):
     for iteration in range(1, 5):
         save(source, "a", iteration)
     found = chosen(source, "memory", None, None)
@@ -56,7 +56,7 @@ def test_it_goes_on_where_it_was_interrupted(source, target, save):
     assert outcomes(source, target, found) == [Outcome.THERE] * 2 + [Outcome.COPIED] * 2
 
 
-def test_jobs_and_newest_ones_can_be_chosen(source, save):
+def test_job_and_newest_checkpoints_are_chosen(source, save):
     for job_id in ("a", "b"):
         for iteration in (1, 2, 3):
             save(source, job_id, iteration)
@@ -65,7 +65,7 @@ def test_jobs_and_newest_ones_can_be_chosen(source, save):
     assert len(chosen(source, "memory", "a", 99)) == 3
 
 
-def test_unknown_jobs_and_empty_places_are_told(source, save):
+def test_unknown_job_and_empty_source_raise(source, save):
     with pytest.raises(InputError, match="no job has checkpoints here: 'memory'"):
         chosen(source, "memory", None, None)
     save(source, "job-one", 1)
@@ -73,7 +73,7 @@ def test_unknown_jobs_and_empty_places_are_told(source, save):
         chosen(source, "memory", "job-onne", None)
 
 
-def test_broken_ones_are_left_out_and_told(source, target, save):
+def test_broken_checkpoints_are_reported(source, target, save):
     save(source, "a", 1)
     save(source, "a", 2)
     source.corrupt("a", 1, "f", b"y")
@@ -81,7 +81,7 @@ def test_broken_ones_are_left_out_and_told(source, target, save):
     assert [c.iteration for c in target.checkpoints("a")] == [2]
 
 
-def test_ones_that_vanish_meanwhile_are_told(source, target, save):
+def test_vanished_checkpoints_are_reported(source, target, save):
     save(source, "a", 1)
     found = chosen(source, "memory", None, None)
     save(source, "a", 2)
@@ -90,7 +90,7 @@ def test_ones_that_vanish_meanwhile_are_told(source, target, save):
 
 
 @pytest.mark.parametrize("verify", [False, True])
-def test_another_checkpoint_at_that_iteration_is_never_passed_off_as_this_one(source, target, save, verify):
+def test_different_checkpoint_at_iteration_raises(source, target, save, verify):
     save(source, "a", 1, "mine")
     save(target, "a", 1, "theirs")
     with pytest.raises(CheckpointError, match="another checkpoint than memory://a/1 is there"):
@@ -98,7 +98,7 @@ def test_another_checkpoint_at_that_iteration_is_never_passed_off_as_this_one(so
     assert (target.latest("a").files) != source.latest("a").files
 
 
-def test_verifying_replaces_one_that_is_damaged_at_the_target(source, target, save, tmp_path):
+def test_verify_replaces_damaged_copy(source, target, save, tmp_path):
     save(source, "a", 1, "good")
     found = chosen(source, "memory", None, None)
     outcomes(source, target, found)
@@ -108,7 +108,7 @@ def test_verifying_replaces_one_that_is_damaged_at_the_target(source, target, sa
     assert target.is_whole(target.checkpoints("a")[0])
 
 
-def test_verifying_reads_back_what_was_written(source, save):
+def test_verify_reads_copy_back(source, save):
     class Forgetful(MemoryStore):
         def save(self, job_id, iteration, files, meta):
             saved = super().save(job_id, iteration, files, meta)

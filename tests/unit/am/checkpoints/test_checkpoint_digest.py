@@ -9,7 +9,7 @@ import pytest
 from am.checkpoints.digest import ConcurrentDigest
 
 
-def test_it_is_the_checksum_of_all_pieces_in_order():
+def test_digest_equals_checksum_of_all_pieces():
     pieces = [os.urandom(n) for n in (0, 1, 5000, 1 << 20)]
     with ConcurrentDigest() as digest:
         assert digest.hexdigest() == hashlib.sha256().hexdigest()
@@ -18,7 +18,7 @@ def test_it_is_the_checksum_of_all_pieces_in_order():
         assert digest.hexdigest() == hashlib.sha256(b"".join(pieces)).hexdigest()
 
 
-def test_pieces_that_were_sent_in_vain_are_forgotten():
+def test_go_back_removes_later_pieces():
     with ConcurrentDigest() as digest:
         digest.update(b"first part")
         state = digest.state()
@@ -50,7 +50,7 @@ def slow():
     return Slow()
 
 
-def test_the_caller_goes_on_while_a_piece_is_hashed_and_waits_with_the_next(slow):
+def test_caller_waits_only_with_next_piece(slow):
     with ConcurrentDigest() as digest:
         digest._digest = slow
         digest.update(b"x")
@@ -61,7 +61,7 @@ def test_the_caller_goes_on_while_a_piece_is_hashed_and_waits_with_the_next(slow
         assert digest.hexdigest() == "done"
 
 
-def test_what_goes_wrong_there_is_told_here(slow):
+def test_error_in_thread_is_raised_in_caller(slow):
     slow.go_on.set()
     with ConcurrentDigest() as digest:
         digest._digest = slow

@@ -62,7 +62,7 @@ def test_a_killed_writer_leaves_old_or_new(tmp_path, source):
     assert not list((root / "j").glob(".writing-*")) + list((root / "j").glob(".trash-*")), "leftovers were not swept"
 
 
-def test_readers_beside_a_writer_always_find_a_whole_one(tmp_path, source):
+def test_readers_during_writes_find_complete_checkpoint(tmp_path, source):
     root = tmp_path / "root"
     store = FolderStore(root)
     save(store, 1, source)
@@ -132,7 +132,7 @@ def test_a_checkpoint_under_another_iterations_name_is_passed_over(tmp_path, sou
     assert store.latest("j") is None
 
 
-def test_broken_ones_do_not_count_as_kept(tmp_path, source):
+def test_broken_checkpoints_do_not_count_as_kept(tmp_path, source):
     store = FolderStore(tmp_path / "root")
     for iteration in (1, 2, 3):
         saved = save(store, iteration, source)
@@ -147,7 +147,7 @@ def test_layout_is_as_documented(tmp_path, source):
     assert (tmp_path / "root" / "j" / "000000000120" / "manifest.json").is_file()
 
 
-def test_a_writer_that_holds_the_lock_is_not_waited_for_forever(tmp_path, source):
+def test_wait_for_lock_times_out(tmp_path, source):
     root = tmp_path / "root"
     save(FolderStore(root), 1, source)
     holder = FolderStore(root)
@@ -156,7 +156,7 @@ def test_a_writer_that_holds_the_lock_is_not_waited_for_forever(tmp_path, source
     save(FolderStore(root, lock_timeout_s=0.05), 2, source)
 
 
-def test_a_root_that_cannot_be_written_is_one_clear_error(tmp_path, source):
+def test_unwritable_root_raises_checkpoint_error(tmp_path, source):
     (tmp_path / "root").write_text("a file")
     with pytest.raises(CheckpointError, match="cannot save the checkpoint"):
         save(FolderStore(tmp_path / "root"), 1, source)

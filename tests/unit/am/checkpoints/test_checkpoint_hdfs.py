@@ -62,7 +62,7 @@ def test_files_of_every_size_come_back(store, hdfs, tmp_path, size):
     assert sorted(hdfs.files()) == ["/ck/j/000000000001/f", "/ck/j/000000000001/manifest.json"]
 
 
-def test_an_upload_goes_on_with_the_part_that_broke(server, store, hdfs, source):
+def test_upload_retries_only_broken_part(server, store, hdfs, source):
     hdfs.fail("CREATE", cut_after=PART_BYTES // 2, match=".00002", times=2)
     saved = store.save("j", 1, {"f": source}, {})
     assert hdfs.files()[f"{'/ck/j/000000000001'}/f"] == source.read_bytes()
@@ -97,7 +97,7 @@ def test_an_encryption_zone_gets_its_files_in_one(server, store, hdfs, source):
     assert len(hdfs.files()) == 2
 
 
-def test_a_store_that_stays_away_is_one_clear_error(server, source):
+def test_unreachable_store_raises_one_error(server, source):
     store = new_store(server, SHORT)
     store.save("j", 1, {"f": source}, {})
     server.stop()
@@ -120,13 +120,13 @@ def test_a_failed_save_leaves_nothing(store, hdfs, source, tmp_path):
     assert not hdfs.files() and not left(hdfs)
 
 
-def test_what_is_forbidden_is_told_with_its_path(store, hdfs, source):
+def test_permission_error_has_path(store, hdfs, source):
     hdfs.fail("MKDIRS", exception="AccessControlException", message="Permission denied: user=x")
     with pytest.raises(CheckpointError, match=r"/ck/j/.*Permission denied"):
         store.save("j", 1, {"f": source}, {})
 
 
-def test_leftovers_of_the_dead_are_swept_and_those_of_the_living_are_not(store, hdfs, source):
+def test_only_old_hidden_folders_are_removed(store, hdfs, source):
     hdfs.put("/ck/j/.writing-000000000001-dead/f", b"half")
     hdfs.now_ms += int(LEFTOVER_AGE_S * 1000)
     hdfs.put("/ck/j/.writing-000000000001-alive/f", b"half")
@@ -136,7 +136,7 @@ def test_leftovers_of_the_dead_are_swept_and_those_of_the_living_are_not(store, 
     assert [each.iteration for each in store.checkpoints("j")] == [2]
 
 
-def test_of_two_writers_of_an_iteration_the_first_to_end_stays(server, store, hdfs, tmp_path):
+def test_first_of_two_writers_wins(server, store, hdfs, tmp_path):
     """The second begins before the first has ended, so neither sees the other's until it renames."""
     first, second = tmp_path / "1", tmp_path / "2"
     first.write_bytes(b"first")
@@ -155,7 +155,7 @@ def test_of_two_writers_of_an_iteration_the_first_to_end_stays(server, store, hd
     assert not left(hdfs)
 
 
-def test_anothers_checkpoint_is_told_where_the_reply_to_our_rename_was_lost(server, store, hdfs, source, tmp_path):
+def test_save_returns_rival_checkpoint_if_rename_reply_is_lost(server, store, hdfs, source, tmp_path):
     """Our hidden folder was swept, the other's took the name: the retried rename finds no source and a target."""
     (tmp_path / "theirs").write_bytes(b"theirs")
     rival = new_store(server)
@@ -170,7 +170,7 @@ def test_anothers_checkpoint_is_told_where_the_reply_to_our_rename_was_lost(serv
     assert rival.latest("j") == theirs[0]
 
 
-def test_a_save_asks_for_nothing_that_it_does_not_need(store, hdfs, source, tmp_path):
+def test_save_makes_no_needless_requests(store, hdfs, source, tmp_path):
     (tmp_path / "small").write_bytes(b"x")
     for iteration in (1, 2):
         store.save("j", iteration, {"f": source}, {})
@@ -195,7 +195,7 @@ def test_many_writers_at_once_end_with_one_whole_checkpoint(server, hdfs, source
     assert not left(hdfs)
 
 
-def test_a_staged_folder_that_was_swept_under_its_writer_is_never_shown(store, hdfs, source):
+def test_removed_staged_folder_never_becomes_checkpoint(store, hdfs, source):
     upload = store._upload
 
     def swept(path, target):
@@ -212,7 +212,7 @@ def test_a_staged_folder_that_was_swept_under_its_writer_is_never_shown(store, h
     assert not hdfs.files()
 
 
-def test_half_a_checkpoint_under_its_final_name_is_passed_over_and_replaced(server, store, hdfs, source):
+def test_incomplete_checkpoint_is_skipped_and_replaced(server, store, hdfs, source):
     store.save("j", 1, {"f": source}, {})
     hdfs.put("/ck/j/000000000002/f", b"no manifest")
     assert store.latest_iteration("j") == 1
@@ -221,7 +221,7 @@ def test_half_a_checkpoint_under_its_final_name_is_passed_over_and_replaced(serv
     assert new_store(server).latest("j") == saved
 
 
-def test_content_is_read_once_a_process_and_again_when_it_was_written_anew(server, store, hdfs, source):
+def test_content_is_read_again_only_after_rewrite(server, store, hdfs, source):
     saved = store.save("j", 1, {"f": source}, {})
     size = source.stat().st_size
 
@@ -252,7 +252,7 @@ def test_a_restarted_job_reads_its_checkpoint_once(server, store, hdfs, source, 
     assert hdfs.sent_bytes - before < size / 10
 
 
-def test_a_fetch_of_the_newest_beside_a_writer_that_prunes(server, store, hdfs, source, tmp_path):
+def test_fetch_latest_while_writer_prunes(server, store, hdfs, source, tmp_path):
     store.save("j", 1, {"f": source}, {})
     reader = new_store(server)
     read = reader._read_folder
@@ -284,7 +284,7 @@ def test_a_fetch_goes_on_after_a_cut(store, hdfs, tmp_path):
     assert (tmp_path / "out" / "f").read_bytes() == (tmp_path / "f").read_bytes()
 
 
-def test_a_writer_that_prunes_while_a_reader_looks(server, store, hdfs, source):
+def test_latest_while_writer_prunes(server, store, hdfs, source):
     """What was listed is gone when it is read: then a newer one is there."""
     store.save("j", 1, {"f": source}, {})
     reader = new_store(server)

@@ -138,7 +138,7 @@ class TestPages:
         ask(state(folder, name=HOSTILE, jobs=jobs, tuner=HOSTILE, best=HOSTILE), scenario)
 
     @pytest.mark.parametrize(("path", "kind"), [("/", "text/html"), ("/status.json", "application/json")])
-    def test_before_the_app_is_known_it_asks_for_patience(self, path, kind):
+    def test_page_without_app_asks_to_retry(self, path, kind):
         async def scenario(site):
             status, headers, body = await site.get(path)
             assert status == 503
@@ -147,7 +147,7 @@ class TestPages:
 
         ask(None, scenario)
 
-    def test_other_addresses_are_not_there(self):
+    def test_unknown_urls_are_not_found(self):
         async def scenario(site):
             assert (await site.get("/nothing"))[0] == 404
 
@@ -155,7 +155,7 @@ class TestPages:
 
 
 class TestLogs:
-    def test_are_listed_by_task(self, folder):
+    def test_logs_are_listed_by_task(self, folder):
         async def scenario(site):
             _, _, body = await site.get("/logs/")
             names = [
@@ -180,7 +180,7 @@ class TestLogs:
             ("?offset=99", b"", 10),
         ],
     )
-    def test_are_read_in_parts(self, folder, query, data, following):
+    def test_logs_are_read_in_parts(self, folder, query, data, following):
         async def scenario(site):
             status, headers, body = await site.get("/logs/job-0/task-0.log" + query)
             assert (status, body, headers["X-Next-Offset"]) == (200, data, str(following))
@@ -189,7 +189,7 @@ class TestLogs:
 
         ask(state(folder), scenario)
 
-    def test_the_history_too(self, folder):
+    def test_history_is_a_log(self, folder):
         async def scenario(site):
             assert (await site.get("/logs/job-0/history.jsonl"))[2] == b'{"step": 1}\n'
 
@@ -231,7 +231,7 @@ class TestLogs:
         ask(state(folder), scenario)
 
     @pytest.mark.parametrize("job_id", ["..", "../..", "job-0/..", ".", "link"])
-    def test_a_job_whose_folder_is_elsewhere_has_no_logs(self, folder, job_id):
+    def test_job_folder_outside_app_folder_has_no_logs(self, folder, job_id):
         (folder / "task-0.log").write_text("secret")
         (folder / "jobs" / "link").symlink_to(folder)
 
@@ -343,7 +343,7 @@ class TestState:
         yield App(registered, tmp_path, str(tmp_path), journal, VirtualClock(50.0))
         journal.close()
 
-    def test_is_the_app_as_its_master_knows_it(self, app):
+    def test_page_state_equals_app(self, app):
         lease = pb.Lease(lease_id=1, machine_id="m0", gpu_index=1, expires_at_s=1600.0, state="GRANTED")
         app.take_leases(pb.LeaseUpdate(version=1, leases=[lease]))
         job = app.board.jobs["j0"]

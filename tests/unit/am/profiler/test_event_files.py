@@ -74,15 +74,15 @@ class TestChecksum:
     def test_known_values(self, data, crc):
         assert crc32c(data) == crc
 
-    def test_many_at_once_are_as_one_by_one(self):
+    def test_batched_checksums_equal_single_ones(self):
         rng = random.Random(7)
         sizes = [0, 3, 4, 5, 63, 64, 65, 128, 129, 700, 4096, 4097, 65_536, *[44] * 100]
         parts = [rng.randbytes(size) for size in sizes]
         # RFC 3720's definition: bit by bit.
         assert crc32cs(parts) == list(map(bit_by_bit, parts))
 
-    def test_more_than_is_looked_up_at_once(self, monkeypatch):
-        monkeypatch.setattr(crc32c_module, "_MOST_BYTES", 1000)
+    def test_several_batches(self, monkeypatch):
+        monkeypatch.setattr(crc32c_module, "_MAX_BATCH_BYTES", 1000)
         parts = [bytes([value]) * 300 for value in range(20)]
         assert crc32cs(parts) == list(map(bit_by_bit, parts))
 
@@ -96,13 +96,13 @@ class TestFraming:
             assert [len(each.data) for each in records] == [0, 1, 300, 5]
             assert intact(records) == records
 
-    def test_a_tail_waits_until_it_has_grown(self):
+    def test_incomplete_record_waits_for_rest(self):
         reader, data = RecordReader(), framed(b"one") + framed(b"two")
         assert [each.data for each in reader.read(data[:-1])] == [b"one"]
         assert reader.read(b"") == []
         assert [each.data for each in reader.read(data[-1:])] == [b"two"]
 
-    def test_long_records_are_passed_over(self, monkeypatch):
+    def test_long_records_are_skipped(self, monkeypatch):
         monkeypatch.setattr(tfrecord, "MAX_RECORD_BYTES", 100)
         data = framed(b"one") + framed(b"g" * 5000) + framed(b"two") + framed(b"g" * 101) + framed(b"three")
         for step in (1, 64, 10_000):
@@ -110,7 +110,7 @@ class TestFraming:
             records = [each.data for at in range(0, len(data), step) for each in reader.read(data[at : at + step])]
             assert records == [b"one", b"two", b"three"]
 
-    def test_a_broken_length_ends_it(self):
+    def test_wrong_length_ends_reading(self):
         reader = RecordReader()
         broken = bytearray(framed(b"two"))
         broken[0] ^= 1
@@ -118,7 +118,7 @@ class TestFraming:
         assert reader.broken
         assert reader.read(framed(b"four")) == []
 
-    def test_only_records_with_a_mark_are_told(self, monkeypatch):
+    def test_only_records_with_mark_are_returned(self, monkeypatch):
         monkeypatch.setattr(tfrecord, "MAX_RECORD_BYTES", 100)
         parts = (b"a lo", b"ss", b"the loss", b"loss " * 50, b"other", b"", b"a gloss", b"accuracy")
         data = b"".join(map(framed, parts))
@@ -127,7 +127,7 @@ class TestFraming:
             records = [each.data for at in range(0, len(data), step) for each in reader.read(data[at : at + step])]
             assert records == [b"the loss", b"a gloss", b"accuracy"]
 
-    def test_broken_data_is_told(self):
+    def test_broken_data_is_detected(self):
         broken = bytearray(framed(b"two"))
         broken[13] ^= 1
         records = RecordReader().read(bytes(broken) + framed(b"one"))
@@ -156,7 +156,7 @@ class TestMessages:
         assert read_event(event(7, *values, wall_time_s=9.0)) == Event(step=7, wall_time_s=9.0, scalars=expected)
 
     @pytest.mark.parametrize("step", [0, 1, 127, 128, 20_000, 2**62])
-    def test_usual_events_are_read_as_any(self, step, monkeypatch):
+    def test_fast_path_equals_general_decoder(self, step, monkeypatch):
         named = tensor("loss", 1, content=struct.pack("<f", 0.25))
         # As TensorFlow writes it: fields in the order of their numbers.
         body = field(1, 2, b"loss") + field(8, 2, b"\x08\x01\x12\x00\x22\x04" + struct.pack("<f", 0.75))
@@ -167,14 +167,14 @@ class TestMessages:
         monkeypatch.setattr(event_message, "_usual", lambda data: None)
         assert list(map(read_event, events)) == expected
 
-    def test_events_that_only_begin_as_usual(self, monkeypatch):
+    def test_events_that_leave_fast_path(self, monkeypatch):
         whole = event(5, simple("loss", 0.5), wall_time_s=1.5)
         others = [whole + field(3, 2, b"more"), event(5, simple("loss", 0.5), simple("loss", 0.75)), whole[:-1]]
         read = list(map(outcome, others))
         monkeypatch.setattr(event_message, "_usual", lambda data: None)
         assert read == list(map(outcome, others))
 
-    def test_what_is_no_scalar_is_left_out(self):
+    def test_other_values_are_ignored(self):
         values = (
             tensor("two", 1, floats=struct.pack("<ff", 1, 2)),
             tensor("text", 7, content=b"abc"),
@@ -194,19 +194,19 @@ class TestMessages:
             field(2, 0, varint(2**64 - 5)),
         ],
     )
-    def test_bytes_that_are_no_event(self, data):
+    def test_bytes_that_are_no_event_raise(self, data):
         with pytest.raises(EventError):
             read_event(data)
 
 
-def told(*events, role=Role.TRAINING):
+def records_of(*events, role=Role.TRAINING):
     return EventReader(role).read(b"".join(map(framed, events)))
 
 
 class TestReader:
     def test_losses_with_the_seconds_between_them(self):
         events = [event(step, simple("loss", 1.0), wall_time_s=100.0 + step / 8) for step in (0, 4, 8)]
-        assert told(*events) == [
+        assert records_of(*events) == [
             StepLoss(step=0, loss=1.0),
             StepLoss(step=4, loss=1.0, seconds=0.5),
             StepLoss(step=8, loss=1.0, seconds=0.5),
@@ -216,36 +216,38 @@ class TestReader:
         events = [
             event(step, simple("loss", 1.0), wall_time_s=at_s) for step, at_s in ((0, 50.0), (4, 10.0), (8, 12.0))
         ]
-        assert [record.seconds for record in told(*events)] == [None, None, 2.0]
+        assert [record.seconds for record in records_of(*events)] == [None, None, 2.0]
 
-    def test_one_tag_of_a_file_is_the_loss(self):
-        records = told(event(1, simple("regularization_loss", 9.0), simple("Train/Loss", 1.0), simple("loss", 2.0)))
+    def test_only_first_loss_tag_is_read(self):
+        records = records_of(
+            event(1, simple("regularization_loss", 9.0), simple("Train/Loss", 1.0), simple("loss", 2.0))
+        )
         assert records == [StepLoss(step=1, loss=1.0)]
-        assert told(event(1, simple("loss_1", 3.0))) == [StepLoss(step=1, loss=3.0)]
+        assert records_of(event(1, simple("loss_1", 3.0))) == [StepLoss(step=1, loss=3.0)]
 
     def test_epochs_are_no_steps_and_rates_are_rates(self):
-        records = told(event(3, simple("epoch_loss", 0.5)), event(100, simple("global_step/sec", 8.0)))
+        records = records_of(event(3, simple("epoch_loss", 0.5)), event(100, simple("global_step/sec", 8.0)))
         assert records == [LossOnly(loss=0.5, epoch=3), StepsPerSecond(rate=8.0)]
 
     def test_keras_losses_of_batches_are_means_of_their_epoch(self):
         steps = [event(step, simple("batch_loss", 1.0)) for step in (5, 10, 15)]
-        records = told(*steps[:2], event(0, simple("epoch_loss", 1.0)), steps[2])
+        records = records_of(*steps[:2], event(0, simple("epoch_loss", 1.0)), steps[2])
         assert [record.mean_since for record in records if isinstance(record, StepLoss)] == [0, 0, 10]
-        assert told(event(5, simple("loss", 1.0)))[0].mean_since is None
+        assert records_of(event(5, simple("loss", 1.0)))[0].mean_since is None
 
     def test_evaluations_in_one_event_or_in_several(self):
         several = [event(5, simple("accuracy", 0.5)), event(5, simple("loss", 2.0)), event(9, simple("loss", 1.0))]
         one = event(5, simple("loss", 2.0), simple("accuracy", 0.5))
         first = Validation(step=5, loss=2.0, accuracy=0.5)
         for events in (several, [one, several[2]]):
-            records = told(*events, role=Role.EVALUATION)
+            records = records_of(*events, role=Role.EVALUATION)
             assert [each for each in records if isinstance(each, Validation)] == [
                 first,
                 Validation(step=9, loss=1.0, accuracy=None),
             ]
             assert [each.step for each in records if isinstance(each, StepLoss)] == [5, 9]
 
-    def test_records_that_are_broken_or_strange_are_passed_over(self):
+    def test_broken_or_unknown_records_are_skipped(self):
         broken = bytearray(framed(event(1, simple("loss", 1.0))))
         broken[-5] ^= 1
         data = bytes(broken) + framed(b"\xff loss") + framed(event(2, simple("loss", 2.0)))
@@ -258,7 +260,7 @@ class TestFolders:
         with path.open("ab") as file:
             file.write(b"".join(map(framed, events)))
 
-    def test_files_below_as_they_come_and_grow(self, tmp_path):
+    def test_new_and_growing_files_are_read(self, tmp_path):
         folder = EventFolder([tmp_path / "later", tmp_path])
         folder.search()
         assert folder.read() == []
@@ -273,14 +275,14 @@ class TestFolders:
         assert folder.read() == [StepLoss(step=2, loss=1.0), Validation(step=2, loss=3.0)]
         folder.close()
 
-    def test_evaluations_tell_the_steps_where_training_does_not(self, tmp_path):
+    def test_evaluations_give_steps_if_training_has_none(self, tmp_path):
         self.write(tmp_path / "eval" / "events.out.tfevents.1.host", event(8, simple("loss", 3.0)))
         folder = EventFolder([tmp_path])
         folder.search()
         assert folder.read() == [Validation(step=8, loss=3.0), StepLoss(step=8, loss=None)]
         folder.close()
 
-    def test_a_file_that_is_written_anew(self, tmp_path):
+    def test_rewritten_file_is_read_from_start(self, tmp_path):
         path = tmp_path / "events.out.tfevents.1.host"
         self.write(path, event(1, simple("loss", 1.0)), event(2, simple("loss", 1.0)))
         folder = EventFolder([tmp_path])
@@ -291,7 +293,7 @@ class TestFolders:
         assert folder.read() == [StepLoss(step=3, loss=1.0)]
         folder.close()
 
-    def test_large_trees_are_not_searched_for_ever(self, tmp_path, monkeypatch):
+    def test_search_of_large_tree_is_limited(self, tmp_path, monkeypatch):
         monkeypatch.setattr(event_folder, "MAX_ENTRIES", 10)
         for number in range(30):
             (tmp_path / f"{number:02}").mkdir()
@@ -300,7 +302,7 @@ class TestFolders:
         folder.search()
         assert folder.read() == []
 
-    def test_each_folder_is_searched_as_far_as_if_it_were_alone(self, tmp_path, monkeypatch):
+    def test_search_limits_hold_per_folder(self, tmp_path, monkeypatch):
         monkeypatch.setattr(event_folder, "MAX_ENTRIES", 10)
         own, checkpoints = tmp_path / "job", tmp_path / "checkpoints"
         checkpoints.mkdir()
@@ -313,17 +315,17 @@ class TestFolders:
             assert folder.read() == [StepLoss(step=1, loss=1.0)]
             folder.close()
 
-    def test_a_search_that_took_its_time_goes_on_with_the_next(self, tmp_path):
+    def test_slow_search_continues_next_time(self, tmp_path):
         for number in (1, 2):
             path = tmp_path / "logs" / f"run{number}" / f"events.out.tfevents.{number}.host"
             self.write(path, event(number, simple("loss", 1.0)))
         folder = EventFolder([tmp_path])
-        told = []
+        records = []
         for _ in range(4):
             folder.search_for(0.0)
-            told.append(len(folder.read()))
+            records.append(len(folder.read()))
         # The folder, the one below it, and then the two with files, in whatever order.
-        assert told == [0, 0, 1, 1]
+        assert records == [0, 0, 1, 1]
         self.write(tmp_path / "events.out.tfevents.3.host", event(3, simple("loss", 1.0)))
         folder.search_for(0.0)
         folder.search_for(0.0)
@@ -338,14 +340,14 @@ class TestFolders:
         folder.search()
         assert folder.read() == []
 
-    def test_new_files_are_searched_for_now_and_then(self, tmp_path):
+    def test_search_repeats_after_interval(self, tmp_path):
         reader = JobReader(LogFollower(tmp_path / "log"), [tmp_path])
         assert reader.read(100.0) == []
         self.write(tmp_path / "events.out.tfevents.1.host", event(1, simple("loss", 1.0)))
         assert reader.read(101.0) == []
         assert reader.read(106.0) == [StepLoss(step=1, loss=1.0)]
 
-    def test_once_the_log_tells_a_step_nothing_more_of_them_is_read(self, tmp_path):
+    def test_event_files_are_ignored_once_log_has_steps(self, tmp_path):
         reader, file = JobReader(LogFollower(tmp_path / "log"), [tmp_path]), tmp_path / "events.out.tfevents.1.host"
         self.write(file, event(1, simple("loss", 1.0)))
         assert reader.read(100.0) == [StepLoss(step=1, loss=1.0)]
@@ -355,32 +357,32 @@ class TestFolders:
         self.write(tmp_path / "events.out.tfevents.2.host", event(8, simple("loss", 9.0)))
         assert reader.read(110.0) == []
 
-    def test_at_the_end_files_are_searched_for_at_once(self, tmp_path):
+    def test_catching_up_searches_at_once(self, tmp_path):
         reader = JobReader(LogFollower(tmp_path / "log"), [tmp_path])
         assert reader.read(100.0) == []
         self.write(tmp_path / "events.out.tfevents.1.host", event(1, simple("loss", 1.0)))
         assert list(reader.catch_up(101.0)) == [StepLoss(step=1, loss=1.0)]
 
-    def test_what_tells_of_more_steps_than_any_job_does_is_left_out(self, tmp_path):
+    def test_impossible_step_counts_are_dropped(self, tmp_path):
         (tmp_path / "log").write_bytes(b"Epoch 999999999/999999999\n99999999999/99999999999 - 1s - loss: 0.5\n")
         self.write(tmp_path / "events.out.tfevents.1.host", event(2**62, simple("loss", 1.0)))
         reader = JobReader(LogFollower(tmp_path / "log"), [tmp_path])
-        told = [*reader.read(100.0), *reader.catch_up(101.0)]
-        assert [record for record in told if isinstance(record, StepLoss)] == []
+        records = [*reader.read(100.0), *reader.catch_up(101.0)]
+        assert [record for record in records if isinstance(record, StepLoss)] == []
 
-    def test_what_is_told_beside_it_is_believed(self, tmp_path):
+    def test_plausible_records_next_to_impossible_ones_are_kept(self, tmp_path):
         lines = [
             f"INFO:tensorflow:loss = {loss}, step = {step}" for loss, step in ((3.0, 10), (9.0, 10**16), (2.0, 20))
         ]
         (tmp_path / "log").write_text("\n".join(lines) + "\n")
-        told, profile = JobReader(LogFollower(tmp_path / "log"), [tmp_path]).read(100.0), JobProfile()
-        assert [(record.step, record.loss) for record in told] == [(10, 3.0), (20, 2.0)]
-        for record in told:
+        records, profile = JobReader(LogFollower(tmp_path / "log"), [tmp_path]).read(100.0), JobProfile()
+        assert [(record.step, record.loss) for record in records] == [(10, 3.0), (20, 2.0)]
+        for record in records:
             profile.feed(record)
         assert (profile.iteration, profile.loss) == (20, 2.0)
 
-    @pytest.mark.parametrize("logged", [b"", b"no step is told\n" * 50])
-    def test_catching_up_reads_more_than_comes_at_once(self, tmp_path, monkeypatch, logged):
+    @pytest.mark.parametrize("logged", [b"", b"no step is logged\n" * 50])
+    def test_catching_up_reads_more_than_one_poll(self, tmp_path, monkeypatch, logged):
         monkeypatch.setattr(follower, "MAX_POLL_BYTES", 200)
         (tmp_path / "log").write_bytes(logged)
         for name in ("1.host", "2.host"):

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from am.profiler.pace import WINDOW, Pace, Placement
+from am.profiler.iteration_time import WINDOW, IterationTime, Placement
 from am.profiler.profile import JobProfile
 from am.profiler.records import (
-    MOST_ITERATIONS,
+    MAX_ITERATIONS,
     CheckpointSaved,
     ExamplesPerSecond,
     LossOnly,
@@ -36,12 +36,12 @@ def factors(paces):
     return [slowdown.at(level) for level in Level]
 
 
-def settled(iteration_s, count=10):
-    return Pace(iteration_s=iteration_s, spread_s=0.0, count=count)
+def measured(iteration_s, count=10):
+    return IterationTime(iteration_s=iteration_s, spread_s=0.0, count=count)
 
 
 class TestIntervals:
-    def test_nothing_is_known_at_first(self):
+    def test_new_profile_has_no_estimates(self):
         profile = JobProfile()
         assert profile.iteration == 0
         assert math.isnan(profile.loss)
@@ -65,17 +65,17 @@ class TestIntervals:
         profile.started(1, Level.SLOT)
         steps(profile, 5.0)
         assert profile.iteration_s == pytest.approx(0.5)
-        assert not profile.paces[Placement(1, Level.SLOT)].settled
+        assert not profile.paces[Placement(1, Level.SLOT)].is_reliable
         profile.feed(StepLoss(step=20, loss=1.0, seconds=1.0))
         assert profile.iteration_s == pytest.approx(0.1)
 
-    def test_only_the_newest_count(self):
+    def test_only_newest_intervals_count(self):
         profile = JobProfile()
         profile.started(1, Level.SLOT)
         steps(profile, *([10.0] * 100), *([1.0] * WINDOW))
-        assert profile.paces[Placement(1, Level.SLOT)] == Pace(iteration_s=0.1, spread_s=0.0, count=WINDOW)
+        assert profile.paces[Placement(1, Level.SLOT)] == IterationTime(iteration_s=0.1, spread_s=0.0, count=WINDOW)
 
-    def test_rates_give_the_digits_that_seconds_lack(self):
+    def test_rates_are_more_precise_than_seconds(self):
         profile = JobProfile()
         profile.started(1, Level.SLOT)
         steps(profile, 0.004)
@@ -84,7 +84,7 @@ class TestIntervals:
             profile.feed(StepLoss(step=step, loss=1.0, seconds=0.004))
         assert profile.iteration_s == pytest.approx(0.00035, rel=1e-4)
 
-    def test_a_rate_that_contradicts_the_seconds_is_left_aside(self):
+    def test_rate_that_contradicts_seconds_is_ignored(self):
         profile = JobProfile()
         profile.started(1, Level.SLOT)
         steps(profile, 1.0)
@@ -93,20 +93,20 @@ class TestIntervals:
         assert profile.iteration_s == pytest.approx(0.1)
 
     @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf, 1e300])
-    def test_nonsense_is_no_interval(self, seconds):
+    def test_invalid_seconds_give_no_interval(self, seconds):
         profile = JobProfile()
         profile.started(1, Level.SLOT)
         steps(profile, seconds, seconds, seconds)
         assert profile.iteration_s is None
 
-    def test_steps_that_go_back_begin_anew(self):
+    def test_steps_that_go_back_start_over(self):
         profile = JobProfile()
         profile.started(1, Level.SLOT)
         steps(profile, 7.0, 1.0, 1.0)
         profile.feed(StepLoss(step=5, loss=1.0, seconds=99.0))
         profile.feed(StepLoss(step=15, loss=1.0, seconds=50.0))
         profile.feed(StepLoss(step=25, loss=1.0, seconds=1.0))
-        assert profile.paces[Placement(1, Level.SLOT)] == settled(0.1, count=3)
+        assert profile.paces[Placement(1, Level.SLOT)] == measured(0.1, count=3)
 
     def test_without_a_placement_nothing_is_measured(self):
         profile = JobProfile()
@@ -123,8 +123,8 @@ class TestRestarts:
         profile.started(4, Level.MACHINE)
         steps(profile, 9.0, 1.0, 1.0, 1.0, start=30)
         assert profile.paces == {
-            Placement(1, Level.SLOT): settled(0.4, 3),
-            Placement(4, Level.MACHINE): settled(0.1, 3),
+            Placement(1, Level.SLOT): measured(0.4, 3),
+            Placement(4, Level.MACHINE): measured(0.1, 3),
         }
         assert profile.iteration_s == pytest.approx(0.1)
         profile.started(1, Level.SLOT)
@@ -138,10 +138,10 @@ class TestRestarts:
         profile.feed(StepLoss(step=30, loss=1.0, seconds=60.0))
         profile.feed(StepLoss(step=40, loss=1.0, seconds=60.0))
         profile.feed(StepLoss(step=50, loss=1.0, seconds=1.0))
-        assert profile.paces[Placement(1, Level.SLOT)] == settled(0.1, 3)
+        assert profile.paces[Placement(1, Level.SLOT)] == measured(0.1, 3)
         assert profile.restored == Restored(iteration=20, seconds=0.5)
 
-    def test_a_validation_that_does_not_say_the_loss_leaves_the_one_known(self):
+    def test_validation_without_loss_keeps_known_loss(self):
         profile = JobProfile()
         profile.feed(Validation(step=10, loss=0.5, accuracy=0.75))
         profile.feed(Validation(step=20, accuracy=0.875))
@@ -149,7 +149,7 @@ class TestRestarts:
         profile.feed(Validation(step=30, loss=0.25))
         assert (profile.validation_loss, profile.accuracy) == (0.25, 0.875)
 
-    def test_progress_and_loss_never_run_backwards(self):
+    def test_progress_never_decreases(self):
         profile = JobProfile()
         profile.started(1, Level.SLOT)
         profile.feed(StepLoss(step=118, loss=0.5))
@@ -180,7 +180,7 @@ class TestRestarts:
 
 
 class TestEstimates:
-    def test_the_users_estimate_stands_in(self):
+    def test_estimate_is_used_before_measurements(self):
         strict = Slowdown(1.0, 1.2, 2.0, 3.0)
         profile = JobProfile(Estimate(serial_iteration_s=8.0, slowdown=strict))
         assert profile.serial_iteration_s == 8.0
@@ -189,7 +189,7 @@ class TestEstimates:
         profile.started(2, Level.SLOT)
         assert profile.iteration_s == pytest.approx(4.0)
 
-    def test_what_is_measured_wins(self):
+    def test_measurement_replaces_estimate(self):
         profile = JobProfile(Estimate(serial_iteration_s=8.0))
         profile.started(4, Level.CLUSTER)
         steps(profile, 9.0, 13.0, 13.0, 13.0)
@@ -201,41 +201,41 @@ class TestEstimates:
 
 
 class TestSlowdown:
-    def test_alike_gpu_counts_are_compared_first(self):
+    def test_equal_gpu_counts_are_compared_first(self):
         paces = {
-            Placement(2, Level.MACHINE): settled(2.0),
-            Placement(4, Level.MACHINE): settled(0.8),
-            Placement(4, Level.RACK): settled(1.2),
+            Placement(2, Level.MACHINE): measured(2.0),
+            Placement(4, Level.MACHINE): measured(0.8),
+            Placement(4, Level.RACK): measured(1.2),
         }
         # By the unlike pair it would be 1.2, and by both the lower of the two.
         assert factors(paces) == pytest.approx([1.0, 1.0, 1.5, 1.5])
 
-    def test_other_gpu_counts_do_when_none_are_alike(self):
-        paces = {Placement(1, Level.SLOT): settled(8.0), Placement(4, Level.CLUSTER): settled(4.0)}
+    def test_different_gpu_counts_are_compared_if_none_equal(self):
+        paces = {Placement(1, Level.SLOT): measured(8.0), Placement(4, Level.CLUSTER): measured(4.0)}
         assert factors(paces) == pytest.approx([1.0, 1.0, 1.1, 2.0])
 
-    def test_a_mild_measurement_holds_the_levels_before_it_down(self):
-        paces = {Placement(1, Level.SLOT): settled(8.0), Placement(4, Level.CLUSTER): settled(2.1)}
+    def test_measured_level_limits_tighter_levels(self):
+        paces = {Placement(1, Level.SLOT): measured(8.0), Placement(4, Level.CLUSTER): measured(2.1)}
         assert factors(paces) == pytest.approx([1.0, 1.0, 1.05, 1.05])
 
-    def test_levels_that_contradict_each_other_are_averaged(self):
+    def test_levels_out_of_order_are_averaged(self):
         paces = {
-            Placement(4, Level.SLOT): settled(1.0),
-            Placement(4, Level.MACHINE): settled(1.4, count=10),
-            Placement(4, Level.RACK): settled(1.2, count=30),
+            Placement(4, Level.SLOT): measured(1.0),
+            Placement(4, Level.MACHINE): measured(1.4, count=10),
+            Placement(4, Level.RACK): measured(1.2, count=30),
         }
         assert factors(paces) == pytest.approx([1.0, 1.25, 1.25, 1.3])
 
-    def test_few_intervals_prove_nothing(self):
-        paces = {Placement(1, Level.SLOT): settled(8.0), Placement(4, Level.CLUSTER): settled(9.0, count=2)}
+    def test_few_intervals_are_ignored(self):
+        paces = {Placement(1, Level.SLOT): measured(8.0), Placement(4, Level.CLUSTER): measured(9.0, count=2)}
         assert measured_slowdown(paces, CRUDE_SLOWDOWN) == CRUDE_SLOWDOWN
 
-    def test_faster_afar_is_still_one(self):
-        paces = {Placement(2, Level.SLOT): settled(1.0), Placement(2, Level.CLUSTER): settled(0.9)}
+    def test_slowdown_is_at_least_one(self):
+        paces = {Placement(2, Level.SLOT): measured(1.0), Placement(2, Level.CLUSTER): measured(0.9)}
         assert measured_slowdown(paces, CRUDE_SLOWDOWN) == Slowdown(1.0, 1.0, 1.0, 1.0)
 
     def test_serial_from_any_number_of_gpus(self):
-        paces = {Placement(4, Level.CLUSTER): settled(1.3), Placement(2, Level.SLOT): settled(2.0)}
+        paces = {Placement(4, Level.CLUSTER): measured(1.3), Placement(2, Level.SLOT): measured(2.0)}
         assert serial_iteration_s(paces, CRUDE_SLOWDOWN) == pytest.approx(4.0)
 
     def test_weighted_median(self):
@@ -247,14 +247,14 @@ class TestSlowdown:
 @pytest.mark.parametrize(
     "record",
     [
-        StepLoss(step=MOST_ITERATIONS + 1, loss=0.5),
-        Validation(step=MOST_ITERATIONS + 1, loss=0.5, accuracy=0.5),
-        CheckpointSaved(iteration=MOST_ITERATIONS + 1, seconds=1.0, bytes=1),
-        SavingCheckpoint(iteration=MOST_ITERATIONS + 1),
-        Restored(iteration=MOST_ITERATIONS + 1, seconds=1.0),
-        ExamplesPerSecond(step=MOST_ITERATIONS + 1, mean_rate=1.0),
+        StepLoss(step=MAX_ITERATIONS + 1, loss=0.5),
+        Validation(step=MAX_ITERATIONS + 1, loss=0.5, accuracy=0.5),
+        CheckpointSaved(iteration=MAX_ITERATIONS + 1, seconds=1.0, bytes=1),
+        SavingCheckpoint(iteration=MAX_ITERATIONS + 1),
+        Restored(iteration=MAX_ITERATIONS + 1, seconds=1.0),
+        ExamplesPerSecond(step=MAX_ITERATIONS + 1, mean_rate=1.0),
     ],
     ids=lambda record: type(record).__name__,
 )
-def test_more_iterations_than_any_job_does_are_not_believed(record):
-    assert believable([record, StepLoss(step=MOST_ITERATIONS, loss=1.0)]) == [StepLoss(step=MOST_ITERATIONS, loss=1.0)]
+def test_impossible_iteration_counts_are_dropped(record):
+    assert believable([record, StepLoss(step=MAX_ITERATIONS, loss=1.0)]) == [StepLoss(step=MAX_ITERATIONS, loss=1.0)]

@@ -38,7 +38,7 @@ def test_metrics_of_the_validation():
     assert read("Epoch 1/1", "8/8 - 1s - loss: 0.3 - val_auc: 1")[-1] == Validation(step=8, loss=None, accuracy=None)
 
 
-def test_losses_of_other_names_and_none():
+def test_loss_by_other_name_or_missing():
     assert read("Epoch 1/1", "8/8 - 1s - val_loss: 9.0 - g_loss: 0.5 - d_loss: 0.25")[1] == StepLoss(
         step=8, loss=0.5, mean_since=0
     )
@@ -46,11 +46,11 @@ def test_losses_of_other_names_and_none():
 
 
 class TestSteps:
-    def test_bars_outside_of_an_epoch_are_no_training(self):
+    def test_bars_outside_epoch_are_ignored(self):
         done = "8/8 - 1s - loss: 1.0"
         assert steps(done, "Epoch 1/1", done, done, " 1/8 [>...] - ETA: 1s - loss: 3.0", done) == [8]
 
-    def test_an_epoch_that_is_drawn_again_after_its_validation(self):
+    def test_bar_redrawn_after_validation_counts_once(self):
         bar = "8/8 [====] - 1s 99ms/step - loss: 1.0"
         records = read("Epoch 1/2", bar, f"{bar} - val_loss: 2.0", f"{bar} - val_loss: 3.0", bar)
         assert [record for record in records if isinstance(record, Validation)] == [
@@ -58,19 +58,19 @@ class TestSteps:
         ]
         assert sum(isinstance(record, StepLoss) for record in records) == 1
 
-    def test_a_second_fit_adds_to_the_first(self):
+    def test_second_fit_adds_steps(self):
         epoch, done = "Epoch 1/1", "8/8 - 1s - loss: 1.0"
         assert steps(epoch, done, epoch, done, epoch, "4/4 - 1s - loss: 1.0") == [8, 16, 20]
 
-    def test_a_fit_that_goes_on_where_one_ended_does_not_add(self):
+    def test_resumed_fit_adds_no_steps(self):
         done = "8/8 - 1s - loss: 1.0"
         assert steps("Epoch 1/1", done, "Epoch 2/2", done, "Epoch 3/4", done) == [8, 16, 24]
 
-    def test_a_fit_that_was_cut_off_and_restarted_does_not_add(self):
+    def test_restarted_fit_adds_no_steps(self):
         done = "8/8 - 1s - loss: 1.0"
         assert steps("Epoch 1/3", done, "Epoch 2/3", "Epoch 1/3", done, "Epoch 2/3", done) == [8, 8, 16]
 
-    def test_a_fit_that_was_cut_off_behind_a_whole_epoch_does_not_add(self):
+    def test_fit_restarted_after_whole_epoch_adds_no_steps(self):
         done = "8/8 - 1s - loss: 1.0"
         assert steps("Epoch 1/3", done, "Epoch 1/3", done, "Epoch 2/3", done) == [8, 8, 16]
 
@@ -78,29 +78,29 @@ class TestSteps:
         one, two = "3/8 [=>..] - ETA: 1s - loss: 1.0", "2/8 [=>..] - ETA: 1s - loss: 1.0"
         assert steps("Epoch 1/3", "Epoch 1/3", one, two, one) == [3, 3]
 
-    def test_a_length_that_is_not_known_yet(self):
+    def test_unknown_epoch_length(self):
         bars = "12/Unknown 3s 24ms/step - loss: 1.0", "40/40 [==] - 3s 24ms/step - loss: 1.0"
         assert steps("Epoch 1/2", *bars, "Epoch 2/2", *bars) == [12, 40, 52, 80]
-        # Nobody knows how long the epochs before were.
+        # The length of the earlier epochs is unknown.
         assert steps("Epoch 5/9", *bars) == [200]
 
 
 class TestPace:
-    def test_a_bar_counts_ten_times_an_epoch(self):
+    def test_bar_gives_ten_rates_per_epoch(self):
         bars = [f"{done}/100 [=>..] - 9s 24ms/step - loss: 1.0" for done in range(1, 101)]
         assert rates("Epoch 1/2", *bars) == pytest.approx([0.024] * RATES_AN_EPOCH)
 
-    def test_the_first_step_counts_only_when_it_is_the_only_one(self):
+    def test_first_step_gives_rate_only_if_alone(self):
         assert rates("Epoch 1/2", "1/5 [=>..] - ETA: 1s 24ms/step - loss: 1.0") == []
         assert rates("Epoch 1/2", "1/1 [==] - 1s 900ms/step - loss: 1.0") == pytest.approx([0.9])
 
-    def test_of_two_roundings_the_finer(self):
+    def test_finer_rounding_is_used(self):
         assert rates("Epoch 1/2", "1000/1000 - 60s - 2ms/step - loss: 1.0") == pytest.approx([0.06])
         assert rates("Epoch 1/2", "100/100 - 2s - 24ms/step - loss: 1.0") == pytest.approx([0.024])
         assert rates("Epoch 1/2", "1000/1000 - 0s - loss: 1.0") == []
         assert rates("Epoch 1/2", "10/10 - 1s - loss: 1.0 - 1s/epoch - 119ms/step") == pytest.approx([0.119])
 
-    def test_an_end_with_validation_in_it_counts_only_when_nothing_else_is_known(self):
+    def test_rate_with_validation_counts_only_if_alone(self):
         end = "8/8 [==] - 9s 900ms/step - loss: 1.0 - val_loss: 1.0"
         assert rates("Epoch 1/1", "4/8 [=>..] - ETA: 1s 24ms/step - loss: 1.0", end) == pytest.approx([0.024])
         assert rates("Epoch 1/1", end) == pytest.approx([0.9])
@@ -127,5 +127,5 @@ class TestPace:
         "Epoch 00002: val_loss improved from inf to 0.4, saving model to best.h5",
     ],
 )
-def test_what_is_no_bar(line):
+def test_other_lines_are_no_bars(line):
     assert read("Epoch 1/10", line) == []

@@ -34,7 +34,7 @@ def test_a_partial_last_line_waits_for_its_end(tmp_path):
     follow.close()
 
 
-def test_a_line_that_is_drawn_anew_comes_drawing_by_drawing(tmp_path):
+def test_carriage_return_ends_line(tmp_path):
     path = tmp_path / "log"
     follow = LogFollower(path)
     append(path, b"Epoch 1/2\n\r 1/8\b\b\b\b")
@@ -56,7 +56,7 @@ def test_a_truncated_file_is_read_from_its_beginning(tmp_path):
     follow.close()
 
 
-def test_a_truncated_file_that_has_grown_beyond_its_old_length_is_found_out(tmp_path):
+def test_truncated_file_that_regrew_is_detected(tmp_path):
     path = tmp_path / "log"
     follow = LogFollower(path)
     append(path, b"step 1\nstep 2\nste")
@@ -96,7 +96,7 @@ def test_a_deleted_file_is_followed_until_another_takes_its_place(tmp_path):
     follow.close()
 
 
-def test_it_goes_on_at_an_offset_and_after_closing(tmp_path):
+def test_reading_continues_at_offset_and_after_close(tmp_path):
     path = tmp_path / "log"
     append(path, b"one\ntwo\nthr")
     follow = LogFollower(path, offset=4)
@@ -142,13 +142,13 @@ def test_a_large_backlog_comes_in_parts(tmp_path, monkeypatch):
     follow.close()
 
 
-def test_a_folder_in_its_place_is_no_crash(tmp_path):
+def test_folder_instead_of_file_reads_nothing(tmp_path):
     follow = LogFollower(tmp_path)
     assert follow.read() == b""
     follow.close()
 
 
-def test_parts_say_how_they_follow_each_other(tmp_path):
+def test_parts_have_start_kind(tmp_path):
     path = tmp_path / "file"
     follow = FileFollower(path)
     append(path, b"abc")

@@ -101,7 +101,7 @@ def test_junk_and_partial_lines(line):
     assert parse_line(line) is None
 
 
-def test_a_step_too_long_for_a_number_leaves_the_loss():
+def test_overlong_step_keeps_loss():
     assert parse_line(f"{TF}loss = 2.1, step = 1e30") == LossOnly(loss=2.1)
 
 
@@ -109,26 +109,26 @@ def read(data, **options):
     return LogReader(**options).read(data)
 
 
-def test_bytes_that_are_no_text_spoil_only_their_line():
+def test_invalid_utf8_affects_only_its_line():
     lines = [b"\xff\xff", b"INFO:tensorflow:global_step/sec: 2", b"\x80 INFO:tensorflow:global_step/sec: 2", b""]
     assert read(b"\n".join(lines)) == [StepsPerSecond(rate=2.0)]
 
 
-def test_another_format_is_one_more_entry():
+def test_added_format_is_used():
     def epoch():
         return LineFormat(b"Epoch ", lambda line: LossOnly(loss=float(line.split()[1])))
 
     assert read(b"Epoch 3\nEpisode 4\n", formats=[epoch]) == [LossOnly(loss=3.0)]
 
 
-def test_zero_bytes_are_passed_over():
+def test_zero_bytes_are_ignored():
     hole = b"\0" * 1000 + b"INFO:tensorflow:loss = 2.0, step = 1\n"
     assert read(hole) == [StepLoss(step=1, loss=2.0)]
     wide = "first\nINFO:tensorflow:loss = 2.0, step = 1\n".encode("utf-16-le")
     assert read(wide) == [StepLoss(step=1, loss=2.0)]
 
 
-def test_lines_too_long_to_tell_anything_are_passed_over():
+def test_overlong_lines_are_skipped():
     assert read(b"INFO:tensorflow:loss = 2.0, step = 1" + b" " * MAX_RECORD_BYTES + b"x\n") == []
 
 
@@ -142,7 +142,7 @@ def test_the_last_drawing_of_a_line_counts():
 
 
 LINE = b"INFO:tensorflow:loss = 0.5, step = 7 (1.000 sec)"
-TOLD = [StepLoss(step=7, loss=0.5, seconds=1.0)]
+STEP_LOSS = StepLoss(step=7, loss=0.5, seconds=1.0)
 
 
 @pytest.mark.parametrize(
@@ -161,10 +161,10 @@ TOLD = [StepLoss(step=7, loss=0.5, seconds=1.0)]
 )
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 def test_a_line_is_read_as_a_terminal_shows_it(drawn, end):
-    assert read(drawn + end) == TOLD
+    assert read(drawn + end) == [STEP_LOSS]
 
 
-def test_a_tag_stands_for_all_drawings_of_its_line():
+def test_tag_holds_for_all_drawings_of_its_line():
     """Else what another worker draws would be taken for a line without a tag."""
     bar = b"\r 1/8 [>..] - ETA: 1s - loss: 1.0\r 2/8 [>..] - ETA: 1s - loss: 1.0\n"
     reader = LogReader()
@@ -181,8 +181,8 @@ def test_a_tag_stands_for_all_drawings_of_its_line():
         b"2026-01-01T00:00:00+0100 ",
     ],
 )
-def test_a_time_may_stand_before_every_line(time):
-    assert read(time + LINE + b"\n" + time.replace(b"00:00:", b"00:01:") + LINE + b"\n") == 2 * TOLD
+def test_time_before_line_is_ignored(time):
+    assert read(time + LINE + b"\n" + time.replace(b"00:00:", b"00:01:") + LINE + b"\n") == 2 * [STEP_LOSS]
     assert read(time + b"Epoch 1/1\n" + time + b"\r 1/8 [>..] - ETA: 1s - loss: 1.0\n")[-1].step == 1
 
 
@@ -199,12 +199,12 @@ class TestWorkers:
             ("[worker 0] ", "[worker 1] "),
         ],
     )
-    def test_one_of_several_is_believed(self, one, other):
+    def test_only_one_worker_is_accepted(self, one, other):
         data = b"".join(self.line(tag, step, loss) for step in (10, 20) for tag, loss in ((one, 1.0), (other, 9.0)))
         assert [(record.step, record.loss) for record in read(data)] == [(10, 1.0), (20, 1.0)]
 
     @pytest.mark.parametrize("tag", ["[1,{}]<stdout>:", "(worker pid={}) ", "worker-{}: ", "[worker {}] "])
-    def test_behind_a_time_the_tag_says_which(self, tag):
+    def test_tag_after_time_identifies_worker(self, tag):
         data = b"".join(
             self.line(f"2026-01-01T00:00:{step}.{worker}Z {tag.format(worker)}", step, loss=worker)
             for step in (10, 20, 30)
@@ -212,19 +212,19 @@ class TestWorkers:
         )
         assert [(record.step, record.loss) for record in read(data)] == [(10, 0.0), (20, 0.0), (30, 0.0)]
 
-    def test_a_time_and_a_tag_stand_for_all_drawings_of_a_line(self):
+    def test_time_and_tag_hold_for_all_drawings_of_line(self):
         bar = b"\r 1/8 [>..] - ETA: 1s - loss: 1.0\r 2/8 [>..] - ETA: 1s - loss: 1.0\n"
         one, other = (b"2026-01-01T00:00:00Z worker-%d: " % worker for worker in (0, 1))
         assert [record.step for record in read(one + b"Epoch 1/1\n" + one + bar + other + bar)] == [2]
 
-    def test_another_once_that_one_is_silent(self):
+    def test_silent_worker_is_replaced(self):
         reader = LogReader()
         reader.read(self.line("[0] ", 1))
         others = [reader.read(self.line("[1] ", step)) for step in range(2, SILENCE_RECORDS + 10)]
         assert others[0] == []
         assert [record.step for record in others[-1]] == [SILENCE_RECORDS + 9]
 
-    def test_times_are_no_workers(self):
+    def test_times_do_not_identify_workers(self):
         data = self.line("[2026-07-28 12:00:01] ", 10) + self.line("[2026-07-28 12:00:02] ", 20)
         assert [record.step for record in read(data)] == [10, 20]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from am.profiler.loss_history import FEWEST_POINTS, MOST_POINTS, LossHistory
+from am.profiler.loss_history import MAX_POINTS, MIN_POINTS, LossHistory
 from am.profiler.profile import JobProfile
 from am.profiler.records import Restored, StepLoss
 
@@ -36,7 +36,7 @@ class TestFits:
         assert truth[1] - truth[2] > 0
         assert forecast.decrease(600, 600) == pytest.approx(truth[1] - truth[2], rel=0.35)
 
-    def test_noise_and_outliers_do_not_lead_it_astray(self):
+    def test_noise_and_outliers_change_forecast_little(self):
         rng = random.Random(1)
         losses = [loss + rng.gauss(0, 0.05) for loss in falling(200)]
         losses[50] = 1e6
@@ -45,7 +45,7 @@ class TestFits:
         for iteration in (20, 100, 400):
             assert loss_at(forecast, iteration) == pytest.approx(truth[iteration], abs=0.25)
 
-    def test_it_tells_where_the_job_is_and_how_fast(self):
+    def test_forecast_has_iteration_and_speed(self):
         history = fed(falling(10))
         forecast = history.forecast(9, 0.5)
         assert (forecast.iteration, forecast.serial_iteration_s) == (9, 0.5)
@@ -53,7 +53,7 @@ class TestFits:
         assert (later.iteration, later.serial_iteration_s) == (12, 0.25)
         assert (later.floor, later.drop, later.scale) == (forecast.floor, forecast.drop, forecast.scale)
 
-    def test_new_losses_change_it(self):
+    def test_new_losses_change_forecast(self):
         history = fed(falling(10))
         before = history.forecast(9, 1.0)
         history.add(10, 0.0)
@@ -61,41 +61,41 @@ class TestFits:
 
 
 class TestLittleOrNoSense:
-    @pytest.mark.parametrize("count", range(FEWEST_POINTS))
-    def test_too_few_points_make_none(self, count):
+    @pytest.mark.parametrize("count", range(MIN_POINTS))
+    def test_too_few_points_give_no_forecast(self, count):
         assert fed(falling(count)).forecast(0, 1.0) is None
 
-    def test_losses_that_rise_or_stand_still_are_not_expected_to_fall(self):
+    def test_rising_or_constant_losses_forecast_no_drop(self):
         assert fed([1.0, 2.0, 3.0, 4.0, 5.0]).forecast(4, 1.0).drop == 0.0
         assert fed([3.0] * 9).forecast(8, 1.0).drop == pytest.approx(0.0)
 
     @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
-    def test_a_job_that_diverged_is_not_expected_to_get_better(self, loss):
+    def test_diverged_job_forecasts_no_drop(self, loss):
         history = fed([*falling(10), loss])
         assert history.forecast(10, 1.0).drop == 0.0
         history.add(11, 1.0)
         assert history.forecast(11, 1.0).drop > 0.0
 
-    def test_nothing_but_nan_makes_none(self):
+    def test_only_nan_gives_no_forecast(self):
         assert fed([math.nan] * 9).forecast(0, 1.0) is None
 
     @given(st.lists(st.floats(), max_size=200), st.integers(1, 10**9))
-    def test_whatever_was_logged_it_is_a_forecast_or_none(self, losses, every):
+    def test_any_losses_give_valid_forecast_or_none(self, losses, every):
         forecast = fed(losses, every).forecast(len(losses) * every, 0.1)
         assert forecast is None or forecast.decrease(forecast.iteration, 100.0) >= 0.0
 
 
 class TestBounds:
-    @pytest.mark.parametrize("count", [MOST_POINTS, 1000, 12345])
+    @pytest.mark.parametrize("count", [MAX_POINTS, 1000, 12345])
     def test_space_is_bounded_and_nothing_is_dropped(self, count):
         history = fed(falling(count))
-        assert len(history.points) <= MOST_POINTS
-        assert history.points[0][0] < count / MOST_POINTS * 4
+        assert len(history.points) <= MAX_POINTS
+        assert history.points[0][0] < count / MAX_POINTS * 4
         assert history.points[-1][0] > count * 0.9
 
 
 class TestProfiles:
-    def test_a_profile_forecasts_by_its_log(self):
+    def test_profile_forecasts_from_its_log(self):
         profile = JobProfile()
         assert profile.forecast(1.0) is None
         for step, loss in enumerate(falling(10)):
@@ -103,7 +103,7 @@ class TestProfiles:
         assert profile.forecast(1.0).iteration == 9
         assert profile.forecast(1.0).drop > 0.0
 
-    def test_steps_that_are_done_once_more_do_not_count_twice(self):
+    def test_repeated_steps_count_once(self):
         one, two = JobProfile(), JobProfile()
         for step, loss in enumerate(falling(10)):
             one.feed(StepLoss(step=step, loss=loss))

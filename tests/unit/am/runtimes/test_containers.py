@@ -35,7 +35,7 @@ class FakeEngine:
         """Its task host says that it is ready."""
         if seat_id not in self.deaf:
             state = self.hosts._hosts[seat_id]
-            state.address, state.pid = f"{seat_id}:{state.turn}", 1
+            state.address, state.pid = f"{seat_id}:{state.task_run}", 1
             state.ready.set()
 
     async def gone(self, seat_id):
@@ -125,7 +125,7 @@ async def soon(condition):
 
 
 class TestTakingOver:
-    def test_the_next_task_on_the_same_gpus_takes_the_container_over_and_nothing_is_asked_for(self):
+    def test_next_task_on_same_gpus_reuses_container(self):
         async def scenario(world):
             first = await world.idle("m0/0", "m0/1")
             again = await world.reserve("m0/0", "m0/1")
@@ -137,14 +137,14 @@ class TestTakingOver:
 
         run(scenario)
 
-    def test_so_does_another_job_of_the_app(self):
+    def test_other_job_of_app_reuses_container(self):
         async def scenario(world):
             first = await world.idle("m0/0")
             assert ids(await world.reserve("m0/0", job_id="j1")) == ids(first)
 
         run(scenario)
 
-    def test_what_is_missing_is_asked_for(self):
+    def test_missing_containers_are_requested(self):
         async def scenario(world):
             await world.idle("m0/0")
             seats = await world.reserve("m0/0", "m1/0")
@@ -153,7 +153,7 @@ class TestTakingOver:
 
         run(scenario)
 
-    def test_one_whose_task_runs_is_nobodys_to_take(self):
+    def test_busy_container_is_not_reused(self):
         async def scenario(world):
             await world.reserve("m0/0")
             assert ids(await world.reserve("m0/0")) == ["s-2"]
@@ -164,7 +164,7 @@ class TestTakingOver:
         ("task", "request_"),
         [("m0/0 m0/1", {"memory_mb": 100}), ("m0/0", {"memory_mb": 200}), ("m0/0", {"memory_mb": 100, "vcores": 2})],
     )
-    def test_other_sizes_end_what_is_in_their_way_before_anything_is_asked_for(self, task, request_):
+    def test_idle_container_of_other_size_ends_before_request(self, task, request_):
         async def scenario(world):
             await world.idle("m0/0", "m0/2", memory_mb=100)
             world.engine.slow = {"s-1"}
@@ -174,12 +174,12 @@ class TestTakingOver:
             assert len(world.engine.asked) == 2 and not reserving.done()
             world.engine.end("s-1")
             assert ids(await reserving) == ["s-3"]
-            # What is in nobody's way stays.
+            # Other containers stay.
             assert world.engine.alive == {"s-2", "s-3"}
 
         run(scenario)
 
-    def test_one_that_is_gone_is_no_seat(self):
+    def test_gone_container_is_not_reused(self):
         """Preempted, its host dead, or its node lost."""
 
         async def scenario(world):
@@ -191,7 +191,7 @@ class TestTakingOver:
 
         run(scenario)
 
-    def test_one_that_goes_while_it_is_taken_over_is_replaced(self):
+    def test_container_gone_during_reuse_is_replaced(self):
         async def scenario(world):
             await world.idle("m0/0")
             world.engine.deaf = {"s-1"}
@@ -202,7 +202,7 @@ class TestTakingOver:
 
         run(scenario)
 
-    def test_one_whose_host_does_not_answer_is_ended_and_replaced(self, monkeypatch):
+    def test_container_with_silent_host_is_replaced(self, monkeypatch):
         monkeypatch.setattr(module, "TAKE_OVER_S", 0.01)
 
         async def scenario(world):
@@ -213,7 +213,7 @@ class TestTakingOver:
 
         run(scenario)
 
-    def test_a_gang_that_finds_no_room_leaves_nothing_on_its_gpus(self):
+    def test_gang_without_room_leaves_no_container(self):
         async def scenario(world):
             await world.idle("m0/0", "m1/0", "m2/0")
             world.engine.full = {"full", "no"}
@@ -223,7 +223,7 @@ class TestTakingOver:
 
         run(scenario)
 
-    def test_a_reservation_that_is_cancelled_gives_back_what_it_took(self):
+    def test_cancelled_reservation_gives_containers_back(self):
         async def scenario(world):
             await world.idle("m0/0", "m1/0")
             world.engine.full = {"full"}
@@ -236,7 +236,7 @@ class TestTakingOver:
 
         run(scenario)
 
-    def test_one_that_is_gone_before_its_task_starts_is_no_room(self):
+    def test_container_gone_before_task_start_raises_no_room(self):
         async def scenario(world):
             (seat,) = await world.reserve("m0/0")
             world.engine.end("s-1")
@@ -248,7 +248,7 @@ class TestTakingOver:
 
 
 class TestPreparing:
-    def test_what_was_prepared_is_there_when_a_task_wants_it(self):
+    def test_prepared_container_is_reserved(self):
         async def scenario(world):
             world.containers.prepare(requests("m0/0", "m0/1"))
             await soon(lambda: len(world.engine.alive) == 2)
@@ -259,7 +259,7 @@ class TestPreparing:
 
         run(scenario)
 
-    def test_a_task_may_come_before_its_container_is_there(self):
+    def test_starting_container_can_be_reserved(self):
         async def scenario(world):
             world.engine.full = {"m0"}
             world.containers.prepare(requests("m0/0"))
@@ -273,7 +273,7 @@ class TestPreparing:
 
         run(scenario)
 
-    def test_nothing_is_prepared_where_something_of_ours_is(self):
+    def test_prepare_skips_occupied_gpus(self):
         async def scenario(world):
             await world.reserve("m0/0")
             await world.idle("m0/1")
@@ -283,7 +283,7 @@ class TestPreparing:
 
         run(scenario)
 
-    def test_what_cannot_be_prepared_is_forgotten(self):
+    def test_failed_preparation_is_forgotten(self):
         async def scenario(world):
             world.engine.full = {"m0", "no"}
             world.containers.prepare(requests("m0/0"))
@@ -294,7 +294,7 @@ class TestPreparing:
 
         run(scenario)
 
-    def test_a_task_that_waits_for_what_cannot_be_prepared_hears_of_it(self):
+    def test_failed_preparation_fails_waiting_reservation(self):
         async def scenario(world):
             world.engine.full = {"m0"}
             world.containers.prepare(requests("m0/0"))
@@ -307,7 +307,7 @@ class TestPreparing:
 
         run(scenario)
 
-    def test_what_comes_for_nobody_is_cleared_like_what_idles(self):
+    def test_clear_ends_prepared_containers(self):
         async def scenario(world):
             world.engine.full = {"m0"}
             world.containers.prepare(requests("m0/0"))
@@ -319,7 +319,7 @@ class TestPreparing:
 
 
 class TestClearing:
-    def test_idle_ones_end_and_it_is_over_when_the_engine_says_so(self):
+    def test_clear_waits_until_engine_reports_idle_containers_gone(self):
         async def scenario(world):
             await world.idle("m0/0", "m0/1")
             world.engine.slow = {"s-1"}
@@ -334,7 +334,7 @@ class TestClearing:
 
         run(scenario)
 
-    def test_one_whose_task_runs_is_left_alone_but_not_kept(self):
+    def test_clear_lets_busy_container_end_with_its_task(self):
         async def scenario(world):
             seats = await world.reserve("m0/0 m0/1")
             clearing = asyncio.ensure_future(world.containers.clear(gpus("m0/1")))
@@ -346,7 +346,7 @@ class TestClearing:
 
         run(scenario)
 
-    def test_what_is_ending_is_not_taken_over(self):
+    def test_ending_container_is_not_reused(self):
         async def scenario(world):
             await world.idle("m0/0")
             world.engine.slow = {"s-1"}
@@ -360,10 +360,10 @@ class TestClearing:
 
         run(scenario)
 
-    def test_where_nothing_is_there_is_nothing_to_wait_for(self):
+    def test_clear_of_unoccupied_gpus_returns_at_once(self):
         run(lambda world: world.containers.clear(gpus("m0/0")))
 
-    def test_an_end_that_fails_is_tried_again(self):
+    def test_failed_end_is_retried(self):
         async def scenario(world):
             await world.idle("m0/0")
             discard = world.engine.discard
@@ -382,7 +382,7 @@ class TestClearing:
         run(scenario)
 
 
-def test_at_the_end_of_the_app_nothing_is_left_in_any_state():
+def test_close_ends_containers_in_every_state():
     async def scenario(world):
         await world.idle("m0/0")
         await world.reserve("m0/1")

@@ -45,7 +45,7 @@ def run(scenario):
     return asyncio.run(whole())
 
 
-def test_an_emulated_gpu_is_no_card():
+def test_emulated_gpus_show_no_card():
     spec = containers().spec(wish(vcores=3))
     assert spec.device_ids == ()
     assert (spec.labels["themis.emulated"], spec.labels["themis.gpus"]) == ("true", "emulated/0")
@@ -54,7 +54,7 @@ def test_an_emulated_gpu_is_no_card():
     assert spec.labels.items() >= {**LABELS, "themis.attempt": "2", "themis.role": "task"}.items()
 
 
-def test_leased_cards_are_shown_by_their_numbers_and_count_from_zero_inside():
+def test_container_gets_its_leased_cards():
     gpus = wish(machine="real", indices=(3, 1), memory_mb=300)
     spec = containers().spec(gpus)
     assert spec.device_ids == ("1", "3")
@@ -68,7 +68,7 @@ def test_leased_cards_are_shown_by_their_numbers_and_count_from_zero_inside():
     assert own_environment(launch, "run", cards_from_zero=True)["CUDA_VISIBLE_DEVICES"] == "0,1"
 
 
-def test_containers_run_until_they_are_discarded_and_leave_nothing():
+def test_discarded_containers_are_removed():
     async def scenario(source, fake):
         await source.acquire([wish("a"), wish("b")])
         ends = [asyncio.ensure_future(source.gone(seat)) for seat in ("a", "b")]
@@ -85,11 +85,11 @@ def test_containers_run_until_they_are_discarded_and_leave_nothing():
     run(scenario)
 
 
-def test_when_one_cannot_be_started_the_others_can_be_given_back():
+def test_failed_start_leaves_others_discardable():
     async def scenario(source, fake):
         await source.acquire([wish("a")])
         fake.refuse_start = "could not select device driver"
-        with pytest.raises(NoRoomError, match="Docker starts no container: 'b'; could not select device driver"):
+        with pytest.raises(NoRoomError, match="Docker cannot start a container: 'b'; could not select device driver"):
             await source.acquire([wish("b")])
         await asyncio.gather(source.discard("a"), source.discard("b"))
         await source.close()
@@ -98,7 +98,7 @@ def test_when_one_cannot_be_started_the_others_can_be_given_back():
     run(scenario)
 
 
-def test_a_start_that_nobody_waits_for_any_more_is_ended_all_the_same():
+def test_cancelled_start_can_be_discarded():
     async def scenario(source, fake):
         acquiring = asyncio.ensure_future(source.acquire([wish("a")]))
         await asyncio.sleep(0)
@@ -111,7 +111,7 @@ def test_a_start_that_nobody_waits_for_any_more_is_ended_all_the_same():
     run(scenario)
 
 
-def test_an_engine_that_is_away_for_a_moment_is_asked_again(monkeypatch):
+def test_kill_is_repeated_while_engine_is_unreachable(monkeypatch):
     monkeypatch.setattr("am.runtimes.docker_source._KILL_AGAIN_S", 0.05)
 
     async def scenario(source, fake):
@@ -139,5 +139,5 @@ def test_an_engine_that_is_away_for_a_moment_is_asked_again(monkeypatch):
         (ContainerEnd(exit_code=137, out_of_memory=True), TaskExit(exit_code=-9, reason=ExitReason.MEMORY)),
     ],
 )
-def test_ends_as_tasks_have_them(end, exit_):
+def test_container_end_becomes_task_exit(end, exit_):
     assert exit_of(end) == exit_

@@ -1,4 +1,4 @@
-"""Where an app master says that it is: by the network of the ResourceManager, never by a name of its own for itself."""
+"""The address that an app master reports: the one on the ResourceManager's network."""
 
 import pytest
 
@@ -22,18 +22,18 @@ def network(monkeypatch):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.7", "localhost"])
-def test_on_one_machine_it_stays_on_loopback(host):
+def test_loopback_resource_manager_gives_loopback(host):
     assert own_address(f"{host}:7077").startswith("127.")
 
 
-def test_another_machine_is_reached_by_the_interface_towards_it(network):
+def test_remote_resource_manager_gives_interface_towards_it(network):
     assert own_address("rm.example.org:7077") == "10.0.0.5"
 
 
-def test_a_name_that_only_here_leads_to_loopback_is_not_told_to_others(network):
+def test_own_name_on_loopback_gives_network_address(network):
     assert own_address("gateway.example.org:7077") == "10.0.0.5"
 
 
-def test_without_a_way_out_loopback_is_all_there_is(network):
+def test_no_network_gives_loopback(network):
     del network["192.0.2.1"]
     assert own_address("gateway.example.org:7077") == "127.0.0.1"

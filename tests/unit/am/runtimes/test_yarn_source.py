@@ -132,7 +132,7 @@ async def until(condition):
         await asyncio.sleep(0.005)
 
 
-def test_asks_are_pinned_to_the_machine_of_the_leases_and_as_large_as_the_task():
+def test_ask_has_machine_and_size_of_task():
     yarn = FakeYarn(full=["h", "g"])
     seen = []
 
@@ -149,7 +149,7 @@ def test_asks_are_pinned_to_the_machine_of_the_leases_and_as_large_as_the_task()
     assert seen == [("h", 2, 900, 3), ("g", 1, 700, 1)]
 
 
-def test_a_container_is_started_when_it_is_granted_and_gone_when_yarn_says_so():
+def test_granted_container_starts_and_ends_with_yarns_report():
     yarn = FakeYarn()
 
     async def scenario(source):
@@ -174,7 +174,7 @@ def test_a_container_is_started_when_it_is_granted_and_gone_when_yarn_says_so():
         (143, ExitReason.EXITED),
     ],
 )
-def test_memory_and_what_yarn_took_away_are_told_as_such(code, reason):
+def test_yarn_exit_code_gives_reason(code, reason):
     yarn = FakeYarn()
 
     async def scenario(source):
@@ -185,7 +185,7 @@ def test_memory_and_what_yarn_took_away_are_told_as_such(code, reason):
     assert run(yarn, scenario).reason is reason
 
 
-def test_an_ask_that_is_never_granted_is_no_room_and_can_be_taken_back():
+def test_ungranted_ask_raises_no_room_and_is_withdrawn():
     yarn = FakeYarn(full=["g"])
 
     async def scenario(source):
@@ -198,7 +198,7 @@ def test_an_ask_that_is_never_granted_is_no_room_and_can_be_taken_back():
     assert (yarn.asked, yarn.withdrawn, yarn.stopped, yarn.running) == ({}, [2], ["c1"], set())
 
 
-def test_an_ask_that_is_larger_than_any_node_is_a_fault_of_the_apps_not_want_of_room():
+def test_ask_larger_than_any_node_raises_resource_ask_error():
     yarn = FakeYarn(full=["h"])
     yarn.news.append(AskRefusal(allocation_request_id=1, reason="larger than any node"))
 
@@ -212,7 +212,7 @@ def test_an_ask_that_is_larger_than_any_node_is_a_fault_of_the_apps_not_want_of_
     run(yarn, scenario)
 
 
-def test_an_ask_of_a_size_that_was_granted_before_is_refused_for_want_of_its_node():
+def test_refused_ask_of_granted_size_raises_no_room():
     yarn = FakeYarn()
 
     async def scenario(source):
@@ -230,7 +230,7 @@ def test_an_ask_of_a_size_that_was_granted_before_is_refused_for_want_of_its_nod
 @pytest.mark.parametrize(
     ("largest", "kind"), [((1, 1024, 1), NoRoomError), ((4, 4096, 8), NoRoomError), ((1, 1023, 8), ResourceAskError)]
 )
-def test_an_ask_no_larger_than_what_registering_told_is_refused_for_want_of_its_node(largest, kind):
+def test_refused_ask_within_registered_size_raises_no_room(largest, kind):
     """As by a ResourceManager that was started anew, before its nodes have come back to it."""
     yarn = FakeYarn(full=["h"])
 
@@ -244,7 +244,7 @@ def test_an_ask_no_larger_than_what_registering_told_is_refused_for_want_of_its_
     run(yarn, scenario, largest=largest)
 
 
-def test_a_discarded_container_is_stopped_and_waited_for_never_merely_released():
+def test_discarded_container_is_stopped_not_released():
     yarn = FakeYarn()
 
     async def scenario(source):
@@ -258,7 +258,7 @@ def test_a_discarded_container_is_stopped_and_waited_for_never_merely_released()
     assert (yarn.stopped, yarn.released) == (["c1"], [])
 
 
-def test_a_container_whose_node_is_away_counts_as_running_until_yarn_gives_the_node_up():
+def test_container_on_unreachable_node_runs_until_yarn_reports_its_end():
     yarn = FakeYarn(stubborn=["h"])
 
     async def scenario(source):
@@ -273,7 +273,7 @@ def test_a_container_whose_node_is_away_counts_as_running_until_yarn_gives_the_n
     run(yarn, scenario)
 
 
-def test_what_a_node_refuses_to_start_is_released_at_once_and_its_gang_given_back():
+def test_container_refused_by_node_is_released():
     yarn = FakeYarn(full=["g"], refusal=YarnError("Hadoop refused", remedy="this token is expired"))
 
     async def scenario(source):
@@ -290,7 +290,7 @@ def test_what_a_node_refuses_to_start_is_released_at_once_and_its_gang_given_bac
 
 
 @pytest.mark.parametrize("knows", [True, UnreachableError("away"), ContainerStateError("no token")])
-def test_what_may_run_though_its_start_was_refused_is_stopped_and_waited_for(knows):
+def test_container_that_may_run_after_refusal_is_stopped(knows):
     """The reply to a first try was lost, and the node refuses the second."""
     yarn = FakeYarn(refusal=YarnError("already is running on this node"), knows=knows)
 
@@ -303,7 +303,7 @@ def test_what_may_run_though_its_start_was_refused_is_stopped_and_waited_for(kno
     assert (yarn.released, yarn.stopped) == ([], ["c1"])
 
 
-def test_a_defect_in_a_start_is_raised_and_waited_for_by_nobody():
+def test_defect_in_start_is_raised():
     yarn = FakeYarn(refusal=KeyError("settings"))
 
     async def scenario(source):
@@ -315,7 +315,7 @@ def test_a_defect_in_a_start_is_raised_and_waited_for_by_nobody():
     assert (yarn.released, yarn.stopped) == ([], ["c1"])
 
 
-def test_a_machine_that_does_not_answer_is_told_at_once_and_its_container_waited_for():
+def test_unanswered_start_fails_at_once():
     yarn = FakeYarn(refusal=UnreachableError("no answer"), stubborn=["h"])
 
     async def scenario(source):
@@ -331,7 +331,7 @@ def test_a_machine_that_does_not_answer_is_told_at_once_and_its_container_waited
     assert yarn.released == []
 
 
-def test_an_ask_for_a_machine_that_is_lost_is_not_waited_for():
+def test_ask_for_lost_machine_fails_at_once():
     yarn = FakeYarn(full=["h", "g"])
     lost = NodeReport(
         node_id="h:1", host="h", rack="", state=NodeState.LOST, gpus=4, used_gpus=0, memory_mb=1, used_memory_mb=0,
@@ -354,7 +354,7 @@ def test_an_ask_for_a_machine_that_is_lost_is_not_waited_for():
     assert time.monotonic() - begun_s < LIMITS.pin_timeout_s
 
 
-def test_a_machine_that_is_lost_while_it_is_told_to_start_is_waited_for_no_longer():
+def test_machine_lost_during_start_fails_at_once():
     yarn = FakeYarn()
     starting, answer = threading.Event(), threading.Event()
 
@@ -378,7 +378,7 @@ def test_a_machine_that_is_lost_while_it_is_told_to_start_is_waited_for_no_longe
     assert yarn.stopped == []
 
 
-def test_a_grant_that_comes_after_the_seat_was_given_up_is_released():
+def test_grant_after_discard_is_released():
     yarn = FakeYarn(full=["h"])
 
     async def scenario(source):
@@ -394,7 +394,7 @@ def test_a_grant_that_comes_after_the_seat_was_given_up_is_released():
     assert (yarn.released, yarn.started) == (["c1"], [])
 
 
-def test_what_an_earlier_attempt_left_is_ended_before_anything_is_asked_for():
+def test_earlier_attempts_containers_end_before_first_ask():
     old = container(container_id="old")
     yarn = FakeYarn(previous=[old], stubborn=["h"])
 
@@ -416,7 +416,7 @@ async def finishing(yarn, work):
     return yarn.started
 
 
-def test_heartbeats_go_on_when_yarn_is_away_for_a_while():
+def test_heartbeats_continue_while_yarn_is_unreachable():
     yarn = FakeYarn()
     yarn.trouble = [UnreachableError("away"), UnreachableError("away")]
 
@@ -427,7 +427,7 @@ def test_heartbeats_go_on_when_yarn_is_away_for_a_while():
     assert yarn.started == ["c1"]
 
 
-def test_an_attempt_that_yarn_gave_up_touches_nothing_any_more():
+def test_lost_attempt_makes_no_more_calls():
     yarn = FakeYarn()
 
     async def scenario(source):
@@ -439,7 +439,7 @@ def test_an_attempt_that_yarn_gave_up_touches_nothing_any_more():
     assert yarn.stopped == []
 
 
-def test_what_an_earlier_attempt_left_is_ended_first_also_where_yarn_tells_of_it_late():
+def test_late_reported_earlier_containers_end_first():
     yarn = FakeYarn(stubborn=["h"])
     yarn.running.add("old")
 
@@ -458,7 +458,7 @@ def test_what_an_earlier_attempt_left_is_ended_first_also_where_yarn_tells_of_it
     assert yarn.started == ["c1"]
 
 
-def test_a_node_that_was_away_is_told_again_to_stop_a_container(monkeypatch):
+def test_stop_is_repeated_after_unreachable_node(monkeypatch):
     monkeypatch.setattr(yarn_source, "_STOP_AGAIN_S", 0.02)
     yarn = FakeYarn()
 

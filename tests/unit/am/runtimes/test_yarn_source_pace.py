@@ -1,4 +1,4 @@
-"""When the containers' source hurries its heartbeats to YARN."""
+"""When the container source sends eager heartbeats to YARN."""
 
 import asyncio
 
@@ -68,7 +68,7 @@ def a_wish(steps):
     return ContainerWish(seat_id="a", request=request, environment={}, on_step=steps.append)
 
 
-def test_an_ask_is_sent_at_once_and_its_grant_fetched_soon():
+def test_ask_is_sent_at_once_and_grant_fetched_soon():
     yarn, steps = SlowYarn(grants=True), []
 
     async def scenario():
@@ -80,7 +80,7 @@ def test_an_ask_is_sent_at_once_and_its_grant_fetched_soon():
     assert steps == ["ask", "grant"]
 
 
-def test_an_ask_that_stays_unanswered_is_hurried_for_a_while_only():
+def test_eager_heartbeats_for_unanswered_ask_stop():
     yarn = SlowYarn(grants=False)
 
     async def scenario():

@@ -204,7 +204,7 @@ class TestStudyAsTuner:
         ids=lambda value: value.get("pruner") if isinstance(value, dict) else "",
     )
     @EACH_FAMILY
-    def test_it_stops_what_the_study_would_prune(self, chosen, pruner, family):
+    def test_tuner_stops_jobs_that_study_prunes(self, chosen, pruner, family):
         """Against a loop over the study in Optuna's own way, one arm after the other; the leader is ours to keep."""
         arms, loss_of = arms_of([family])
         tuner = make("optuna", arms, **chosen)
@@ -241,7 +241,7 @@ class TestStudyAsTuner:
         study_tuner(arms, Looks()).observe(progress("j00", 1, 0.5))
         assert seen == [dict(arm.hyper_parameters) for arm in arms]
 
-    def test_a_pruner_of_ones_own(self):
+    def test_custom_pruner(self):
         arms = jobs(4)
         search = Search(study_tuner(arms, PercentilePruner(25.0, n_startup_trials=1)), arms)
         for job_id in ("j00", "j01", "j02"):
@@ -250,12 +250,12 @@ class TestStudyAsTuner:
         search.step("j03", 50, lambda *_: 0.9)
         assert search.plan.stopped == {"j03"}
 
-    def test_it_says_nothing(self, capfd):
+    def test_study_logs_nothing(self, capfd):
         make("optuna", jobs(2)).observe(progress("j00", 1, 0.5))
         assert capfd.readouterr() == ("", "")
 
     @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0.0, 2.0)), max_size=40))
-    def test_a_study_is_rebuilt_from_what_was_told(self, story):
+    def test_study_is_rebuilt_from_observations(self, story):
         """Half way a new study takes over, told what the first one was: both decide alike from there on."""
         one = Search(make("optuna", jobs(4), pruner="successive_halving", min_resource=5, reduction_factor=2), jobs(4))
         two = None

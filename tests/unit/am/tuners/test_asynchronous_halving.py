@@ -21,7 +21,7 @@ def feed(tuner, *observations):
 
 
 class TestPromotion:
-    def test_one_in_eta_of_those_that_came_so_far(self):
+    def test_one_in_eta_of_reached_jobs_is_promoted(self):
         """Four jobs, rungs at 25, 50, 100: the better of the first two goes on while the others still run."""
         tuner = tuner_of(4)
         assert feed(tuner, reached("j00", 25, 0.5)).targets == {"j01": 25, "j02": 25, "j03": 25}
@@ -39,7 +39,7 @@ class TestPromotion:
         plan = feed(tuner, reached("j00", 100, 0.4))
         assert (plan.finished, plan.best, plan.stopped) == (True, "j00", {"j01"})
 
-    def test_at_a_standstill_the_best_goes_on(self):
+    def test_best_job_is_promoted_if_none_runs(self):
         tuner = tuner_of(3, eta=4)
         assert [phase.jobs for phase in tuner.plan().phases] == [3, 1]
         plan = feed(tuner, reached("j00", 25, 0.5), reached("j01", 25, 0.4), reached("j02", 25, 0.6))
@@ -70,7 +70,7 @@ class TestPromotion:
         plan = feed(tuner, reached("a", 30, 0.1), reached("b", 50, 0.2))
         assert (plan.finished, plan.best, plan.stopped) == (True, "a", {"b"})
 
-    def test_rungs_without_iterations_are_one(self):
+    def test_rungs_without_iterations_are_merged(self):
         tuner = tuner_of(8, total=3)
         assert tuner.plan().phases == (Phase(jobs=8, iterations=1), Phase(jobs=4, iterations=2))
 
@@ -85,7 +85,7 @@ class TestPromotion:
 
 
 class TestPlan:
-    def test_what_runs_and_the_promotions_to_come(self):
+    def test_phases_are_running_jobs_and_planned_promotions(self):
         tuner = tuner_of(4)
         assert tuner.plan().phases == (
             Phase(jobs=4, iterations=25),
@@ -102,12 +102,12 @@ class TestPlan:
         assert plan.targets == {"j03": 50}
         assert plan.phases == (Phase(jobs=1, iterations=25), Phase(jobs=1, iterations=50))
 
-    def test_it_never_leaves_the_first_phase(self):
+    def test_phase_stays_zero(self):
         """No barrier is passed: jobs of different rungs run at one time."""
         tuner = tuner_of(2)
         assert feed(tuner, reached("j00", 50, 0.5), reached("j01", 50, 0.6)).phase == 0
 
-    def test_the_leader_is_the_best_of_those_that_came_highest(self):
+    def test_leader_is_best_of_highest_rung(self):
         tuner = tuner_of(4)
         assert feed(tuner, progress("j03", 5, 0.9)).best == "j03"
         assert feed(tuner, progress("j02", 5, 0.8)).best == "j02"

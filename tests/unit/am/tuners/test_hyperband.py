@@ -3,7 +3,7 @@
 import pytest
 from tuner_cases import Search, failed, jobs, make, reached
 
-from am.tuners.hyperband import Bracket, deal, hyperband, table
+from am.tuners.hyperband import Bracket, fill_brackets, hyperband, table
 from am.tuners.port import Phase
 from themis.errors import InputError
 
@@ -27,7 +27,7 @@ def loss_by_number(job_id, at):
 
 
 class TestTable:
-    def test_the_papers(self):
+    def test_table_equals_papers(self):
         rows = {bracket.s: bracket.sizes for bracket in table(4, 3)}
         assert rows == {s: tuple(n for n, _ in rungs) for s, rungs in PAPERS_TABLE.items()}
 
@@ -45,7 +45,7 @@ class TestTable:
         assert first == 143
         assert search.plan.best == "j00"
 
-    def test_what_the_phases_of_the_table_are_in_step(self):
+    def test_phases_of_brackets_are_in_step(self):
         """All jobs to 1 unit; those left of the first bracket and all of the others to 3; and so on."""
         phases = hyperband(jobs(143, total=81), eta=3, max_resource=81).plan().phases
         assert [(phase.jobs, phase.iterations) for phase in phases] == [
@@ -65,17 +65,17 @@ class TestTable:
 
 
 class TestDealing:
-    def test_more_jobs_than_the_table_begin_it_again(self):
-        dealt = deal(5 + 4, 1, 3)
-        assert dealt == (
+    def test_more_jobs_than_table_repeat_it(self):
+        brackets = fill_brackets(5 + 4, 1, 3)
+        assert brackets == (
             Bracket(s=1, sizes=(3, 1)),
             Bracket(s=0, sizes=(2,)),
             Bracket(s=1, sizes=(3, 1)),
             Bracket(s=0, sizes=(1,)),
         )
 
-    def test_fewer_fill_brackets_in_order(self):
-        assert deal(83, 4, 3) == (
+    def test_fewer_jobs_fill_brackets_in_order(self):
+        assert fill_brackets(83, 4, 3) == (
             Bracket(s=4, sizes=(81, 27, 9, 3, 1)),
             Bracket(s=3, sizes=(2, 1, 1, 1)),
         )
@@ -111,11 +111,11 @@ class TestBrackets:
         assert search.plan.targets == {"j02": 90, "j03": 90, "j04": 90}
         assert search.plan.stopped == {"j00", "j01"}
 
-    def test_the_best_is_that_of_all_brackets(self):
+    def test_best_job_is_best_of_all_brackets(self):
         search = self.search().run_in_turns(90, lambda job_id, _: 1.0 / (1 + number(job_id)))
         assert search.plan.best == "j04"
 
-    def test_a_bracket_that_failed_takes_nothing_from_the_others(self):
+    def test_failed_bracket_leaves_others_unchanged(self):
         tuner = self.search().tuner
         for job_id in ("j00", "j01", "j02"):
             tuner.observe(failed(job_id))

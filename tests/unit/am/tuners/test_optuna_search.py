@@ -42,7 +42,7 @@ def order(tuner, arms, loss_of=loss):
 
 @pytest.mark.parametrize("sampler", [TPESampler, RandomSampler])
 @pytest.mark.parametrize("seed", [0, 3])
-def test_it_draws_what_optuna_by_itself_draws(sampler, seed):
+def test_search_samples_same_points_as_optuna(sampler, seed):
     """Candidates are what a study of Optuna's own tries, and the ends of the range; the order must be the same."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     arguments = {"n_startup_trials": 4} if sampler is TPESampler else {}
@@ -59,7 +59,7 @@ def test_it_draws_what_optuna_by_itself_draws(sampler, seed):
     assert tuner.plan().best == f"j{study.best_trial.number:02d}"
 
 
-def test_it_finds_better_jobs_sooner_than_chance():
+def test_tpe_beats_random_search():
     rng = random.Random(5)
     arms = arms_of([{"x": rng.uniform(-2.0, 2.0), "kind": rng.choice("abcd")} for _ in range(80)])
     losses = {arm.job_id: loss(arm.hyper_parameters) for arm in arms}
@@ -70,7 +70,7 @@ def test_it_finds_better_jobs_sooner_than_chance():
     assert by_sampler["tpe"] < 0.75 * by_sampler["random"]
 
 
-def test_a_sampler_of_ones_own_and_a_pruner():
+def test_custom_sampler_with_pruner():
     grid = [{"x": x, "kind": kind} for x in (0.25, 0.5, 0.75) for kind in "ab"]
     arms = arms_of(grid)
     sampler = NSGAIISampler(seed=1, population_size=3)
@@ -82,7 +82,7 @@ def test_a_sampler_of_ones_own_and_a_pruner():
     assert all(search.at[job_id] < TOTAL for job_id in tuner.plan().stopped)
 
 
-def test_one_that_ends_makes_room_for_another():
+def test_ended_job_is_replaced():
     arms = jobs_of([TOTAL] * 5)
     tuner = make("optuna", arms, sampler="random", parallel=2, trials=4)
     first = set(tuner.plan().targets)
@@ -97,7 +97,7 @@ def test_one_that_ends_makes_room_for_another():
     assert tuner.plan().best == job_id
 
 
-def test_a_job_that_failed_counts_as_no_trial():
+def test_failed_job_is_no_trial():
     arms = jobs_of([TOTAL] * 4)
     tuner = make("optuna", arms, sampler="tpe", parallel=1, trials=2)
     ran = []
@@ -113,7 +113,7 @@ def test_a_job_that_failed_counts_as_no_trial():
     assert tuner.plan().stopped == frozenset()
 
 
-def test_who_was_never_chosen_is_stopped_at_the_end():
+def test_unchosen_jobs_are_stopped_at_end():
     arms = jobs_of([TOTAL] * 4)
     tuner = make("optuna", arms, sampler="random", parallel=4, trials=1)
     (job_id,) = tuner.plan().targets
@@ -127,7 +127,7 @@ def test_jobs_without_hyper_parameters_run_in_their_order():
     assert order(make("optuna", arms, sampler="tpe", parallel=1), arms, lambda _: 1.0) == ["j00", "j01", "j02"]
 
 
-def test_values_of_one_magnitude_each_lie_on_a_logarithmic_scale():
+def test_values_of_different_magnitudes_use_logarithmic_scale():
     """Drawn on a linear one, nearly all points would be nearest to the largest values."""
     arms = arms_of([{"rate": 10.0**-power} for power in range(9)])
     first = [next(iter(make("optuna", arms, sampler="random", parallel=1, seed=s).plan().targets)) for s in range(60)]
@@ -141,13 +141,13 @@ class LeastSampler(RandomSampler):
         return param_distribution.low
 
 
-def test_the_nearest_job_is_so_in_a_straight_line():
+def test_nearest_job_by_euclidean_distance():
     """Half-way off in both directions is nearer than nine tenths in one; by the sum of both it would be farther."""
     arms = arms_of([{"x": 0.9, "y": 0.0}, {"x": 0.5, "y": 0.5}, {"x": 0.0, "y": 1.0}, {"x": 1.0, "y": 0.9}])
     assert set(study_search(arms, LeastSampler(), parallel=1).plan().targets) == {"j01"}
 
 
-def test_another_seed_draws_otherwise():
+def test_other_seed_samples_other_points():
     arms = jobs_of([TOTAL] * 12)
     plans = [facts(make("optuna", arms, sampler="random", parallel=3, seed=seed)) for seed in (0, 0, 1)]
     assert plans[0] == plans[1] != plans[2]
@@ -168,12 +168,12 @@ def test_bad_settings_are_refused_by_the_client(settings, word):
         check_tuner(TunerSpec(name="optuna", settings=settings), jobs=4, iterations=50, source="x")
 
 
-def test_a_pruners_settings_beside_a_sampler_want_a_pruner():
+def test_pruner_settings_with_sampler_need_pruner():
     with pytest.raises(InputError, match="pruner"):
         make("optuna", jobs(4), sampler="tpe", min_resource=5)
 
 
-def test_optunas_defaults_are_those_that_are_told_of():
+def test_documented_defaults_equal_optunas():
     takers = {"startup_trials": TPESampler, "n_startup_trials": MedianPruner}
     found = {name: inspect.signature(made).parameters["n_startup_trials"].default for name, made in takers.items()}
     assert found == OPTUNA_DEFAULTS

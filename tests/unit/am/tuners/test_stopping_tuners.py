@@ -5,7 +5,7 @@ import math
 import pytest
 from tuner_cases import ITERATIONS, Search, failed, jobs, loss_at, make, progress, reached, recorded_curves
 
-from am.tuners.curve_fit import FEWEST_POINTS, MOST_POINTS, forecast, iterations_ahead
+from am.tuners.curve_fit import MAX_POINTS, MIN_POINTS, forecast, iterations_ahead
 from am.tuners.median_stopping import median_stopping
 from am.tuners.performance_curve import CurveRule, performance_curve
 from am.tuners.port import Phase
@@ -56,7 +56,7 @@ class TestMedian:
             tuner.observe(progress(job_id, iteration, loss))
         return tuner.plan()
 
-    def test_worse_than_the_median_of_the_others(self):
+    def test_job_above_median_stops(self):
         tuner = median_stopping(jobs(4))
         assert self.feed(tuner, 9, j00=1.0, j01=2.0, j02=3.0, j03=9.0).stopped == frozenset()
         assert self.feed(tuner, 10, j00=1.0, j01=2.0, j02=3.0).stopped == frozenset()
@@ -64,13 +64,13 @@ class TestMedian:
         # Stopped jobs count as far as they came: at 10, not at 11.
         assert self.feed(tuner, 11, j00=1.0, j01=2.0, j02=9.0).stopped == {"j03"}
 
-    def test_as_good_as_the_median_is_good_enough(self):
+    def test_job_at_median_runs_on(self):
         tuner = median_stopping(jobs(4))
         assert self.feed(tuner, 10, j00=1.0, j01=2.0, j02=3.0, j03=2.0).stopped == frozenset()
         # It would have been stopped for the least more.
         assert self.feed(median_stopping(jobs(4)), 10, j00=1.0, j01=2.0, j02=3.0, j03=2.001).stopped == {"j03"}
 
-    def test_the_best_so_far_counts_not_the_newest(self):
+    def test_best_loss_counts_not_newest(self):
         tuner = median_stopping(jobs(4))
         self.feed(tuner, 9, j03=0.5)
         assert self.feed(tuner, 10, j00=1.0, j01=2.0, j02=3.0, j03=9.0).stopped == frozenset()
@@ -81,7 +81,7 @@ class TestMedian:
         tuner.observe(failed("j02"))
         assert self.feed(tuner, 10, j03=9.0).stopped == frozenset()
 
-    def test_when_nobody_lives_the_best_that_was_stopped_goes_on(self):
+    def test_best_stopped_job_is_reinstated_if_no_job_is_live(self):
         tuner = median_stopping(jobs(4), min_jobs=1, warmup=1)
         assert self.feed(tuner, 10, j00=1.0, j01=2.0, j02=4.0, j03=3.0).stopped == {"j01", "j02", "j03"}
         tuner.observe(failed("j01"))
@@ -93,7 +93,7 @@ class TestMedian:
         tuner.observe(reached("j03", 100, 60.0))
         assert (tuner.plan().finished, tuner.plan().best) == (True, "j03")
 
-    def test_one_that_ended_is_enough(self):
+    def test_ended_job_prevents_reinstatement(self):
         tuner = median_stopping(jobs(4), min_jobs=1, warmup=1)
         self.feed(tuner, 10, j00=1.0, j01=2.0, j02=4.0)
         tuner.observe(reached("j00", 100, 0.5))
@@ -101,20 +101,20 @@ class TestMedian:
         assert (tuner.plan().finished, tuner.plan().best, tuner.plan().stopped) == (True, "j00", {"j01", "j02"})
 
     @pytest.mark.parametrize("count", [2, 3, 4])
-    def test_in_a_small_app_all_others_are_enough_by_default(self, count):
+    def test_default_min_jobs_in_small_app_is_all_others(self, count):
         tuner = median_stopping(jobs(count))
         losses = {f"j{place:02}": float(place) for place in range(count)}
         plan = self.feed(tuner, 10, **losses)
         assert f"j{count - 1:02}" in plan.stopped
         assert "j00" not in plan.stopped
 
-    def test_all_others_but_one_are_not_enough_by_default(self):
+    def test_default_min_jobs_in_small_app_needs_all_others(self):
         tuner = median_stopping(jobs(3))
         assert self.feed(tuner, 10, j00=1.0, j02=9.0).stopped == frozenset()
         assert self.feed(tuner, 10, j01=2.0).stopped == frozenset()
         assert self.feed(tuner, 11, j00=1.0, j01=2.0, j02=9.0).stopped == {"j02"}
 
-    def test_who_diverged_is_stopped(self):
+    def test_diverged_job_is_stopped(self):
         tuner = median_stopping(jobs(4))
         self.feed(tuner, 10, j00=1.0, j01=2.0, j02=3.0, j03=0.1)
         assert self.feed(tuner, 50, j00=1.0, j01=2.0, j02=3.0, j03=math.nan).stopped == {"j03"}
@@ -155,7 +155,7 @@ SHAPES = {
 
 class TestForecast:
     @pytest.mark.parametrize("shape", ["power", "exponential", "hill", "logarithmic", "flat"])
-    def test_a_curve_of_a_known_family_is_foreseen(self, shape):
+    def test_forecast_follows_curve_of_known_family(self, shape):
         """From two fifths of it, the end within 3 % of the whole fall."""
         points = range(4, 161, 4)
         ahead = forecast(list(points), [SHAPES[shape](point / 400) for point in points], 400)
@@ -190,13 +190,13 @@ class TestForecast:
         assert ahead.band(0.0)[-1] == pytest.approx(size * SHAPES["power"](1.0), rel=0.1)
 
     def test_too_few_losses(self):
-        known = [1.0] * (FEWEST_POINTS - 1)
-        steps = list(range(FEWEST_POINTS))
+        known = [1.0] * (MIN_POINTS - 1)
+        steps = list(range(MIN_POINTS))
         assert forecast(steps, [*known, math.inf], 100) is None
         assert forecast(steps, [*known, 1.0], 100) is not None
 
     def test_many_points_are_merged(self):
-        count = 10 * MOST_POINTS
+        count = 10 * MAX_POINTS
         ahead = forecast(list(range(count)), [SHAPES["power"](step / 1000) for step in range(count)], 1000)
         assert ahead.band(0.0)[-1] == pytest.approx(SHAPES["power"](1.0), rel=0.05)
 
@@ -223,7 +223,7 @@ class TestForecast:
 
 
 class TestPerformanceCurve:
-    def test_a_forecast_is_dropped_with_the_first_loss_that_is_no_number(self):
+    def test_nan_loss_drops_forecast(self):
         """Else the others would be told to stop by a curve that has broken off."""
         rule = CurveRule(threshold=0.05, warmup=10, interval=2)
         points = [(at, 0.1 + 0.5 * math.exp(-at / 20)) for at in range(2, 42, 2)]
@@ -234,7 +234,7 @@ class TestPerformanceCurve:
         assert not rule.stops("j1", curves)
         assert rule.latest(curves) == {}
 
-    def test_the_hopeless_are_stopped_and_the_hopeful_are_not(self):
+    def test_only_jobs_without_chance_are_stopped(self):
         """j00 falls to 0.1, j01 fast but to 0.5 only, j02 slowly, yet below both: 200 iterations."""
         arms = jobs(3, total=200)
         made = {
@@ -277,7 +277,7 @@ class TestPerformanceCurve:
         assert search.plan.stopped == {"j01"}
         assert 97 <= search.at["j01"] <= 130
 
-    def test_a_job_that_ended_sets_the_mark(self):
+    def test_ended_job_sets_loss_to_beat(self):
         arms = jobs(2, total=100)
         search = Search(performance_curve(arms), arms)
         search.step("j00", 100, lambda *_: 0.1)
@@ -306,7 +306,7 @@ class TestPerformanceCurve:
         search.run_in_turns(2, lambda job_id, at: made[job_id](at))
         assert (tuner.plan().stopped, search.at["j01"]) == ({"j01"}, 50)
 
-    def test_no_number_is_no_chance(self):
+    def test_nan_loss_stops_job(self):
         tuner = performance_curve(jobs(2, total=100))
         tuner.observe(progress("j00", 20, 3.0))
         tuner.observe(progress("j01", 20, math.nan))
@@ -327,6 +327,6 @@ class TestPerformanceCurve:
         with pytest.raises(InputError):
             performance_curve(jobs(4), **settings)
 
-    def test_a_whole_number_will_do_for_a_share(self):
+    def test_integer_is_accepted_for_share(self):
         with pytest.raises(InputError, match=r"from 0.0001 to 0.49"):
             make("performance_curve", jobs(4), threshold=1)

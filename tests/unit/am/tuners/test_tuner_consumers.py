@@ -46,18 +46,18 @@ class TestViews:
             latest=latest,
         )
 
-    def test_a_job_counts_to_where_it_may_stop_at_the_latest(self):
+    def test_job_counts_to_latest_stop(self):
         views = phase_views(FRESH, self.plan({"b": 40}))
         assert [view.iterations_left for view in views] == [100, 40, 100]
         assert work_seen_gpu_s(FRESH, self.plan({"b": 40})) == 240 * 2.0
 
-    def test_one_that_has_passed_it_has_an_iteration_left(self):
+    def test_job_past_latest_stop_has_one_iteration_left(self):
         profile = JobProfile(Estimate(serial_iteration_s=2.0))
         profile.feed(StepLoss(step=45, loss=1.0))
         jobs = {**FRESH, "b": JobProgress(spec=FRESH["b"].spec, profile=profile)}
         assert phase_views(jobs, self.plan({"b": 40}))[1].iterations_left == 1
 
-    def test_b_is_that_of_the_first_plan(self):
+    def test_demand_is_that_of_first_plan(self):
         """It knows nothing of who will be stopped, and is never lowered."""
         assert work_gpu_s(FRESH, self.plan({}).phases) == 300 * 2.0
 
@@ -133,7 +133,7 @@ class TestBoard:
         assert one.states() == ["WAITING", "PHASE_DONE", "RUNNING", "RUNNING"]
         assert work_seen_gpu_s(one.board.progress(), one.board.plan()) == 120.0
 
-    def test_who_was_never_promoted_is_stopped_in_the_end(self, bench):
+    def test_unpromoted_jobs_are_stopped_at_end(self, bench):
         one = bench("asynchronous_halving")
         shares = []
         while not one.board.plan().finished:

@@ -69,7 +69,7 @@ class TestSingle:
         assert plan.best == "b"
         assert plan.stopped == frozenset()
 
-    def test_a_lone_job_without_a_loss_is_best(self):
+    def test_single_job_without_loss_is_best(self):
         plan = feed(single(jobs(1)), reached("j0", 100, math.nan))
         assert (plan.finished, plan.best) == (True, "j0")
 
@@ -170,7 +170,7 @@ class TestHalving:
         assert plan.phases[0].jobs == 3
         assert set(run_phase(tuner, LOSSES).targets) == {"j2", "j3"}
 
-    def test_when_the_last_survivor_fails_the_best_loser_of_the_latest_phase_goes_on(self):
+    def test_best_loser_is_reinstated_if_last_survivor_fails(self):
         tuner = successive_halving(jobs(4))
         run_phase(tuner, LOSSES)
         run_phase(tuner, {**LOSSES, "j0": 0.0})
@@ -184,7 +184,7 @@ class TestHalving:
         plan = feed(tuner, progress("j2", 60, 0.9), reached("j2", 100, 0.8))
         assert (plan.finished, plan.best, plan.stopped) == (True, "j2", {"j0"})
 
-    def test_in_an_early_phase_too_and_then_it_is_alone(self):
+    def test_loser_reinstated_in_early_phase_runs_alone(self):
         tuner = successive_halving(jobs(4))
         run_phase(tuner, LOSSES)
         plan = feed(tuner, failed("j1"), failed("j3"))
@@ -192,7 +192,7 @@ class TestHalving:
         assert [phase.jobs for phase in plan.phases] == [1, 1]
         assert feed(tuner, reached("j2", 50, 0.1)).targets == {"j2": 100}
 
-    def test_a_loser_that_fails_late_is_not_taken_back(self):
+    def test_failed_loser_is_not_reinstated(self):
         tuner = successive_halving(jobs(4))
         run_phase(tuner, LOSSES)
         plan = feed(tuner, failed("j2"), failed("j1"), failed("j3"))
@@ -200,7 +200,7 @@ class TestHalving:
         assert feed(tuner, failed("j0")).best is None
         assert tuner.plan().finished
 
-    def test_all_failing_finishes_with_nobody(self):
+    def test_all_jobs_failed_finishes_without_best(self):
         plan = feed(successive_halving(jobs(4)), *(failed(f"j{index}") for index in range(4)))
         assert plan.finished
         assert plan.best is None
@@ -293,7 +293,7 @@ class TestHalving:
         (optuna_tuner, {"trials": 3}, "tuner.trials beside no sampler: 3; it is one of tuner.sampler tpe or random"),
     ],
 )
-def test_a_setting_out_of_range_is_told_with_its_key_and_its_bound(make, settings, told):
+def test_setting_out_of_range_error_has_key_and_bound(make, settings, told):
     """As makers of plug-ins meet it, who call these themselves: group files are checked before."""
     with pytest.raises(InputError, match=re.escape(told)):
         make(jobs(4, total=100), **settings)
@@ -311,7 +311,7 @@ class TestRegistry:
         tuner = make_tuner(TunerSpec(name="successive_halving", settings={"eta": 4}), jobs(4))
         assert [phase.jobs for phase in tuner.plan().phases] == [4, 1]
 
-    def test_unknown_names_are_told_with_the_nearest(self):
+    def test_unknown_name_error_has_nearest_name(self):
         with pytest.raises(UnknownNameError, match="did you mean 'single'"):
             make_tuner(TunerSpec(name="singel"), jobs(1))
         with pytest.raises(UnknownNameError, match=r"known: asynchronous_halving, .*single, successive_halving"):

@@ -1,5 +1,6 @@
 """Time over restarts of the ResourceManager: it never runs back, and a wall clock that was set books no work."""
 
+import asyncio
 import time
 
 import pytest
@@ -60,9 +61,15 @@ def test_a_store_without_a_mark_is_not_preceded_by_its_apps_and_leases():
     assert clock_of(store).now_s() == pytest.approx(ahead_s, abs=1.0)
 
 
-def test_every_write_keeps_the_newest_time():
+@pytest.mark.parametrize("served", [False, True])
+def test_every_write_keeps_the_newest_time(served):
     store = FailingStore()
-    Recorder(store, VirtualClock(5_000.0)).record("rm_started")
+    recorder = Recorder(store, VirtualClock(5_000.0))
+    if served:
+        asyncio.run(recorder.commit(recorder.batch()))
+    else:
+        recorder.record("rm_started")
+    recorder.close()
     mark = ClockMark.from_text(store.meta("clock"))
     assert (mark.time_s, mark.boot_id) == (5_000.0, boot_id())
 

@@ -348,3 +348,23 @@ def test_a_defect_in_a_test_write_does_not_end_the_tries(tmp_path, monkeypatch):
         assert failed
 
     run(tmp_path, scenario)
+
+
+def test_a_registration_that_is_cancelled_as_it_takes_effect_leaves_no_session(tmp_path, monkeypatch):
+    async def scenario(rm):
+        entry = await rm.manager.submit(SPEC)
+        message = pb.Register(app_id=entry.app_id, token=entry.token, attempt=1, pid=7)
+        register = asyncio.ensure_future(rm.manager.register(message))
+        greet = rm.manager._greet
+
+        def cancelled_now(*arguments):
+            greet(*arguments)
+            register.cancel()
+
+        monkeypatch.setattr(rm.manager, "_greet", cancelled_now)
+        with suppress(asyncio.CancelledError):
+            await register
+        assert register.cancelled()
+        assert entry.session is None
+
+    run(tmp_path, scenario)

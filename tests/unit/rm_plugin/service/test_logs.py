@@ -81,6 +81,12 @@ def test_only_jobs_of_the_app_have_logs(folder, job_id):
         LogFollower(folder, JOBS, job_id)
 
 
+def test_a_folder_of_no_job_of_the_app_is_not_among_its_logs(folder):
+    (folder / "jobs/job-9").mkdir()
+    (folder / "jobs/job-9/task-0.log").write_text("not of a job\n")
+    assert "not of a job" not in str(shown(LogFollower(folder, JOBS)))
+
+
 def test_a_long_log_is_read_in_parts(folder):
     (folder / "jobs/job-0/task-0.log").write_text("x" * 99 + "\n")
     with (folder / "jobs/job-1/task-0.log").open("w") as log:

@@ -52,7 +52,7 @@ class FakeEngine:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(manager_module, "RELAUNCH_EVERY_S", 0.0, raising=False)
+    monkeypatch.setattr(manager_module, "RELAUNCH_EVERY_S", 0.0)
 
 
 def run(scenario, tmp_path, trouble):

@@ -163,3 +163,27 @@ def test_a_duration_that_is_no_number_does_not_spoil_the_sums_of_all():
         assert (digest.totals.checkpoint.count, digest.totals.checkpoint.sum_s) == (1, 1.5)
 
     asyncio.run(whole())
+
+
+def test_of_two_leases_reserved_on_one_gpu_the_second_is_revoked():
+    async def scenario():
+        store = MemoryStore()
+        case = ServiceCase(store)
+        entry, _ = await case.started("mine")
+        with store.transaction() as changes:
+            for lease_id in (1, 2):
+                changes.put_lease(
+                    Lease(
+                        lease_id=lease_id,
+                        gpu=GpuId("m0", 0),
+                        app_id=entry.app_id,
+                        granted_at_s=NOW_S,
+                        expires_at_s=NOW_S + 600,
+                        state=LeaseState.RESERVED,
+                    )
+                )
+        again = ServiceCase(store)
+        assert [lease.lease_id for lease in again.arbiter.table.reserved.values()] == [1]
+        assert [lease.lease_id for lease in store.leases()] == [1]
+
+    asyncio.run(scenario())

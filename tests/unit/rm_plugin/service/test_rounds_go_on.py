@@ -16,7 +16,7 @@ from themis.wire import themis_pb2 as pb
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(round_runner_module, "RETRY_FIRST_S", 0.02, raising=False)
+    monkeypatch.setattr(round_runner_module, "RETRY_FIRST_S", 0.02)
 
 
 def played(tmp_path, *, deaf_for=0, before=lambda rm: None, **choices):
@@ -124,3 +124,16 @@ def test_a_heartbeat_looks_at_no_other_app_and_lists_no_gpu(tmp_path, monkeypatc
 async def beat(rm, entry, session, unmet_gpus):
     """A heartbeat of the app, from its message to the acknowledgement."""
     await rm.manager.receive(entry, session, pb.AmMessage(id=1, heartbeat=pb.Heartbeat(unmet_gpus=unmet_gpus)))
+
+
+@pytest.mark.parametrize("has_free_gpus", [False, True])
+def test_a_round_that_lacked_answers_is_followed_by_another_only_while_gpus_are_free(tmp_path, has_free_gpus):
+    async def scenario():
+        async with memory_service(tmp_path, gpus=1) as rm:
+            if not has_free_gpus:
+                rm.arbiter.close_gpus(rm.arbiter.cluster.gpu_set)
+            rm.rounds._unanswered = True
+            rm.rounds._plan_retry()
+            assert (rm.rounds._retry_at_s is not None) == has_free_gpus
+
+    asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""One task's turn in a container: its folder, its log, its port, its process. Linux only."""
+"""One run of a task in a container: its folder, its log, its port and its process. Linux only."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
 _EXIT_NOT_STARTED = 127
 
 
-class Turn:
-    """What a task host has for one task. Another task in the same container has another turn.
+class TaskRun:
+    """A task host's state for one task. Each task in a container has its own run.
 
-    `tidy` is false once something of the task was left that SIGKILL does not end.
+    Attributes:
+        tidy: False if a process of the task is left that SIGKILL did not end.
 
     Args:
-        number: Counts the turns of a container, from 1.
+        number: Number of the run in its container, from 1.
         folder: The container's own folder.
-        log_dir: Where the engine looks for logs.
+        log_dir: Folder in which the engine expects logs.
     """
 
     def __init__(self, number: int, folder: Path, log_dir: Path) -> None:
@@ -41,22 +42,22 @@ class Turn:
         self.ended = asyncio.Event()
         self._marks: Mapping[str, str] = {}
         self._process: RunningProcess | None = None
-        # Held open until the task is started, so that no other task host of this machine is given the same port.
+        # Keep the port open until the task starts, so that no other task host of this machine gets it.
         self._port = socket.create_server(("", 0))
         self.port: int = self._port.getsockname()[1]
 
     @property
     def begun(self) -> bool:
-        """Its task was started, or at least tried."""
+        """Whether the host has started its task, or tried to."""
         return self._process is not None or self.exit_code is not None
 
     @property
     def running(self) -> bool:
-        """Its task runs."""
+        """Whether its task runs."""
         return self._process is not None and self.exit_code is None
 
     def start(self, order: Frame, inherited: Mapping[str, str]) -> None:
-        """Start the task as an app master orders it; one that cannot be started has ended, and its log says why."""
+        """Start the task as ordered. If this fails, the task counts as ended, and its log has the reason."""
         command = [str(word) for word in order.fields["command"]]
         if order.fields["python"]:
             command[0] = sys.executable
@@ -80,28 +81,28 @@ class Turn:
             self._end(_EXIT_NOT_STARTED)
 
     async def watch(self) -> None:
-        """Return when the task has ended, and nothing of it is left."""
+        """Wait until the task has ended, and kill the rest of its processes."""
         if self._process is not None and self.exit_code is None:
             code = await self._process.wait()
-            # In a thread, as it looks at every process of the machine.
+            # Use a thread, because this examines every process of the machine.
             left = await asyncio.to_thread(kill_marked, self._marks)
-            # Whatever outlives SIGKILL may still have the card: no other task may start beside it.
+            # A process that outlives SIGKILL may still use the card, so no other task may start here.
             self.tidy = not left
             self._end(code)
 
     async def end(self, grace_s: float) -> None:
-        """SIGTERM to the task, SIGKILL after `grace_s` seconds; returns when nothing of it is left."""
+        """Send SIGTERM to the task, and SIGKILL after `grace_s` seconds. Returns when the task has ended."""
         if self._process is not None and self.running:
             await self._process.terminate(grace_s)
             await self.ended.wait()
 
     def kill(self) -> None:
-        """SIGKILL to the task."""
+        """Send SIGKILL to the task."""
         if self._process is not None:
             self._process.kill()
 
     def unsent(self, name: str) -> bytes:
-        """The next part of a file that was not sent yet; empty for none."""
+        """Return the next unsent part of a file. Empty if there is none."""
         try:
             with os.fdopen(open_regular(self.files[name], os.O_RDONLY), "rb") as file:
                 file.seek(self.sent.get(name, 0))
@@ -110,7 +111,7 @@ class Turn:
             return b""
 
     async def clean(self) -> None:
-        """The turn is over: its folder goes, its log stays."""
+        """Remove the run's folder and free its port, but keep its log."""
         self._port.close()
         await asyncio.to_thread(shutil.rmtree, self.job_dir, True)
 

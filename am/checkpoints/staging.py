@@ -1,4 +1,4 @@
-"""Files of a checkpoint on their way into a folder: hidden until all are there and verified."""
+"""Stage the files of a checkpoint in a folder: they stay hidden until all are complete and verified."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from am.checkpoints.store import Checkpoint, FileRecord
 
 
 @contextmanager
-def arriving(checkpoint: Checkpoint, into: Path) -> Iterator[tuple[tuple[FileRecord, Path], ...]]:
-    """A hidden path for each file of a checkpoint, which the block writes and verifies.
+def staged_files(checkpoint: Checkpoint, into: Path) -> Iterator[tuple[tuple[FileRecord, Path], ...]]:
+    """Yield a hidden path for each file of a checkpoint. The block writes and verifies the files.
 
-    All get their names in `into` when the block ends well; otherwise whatever it wrote is removed.
+    If the block succeeds, all files get their final names in `into`. Otherwise the staged files are removed.
+
+    Example: for the file `model.keras` and process 41, the block writes `into/.model.keras.partial-41`. At the end it
+    becomes `into/model.keras`.
     """
     into.mkdir(parents=True, exist_ok=True)
     files = tuple((record, into / f".{record.name}.partial-{os.getpid()}") for record in checkpoint.files)
