@@ -292,10 +292,6 @@ def test_time_limited_ignores_unproven_optima():
 
 
 def test_time_limited_finds_understated_gaps(monkeypatch):
-<<<<<<< HEAD
-    """A solver without time reports almost no gap, although bidders could gain."""
-=======
     """A solver without time claims that no bidder can gain anything."""
->>>>>>> main
     monkeypatch.setattr(ladder, "no_winners", lambda arrays, skip: ProblemResult(skip=skip, row_of={}, gap=1e-9))
     assert found_in_unlike_slots(Mechanism(make_solver=exact_ladder), "hurried")
