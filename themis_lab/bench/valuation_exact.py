@@ -1,6 +1,6 @@
 """The smallest finish time of an app's jobs on a small bundle, over every division and every assignment of jobs.
 
-Written from the definition in `am/agent/bids/bidding.py`. It shares only the time of one job on one gang with the agent.
+Written from the definition in `am/agent/bids/bidding.py`. Of the agent it uses only the time of one job on one gang.
 For apps without GPUs and without later phases.
 """
 
