@@ -176,7 +176,7 @@ def driver_process(place: Place, mode: str) -> subprocess.Popen[bytes]:
     """A driver in a process of its own, with everything started."""
     (place.path / "mix.yaml").write_text(MIX.format(limit=60))
     code = (
-        "import sys; from pathlib import Path; from testbed import cli, driver\n"
+        "import sys; from pathlib import Path; from themis_lab.testbed import cli, driver\n"
         f"driver.drive.__defaults__ = (lambda s: [sys.executable, {str(FAKE)!r}, str(s.parent / 'state'), {mode!r}],)\n"
         "from themis_cli.main import main\n"
         f"sys.exit(main(['testbed', 'run', {str(place.path / 'mix.yaml')!r}, '--out', {str(place.out)!r}]))"
