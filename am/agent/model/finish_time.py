@@ -203,7 +203,11 @@ def nearest_gang(gpus: int, around: ClusterView, at_least: Level = Level.SLOT) -
 
 def later_phases_time_s(app: AppView, gpus: int, around: ClusterView, at_least: Level) -> float:
     """Seconds that the later phases take on `gpus` GPUs if every job is the median job."""
-    return sum(_later_phase_s(app, phase, gpus, around, at_least) for phase in app.later_phases)
+    total_s = 0.0
+    # Not `sum`: from Python 3.12 on it compensates rounding errors, and the last bit would depend on the version.
+    for phase in app.later_phases:
+        total_s += _later_phase_s(app, phase, gpus, around, at_least)
+    return total_s
 
 
 def finish_time_s(app: AppView, gangs: Sequence[GangAt], around: ClusterView) -> float:
