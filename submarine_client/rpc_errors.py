@@ -47,7 +47,7 @@ def _translate(error: grpc.RpcError, address: str) -> ThemisError:
     code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     details = (error.details() if isinstance(error, grpc.Call) else str(error)) or code.name
     if code is grpc.StatusCode.UNAVAILABLE:
-        # The ResourceManager says so itself where it cannot write its store; else nobody answers.
+        # The ResourceManager says so itself if it cannot write its store; otherwise nothing answers.
         answered = isinstance(error, grpc.Call) and "themis-store" in dict(error.trailing_metadata() or ())
         return UnreachableError(details) if answered else unreachable(address)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:

@@ -173,7 +173,7 @@ async def _refuse(context: Context, error: Exception) -> None:
     if isinstance(error, UnknownNameError):
         code = grpc.StatusCode.NOT_FOUND
     elif isinstance(error, StoreError):
-        # Clients try again; the text tells them from a ResourceManager that nobody reaches.
+        # Clients try again. The text says that the ResourceManager was reached, but cannot write its store.
         code = grpc.StatusCode.UNAVAILABLE
         context.set_trailing_metadata((("themis-store", "unavailable"),))
     elif isinstance(error, InputError | ValueError):

@@ -260,7 +260,7 @@ def _locked(path: Path) -> int:
 
 def _connect(uri: str, path: Path) -> sqlite3.Connection:
     try:
-        # Transactions are begun and ended by hand; whoever has a connection lets one thread at a time use it.
+        # Transactions are begun and ended by hand; the owner of a connection lets one thread at a time use it.
         return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_S, check_same_thread=False)
     except sqlite3.Error as error:
         raise StoreError(f"cannot open the store ({error})", value=str(path), remedy=_REMEDY) from error

@@ -186,7 +186,7 @@ class MarketArrays(Value, frozen=True, dict=True, kw_only=True):
 
     @remembered
     def empty_logs(self) -> list[float | None]:
-        """The log of each bid's empty value, None where that is 0."""
+        """The log of each bid's empty value. It is None if that value is 0."""
         return [math.log(value) if (value := bid.empty_value) > 0 else None for bid in self.bids]
 
     @remembered

@@ -119,7 +119,7 @@ def make_solution(
     states: int = 0,
     others_keep: bool = False,
 ) -> Solution:
-    """Build a solution from the log value of each bidder, None where that value is 0."""
+    """Build a solution from the log value of each bidder. A log value is None if the value is 0."""
     positive = [log for log in logs if log is not None]
     return Solution(
         status=SolveStatus.OPTIMAL if gap == 0.0 else SolveStatus.TIME_LIMIT,
@@ -133,7 +133,7 @@ def make_solution(
 
 
 def log_values(market: MarketArrays, row_of: Mapping[int, int]) -> list[float | None]:
-    """The log value of each bidder if it wins these rows, None where the value is 0."""
+    """The log value of each bidder if it wins these rows. It is None if the value is 0."""
     logs, known = market.empty_logs.copy(), market.known_logs
     for bidder, row in row_of.items():
         log = known.get(row)
