@@ -10,7 +10,7 @@ from documents import ROOT
 
 def results(text):
     """The lines of results that tell no times of bids and auctions; figures by their names alone."""
-    found = text[text.index("## What to expect, in short") :].replace("](figures/", "](")
+    found = text[text.index("## What to expect, in short") :].replace("](../figures/", "](")
     return [line for line in found.splitlines() if not re.search(r"\bms\b", line)]
 
 
