@@ -1,7 +1,7 @@
 """Documents that users write in JSON, read field by field. Every error names the field.
 
 A reader states the keys of each object as `Keys`, and takes values from it by the methods of `Fields`. For example,
-`Fields.of(document, "market", MARKET).entries("machines")` gives each entry with its path, `market.machines[0]` and so on.
+`Fields.of(document, "market", MARKET).entries("machines")` gives each entry with its path: `market.machines[0]`, ...
 """
 
 from __future__ import annotations
