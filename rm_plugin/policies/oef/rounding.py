@@ -15,7 +15,9 @@ its GPUs back, and they are offered again. A round has these steps:
     4. Released GPUs are offered again by descending backlog, the sum of (claim - granted). A tenant that holds GPUs
     takes up
        to its backlog, at least one. One without needs its smallest gang at once.
-    5. deviation = claim - granted. A tenant whose whole demand was met keeps no positive deviation.
+    5. deviation = claim - granted. A tenant whose whole demand was met keeps no positive deviation. Negative deviations
+       shrink in proportion until they equal the positive ones of the type: who used GPUs that no other tenant wanted
+       owes them to nobody. Without this, such debts grow for ever.
 
 Example: three tenants with a third of one GPU each are served in turn: 1, 2, 3, 1, 2, 3, ..
 """
@@ -82,6 +84,8 @@ def round_shares(
     for row, tenant in enumerate(tenants):
         if granted[row].sum() >= limits[tenant].most:
             after[row] = np.minimum(after[row], 0.0)
+    owed, debts = np.maximum(after, 0.0).sum(axis=0), np.maximum(-after, 0.0).sum(axis=0)
+    after = np.where(after < 0, after * np.minimum(1.0, owed / np.maximum(debts, _NEGLIGIBLE)), after)
     return Rounded(
         granted={tenant: tuple(map(int, granted[row])) for row, tenant in enumerate(tenants)},
         deviation={tenant: tuple(map(float, after[row])) for row, tenant in enumerate(tenants)},

@@ -107,3 +107,9 @@ def test_gangs_are_served_whole_and_in_time(seed):
             idle[name] = 0 if sum(gpus) else idle[name] + 1
             assert idle[name] <= 5 * max(1, largest)
         assert all(abs(value) <= 20 for row in rounded.deviation.values() for value in row)
+
+
+def test_gpus_that_nobody_else_wanted_are_no_debt():
+    ideal = {"done": (3.0,), "busy": (1.0,)}
+    limits = {"done": GangLimits(smallest=1, most=1), "busy": ANY}
+    assert [rounded.deviation["busy"] for rounded in rounds(5, (4,), ideal, limits)] == [(0.0,)] * 5
