@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
+from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.round_record import RoundRecord
-from rm_plugin.service.web.sight import Sight
 from themis.web.elements import Markup, element, join, link, markup, table
 from themis.web.formatting import counted, duration, from_now, number
 from themis.web.frame import chip
@@ -18,8 +18,8 @@ _APPS_IN_A_CELL = 8
 class AppNames:
     """Apps as links with their colour; `root` leads from the page to `/`."""
 
-    def __init__(self, sight: Sight, root: str) -> None:
-        self._names = {entry.app_id: entry.spec.name for entry in sight.manager.entries}
+    def __init__(self, page_state: PageState, root: str) -> None:
+        self._names = {entry.app_id: entry.spec.name for entry in page_state.manager.entries}
         self._places = {app_id: place for place, app_id in enumerate(self._names)}
         self._root = root
         self._boxes: dict[str, Markup] = {}

@@ -11,7 +11,7 @@ from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.session import Session
 from rm_plugin.service.status import app_status
 from rm_plugin.service.store_json import from_json, to_json
-from rm_plugin.service.web.sight import rho_of
+from rm_plugin.service.web.page_state import rho_of
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 
