@@ -147,11 +147,11 @@ class MemoryService:
     async def close(self) -> None:
         """End it; the store stays."""
         self.store.let_go()
-        await self.manager.close()
+        await self.manager.app_masters.close()
         await self.manager.changes.close()
 
     async def _am_exited(self, exit_: AmExit) -> None:
-        await self.manager.am_exited(exit_)
+        await self.manager.app_masters.am_exited(exit_)
 
 
 @contextlib.asynccontextmanager

@@ -161,20 +161,20 @@ class Server:
         """Listen, recover and begin to play rounds; returns the address, which is also written to `address`."""
         rpc.add_ArbiterServiceServicer_to_server(ArbiterService(self.manager), self._server)
         rpc.add_ClientServiceServicer_to_server(ClientService(self.manager, self._settings.policy), self._server)
-        self.manager.address = self._listen()
+        address = self.manager.app_masters.rm_address = self._listen()
         _abandon_open_round(self.manager.recorder)
         self._record_start(recovered=bool(list(self._entries)))
         await self._server.start()
-        _write_address(self._settings.state_dir / "address", self.manager.address)
-        LOG.info("listening on %s", self.manager.address)
-        await self.manager.recover()
+        _write_address(self._settings.state_dir / "address", address)
+        LOG.info("listening on %s", address)
+        await self.manager.app_masters.recover()
         await self._nodes.look()
         if self._settings.page:
             self._page = RmPage(self.manager, self._settings.policy)
             LOG.info("the page is at %s", await self._page.start(self._settings.page))
-        for work in (self.manager.rounds.run(), self.manager.watch_over(), self._nodes.run()):
+        for work in (self.manager.rounds.run(), self.manager.app_masters.watch_over(), self._nodes.run()):
             self._background.append(asyncio.get_running_loop().create_task(work))
-        return self.manager.address
+        return address
 
     async def stop(self) -> None:
         """End the apps of this run, the sessions and the loops."""
@@ -184,7 +184,7 @@ class Server:
         await asyncio.gather(*self._background, return_exceptions=True)
         if self._page is not None:
             await self._page.stop()
-        await self.manager.close()
+        await self.manager.app_masters.close()
         await self._server.stop(grace=0.5)
         await self.manager.changes.close()
         self._auctioneer.close()
@@ -208,7 +208,7 @@ class Server:
         raise InputError("cannot listen", value=self._settings.listen, remedy="is another one running there?")
 
     async def _am_exited(self, exit_: AmExit) -> None:
-        await self.manager.am_exited(exit_)
+        await self.manager.app_masters.am_exited(exit_)
 
     def _record_start(self, *, recovered: bool) -> None:
         cluster = self.manager.arbiter.cluster

@@ -44,7 +44,7 @@ def restarted(path, damage, *, leases=()):
         connection.close()
         store = SqliteStore(path)
         again = ServiceCase(store)
-        await again.manager.recover()
+        await again.manager.app_masters.recover()
         again.check()
         entry, _ = await again.started("three")
         await again.round()
