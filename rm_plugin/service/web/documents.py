@@ -136,7 +136,7 @@ def app_document(page_state: PageState, entry: AppEntry) -> Document:
 
 
 def waiting_of(page_state: PageState, entry: AppEntry) -> Waiting | None:
-    """Why an app has no more GPUs; None for one that has ended or that could use no more."""
+    """Return why an app has no more GPUs, or None if it has ended or can use no more."""
     content = bool(entry.heartbeat.jobs) and entry.heartbeat.unmet_gpus <= 0
     if entry.ended or content:
         return None

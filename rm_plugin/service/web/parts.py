@@ -39,7 +39,7 @@ class AppNames:
         return self._names.get(app_id, app_id)
 
     def short(self, app_id: str) -> str:
-        """What tells the app from others in a small box: the number at the end of its id."""
+        """Return a short label of the app for a small box: the number at the end of its id."""
         digits = app_id[len(app_id.rstrip("0123456789")) :]
         return digits.lstrip("0") or app_id[-3:]
 

@@ -41,7 +41,7 @@ def application(page_state: PageState) -> web.Application:
 
 
 class Routes:
-    """One method an address. What is told of the log waits until the log was read once."""
+    """One method per address. Methods that show the log wait until it was read once."""
 
     def __init__(self, page_state: PageState) -> None:
         self._page_state = page_state
