@@ -54,8 +54,8 @@ from am.agent.bids.candidate_set import CandidateSet
 from am.agent.bids.candidate_tables import tables_of
 from am.agent.candidates.gang_kinds import Way, relevant_slowdown, ways_to_ask
 from am.agent.model.division_times import finish_times_s
-from am.agent.model.fairness import cluster_time_s, shared_times_s, values_of
-from am.agent.model.outlook import Outlook
+from am.agent.model.fairness import shared_times_s, values_of
+from am.agent.model.outlook import Outlook, times_of
 from am.agent.model.views import AppView, ClusterView, GangAt
 from themis.bids import Bid, Offer
 from themis.placement.gang_capacity import GangCapacity
@@ -210,15 +210,14 @@ def _values(
     elapsed_s, contentions = moment
     apps, sizes = np.arange(len(outlooks)), [len(each) for each in candidates]
     of = np.concatenate((apps, apps.repeat(sizes)))
-    empty_s, empty_switch_s = np.array([outlook.empty_bundle_s for outlook in outlooks]).T
-    share_s = np.array([outlook.share_s(around) for outlook in outlooks])
-    ideal_s = np.array([cluster_time_s(outlook.app, around) for outlook in outlooks]) * contentions
-    switch_s = np.concatenate((empty_switch_s, *[each.switch_s for each in candidates]))
+    known = times_of(outlooks, around)
+    ideal_s = known.cluster_s * contentions
+    switch_s = np.concatenate((known.switch_s, *[each.switch_s for each in candidates]))
     shared_s = shared_times_s(
         around.rule,
-        np.concatenate((empty_s, *times_s)),
+        np.concatenate((known.empty_s, *times_s)),
         spent_s=elapsed_s[of] + switch_s,
-        share_s=share_s[of],
+        share_s=known.share_s[of],
         lease_s=around.lease_s,
     )
     values = values_of(ideal_s[of], shared_s)
