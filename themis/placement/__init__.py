@@ -17,6 +17,7 @@ Example: free slots m0: (4), m1: (2, 2), m2: (3). A gang of two goes to slot 0 o
 goes to the slot of m0 and not over both slots of m1: a slot is never slower. A gang of five needs two machines: m0 is
 taken whole, and the fifth GPU comes from m2.
 
-Modules: `free_capacity` (how many GPUs are free in each slot), `best_fit` (where a gang goes), `gpu_choice` (which GPUs
-of a machine, by index), `enumeration` (all distinct placements, for exhaustive search).
+Modules: `free_capacity` (how many GPUs are free in each slot), `best_fit` (where a gang goes), `gang_capacity` (how
+many gangs of a size fit, without placing them), `gpu_choice` (which GPUs of a machine, by index), `enumeration` (all
+distinct placements, for exhaustive search).
 """
