@@ -12,8 +12,8 @@ from rm_plugin.service.web.parts import AppNames
 from rm_plugin.service.web.sight import Sight, jobs_of, rho_of
 from themis.lifecycle import JobState
 from themis.web.elements import Markup, element, facts, join, link, outside_link, section, table, tiles
+from themis.web.formatting import MISSING, assignments, duration, from_now, moment, number, percent
 from themis.web.frame import label, page
-from themis.web.shown import MISSING, assignments, duration, from_now, moment, number, percent
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 

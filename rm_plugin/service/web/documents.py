@@ -11,7 +11,7 @@ from rm_plugin.service.web.waiting import Waiting, why_waiting
 from themis.apps import HyperParameter
 from themis.cluster import Machine
 from themis.leases import Lease
-from themis.web.shown import finite
+from themis.web.formatting import finite
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 

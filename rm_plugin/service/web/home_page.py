@@ -10,8 +10,8 @@ from rm_plugin.service.web.sight import GpuState, MachineState, Sight, rho_of
 from themis.cluster import GpuId, Machine
 from themis.lifecycle import AppState, LeaseState
 from themis.web.elements import Markup, element, join, link, markup, outside_link, section, table, tiles
+from themis.web.formatting import counted, duration, from_now, number, percent
 from themis.web.frame import label, page
-from themis.web.shown import counted, duration, from_now, number, percent
 
 MACHINES_MOST = 200
 APPS_MOST = 200

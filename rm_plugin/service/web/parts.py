@@ -8,8 +8,8 @@ from urllib.parse import quote
 from rm_plugin.service.web.round_record import RoundRecord
 from rm_plugin.service.web.sight import Sight
 from themis.web.elements import Markup, element, join, link, markup, table
+from themis.web.formatting import counted, duration, from_now, number
 from themis.web.frame import chip
-from themis.web.shown import counted, duration, from_now, number
 
 _GOLDEN_ANGLE = 137.508
 _APPS_IN_A_CELL = 8

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rm_plugin.service.store import StoredEvent
-from themis.web.shown import finite
+from themis.web.formatting import finite
 
 GpusByMachine = Mapping[str, int]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rm_plugin.service.web.round_record import RoundRecord
-from themis.web.shown import counted, number
+from themis.web.formatting import counted, number
 
 AHEAD_MOST = 20
 
