@@ -67,10 +67,13 @@ def _broken(row: BidRow, win: Win, rack_of: Mapping[str, str]) -> Iterator[str]:
         yield f"pinned GPUs {[part.by_machine() for part in pinned]} are not those of row {win.row}"
     asked = [gang for gang in row.gangs for _ in range(gang.count)]
     placed = [gang for gang in win.gangs if not gang.pinned]
-    if len(asked) != len(placed) or not all_served(asked, placed, _serves):
+    if len(asked) != len(placed) or not all_served(asked, placed, lambda *pair: _serves(*pair, machines)):
         yield f"the gangs of row {win.row} are not those that were placed"
 
 
-def _serves(asked: Gang, gang: PlacedGang) -> bool:
+def _serves(asked: Gang, gang: PlacedGang, machines: Mapping[str, FreeMachine]) -> bool:
+    types = {machines[machine_id].device for machine_id, _ in gang.gpus}
+    if len(types) != 1 or asked.device not in ("", *types):
+        return False
     near_enough = gang.level <= asked.within or asked.gpus == 1
     return gang.gpus.gpus == asked.gpus and near_enough and all(count % asked.unit_gpus == 0 for _, count in gang.gpus)
