@@ -22,10 +22,10 @@ MOST_SLOTS = 128
 """The most slots of one machine, far above any we know of: packing looks at all of a machine's slots for each gang."""
 
 MARKET = Keys(required=("machines", "bidders"), optional=("free", "empty_bundle"))
-MACHINE = Keys(required=("id",), optional=("rack", "gpus", "slots"))
+MACHINE = Keys(required=("id",), optional=("rack", "gpus", "slots", "device"))
 BIDDER = Keys(required=("app", "empty_value", "rows"))
 ROW = Keys(required=("value",), optional=("gangs", "pinned", "pinned_gangs", "gpus"))
-GANG = Keys(required=("gpus", "within"), optional=("count", "unit_gpus"))
+GANG = Keys(required=("gpus", "within"), optional=("count", "unit_gpus", "device"))
 
 
 def read_market(content: bytes, source: str) -> Market:
@@ -69,7 +69,12 @@ def parse_market(document: object) -> Market:
     _refuse_twins(bids)
     market = Market(
         machines=tuple(
-            FreeMachine(machine_id=shape.machine_id, rack_id=shape.rack_id, free_slots=free[shape.machine_id])
+            FreeMachine(
+                machine_id=shape.machine_id,
+                rack_id=shape.rack_id,
+                free_slots=free[shape.machine_id],
+                device=shape.device,
+            )
             for shape in shapes
         ),
         bids=bids,
@@ -84,6 +89,7 @@ class _Shape:
     machine_id: str
     rack_id: str
     slots: tuple[int, ...]
+    device: str
 
 
 def _counts(value: object, path: str, known: Mapping[str, _Shape]) -> Allocation:
@@ -111,7 +117,12 @@ def _shape(entry: object, path: str) -> _Shape:
         raise InputError(
             f"{path}.slots must add up to its gpus", value=Brief(list(slots)), remedy=f"gpus is {fields.whole('gpus')}"
         )
-    return _Shape(machine_id=fields.text("id"), rack_id=fields.text("rack", "rack"), slots=slots)
+    return _Shape(
+        machine_id=fields.text("id"),
+        rack_id=fields.text("rack", "rack"),
+        slots=slots,
+        device=fields.text("device", "gpu"),
+    )
 
 
 def _slots(fields: Fields) -> tuple[int, ...]:
@@ -172,7 +183,7 @@ def _row(entry: object, path: str, known: Mapping[str, _Shape]) -> BidRow:
             f"{path} has both gpus and gangs or pinned", remedy="beside gpus an explicit row may have only pinned_gangs"
         )
     value = fields.number("value")
-    gangs = tuple(_gang(gang, where) for gang, where in fields.entries("gangs"))
+    gangs = tuple(_gang(gang, where, known) for gang, where in fields.entries("gangs"))
     pinned_key = "gpus" if "gpus" in fields else "pinned"
     pinned = _counts(fields.values.get(pinned_key, {}), fields.at(pinned_key), known)
     pinned_gangs = tuple(_counts(gang, where, known) for gang, where in fields.entries("pinned_gangs"))
@@ -182,15 +193,19 @@ def _row(entry: object, path: str, known: Mapping[str, _Shape]) -> BidRow:
         raise _named(error, path) from error
 
 
-def _gang(entry: object, path: str) -> Gang:
+def _gang(entry: object, path: str, known: Mapping[str, _Shape]) -> Gang:
     fields = Fields.of(entry, path, GANG)
     gpus, count, unit_gpus = fields.whole("gpus"), fields.whole("count"), fields.whole("unit_gpus")
     label = fields.text("within")
+    device = fields.text("device") if "device" in fields else ""
+    types = {shape.device for shape in known.values()}
+    if device and device not in types:
+        raise UnknownNameError(f"device type in {fields.at('device')}", device, types)
     levels = [level.label for level in Level]
     if label not in levels:
         raise UnknownNameError(f"locality level in {fields.at('within')}", label, levels)
     try:
-        return Gang(gpus, Level.parse(label), count, unit_gpus)
+        return Gang(gpus, Level.parse(label), count, unit_gpus, device)
     except InputError as error:
         raise _named(error, path) from error
 
