@@ -63,15 +63,12 @@ class CompletionTimes(Value, frozen=True, kw_only=True):
 
     def draw(self, findings: Findings) -> Figure:
         """Draw mean completion times and straggler workers by rule and placer."""
-        figure = new_figure(2, width=11.0)
-        for axes, panel, label in zip(
-            figure.axes,
-            ("mean completion, h", "straggler workers"),
-            ("hours", "workers, summed over rounds"),
-            strict=True,
-        ):
+        figure = new_figure(2, width=13.0)
+        panels = (("mean completion, h", "hours", ".1f"), ("straggler workers", "workers, summed over rounds", ".0f"))
+        for axes, (panel, label, form) in zip(figure.axes, panels, strict=True):
             groups, series = panel_of(findings.rows, panel)
-            grouped_bars(axes, [str(group).replace("_", "\n") for group in groups], series, labels=".3g")
+            names = [str(group).replace("_", "\n").replace("cooperative", "\ncooperative") for group in groups]
+            grouped_bars(axes, names, series, labels=form)
             axes.set(ylabel=label, title=panel)
         legend_below(figure)
         return figure

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from rm_plugin.policies.oef.evaluator import Rule
 from rm_plugin.policies.oef.registry import rule_named
 from rm_plugin.solvers.highs_linear import HighsModel
-from themis_lab.paper.port import Comparison, Findings, Scale
+from themis_lab.paper.port import Comparison, Findings, Scale, Shown
 from themis_lab.paper.statistics import Row, Summary, summary
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 OURS = ("cooperative", "noncooperative")
 COLOURS: Mapping[str, str] = {
@@ -27,25 +24,11 @@ COLOURS: Mapping[str, str] = {
 """One colour per rule in every figure."""
 
 
-class OefExperiment(Protocol):
-    """One row of the evaluation's table."""
-
-    @property
-    def name(self) -> str:
-        """Names its files."""
-        ...
-
-    @property
-    def title(self) -> str:
-        """What it shows."""
-        ...
+class OefExperiment(Shown, Protocol):
+    """One figure or table of the evaluation."""
 
     def run(self, scale: Scale, seeds: int) -> Findings:
         """Make all runs and evaluate them. Equal arguments give equal findings, except for measured times."""
-        ...
-
-    def draw(self, findings: Findings) -> Figure:
-        """Draw the figure from the rows only."""
         ...
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec.structs import replace
 
 from rm_plugin.policies.oef.speedup import Instance, Tenant, normalise
 from themis.values import Value
@@ -39,9 +39,10 @@ def _leaving(loads: Sequence[TenantLoad], rounds: int) -> list[TenantLoad]:
 def _by_round(panel: str, record: Record, seed: int, names: Sequence[str]) -> list[Row]:
     """Actual throughput by minute, for a figure."""
     return [
-        row(panel, tenant, number * ROUND_S / 60, seed, tenants[tenant].actual if tenant in tenants else 0.0)
+        row(panel, tenant, number * ROUND_S / 60, seed, tenants[tenant].actual)
         for number, tenants in enumerate(record.rounds)
         for tenant in names
+        if tenant in tenants
     ]
 
 
@@ -228,9 +229,9 @@ class SharingIncentive(Value, frozen=True, kw_only=True):
         groups, series = panel_of(findings.rows, "a")
         grouped_bars(figure.axes[0], [str(group) for group in groups], series, labels=".2f")
         figure.axes[0].set(ylabel="throughput over max-min", title="(a) cooperative")
-        figure.axes[0].legend(loc="upper left")
         _draw_rounds(figure.axes[1], findings.rows, "b", "(b) non-cooperative, two job types")
-        figure.axes[1].legend(loc="upper right")
+        for axes in figure.axes:
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3)
         return figure
 
 
