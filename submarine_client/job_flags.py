@@ -6,10 +6,10 @@ Not argparse: one dash or two, flags that take true or false or nothing, and one
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 Given = Mapping[str, tuple[str, ...]]
 """The values of the flags that were given; one value but for those that may be repeated."""
@@ -24,8 +24,7 @@ class Takes(Enum):
     TRUTH = auto()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFlag:
+class JobFlag(Value, frozen=True, kw_only=True):
     """One flag.
 
     Attributes:

@@ -6,18 +6,17 @@ Not argparse: one line with the nearest known flag is wanted on an error, and a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tf_jobs.catalog import FlagValue, Program, convert
 from themis.errors import InputError
+from themis.values import Value
 
 
 class HelpRequested(Exception):  # noqa: N818 - not an error
     """The user asked for help; the text is the argument."""
 
 
-@dataclass(frozen=True, slots=True)
-class Values:
+class Values(Value, frozen=True):
     """The values of all flags of one run."""
 
     by_name: dict[str, FlagValue]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +15,7 @@ from tf_jobs.learner import StepOutcome
 from tf_jobs.saver import Snapshot
 from tf_jobs.workers import PeerLostError
 from themis.errors import InputError
+from themis.values import Value
 
 CALLBACKS_NAME = "callbacks.json"
 """In a checkpoint: what callbacks keep, the epoch, sum and number of its losses so far, and the history before it."""
@@ -24,8 +24,7 @@ REFUSED = ("BackupAndRestore", "EarlyStopping", "TerminateOnNaN")
 """Callbacks of Keras that save the run or end it, which is Themis' own part."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Length:
+class Length(Value, frozen=True, kw_only=True):
     """How long a run is: its iterations in all, samples of a pass over the data, samples of an iteration.
 
     A batch may lie in two passes; it counts to the one that it begins in, and ends it.

@@ -7,12 +7,12 @@ import reprlib
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis.errors import InputError, UnknownNameError, nearest
+from themis.values import Value
 
 MOST = 100_000
 """The largest number of GPUs or gangs that one field may state, far above any cluster we know of."""
@@ -34,8 +34,7 @@ _MOST_KEY = 80
 """Characters of a key in a path."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keys:
+class Keys(Value, frozen=True, kw_only=True):
     """The keys of one kind of object in a market document."""
 
     required: tuple[str, ...]
@@ -150,8 +149,7 @@ def parse_market(document: object) -> Market:
     return market
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shape:
+class _Shape(Value, frozen=True, kw_only=True):
     machine_id: str
     rack_id: str
     slots: tuple[int, ...]
@@ -171,8 +169,7 @@ _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = 80
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Fields:
+class _Fields(Value, frozen=True, kw_only=True):
     """A JSON object whose keys were checked, and the path that names it in errors."""
 
     values: Mapping[str, object]

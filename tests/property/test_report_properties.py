@@ -1,10 +1,10 @@
 """Reports leave out what cannot matter, and say the same as if it had been worked out."""
 
-from dataclasses import replace
 from random import Random
 
 import pytest
 from bid_cases import random_around, random_market
+from msgspec.structs import replace
 
 from am.agent.bids.reports import make_report
 from am.agent.model.demands import empty_bundle_s

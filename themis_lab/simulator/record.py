@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -106,9 +105,8 @@ class RoundRecord(Value, frozen=True, kw_only=True):
     later_ends_s: Mapping[str, float] = msgspec.field(default_factory=dict)
 
 
-@dataclass(slots=True, kw_only=True)
-class Counts:
-    """Sums over all rounds of a run, kept also where the rounds themselves are not.
+class Counts(msgspec.Struct, kw_only=True):
+    """Sums over all rounds of a run, kept also where the rounds themselves are not. Mutable, but part of a record.
 
     `declined` are moments at which round after round only granted what was given straight back.
     """
@@ -126,10 +124,10 @@ class Counts:
     granted_gpus: int = 0
     renewed_gpus: int = 0
     leftover_gpus: int = 0
-    bid_s: list[float] = field(default_factory=list)
-    auction_s: list[float] = field(default_factory=list)
+    bid_s: list[float] = msgspec.field(default_factory=list)
+    auction_s: list[float] = msgspec.field(default_factory=list)
     checks: int = 0
-    violations: list[str] = field(default_factory=list)
+    violations: list[str] = msgspec.field(default_factory=list)
 
 
 class RunRecord(Value, frozen=True, kw_only=True):
