@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
 from themis.errors import InputError
-from themis.numerals import plain
+from themis.number_parsing import parse_number
 
 if TYPE_CHECKING:
     from rm_plugin.arbiter.core import LeasePolicy
@@ -180,7 +180,7 @@ def _unparsed(option: str, text: str, form: str) -> InputError:
 
 def _number(text: str, what: str) -> float:
     try:
-        value = plain(float, text)
+        value = parse_number(float, text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
