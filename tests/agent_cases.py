@@ -77,7 +77,9 @@ def whole_offer(cluster, **changes):
 def held(name, gpus, level=Level.MACHINE, up=None):
     """A gang by machine; `up` those up for renewal, True for all."""
     allocation = Allocation.of(gpus)
-    return HeldGang(job_id=name, gpus=allocation, level=level, up=allocation if up is True else Allocation.of(up or {}))
+    return HeldGang(
+        job_id=name, gpus=allocation, level=level, renewable_gpus=allocation if up is True else Allocation.of(up or {})
+    )
 
 
 def at(*sizes, level=Level.SLOT):

@@ -79,12 +79,12 @@ def _best_divisions(
         # Only the number of gangs is open, which the planner's own divisions cover.
         return
     parts = sub_bundle_candidates(kinds, len(waiting), capacity)
-    asks, _ = enumerate_candidates(kinds, len(waiting), capacity.gpus, jobs, 1, lambda: parts, capacity)
-    asks = Limits(kinds, capacity, len(waiting)).within(asks)
+    candidates, _ = enumerate_candidates(kinds, len(waiting), capacity.gpus, jobs, 1, lambda: parts, capacity)
+    candidates = Limits(kinds, capacity, len(waiting)).within(candidates)
     gangs = [*(kind.at for kind in kinds), *held]
-    counts = np.column_stack((asks, np.tile(np.array([*held.values()], dtype=np.int64), (len(asks), 1))))
-    for ask in asks[earliest(jobs, gangs, counts, _MAX_LAID)].tolist():
-        yield [kind for kind, count in zip(kinds, ask, strict=True) for _ in range(count)]
+    counts = np.column_stack((candidates, np.tile(np.array([*held.values()], dtype=np.int64), (len(candidates), 1))))
+    for candidate in candidates[earliest(jobs, gangs, counts, _MAX_LAID)].tolist():
+        yield [kind for kind, count in zip(kinds, candidate, strict=True) for _ in range(count)]
 
 
 def _served(waiting: Sequence[JobView], gangs: Sequence[GangKind]) -> Choice:

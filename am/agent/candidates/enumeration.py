@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from am.agent import _candidates
-from am.agent.candidates.gang_kinds import GangKind
+from am.agent.candidates.gang_kinds import Candidate, GangKind
 from am.agent.candidates.generation import generate_candidates
-from am.agent.candidates.multifit import Ask
 from am.agent.model.finish_time import even_sizes
 from am.agent.model.views import JobView
 from themis.apps import JobShape
@@ -50,7 +49,7 @@ def enumerate_candidates(
     most_gpus: int,
     jobs: Sequence[JobView],
     tables: int = 1,
-    more: Callable[[], Sequence[Ask]] = tuple,
+    more: Callable[[], Sequence[Candidate]] = tuple,
     capacity: GangCapacity | None = None,
 ) -> tuple[Counts, int]:
     """Candidates of at most `most_gangs` gangs and `most_gpus` GPUs, the empty one included.
@@ -72,19 +71,19 @@ def enumerate_candidates(
         The candidates, and how many of the complete ones are missing (an upper bound: those beyond `most_gpus` count).
     """
     most_gpus = min(most_gpus, most_gangs * max((kind.at.gpus for kind in kinds), default=0))
-    complete, asks = _on_grids(tuple(kinds), most_gangs, most_gpus, tables)
+    complete, candidates = _on_grids(tuple(kinds), most_gangs, most_gpus, tables)
     if complete is not None:
         return complete, 0
-    if asks is None:
+    if candidates is None:
         budget = max(1, min(_ON_GRID, _BALANCED // max(1, len(jobs))) // tables)
         rows = _balanced(kinds, most_gangs, most_gpus, jobs, budget)
     else:
-        rows = list(map(tuple, asks.tolist()))
+        rows = list(map(tuple, candidates.tolist()))
     filled = itertools.islice(
         generate_candidates(kinds, most_gangs, most_gpus, jobs, tables, capacity), max(1, _FILLED // tables)
     )
-    asks = _that_may_fit(kinds, _each_once([*rows, *more(), *filled]))
-    return asks, _complete([min(kind.most, most_gangs) for kind in kinds], most_gangs) - len(asks)
+    candidates = _that_may_fit(kinds, _each_once([*rows, *more(), *filled]))
+    return candidates, _complete([min(kind.most, most_gangs) for kind in kinds], most_gangs) - len(candidates)
 
 
 def _on_grids(
@@ -95,16 +94,15 @@ def _on_grids(
     sizes = [kind.at.gpus for kind in kinds]
     for ratio in RATIOS:
         budget = max(_FEW, _COMPLETE // max(1, tables - 1)) if ratio == 1.0 else max(1, _ON_GRID // tables)
-        asks = _product([_grid(limit, ratio) for limit in limits], sizes, most_gangs, most_gpus, budget)
-        if asks is None:
+        candidates = _product([_grid(limit, ratio) for limit in limits], sizes, most_gangs, most_gpus, budget)
+        if candidates is None:
             continue
         complete = ratio == 1.0
-        told = _that_may_fit(kinds, asks) if complete else asks
-        return (told, None) if complete else (None, told)
+        return (_that_may_fit(kinds, candidates), None) if complete else (None, candidates)
     return None, None
 
 
-def _that_may_fit(kinds: Sequence[GangKind], asks: Counts) -> Counts:
+def _that_may_fit(kinds: Sequence[GangKind], candidates: Counts) -> Counts:
     """Candidates without those that provably do not fit: a gang takes the place of every smaller and looser one."""
     takes = [
         [
@@ -113,12 +111,12 @@ def _that_may_fit(kinds: Sequence[GangKind], asks: Counts) -> Counts:
         ]
         for kind in kinds
     ]
-    taken = asks @ np.array(takes, dtype=np.int64).reshape(len(kinds), len(kinds))
-    return np.asarray(asks[(taken <= [kind.most for kind in kinds]).all(axis=1)])
+    taken = candidates @ np.array(takes, dtype=np.int64).reshape(len(kinds), len(kinds))
+    return np.asarray(candidates[(taken <= [kind.most for kind in kinds]).all(axis=1)])
 
 
-def _each_once(asks: Sequence[tuple[int, ...]]) -> Counts:
-    return np.array(list(dict.fromkeys(asks)), dtype=np.int64)
+def _each_once(candidates: Sequence[tuple[int, ...]]) -> Counts:
+    return np.array(list(dict.fromkeys(candidates)), dtype=np.int64)
 
 
 def _grid(most: int, ratio: float) -> list[int]:
@@ -137,9 +135,9 @@ def _product(
         return np.zeros((1, 0), dtype=np.int64)
     ends = np.array(list(itertools.accumulate(map(len, grids))), dtype=np.int64)
     counts = np.array(list(itertools.chain.from_iterable(grids)), dtype=np.int64)
-    asks = np.empty((budget, len(grids)), dtype=np.int64)
-    many = _candidates.on_grids(counts, ends, np.array(sizes, dtype=np.int64), most_gangs, most_gpus, asks)
-    return None if many < 0 else asks[:many].copy()
+    candidates = np.empty((budget, len(grids)), dtype=np.int64)
+    many = _candidates.on_grids(counts, ends, np.array(sizes, dtype=np.int64), most_gangs, most_gpus, candidates)
+    return None if many < 0 else candidates[:many].copy()
 
 
 def _complete(limits: Sequence[int], most_gangs: int) -> int:
@@ -162,7 +160,7 @@ Split = tuple[tuple[int, int, int], ...]
 
 def _balanced(
     kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView], budget: int
-) -> list[Ask]:
+) -> list[Candidate]:
     """Candidates that share a total of GPUs evenly, at one level or two; totals on ever finer grids."""
     layout = _Layout(kinds)
     shares = _shares(jobs)
@@ -222,7 +220,7 @@ class _Layout:
             size: tuple([_kind_within(places, kinds, level) for level in Level]) for size, places in by_size.items()
         }
 
-    def laid_out(self, sizes: Split) -> list[Ask]:
+    def laid_out(self, sizes: Split) -> list[Candidate]:
         """Every layout of these gangs that fits, as counts by kind."""
         gangs = sum([count for _, _, count in sizes])
         aways = tuple(sorted({math.ceil(part * gangs) for part in _FAR_PARTS}))

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from am.agent import _candidates
-from am.agent.candidates.gang_kinds import GangKind
+from am.agent.candidates.gang_kinds import Candidate, GangKind
 from am.agent.candidates.list_scheduling import Jobs, Sizes, least_tasks, scheduled_by_shape
 from am.agent.candidates.local_search import greedy_search, target_search
 from am.agent.candidates.multifit import multifit_candidates
@@ -46,7 +46,7 @@ def generate_candidates(
     jobs: Sequence[JobView],
     tables: int = 1,
     capacity: GangCapacity | None = None,
-) -> Iterator[tuple[int, ...]]:
+) -> Iterator[Candidate]:
     """Counts by kind, none of them empty; every candidate keeps to each kind's `most`.
 
     Local search comes first, then MULTIFIT, then list scheduling with coarse totals first. If several tables share the
@@ -56,11 +56,11 @@ def generate_candidates(
     if tables == 1:
         stepped = list(greedy_search(kinds, most_gangs, most_gpus, jobs, fitted))
         if capacity is not None:
-            whole = _whole_asks(kinds, most_gpus, jobs)
+            whole = _whole_offer_candidates(kinds, most_gpus, jobs)
             yield from target_search(kinds, capacity, most_gangs, jobs, [*stepped, *fitted], whole)
         yield from stepped
     yield from fitted
-    yield from _dealt_asks(kinds, most_gangs, most_gpus, jobs)
+    yield from list_scheduling_candidates(kinds, most_gangs, most_gpus, jobs)
 
 
 def sizes_by_work(jobs: Sequence[JobView], gpus: int) -> list[Sizes]:
@@ -70,15 +70,16 @@ def sizes_by_work(jobs: Sequence[JobView], gpus: int) -> list[Sizes]:
     return list(dict.fromkeys(some[-1][1] for some in dealt if some))
 
 
-def _whole_asks(kinds: Sequence[GangKind], most_gpus: int, jobs: Sequence[JobView]) -> list[tuple[int, ...]]:
+def _whole_offer_candidates(kinds: Sequence[GangKind], most_gpus: int, jobs: Sequence[JobView]) -> list[Candidate]:
     """All GPUs shared among shapes of jobs by their work, gangs at their tightest levels."""
     layout = _Nearest(kinds)
-    return [ask for sizes in sizes_by_work(jobs, most_gpus) for ask in layout.asks(sizes, _WHOLE_NEAR)]
+    by_work = sizes_by_work(jobs, most_gpus)
+    return [candidate for sizes in by_work for candidate in layout.layouts(sizes, _WHOLE_NEAR)]
 
 
-def _dealt_asks(
+def list_scheduling_candidates(
     kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView]
-) -> Iterator[tuple[int, ...]]:
+) -> Iterator[Candidate]:
     """List-scheduling candidates, gangs at their tightest levels; coarse totals first."""
     layout = _Nearest(kinds)
     nearest = {(kind.at.gpus, kind.unit_gpus): kind.at.level for kind in reversed(kinds)}
@@ -94,7 +95,7 @@ def _dealt_asks(
         share = gpus / most_gpus
         parts = tuple([min(1.0, share * near) if near else 0.0 for near in _NEAR])
         for sizes in by_total[gpus]:
-            yield from dict.fromkeys(layout.asks(sizes, parts))
+            yield from dict.fromkeys(layout.layouts(sizes, parts))
 
 
 def _fineness(gpus: int) -> tuple[int, int]:
@@ -123,6 +124,6 @@ class _Nearest:
             size = kind.at.gpus, kind.unit_gpus
             self._places[size] = (*self._places.get(size, ()), place)
 
-    def asks(self, sizes: Sizes, parts: tuple[float, ...]) -> list[tuple[int, ...]]:
+    def layouts(self, sizes: Sizes, parts: tuple[float, ...]) -> list[Candidate]:
         """The layouts that take at most these parts of the tight places; layouts that do not fit are left out."""
         return _candidates.lay_out(*self._arrays, self._places, sizes, parts)

@@ -69,15 +69,15 @@ class Jobs:
         for row, job in enumerate(unlike):
             shape = job.shape
             tasks = range(shape.min_tasks, shape.tasks + 1)
-            told = [self._slowdown_of(job, count * shape.gpus_per_task) for count in tasks]
-            slowdowns[row, shape.min_tasks : shape.tasks + 1] = told
+            by_tasks = [self._slowdown_of(job, count * shape.gpus_per_task) for count in tasks]
+            slowdowns[row, shape.min_tasks : shape.tasks + 1] = by_tasks
         return slowdowns
 
 
 def shapes_array(shapes: Sequence[JobShape]) -> NDArray[np.int64]:
     """GPUs of the smallest gang, of a task and of the largest gang of each shape."""
-    told = [(shape.demand_min_gpus, shape.gpus_per_task, shape.demand_max_gpus) for shape in shapes]
-    return np.array(told, dtype=np.int64).reshape(len(told), 3)
+    sizes = [(shape.demand_min_gpus, shape.gpus_per_task, shape.demand_max_gpus) for shape in shapes]
+    return np.array(sizes, dtype=np.int64).reshape(len(sizes), 3)
 
 
 # ---- shape by shape -------------------------------------------------------------------------------------------------

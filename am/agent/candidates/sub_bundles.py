@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from am.agent.candidates.gang_kinds import GangKind
-from am.agent.candidates.multifit import Ask
+from am.agent.candidates.gang_kinds import Candidate, GangKind
 from themis.cluster import Level
 from themis.placement.gang_capacity import GangCapacity
 
@@ -26,7 +25,7 @@ _MAX_PARTS = 600
 """Most combinations of parts of the classes: more would make bids slower and longer."""
 
 
-def sub_bundle_candidates(kinds: Sequence[GangKind], most_gangs: int, capacity: GangCapacity) -> list[Ask]:
+def sub_bundle_candidates(kinds: Sequence[GangKind], most_gangs: int, capacity: GangCapacity) -> list[Candidate]:
     """Distinct counts by kind; none if gangs come in several sizes or at one level.
 
     Args:
@@ -53,8 +52,8 @@ def sub_bundle_candidates(kinds: Sequence[GangKind], most_gangs: int, capacity: 
         Level.CLUSTER: units.sum(axis=1) // (size // unit),
     }
     within = np.minimum(np.column_stack([most[kind.within] for kind in kinds]), most_gangs)
-    asks = np.diff(within, axis=1, prepend=0)
-    return [ask for ask in dict.fromkeys(map(tuple, asks.tolist())) if any(ask)]
+    candidates = np.diff(within, axis=1, prepend=0)
+    return [candidate for candidate in dict.fromkeys(map(tuple, candidates.tolist())) if any(candidate)]
 
 
 def _parts(machines: Sequence[str], free: Mapping[str, int], slots: Mapping[str, Sequence[int]]) -> Counts:
