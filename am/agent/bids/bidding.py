@@ -124,7 +124,7 @@ def make_bids(
     if not outlooks:
         return []
     candidates = _candidates(outlooks, offer, cluster, memory or BidMemory())
-    times_s = [_times_s(outlook.app, each, cluster) for outlook, each in zip(outlooks, candidates, strict=True)]
+    times_s = _times_s(outlooks, candidates, cluster)
     empty_values, values = _values(outlooks, candidates, times_s, (elapsed_s, contentions), cluster)
     gains = _gains(values, np.repeat(empty_values, [len(each) for each in candidates]))
     bids, start = [], 0
@@ -169,15 +169,25 @@ def keeps_nothing(app: AppView) -> bool:
     )
 
 
-def _times_s(app: AppView, candidates: CandidateSet, cluster: ClusterView) -> Floats:
-    """T on every candidate, in seconds.
+def _times_s(outlooks: Sequence[Outlook], candidates: Sequence[CandidateSet], cluster: ClusterView) -> Floats:
+    """T on all candidates, one app after the other, in seconds."""
+    slowdowns, usables = np.concatenate([each.paces for each in candidates], axis=1)
+    works_s = np.array([outlook.app.jobs[0].serial_work_s if outlook.app.jobs else 0.0 for outlook in outlooks])
+    times_s: Floats = works_s.repeat([len(each) for each in candidates]) * slowdowns / usables
+    start = 0
+    for outlook, each in zip(outlooks, candidates, strict=True):
+        if not each.single_job:
+            times_s[start : start + len(each)] = _packed_times_s(outlook.app, each, cluster)
+        start += len(each)
+    return times_s
+
+
+def _packed_times_s(app: AppView, candidates: CandidateSet, cluster: ClusterView) -> Floats:
+    """T on every candidate of an app whose jobs may share gangs, in seconds.
 
     The best candidates of an app that holds nothing are packed more closely. What an app holds is timed without that
     wherever it is compared with a bundle, and a bundle must not look better only because it is packed more closely.
     """
-    if candidates.paces is not None:
-        slowdowns, usables = candidates.paces
-        return app.jobs[0].serial_work_s * slowdowns / usables
     tables = candidates.tables
     if not tables:
         return np.zeros(0)
@@ -196,7 +206,7 @@ def _times_s(app: AppView, candidates: CandidateSet, cluster: ClusterView) -> Fl
 def _values(
     outlooks: Sequence[Outlook],
     candidates: Sequence[CandidateSet],
-    times_s: Sequence[Floats],
+    times_s: Floats,
     moment: tuple[Floats, Floats],
     cluster: ClusterView,
 ) -> tuple[Floats, Floats]:
@@ -205,7 +215,7 @@ def _values(
     Args:
         outlooks: The N apps.
         candidates: Those of each.
-        times_s: T on each app's candidates, in seconds.
+        times_s: T on all of these, in seconds.
         moment: Seconds since each app was submitted, and N_avg of each.
         cluster: The cluster now.
     """
@@ -217,7 +227,7 @@ def _values(
     switch_s = np.concatenate((known.switch_s, *[each.switch_s for each in candidates]))
     shared_s = shared_times_s(
         cluster.rule,
-        np.concatenate((known.empty_s, *times_s)),
+        np.concatenate((known.empty_s, times_s)),
         spent_s=elapsed_s[of] + switch_s,
         share_s=known.share_s[of],
         lease_s=cluster.lease_s,

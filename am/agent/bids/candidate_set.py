@@ -29,6 +29,12 @@ class CandidateSet:
         tables: The tables of one bid.
         single: The app's only job, if no candidate has more than one gang: such a job's T is work * S / GPUs, so jobs
             of one shape and S may share the set.
+
+    Attributes:
+        single_job: Whether that is so.
+        paces: S of the single job on each candidate, and the GPUs that it uses there [2 x R]; ones for other apps.
+        switch_s: Seconds of restart that each candidate costs [R].
+        missing: Candidates that complete tables would have in addition.
     """
 
     def __init__(self, tables: Sequence[Table], single: JobView | None = None) -> None:
@@ -54,7 +60,8 @@ class CandidateSet:
             np.concatenate(some) if pairs else np.zeros(0, dtype=np.int64)
             for some in (zip(*pairs, strict=True) if pairs else ((), ()))
         )
-        self.paces: tuple[Floats, Floats] | None = None
+        self.single_job = single is not None
+        self.paces: Floats = np.ones((2, len(self)))
         if single is not None:
             gangs = [
                 (*table.gangs, *[kind.at for kind, count in zip(table.kinds, row, strict=True) if count])
@@ -63,7 +70,7 @@ class CandidateSet:
             ]
             paces = [pace_on(single, *gang) if gang else (1.0, 0) for gang in gangs]
             slowdowns = [slowdown if usable else np.inf for slowdown, usable in paces]
-            self.paces = np.array(slowdowns), np.array([float(usable or 1) for _, usable in paces])
+            self.paces = np.array([slowdowns, [usable or 1 for _, usable in paces]], dtype=np.float64)
 
     def __len__(self) -> int:
         return self._starts[-1]

@@ -41,7 +41,7 @@ def make_reports(
         round_id: The round that asks.
         rho_of: The apps whose rho it asks for.
     """
-    asked = [rho_of.asks(outlook.demands) for outlook in outlooks]
+    asked = [rho_of.asks(outlook.demands) for outlook in outlooks] if rho_of is not RhoOf.EVERY_APP else ()
     if not all(asked):
         some = [place for place, is_asked in enumerate(asked) if is_asked]
         with_rho = iter(

@@ -34,22 +34,15 @@ class Outlook:
         cluster: The cluster. Only the levels at which gangs fit into the empty cluster are kept.
     """
 
-    __slots__ = ("_cluster", "_empty_bundle_s", "_phases_left", "_times", "app", "demands")
+    __slots__ = ("_cluster", "_empty_bundle_s", "_times", "app", "demands", "phases_left")
 
     def __init__(self, app: AppView, cluster: ClusterView) -> None:
         self.app = app
         self.demands: tuple[GangDemand, ...] = unmet_demands(app)
+        self.phases_left: tuple[PhaseLeft, ...] = phases_left(app)
         self._cluster = cluster
         self._empty_bundle_s: tuple[float, float] | None = None
-        self._phases_left: tuple[PhaseLeft, ...] | None = None
         self._times: dict[tuple[int, int, bool], _Times] = {}
-
-    @property
-    def phases_left(self) -> tuple[PhaseLeft, ...]:
-        """The work left of the search, phase by phase."""
-        if self._phases_left is None:
-            self._phases_left = phases_left(self.app)
-        return self._phases_left
 
     def times(self, cluster: ClusterView, share: tuple[int, int, bool]) -> _Times:
         """What `times_of` needs of this app. `share` is what it depends on: see `times_of`."""
@@ -63,11 +56,10 @@ class Outlook:
         if self._empty_bundle_s is None:
             self._empty_bundle_s = empty_bundle_s(self.app, self._cluster)
         empty_s, switch_s = self._empty_bundle_s
-        smallest_gpus = smallest_gang_gpus(self.app)
         if if_sooner and empty_s < _least_s(self.app, whole_gpus + 1) * CERTAIN:
-            share_s = math.inf
-        else:
-            share_s = time_on_whole_s(self.app, max(whole_gpus, smallest_gpus), self._cluster)
+            return empty_s, switch_s, cluster_time_s(self.app, cluster), math.inf, 1
+        smallest_gpus = smallest_gang_gpus(self.app)
+        share_s = time_on_whole_s(self.app, max(whole_gpus, smallest_gpus), self._cluster)
         return empty_s, switch_s, cluster_time_s(self.app, cluster), share_s, smallest_gpus
 
 
