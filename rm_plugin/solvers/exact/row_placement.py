@@ -238,8 +238,8 @@ def _candidate(market: MarketArrays, row: int) -> Candidate:
 
 def _layout(market: MarketArrays, parts: Ints) -> Layout:
     """Parts as quotas for `realise`: gangs by slot, machine and rack, units by machine."""
-    slots: Counter[tuple[int, str, int]] = Counter()
-    on_machines: Counter[tuple[int, str]] = Counter()
+    slots: Counter[tuple[Kind, str, int]] = Counter()
+    on_machines: Counter[tuple[Kind, str]] = Counter()
     racks: Counter[tuple[Kind, str]] = Counter()
     units: Counter[tuple[int, str]] = Counter()
     in_slots: dict[int, list[int]] = {}
@@ -250,13 +250,13 @@ def _layout(market: MarketArrays, parts: Ints) -> Layout:
         elif kind.level is Level.SLOT:
             in_slots.setdefault(machine, []).append(gpus)
         elif kind.level is Level.MACHINE:
-            on_machines[gpus, place.machine_id] += 1
+            on_machines[kind, place.machine_id] += 1
         else:
             units[gpus, place.machine_id] += 1
     for machine, sizes in in_slots.items():
         place = market.machines[machine]
         for gpus, slot in assign_slots(sizes, place.free_slots) or ():
-            slots[gpus, place.machine_id, slot] += 1
+            slots[Kind(Level.SLOT, gpus, gpus), place.machine_id, slot] += 1
     return Layout(slots=slots, machines=on_machines, racks=racks, units=units)
 
 
