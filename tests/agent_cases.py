@@ -1,5 +1,6 @@
 """Small apps, surroundings and offers for the tests of the agent."""
 
+from am.agent.candidates.search_space import SearchSpace
 from am.agent.model.views import AppView, ClusterView, GangAt, HeldGang, JobView
 from themis.apps import CRUDE_SLOWDOWN, JobShape, Slowdown
 from themis.bids import Offer
@@ -102,3 +103,8 @@ __all__ = [
     "offer_of",
     "whole_offer",
 ]
+
+
+def space_of(kinds, most_gangs, most_gpus, jobs, **more):
+    """A search space for new gangs."""
+    return SearchSpace(kinds=kinds, most_gangs=most_gangs, most_gpus=most_gpus, jobs=jobs, **more)

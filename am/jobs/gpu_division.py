@@ -10,8 +10,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 import numpy as np
 
 from am.agent import _packing
-from am.agent.candidates.generation import sizes_by_work
-from am.agent.candidates.list_scheduling import shapes_array
+from am.agent.candidates.list_scheduling import shapes_array, sizes_by_work
 from am.agent.model.division_times import CERTAIN
 from am.agent.model.finish_time import JobTimes, gang_order, job_order, job_time_s, pace_on
 from am.agent.model.views import GangAt, JobView

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from am.agent.candidates.enumeration import enumerate_candidates
 from am.agent.candidates.gang_extension import GangExtension, added_up, gang_extensions
-from am.agent.candidates.gang_kinds import Candidate, GangKind, LocalitySensitivity, gang_kinds
-from am.agent.candidates.sub_bundles import sub_bundle_candidates
+from am.agent.candidates.gang_kinds import GangKind, LocalitySensitivity, gang_kinds
+from am.agent.candidates.search_space import SearchSpace
 from am.agent.model.demands import parts_left
 from am.agent.model.views import AppView, GangAt, HeldGang
 from themis.bids import Gang, Offer
@@ -137,12 +137,15 @@ def _all_stay(app: AppView, free: Allocation, pinned: tuple[Allocation, ...], ca
         capacity = GangCapacity(free.by_machine(), capacity.slots, capacity.rack_of)
     kinds = gang_kinds(app, capacity)
 
-    def sub_bundles() -> list[Candidate]:
-        return [] if pinned else sub_bundle_candidates(kinds, new, capacity)
-
-    candidates, missing = enumerate_candidates(
-        kinds, new, free.gpus, app.jobs, 2 if pinned else 1, sub_bundles, capacity
+    space = SearchSpace(
+        kinds=kinds,
+        most_gangs=new,
+        most_gpus=free.gpus,
+        jobs=app.jobs,
+        tables=2 if pinned else 1,
+        capacity=capacity,
     )
+    candidates, missing = enumerate_candidates(space)
     return Table(gangs=gangs, pinned=pinned, kinds=kinds, candidates=candidates, missing=missing)
 
 
@@ -183,13 +186,14 @@ def _restarted(app: AppView, offer: Offer, capacity: GangCapacity) -> Iterator[T
         ways = ways[1:]
     if not ways:
         return
-    kinds = gang_kinds(app, capacity)
+    kinds, tables = gang_kinds(app, capacity), len(ways) + len(app.renewable[:1])
     known: dict[tuple[int, int], tuple[Counts, int]] = {}
     for way in ways:
         left = offer.free.gpus - sum(gang.gpus for gang in way.pinned) - sum(gang.gpus for gang in way.anywhere)
         new = len(app.jobs) - len(way.gangs)
         if (new, left) not in known:
-            known[new, left] = enumerate_candidates(kinds, new, left, app.jobs, len(ways) + len(app.renewable[:1]))
+            space = SearchSpace(kinds=kinds, most_gangs=new, most_gpus=left, jobs=app.jobs, tables=tables)
+            known[new, left] = enumerate_candidates(space)
         yield _table_of_growth(app, kinds, way, *known[new, left])
 
 

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from am.agent import _candidates
 from am.agent.candidates.gang_kinds import Candidate, GangKind
 from am.agent.candidates.generation import generate_candidates
+from am.agent.candidates.search_space import SearchSpace
 from am.agent.model.finish_time import even_sizes
 from am.agent.model.views import JobView
 from themis.apps import JobShape
 from themis.cluster import Level
-from themis.placement.gang_capacity import GangCapacity
 
 Counts = NDArray[np.int64]
 
@@ -33,9 +34,6 @@ _COMPLETE, _ON_GRID, _FEW = 10000, 600, 40
 _BALANCED = 20_000
 """Most evenly divided candidates (`_balanced`) times jobs: for many jobs `generate_candidates` finds better ones."""
 
-_FILLED = 230
-"""Most generated candidates (`generate_candidates`) in addition to those of a grid."""
-
 _FAR_PARTS = (0.01, 0.3, 0.6)
 """Parts of a candidate's gangs that are at the looser of two levels; 0.01 stands for one gang."""
 
@@ -43,46 +41,28 @@ _AT_ONCE = (1.0, 0.75, 0.5)
 """Parts of the jobs that run at once: fewer jobs have larger gangs."""
 
 
-def enumerate_candidates(
-    kinds: Sequence[GangKind],
-    most_gangs: int,
-    most_gpus: int,
-    jobs: Sequence[JobView],
-    tables: int = 1,
-    more: Callable[[], Sequence[Candidate]] = tuple,
-    capacity: GangCapacity | None = None,
-) -> tuple[Counts, int]:
-    """Candidates of at most `most_gangs` gangs and `most_gpus` GPUs, the empty one included.
+def enumerate_candidates(space: SearchSpace) -> tuple[Counts, int]:
+    """Candidates of a search space, the empty one included.
 
     All of them if they are at most `_COMPLETE`. Otherwise counts of each kind are on the finest grid with at most
     `_ON_GRID` candidates. If there are too many kinds even for that, GPUs are divided about evenly over a number of
-    gangs at one level or two (`_balanced`). Both are joined by `more` and by `generate_candidates`.
-
-    Args:
-        kinds: Kinds of gangs that fit.
-        most_gangs: Gangs at most.
-        most_gpus: GPUs at most.
-        jobs: The jobs without a gang.
-        tables: The number of tables of the bid, which share the limits.
-        more: Further candidates, only asked for if the enumeration is incomplete.
-        capacity: The free capacity, for a closer search; None leaves that search out.
+    gangs at one level or two (`_balanced`). Both are joined by `generate_candidates`.
 
     Returns:
         The candidates, and how many of the complete ones are missing (an upper bound: those beyond `most_gpus` count).
     """
-    most_gpus = min(most_gpus, most_gangs * max((kind.at.gpus for kind in kinds), default=0))
-    complete, candidates = _on_grids(tuple(kinds), most_gangs, most_gpus, tables)
+    kinds, most_gangs, tables = space.kinds, space.most_gangs, space.tables
+    most_gpus = min(space.most_gpus, most_gangs * max((kind.at.gpus for kind in kinds), default=0))
+    complete, candidates = _on_grids(kinds, most_gangs, most_gpus, tables)
     if complete is not None:
         return complete, 0
     if candidates is None:
-        budget = max(1, min(_ON_GRID, _BALANCED // max(1, len(jobs))) // tables)
-        rows = _balanced(kinds, most_gangs, most_gpus, jobs, budget)
+        budget = max(1, min(_ON_GRID, _BALANCED // max(1, len(space.jobs))) // tables)
+        rows = _balanced(kinds, most_gangs, most_gpus, space.jobs, budget)
     else:
         rows = list(map(tuple, candidates.tolist()))
-    filled = itertools.islice(
-        generate_candidates(kinds, most_gangs, most_gpus, jobs, tables, capacity), max(1, _FILLED // tables)
-    )
-    candidates = _that_may_fit(kinds, _each_once([*rows, *more(), *filled]))
+    generated = generate_candidates(replace(space, most_gpus=most_gpus))
+    candidates = _that_may_fit(kinds, _each_once([*rows, *generated]))
     return candidates, _complete([min(kind.most, most_gangs) for kind in kinds], most_gangs) - len(candidates)
 
 

@@ -23,9 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from am.agent.candidates.gang_kinds import Candidate, GangKind, splits
+from am.agent.candidates.list_scheduling import whole_offer_candidates
 from am.agent.candidates.multifit import capacity_taken
+from am.agent.candidates.search_space import SearchSpace
 from am.agent.model.division_times import PhaseOn, phase_times_s
-from am.agent.model.views import JobView
 from themis.cluster import Level
 from themis.placement.gang_capacity import GangCapacity
 
@@ -60,24 +61,23 @@ _FIRST_TARGET, _NEXT_TARGET, _NEAR_ENOUGH = 0.985, 0.99, 0.9995
 # ---- greedy ---------------------------------------------------------------------------------------------------------
 
 
-def greedy_search(
-    kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView], starts: Sequence[Candidate]
-) -> Iterator[Candidate]:
+def greedy_search(space: SearchSpace, starts: Sequence[Candidate]) -> Iterator[Candidate]:
     """The best of some candidates for each part of the offer, and what it becomes in a few greedy steps.
 
     Candidates that a step leaves behind are yielded too: they may fit where the better one does not. All parts take a
-    step together, since timing many candidates takes hardly longer than timing a few.
+    step together, since timing many candidates takes hardly longer than timing a few. Yields nothing if a bid has
+    several tables.
     """
-    moves = _near_moves(kinds)
-    if not len(moves) or not starts:
+    moves = _near_moves(space.kinds)
+    if space.tables > 1 or not len(moves) or not starts:
         return
-    limits = _PartLimits(kinds, most_gangs, most_gpus)
-    gangs = [kind.at for kind in kinds]
+    limits = _PartLimits(space)
+    gangs = [kind.at for kind in space.kinds]
     counts = np.array(starts, dtype=np.int64)
     tried = {part: limits.within(counts, part) for part in _PARTS}
     best_s = dict.fromkeys(_PARTS, math.inf)
     for _ in range(1 + _GREEDY_STEPS):
-        times_s = phase_times_s(jobs, gangs, np.concatenate(list(tried.values())), in_pairs=False)
+        times_s = phase_times_s(space.jobs, gangs, np.concatenate(list(tried.values())), in_pairs=False)
         ends = np.cumsum([len(candidates) for candidates in tried.values()])
         better = {}
         for (part, candidates), ends_s in zip(tried.items(), np.split(times_s, ends[:-1]), strict=True):
@@ -92,11 +92,11 @@ def greedy_search(
 class _PartLimits:
     """What candidates for a part of the offer keep to: gangs, GPUs, and capacity by kind."""
 
-    def __init__(self, kinds: Sequence[GangKind], most_gangs: int, most_gpus: int) -> None:
-        self._taken = np.array(capacity_taken(kinds)).T
-        self._capacity = np.array([float(kind.most) for kind in kinds])
-        self._sizes = np.array([kind.at.gpus for kind in kinds])
-        self._most_gangs, self._most_gpus = most_gangs, most_gpus
+    def __init__(self, space: SearchSpace) -> None:
+        self._taken = np.array(capacity_taken(space.kinds)).T
+        self._capacity = np.array([float(kind.most) for kind in space.kinds])
+        self._sizes = np.array([kind.at.gpus for kind in space.kinds])
+        self._most_gangs, self._most_gpus = space.most_gangs, space.most_gpus
 
     def within(self, candidates: Counts, part: float) -> Counts:
         """The candidates that fit into a part of the GPUs and about that part of the capacity for each kind."""
@@ -131,32 +131,19 @@ def _near(kinds: Sequence[GangKind]) -> Iterator[int]:
 # ---- target ---------------------------------------------------------------------------------------------------------
 
 
-def target_search(
-    kinds: Sequence[GangKind],
-    capacity: GangCapacity,
-    most_gangs: int,
-    jobs: Sequence[JobView],
-    starts: Sequence[Candidate],
-    whole: Sequence[Candidate] = (),
-) -> Iterator[Candidate]:
+def target_search(space: SearchSpace, starts: Sequence[Candidate]) -> Iterator[Candidate]:
     """Candidates with earlier and earlier ends, found by steps from the best of `starts`.
 
-    The last ones are the best candidate, or one of `whole` if that ends earlier, and the best single changes of it.
-    Yields nothing if `len(kinds)**2 * len(jobs)` exceeds `_MAX_WORK`.
-
-    Args:
-        kinds: Kinds of gangs that fit.
-        capacity: The free capacity.
-        most_gangs: Gangs at most.
-        jobs: The jobs without a gang.
-        starts: Candidates to start from.
-        whole: Candidates that use the whole offer, which only compete at the end.
+    The last ones are the best candidate, or one that uses the whole offer if that ends earlier, and the best single
+    changes of it. Yields nothing without free capacity, if a bid has several tables, or if `len(kinds)**2 * len(jobs)`
+    exceeds `_MAX_WORK`.
     """
-    if len(kinds) ** 2 * len(jobs) > _MAX_WORK:
+    kinds, jobs = space.kinds, space.jobs
+    if space.tables > 1 or space.capacity is None or len(kinds) ** 2 * len(jobs) > _MAX_WORK:
         return
     sizes = tuple(kind.at.gpus for kind in kinds)
     moves = _all_moves(sizes, _REPEATS)
-    limits = Limits(kinds, capacity, most_gangs)
+    limits = Limits(kinds, space.capacity, space.most_gangs)
     candidates = limits.within(np.array(starts, dtype=np.int64).reshape(-1, len(kinds)))
     if not len(moves) or not len(candidates):
         return
@@ -184,7 +171,8 @@ def target_search(
             yield tuple(candidate.tolist())
         target_s, left_out_s = _NEXT_TARGET * min(target_s, reached_s), math.inf
     near = candidates[ends_s.argsort(kind="stable")[:_MAX_STARTS]]
-    ready = np.concatenate([best[None], near, limits.within(np.array(whole, dtype=np.int64).reshape(-1, len(kinds)))])
+    whole = np.array(whole_offer_candidates(space), dtype=np.int64).reshape(-1, len(kinds))
+    ready = np.concatenate([best[None], near, limits.within(whole)])
     # One more change, with jobs packed in pairs. A second one gains little and takes a fifth of the time of a bid.
     best = ready[phase.times_s(ready, in_pairs=True).argmin()]
     tried = limits.within(np.concatenate([best[None], best + _all_moves(sizes, (1,))]))

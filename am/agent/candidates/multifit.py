@@ -19,11 +19,15 @@ import numpy as np
 
 from am.agent import _candidates
 from am.agent.candidates.gang_kinds import Candidate, GangKind
+from am.agent.candidates.search_space import SearchSpace
 from am.agent.model.finish_time import JobTimes, job_time_s
 from am.agent.model.views import JobView
 
 _NEAR_ENOUGH = 1.01
 """The earliest end is found up to this factor."""
+
+_END_STEP = 1.1
+"""The factor between ends."""
 
 _MAX_DOUBLINGS, _MAX_ENDS = 12, 80
 """Most doublings to find an end that suffices, and most ends after the earliest."""
@@ -44,15 +48,14 @@ def _part(taker: GangKind, taken: GangKind) -> float:
     return min(float(-(-taker.at.gpus // taken.at.gpus)), taken.most / taker.most)
 
 
-def multifit_candidates(
-    kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView], step: float
-) -> Iterator[Candidate]:
-    """Counts by kind: those found on the way to the earliest end, then for later ends on fewer GPUs.
+def multifit_candidates(space: SearchSpace, _found: Sequence[Candidate] = ()) -> Iterator[Candidate]:
+    """Candidates found on the way to the earliest end, then for later ends on fewer GPUs.
 
-    Ends grow by the factor `step`, or by the effect of one GPU less if that is more.
+    Ends grow by a factor, or by the effect of one GPU less if that is more. The more tables a bid has, the larger is
+    the factor.
     """
-    fitting = _Fitting(kinds, most_gangs, most_gpus, jobs)
-    found = list(_sooner_and_sooner(fitting, most_gpus))
+    fitting, step = _Fitting(space), _END_STEP**space.tables
+    found = list(_sooner_and_sooner(fitting, space.most_gpus))
     yield from [candidate for _, candidate in found]
     if not found:
         return
@@ -96,13 +99,14 @@ class _Fitting:
         least_s: A lower bound on the end: by the longest job, and by all work together.
     """
 
-    def __init__(self, kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView]) -> None:
+    def __init__(self, space: SearchSpace) -> None:
+        kinds, most_gpus, jobs = space.kinds, space.most_gpus, space.jobs
         self._order = _worth_opening(kinds, jobs)
         self._kinds = [kinds[place] for place in self._order]
         self._all_kinds = len(kinds)
         self._takes = [list(column) for column in zip(*capacity_taken(self._kinds), strict=True)]
         self._sizes = [kind.at.gpus for kind in self._kinds]
-        self._most_gangs, self._most_gpus = most_gangs, most_gpus
+        self._most_gangs, self._most_gpus = space.most_gangs, most_gpus
         times_s = JobTimes(jobs).times_s([kind.at for kind in self._kinds])
         self._arrays = (
             times_s,
