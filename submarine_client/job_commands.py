@@ -51,7 +51,7 @@ def run(session: Session, arguments: Namespace) -> int:
 
 
 def list_jobs(session: Session, arguments: Namespace) -> int:
-    """List the apps of one job."""
+    """List the apps that do not search: those with the tuner `single`."""
     with session.connect() as client:
         apps = [app for app in client.list(arguments.state or ()) if app.tuner == SINGLE]
     if arguments.json:
