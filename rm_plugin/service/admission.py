@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sized
 
+from msgspec.structs import replace
+
 from themis.apps import AppSpec, JobSpec, ProgramSpec
 from themis.checkpoint_uri import check_checkpoint_uri
 from themis.cluster import Cluster
 from themis.config.group_file import INT32_MAX, MOST_JOBS, MOST_TASKS
 from themis.config.names import check_app_name, check_job_id, check_label, check_parameter_name
-from themis.errors import InputError
+from themis.errors import InputError, UnknownNameError
+from themis.speeds import speed_on
 
 _SOURCE = "the app submitted"
 _MOST_COMMAND_CHARS = 100_000
@@ -106,6 +109,26 @@ def _check_number(what: str, value: float) -> None:
 
 
 def _check_fits(job: JobSpec, cluster: Cluster) -> None:
+    present = cluster.gpus_by_device
+    for name in job.speed_by_device:
+        if name not in present and name in cluster.devices:
+            remedy = f"leave it out, or name one of: {', '.join(present)}"
+            raise InputError(f"job {job.job_id}: no machine of {cluster.name} has this type", value=name, remedy=remedy)
+        if name not in present:
+            raise UnknownNameError(f"device type of job {job.job_id}", name, present)
+    types = {device.name for device in cluster.present_devices if speed_on(job, device)}
+    if not types and present:
+        remedy = f"give its speed on one of them in estimate.speed: {', '.join(present)}"
+        raise InputError(f"job {job.job_id} can run on no device type of {cluster.name}", remedy=remedy)
+    # A gang has one device type: the one that holds most tasks must hold them all.
+    per_task = job.shape.gpus_per_task
+    parts = [[machine for machine in cluster.machines if machine.device == name] for name in sorted(types)]
+    largest = max(parts, key=lambda part: sum(machine.gpus // per_task for machine in part), default=[])
+    one_type = len(largest) == len(cluster.machines)
+    _check_shape(job, cluster if one_type else replace(cluster, machines=tuple(largest)))
+
+
+def _check_shape(job: JobSpec, cluster: Cluster) -> None:
     shape = job.shape
     if shape.gpus_per_task > cluster.largest_machine_gpus:
         raise InputError(
