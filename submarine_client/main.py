@@ -14,7 +14,7 @@ from submarine_client.terminal import PREFIX, Terminal
 from submarine_client.wait import Pace
 from themis.errors import ThemisError
 from themis.interruption import dealt_with
-from themis.streams import EXIT_UNREAD, drop_unwritten, tell, unread, usable_streams
+from themis.streams import EXIT_READER_CLOSED, drop_unwritten, reader_closed, usable_streams, write_stderr
 
 USAGE = 2
 INTERRUPTED = 3
@@ -31,16 +31,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except ThemisError as error:
-        tell(f"{PREFIX}{error}")
+        write_stderr(f"{PREFIX}{error}")
         return error.exit_code
     except OSError as error:
-        if isinstance(error, BrokenPipeError) and unread():
-            return EXIT_UNREAD
-        tell(f"{PREFIX}{error}")
+        if isinstance(error, BrokenPipeError) and reader_closed():
+            return EXIT_READER_CLOSED
+        write_stderr(f"{PREFIX}{error}")
         return USAGE
     except KeyboardInterrupt:
         dealt_with()
-        tell(f"{PREFIX}interrupted")
+        write_stderr(f"{PREFIX}interrupted")
         return INTERRUPTED
     finally:
         drop_unwritten()

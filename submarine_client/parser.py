@@ -13,7 +13,7 @@ from submarine_client.session import Session
 from themis.config.defaults import DEFAULT_RM_ADDRESS, RM_ADDRESS_VARIABLE
 from themis.errors import InputError
 from themis.lifecycle import AppState
-from themis.numerals import plain
+from themis.number_parsing import parse_number
 from themis.parser import HelpfulParser
 
 Handler = Callable[[Session, Namespace], int]
@@ -165,7 +165,7 @@ def _pace_options() -> ArgumentParser:
 
 def _seconds(text: str) -> float:
     try:
-        value = plain(float, text)
+        value = parse_number(float, text)
     except ValueError:
         value = math.nan
     if not 0.01 <= value <= 1e9:

@@ -9,7 +9,7 @@ from submarine_client.progress import progress_on
 from submarine_client.status import succeeded
 from submarine_client.terminal import PREFIX, Terminal
 from submarine_client.wait import Pace, wait_for
-from themis.streams import tell
+from themis.streams import write_stderr
 from themis.wire import themis_pb2 as pb
 
 OK = 0
@@ -33,7 +33,7 @@ class Session:
         try:
             self.terminal.say(app_id)
         except OSError:
-            tell(f"{PREFIX}{app_id} is submitted, and goes on")
+            write_stderr(f"{PREFIX}{app_id} is submitted, and goes on")
             raise
 
     def wait(self, client: Client, app_ids: list[str]) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from themis.errors import InputError, UnknownNameError
-from themis.numerals import plain
+from themis.number_parsing import parse_number
 from themis.python_programs import module_command
 
 FlagValue = int | float | str
@@ -266,7 +266,7 @@ def _number(flag: Flag, value: object) -> int | float:
     try:
         if isinstance(value, bool):
             raise ValueError
-        given = plain(float, value) if isinstance(value, str) else value
+        given = parse_number(float, value) if isinstance(value, str) else value
         number = float(given) if isinstance(given, (int, float)) else math.nan
         if not math.isfinite(number) or (flag.kind is int and number != int(number)):
             raise ValueError

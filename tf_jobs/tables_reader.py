@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tf_jobs.context import LEVELS
 from themis.errors import InputError, UnknownNameError
-from themis.numerals import plain
+from themis.number_parsing import parse_number
 
 TABLES = Path(__file__).parent / "tables"
 
@@ -95,7 +95,7 @@ def model_speed(model: str) -> Speed:
 def parse_slowdown(text: str) -> dict[str, float]:
     """S by level from `slot,machine,rack,cluster`; raises InputError unless they are four rising numbers from 1 on."""
     try:
-        numbers = [plain(float, part) for part in text.split(",")]
+        numbers = [parse_number(float, part) for part in text.split(",")]
     except ValueError:
         numbers = []
     if len(numbers) != len(LEVELS) or not numbers[0] >= 1.0 or numbers != sorted(numbers) or numbers[-1] == inf:

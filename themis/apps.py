@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from msgspec import field
@@ -81,6 +82,11 @@ class JobSpec(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.iterations_total < 1:
             raise InputError("a job needs at least one iteration", value=self.iterations_total)
+        for device, speed in self.speed_by_device.items():
+            # False for NaN too.
+            if not 0.0 < speed < math.inf:
+                remedy = "give a positive finite number"
+                raise InputError(f"the speed of job {self.job_id} on {device} is unusable", value=speed, remedy=remedy)
 
 
 class TunerSpec(Value, frozen=True, kw_only=True):

@@ -12,19 +12,22 @@ from themis.apps import CRUDE_SLOWDOWN, Slowdown
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
+from themis.speeds import SAME_SPEED, Speeds
 from themis.values import Value, remembered
 
 
 class Gang(Value, frozen=True, order=True):
     """`count` gangs of `gpus` GPUs, each gang `within` one slot, machine, rack or anywhere in the cluster.
 
-    GPUs come in units of `unit_gpus` (the GPUs of one task) that never span machines; `unit_gpus` divides `gpus`.
+    GPUs come in units of `unit_gpus` (the GPUs of one task) that never span machines; `unit_gpus` divides `gpus`. All
+    GPUs of a gang have one device type: `device`, or any one type if that is empty.
     """
 
     gpus: int
     within: Level
     count: int = 1
     unit_gpus: int = 1
+    device: str = ""
 
     def __post_init__(self) -> None:
         if self.gpus < 1 or self.count < 1:
@@ -159,12 +162,16 @@ class Market(Value, frozen=True, kw_only=True):
 
 
 class PlacedGang(Value, frozen=True, order=True):
-    """A gang on concrete machines, with the level that it spans and its slot where the gang was asked for in one."""
+    """A gang on concrete machines, with the level that it spans and its slot where the gang was asked for in one.
+
+    `device` is the device type of its GPUs if the gang was placed by type (see `themis.placement`), else empty.
+    """
 
     gpus: Allocation
     level: Level
     slot: int | None = None
     pinned: bool = False
+    device: str = ""
 
 
 class LossForecast(Value, frozen=True, kw_only=True):
@@ -214,7 +221,8 @@ class GangDemand(Value, frozen=True, kw_only=True):
 
     Policies without bids and leftovers go by it. `held` is the gang that the job runs on and would grow, if any;
     `faster_than` the throughput g / S that it must exceed to make good the restart that growing costs, 0 where there is
-    none. `forecast` is the job's loss to come, None while too little is known of it.
+    none, in units of one reference GPU at S = 1. `forecast` is the job's loss to come, None while too little is known
+    of it. `speeds` says on which device types the job can run and how fast; with one entry the demand names its type.
     """
 
     job_id: str
@@ -226,6 +234,7 @@ class GangDemand(Value, frozen=True, kw_only=True):
     held: Allocation = field(default_factory=Allocation)
     faster_than: float = 0.0
     forecast: LossForecast | None = None
+    speeds: Speeds = SAME_SPEED
 
     def __post_init__(self) -> None:
         # Reports come from app masters, and policies divide by the unit: one bad report must not break a round.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum, StrEnum
 from functools import cache, cached_property
@@ -38,20 +39,26 @@ class Level(IntEnum):
 
 
 class DeviceKind(StrEnum):
-    """What a device is; policies for mixed devices need CPUs beside GPUs."""
+    """What a device is: a GPU, or a whole CPU node, which is leased as one device."""
 
     GPU = "gpu"
     CPU = "cpu"
 
 
 class DeviceType(Value, frozen=True, kw_only=True):
-    """A model of device. `speed` is relative to the reference GPU; a job may state its own speed by device type."""
+    """A model of device. `speed` is relative to the reference GPU; a job may state its own (`themis.speeds`)."""
 
     name: str
     kind: DeviceKind = DeviceKind.GPU
     memory_mb: int = 0
     speed: float = 1.0
     emulated: bool = False
+
+    def __post_init__(self) -> None:
+        # False for NaN too.
+        if not 0.0 < self.speed < math.inf:
+            remedy = "give a positive finite number; the reference GPU has speed 1"
+            raise InputError(f"the speed of device type {self.name} is unusable", value=self.speed, remedy=remedy)
 
 
 class GpuId(Value, frozen=True, order=True):
@@ -188,11 +195,17 @@ class Allocation(Value, frozen=True, order=True):
         return all(count <= limit.get(machine, 0) for machine, count in self.counts)
 
 
-def level_across(machine_ids: Iterable[str], rack_of: Mapping[str, str]) -> Level:
-    """The level that spans these machines: MACHINE, RACK or CLUSTER. `rack_of` must know them if there are several."""
+def level_across(machine_ids: Iterable[str], rack_of: Mapping[str, str], slot: int | None = None) -> Level:
+    """The level that a gang on these machines spans.
+
+    Args:
+        machine_ids: The machines.
+        rack_of: The rack by machine, needed if there are several machines.
+        slot: The slot of one machine that holds all of the gang, if one does.
+    """
     members = set(machine_ids)
     if len(members) <= 1:
-        return Level.MACHINE
+        return Level.MACHINE if slot is None else Level.SLOT
     return Level.RACK if len({rack_of[machine_id] for machine_id in members}) == 1 else Level.CLUSTER
 
 
@@ -209,6 +222,31 @@ class Cluster(Value, frozen=True, dict=True, kw_only=True):
             if machine.machine_id in seen:
                 raise InputError("two machines share one id", value=machine.machine_id, remedy="give each its own")
             seen.add(machine.machine_id)
+
+    @cached_property
+    def gpus_by_device(self) -> Mapping[str, int]:
+        """Number of devices by type, types in order of first appearance. A type without devices is absent."""
+        counts: dict[str, int] = {}
+        for machine in self.machines:
+            counts[machine.device] = counts.get(machine.device, 0) + machine.gpus
+        return {device: count for device, count in counts.items() if count}
+
+    @cached_property
+    def present_devices(self) -> tuple[DeviceType, ...]:
+        """The device types that machines have. A type that the cluster does not describe is a GPU of speed 1."""
+        return tuple(self.devices.get(name) or DeviceType(name=name) for name in self.gpus_by_device)
+
+    @cached_property
+    def reference_gpus(self) -> float:
+        """The devices in reference units: each counts by the speed of its type."""
+        return math.fsum(device.speed * self.gpus_by_device[device.name] for device in self.present_devices)
+
+    def device_of(self, allocation: Allocation) -> str:
+        """The device type of an allocation. Raises InputError without GPUs, or with GPUs of several types."""
+        types = {self.machine(machine_id).device for machine_id, _ in allocation}
+        if len(types) != 1:
+            raise InputError("an allocation needs one device type", value=sorted(types))
+        return types.pop()
 
     @cached_property
     def _by_id(self) -> dict[str, Machine]:

@@ -1,4 +1,8 @@
-"""JSON documents that users write: read strictly, with the path of the field in every error."""
+"""Documents that users write in JSON, read field by field. Every error names the field.
+
+A reader states the keys of each object as `Keys`, and takes values from it by the methods of `Fields`. For example,
+`Fields.of(document, "market", MARKET).entries("machines")` gives each entry with its path: `market.machines[0]`, ...
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from themis.errors import InputError, nearest
+
+MOST = 100_000
+"""The largest number of GPUs or gangs that one field may state, far above any cluster we know of."""
 
 _MOST_DIGITS = 400
 """A whole number of more digits is past every bound, and Python refuses to read a very long one."""
@@ -26,16 +33,30 @@ class Keys:
     optional: tuple[str, ...] = ()
 
 
+class Brief:
+    """An offending value as errors show it: a whole object instead of a number would bury the message."""
+
+    def __init__(self, value: object) -> None:
+        self._shown = _REPR.repr(value)
+
+    def __repr__(self) -> str:
+        return self._shown
+
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = 80
+
+
 def read_json(content: bytes, source: str, root: str) -> object:
-    """Parse a JSON document.
+    """Parse a file's bytes.
 
     Args:
-        content: The file's bytes.
+        content: The bytes.
         source: Names the file in errors.
-        root: Names the document in the paths of errors, for example `market`.
+        root: Begins the path of a field in errors, such as `market`.
 
     Raises:
-        InputError: It is not JSON in UTF-8, is nested too deeply, or an object has a key twice.
+        InputError: It is not JSON in UTF-8, is nested too deeply, or an object holds a key twice.
     """
     twice: list[_Twice] = []
     try:
@@ -49,23 +70,22 @@ def read_json(content: bytes, source: str, root: str) -> object:
     except json.JSONDecodeError as error:
         raise InputError(f"{source} is not JSON, line {error.lineno}, column {error.colno}", value=error.msg) from None
     except RecursionError:
-        remedy = f"{'an' if root[0] in 'aeiou' else 'a'} {root} has a handful of levels"
-        raise InputError(f"{source} is nested too deeply", remedy=remedy) from None
+        raise InputError(f"{source} is nested too deeply", remedy=f"a {root} has a handful of levels") from None
     if twice:
-        # What an object lost to a second value may hold others: the outermost is there for sure.
+        # A lost value may hold other objects with double keys. The outermost is in the document for certain.
         path, key = next((path, node.key) for path, node in _nodes(document, root) if isinstance(node, _Twice))
         raise InputError(f"{path} has a key twice", value=Brief(key), remedy="keep one")
     return document
 
 
 class _Twice(dict[str, object]):
-    """An object that holds a key twice. JSON would silently keep the last value."""
+    """An object with a double key. JSON would silently let the last value win."""
 
     key = ""
 
 
 def _object(pairs: list[tuple[str, object]], twice: list[_Twice]) -> dict[str, object]:
-    """Make an object. One with a key twice is noted, because its path is not known yet."""
+    """Build an object. One with a double key is noted, and reported when its path is known."""
     found = dict(pairs)
     if len(found) == len(pairs):
         return found
@@ -76,7 +96,7 @@ def _object(pairs: list[tuple[str, object]], twice: list[_Twice]) -> dict[str, o
 
 
 def _nodes(document: object, root: str) -> Iterator[tuple[str, object]]:
-    """All values of a document with their paths, outer ones first. Paths show both ends of a long key."""
+    """All values of a document with their paths, outer ones first. Long keys are shortened in paths."""
     nodes: list[tuple[str, object]] = [(root, document)]
     for path, node in nodes:
         yield path, node
@@ -91,20 +111,6 @@ def _brief_key(key: str) -> str:
     return key if len(key) <= _MOST_KEY else f"{key[: _MOST_KEY // 2]}...{key[-_MOST_KEY // 2 :]}"
 
 
-class Brief:
-    """An offending value as errors show it, shortened: a large object would bury the message."""
-
-    def __init__(self, value: object) -> None:
-        self._shown = _REPR.repr(value)
-
-    def __repr__(self) -> str:
-        return self._shown
-
-
-_REPR = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = 80
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fields:
     """A JSON object whose keys were checked, and the path that names it in errors."""
@@ -114,7 +120,7 @@ class Fields:
 
     @classmethod
     def of(cls, value: object, path: str, keys: Keys) -> Fields:
-        """Check the keys of a value. Raises InputError if it is no object, or a key is unknown or missing."""
+        """Check the keys of an object. Raises InputError if it is no object, or a key is unknown or missing."""
         if not isinstance(value, Mapping):
             raise InputError(f"{path} must be an object", value=Brief(value))
         known = (*keys.required, *keys.optional)
@@ -137,25 +143,17 @@ class Fields:
 
     def text(self, key: str, default: str = "") -> str:
         """A text that is not empty."""
-        value = self.values.get(key, default)
-        if not isinstance(value, str) or not value:
-            raise InputError(f"{self.at(key)} must be a text that is not empty", value=Brief(value))
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            raise InputError(f"{self.at(key)} holds half a character", value=Brief(value), remedy="mend the text")
-        return value
+        return text(self.values.get(key, default), self.at(key))
 
-    def number(self, key: str, *, zero: bool = False, most: float = sys.float_info.max) -> float:
-        """A finite number above 0, or with `zero` of 0 or more, and at most `most`."""
-        value = self.values.get(key)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InputError(f"{self.at(key)} must be a number", value=Brief(value))
-        # Not `float(value)`: it fails on a whole number past the largest float.
-        if not 0 <= value <= sys.float_info.max or (value == 0 and not zero):
-            wanted = "of 0 or more" if zero else "above 0"
-            raise InputError(f"{self.at(key)} must be a finite number {wanted}", value=Brief(value))
-        if value > most:
-            raise InputError(f"{self.at(key)} must be at most {most:g}", value=Brief(value))
-        return float(value)
+    def whole(self, key: str, default: int = 1) -> int:
+        """A whole number from 1 to `MOST`."""
+        return whole(self.values.get(key, default), self.at(key), least=1)
+
+    def number(
+        self, key: str, *, zero: bool = False, default: float | None = None, most: float = sys.float_info.max
+    ) -> float:
+        """A finite number above 0, or from 0 if `zero` allows it, and at most `most`."""
+        return number(self.values.get(key, default), self.at(key), zero=zero, most=most)
 
     def entries(self, key: str) -> list[tuple[object, str]]:
         """The entries of a list with the path of each."""
@@ -163,3 +161,32 @@ class Fields:
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise InputError(f"{self.at(key)} must be a list", value=Brief(value))
         return [(entry, f"{self.at(key)}[{index}]") for index, entry in enumerate(value)]
+
+
+def text(value: object, path: str) -> str:
+    """Check that a value is a text that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{path} must be a text that is not empty", value=Brief(value))
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise InputError(f"{path} holds half a character", value=Brief(value), remedy="mend the text")
+    return value
+
+
+def whole(value: object, path: str, *, least: int = 0) -> int:
+    """Check that a value is a whole number from `least` to `MOST`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
+        raise InputError(f"{path} must be a whole number from {least} to {MOST}", value=Brief(value))
+    return value
+
+
+def number(value: object, path: str, *, zero: bool = False, most: float = sys.float_info.max) -> float:
+    """Check that a value is a finite number above 0, or from 0 if `zero` allows it, and at most `most`."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{path} must be a number", value=Brief(value))
+    # Not `float(value)`: it fails on a whole number past the largest float.
+    if not 0 <= value <= sys.float_info.max or (value == 0 and not zero):
+        wanted = "of 0 or more" if zero else "above 0"
+        raise InputError(f"{path} must be a finite number {wanted}", value=Brief(value))
+    if value > most:
+        raise InputError(f"{path} must be at most {most:g}", value=Brief(value))
+    return float(value)

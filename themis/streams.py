@@ -1,4 +1,4 @@
-"""Standard output and error of a command: either may be closed or full, and its reader may have gone away."""
+"""Standard output and error of a command, robust against closed streams, full disks and closed pipes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
-EXIT_UNREAD = 128 + signal.SIGPIPE
-"""As a shell has it of any command whose reader went away."""
+EXIT_READER_CLOSED = 128 + signal.SIGPIPE
+"""The exit code if the reader closed the pipe: the one that a shell reports for a command ended by SIGPIPE."""
 
 
-class _Forgiving(io.FileIO):
-    """A file where what finds no room is lost. That its reader went away is told."""
+class _LossyFile(io.FileIO):
+    """A file that drops data it cannot write, as on a full disk. A closed pipe still raises BrokenPipeError."""
 
     def write(self, data: Any, /) -> int:
-        """Write it, or act as if it were written."""
+        """Write the data, or drop it. Returns its full size in both cases."""
         size = memoryview(data).nbytes
         try:
             written = super().write(data)
@@ -26,28 +26,29 @@ class _Forgiving(io.FileIO):
             raise
         except OSError:
             return size
-        # None where a pipe that blocks nobody is full.
+        # FileIO.write returns None if a non-blocking pipe is full.
         return size if written is None else written
 
 
 def usable_streams(command: str) -> bool:
-    """Whether there is a standard output. From here on nothing fails for want of a standard error.
+    """Make standard error safe to write to. Returns whether standard output is open, and writes a message if not.
 
-    One that is closed leads nowhere, and what one that is full cannot take is lost: results go to standard output.
+    From then on a closed standard error leads to /dev/null, and a full one drops what it cannot take. No command fails
+    because of it: results go to standard output.
     """
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - as long as the process
     elif (former := sys.__stderr__) is not None and sys.stderr is former:
-        raw = io.BufferedWriter(_Forgiving(former.fileno(), "w", closefd=False))
+        raw = io.BufferedWriter(_LossyFile(former.fileno(), "w", closefd=False))
         sys.stderr = io.TextIOWrapper(raw, former.encoding, "backslashreplace", line_buffering=True)
     if sys.stdout is None:
-        tell(f"{command}: standard output is closed; send it to /dev/null where nobody wants it")
+        write_stderr(f"{command}: standard output is closed; redirect it to /dev/null to discard it")
         return False
     return True
 
 
-def tell(line: str) -> None:
-    """Write a line to standard error; what cannot be written there is lost."""
+def write_stderr(line: str) -> None:
+    """Write a line to standard error, or drop it if that fails."""
     try:
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
@@ -55,13 +56,16 @@ def tell(line: str) -> None:
         _lead_nowhere(sys.stderr)
 
 
-def unread() -> bool:
-    """Whether the reader of standard output or error went away; a pipe that broke may also lead elsewhere."""
+def reader_closed() -> bool:
+    """Whether the reader of standard output or standard error closed the pipe.
+
+    A BrokenPipeError alone does not say so: it may come from a network connection.
+    """
     return any(_reader_gone(stream) for stream in (sys.stdout, sys.stderr))
 
 
 def drop_unwritten() -> None:
-    """Python would complain once more, at its exit, of what cannot be written."""
+    """Flush both streams and drop what cannot be written: Python would report the same error again at its exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -74,7 +78,7 @@ def _reader_gone(stream: TextIO) -> bool:
     try:
         poll.register(stream.fileno(), 0)
     except OSError:
-        # A stream of a test, which is no file.
+        # A stream without a file descriptor, as in tests.
         return False
     return bool(poll.poll(0))
 

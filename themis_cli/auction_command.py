@@ -11,7 +11,7 @@ import sys
 from themis.choices import Rounding
 from themis.config.examples import ExampleKind, file_or_example
 from themis.errors import InputError
-from themis.numerals import plain
+from themis.number_parsing import parse_number
 from themis_cli.parsers import Subcommands
 
 EXIT_FAILED = 1
@@ -95,7 +95,7 @@ def _seed(text: str) -> int:
 
 def _seconds(text: str) -> float:
     try:
-        seconds = plain(float, text)
+        seconds = parse_number(float, text)
     except ValueError:
         seconds = math.nan
     if not (math.isfinite(seconds) and seconds > 0):

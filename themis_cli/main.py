@@ -12,19 +12,19 @@ from importlib import import_module
 import themis
 from themis.errors import ThemisError
 from themis.interruption import OneInterruption, dealt_with
-from themis.streams import EXIT_UNREAD, drop_unwritten, tell, unread, usable_streams
+from themis.streams import EXIT_READER_CLOSED, drop_unwritten, reader_closed, usable_streams, write_stderr
 from themis_cli.parsers import Parser
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 3
 
 _COMMANDS = (
-    "rm", "rho", "testbed", "auction", "allox", "bench", "audit", "simulate", "reproduce", "replay", "devcluster",
-    "checkpoints", "examples",
+    "rm", "rho", "testbed", "auction", "allox", "oef", "bench", "audit", "simulate", "reproduce", "replay",
+    "devcluster", "checkpoints", "examples",
 )  # fmt: skip
 """Modules of the commands, each imported only when its command is called."""
 
-_COMPUTING = ("auction", "allox", "audit", "simulate", "reproduce", "replay")
+_COMPUTING = ("auction", "allox", "oef", "audit", "simulate", "reproduce", "replay")
 """Commands that start no jobs. Jobs may want more threads of numpy's linear algebra than these commands."""
 
 
@@ -64,21 +64,21 @@ def _run_with_errors_as_text(words: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except ThemisError as error:
-        tell(f"themis: {error}")
+        write_stderr(f"themis: {error}")
         return error.exit_code
     except OSError as error:
-        if isinstance(error, BrokenPipeError) and unread():
-            return EXIT_UNREAD
-        tell(f"themis: {error}")
+        if isinstance(error, BrokenPipeError) and reader_closed():
+            return EXIT_READER_CLOSED
+        write_stderr(f"themis: {error}")
         return EXIT_USAGE
     except SystemExit as end:
         # How rich reports that the reader has closed the pipe.
         if isinstance(end.__context__, BrokenPipeError):
-            return EXIT_UNREAD
+            return EXIT_READER_CLOSED
         raise
     except KeyboardInterrupt:
         dealt_with()
-        tell("themis: interrupted")
+        write_stderr("themis: interrupted")
         return EXIT_INTERRUPTED
     finally:
         drop_unwritten()

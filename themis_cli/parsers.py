@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from themis.numerals import plain
+from themis.number_parsing import parse_number
 from themis.parser import HelpfulParser
 
 if TYPE_CHECKING:
@@ -20,5 +20,5 @@ class Parser(HelpfulParser):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.register("type", int, partial(plain, int))
-        self.register("type", float, partial(plain, float))
+        self.register("type", int, partial(parse_number, int))
+        self.register("type", float, partial(parse_number, float))

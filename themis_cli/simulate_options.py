@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
 from themis.errors import InputError
-from themis.numerals import plain
+from themis.number_parsing import parse_number
 
 if TYPE_CHECKING:
     from rm_plugin.arbiter.core import LeasePolicy
@@ -179,7 +179,7 @@ def _unparsed(option: str, text: str, form: str) -> InputError:
 
 def _number(text: str, what: str) -> float:
     try:
-        value = plain(float, text)
+        value = parse_number(float, text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):

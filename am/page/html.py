@@ -10,8 +10,8 @@ from am.page.state import AmPageState, JobRow
 from am.profiler.slowdowns import LevelSlowdown
 from themis.lifecycle import JobState
 from themis.web.elements import Markup, element, join, link, markup, section, table, tiles
+from themis.web.formatting import MISSING, assignments, from_now, number, percent
 from themis.web.frame import label, page
-from themis.web.shown import MISSING, assignments, from_now, number, percent
 
 
 def app_page(state: AmPageState) -> str:

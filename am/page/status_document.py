@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from am.page.state import AmPageState, JobRow
-from themis.web.shown import finite
+from themis.web.formatting import finite
 
 
 def status_document(state: AmPageState) -> dict[str, object]:

@@ -15,6 +15,7 @@ from themis.cluster import Allocation, Level
 from themis.errors import InputError
 from themis.placement.best_fit import CurrentGang, best_fit, best_fit_within
 from themis.placement.free_capacity import FreeCapacity
+from themis.speeds import Speeds
 from themis.values import Value
 
 
@@ -106,8 +107,9 @@ def _fits(claim: Claim, gpus: int) -> bool:
     return False
 
 
-_DemandKey = tuple[int, int, int, float, Slowdown]
-"""Smallest and largest gang, unit, throughput to exceed and S: demands with equal keys find the same place, or none."""
+_DemandKey = tuple[int, int, int, float, Slowdown, Speeds]
+"""Smallest and largest gang, unit, throughput to exceed, S and speeds: demands with equal keys find the same place, or
+none."""
 
 
 class _JobQueue:
@@ -176,9 +178,11 @@ class _JobQueue:
         got = self._got.get(job)
         if got is not None:
             same_slot = gang.level is Level.SLOT
-            gang = PlacedGang(gpus=got.gpus + gang.gpus, level=gang.level, slot=gang.slot if same_slot else None)
+            slot = gang.slot if same_slot else None
+            gang = PlacedGang(gpus=got.gpus + gang.gpus, level=gang.level, slot=slot, device=gang.device)
         self._got[job] = gang
 
 
 def _key(demand: GangDemand) -> _DemandKey:
-    return demand.min_gpus, demand.max_gpus, demand.unit_gpus, demand.faster_than, demand.slowdown
+    bounds = demand.min_gpus, demand.max_gpus, demand.unit_gpus
+    return *bounds, demand.faster_than, demand.slowdown, demand.speeds

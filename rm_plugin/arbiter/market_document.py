@@ -24,11 +24,12 @@ def market_document(market: Market) -> dict[str, object]:
 
 
 def _machine(machine: FreeMachine) -> dict[str, object]:
-    return {
+    document: dict[str, object] = {
         "id": machine.machine_id,
         "rack": machine.rack_id,
         "slots": [max(1, free) for free in machine.free_slots or (0,)],
     }
+    return document if machine.device == "gpu" else document | {"device": machine.device}
 
 
 def _bidder(bid: Bid) -> dict[str, object]:
@@ -46,4 +47,6 @@ def _row(row: BidRow) -> dict[str, object]:
 
 def _gang(gang: Gang) -> dict[str, object]:
     document: dict[str, object] = {"gpus": gang.gpus, "within": gang.within.label, "count": gang.count}
-    return document if gang.unit_gpus == 1 else document | {"unit_gpus": gang.unit_gpus}
+    if gang.unit_gpus != 1:
+        document["unit_gpus"] = gang.unit_gpus
+    return document | {"device": gang.device} if gang.device else document

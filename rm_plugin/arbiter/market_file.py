@@ -9,10 +9,7 @@ from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis.errors import InputError, UnknownNameError
-from themis.json_fields import Brief, Fields, Keys, read_json
-
-MOST = 100_000
-"""The largest number of GPUs or gangs that one field may state, far above any cluster we know of."""
+from themis.json_fields import Brief, Fields, Keys, read_json, whole
 
 MOST_GPUS = 1_000_000
 """The most GPUs that all machines together may have: what solvers add up stays well within 32 bits."""
@@ -25,10 +22,10 @@ MOST_SLOTS = 128
 """The most slots of one machine, far above any we know of: packing looks at all of a machine's slots for each gang."""
 
 MARKET = Keys(required=("machines", "bidders"), optional=("free", "empty_bundle"))
-MACHINE = Keys(required=("id",), optional=("rack", "gpus", "slots"))
+MACHINE = Keys(required=("id",), optional=("rack", "gpus", "slots", "device"))
 BIDDER = Keys(required=("app", "empty_value", "rows"))
 ROW = Keys(required=("value",), optional=("gangs", "pinned", "pinned_gangs", "gpus"))
-GANG = Keys(required=("gpus", "within"), optional=("count", "unit_gpus"))
+GANG = Keys(required=("gpus", "within"), optional=("count", "unit_gpus", "device"))
 
 
 def read_market(content: bytes, source: str) -> Market:
@@ -72,7 +69,12 @@ def parse_market(document: object) -> Market:
     _refuse_twins(bids)
     market = Market(
         machines=tuple(
-            FreeMachine(machine_id=shape.machine_id, rack_id=shape.rack_id, free_slots=free[shape.machine_id])
+            FreeMachine(
+                machine_id=shape.machine_id,
+                rack_id=shape.rack_id,
+                free_slots=free[shape.machine_id],
+                device=shape.device,
+            )
             for shape in shapes
         ),
         bids=bids,
@@ -87,16 +89,7 @@ class _Shape:
     machine_id: str
     rack_id: str
     slots: tuple[int, ...]
-
-
-def _gpus(fields: Fields, key: str) -> int:
-    """A number of GPUs or gangs, 1 if the field is absent."""
-    return _whole(fields.values.get(key, 1), fields.at(key), least=1)
-
-
-def _allocation(fields: Fields, key: str, known: Mapping[str, _Shape]) -> Allocation:
-    """GPUs by machine."""
-    return _counts(fields.values.get(key, {}), fields.at(key), known)
+    device: str
 
 
 def _counts(value: object, path: str, known: Mapping[str, _Shape]) -> Allocation:
@@ -104,13 +97,7 @@ def _counts(value: object, path: str, known: Mapping[str, _Shape]) -> Allocation
         raise InputError(f"{path} must be an object of GPUs by machine", value=Brief(value))
     for machine_id in value:
         _check_machine(machine_id, known, path)
-    return Allocation.of({machine: _whole(count, f"{path}.{machine}", least=1) for machine, count in value.items()})
-
-
-def _whole(value: object, path: str, *, least: int = 0) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
-        raise InputError(f"{path} must be a whole number from {least} to {MOST}", value=Brief(value))
-    return value
+    return Allocation.of({machine: whole(count, f"{path}.{machine}", least=1) for machine, count in value.items()})
 
 
 def _check_machine(machine_id: object, known: Mapping[str, _Shape], path: str) -> None:
@@ -123,14 +110,19 @@ def _shape(entry: object, path: str) -> _Shape:
     if "gpus" not in fields and "slots" not in fields:
         raise InputError(f"{path} lacks a field", value="gpus", remedy=f"add {path}.gpus or {path}.slots")
     if "slots" not in fields:
-        slots: tuple[int, ...] = (_gpus(fields, "gpus"),)
+        slots: tuple[int, ...] = (fields.whole("gpus"),)
     else:
         slots = _slots(fields)
-    if "gpus" in fields and _gpus(fields, "gpus") != sum(slots):
+    if "gpus" in fields and fields.whole("gpus") != sum(slots):
         raise InputError(
-            f"{path}.slots must add up to its gpus", value=Brief(list(slots)), remedy=f"gpus is {_gpus(fields, 'gpus')}"
+            f"{path}.slots must add up to its gpus", value=Brief(list(slots)), remedy=f"gpus is {fields.whole('gpus')}"
         )
-    return _Shape(machine_id=fields.text("id"), rack_id=fields.text("rack", "rack"), slots=slots)
+    return _Shape(
+        machine_id=fields.text("id"),
+        rack_id=fields.text("rack", "rack"),
+        slots=slots,
+        device=fields.text("device", "gpu"),
+    )
 
 
 def _slots(fields: Fields) -> tuple[int, ...]:
@@ -139,7 +131,7 @@ def _slots(fields: Fields) -> tuple[int, ...]:
     if not 1 <= len(stated) <= MOST_SLOTS:
         remedy = "leave machines without GPUs out" if not stated else "tell the machine as several"
         raise InputError(f"{fields.at('slots')} must be 1 to {MOST_SLOTS} slots", value=len(stated), remedy=remedy)
-    return tuple(_whole(size, where, least=1) for size, where in stated)
+    return tuple(whole(size, where, least=1) for size, where in stated)
 
 
 def _free_slots(root: Fields, known: Mapping[str, _Shape]) -> dict[str, tuple[int, ...]]:
@@ -160,12 +152,12 @@ def _free_of(stated: object, shape: _Shape, path: str) -> tuple[int, ...]:
     """Free GPUs by slot, stated so, or as one number that takes the slots in order."""
     remedy = f"its slots: {Brief(list(shape.slots))}"
     if isinstance(stated, Sequence) and not isinstance(stated, str):
-        free = tuple(_whole(count, f"{path}[{slot}]") for slot, count in enumerate(stated))
+        free = tuple(whole(count, f"{path}[{slot}]") for slot, count in enumerate(stated))
         if len(free) != len(shape.slots):
             raise InputError(f"{path} must have one number a slot", value=Brief(stated), remedy=remedy)
         fits = all(count <= size for count, size in zip(free, shape.slots, strict=True))
     else:
-        left = _whole(stated, path)
+        left = whole(stated, path)
         fits = left <= sum(shape.slots)
         filled = []
         for size in shape.slots:
@@ -191,8 +183,9 @@ def _row(entry: object, path: str, known: Mapping[str, _Shape]) -> BidRow:
             f"{path} has both gpus and gangs or pinned", remedy="beside gpus an explicit row may have only pinned_gangs"
         )
     value = fields.number("value")
-    gangs = tuple(_gang(gang, where) for gang, where in fields.entries("gangs"))
-    pinned = _allocation(fields, "gpus" if "gpus" in fields else "pinned", known)
+    gangs = tuple(_gang(gang, where, known) for gang, where in fields.entries("gangs"))
+    pinned_key = "gpus" if "gpus" in fields else "pinned"
+    pinned = _counts(fields.values.get(pinned_key, {}), fields.at(pinned_key), known)
     pinned_gangs = tuple(_counts(gang, where, known) for gang, where in fields.entries("pinned_gangs"))
     try:
         return BidRow(value=value, gangs=gangs, pinned=pinned, pinned_gangs=pinned_gangs)
@@ -200,15 +193,19 @@ def _row(entry: object, path: str, known: Mapping[str, _Shape]) -> BidRow:
         raise _named(error, path) from error
 
 
-def _gang(entry: object, path: str) -> Gang:
+def _gang(entry: object, path: str, known: Mapping[str, _Shape]) -> Gang:
     fields = Fields.of(entry, path, GANG)
-    gpus, count, unit_gpus = _gpus(fields, "gpus"), _gpus(fields, "count"), _gpus(fields, "unit_gpus")
+    gpus, count, unit_gpus = fields.whole("gpus"), fields.whole("count"), fields.whole("unit_gpus")
     label = fields.text("within")
+    device = fields.text("device") if "device" in fields else ""
+    types = {shape.device for shape in known.values()}
+    if device and device not in types:
+        raise UnknownNameError(f"device type in {fields.at('device')}", device, types)
     levels = [level.label for level in Level]
     if label not in levels:
         raise UnknownNameError(f"locality level in {fields.at('within')}", label, levels)
     try:
-        return Gang(gpus, Level.parse(label), count, unit_gpus)
+        return Gang(gpus, Level.parse(label), count, unit_gpus, device)
     except InputError as error:
         raise _named(error, path) from error
 

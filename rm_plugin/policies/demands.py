@@ -176,7 +176,10 @@ def room_to_grow(demand: GangDemand, gang: PlacedGang) -> GangDemand | None:
         return None
     # An extension must be faster than the gang as it was placed: `held` alone does not say that it is in one slot. The
     # level of a pinned gang is not its own.
-    reached = 0.0 if gang.pinned else (demand.held.gpus + gang.gpus.gpus) / demand.slowdown.at(gang.level)
+    reached = 0.0
+    if not gang.pinned:
+        gpus, speed = demand.held.gpus + gang.gpus.gpus, demand.speeds.on(gang.device)
+        reached = gpus * speed / demand.slowdown.at(gang.level)
     return replace(
         demand,
         min_gpus=demand.unit_gpus,

@@ -14,6 +14,7 @@ from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.cluster import Level
 from themis.placement.best_fit import CurrentGang, best_fit
 from themis.placement.free_capacity import FreeCapacity
+from themis.speeds import Speeds
 from themis.values import Value
 
 
@@ -24,11 +25,12 @@ class DemandClass(Value, frozen=True):
     max_gpus: int
     unit_gpus: int
     slowdown: Slowdown
+    speeds: Speeds
 
     @classmethod
     def of(cls, demand: GangDemand) -> DemandClass:
         """The class of a demand."""
-        return cls(demand.min_gpus, demand.max_gpus, demand.unit_gpus, demand.slowdown)
+        return cls(demand.min_gpus, demand.max_gpus, demand.unit_gpus, demand.slowdown, demand.speeds)
 
 
 class Prospect(Value, frozen=True):
@@ -37,7 +39,7 @@ class Prospect(Value, frozen=True):
     Attributes:
         gpus: All GPUs of the job.
         level: The level that they span.
-        speed: Throughput on them, in units of one GPU at S = 1.
+        speed: Throughput on them, in units of one reference GPU at S = 1.
         speed_before: Throughput on what the job has now; 0 without GPUs.
         renews: Whether the gang is renewed in place, without a restart.
     """
@@ -110,7 +112,7 @@ class GangAllocator:
         """A prospect at least as good as any that the job can still have. It needs no look at the machines."""
         demand, got = self.claims[app_id].demands[job], self._got[app_id].get(job)
         held = demand.held.gpus
-        speed = (held + demand.max_gpus) / demand.slowdown.slot
+        speed = (held + demand.max_gpus) * demand.speeds.fastest / demand.slowdown.slot
         before = self._speed(demand, got) if got is not None or held else 0.0
         return Prospect(held + demand.max_gpus, Level.SLOT, speed, before, self.may_renew(app_id))
 
@@ -168,7 +170,7 @@ class GangAllocator:
         got = self._got[app_id].get(job)
         if got is not None:
             slot = gang.slot if gang.level is Level.SLOT else None
-            gang = PlacedGang(gpus=got.gpus + gang.gpus, level=gang.level, slot=slot)
+            gang = PlacedGang(gpus=got.gpus + gang.gpus, level=gang.level, slot=slot, device=gang.device)
         self._got[app_id][job] = gang
 
     def renew(self, app_id: str) -> None:
@@ -233,15 +235,19 @@ class GangAllocator:
     def _prospect(self, app_id: str, job: int, gang: PlacedGang, *, renews: bool) -> Prospect:
         demand, got = self.claims[app_id].demands[job], self._got[app_id].get(job)
         gpus = demand.held.gpus + gang.gpus.gpus + (got.gpus.gpus if got is not None else 0)
-        return Prospect(gpus, gang.level, gpus / demand.slowdown.at(gang.level), self._speed(demand, got), renews)
+        speed = gpus * demand.speeds.on(gang.device) / demand.slowdown.at(gang.level)
+        return Prospect(gpus, gang.level, speed, self._speed(demand, got), renews)
 
     def _speed(self, demand: GangDemand, got: PlacedGang | None) -> float:
-        """Throughput of a job on what it has, in units of one GPU at S = 1."""
+        """Throughput of a job on what it has, in units of one reference GPU at S = 1."""
         if got is not None:
-            return (demand.held.gpus + got.gpus.gpus) / demand.slowdown.at(got.level)
+            gpus = demand.held.gpus + got.gpus.gpus
+            return gpus * demand.speeds.on(got.device) / demand.slowdown.at(got.level)
         if not demand.held:
             return 0.0
-        return demand.held.gpus / demand.slowdown.at(self.capacity.level_of(machine for machine, _ in demand.held))
+        speed = demand.speeds.on(self.capacity.device_of(demand.held.counts[0][0]))
+        level = self.capacity.level_of(machine for machine, _ in demand.held)
+        return demand.held.gpus * speed / demand.slowdown.at(level)
 
 
 def _best_fit(capacity: FreeCapacity, demand: GangDemand, current: CurrentGang | None, step: bool) -> PlacedGang | None:

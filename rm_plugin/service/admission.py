@@ -1,29 +1,32 @@
-"""What the ResourceManager asks of an app before it takes it, whoever submits it: not every client is ours."""
+"""Check a submitted app before it is accepted. Clients may send anything: not every client is ours."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sized
 
+from msgspec.structs import replace
+
 from themis.apps import AppSpec, JobSpec, ProgramSpec
 from themis.checkpoint_uri import check_checkpoint_uri
 from themis.cluster import Cluster
 from themis.config.group_file import INT32_MAX, MOST_JOBS, MOST_TASKS
 from themis.config.names import check_app_name, check_job_id, check_label, check_parameter_name
-from themis.errors import InputError
+from themis.errors import InputError, UnknownNameError
+from themis.speeds import speed_on
 
 _SOURCE = "the app submitted"
 _MOST_COMMAND_CHARS = 100_000
-"""The kernel takes no argument longer than 128 KiB, and placeholders are still to be filled in."""
+"""Below the kernel's limit of 128 KiB for an argument, since placeholders are filled in later."""
 _MOST_TEXT_CHARS = 100_000
 _MOST_VALUES = 1_000
 _MOST_NUMBER = 1e9
 
 
 def check_app(spec: AppSpec, cluster: Cluster) -> None:
-    """Raise InputError when an app may not be called what it is called, or could never run on this cluster.
+    """Raise InputError if an app is invalid or could never run on this cluster.
 
-    Every text, list and number of the specification is bounded: it is kept, shown and given to the app master.
+    Every text, list and number of the specification has a limit, since it is stored, shown and sent to the app master.
     """
     check_app_name(spec.name, _SOURCE)
     check_label(spec.user, "user", _SOURCE)
@@ -66,7 +69,7 @@ def _check_program(program: ProgramSpec) -> None:
 def _check_job(job: JobSpec) -> None:
     _check_values("hyper-parameter", job.hyper_parameters)
     _check_count(f"job {job.job_id}: tasks", job.shape.tasks, most=MOST_TASKS)
-    # Iterations times seconds must stay a number that sums can hold.
+    # So that iterations times seconds stay exact in sums.
     _check_count(f"job {job.job_id}: iterations", job.iterations_total, most=2**53)
     _check_few("devices", job.speed_by_device, _MOST_VALUES)
     for device, speed in job.speed_by_device.items():
@@ -106,10 +109,30 @@ def _check_number(what: str, value: float) -> None:
 
 
 def _check_fits(job: JobSpec, cluster: Cluster) -> None:
+    present = cluster.gpus_by_device
+    for name in job.speed_by_device:
+        if name not in present and name in cluster.devices:
+            remedy = f"leave it out, or name one of: {', '.join(present)}"
+            raise InputError(f"job {job.job_id}: no machine of {cluster.name} has this type", value=name, remedy=remedy)
+        if name not in present:
+            raise UnknownNameError(f"device type of job {job.job_id}", name, present)
+    types = {device.name for device in cluster.present_devices if speed_on(job, device)}
+    if not types and present:
+        remedy = f"give its speed on one of them in estimate.speed: {', '.join(present)}"
+        raise InputError(f"job {job.job_id} can run on no device type of {cluster.name}", remedy=remedy)
+    # A gang has one device type: the one that holds most tasks must hold them all.
+    per_task = job.shape.gpus_per_task
+    parts = [[machine for machine in cluster.machines if machine.device == name] for name in sorted(types)]
+    largest = max(parts, key=lambda part: sum(machine.gpus // per_task for machine in part), default=[])
+    one_type = len(largest) == len(cluster.machines)
+    _check_shape(job, cluster if one_type else replace(cluster, machines=tuple(largest)))
+
+
+def _check_shape(job: JobSpec, cluster: Cluster) -> None:
     shape = job.shape
     if shape.gpus_per_task > cluster.largest_machine_gpus:
         raise InputError(
-            f"job {job.job_id}: no machine of {cluster.name} holds a task of so many GPUs",
+            f"job {job.job_id}: no machine of {cluster.name} has enough GPUs for one task",
             value=shape.gpus_per_task,
             remedy=f"ask for at most {cluster.largest_machine_gpus} GPUs a task",
         )

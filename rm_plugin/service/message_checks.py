@@ -1,6 +1,6 @@
 """Checks messages of app masters and names that clients give, before anything changes.
 
-Every message of a session goes through `check_message` or `check_registration`. Whoever may connect may send anything:
+Every message of a session goes through `check_message` or `check_registration`. A client may send anything:
 kinds and states must be known, names and ids the app's own, numbers finite and bounded, lists and texts bounded. Values
 of the kernel check themselves as they are made of messages (`themis.wire.values`); a specification is checked by
 `admission`. A refused message costs its sender that message.
@@ -40,6 +40,8 @@ MOST_ATTEMPTS_AHEAD = 1_000
 """An engine may start attempts by itself, but not without end."""
 MOST_CLOCK_LEAD_S = 86_400.0
 """An app master's clock may be ahead of ours by a day, in seconds."""
+
+MAX_DEVICE_TYPES = 1_000
 
 _JOB_STATES = frozenset(JobState)
 _ENDS = frozenset((AppState.FINISHED, AppState.FAILED, AppState.KILLED))
@@ -135,6 +137,10 @@ def _check_rho(message: pb.RhoReport, app: AppEntry, cluster: Cluster, _now_s: f
         _check_number("work_left_gpu_s", demand.work_left_gpu_s)
         _check_number("faster_than", demand.faster_than, infinite=True)
         _check_allocation(demand.held, cluster)
+        _check_few("speeds", demand.speeds, MAX_DEVICE_TYPES)
+        for device, speed in demand.speeds.items():
+            _check_name("device type", device)
+            _check_number(f"speed on {device}", speed)
         slowdown = demand.slowdown
         for factor in (slowdown.slot, slowdown.machine, slowdown.rack, slowdown.cluster):
             _check_number("slowdown", factor)
@@ -159,6 +165,9 @@ def _check_bid(message: pb.Bid, _app: AppEntry, cluster: Cluster, _now_s: float)
         parts += len(row.gangs) + len(row.pinned.counts) + sum(len(gang.counts) for gang in row.pinned_gangs)
         # A solver looks at each gang of a row.
         gpus = sum(gang.gpus * gang.count for gang in row.gangs)
+        for gang in row.gangs:
+            if gang.device:
+                _check_name("device type", gang.device)
         if not 0 <= gpus <= cluster.gpus:
             raise InputError("a row of a bid asks for more GPUs than there are", value=gpus)
         for allocation in (row.pinned, *row.pinned_gangs):
@@ -226,7 +235,7 @@ _CHECKS: Mapping[str | None, Callable[..., None]] = {
 def _check_jobs(jobs: Sequence[pb.JobStatus], app: AppEntry) -> None:
     _check_few("jobs", jobs, len(app.shapes))
     if len({job.job_id for job in jobs}) < len(jobs):
-        raise InputError("a job is told of twice")
+        raise InputError("a job is listed twice")
     for job in jobs:
         _check_job(job.job_id, app)
         if job.state not in _JOB_STATES:

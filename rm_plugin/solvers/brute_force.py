@@ -151,8 +151,11 @@ def place_all(machines: Sequence[FreeMachine], rows: Mapping[str, BidRow]) -> di
     if any(gpus > free.get(machine_id, 0) for machine_id, gpus in pinned.items()):
         return None
     capacity = FreeCounts.of(machines).without([(n, pinned[each.machine_id]) for n, each in enumerate(machines)])
-    gangs = sorted((gang.within, -gang.gpus, app_id, gang) for app_id, row in rows.items() for gang in row.gangs)
-    wanted = [(app_id, gang) for _, _, app_id, gang in gangs for _ in range(gang.count)]
+    # A gang that names its device type has fewer places than one that does not: it goes first.
+    gangs = sorted(
+        (gang.within, -gang.gpus, not gang.device, app_id, gang) for app_id, row in rows.items() for gang in row.gangs
+    )
+    wanted = [(app_id, gang) for *_, app_id, gang in gangs for _ in range(gang.count)]
     found = _place([gang for _, gang in wanted], capacity, set())
     if found is None:
         return None

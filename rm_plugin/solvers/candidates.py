@@ -160,7 +160,8 @@ def _needs(rows: Sequence[Candidate]) -> NDArray[np.int32]:
     """Needs of each row [rows, needs]. A row with no more of any need fits wherever the other one does.
 
     Counts of one gang size accumulate from the tightest level outwards, because a gang with a looser level fits
-    wherever a tighter one does. Levels are chained across units only if a size has one unit: others cannot be compared.
+    wherever a tighter one does, if both name the same device type or none. Levels are chained across units only if
+    a size has one unit: others cannot be compared.
     """
     chains = chains_of({kind for row in rows for kind, _ in row.kinds})
     columns: dict[Column, int] = {}
@@ -190,5 +191,5 @@ def chains_of(kinds: Iterable[Kind]) -> dict[Kind, tuple[Column, ...]]:
         if kind.level <= Level.MACHINE and len(units.get(kind.gpus, ())) > 1:
             levels = [level for level in levels if level <= Level.MACHINE]
         unit = kind.unit if kind.level >= Level.RACK else next(iter(units.get(kind.gpus, {kind.gpus})))
-        chains[kind] = tuple((kind.gpus, level, unit if level >= Level.RACK else 0) for level in levels)
+        chains[kind] = tuple((kind.gpus, level, unit if level >= Level.RACK else 0, kind.device) for level in levels)
     return chains

@@ -13,17 +13,24 @@ from themis.values import Value
 class Kind(Value, frozen=True, order=True):
     """`gpus` GPUs within one slot, machine, rack or cluster. Gangs above the machine consist of units of `unit` GPUs.
 
-    Canonical form: within a slot or machine the unit is the whole gang, and a single GPU has the level CLUSTER.
+    Canonical form: within a slot or machine the unit is the whole gang, and a single GPU has the level CLUSTER. All
+    GPUs have the device type `device`, or any one type if that is empty.
     """
 
     level: Level
     gpus: int
     unit: int
+    device: str = ""
 
     @property
     def units(self) -> int:
         """Number of units of the gang."""
         return self.gpus // self.unit
+
+
+def has_types(machines: Iterable[FreeMachine], kinds: Iterable[Kind]) -> bool:
+    """Whether device types matter: free GPUs are of several types, or a gang names its type."""
+    return len({machine.device for machine in machines if machine.free}) > 1 or any(kind.device for kind in kinds)
 
 
 def has_one_rack(machines: Iterable[FreeMachine]) -> bool:
@@ -34,13 +41,13 @@ def has_one_rack(machines: Iterable[FreeMachine]) -> bool:
 def kind_of(gang: Gang, *, one_rack: bool) -> Kind:
     """The kind of a gang in canonical form."""
     if gang.gpus == 1:
-        return Kind(Level.CLUSTER, 1, 1)
+        return Kind(Level.CLUSTER, 1, 1, gang.device)
     if gang.within is Level.SLOT:
-        return Kind(Level.SLOT, gang.gpus, gang.gpus)
+        return Kind(Level.SLOT, gang.gpus, gang.gpus, gang.device)
     if gang.within is Level.MACHINE or gang.unit_gpus == gang.gpus:
-        return Kind(Level.MACHINE, gang.gpus, gang.gpus)
+        return Kind(Level.MACHINE, gang.gpus, gang.gpus, gang.device)
     level = Level.CLUSTER if one_rack else gang.within
-    return Kind(level, gang.gpus, gang.unit_gpus)
+    return Kind(level, gang.gpus, gang.unit_gpus, gang.device)
 
 
 def count_kinds(gangs: Iterable[Gang], *, one_rack: bool) -> Counter[Kind]:

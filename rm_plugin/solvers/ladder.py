@@ -5,6 +5,8 @@
     3. Programme   `highs`, `gurobi`   One mixed-integer programme over machines; after a search, of its open rows only.
     4. Best found                      The best choice of the steps before, with its gap. The status is TIME_LIMIT.
 
+If device types matter (`kinds.has_types`), only step 3 is taken: presolve and search know one type.
+
 The solver `exact` climbs all of them, with HiGHS as its programme. `highs` and `gurobi` skip the search. `brute_force`
 takes no step of the ladder: it is the reference that the others are tested against.
 
@@ -26,6 +28,7 @@ from rm_plugin.solvers.exact.problem import solve_problem
 from rm_plugin.solvers.exact.problem_result import SearchStatus, as_solution, no_winners
 from rm_plugin.solvers.exact.reduced_market import ReducedMarket
 from rm_plugin.solvers.exact.row_placement import RowPlacer
+from rm_plugin.solvers.kinds import has_types
 from rm_plugin.solvers.port import SMALLEST_GAP, Solution, SolveStatus, Win, WinnerDetermination
 from rm_plugin.solvers.presolve import presolve
 from themis.bids import Market
@@ -93,10 +96,11 @@ class _Climb:
         check_market(market)
         self.market = market
         self._programme = programme
-        self._has_search = has_search
         self._arrays: MarketArrays = read_market(market)
+        one_type = not has_types(market.machines, self._arrays.kinds)
+        self._has_search = has_search and one_type
         self._placer = RowPlacer(self._arrays)
-        self._presolved = presolve(self._arrays, self._placer, one_machine=has_search)
+        self._presolved = presolve(self._arrays, self._placer, one_machine=has_search) if one_type else None
         self._prepared: PreparedMarket | None = None
 
     def solution(self, without: str | None, deadline_s: float, end_s: float) -> Solution:

@@ -169,7 +169,10 @@ def _wins(
 ) -> dict[str, Win]:
     if not chosen or solution is None:
         return {}
-    placed = realise(market.machines, chosen) or realise(market.machines, chosen, model.layout(solution))
+    machines, has_types = market.machines, model.has_types
+    placed = realise(machines, chosen, has_types=has_types) or realise(
+        machines, chosen, model.layout(solution), has_types=has_types
+    )
     if placed is None:
         raise InvariantError("a solver chose rows that do not fit the free GPUs", value=sorted(chosen))
     return {app_id: Win(row=chosen[app_id].row, gangs=gangs) for app_id, gangs in placed.items()}

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import field
+from msgspec.structs import replace
 
 from rm_plugin.solvers.candidates import Candidate
 from rm_plugin.solvers.kinds import Kind
@@ -20,21 +21,35 @@ class Layout(Value, frozen=True, kw_only=True):
     """How many gangs a solver put where: a certificate that the chosen rows fit, without saying who gets which gang.
 
     Attributes:
-        slots: Gangs by (GPUs, machine, slot).
-        machines: Gangs by (GPUs, machine).
+        slots: Gangs by (kind, machine, slot).
+        machines: Gangs by (kind, machine).
         racks: Gangs by (kind, rack).
+        types: Cluster gangs by (kind, device type), if device types matter.
         units: Units of rack and cluster gangs by (unit GPUs, machine), for units of at least two GPUs. Single GPUs fit
             on any machine with free GPUs.
     """
 
-    slots: Mapping[tuple[int, str, int], int] = field(default_factory=dict)
-    machines: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    slots: Mapping[tuple[Kind, str, int], int] = field(default_factory=dict)
+    machines: Mapping[tuple[Kind, str], int] = field(default_factory=dict)
     racks: Mapping[tuple[Kind, str], int] = field(default_factory=dict)
+    types: Mapping[tuple[Kind, str], int] = field(default_factory=dict)
     units: Mapping[tuple[int, str], int] = field(default_factory=dict)
 
 
+def racks_by_type(machines: Iterable[FreeMachine]) -> tuple[FreeMachine, ...]:
+    """The machines with racks of one device type each: those of one type in a rack. Gangs of one type keep their level.
+
+    The rack of a machine is named RACK/TYPE.
+    """
+    return tuple([replace(machine, rack_id=f"{machine.rack_id}/{machine.device}") for machine in machines])
+
+
 def realise(
-    machines: Iterable[FreeMachine], chosen: Mapping[str, Candidate], layout: Layout | None = None
+    machines: Sequence[FreeMachine],
+    chosen: Mapping[str, Candidate],
+    layout: Layout | None = None,
+    *,
+    has_types: bool = False,
 ) -> dict[str, tuple[PlacedGang, ...]] | None:
     """Place the chosen rows on machines. Returns None if this way of packing finds no place for a gang.
 
@@ -46,11 +61,12 @@ def realise(
         machines: The free machines.
         chosen: The winning row by app id.
         layout: Counts to stay within, or None.
+        has_types: Whether device types matter (`kinds.has_types`).
 
     Returns:
         Gangs by app id, tightest level first, pinned parts last.
     """
-    packer = _Packer(FreeCapacity(machines), layout)
+    packer = _Packer(FreeCapacity(racks_by_type(machines) if has_types else machines), layout)
     pinned = [(machine, count) for row in chosen.values() for machine, count in row.pinned]
     if not all(packer.capacity.reserve(machine, count) for machine, count in pinned):
         return None
@@ -61,15 +77,17 @@ def realise(
         if gang is None:
             return None
         placed[app_id].append(gang)
+    rack_of = {machine.machine_id: machine.rack_id for machine in machines}
     return {
-        app_id: (*sorted(gangs, key=by_nearness), *pinned_gangs(chosen[app_id].pinned_parts, packer.capacity.rack_of))
+        app_id: (*sorted(gangs, key=by_nearness), *pinned_gangs(chosen[app_id].pinned_parts, rack_of))
         for app_id, gangs in placed.items()
     }
 
 
 def _packing_order(kind: Kind) -> tuple[int, ...]:
     """Units that must stay whole before single GPUs; among them the tightest level first, then the largest gang."""
-    return (int(kind.unit == 1), kind.level, -kind.unit, -kind.gpus)
+    # A gang that names its device type has fewer places than one that does not.
+    return (int(kind.unit == 1), kind.level, -kind.unit, -kind.gpus, int(not kind.device))
 
 
 def by_nearness(gang: PlacedGang) -> tuple[int, int, tuple[tuple[str, int], ...], int]:
@@ -95,31 +113,42 @@ class _Packer:
         self._slots = Counter(limits.slots)
         self._machines = Counter(limits.machines)
         self._racks = Counter(limits.racks)
+        self._types = Counter(limits.types)
         self._units = Counter(limits.units)
 
     def place(self, kind: Kind) -> PlacedGang | None:
         """Take a gang out of the free capacity. Returns None if no place is left."""
         if kind.level is Level.SLOT:
-            return self._in_slot(kind.gpus)
-        return self._on_machine(kind.gpus) if kind.level is Level.MACHINE else self._on_machines(kind)
+            return self._in_slot(kind)
+        return self._on_machine(kind) if kind.level is Level.MACHINE else self._on_machines(kind)
 
-    def _in_slot(self, gpus: int) -> PlacedGang | None:
-        place = self.capacity.tightest_slot(gpus, lambda *at: not self._bound or self._slots[gpus, *at] > 0)
+    def _in_slot(self, kind: Kind) -> PlacedGang | None:
+        place = self.capacity.tightest_slot(
+            kind.gpus,
+            lambda machine_id, slot: (
+                self._suits(kind, machine_id) and (not self._bound or self._slots[kind, machine_id, slot] > 0)
+            ),
+        )
         if place is None:
             return None
         _, machine_id, slot = place
-        self._slots[gpus, machine_id, slot] -= 1
-        return self.capacity.place_in_slot(machine_id, slot, gpus)
+        self._slots[kind, machine_id, slot] -= 1
+        return self.capacity.place_in_slot(machine_id, slot, kind.gpus)
 
-    def _on_machine(self, gpus: int) -> PlacedGang | None:
-        machine_id = self.capacity.tightest_machine(gpus, lambda at: not self._bound or self._machines[gpus, at] > 0)
+    def _on_machine(self, kind: Kind) -> PlacedGang | None:
+        machine_id = self.capacity.tightest_machine(
+            kind.gpus, lambda at: self._suits(kind, at) and (not self._bound or self._machines[kind, at] > 0)
+        )
         if machine_id is None:
             return None
-        self._machines[gpus, machine_id] -= 1
-        return self.capacity.place({machine_id: gpus})
+        self._machines[kind, machine_id] -= 1
+        return self.capacity.place({machine_id: kind.gpus})
+
+    def _suits(self, kind: Kind, machine_id: str) -> bool:
+        return not kind.device or kind.device == self.capacity.device_of(machine_id)
 
     def _on_machines(self, kind: Kind) -> PlacedGang | None:
-        """A gang in a rack, the tightest that holds it, or anywhere."""
+        """A gang in a rack, the tightest that holds it, or anywhere on one device type."""
         free = self.capacity.units(kind.unit)
         if self._bound and kind.unit > 1:
             free = {machine_id: min(units, self._units[kind.unit, machine_id]) for machine_id, units in free.items()}
@@ -129,16 +158,40 @@ class _Packer:
             fitting = [
                 (units, rack)
                 for rack, units in in_rack.items()
-                if units >= kind.units and (not self._bound or self._racks[kind, rack] > 0)
+                if units >= kind.units
+                and self._suits(kind, racks[rack][0])
+                and (not self._bound or self._racks[kind, rack] > 0)
             ]
             if not fitting:
                 return None
             _, rack = min(fitting)
             self._racks[kind, rack] -= 1
             racks = {rack: racks[rack]}
+        elif len(self.capacity.device_types) > 1 or kind.device:
+            # Racks have one device type each: those of the chosen type.
+            device = self._type_for(kind, free)
+            if device is None:
+                return None
+            self._types[kind, device] -= 1
+            racks = {rack: members for rack, members in racks.items() if self.capacity.device_of(members[0]) == device}
         chosen = spread(free, racks, kind.units)
         if chosen is None:
             return None
         for machine_id, units in chosen.items():
             self._units[kind.unit, machine_id] -= units
         return self.capacity.place({machine_id: units * kind.unit for machine_id, units in chosen.items()})
+
+    def _type_for(self, kind: Kind, free: Mapping[str, int]) -> str | None:
+        """The device type for a cluster gang: of those that hold it, the one with the fewest free units."""
+        by_type: dict[str, int] = {}
+        for machine_id, units in free.items():
+            device = self.capacity.device_of(machine_id)
+            by_type[device] = by_type.get(device, 0) + units
+        # A layout does not say where single GPUs of any type go: they fit wherever there is one.
+        bound = self._bound and (kind.gpus > 1 or bool(kind.device))
+        fitting = [
+            (units, device)
+            for device, units in by_type.items()
+            if units >= kind.units and kind.device in ("", device) and (not bound or self._types[kind, device] > 0)
+        ]
+        return min(fitting)[1] if fitting else None

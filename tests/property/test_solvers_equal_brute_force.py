@@ -24,6 +24,11 @@ RECIPES = {
     "units": Recipe(sizes=(2, 4, 6), pinned=False),
     "many units a row": Recipe(sizes=(4, 6), rows=4, units=True, pinned=False, machines=5),
     "pinned": Recipe(units=False),
+    "two device types": Recipe(devices=("k80", "v100")),
+    "three device types, units": Recipe(
+        machines=5, racks=2, sizes=(2, 3, 4, 6), pinned=False, devices=("k80", "p100", "v100")
+    ),
+    "device types, one rack": Recipe(machines=5, racks=1, sizes=(1, 2, 3, 4), rows=3, devices=("k80", "v100")),
     "lexicographic": Recipe(empty_bundle=EmptyBundle.LEXICOGRAPHIC),
     "lexicographic, more bidders": Recipe(bidders=4, rows=3, empty_bundle=EmptyBundle.LEXICOGRAPHIC),
 }
@@ -65,7 +70,18 @@ def test_the_order_of_bidders_rows_and_machines_does_not_matter(name, solver_nam
         assert first.log_objective == second.log_objective
 
 
-@pytest.mark.parametrize("name", ["fragmented", "many racks", "units", "many units a row", "pinned"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fragmented",
+        "many racks",
+        "units",
+        "many units a row",
+        "pinned",
+        "two device types",
+        "three device types, units",
+    ],
+)
 def test_the_layout_of_a_solution_can_always_be_realised(name):
     """The fall-back when best fit fails must work on its own."""
     for seed in SEEDS:
@@ -76,7 +92,8 @@ def test_the_layout_of_a_solution_can_always_be_realised(name):
             continue
         solution = run_highs(model, model.gains, 60.0).solution
         chosen = chosen_rows(model, bidders, solution)
-        assert realise(market.machines, chosen, model.layout(solution)) is not None, seed
+        placed = realise(market.machines, chosen, model.layout(solution), has_types=model.has_types)
+        assert placed is not None, seed
 
 
 @every_solver

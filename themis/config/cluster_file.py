@@ -21,7 +21,7 @@ class DeviceSection(Section):
 
 
 class MachineGroup(Section):
-    """`count` machines alike, dealt out over `racks` in turn. `slots` holds the GPUs of each slot."""
+    """`count` machines alike, dealt out over `racks` in turn. `slots` holds the GPUs of each slot, [1] on CPU nodes."""
 
     count: int = Field(default=1, ge=1)
     prefix: str = Field(min_length=1)
@@ -63,6 +63,11 @@ def build_cluster(file: ClusterFile, source: str) -> Cluster:
             raise UnknownNameError(f"device type in {source}", group.device, devices)
         if any(size < 1 for size in group.slots):
             raise InputError(f"{source}: a slot needs at least one GPU", value=group.slots)
+        if devices[group.device].kind is DeviceKind.CPU and group.slots != (1,):
+            remedy = "a CPU node is leased as one device: write slots: [1]"
+            raise InputError(
+                f"{source}: machines of CPU type {group.device} have other slots", value=group.slots, remedy=remedy
+            )
         machines.extend(_members(group))
     return Cluster(name=file.name, machines=tuple(machines), devices=devices)
 

@@ -25,7 +25,7 @@ from themis.apps import (
 from themis.config.loader import Section, fit, load_yaml
 from themis.config.names import check_app_name, check_label, check_parameter_name, login_name
 from themis.config.placeholders import GIVEN_BY_APP_MASTER, check_placeholders, placeholders
-from themis.config.scalars import Scalar, Variable, VariableName
+from themis.config.scalars import Scalar, Variable, VariableName, number
 from themis.config.search_space import HyperParameters, Range, draw
 from themis.config.tuner_settings import SINGLE, check_acts, check_tuner
 from themis.errors import InputError
@@ -79,9 +79,12 @@ class EstimateSection(Section):
     """What the user knows of a job's pace; the profiler replaces it by what it measures."""
 
     serial_iteration_s: float | None = Field(
-        default=None, ge=1e-9, le=1e9, description="seconds an iteration on one GPU"
+        default=None, ge=1e-9, le=1e9, description="seconds an iteration on one reference GPU"
     )
     slowdown: SlowdownSection | None = None
+    speed: dict[str, Annotated[float, Field(gt=0, le=1e9, strict=True), BeforeValidator(number)]] = Field(
+        default={}, description="speed by device type, relative to the reference GPU"
+    )
 
 
 def _tuner(value: Any) -> Any:
@@ -148,8 +151,14 @@ def build_app(file: GroupFile, source: str) -> AppSpec:
     shape = _shape(file, source)
     width = max(2, len(str(len(sets) - 1)))
     jobs = tuple(
-        JobSpec(job_id=f"job-{number:0{width}d}", hyper_parameters=values, shape=shape, iterations_total=iterations)
-        for number, values in enumerate(sets)
+        JobSpec(
+            job_id=f"job-{place:0{width}d}",
+            hyper_parameters=values,
+            shape=shape,
+            iterations_total=iterations,
+            speed_by_device=file.estimate.speed,
+        )
+        for place, values in enumerate(sets)
     )
     tuner = TunerSpec(name=file.tuner.name, settings=file.tuner.model_extra or {})
     check_tuner(tuner, jobs=len(jobs), iterations=iterations, source=source)
@@ -198,6 +207,8 @@ def _check_names(file: GroupFile, sets: tuple[HyperParameters, ...], source: str
     check_app_name(file.name, source)
     check_label(file.user, "user", source)
     check_label(file.queue, "queue", source)
+    for device in file.estimate.speed:
+        check_label(device, "device type in estimate.speed", source)
     searched = _names(sets)
     for name in (*file.arguments, *searched):
         check_parameter_name(name, source)

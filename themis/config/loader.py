@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
-from themis.config.misfits import NUMBER, TRUTH, WHOLE, explain
 from themis.config.scalars import number
+from themis.config.validation_errors import NUMBER, TRUTH, WHOLE, explain
 from themis.errors import InputError
 
 

@@ -6,7 +6,9 @@ gang comes in *units*: the GPUs of one task, which must be on one machine. All G
 
 Which place a gang gets (one rule for policies, leftovers, solvers and app masters):
 
-1. Speed: of all levels, the one where the gang's throughput g / S(level) is highest. Ties go to the tighter level.
+1. Speed: of all device types and levels, those where the gang's throughput g * speed(type) / S(level) is highest. A
+   type where the job's speed is 0 is never used (`themis.speeds`). An extension stays on the type of the gang. Ties go
+   to the type that is faster for the job, then to the smaller name, then to the tighter level.
 2. Best fit: of all holders (slots, machines, racks) with enough free GPUs, the one with the fewest free. Free GPUs
    count for slots and machines, free units for racks. Ties between slots go to the machine with fewer free GPUs.
 3. Remaining ties go to the smaller id: machine, then slot; or rack.
@@ -15,8 +17,10 @@ Which place a gang gets (one rule for policies, leftovers, solvers and app maste
 
 Example: free slots m0: (4), m1: (2, 2), m2: (3). A gang of two goes to slot 0 of m1, the tightest slot. A gang of four
 goes to the slot of m0 and not over both slots of m1: a slot is never slower. A gang of five needs two machines: m0 is
-taken whole, and the fifth GPU comes from m2.
+taken whole, and the fifth GPU comes from m2. Example with types: three k80 and one v100 are free. A job of one to four
+GPUs with speeds 1 and 2 takes the three k80 (3 > 2), a job with speeds 1 and 4 the v100 (4 > 3).
 
-Modules: `free_capacity` (how many GPUs are free in each slot), `best_fit` (where a gang goes), `gpu_choice` (which GPUs
-of a machine, by index), `enumeration` (all distinct placements, for exhaustive search).
+Modules: `free_capacity` (how many GPUs are free in each slot), `best_fit` (where a gang goes), `gang_capacity` (how
+many gangs of a size fit, without placing them), `gpu_choice` (which GPUs of a machine, by index), `enumeration` (all
+distinct placements, for exhaustive search).
 """

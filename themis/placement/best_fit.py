@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from themis.bids import GangDemand, PlacedGang
 from themis.cluster import Allocation, Level
 from themis.placement.free_capacity import FreeCapacity
+from themis.speeds import SAME_SPEED
 from themis.values import Value
 
 
@@ -33,6 +36,34 @@ def best_fit(capacity: FreeCapacity, demand: GangDemand, current: CurrentGang | 
         The added GPUs, with the level that they span together with those of `current`. None if no placement fits, or
         none is faster than both `current` and `demand.faster_than`.
     """
+    if len(capacity.device_types) > 1 or demand.speeds.by_type:
+        return _best_fit_by_type(capacity, demand, current)
+    return _best_fit_on_one_type(capacity, demand, current)
+
+
+def _best_fit_by_type(capacity: FreeCapacity, demand: GangDemand, current: CurrentGang | None) -> PlacedGang | None:
+    """The fastest of the best fits on each device type; an extension stays on the type of `current`."""
+    types, held = capacity.device_types, 0
+    if current is not None:
+        types, held = (capacity.device_of(current.gpus.counts[0][0]),), current.gpus.gpus
+    best, fastest = None, 0.0
+    for device in sorted(types, key=lambda name: (-demand.speeds.on(name), name)):
+        speed = demand.speeds.on(device)
+        # The largest gang in one slot is the fastest that a type can offer.
+        if speed <= 0.0 or (held + demand.max_gpus) * speed / demand.slowdown.slot <= fastest:
+            break
+        here = replace(demand, speeds=SAME_SPEED, faster_than=demand.faster_than / speed)
+        gang = _best_fit_on_one_type(capacity.of_type(device), here, current)
+        if gang is None:
+            continue
+        throughput = (held + gang.gpus.gpus) * speed / demand.slowdown.at(gang.level)
+        if throughput > fastest:
+            best, fastest = replace(gang, device=device), throughput
+    return best
+
+
+def _best_fit_on_one_type(capacity: FreeCapacity, demand: GangDemand, current: CurrentGang | None) -> PlacedGang | None:
+    """`best_fit` with one device type on which the job has speed 1."""
     usable = _usable(capacity.gpus, demand)
     if not usable:
         return None
@@ -44,7 +75,7 @@ def best_fit(capacity: FreeCapacity, demand: GangDemand, current: CurrentGang | 
     held, fastest = 0, demand.faster_than
     if current is not None:
         held = current.gpus.gpus
-        level = Level.SLOT if current.slot is not None else capacity.level_of([name for name, _ in current.gpus])
+        level = capacity.level_of([name for name, _ in current.gpus], current.slot)
         fastest = max(fastest, held / demand.slowdown.at(level))
     best: Callable[[], PlacedGang | None] | None = None
     for level, gpus, place in _options(capacity, demand, current):
@@ -59,7 +90,7 @@ def best_fit(capacity: FreeCapacity, demand: GangDemand, current: CurrentGang | 
 
 def best_fit_within(capacity: FreeCapacity, gpus: Allocation, demand: GangDemand) -> PlacedGang | None:
     """`best_fit` of a new gang with at most these of the free GPUs of each machine."""
-    if len(gpus.counts) == 1:
+    if len(gpus.counts) == 1 and not demand.speeds.by_type:
         # Usually the gang was in one slot, and finds all usable GPUs there: no copy is needed.
         ((machine_id, count),) = gpus.counts
         usable = _usable(min(count, capacity.free(machine_id)), demand)

@@ -1,8 +1,8 @@
-"""All placements of a gang, one of each set of interchangeable ones: for small exhaustive searches."""
+"""All distinct placements of a gang, and slots for the gangs of one machine: for small exhaustive searches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from themis.bids import FreeMachine, Gang, PlacedGang
@@ -49,13 +49,34 @@ def placements(gang: Gang, capacity: FreeCounts) -> Iterator[tuple[PlacedGang, F
 
     Machines of one rack and device type with equal free GPUs are interchangeable: of placements in a slot or on a
     machine only the one on the first of them is yielded. The same holds for equal slots of a machine. Placements over
-    several machines come after those on one, and may be interchangeable.
+    several machines come after those on one, and may be interchangeable. All GPUs of a gang have one device type.
     """
-    machines, free = capacity.machines, capacity.free
-    seen: set[tuple[object, ...]] = set()
+    yield from _on_one_machine(gang, capacity)
+    if gang.within <= Level.MACHINE:
+        return
+    machines = capacity.machines
+    rack_of = {machine.machine_id: machine.rack_id for machine in machines}
+    groups: dict[tuple[str, str], list[int]] = {}
     for index, machine in enumerate(machines):
+        if gang.device in ("", machine.device):
+            group = (machine.rack_id if gang.within is Level.RACK else "", machine.device)
+            groups.setdefault(group, []).append(index)
+    for _, members in sorted(groups.items()):
+        for parts in _divide(gang.gpus, gang.unit_gpus, members, capacity.free):
+            if len(parts) > 1:
+                counts = {machines[index].machine_id: gpus for index, gpus in parts}
+                yield (
+                    PlacedGang(gpus=Allocation.of(counts), level=level_across(counts, rack_of)),
+                    capacity.without(parts),
+                )
+
+
+def _on_one_machine(gang: Gang, capacity: FreeCounts) -> Iterator[tuple[PlacedGang, FreeCounts]]:
+    free = capacity.free
+    seen: set[tuple[object, ...]] = set()
+    for index, machine in enumerate(capacity.machines):
         key = (machine.rack_id, machine.device, free[index], capacity.slots[index])
-        if free[index] < gang.gpus or key in seen:
+        if free[index] < gang.gpus or gang.device not in ("", machine.device) or key in seen:
             continue
         seen.add(key)
         gpus = Allocation(((machine.machine_id, gang.gpus),))
@@ -67,19 +88,6 @@ def placements(gang: Gang, capacity: FreeCounts) -> Iterator[tuple[PlacedGang, F
             if slot_free >= gang.gpus and slot_free not in slots[:slot]:
                 placed = PlacedGang(gpus=gpus, level=Level.SLOT, slot=slot)
                 yield placed, capacity.without([(index, gang.gpus)], slot)
-    if gang.within <= Level.MACHINE:
-        return
-    racks = sorted({machine.rack_id for machine in machines})
-    rack_of = {machine.machine_id: machine.rack_id for machine in machines}
-    groups = [[n for n, machine in enumerate(machines) if machine.rack_id == rack] for rack in racks]
-    for members in groups if gang.within is Level.RACK else [list(range(len(machines)))]:
-        for parts in _divide(gang.gpus, gang.unit_gpus, members, free):
-            if len(parts) > 1:
-                counts = {machines[index].machine_id: gpus for index, gpus in parts}
-                yield (
-                    PlacedGang(gpus=Allocation.of(counts), level=level_across(counts, rack_of)),
-                    capacity.without(parts),
-                )
 
 
 def _divide(gpus: int, unit: int, members: Sequence[int], free: Sequence[int]) -> Iterator[tuple[tuple[int, int], ...]]:
@@ -92,3 +100,25 @@ def _divide(gpus: int, unit: int, members: Sequence[int], free: Sequence[int]) -
     for here in range(min(gpus, free[members[0]]) // unit * unit, -1, -unit):
         for rest in _divide(gpus - here, unit, members[1:], free):
             yield ((members[0], here), *rest) if here else rest
+
+
+def assign_slots(gangs: Iterable[int], free_slots: Sequence[int]) -> list[tuple[int, int]] | None:
+    """Find a slot for every gang of one machine by exhaustive search, the largest gangs first.
+
+    Args:
+        gangs: The GPUs of each gang.
+        free_slots: Free GPUs of each slot.
+
+    Returns:
+        (GPUs, slot) of each gang, largest first; None if they do not fit. Ties: the smaller slot number.
+    """
+    sizes = sorted(gangs, reverse=True)
+    if not sizes:
+        return []
+    for slot, free in enumerate(free_slots):
+        if free < sizes[0] or free in free_slots[:slot]:
+            continue
+        rest = assign_slots(sizes[1:], [*free_slots[:slot], free - sizes[0], *free_slots[slot + 1 :]])
+        if rest is not None:
+            return [(sizes[0], slot), *rest]
+    return None

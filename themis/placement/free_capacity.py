@@ -20,7 +20,7 @@ class FreeCapacity:
     stop counting as free at once, and the choice of slots is left to gangs that need a certain one.
 
     Args:
-        machines: Free machines of one device type, in any order. Machines without a free GPU add only their rack.
+        machines: Free machines, in any order. Machines without a free GPU add only their rack.
     """
 
     __slots__ = (
@@ -32,7 +32,9 @@ class FreeCapacity:
         "_places",
         "_racks",
         "_slots",
+        "_types",
         "_units",
+        "_views",
         "gpus",
         "machine_ids",
         "rack_of",
@@ -43,6 +45,7 @@ class FreeCapacity:
         self.machine_ids: tuple[str, ...] = tuple(machine.machine_id for machine in ordered)
         self.rack_of: dict[str, str] = {machine.machine_id: machine.rack_id for machine in ordered}
         self._device_of = {machine.machine_id: machine.device for machine in ordered}
+        self._types = tuple(sorted(set(self._device_of.values())))
         self._slots = {machine.machine_id: list(machine.free_slots) for machine in ordered}
         self._machine_free = {machine.machine_id: machine.free for machine in ordered}
         self._racks: dict[str, list[str]] = {}
@@ -60,6 +63,8 @@ class FreeCapacity:
         self._by_free: dict[int, set[SlotPlace]] = {}
         self._places: dict[str, list[tuple[int, SlotPlace]]] = {}
         self._changed = set(self._open)
+        # Copies by device type, dropped when one of their machines changes.
+        self._views: dict[str, FreeCapacity] = {}
 
     # ---- reading ----
 
@@ -86,9 +91,28 @@ class FreeCapacity:
             self._units[unit_gpus] = units
         return units
 
-    def level_of(self, machine_ids: Iterable[str]) -> Level:
-        """The level that spans these machines: MACHINE, RACK or CLUSTER."""
-        return level_across(machine_ids, self.rack_of)
+    def level_of(self, machine_ids: Iterable[str], slot: int | None = None) -> Level:
+        """The level that a gang on these machines spans; see `level_across`."""
+        return level_across(machine_ids, self.rack_of, slot)
+
+    @property
+    def device_types(self) -> tuple[str, ...]:
+        """The device types of all machines, by name; a type may have no free GPU."""
+        return self._types
+
+    def device_of(self, machine_id: str) -> str:
+        """The device type of a known machine."""
+        return self._device_of[machine_id]
+
+    def of_type(self, device: str) -> FreeCapacity:
+        """The machines of one device type, to search them. Valid until the next change; take nothing from it."""
+        if self._types == (device,):
+            return self
+        view = self._views.get(device)
+        if view is None:
+            view = FreeCapacity([machine for machine in self.machines() if machine.device == device])
+            self._views[device] = view
+        return view
 
     def machines(self) -> tuple[FreeMachine, ...]:
         """The free GPUs as values. Reserved GPUs are subtracted from the smallest slots first."""
@@ -171,6 +195,8 @@ class FreeCapacity:
             if machine_id in self._machine_free
         }
         part.machine_ids = tuple(part._machine_free)
+        one_type = len(self._types) <= 1
+        part._types = self._types if one_type else tuple(sorted({self._device_of[name] for name in part.machine_ids}))
         part._slots = {machine_id: list(self._unreserved_slots(machine_id)) for machine_id in part.machine_ids}
         part._index()
         return part
@@ -232,6 +258,8 @@ class FreeCapacity:
             self._open.pop(machine_id, None)
         self._units.clear()
         self._changed.add(machine_id)
+        if self._views:
+            self._views.pop(self._device_of[machine_id], None)
 
     def _take_from_slot(self, machine_id: str, slot: int, gpus: int) -> None:
         slots = self._slots[machine_id]

@@ -212,16 +212,18 @@ class Cluster(_message.Message):
     def __init__(self, name: _Optional[str] = ..., machines: _Optional[_Iterable[_Union[Machine, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[DeviceType, _Mapping]]] = ...) -> None: ...
 
 class Gang(_message.Message):
-    __slots__ = ("gpus", "within", "count", "unit_gpus")
+    __slots__ = ("gpus", "within", "count", "unit_gpus", "device")
     GPUS_FIELD_NUMBER: _ClassVar[int]
     WITHIN_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     UNIT_GPUS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
     gpus: int
     within: int
     count: int
     unit_gpus: int
-    def __init__(self, gpus: _Optional[int] = ..., within: _Optional[int] = ..., count: _Optional[int] = ..., unit_gpus: _Optional[int] = ...) -> None: ...
+    device: str
+    def __init__(self, gpus: _Optional[int] = ..., within: _Optional[int] = ..., count: _Optional[int] = ..., unit_gpus: _Optional[int] = ..., device: _Optional[str] = ...) -> None: ...
 
 class BidRow(_message.Message):
     __slots__ = ("value", "gangs", "pinned", "pinned_gangs")
@@ -252,7 +254,14 @@ class LossForecast(_message.Message):
     def __init__(self, floor: _Optional[float] = ..., drop: _Optional[float] = ..., scale: _Optional[float] = ..., power: _Optional[float] = ..., iteration: _Optional[int] = ..., serial_iteration_s: _Optional[float] = ...) -> None: ...
 
 class GangDemand(_message.Message):
-    __slots__ = ("job_id", "min_gpus", "max_gpus", "unit_gpus", "slowdown", "work_left_gpu_s", "held", "forecast", "faster_than")
+    __slots__ = ("job_id", "min_gpus", "max_gpus", "unit_gpus", "slowdown", "work_left_gpu_s", "held", "forecast", "faster_than", "speeds")
+    class SpeedsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_GPUS_FIELD_NUMBER: _ClassVar[int]
     MAX_GPUS_FIELD_NUMBER: _ClassVar[int]
@@ -262,6 +271,7 @@ class GangDemand(_message.Message):
     HELD_FIELD_NUMBER: _ClassVar[int]
     FORECAST_FIELD_NUMBER: _ClassVar[int]
     FASTER_THAN_FIELD_NUMBER: _ClassVar[int]
+    SPEEDS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     min_gpus: int
     max_gpus: int
@@ -271,7 +281,8 @@ class GangDemand(_message.Message):
     held: Allocation
     forecast: LossForecast
     faster_than: float
-    def __init__(self, job_id: _Optional[str] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., unit_gpus: _Optional[int] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping]] = ..., work_left_gpu_s: _Optional[float] = ..., held: _Optional[_Union[Allocation, _Mapping]] = ..., forecast: _Optional[_Union[LossForecast, _Mapping]] = ..., faster_than: _Optional[float] = ...) -> None: ...
+    speeds: _containers.ScalarMap[str, float]
+    def __init__(self, job_id: _Optional[str] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., unit_gpus: _Optional[int] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping]] = ..., work_left_gpu_s: _Optional[float] = ..., held: _Optional[_Union[Allocation, _Mapping]] = ..., forecast: _Optional[_Union[LossForecast, _Mapping]] = ..., faster_than: _Optional[float] = ..., speeds: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class PhaseLeft(_message.Message):
     __slots__ = ("jobs", "work_gpu_s", "longest_gpu_s", "gang_gpus")

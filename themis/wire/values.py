@@ -21,6 +21,7 @@ from themis.cluster import Allocation, Cluster, DeviceKind, DeviceType, GpuId, L
 from themis.errors import InputError
 from themis.leases import Lease
 from themis.lifecycle import LeaseState
+from themis.speeds import SAME_SPEED, Speeds
 from themis.wire import themis_pb2 as pb
 
 # ---- scalars --------------------------------------------------------------------------------------------------------
@@ -255,7 +256,8 @@ def lease_from_message(message: pb.Lease, app_id: str) -> Lease:
 def row_to_message(row: BidRow) -> pb.BidRow:
     """One row of a bid."""
     gangs = [
-        pb.Gang(gpus=gang.gpus, within=gang.within, count=gang.count, unit_gpus=gang.unit_gpus) for gang in row.gangs
+        pb.Gang(gpus=gang.gpus, within=gang.within, count=gang.count, unit_gpus=gang.unit_gpus, device=gang.device)
+        for gang in row.gangs
     ]
     return pb.BidRow(
         value=row.value,
@@ -268,7 +270,13 @@ def row_to_message(row: BidRow) -> pb.BidRow:
 def row_from_message(message: pb.BidRow) -> BidRow:
     """One row of a bid."""
     gangs = tuple(
-        Gang(gpus=gang.gpus, within=_level(gang.within), count=gang.count, unit_gpus=gang.unit_gpus)
+        Gang(
+            gpus=gang.gpus,
+            within=_level(gang.within),
+            count=gang.count,
+            unit_gpus=gang.unit_gpus,
+            device=gang.device,
+        )
         for gang in message.gangs
     )
     return BidRow(
@@ -381,6 +389,7 @@ def _demand_to_message(demand: GangDemand) -> pb.GangDemand:
         faster_than=demand.faster_than,
         held=allocation_to_message(demand.held),
         forecast=None if demand.forecast is None else _forecast_to_message(demand.forecast),
+        speeds=dict(demand.speeds.by_type),
     )
 
 
@@ -395,6 +404,7 @@ def _demand_from_message(message: pb.GangDemand) -> GangDemand:
         faster_than=message.faster_than,
         held=allocation_from_message(message.held),
         forecast=_forecast_from_message(message.forecast) if message.HasField("forecast") else None,
+        speeds=Speeds.of(message.speeds.items()) if message.speeds else SAME_SPEED,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rm_plugin.solvers.port import Win
 from themis.bids import BidRow, FreeMachine, Gang, Market, PlacedGang
-from themis.cluster import Level
+from themis.cluster import level_across
 from themis_lab.audit.matching import all_served
 
 
@@ -17,7 +17,7 @@ def infeasible(market: Market, wins: Mapping[str, Win]) -> list[str]:
     Every gang must have the size, level, slot and unit that its row requests, on machines of the market. Pinned GPUs
     must be those of the row, gang by gang.
     """
-    machines = {machine.machine_id: machine for machine in market.machines}
+    rack_of = {machine.machine_id: machine.rack_id for machine in market.machines}
     bids = {bid.app_id: bid for bid in market.bids}
     problems = overused(market.machines, (gang for win in wins.values() for gang in win.gangs))
     if problems:
@@ -26,7 +26,7 @@ def infeasible(market: Market, wins: Mapping[str, Win]) -> list[str]:
         if app_id not in bids or not 0 <= win.row < len(bids[app_id].rows):
             problems.append(f"{app_id} wins row {win.row}, which it did not bid")
             continue
-        problems += [f"{app_id}: {problem}" for problem in _broken(bids[app_id].rows[win.row], win, machines)]
+        problems += [f"{app_id}: {problem}" for problem in _broken(bids[app_id].rows[win.row], win, rack_of)]
     return problems
 
 
@@ -54,31 +54,26 @@ def overused(machines: Iterable[FreeMachine], gangs: Iterable[PlacedGang]) -> li
     ]
 
 
-def true_level(machines: Mapping[str, FreeMachine], gang: PlacedGang) -> Level:
-    """The level that a placed gang spans."""
-    on = [machine for machine, _ in gang.gpus]
-    if len(on) == 1:
-        return Level.SLOT if gang.slot is not None else Level.MACHINE
-    return Level.RACK if len({machines[machine].rack_id for machine in on}) == 1 else Level.CLUSTER
-
-
 def _free_in(machine: FreeMachine, slot: int) -> int:
     return machine.free_slots[slot] if 0 <= slot < len(machine.free_slots) else 0
 
 
-def _broken(row: BidRow, win: Win, machines: Mapping[str, FreeMachine]) -> Iterator[str]:
+def _broken(row: BidRow, win: Win, rack_of: Mapping[str, str]) -> Iterator[str]:
     for gang in win.gangs:
-        if gang.level is not true_level(machines, gang):
+        if gang.level is not level_across(gang.gpus.by_machine(), rack_of, gang.slot):
             yield f"a gang on {gang.gpus.by_machine()} is said to span {gang.level.label}"
     pinned = sorted(gang.gpus for gang in win.gangs if gang.pinned)
     if pinned != sorted(row.pinned_parts):
         yield f"pinned GPUs {[part.by_machine() for part in pinned]} are not those of row {win.row}"
     asked = [gang for gang in row.gangs for _ in range(gang.count)]
     placed = [gang for gang in win.gangs if not gang.pinned]
-    if len(asked) != len(placed) or not all_served(asked, placed, _serves):
+    if len(asked) != len(placed) or not all_served(asked, placed, lambda *pair: _serves(*pair, machines)):
         yield f"the gangs of row {win.row} are not those that were placed"
 
 
-def _serves(asked: Gang, gang: PlacedGang) -> bool:
+def _serves(asked: Gang, gang: PlacedGang, machines: Mapping[str, FreeMachine]) -> bool:
+    types = {machines[machine_id].device for machine_id, _ in gang.gpus}
+    if len(types) != 1 or asked.device not in ("", *types):
+        return False
     near_enough = gang.level <= asked.within or asked.gpus == 1
     return gang.gpus.gpus == asked.gpus and near_enough and all(count % asked.unit_gpus == 0 for _, count in gang.gpus)

@@ -33,6 +33,7 @@ class Recipe:
         regrouped: Whether every bid repeats each row with several pinned GPUs twice: with all of them in one gang, and
             with one gang per GPU.
         explicit: Whether all rows name machines only.
+        devices: The device types of machines. With several types, half of the gangs name one.
         slot_gpus: Largest number of free GPUs of a slot.
         value: Returns a random value of a row.
         empty: Largest value of an empty bundle, relative to the smallest value of a row.
@@ -50,6 +51,7 @@ class Recipe:
     pinned_gangs: bool = False
     regrouped: bool = False
     explicit: bool = False
+    devices: tuple[str, ...] = ("gpu",)
     slot_gpus: int = 3
     value: Callable[[random.Random], float] = uniform_value
     empty: tuple[float, float] = (0.05, 0.5)
@@ -64,6 +66,7 @@ def random_market(seed: int, recipe: Recipe) -> Market:
             machine_id=f"m{index}",
             rack_id=f"r{rng.randrange(recipe.racks)}",
             free_slots=tuple(rng.randint(0, recipe.slot_gpus) for _ in range(rng.randint(1, 2))),
+            device=recipe.devices[index % len(recipe.devices)],
         )
         for index in range(recipe.machines)
     )
@@ -112,4 +115,7 @@ def _pin(rng: random.Random, machines: tuple[FreeMachine, ...]) -> Allocation:
 def _gang(rng: random.Random, recipe: Recipe) -> Gang:
     gpus = rng.choice(recipe.sizes)
     units = [unit for unit in (1, 2, 3) if gpus % unit == 0] if recipe.units else [1]
-    return Gang(gpus, rng.choice(recipe.levels), rng.choice((1, 1, 2)), rng.choice(units))
+    gang = Gang(gpus, rng.choice(recipe.levels), rng.choice((1, 1, 2)), rng.choice(units))
+    if len(recipe.devices) == 1 or rng.random() < 0.5:
+        return gang
+    return replace(gang, device=rng.choice(recipe.devices))

@@ -236,7 +236,7 @@ def in_a_shell(redirection: str, *words: str) -> subprocess.CompletedProcess[str
 
 def test_a_closed_output_is_told_and_nothing_is_submitted(rm: FakeRm) -> None:
     done = in_a_shell(">&-", "app", "submit", SEARCH)
-    told = "submarine: standard output is closed; send it to /dev/null where nobody wants it\n"
+    told = "submarine: standard output is closed; redirect it to /dev/null to discard it\n"
     assert (done.returncode, done.stderr) == (2, told)
     assert not rm.service.submitted
 

@@ -48,7 +48,7 @@ def test_a_reader_that_went_away_ends_it_as_a_shell_has_it(words):
 
 def test_a_closed_output_is_told_before_anything_is_run():
     ended = in_a_shell(SHORT, ">&-")
-    told = "themis: standard output is closed; send it to /dev/null where nobody wants it\n"
+    told = "themis: standard output is closed; redirect it to /dev/null to discard it\n"
     assert (ended.returncode, ended.stderr) == (2, told)
 
 

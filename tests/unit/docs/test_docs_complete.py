@@ -21,10 +21,10 @@ from themis.cluster import GpuId, Level
 from themis.config.cluster_file import load_cluster
 from themis.config.group_file import GroupFile, build_app
 from themis.config.loader import fit, parse_yaml
-from themis.config.misfits import models_in
 from themis.config.placeholders import GIVEN_BY_APP_MASTER
 from themis.config.rm_settings import RmSettings
 from themis.config.tuner_settings import TUNERS
+from themis.config.validation_errors import models_in
 from themis.wire import themis_pb2 as pb
 from themis_lab.testbed.app_report import RHO_DEFINITIONS, app_report, best_model
 from themis_lab.testbed.audit import audit

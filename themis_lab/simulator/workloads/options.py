@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args
 from msgspec.structs import fields
 
 from themis.errors import InputError, UnknownNameError
-from themis.numerals import plain
+from themis.number_parsing import parse_number
 from themis.values import Value
 
 T = TypeVar("T", bound=Value)
@@ -39,21 +39,21 @@ def _read(value: Any, kind: Any, place: str) -> Any:
     choices = get_args(kind)
     if NoneType in choices and (value is None or value == "none"):
         return None
-    (plain,) = (choice for choice in choices or (kind,) if choice is not NoneType)
+    (wanted,) = (choice for choice in choices or (kind,) if choice is not NoneType)
     try:
-        return _READERS[plain](value)
+        return _READERS[wanted](value)
     except (ValueError, TypeError, KeyError):
-        raise InputError(f"{place} must be {_WANTED[plain]}", value=value) from None
+        raise InputError(f"{place} must be {_WANTED[wanted]}", value=value) from None
 
 
 def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError
-    return plain(int, value) if isinstance(value, str) else value
+    return parse_number(int, value) if isinstance(value, str) else value
 
 
 def _number(value: Any) -> float:
-    number = plain(float, value) if isinstance(value, str) else float(value)
+    number = parse_number(float, value) if isinstance(value, str) else float(value)
     if isinstance(value, bool) or not isfinite(number):
         raise ValueError
     return number

@@ -7,6 +7,7 @@ from agent_cases import cluster_of
 
 from rm_plugin.service.admission import check_app
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TunerSpec
+from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
 from themis.errors import InputError
 
 CLUSTER = cluster_of((2, 2), (2,), (1,))
@@ -36,7 +37,7 @@ def test_an_app_that_fits_is_taken():
         (with_job(job_id="j" * 201), "unusable job id"),
         (
             with_job(shape=JobShape(gpus_per_task=5)),
-            "no machine of c holds a task of so many GPUs: 5; ask",
+            "no machine of c has enough GPUs for one task: 5; ask",
         ),
         (with_job(shape=JobShape(tasks=4, gpus_per_task=2)), "job job-00 is larger than the cluster c of 7 GPUs"),
         (replace(APP, checkpoint_uri="s3://b/c"), "unknown scheme in a checkpoint URI"),
@@ -45,4 +46,42 @@ def test_an_app_that_fits_is_taken():
 def test_others_are_refused_with_the_reason(app, told):
     with pytest.raises(InputError) as refused:
         check_app(app, CLUSTER)
+    assert told in str(refused.value)
+
+
+# ---- device types ----------------------------------------------------------------------------------------------------
+
+MIXED = Cluster(
+    name="mixed",
+    machines=tuple(
+        Machine(machine_id=f"m{number}", rack_id="r", slots=slots, device=device)
+        for number, (slots, device) in enumerate([((4,), "k80"), ((2,), "v100"), ((2,), "v100"), ((1,), "cpu")])
+    ),
+    devices={
+        "k80": DeviceType(name="k80"),
+        "v100": DeviceType(name="v100", speed=3.0),
+        "cpu": DeviceType(name="cpu", kind=DeviceKind.CPU),
+        "a100": DeviceType(name="a100", speed=9.0),
+    },
+)
+CPU_ONLY = replace(MIXED, machines=MIXED.machines[3:])
+
+
+def test_an_app_that_one_device_type_can_hold_is_taken():
+    check_app(with_job(shape=JobShape(tasks=4)), MIXED)
+    check_app(with_job(speed_by_device={"cpu": 0.2}), CPU_ONLY)
+
+
+@pytest.mark.parametrize(
+    ("job", "cluster", "told"),
+    [
+        ({"speed_by_device": {"v10": 2.0}}, MIXED, "unknown device type of job job-00: 'v10'; did you mean 'v100'?"),
+        ({"speed_by_device": {"a100": 2.0}}, MIXED, "job job-00: no machine of mixed has this type: 'a100'"),
+        ({}, CPU_ONLY, "job job-00 can run on no device type of mixed; give its speed"),
+        ({"shape": JobShape(tasks=5)}, MIXED, "job job-00 is larger than the cluster mixed of 4 GPUs"),
+    ],
+)
+def test_an_app_that_no_device_type_can_hold_is_refused(job, cluster, told):
+    with pytest.raises(InputError) as refused:
+        check_app(with_job(**job), cluster)
     assert told in str(refused.value)

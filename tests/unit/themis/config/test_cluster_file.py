@@ -12,6 +12,7 @@ from themis.errors import InputError, UnknownNameError
 
 SHIPPED = Path(__file__).resolve().parents[4] / "conf" / "clusters"
 DEVICES = "devices: {gpu: {}}\n"
+MACHINES = "machines: [{prefix: m, slots: [1], racks: [a]}]\n"
 
 
 def build(text):
@@ -39,7 +40,12 @@ def test_groups_are_numbered_and_dealt_over_racks_in_turn():
         (f"name: c\n{DEVICES}machines: [{{prefix: '', slots: [1], racks: [a]}}]", r"machines\[0\].prefix"),
         (f"name: c\n{DEVICES}machines: [{{prefix: m, count: 0, slots: [1], racks: [a]}}]", r"machines\[0\].count"),
         (f"name: c\n{DEVICES}machines: [{{prefix: m, slot: [1], racks: [a]}}]", "did you mean 'slots'"),
-        ("name: c\ndevices: {gpu: {speed: 0}}\nmachines: [{prefix: m, slots: [1], racks: [a]}]", "devices.gpu.speed"),
+        *[
+            (f"name: c\ndevices: {{gpu: {{speed: {speed}}}}}\n{MACHINES}", "devices.gpu.speed")
+            for speed in ("0", "-1", ".nan", ".inf")
+        ],
+        ("name: c\ndevices: {cpu: {kind: cpu}}\nmachines: [{prefix: m, slots: [2], racks: [a], device: cpu}]",
+         "is leased as one device"),
         (f"name: c\n{DEVICES}machines: [{{prefix: m, slots: [1], racks: [a]}}, {{prefix: m, slots: [1], racks: [a]}}]",
          "share one id"),
     ],

@@ -13,9 +13,9 @@ from themis.choices import LeaseEnds
 from themis.config.cluster_file import ClusterFile
 from themis.config.group_file import GroupFile
 from themis.config.loader import Section
-from themis.config.misfits import models_in
 from themis.config.rm_settings import AuctionSettings, RmSettings
 from themis.config.tuner_settings import TUNERS
+from themis.config.validation_errors import models_in
 
 DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "reference" / "configuration.md"
 SCHEMAS = {"settings": RmSettings, "cluster": ClusterFile, "group": GroupFile}

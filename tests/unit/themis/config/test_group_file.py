@@ -56,7 +56,10 @@ checkpoint_every: 20
 checkpoint_uri: file:///checkpoints
 keep_checkpoints: 2
 max_task_restarts: 0
-estimate: {serial_iteration_s: 0.05, slowdown: {slot: 1, machine: 1, rack: 1.1, cluster: 1.3}}
+estimate:
+  serial_iteration_s: 0.05
+  slowdown: {slot: 1, machine: 1, rack: 1.1, cluster: 1.3}
+  speed: {k80: 1, v100: 3.1, cpu: 2e-1}
 """
     )
     assert (app.name, app.user, app.queue) == ("digits-search", "alice", "research")
@@ -71,6 +74,7 @@ estimate: {serial_iteration_s: 0.05, slowdown: {slot: 1, machine: 1, rack: 1.1, 
     assert app.checkpoint_uri == "file:///checkpoints"
     assert app.estimate.serial_iteration_s == 0.05
     assert app.estimate.slowdown == Slowdown(1.0, 1.0, 1.1, 1.3)
+    assert all(job.speed_by_device == {"k80": 1.0, "v100": 3.1, "cpu": 0.2} for job in app.jobs)
 
 
 def test_values_keep_the_type_that_the_file_gives_them() -> None:
@@ -156,6 +160,11 @@ def test_a_search_is_the_same_to_the_byte_for_the_same_seed_and_name() -> None:
         (MINIMAL + "environment: {A: 010}\n", "in quotes where it is text"),
         (MINIMAL + "estimate: {serial_iteration_s: 0}\n", "estimate.serial_iteration_s"),
         (MINIMAL + "estimate: {slowdown: {rack: 2, cluster: 1.5}}\n", "a slowdown cannot shrink"),
+        (MINIMAL + "estimate: {speed: {k80: 0}}\n", "estimate.speed.k80"),
+        (MINIMAL + "estimate: {speed: {k80: -1}}\n", "estimate.speed.k80"),
+        (MINIMAL + "estimate: {speed: {k80: .nan}}\n", "estimate.speed.k80"),
+        (MINIMAL + "estimate: {speed: {k80: .inf}}\n", "estimate.speed.k80"),
+        (MINIMAL + "estimate: {speed: {k80: yes}}\n", "estimate.speed.k80"),
         (MINIMAL + "seed: -1\n", "seed"),
         (COMMAND, "unknown placeholder in the command of g.yaml: 'learning_rate'"),
         (COMMAND + "hyper_parameters: [{learning_rat: 1}]\n", "did you mean 'learning_rat'"),

@@ -11,6 +11,7 @@ from themis.bids import FreeMachine, GangDemand
 from themis.cluster import Allocation, Level
 from themis.placement.best_fit import CurrentGang, best_fit, best_fit_within
 from themis.placement.free_capacity import FreeCapacity
+from themis.speeds import Speeds
 
 STRICT = Slowdown(1.0, 1.2, 3.0, 5.0)
 
@@ -214,3 +215,52 @@ def test_best_fit_within_equals_best_fit_on_a_part(seed):
         wanted = replace(wanted, faster_than=rng.choice([0.5, 2.0, 9.0]))
     assert best_fit_within(capacity, Allocation.of(own), wanted) == best_fit(capacity.part(own), wanted)
     assert capacity.machines() == before
+
+
+# ---- device types ----------------------------------------------------------------------------------------------------
+
+
+def typed(*entries):
+    return tuple(
+        FreeMachine(machine_id=name, rack_id=rack, free_slots=slots, device=device)
+        for name, rack, slots, device in entries
+    )
+
+
+K80_AND_V100 = typed(("m0", "r0", (3,), "k80"), ("m1", "r0", (1,), "v100"))
+
+
+def test_the_type_with_the_highest_throughput_is_taken():
+    wanted = demand(1, 4)
+    slower = best_fit(FreeCapacity(K80_AND_V100), replace(wanted, speeds=Speeds.of([("k80", 1.0), ("v100", 2.0)])))
+    faster = best_fit(FreeCapacity(K80_AND_V100), replace(wanted, speeds=Speeds.of([("k80", 1.0), ("v100", 4.0)])))
+    assert (slower.gpus.by_machine(), slower.device) == ({"m0": 3}, "k80")
+    assert (faster.gpus.by_machine(), faster.device) == ({"m1": 1}, "v100")
+
+
+def test_a_gang_never_spans_types_even_of_one_speed():
+    assert fitted(K80_AND_V100, demand(4, 4)) is None
+    assert fitted(K80_AND_V100, demand(1, 4)).gpus.by_machine() == {"m0": 3}
+
+
+def test_a_type_that_cannot_run_the_job_is_not_used():
+    only_v100 = replace(demand(1, 4), speeds=Speeds.of([("v100", 1.0)]))
+    assert fitted(K80_AND_V100, only_v100).gpus.by_machine() == {"m1": 1}
+    assert fitted(K80_AND_V100, replace(only_v100, min_gpus=2)) is None
+
+
+def test_an_extension_stays_on_the_type_of_its_gang():
+    free = typed(("m0", "r0", (1,), "k80"), ("m1", "r0", (4,), "v100"))
+    growing = replace(demand(1, 4, m0=1), speeds=Speeds.of([("k80", 1.0), ("v100", 2.0)]))
+    assert fitted(free, growing).gpus.by_machine() == {"m0": 1}
+    assert fitted(free[1:] + typed(("m0", "r0", (0,), "k80")), growing) is None
+
+
+def test_what_is_taken_counts_in_the_search_by_type():
+    capacity = FreeCapacity(K80_AND_V100)
+    wanted = replace(demand(1, 2), speeds=Speeds.of([("k80", 1.0), ("v100", 4.0)]))
+    taken = []
+    while (gang := best_fit(capacity, wanted)) is not None:
+        capacity.take(gang)
+        taken.append((gang.device, gang.gpus.gpus))
+    assert taken == [("v100", 1), ("k80", 2), ("k80", 1)]

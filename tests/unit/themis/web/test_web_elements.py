@@ -5,8 +5,8 @@ import math
 import pytest
 
 from themis.web.elements import Markup, element, join, link, markup, outside_link, table
+from themis.web.formatting import duration, finite, from_now, number, percent
 from themis.web.frame import page
-from themis.web.shown import duration, finite, from_now, number, percent
 
 
 def test_text_is_escaped_once_and_elements_are_not():

@@ -1,4 +1,4 @@
-"""What is said of a value that does not fit its schema: which key, what it should be, what stands there."""
+"""Turn pydantic's validation errors into ours: the key, what its value should be, and the value found."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _EXPECTED: Mapping[str, str] = {
     "too_short": "should hold at least {min_length}",
     "too_long": "should hold at most {max_length}",
 }
-"""What a value should be, by the kind of pydantic's error."""
+"""What a value should be, by the `type` of pydantic's error."""
 
 
 def explain(model: type[BaseModel], error: ValidationError, source: str) -> InputError:
-    """The error for the first thing in `source` that does not fit `model`."""
+    """Return an InputError for the first value in `source` that does not fit `model`."""
     # An unknown key first: a misspelt key often makes another one look missing.
     errors = sorted(error.errors(), key=lambda item: item["type"] != "extra_forbidden")
     first = errors[0]
@@ -53,7 +53,7 @@ def explain(model: type[BaseModel], error: ValidationError, source: str) -> Inpu
 
 
 def _expected(error: ErrorDetails) -> str:
-    """What should be there, in our words where we have some."""
+    """Return what the value should be: in our words if `_EXPECTED` has them, else in pydantic's."""
     if error["type"] in _EXPECTED:
         key = "a key " if _is_key(error["loc"]) else ""
         nothing = " and is empty" if error["input"] is None else ""
@@ -78,13 +78,13 @@ def _known_keys(model: type[BaseModel], parents: list[int | str]) -> set[str]:
         stepped = {
             sub for m in models if parent in m.model_fields for sub in models_in(m.model_fields[parent].annotation)
         }
-        # Locations also carry names of union members, which are not keys: stay where we are.
+        # Locations also carry the names of union members, which are not keys: skip those.
         models = stepped or models
     return {name for m in models for name in m.model_fields}
 
 
 def models_in(annotation: Any) -> set[type[BaseModel]]:
-    """The sections that the annotation of a key names."""
+    """Return the models (sections) that the annotation of a key names."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return {annotation}
     return {found for argument in get_args(annotation) for found in models_in(argument)}
@@ -97,7 +97,7 @@ def _place(loc: tuple[int | str, ...]) -> str:
 
 
 def _is_key(loc: tuple[int | str, ...]) -> bool:
-    """Whether it is a key of the user's own that does not fit, not its value."""
+    """Whether the error is about a key that the user chose, not about its value."""
     return bool(loc) and loc[-1] == "[key]"
 
 

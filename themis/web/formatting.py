@@ -1,4 +1,4 @@
-"""Numbers and times as pages show them to people, and as JSON can hold them. Pure but for the local time zone."""
+"""Format numbers and times for pages and for JSON. Pure, except that `moment` uses the local time zone."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ MISSING = "-"
 
 
 def finite(value: float | None) -> float | None:
-    """A number for JSON, which has neither NaN nor infinities: None stands for what is not known."""
+    """Return the number, or None if it is None, NaN or infinite: JSON has neither NaN nor infinities."""
     return None if value is None or not math.isfinite(value) else value
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number to so many significant digits, a dash for one that is not known."""
+    """Format a number with `digits` significant digits; a dash stands for an unknown number (None or NaN)."""
     if value is None or math.isnan(value):
         return MISSING
     if math.isinf(value):
@@ -24,12 +24,12 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of 1 in whole percent, never 100 before the end."""
+    """Format a share of 1 in whole percent, rounded down: 0.999 is `99 %`."""
     return MISSING if share is None or math.isnan(share) else f"{int(share * 100 + 1e-9)} %"
 
 
 def duration(seconds: float | None) -> str:
-    """A duration: milliseconds below a second, seconds below two minutes, else hours, minutes and seconds."""
+    """Format a duration: milliseconds below 1 s, seconds below 2 min, else hours, minutes and seconds."""
     if seconds is None or not math.isfinite(seconds):
         return MISSING
     if 0 < seconds < 1:
@@ -42,23 +42,23 @@ def duration(seconds: float | None) -> str:
 
 
 def from_now(time_s: float, now_s: float) -> str:
-    """A time as seen from now: `in 5.0 s`, `5.0 s ago`."""
+    """Format a time relative to `now_s`: `in 5.0 s`, `5.0 s ago`."""
     away_s = time_s - now_s
     return f"in {duration(away_s)}" if away_s > 0 else f"{duration(-away_s)} ago"
 
 
 def moment(time_s: float | None) -> str:
-    """A time in the local zone, a dash for none."""
+    """Format a time in the local time zone; a dash stands for no time (None or 0)."""
     if not time_s:
         return MISSING
     return datetime.fromtimestamp(time_s).astimezone().isoformat(sep=" ", timespec="seconds")
 
 
 def assignments(values: Mapping[str, object]) -> str:
-    """`name=value` of each."""
+    """Format pairs as `name=value`, separated by spaces; a dash if there are none."""
     return " ".join(f"{name}={value}" for name, value in values.items()) or MISSING
 
 
 def counted(count: int, what: str) -> str:
-    """`1 GPU`, `2 GPUs`."""
+    """Format a count with its noun, in the plural unless it is 1: `1 GPU`, `2 GPUs`."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
