@@ -8,7 +8,7 @@ from rm_plugin.policies.allox.values import Decision, Job, Snapshot
 
 
 def decide(snapshot: Snapshot) -> Decision:
-    """Start the oldest job of the user with the least dominant share; one that runs on no GPU takes its fastest type."""
+    """Start the oldest job of the user with the least dominant share; one without GPU times takes its fastest."""
 
     def type_of(job: Job) -> str:
         return PREFERRED_TYPE if PREFERRED_TYPE in job.configurations else best_type(job, snapshot.capacity)
