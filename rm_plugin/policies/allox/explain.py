@@ -41,12 +41,12 @@ def explain(decision: AlloxDecision, snapshot: Snapshot, job_id: str) -> Explana
     job = next((each for each in snapshot.waiting if each.job_id == job_id), None)
     if job is None:
         return Explanation(text=f"{job_id} does not wait: it runs, has ended, or its samples are not complete")
+    if not any(machine.type_name in job.configurations for machine in snapshot.machines):
+        return Explanation(text=f"{job_id} waits: no machine of a type that it can run on is in the cluster")
     if not decision.solves:
         return Explanation(text=f"{job_id} waits: no machine is idle")
     last = decision.solves[-1]
     ranks = {user: place for place, (user, _) in enumerate(last.ranked_users, start=1)}
-    if job.user not in ranks:
-        return Explanation(text=f"{job_id} waits: no machine of a type that it can run on is in the cluster")
     place = next((solve.places[job_id] for solve in reversed(decision.solves) if job_id in solve.places), None)
     available_s = math.nan
     who = f"{job.user} is number {ranks[job.user]} of {len(ranks)} users by progress"
