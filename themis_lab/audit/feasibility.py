@@ -17,7 +17,7 @@ def infeasible(market: Market, wins: Mapping[str, Win]) -> list[str]:
     Every gang must have the size, level, slot and unit that its row requests, on machines of the market. Pinned GPUs
     must be those of the row, gang by gang.
     """
-    rack_of = {machine.machine_id: machine.rack_id for machine in market.machines}
+    machines = {machine.machine_id: machine for machine in market.machines}
     bids = {bid.app_id: bid for bid in market.bids}
     problems = overused(market.machines, (gang for win in wins.values() for gang in win.gangs))
     if problems:
@@ -26,7 +26,7 @@ def infeasible(market: Market, wins: Mapping[str, Win]) -> list[str]:
         if app_id not in bids or not 0 <= win.row < len(bids[app_id].rows):
             problems.append(f"{app_id} wins row {win.row}, which it did not bid")
             continue
-        problems += [f"{app_id}: {problem}" for problem in _broken(bids[app_id].rows[win.row], win, rack_of)]
+        problems += [f"{app_id}: {problem}" for problem in _broken(bids[app_id].rows[win.row], win, machines)]
     return problems
 
 
@@ -58,7 +58,8 @@ def _free_in(machine: FreeMachine, slot: int) -> int:
     return machine.free_slots[slot] if 0 <= slot < len(machine.free_slots) else 0
 
 
-def _broken(row: BidRow, win: Win, rack_of: Mapping[str, str]) -> Iterator[str]:
+def _broken(row: BidRow, win: Win, machines: Mapping[str, FreeMachine]) -> Iterator[str]:
+    rack_of = {machine_id: machine.rack_id for machine_id, machine in machines.items()}
     for gang in win.gangs:
         if gang.level is not level_across(gang.gpus.by_machine(), rack_of, gang.slot):
             yield f"a gang on {gang.gpus.by_machine()} is said to span {gang.level.label}"
