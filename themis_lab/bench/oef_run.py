@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from functools import partial
+
+import msgspec
 
 from rm_plugin.policies.oef.cooperative import cooperative
 from rm_plugin.policies.oef.fair_share import FairShare
@@ -13,14 +14,14 @@ from rm_plugin.policies.oef.noncooperative import noncooperative
 from rm_plugin.policies.oef.speedup import Speedups, normalise
 from rm_plugin.solvers.highs_linear import HighsModel
 from rm_plugin.solvers.linear import MakeModel
+from themis.values import Value
 from themis_lab.simulator.workloads.speedups import random_speedups
 
 LIMITS_S = {("cooperative", 100): 0.3, ("cooperative", 300): 10.0, ("noncooperative", 300): 0.05}
 """CPU seconds that a programme on ten types should not exceed, by mode and tenants."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OefPlan:
+class OefPlan(Value, frozen=True, kw_only=True):
     """What to measure.
 
     Attributes:
@@ -38,8 +39,7 @@ class OefPlan:
     seed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OefRow:
+class OefRow(Value, frozen=True, kw_only=True):
     """One mode at one size.
 
     Attributes:
@@ -79,13 +79,11 @@ def run_plan(plan: OefPlan) -> Iterator[OefRow]:
             if mode == "cooperative" and tenants <= plan.full:
                 full = [_timed(partial(cooperative, generate_rows=False), each) for each in instances]
                 pairs = list(zip(timed, full, strict=True))
-                row = OefRow(
-                    **{
-                        **asdict(row),
-                        "full_s": min(seconds for seconds, _ in full),
-                        "ratio": sum(slow / quick for (quick, _), (slow, _) in pairs) / len(pairs),
-                        "difference": max(abs(one.total / two.total - 1) for (_, one), (_, two) in pairs),
-                    }
+                row = msgspec.structs.replace(
+                    row,
+                    full_s=min(seconds for seconds, _ in full),
+                    ratio=sum(slow / quick for (quick, _), (slow, _) in pairs) / len(pairs),
+                    difference=max(abs(one.total / two.total - 1) for (_, one), (_, two) in pairs),
                 )
             yield row
 
@@ -127,4 +125,4 @@ def table(rows: list[OefRow]) -> str:
 
 def document(plan: OefPlan, rows: list[OefRow]) -> dict[str, object]:
     """The plan and the rows as a JSON document."""
-    return {"plan": asdict(plan), "rows": [asdict(row) for row in rows]}
+    return {"plan": msgspec.to_builtins(plan), "rows": [msgspec.to_builtins(row) for row in rows]}

@@ -10,6 +10,7 @@ from random import Random
 
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.policies.oef.speedup import Instance
+from themis.values import Value
 from themis_lab.audit.oef.instances import instance_document, random_instance, smaller
 from themis_lab.audit.oef.properties import CLAIMS, PROPERTIES, Check
 
@@ -17,8 +18,7 @@ MAX_SHRUNK = 5
 """Failures of one property that are shrunk and shown; of a claim the first one only."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OefFinding:
+class OefFinding(Value, frozen=True, kw_only=True):
     """A property or claim that failed, on the smallest instance found."""
 
     name: str
