@@ -6,7 +6,6 @@ Written from the definition in `am/agent/bids/bidding.py` and from `finish_time_
 
 import itertools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,10 +16,10 @@ from am.agent.model.views import GangAt
 from rm_plugin.solvers.brute_force import place_all
 from themis.bids import FreeMachine
 from themis.cluster import Level
+from themis.values import Value
 
 
-@dataclass(frozen=True)
-class Slots:
+class Slots(Value, frozen=True):
     """The slots of some machines as positions of a vector: machine and number of each, its rack."""
 
     names: tuple
