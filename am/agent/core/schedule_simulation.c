@@ -1,4 +1,4 @@
-/* The reference is `plain_ends_s` in tests/unit/am/jobs/test_division.py; results are bit-identical. */
+/* The reference is `plain_ends_s` in tests/unit/am/jobs/test_gpu_division.py; results are bit-identical. */
 #include "schedule_simulation.h"
 
 #include <math.h>
