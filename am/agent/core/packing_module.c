@@ -82,9 +82,9 @@ static int time_divisions(const Py_buffer *alone, const Py_buffer *counts, int i
                 continue;
             }
             int gangs = lay_out((const int64_t *)counts->buf + d * kinds, kinds, jobs, kind);
-            double *told_s = (double *)out->buf + d;
-            *told_s = end_s ? left_out(packer, kind, gangs, *end_s, most_s) : pack(packer, kind, load_s, gangs, NULL);
-            if (*told_s < most_s) most_s = *told_s;
+            double *result_s = (double *)out->buf + d;
+            *result_s = end_s ? left_out(packer, kind, gangs, *end_s, most_s) : pack(packer, kind, load_s, gangs, NULL);
+            if (*result_s < most_s) most_s = *result_s;
         }
         Py_END_ALLOW_THREADS;
     }
