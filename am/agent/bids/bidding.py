@@ -77,8 +77,7 @@ class BidMemory:
     """Candidates that apps of one job have in common, between bids.
 
     What a single job that keeps no GPUs may ask for depends on its shape, its S, the gangs that fit and its renewable
-    gang, not on its work. A caller that makes many bids keeps one memory: an app master for its app, a simulator for all
-    apps.
+    gang, not on its work. An app master keeps one memory for its app, a simulator one for all apps.
     """
 
     def __init__(self) -> None:
