@@ -27,7 +27,7 @@ class Lease(Value, frozen=True, kw_only=True):
 
 
 class LeaseChangeKind(StrEnum):
-    """What happened to a lease; also the names of the events that tell of it."""
+    """The kinds of lease changes, which are also the names of their events."""
 
     RESERVED = "lease_reserved"
     GRANTED = "lease_granted"

@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"themis: prctl failed: {os.strerror(ctypes.get_errno())}\n")
         return 126
     if os.getppid() != parent_pid:
-        # The parent died before the request above took effect; nobody will send the signal any more.
+        # The parent died before the request above took effect, so the signal will not come.
         return 128 + death_signal
     # Python ignores these at its start and an ignored signal stays ignored across exec: the command gets the defaults.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -21,7 +21,7 @@ _FLAG = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunValues:
-    """What the app master itself tells a job.
+    """The values that the app master itself passes to a job.
 
     Attributes:
         iterations: Cumulative iteration at which the program ends.

@@ -73,7 +73,7 @@ class AmClient:
             self._client.stop()
 
     def register(self, host: str, rpc_port: int, tracking_url: str) -> Registration:
-        """Tell YARN that this attempt runs. Once, before anything else.
+        """Register this attempt with YARN, once, before any other call.
 
         Args:
             host: Where the app master can be reached.

@@ -29,7 +29,7 @@ class IssuedToken:
 
 
 def delegation_token(path: Path, service: str) -> str | None:
-    """The token for an HDFS, as WebHDFS takes it; None where the file holds none.
+    """Return the token for an HDFS, in WebHDFS's form, or None if the file has none.
 
     Args:
         path: A token file.

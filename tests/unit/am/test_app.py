@@ -128,10 +128,10 @@ class TestView:
 class TestSurroundings:
     def test_what_is_heard_changes_contention_and_share_only(self, app):
         before = app.around
-        app.hear(contention=3.0, active_apps=3)
+        app.set_contention(contention=3.0, active_apps=3)
         assert (app.contention, app.around.share_gpus) == (3.0, 2.0)
         assert app.around.fitting_level is before.fitting_level
-        app.hear(contention=0.0, active_apps=0)
+        app.set_contention(contention=0.0, active_apps=0)
         assert (app.view({}, frozenset()).contention, app.around.active_apps) == (1.0, 1)
 
 

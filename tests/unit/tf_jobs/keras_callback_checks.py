@@ -62,7 +62,7 @@ class Stop:
         self.asked += 1
         return self.asked > self.after
 
-    def told_by_peer(self):
+    def requested_by_peer(self):
         self.after = 0
 
 

@@ -86,7 +86,7 @@ class Attempt:
         for _ in range(seconds):
             self.clock.advance_to(self.clock.now_s() + 1.0)
             self.watch.poll()
-            self.runner.look_after()
+            self.runner.handle_faults()
 
     async def ended(self, job_id):
         """Wait until the incarnation is settled."""

@@ -185,7 +185,7 @@ def test_dependent_random_draws_are_reported(monkeypatch, seed_of, finding):
 def test_pareto_improvement_is_reported():
     market = Market(machines=machines(2), bids=(wants("a", {1: 0.5}), wants("b", {1: 0.5})))
     (finding,) = PROPERTIES["pareto"](Case(market, solving(mutants.first_winner_forgotten)))
-    assert "is better for a and worse for nobody" in finding
+    assert "is better for a and worse for no app" in finding
 
 
 def test_tasks_that_span_machines_are_told():

@@ -342,7 +342,7 @@ def test_an_end_that_no_app_master_lived_to_tell_is_known_by_the_history():
         (GOOD_HISTORY[:3] + history((2, "start", 84), (2, "end", 200)), "began after iteration 84"),
         (GOOD_HISTORY[:3] + history((2, "start", 90), (2, "end", 200)), "began after iteration 90"),
         (GOOD_HISTORY[:4] + history((2, "checkpoint", 60), (2, "end", 200)), "saved iteration 60 after 85"),
-        (GOOD_HISTORY + history((7, "start", 200)), "no event tells of it"),
+        (GOOD_HISTORY + history((7, "start", 200)), "it has no event"),
         (GOOD_HISTORY[:5], "its tasks saved iteration 150 of 200"),
     ],
 )
