@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from submarine_client import status
 from themis.apps import AppSpec
@@ -19,7 +20,8 @@ def dump(value: Any) -> str:
 
 def spec_object(app: AppSpec) -> dict[str, Any]:
     """Return an app's specification, with the kernel's names as keys."""
-    return asdict(app)
+    fields: dict[str, Any] = to_builtins(app)
+    return fields
 
 
 def app_object(app: pb.AppStatus) -> dict[str, Any]:

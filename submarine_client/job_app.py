@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from submarine_client.job_flags import FLAGS, Given
@@ -20,6 +19,7 @@ from themis.config.names import check_app_name, check_label, login_name
 from themis.config.placeholders import CHECKPOINT_PATH_VARIABLE, check_placeholders, substitute
 from themis.config.tuner_settings import SINGLE
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 COMMAND_LINE = "job run"
 
@@ -31,8 +31,7 @@ RESERVED = (INPUT_PATH, CHECKPOINT_PATH, SAVED_MODEL_PATH, RUN_PARAMETERS)
 """Environment variables of every task of such a job; `job show` reads them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfEntry:
+class ConfEntry(Value, frozen=True, kw_only=True):
     """A `--conf` key of Themis: a whole number, with its default, minimum and meaning."""
 
     default: int

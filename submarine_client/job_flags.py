@@ -7,10 +7,10 @@ the nearest known flag.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 Given = Mapping[str, tuple[str, ...]]
 """The values of the given flags: one value each, several for flags that may be repeated."""
@@ -25,8 +25,7 @@ class Takes(Enum):
     TRUTH = auto()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFlag:
+class JobFlag(Value, frozen=True, kw_only=True):
     """One flag.
 
     Attributes:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from tf_jobs.catalog import Program, check_values, program
 from tf_jobs.dealing import check_batch_size, check_parts

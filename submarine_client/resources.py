@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 _ALIASES: Mapping[str, str] = {"memory": "memory-mb", "gpu": "yarn.io/gpu"}
 _KNOWN = ("memory-mb", "vcores", "yarn.io/gpu")
@@ -14,8 +14,7 @@ _AMOUNT = re.compile(r"(\d{1,12})([MmGg]?)")
 _MB = {"": 1, "m": 1, "g": 1024}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resources:
+class Resources(Value, frozen=True, kw_only=True):
     """The resources of one task; None for a resource that was not given."""
 
     memory_mb: int | None = None

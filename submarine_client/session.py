@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import field
 
 from submarine_client.client import Client
 from submarine_client.progress import progress_on
@@ -10,14 +10,14 @@ from submarine_client.status import succeeded
 from submarine_client.terminal import PREFIX, Terminal
 from submarine_client.wait import Pace, wait_for
 from themis.streams import write_stderr
+from themis.values import Value
 from themis.wire import themis_pb2 as pb
 
 OK = 0
 APP_FAILED = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class Session(Value, frozen=True, kw_only=True):
     """A terminal, the ResourceManager's address, and the pace of waiting."""
 
     terminal: Terminal

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 import sys
-from dataclasses import dataclass
 from typing import TextIO
+
+from themis.values import Value
 
 PREFIX = "submarine: "
 
 
-@dataclass(frozen=True, slots=True)
-class Terminal:
+class Terminal(Value, frozen=True):
     """Two streams. Results go to `out` and can be piped; progress, notes and errors go to `err`."""
 
     out: TextIO

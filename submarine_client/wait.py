@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from submarine_client import status
 from submarine_client.client import Client
 from submarine_client.progress import Progress
 from themis.errors import ThemisError, UnreachableError
+from themis.values import Value
 from themis.wire import themis_pb2 as pb
 
 FIRST_RETRY_S = 0.5
 LONGEST_RETRY_S = 8.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(Value, frozen=True, kw_only=True):
     """How often to ask, and how long the ResourceManager may be unreachable, in seconds."""
 
     poll_s: float = 1.0

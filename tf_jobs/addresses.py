@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from themis.errors import InputError
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Value, frozen=True):
     """A host name or IP address, and a TCP port."""
 
     host: str

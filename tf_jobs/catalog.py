@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from themis.errors import InputError, UnknownNameError
 from themis.number_parsing import parse_number
 from themis.python_programs import module_command
+from themis.values import Value
 
 FlagValue = int | float | str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
+class Flag(Value, frozen=True, kw_only=True):
     """One command-line flag of a program.
 
     Attributes:
@@ -43,8 +42,7 @@ class Flag:
     hyper_parameter: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class Program(Value, frozen=True, kw_only=True):
     """One task program. Kind `real` trains; kind `replay` emulates training from recorded tables."""
 
     name: str

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from tf_jobs.addresses import Address, read_addresses
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 LEVELS = ("slot", "machine", "rack", "cluster")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskContext:
+class TaskContext(Value, frozen=True, kw_only=True):
     """One task's position in its job.
 
     Attributes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from themis.errors import InputError
+from themis.values import Value
 
 SPLIT_SEED = 20
 VALIDATION_SHARE = 0.15
@@ -28,8 +28,7 @@ Inputs = NDArray[np.float32] | NDArray[np.int32]
 Labels = NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Value, frozen=True, kw_only=True):
     """One part of the data: n inputs with their labels, one label per input or one per position.
 
     Digits are images [n, 8, 8] with values 0 to 1 and labels [n]; text is characters [n, positions] and the characters
@@ -40,8 +39,7 @@ class Part:
     labels: Labels
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataSet:
+class DataSet(Value, frozen=True, kw_only=True):
     """The data, split in the same way for all runs, so that trials are comparable. `test` is for the final model."""
 
     train: Part

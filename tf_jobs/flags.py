@@ -6,18 +6,17 @@ argparse does not fit: it takes longer to start, and its errors do not name the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tf_jobs.catalog import FlagValue, Program, convert
 from themis.errors import InputError
+from themis.values import Value
 
 
 class HelpRequested(Exception):  # noqa: N818 - not an error
     """The user asked for help. The argument is the text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Values:
+class Values(Value, frozen=True):
     """The values of all flags of one run."""
 
     by_name: dict[str, FlagValue]

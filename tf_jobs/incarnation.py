@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +16,7 @@ from tf_jobs.signals import StopRequest
 from tf_jobs.training import Trainee, TrainingRun
 from tf_jobs.watchdog import STARTUP_LIMIT_S, Watchdog
 from tf_jobs.workers import PeerLostError, Workers, agree, meet
+from themis.values import Value
 
 STEP_LIMIT_S = 20.0
 SAVE_LIMIT_S = 180.0
@@ -36,8 +36,7 @@ class Resumable(Trainee, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Incarnation:
+class Incarnation(Value, frozen=True, kw_only=True):
     """A start of a job.
 
     Attributes:

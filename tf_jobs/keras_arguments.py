@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Integral, Number
 from typing import Any
 
@@ -13,6 +12,7 @@ import keras  # type: ignore[import-untyped]
 from am.checkpoints.store import Meta
 from tf_jobs.flags import Values
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 TAKEN = (
     "model", "x", "y", "batch_size", "epochs", "verbose", "iterations", "validation_data", "callbacks", "seed",
@@ -42,8 +42,7 @@ _LOWEST = {"seed": 0, "ordered_parts": 0}
 """The whole numbers that may be 0."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitArguments:
+class FitArguments(Value, frozen=True, kw_only=True):
     """The checked arguments of one fit.
 
     Attributes:

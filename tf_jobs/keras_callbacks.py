@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +15,7 @@ from tf_jobs.learner import StepOutcome
 from tf_jobs.saver import Snapshot
 from tf_jobs.workers import PeerLostError
 from themis.errors import InputError
+from themis.values import Value
 
 CALLBACKS_NAME = "callbacks.json"
 """File in a checkpoint: callback state, the epoch with the sum and number of its losses, and the earlier history."""
@@ -24,8 +24,7 @@ REFUSED = ("BackupAndRestore", "EarlyStopping", "TerminateOnNaN")
 """Callbacks of Keras that save or end the run, which Themis does itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Length:
+class Length(Value, frozen=True, kw_only=True):
     """The length of a run: iterations in total, samples per pass over the data, samples per iteration.
 
     A batch may span two passes. It belongs to the pass in which it begins, and ends it.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,12 @@ from tf_jobs.models import Model
 from tf_jobs.optimizers import rule
 from tf_jobs.saver import Snapshot
 from tf_jobs.workers import Workers, peer_lost
+from themis.values import Value
 
 STATE_NAME = "state.npz"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepOutcome:
+class StepOutcome(Value, frozen=True, kw_only=True):
     """The loss of one iteration over the whole batch, and whether any task was asked to stop."""
 
     loss: float

@@ -7,20 +7,19 @@ collective sums its gradient, and one array is its checkpoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tf_jobs.data import CLASSES, SIDE
+from themis.values import Value
 
 Tensors = Mapping[str, Any]
 Forward = Callable[[Any, Tensors, Any, Any], Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class Model(Value, frozen=True, kw_only=True):
     """One network.
 
     Attributes:

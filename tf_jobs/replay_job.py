@@ -7,8 +7,9 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import NoReturn
+
+from msgspec.structs import replace
 
 from am.checkpoints.store import Meta
 from am.checkpoints.uri import open_store

@@ -5,18 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from am.checkpoints.store import Meta
 from tf_jobs.recorder import Recorder, SaveEvent
+from themis.values import Value
 
 Snapshot = Callable[[Path], dict[str, Path]]
 """The state at one iteration, kept in memory. A call writes it as files into a folder and returns them by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Offer:
+class _Offer(Value, frozen=True):
     iteration: int
     snapshot: Snapshot
 

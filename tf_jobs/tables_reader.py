@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from math import inf, log
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from tf_jobs.context import LEVELS
 from themis.errors import InputError, UnknownNameError
 from themis.number_parsing import parse_number
+from themis.values import Value
 
 TABLES = Path(__file__).parent / "tables"
 
@@ -27,8 +27,7 @@ FAMILIES = {
 OTHER_FAMILY = "digits_lstm"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speed:
+class Speed(Value, frozen=True, kw_only=True):
     """The training speed of a model.
 
     Attributes:
@@ -46,8 +45,7 @@ class Speed:
         return self.serial_iteration_time_s * slowdown / gpus
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class Curve(Value, frozen=True, kw_only=True):
     """One recorded run: training loss, held-out loss and accuracy at some iterations, the last one included."""
 
     learning_rate: float

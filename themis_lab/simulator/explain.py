@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
+from themis.values import Value
 from themis_lab.simulator.record import BidRecord, RoundRecord
 from themis_lab.simulator.workload import unknown_app
 
 _MOST_NAMED = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppRound:
+class AppRound(Value, frozen=True, kw_only=True):
     """One round from the view of one app. GPUs are counts by machine.
 
     Attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -106,8 +105,7 @@ class RoundRecord(Value, frozen=True, kw_only=True):
     later_ends_s: Mapping[str, float] = msgspec.field(default_factory=dict)
 
 
-@dataclass(slots=True, kw_only=True)
-class Counts:
+class Counts(msgspec.Struct, kw_only=True):
     """Sums over all rounds of a run, kept even if the rounds themselves are not.
 
     `declined` counts moments at which repeated rounds granted only GPUs that apps gave back at once.
@@ -126,10 +124,10 @@ class Counts:
     granted_gpus: int = 0
     renewed_gpus: int = 0
     leftover_gpus: int = 0
-    bid_s: list[float] = field(default_factory=list)
-    auction_s: list[float] = field(default_factory=list)
+    bid_s: list[float] = msgspec.field(default_factory=list)
+    auction_s: list[float] = msgspec.field(default_factory=list)
     checks: int = 0
-    violations: list[str] = field(default_factory=list)
+    violations: list[str] = msgspec.field(default_factory=list)
 
 
 class RunRecord(Value, frozen=True, kw_only=True):

@@ -6,17 +6,16 @@ another policy.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from am.agent.model.fairness import RhoDefinition
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 from themis_lab.simulator.clusters import check_size
 from themis_lab.simulator.json_codec import plain, restored
 from themis_lab.simulator.record import AppOutcome, Counts, RoundRecord, RunRecord
@@ -37,8 +36,7 @@ _NOT_COUNTED = ("bid_s", "auction_s")
 _OF_THE_END = ("policy", "cluster", "cluster_gpus", "workload", "seed", "makespan_s", "leased_share", "running_share")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
+class Recording(Value, frozen=True, kw_only=True):
     """The input of a run and its record. Wall times are not recorded: they are 0."""
 
     run: Run
@@ -201,7 +199,7 @@ def _record(end: Mapping[str, Any], rounds: list[RoundRecord], apps: list[AppOut
     content = {key: end[key] for key in _OF_THE_END}
     record = restored(RunRecord, {**content, "apps": [], "counts": plain(Counts())}, place)
     counts = restored(Counts, end["counts"], f"{place}: counts")
-    return dataclasses.replace(record, apps=tuple(apps), rounds=tuple(rounds), counts=counts)
+    return replace(record, apps=tuple(apps), rounds=tuple(rounds), counts=counts)
 
 
 def _line(kind: str, content: Mapping[str, Any]) -> str:

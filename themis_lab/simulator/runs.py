@@ -6,9 +6,9 @@ import gc
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from msgspec import field
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.seeds import child_seed
 from themis.errors import InputError, UnknownNameError

@@ -5,10 +5,10 @@ import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import replace
 
 import pytest
 from free_ports import free_port
+from msgspec.structs import replace
 from replay_gang import tf_config
 
 from tf_jobs import peers, replay_job, waiting

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from random import Random
 
 from rm_plugin.arbiter.seeds import child_seed
@@ -11,6 +10,7 @@ from tf_jobs.tables_reader import Curve as Recorded
 from tf_jobs.tables_reader import Speed, family_of, model_speed, nearest_curve, parse_slowdown
 from themis.apps import CRUDE_SLOWDOWN, AppSpec, HyperParameter, JobSpec, Slowdown
 from themis.errors import InputError
+from themis.values import Value
 from themis_lab.simulator.workload import AppTrace, Curve, JobTrace, Workload
 from themis_lab.simulator.workloads.jobs import draw_curve
 
@@ -27,8 +27,7 @@ _SOURCE = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayedCurve:
+class ReplayedCurve(Value, frozen=True, kw_only=True):
     """The loss in a replay job's last log line at an iteration.
 
     The job multiplies losses by noise from its app's seed and the iteration. All jobs of the app share this noise, so

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from am.tuners.port import Phase
 from am.tuners.registry import make_tuner
 from themis.apps import JobSpec
+from themis.values import Value
 from themis_lab.simulator.metrics import percentile
 from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
 from themis_lab.simulator.workloads.models import CATEGORY_SHARES, read_models
@@ -28,8 +28,7 @@ DEMAND_GPUS = 50
 """The paper's mean demand of the apps of its trace, in GPUs (NSDI'20, section 2.2)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportRow:
+class ReportRow(Value, frozen=True, kw_only=True):
     """One quantity with its unit: the paper's value, or None if it gives none, and the workload's value."""
 
     quantity: str

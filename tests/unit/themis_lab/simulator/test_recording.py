@@ -2,9 +2,9 @@
 
 import json
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from sim_cases import app, cluster, job, settings, workload
 
 from am.agent.model.fairness import RhoDefinition
