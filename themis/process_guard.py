@@ -3,7 +3,7 @@
 Linux only. The kernel is asked to send SIGNAL to this process when its parent ends, however it ends, and then this
 process becomes the command: the request survives `exec`. Two limits of the kernel's mechanism matter to callers. It is
 bound to the *thread* that forked, so fork from one that lives as long as the parent. And children of the command do not
-inherit it: whoever outlives the parent has to end those by their mark (`themis.processes.kill_marked`).
+inherit it: a process that outlives the parent must end those by their mark (`themis.processes.kill_marked`).
 
 Standard library only and few imports, since every task pays for the start of this interpreter (about 15 ms).
 """

@@ -67,7 +67,7 @@ class Stop:
 
 
 class Heard(keras.callbacks.Callback):
-    """Writes down what it is told."""
+    """Records its calls."""
 
     def __init__(self):
         super().__init__()

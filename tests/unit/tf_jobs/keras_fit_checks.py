@@ -32,7 +32,7 @@ class Left(Exception):  # noqa: N818 - an end of the process
 
 
 class StopAt(keras.callbacks.Callback):
-    """Asks for a stop while an iteration is done, the how many-th of this start `after` tells: the next is the last."""
+    """Requests a stop during iteration number `after` of this start. The next iteration is the last."""
 
     def __init__(self, stop, after):
         super().__init__()

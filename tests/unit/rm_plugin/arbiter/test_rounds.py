@@ -68,7 +68,7 @@ def play(round_, *answers):
 
 
 class Scripted:
-    """A policy that says what it is told to, and remembers what it was shown."""
+    """A policy that returns given answers, and records its arguments."""
 
     name = "scripted"
 

@@ -273,7 +273,7 @@ def test_attempts_by_yarn_during_downtime_are_counted(living, known, tagged):
         await until(lambda: exits)
         return exits[0].attempt
 
-    # What an older version submitted tells nothing but the attempt that was last heard of.
+    # An application of an older version has no tag of its attempt: the last known one counts.
     assert run(yarn, second) == (4 if tagged else known)
 
 

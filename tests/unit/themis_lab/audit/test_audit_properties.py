@@ -106,7 +106,7 @@ def machines(*gpus):
 
 
 def wants(app_id, values, unit=1):
-    """A bid for one gang anywhere, of so many GPUs for such a value."""
+    """A bid of a value for one gang of GPUs anywhere."""
     rows = tuple(BidRow(value=value, gangs=(Gang(gpus, Level.CLUSTER, 1, unit),)) for gpus, value in values.items())
     return Bid(app_id=app_id, round_id=0, empty_value=0.1, rows=rows)
 

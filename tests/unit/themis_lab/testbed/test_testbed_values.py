@@ -113,7 +113,7 @@ def test_gpu_time_is_of_leases_up_to_end_of_record():
 def test_placement_score_is_weighted_by_gpu_time():
     spans = [span for span in task_spans(EVENTS) if span.app_id == "a"]
     spans[0].level = "rack"
-    # 2 GPUs for 8.7 s at S = 2, then 1 GPU for 4.8 s, which has nobody to talk to.
+    # 2 GPUs for 8.7 s at S = 2, then 1 GPU for 4.8 s, which does not communicate.
     score = placement_score(spans, Slowdown(1.0, 1.5, 2.0, 4.0), 100.0)
     assert score == pytest.approx((17.4 / 2.0 + 4.8) / (17.4 + 4.8))
     assert placement_score([], Slowdown(1.0, 1.0, 1.0, 1.0), 100.0) is None
