@@ -57,7 +57,7 @@ class AppStanding(Value, frozen=True, kw_only=True):
 class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
     """Everything a policy decides on. What was not asked for yet is None.
 
-    `machines` are all of the cluster with their GPUs on offer, renewable ones included. `contentions` tells N_avg of
+    `machines` are all of the cluster with their GPUs on offer, renewable ones included. `contentions` has N_avg of
     the apps. `reports` and `bids` hold the apps that answered.
     """
 
@@ -116,7 +116,7 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
         )
 
     def offer_to_anybody(self, deadline_s: float) -> Offer:
-        """What it offers whoever holds nothing; N_avg is not told."""
+        """Return the offer to an app that holds nothing, without N_avg."""
         return Offer(
             round_id=self.round_id,
             now_s=self.now_s,

@@ -426,7 +426,7 @@ class Simulation:
             if app is not None:
                 self._unchecked[app.app_id] = None
                 self._cohort.mark_changed(app.app_id)
-                if app.hear(change):
+                if app.on_lease_change(change):
                     self._dirty.add(app.app_id)
 
     def _validate(self) -> None:

@@ -195,7 +195,7 @@ def test_jobs_are_followed_in_c_as_in_plain_python(seed):
 
 
 class TestFollowing:
-    """By hand, where the compiled way could tell another time than the plain one and drawn cases seldom would."""
+    """Hand-made cases in which compiled and plain code could differ, which random cases rarely reach."""
 
     def told_s(self, running, waiting, within=Level.SLOT, start_s=0.0, best_s=math.inf):
         ends = [(end_s, gang.gpus, gang.level) for end_s, gang in running]
