@@ -21,6 +21,7 @@ from am.agent import _candidates
 from am.agent.candidates.gang_kinds import GangKind
 from am.agent.model.finish_time import Line, job_time_s
 from am.agent.model.views import JobView
+from themis.sums import sum_in_order
 
 Ask = tuple[int, ...]
 
@@ -113,7 +114,7 @@ class _Fitting:
             np.array([kind.most for kind in self._kinds], dtype=np.int64),
         )
         self._times_s: list[list[float]] = times_s.tolist()
-        work_gpu_s = sum(min(map(mul, times_s, self._sizes)) for times_s in self._times_s)
+        work_gpu_s = sum_in_order(min(map(mul, times_s, self._sizes)) for times_s in self._times_s)
         self.least_s = max(max(map(min, self._times_s)), work_gpu_s / most_gpus)
 
     def gpus_of(self, ask: Ask) -> int:
