@@ -130,7 +130,7 @@ def _scene(holdings: Holdings, around: ClusterView) -> RoundScene:
     slots = {machine.machine_id: machine.free_slots for machine in holdings.machines if machine.free}
     bidders = []
     for app in holdings.apps:
-        up = sum((gang.up for gang in app.held), Allocation())
+        up = sum((gang.renewable_gpus for gang in app.held), Allocation())
         offer = Offer(
             round_id=1,
             now_s=0.0,
@@ -148,5 +148,5 @@ def _scene(holdings: Holdings, around: ClusterView) -> RoundScene:
 
 
 def _asked_gpus(app: AppView) -> int:
-    goes_on = sum(gang.gpus.gpus - gang.up.gpus for gang in app.held)
+    goes_on = sum(gang.gpus.gpus - gang.renewable_gpus.gpus for gang in app.held)
     return sum(job.shape.demand_max_gpus for job in app.jobs) - goes_on

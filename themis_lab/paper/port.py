@@ -123,11 +123,26 @@ class Findings(Value, frozen=True, kw_only=True):
     causes: tuple[str, ...] = ()
 
 
-class Experiment(Protocol):
-    """One row of themis.md, section 9."""
+class Shown(Protocol):
+    """What the files of an experiment need, however its runs are made."""
 
-    name: str
-    title: str
+    @property
+    def name(self) -> str:
+        """Names its files."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What it shows."""
+        ...
+
+    def draw(self, findings: Findings) -> Figure:
+        """Draw the figure in the paper's form, from the rows only."""
+        ...
+
+
+class Experiment(Shown, Protocol):
+    """One row of themis.md, section 9."""
 
     def cells(self, scale: Scale, seeds: int) -> Sequence[Cell]:
         """The runs to make. Equal cells of several experiments are run once."""
@@ -135,8 +150,4 @@ class Experiment(Protocol):
 
     def evaluate(self, done: Sequence[Done]) -> Findings:
         """Evaluate the runs."""
-        ...
-
-    def draw(self, findings: Findings) -> Figure:
-        """Draw the figure in the paper's form, from the rows only."""
         ...

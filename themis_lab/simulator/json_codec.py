@@ -1,6 +1,6 @@
 """Values as plain JSON and back, by their type hints: what recordings are made of.
 
-A field that a record lacks takes its default; one that nobody knows is refused, so that no word of a record is lost in
+A field that a record lacks takes its default. An unknown field is refused, so that no part of a record is lost in
 silence. Numbers that JSON has no word for, infinities, are written as text.
 """
 
@@ -88,7 +88,7 @@ class _Restorer:
             lacking = sorted(set(hints) - set(parts))
             raise InputError(f"{place} lacks a key", value=", ".join(lacking)) from None
         except InputError as error:
-            # What no value of its kind can be: the value tells why, but not where.
+            # The value's own check refuses it, with the reason but without the path.
             raise InputError(f"{place}: {error.what}", value=error.value, remedy=error.remedy) from None
 
     def _union(self, hints: Sequence[Any], value: Any, place: str) -> Any:
