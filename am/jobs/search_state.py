@@ -18,6 +18,7 @@ from am.tuners.port import Observation, ObservationKind, Phase, Tuner, TunerPlan
 from am.tuners.registry import make_tuner
 from themis.apps import AppSpec, Estimate
 from themis.lifecycle import JOB_LIFECYCLE, JobState
+from themis.sums import sum_in_order
 
 _WORK_NOTE = "work_total"
 
@@ -79,7 +80,7 @@ class SearchState:
         if plan.finished:
             return 1.0
         progress = self.progress()
-        done = sum(job.profile.iteration * job.serial_iteration_s for job in progress.values())
+        done = sum_in_order(job.profile.iteration * job.serial_iteration_s for job in progress.values())
         return min(1.0, done / max(work_seen_gpu_s(progress, plan), 1e-9))
 
     # ---- what happened ----

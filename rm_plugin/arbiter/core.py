@@ -24,6 +24,7 @@ from themis.cluster import Allocation, Cluster, GpuId
 from themis.errors import InputError, InvariantError
 from themis.leases import SAME_TIME_S, Lease, LeaseChange, LeaseChangeKind, allocation_of
 from themis.lifecycle import LeaseState
+from themis.sums import sum_in_order
 from themis.values import Value
 
 LEAST_LEASE_S = 1e-3
@@ -395,7 +396,7 @@ class Arbiter:
 
 def _running_gpu_s(leases: Iterable[Lease], now_s: float) -> float:
     """GPU time of leases until now; a lease of a store whose clock was ahead has had none."""
-    return sum([max(0.0, now_s - lease.granted_at_s) for lease in leases])
+    return sum_in_order([max(0.0, now_s - lease.granted_at_s) for lease in leases])
 
 
 _NOTHING = Allocation()

@@ -15,6 +15,7 @@ from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang, 
 from themis.choices import EmptyBundle, Rounding
 from themis.cluster import Allocation, Cluster
 from themis.errors import InputError
+from themis.sums import sum_in_order
 from themis.values import Value, remembered
 
 
@@ -51,7 +52,7 @@ class AppStanding(Value, frozen=True, kw_only=True):
 
     def attained_gpu_s(self, now_s: float) -> float:
         """GPU time that it had so far, leases that still run included."""
-        return self.ended_gpu_s + sum([now_s - granted_s for granted_s in self.granted_at_s])
+        return self.ended_gpu_s + sum_in_order([now_s - granted_s for granted_s in self.granted_at_s])
 
 
 class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
