@@ -156,6 +156,13 @@ class _Steps:
         return values
 
 
+def estimate_error(rng: random.Random, sigma: float) -> float:
+    """A relative error: normal with this standard deviation, drawn again beyond +-0.99."""
+    while abs(error := rng.gauss(0.0, sigma)) > _MOST_ERROR:
+        pass
+    return error
+
+
 def run(trace: Trace, policy: Policy, seed: int = 0, profiling: Profiling | None = None) -> RunResult:
     """Run a workload until all jobs have ended.
 
@@ -234,9 +241,7 @@ class _Run:
         if not self.profiling.sigma:
             return 1.0
         rng = random.Random(child_seed(self.seed, "allox error", job.job_id, type_name))
-        while abs(error := rng.gauss(0.0, self.profiling.sigma)) > _MOST_ERROR:
-            pass
-        return 1.0 + error
+        return 1.0 + estimate_error(rng, self.profiling.sigma)
 
     def _ready(self, trace: TraceJob, time_s: Mapping[str, float]) -> None:
         """A job's estimates are complete: it waits from now on."""
