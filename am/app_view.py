@@ -159,7 +159,7 @@ def held_gang(job_id: str, gpus: Iterable[GpuId], up: Iterable[GpuId], cluster: 
         job_id=job_id,
         gpus=Allocation.of_gpus(members),
         level=cluster.level_of_gpus(members),
-        up=Allocation.of_gpus(set(up) & set(members)),
+        renewable_gpus=Allocation.of_gpus(set(up) & set(members)),
     )
 
 

@@ -11,9 +11,9 @@ import reprlib
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from themis.errors import InputError, nearest
+from themis.values import Value
 
 MOST = 100_000
 """The largest number of GPUs or gangs that one field may state, far above any cluster we know of."""
@@ -25,8 +25,7 @@ _MOST_KEY = 80
 """Characters of a key in a path."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keys:
+class Keys(Value, frozen=True, kw_only=True):
     """The keys of one kind of object in a document."""
 
     required: tuple[str, ...]
@@ -111,8 +110,7 @@ def _brief_key(key: str) -> str:
     return key if len(key) <= _MOST_KEY else f"{key[: _MOST_KEY // 2]}...{key[-_MOST_KEY // 2 :]}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fields:
+class Fields(Value, frozen=True, kw_only=True):
     """A JSON object whose keys were checked, and the path that names it in errors."""
 
     values: Mapping[str, object]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from themis.values import Value
 from themis_lab.paper.port import Comparison, Findings, Shown
 from themis_lab.paper.report_frame import ReportSection, csv_text, figure_png, finite, number_text
 from themis_lab.paper.result_files import write_whole
@@ -13,8 +13,7 @@ from themis_lab.paper.result_files import write_whole
 HEADINGS = ("what", "paper", "ours", "least to largest", "ours / paper")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Written(Value, frozen=True, kw_only=True):
     """The files of one experiment."""
 
     csv: Path

@@ -113,3 +113,14 @@ def test_gpus_that_nobody_else_wanted_are_no_debt():
     ideal = {"done": (3.0,), "busy": (1.0,)}
     limits = {"done": GangLimits(smallest=1, most=1), "busy": ANY}
     assert [rounded.deviation["busy"] for rounded in rounds(5, (4,), ideal, limits)] == [(0.0,)] * 5
+
+
+@pytest.mark.parametrize("most", [2, 1000])
+def test_a_gang_over_types_is_served_although_each_type_is_claimed_in_full(most):
+    # Found by `themis audit`: the first tenant has no claim to the other's GPU, and cannot start with its own alone.
+    ideal = {"pair": (0.0, 1.0), "single": (1.0, 0.0)}
+    limits = {"pair": GangLimits(smallest=2, most=most), "single": ANY}
+    decided = list(rounds(100, (1, 1), ideal, limits))
+    served = [rounded.granted["pair"] == (1, 1) for rounded in decided]
+    assert sum(served) == pytest.approx(50, abs=3)
+    assert all(abs(value) <= 6 for rounded in decided for row in rounded.deviation.values() for value in row)

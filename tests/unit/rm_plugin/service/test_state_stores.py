@@ -2,9 +2,9 @@
 
 import math
 import sqlite3
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rm_plugin.service.store import StoredApp, StoreError
 from rm_plugin.service.store_json import from_json, to_json
@@ -178,7 +178,7 @@ def test_one_resource_manager_a_store(tmp_path):
 
 def test_a_row_that_sqlite_refuses_is_a_defect_and_no_trouble_of_the_store(tmp_path):
     store = SqliteStore(tmp_path / "state.db")
-    with pytest.raises(InvariantError, match="no row of the store"), store.transaction() as changes:
+    with pytest.raises(InvariantError, match="does not fit the schema of the store"), store.transaction() as changes:
         changes.append_event("rm_started", math.nan)
     with store.transaction() as changes:
         changes.append_event("rm_started", 1.0)
