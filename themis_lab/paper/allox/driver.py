@@ -13,6 +13,8 @@ import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.policies.allox.decision import AlloxDecision
 from rm_plugin.policies.allox.estimator import Estimator, Sample
@@ -363,19 +365,14 @@ class _Run:
         self.completion_s[job_id] = self.now_s - live.trace.arrival_s
 
     def _occupy(self, slot: _Slot, job_id: str, until_s: float) -> None:
-        machine = slot.machine
-        slot.machine = Machine(
-            machine_id=machine.machine_id, type_name=machine.type_name, available_s=until_s, is_idle=False
-        )
+        slot.machine = replace(slot.machine, available_s=until_s, is_idle=False)
         slot.job, slot.busy_since_s = job_id, self.now_s
 
     def _release(self, slot: _Slot) -> float:
         """Make a machine idle. Returns how long it was busy."""
         machine, busy_s = slot.machine, self.now_s - slot.busy_since_s
         self.busy_s[machine.type_name] += busy_s
-        slot.machine = Machine(
-            machine_id=machine.machine_id, type_name=machine.type_name, available_s=self.now_s, is_idle=True
-        )
+        slot.machine = replace(machine, available_s=self.now_s, is_idle=True)
         slot.job, slot.busy_since_s = "", math.nan
         return busy_s
 
