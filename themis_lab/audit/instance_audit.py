@@ -10,6 +10,7 @@ from random import Random
 from typing import Generic, TypeVar
 
 from rm_plugin.arbiter.seeds import child_seed
+from themis.values import Value
 
 Instance = TypeVar("Instance")
 
@@ -17,8 +18,7 @@ MAX_SHRUNK = 5
 """Failures of one property that are shrunk and shown; of a claim the first one only."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject(Generic[Instance]):
+class Subject(Value, Generic[Instance], frozen=True, kw_only=True):
     """A mechanism under audit.
 
     Attributes:
@@ -40,8 +40,7 @@ class Subject(Generic[Instance]):
     smaller: Callable[[Instance], Iterable[Instance]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceFinding(Generic[Instance]):
+class InstanceFinding(Value, Generic[Instance], frozen=True, kw_only=True):
     """A property or claim that failed, on the smallest instance found."""
 
     name: str

@@ -10,17 +10,18 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.policies.allox.values import Capacity, Configuration, Job, Machine, Snapshot
+from themis.values import Value
 
 _TYPES = ("cpu", "gpu", "tpu")
 _USERS = ("ann", "bob", "cyd")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlloxCase:
+class AlloxCase(Value, frozen=True, kw_only=True):
     """An instance: jobs and machines at one time, and alpha."""
 
     now_s: float

@@ -7,7 +7,8 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rm_plugin.policies.allox.decision import decide, match_jobs, places_of
 from rm_plugin.policies.allox.progress import ProgressLedger

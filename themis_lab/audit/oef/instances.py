@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from random import Random
+
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.policies.oef.speedup import Instance, Tenant

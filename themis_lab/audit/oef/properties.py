@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from random import Random
 from types import MappingProxyType
 
 import numpy as np
+from msgspec.structs import replace
 
 from rm_plugin.policies.oef.audit import envy_matrix, gain_from_lie, pareto_gap, sharing_incentive
 from rm_plugin.policies.oef.cooperative import cooperative

@@ -29,6 +29,7 @@ from rm_plugin.policies.allox.values import (
     Snapshot,
     Start,
 )
+from themis.values import Value
 from themis_lab.paper.allox.workload import Trace, TraceJob
 
 Policy = Callable[[Snapshot], Decision]
@@ -45,8 +46,7 @@ _BINS = 50
 _END, _SAMPLE_END, _ARRIVAL = range(3)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profiling:
+class Profiling(Value, frozen=True, kw_only=True):
     """How estimates come about.
 
     Attributes:
@@ -59,8 +59,7 @@ class Profiling:
     overhead: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
+class RunResult(Value, frozen=True, kw_only=True):
     """What one run gave.
 
     Attributes:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rm_plugin.arbiter.seeds import child_seed
+from themis.values import Value
 
 GPU, CPU = "gpu", "cpu"
 
@@ -20,8 +20,7 @@ _SHARED_GPU_S, _LONG_USERS_GPU_S = 58.0, 32.0
 """Mean time on a GPU: of nine users, and of user 9, whose jobs are the longest on CPU nodes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceJob:
+class TraceJob(Value, frozen=True, kw_only=True):
     """A job of a workload.
 
     Attributes:
@@ -39,8 +38,7 @@ class TraceJob:
     memory_gb: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class Trace(Value, frozen=True, kw_only=True):
     """A workload and the cluster that it runs on.
 
     Attributes:

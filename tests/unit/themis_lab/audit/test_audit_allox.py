@@ -2,10 +2,10 @@
 
 import json
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from rm_plugin.policies.allox import decision, matching
 from rm_plugin.policies.allox.instance_file import parse_instance

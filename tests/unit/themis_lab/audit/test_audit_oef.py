@@ -1,9 +1,9 @@
 """The auditor of OEF: what it draws, finds and shrinks."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rm_plugin.policies.oef.instance_file import parse_instance
 from themis_cli.main import main
