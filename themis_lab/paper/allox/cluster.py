@@ -9,10 +9,10 @@ from themis.values import Value
 from themis_lab.paper.allox.driver import Profiling, RunResult, run
 from themis_lab.paper.allox.experiment import COLOURS, ordered, over_seeds
 from themis_lab.paper.allox.policies import NEEDS_NO_ESTIMATES, policy_named
-from themis_lab.paper.allox.workload import CPU, GPU, small_cluster
 from themis_lab.paper.own_runs import line, panel_of, point, row
 from themis_lab.paper.plotting import grouped_bars, new_figure
 from themis_lab.paper.port import Claim, Findings, Scale
+from themis_lab.simulator.workloads.interchangeable import CPU, GPU, small_cluster
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,11 +9,11 @@ from themis.values import Value
 from themis_lab.paper.allox.driver import RunResult, run
 from themis_lab.paper.allox.experiment import COLOURS, large_run, ordered, over_seeds
 from themis_lab.paper.allox.policies import policy_named
-from themis_lab.paper.allox.workload import with_longer_user
 from themis_lab.paper.own_runs import line, panel_of, point, row
 from themis_lab.paper.plotting import grouped_bars, legend_below, new_figure, plain_log_axis
 from themis_lab.paper.port import Claim, Comparison, Findings, Scale
 from themis_lab.paper.statistics import Row, Summary
+from themis_lab.simulator.workloads.interchangeable import with_longer_user
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -30,7 +30,7 @@ from rm_plugin.policies.allox.values import (
     Start,
 )
 from themis.values import Value
-from themis_lab.paper.allox.workload import Trace, TraceJob
+from themis_lab.simulator.workloads.interchangeable import Trace, TraceJob
 
 Policy = Callable[[Snapshot], Decision]
 

@@ -13,10 +13,10 @@ from rm_plugin.policies.allox.baselines import es_fcfs, jsq, sjf
 from rm_plugin.policies.allox.values import Decision, Snapshot
 from themis.values import Value
 from themis_lab.paper.allox.driver import Policy, RunResult, estimate_error, run
-from themis_lab.paper.allox.workload import CPU, GPU, Trace, TraceJob
 from themis_lab.paper.own_runs import line, point, row
 from themis_lab.paper.plotting import cdf_lines, new_figure
 from themis_lab.paper.port import Claim, Findings, Scale
+from themis_lab.simulator.workloads.interchangeable import CPU, GPU, Trace, TraceJob
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,9 +7,9 @@ from functools import cache
 
 from themis_lab.paper.allox.driver import Profiling, RunResult, run
 from themis_lab.paper.allox.policies import ALPHA, NEEDS_NO_ESTIMATES, policy_named
-from themis_lab.paper.allox.workload import Trace, large
 from themis_lab.paper.port import Scale
 from themis_lab.paper.statistics import Summary, summary
+from themis_lab.simulator.workloads.interchangeable import Trace, large
 
 JOBS_PER_USER: Mapping[Scale, int] = {Scale.QUICK: 100, Scale.PAPER: 1000}
 """Jobs of each of the ten users. The load is the same at both scales."""

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from rm_plugin.policies.allox import allox_plus
 from themis.values import Value
 from themis_lab.paper.allox.experiment import COLOURS, large_run, over_seeds
-from themis_lab.paper.allox.instances import queued
 from themis_lab.paper.own_runs import line, panel_of, point, row
 from themis_lab.paper.plotting import grouped_bars, legend_below, new_figure
 from themis_lab.paper.port import Claim, Findings, Scale
 from themis_lab.paper.statistics import Row, Summary, summary
+from themis_lab.simulator.workloads.interchangeable import queued
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
