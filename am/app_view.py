@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from am.agent.model.views import AppView, ClusterView, HeldGang, JobView, median_job
+from am.agent.model.views import AppView, ClusterView, HeldGang, JobView, TypeView, median_job
 from am.tuners.port import Phase, TunerPlan
 from themis.apps import AppSpec, JobSpec
 from themis.choices import BundleRule
@@ -33,6 +33,13 @@ class JobProgress(Value, frozen=True, kw_only=True):
         """Measured, else the user's estimate, else the prior."""
         serial_s = self.profile.serial_iteration_s
         return PRIOR_SERIAL_ITERATION_S if serial_s is None else serial_s
+
+
+def _types(cluster: Cluster) -> tuple[TypeView, ...]:
+    return tuple(
+        TypeView(device=device, gpus=gpus, fitting_level=cluster.of_type(device).fitting_levels)
+        for device, gpus in cluster.gpus_by_device.items()
+    )
 
 
 def job_view(progress: JobProgress, iterations_left: int) -> JobView:
@@ -160,6 +167,7 @@ def held_gang(job_id: str, gpus: Iterable[GpuId], up: Iterable[GpuId], cluster: 
         gpus=Allocation.of_gpus(members),
         level=cluster.level_of_gpus(members),
         up=Allocation.of_gpus(set(up) & set(members)),
+        device=cluster.machine(members[0].machine_id).device if cluster.has_types else "",
     )
 
 
@@ -171,5 +179,7 @@ def surroundings(cluster: Cluster, *, active_apps: int, lease_s: float, rule: Bu
         lease_s=lease_s,
         fitting_level=tuple(cluster.nearest_level_for(gpus) for gpus in range(1, cluster.gpus + 1)),
         rack_of={machine.machine_id: machine.rack_id for machine in cluster.machines},
+        types=_types(cluster) if cluster.has_types else (),
+        device_of={machine.machine_id: machine.device for machine in cluster.machines} if cluster.has_types else {},
         rule=rule,
     )

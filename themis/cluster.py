@@ -235,6 +235,16 @@ class Cluster(Value, frozen=True, dict=True, kw_only=True):
         """The devices in reference units: each counts by the speed of its type."""
         return math.fsum(device.speed * self.gpus_by_device[device.name] for device in self.present_devices)
 
+    @cached_property
+    def has_types(self) -> bool:
+        """Whether the machines have several device types. If not, gangs do not name their type."""
+        return len(self.gpus_by_device) > 1
+
+    def of_type(self, device: str) -> Cluster:
+        """The machines of one device type."""
+        machines = tuple(machine for machine in self.machines if machine.device == device)
+        return Cluster(name=self.name, machines=machines, devices=self.devices)
+
     def device_of(self, allocation: Allocation) -> str:
         """The device type of an allocation. Raises InputError without GPUs, or with GPUs of several types."""
         types = {self.machine(machine_id).device for machine_id, _ in allocation}

@@ -28,7 +28,12 @@ def plain(value: Any, tagged: Sequence[type] = ()) -> Any:
     """A value as dictionaries, lists, text and numbers; dataclasses among `tagged` say in `kind` which they are."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         tag = {KIND: type(value).__name__} if type(value) in tagged else {}
-        return tag | {each.name: plain(getattr(value, each.name), tagged) for each in dataclasses.fields(value)}
+        omitted = _empty_fields(value)
+        return tag | {
+            each.name: plain(getattr(value, each.name), tagged)
+            for each in dataclasses.fields(value)
+            if each.name not in omitted
+        }
     if isinstance(value, Mapping):
         return {str(key): plain(inner, tagged) for key, inner in value.items()}
     if isinstance(value, Enum):
@@ -36,6 +41,15 @@ def plain(value: Any, tagged: Sequence[type] = ()) -> Any:
     if isinstance(value, list | tuple):
         return [plain(inner, tagged) for inner in value]
     return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _empty_fields(value: Any) -> set[str]:
+    """The fields that a record leaves out at their defaults: those of the class's `OMITTED_AT_DEFAULT`, if it has one.
+
+    So records without a newer field stay the bytes that they were.
+    """
+    defaults: Mapping[str, Any] = getattr(type(value), "OMITTED_AT_DEFAULT", {})
+    return {name for name, default in defaults.items() if getattr(value, name) == default}
 
 
 def restored(kind: type[T], value: Any, place: str, choices: Mapping[type, Sequence[type]] | None = None) -> T:

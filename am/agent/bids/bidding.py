@@ -47,9 +47,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from am.agent.bids.bounded_cache import BoundedCache
+from am.agent.bids.by_type import app_on_type, merge_bids, offer_on_type, types_on_offer
 from am.agent.bids.candidate_set import CandidateSet
 from am.agent.bids.candidate_tables import tables_of
 from am.agent.candidates.gang_kinds import Room, Way, relevant_slowdown, ways_to_ask
@@ -58,6 +60,7 @@ from am.agent.model.fairness import cluster_time_s, shared_times_s, values_of
 from am.agent.model.outlook import Outlook
 from am.agent.model.views import AppView, ClusterView, GangAt
 from themis.bids import Bid, Offer
+from themis.cluster import Allocation
 
 ROW_CAP = 700
 """Rows that a bid may hold. Past it rows are left out that others replace, at the least loss (`dominance.thinned`)."""
@@ -120,9 +123,42 @@ def make_bids(
         around: The cluster now.
         memory: What earlier bids have in common with these.
     """
+    if around.types:
+        moment = zip(elapsed_s.tolist(), contentions.tolist(), strict=True)
+        return [_bid_by_type(each, *at, offer, around) for each, at in zip(outlooks, moment, strict=True)]
+    return _make_bids_on_one_type(outlooks, elapsed_s, contentions, offer, around, memory or BidMemory())
+
+
+def _bid_by_type(outlook: Outlook, elapsed_s: float, contention: float, offer: Offer, around: ClusterView) -> Bid:
+    """The bid of one app on a cluster of several device types; see `am.agent.bids.by_type`."""
+    moment = np.array([elapsed_s]), np.array([contention])
+    types = types_on_offer(outlook.app, offer, around)
+    if not types:
+        nothing = replace(offer, free=Allocation(), slots={}, renewable=Allocation())
+        return _make_bids_on_one_type([outlook], *moment, nothing, around, BidMemory())[0]
+    bids = []
+    for each in types:
+        there = replace(around, fitting_level=each.fitting_level)
+        app = Outlook(app_on_type(outlook.app, each.device), there)
+        part = offer_on_type(offer, each.device, around)
+        bids.append((each.device, _make_bids_on_one_type([app], *moment, part, there, BidMemory())[0]))
+    # With one type on offer, the market is one of a single type and gangs need not name it.
+    several = len({around.device_of.get(machine_id) for machine_id, _ in offer.free}) > 1
+    return merge_bids(bids) if several else bids[0][1]
+
+
+def _make_bids_on_one_type(
+    outlooks: Sequence[Outlook],
+    elapsed_s: Floats,
+    contentions: Floats,
+    offer: Offer,
+    around: ClusterView,
+    memory: BidMemory,
+) -> list[Bid]:
+    """`make_bids` on an offer of one device type."""
     if not outlooks:
         return []
-    candidates = _candidates(outlooks, offer, around, memory or BidMemory())
+    candidates = _candidates(outlooks, offer, around, memory)
     times_s = [_times_s(outlook.app, each, around) for outlook, each in zip(outlooks, candidates, strict=True)]
     empty_values, values = _values(outlooks, candidates, times_s, (elapsed_s, contentions), around)
     gains = _gains(values, np.repeat(empty_values, [len(each) for each in candidates]))

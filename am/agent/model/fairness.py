@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from am.agent.model.finish_time import time_on_count_s
 from am.agent.model.views import AppView, ClusterView
 from themis.choices import BundleRule
+from themis.speeds import SAME_SPEED
 from themis.values import Value
 
 Seconds = NDArray[np.float64]
@@ -31,9 +32,17 @@ class RhoDefinition(StrEnum):
 
 
 def cluster_time_s(app: AppView, around: ClusterView) -> float:
-    """t_cluster = B / min(R_C, app_demand_max), in seconds (equation 2)."""
+    """t_cluster = B / min(R_C, app_demand_max), in seconds (equation 2).
+
+    On a cluster of several device types, or of another speed than 1, the GPUs are those on which the app's median job
+    is fastest, and each counts by its speed.
+    """
     most_gpus, cluster_gpus = app.demand_max_gpus, around.cluster_gpus
-    return app.work_total_gpu_s / (most_gpus if most_gpus < cluster_gpus else cluster_gpus)
+    usable_gpus = most_gpus if most_gpus < cluster_gpus else cluster_gpus
+    speeds = app.median_job.speeds if app.jobs or app.reference is not None else SAME_SPEED
+    if not speeds.by_type:
+        return app.work_total_gpu_s / usable_gpus
+    return app.work_total_gpu_s / around.reference_gpus(usable_gpus, speeds)
 
 
 def ideal_time_s(app: AppView, around: ClusterView) -> float:
@@ -128,7 +137,8 @@ def shared_times_s(
 
 def least_share_s(app: AppView, around: ClusterView) -> float:
     """A lower bound on T on the fair share, in seconds: all of the share works on the jobs at S = 1."""
-    return sum([job.serial_work_s for job in app.jobs]) / around.share_gpus
+    works_s = [job.serial_work_s / max([1.0, *[speed for _, speed in job.speeds.by_type]]) for job in app.jobs]
+    return sum(works_s) / around.share_gpus
 
 
 def _exclusive_s(whole: AppView, around: ClusterView) -> float:
