@@ -195,11 +195,17 @@ class Allocation(Value, frozen=True, order=True):
         return all(count <= limit.get(machine, 0) for machine, count in self.counts)
 
 
-def level_across(machine_ids: Iterable[str], rack_of: Mapping[str, str]) -> Level:
-    """The level that spans these machines: MACHINE, RACK or CLUSTER. `rack_of` must know them if there are several."""
+def level_across(machine_ids: Iterable[str], rack_of: Mapping[str, str], slot: int | None = None) -> Level:
+    """The level that a gang on these machines spans.
+
+    Args:
+        machine_ids: The machines.
+        rack_of: The rack by machine, needed if there are several machines.
+        slot: The slot of one machine that holds all of the gang, if one does.
+    """
     members = set(machine_ids)
     if len(members) <= 1:
-        return Level.MACHINE
+        return Level.MACHINE if slot is None else Level.SLOT
     return Level.RACK if len({rack_of[machine_id] for machine_id in members}) == 1 else Level.CLUSTER
 
 

@@ -13,14 +13,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from am.agent.candidates.enumeration import enumerate_candidates
-from am.agent.candidates.gang_kinds import GangKind, Room, gang_kinds
+from am.agent.candidates.gang_kinds import GangKind, gang_kinds
 from am.agent.candidates.local_search import Limits
 from am.agent.candidates.sub_bundles import sub_bundle_candidates
 from am.agent.model.division_times import earliest
 from am.agent.model.finish_time import pace_on
-from am.agent.model.views import AppView, ClusterView, GangAt, JobView
+from am.agent.model.views import AppView, GangAt, JobView
 from am.jobs.gpu_division import Choice, Jobs, Sizes
 from themis.bids import FreeMachine
+from themis.placement.gang_capacity import GangCapacity
 
 _MAX_LAID = 5
 """How many of the divisions that end earliest are placed on the idle GPUs."""
@@ -70,20 +71,16 @@ def _best_divisions(
     waiting: Sequence[JobView], jobs: tuple[JobView, ...], held: Mapping[GangAt, int], idle: Sequence[FreeMachine]
 ) -> Iterator[list[GangKind]]:
     """Yield the divisions that end earliest, each as a list of gangs."""
-    free = {machine.machine_id: machine.free for machine in idle if machine.free}
-    slots = {machine.machine_id: [gpus for gpus in machine.free_slots if gpus] for machine in idle if machine.free}
-    racks = {machine.machine_id: machine.rack_id for machine in idle}
-    around = ClusterView(cluster_gpus=sum(free.values()), active_apps=1, lease_s=1.0, rack_of=racks)
     # Only the jobs of the current phase matter here.
     app = AppView(app_id="", elapsed_s=0.0, jobs=jobs, work_total_gpu_s=0.0, demand_max_gpus=0)
-    room = Room(free, slots, around)
-    kinds = gang_kinds(app, room)
+    capacity = GangCapacity.of(idle)
+    kinds = gang_kinds(app, capacity)
     if len(kinds) < 2:
         # Only the number of gangs is open, which the planner's own divisions cover.
         return
-    parts = sub_bundle_candidates(kinds, len(waiting), free, slots, around)
-    asks, _ = enumerate_candidates(kinds, len(waiting), room.gpus, jobs, 1, lambda: parts, room)
-    asks = Limits(kinds, room, len(waiting)).within(asks)
+    parts = sub_bundle_candidates(kinds, len(waiting), capacity)
+    asks, _ = enumerate_candidates(kinds, len(waiting), capacity.gpus, jobs, 1, lambda: parts, capacity)
+    asks = Limits(kinds, capacity, len(waiting)).within(asks)
     gangs = [*(kind.at for kind in kinds), *held]
     counts = np.column_stack((asks, np.tile(np.array([*held.values()], dtype=np.int64), (len(asks), 1))))
     for ask in asks[earliest(jobs, gangs, counts, _MAX_LAID)].tolist():

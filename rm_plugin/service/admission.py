@@ -1,4 +1,4 @@
-"""What the ResourceManager asks of an app before it takes it, whoever submits it: not every client is ours."""
+"""Check a submitted app before it is accepted. Clients may send anything: not every client is ours."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from themis.speeds import speed_on
 
 _SOURCE = "the app submitted"
 _MOST_COMMAND_CHARS = 100_000
-"""The kernel takes no argument longer than 128 KiB, and placeholders are still to be filled in."""
+"""Below the kernel's limit of 128 KiB for an argument, since placeholders are filled in later."""
 _MOST_TEXT_CHARS = 100_000
 _MOST_VALUES = 1_000
 _MOST_NUMBER = 1e9
 
 
 def check_app(spec: AppSpec, cluster: Cluster) -> None:
-    """Raise InputError when an app may not be called what it is called, or could never run on this cluster.
+    """Raise InputError if an app is invalid or could never run on this cluster.
 
-    Every text, list and number of the specification is bounded: it is kept, shown and given to the app master.
+    Every text, list and number of the specification has a limit, since it is stored, shown and sent to the app master.
     """
     check_app_name(spec.name, _SOURCE)
     check_label(spec.user, "user", _SOURCE)
@@ -69,7 +69,7 @@ def _check_program(program: ProgramSpec) -> None:
 def _check_job(job: JobSpec) -> None:
     _check_values("hyper-parameter", job.hyper_parameters)
     _check_count(f"job {job.job_id}: tasks", job.shape.tasks, most=MOST_TASKS)
-    # Iterations times seconds must stay a number that sums can hold.
+    # So that iterations times seconds stay exact in sums.
     _check_count(f"job {job.job_id}: iterations", job.iterations_total, most=2**53)
     _check_few("devices", job.speed_by_device, _MOST_VALUES)
     for device, speed in job.speed_by_device.items():
@@ -132,7 +132,7 @@ def _check_shape(job: JobSpec, cluster: Cluster) -> None:
     shape = job.shape
     if shape.gpus_per_task > cluster.largest_machine_gpus:
         raise InputError(
-            f"job {job.job_id}: no machine of {cluster.name} holds a task of so many GPUs",
+            f"job {job.job_id}: no machine of {cluster.name} has enough GPUs for one task",
             value=shape.gpus_per_task,
             remedy=f"ask for at most {cluster.largest_machine_gpus} GPUs a task",
         )

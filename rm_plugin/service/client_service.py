@@ -1,4 +1,4 @@
-"""ClientService: what the submarine command and other clients call."""
+"""ClientService: the gRPC methods for the submarine command and other clients."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         return pb.ValidateReply(summary=summary)
 
     async def List(self, request: pb.ListRequest, context: Context) -> pb.ListReply:
-        """All apps, or those in some states; leases and specifications are left out."""
+        """Return all apps, or those in the given states, without leases and specifications."""
         try:
             wanted = check_states(request.states)
         except ThemisError as error:
@@ -69,7 +69,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         return pb.ListReply(apps=[app_status(self._manager, entry, whole=False) for entry in entries])
 
     async def Show(self, request: pb.ShowRequest, context: Context) -> pb.AppStatus:
-        """One app, whole."""
+        """Return one app with its leases and specification."""
         try:
             return app_status(self._manager, self._entry(request.app_id), whole=True)
         except ThemisError as error:
@@ -86,7 +86,10 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         return app_status(self._manager, entry, whole=False)
 
     async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncIterator[pb.Event]:
-        """Events after a sequence number; with `follow` until the app has ended, or for ever for all apps."""
+        """Stream events after a sequence number.
+
+        With `follow` the stream ends when the app has ended. For all apps it never ends.
+        """
         app_id = ""
         if request.app_id:
             try:
@@ -115,12 +118,12 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             news.cancel()
 
     async def Logs(self, request: pb.LogsRequest, context: Context) -> AsyncIterator[pb.LogChunk]:
-        """The logs of an app's jobs, or of one job; those of its app master are the source `am`."""
+        """Stream the logs of an app's jobs, or of one job. The source `am` is the app master's log."""
         try:
             entry = self._entry(request.app_id)
             job_id = check_reference(request.job_id, "job")
             folder = await self._manager.fetch_logs(entry)
-            # In threads: a disk may be slow, and a log long.
+            # In threads, since a disk may be slow and a log long.
             logs = await asyncio.to_thread(LogFollower, folder, entry.shapes.keys(), job_id)
         except ThemisError as error:
             await _refuse(context, error)
@@ -141,7 +144,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         request: pb.ClusterRequest,
         context: Context,
     ) -> pb.ClusterStatus:
-        """The cluster and how full it is."""
+        """Return the cluster and how many of its GPUs are in use."""
         manager = self._manager
         return pb.ClusterStatus(
             cluster=cluster_to_message(manager.arbiter.cluster),

@@ -1,4 +1,4 @@
-"""An app as the ResourceManager runs it: its specification, its state, its session, what it last told."""
+"""An app in the ResourceManager: its specification, state, session and newest heartbeat."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from themis.wire.values import app_from_message, app_to_message
 class AppEntry:
     """One app. Mutable, owned by the ResourceManager's loop; times are seconds since the epoch.
 
-    `excused_attempts` ended through no fault of the app: the ResourceManager stopped, or was away.
-    `last_message` is the attempt and the id of the newest message taken in: one that comes again is only acknowledged.
-    `shapes` holds the shape of each job by its id; `refused_messages` counts what its app masters sent in vain.
+    `excused_attempts` counts attempts that ended through no fault of the app: the ResourceManager stopped, or was
+    unavailable. `last_message` is the attempt and id of the newest message processed; a message that comes again is
+    only acknowledged. `shapes` maps job ids to shapes. `refused_messages` counts the app masters' invalid messages.
     """
 
     app_id: str
@@ -58,35 +58,35 @@ class AppEntry:
 
     @property
     def ended(self) -> bool:
-        """True when nothing of the app will run any more."""
+        """Whether the app has ended: nothing of it will run any more."""
         return APP_LIFECYCLE.is_final(self.state)
 
     @property
     def rho(self) -> float:
-        """Finish-time fairness: as last told, 0 before; of an app that has ended the final one, NaN where it has none.
+        """Finish-time fairness: the newest heartbeat's forecast, 0 before the first one.
 
-        What a heartbeat tells is a forecast, which is void once the app is over.
+        After the end it is the final value, or NaN if the app master did not report one.
         """
         return self.finish.rho.get("themis", math.nan) if self.ended else self.heartbeat.rho
 
     @property
     def progress(self) -> float:
-        """The share of the app's work that is done, 0 to 1."""
+        """The finished share of the app's work, 0 to 1."""
         return 1.0 if self.finish.state == AppState.FINISHED.value else self.heartbeat.progress
 
     @property
     def jobs(self) -> Sequence[pb.JobStatus]:
-        """The jobs as its app master last told of them; none before it did. Of an app that has ended none goes on."""
-        told = self.finish.jobs or self.heartbeat.jobs
-        return [_ended(job) for job in told] if self.ended else told
+        """The jobs in the app master's newest message, empty before the first one. An ended app has no running job."""
+        jobs = self.finish.jobs or self.heartbeat.jobs
+        return [_ended(job) for job in jobs] if self.ended else jobs
 
     @property
     def best_job(self) -> str:
-        """The leading job's id, empty while nobody knows."""
+        """The id of the best job, empty while it is unknown."""
         return self.finish.best if self.finish.state else self.heartbeat.best
 
     def turn(self, state: AppState) -> None:
-        """Change the state; one that may not follow raises InvariantError."""
+        """Change the state. Raises InvariantError if the new state may not follow the old one."""
         self.state = APP_LIFECYCLE.check(self.state, state, self.app_id)
 
     @property
@@ -95,7 +95,7 @@ class AppEntry:
         return AppOwner(user=self.spec.user, queue=self.spec.queue)
 
     def stored(self) -> StoredApp:
-        """The entry as the store keeps it."""
+        """Return the entry in the form that the store keeps."""
         return StoredApp(
             app_id=self.app_id,
             state=self.state,
@@ -112,12 +112,12 @@ class AppEntry:
                 "excused_attempts": self.excused_attempts,
                 "finish": _hex(self.finish),
                 "kill_reason": self.kill_reason,
-                **(self._last_told() if self.ended or self.kill_reason else {}),
+                **(self._last_heartbeat() if self.ended or self.kill_reason else {}),
             },
         )
 
-    def _last_told(self) -> dict[str, object]:
-        """What an app that is over or about to be is shown with beside its finish; others will be told of anew."""
+    def _last_heartbeat(self) -> dict[str, object]:
+        """Return the fields that pages show of an app after its end. A running app's master sends them again."""
         heartbeat = pb.Heartbeat()
         heartbeat.CopyFrom(self.heartbeat)
         if self.finish.jobs:
@@ -126,7 +126,7 @@ class AppEntry:
 
     @classmethod
     def restored(cls, stored: StoredApp) -> AppEntry:
-        """The inverse of `stored`; the session is gone, and of an app that goes on what its master last told."""
+        """Return the entry of a stored app: without a session and, if the app is running, without a heartbeat."""
         gpu_time_s, excused = stored.final.get("gpu_time_s", 0.0), stored.final.get("excused_attempts", 0)
         return cls(
             app_id=stored.app_id,
@@ -153,7 +153,7 @@ _ENDS_OF_JOBS = frozenset(state.value for state in (JobState.FINISHED, *JOB_ENDS
 
 
 def _ended(job: pb.JobStatus) -> pb.JobStatus:
-    """A job of an app that has ended. Where the app was ended by force, its master could not tell of the job's end."""
+    """Return the job in an end state. If the app was ended by force, its master did not report the end of the job."""
     if job.state in _ENDS_OF_JOBS:
         return job
     ended = pb.JobStatus()
@@ -167,9 +167,9 @@ def _hex(message: pb.Heartbeat | pb.Finish) -> str:
 
 
 class AppEntries:
-    """All apps by id, in order of submission; also found by a name that only one app bears.
+    """All apps by id, in order of submission. An app can also be found by its name, see `get`.
 
-    `lost` holds the ids of apps of which the store knows, but cannot read more: their ids are not given out again.
+    `lost` holds the ids of apps whose rows in the store cannot be read. Their ids are not used again.
     """
 
     def __init__(self, entries: Sequence[AppEntry] = (), lost: Iterable[str] = ()) -> None:
@@ -185,23 +185,28 @@ class AppEntries:
         self._entries[entry.app_id] = self._active[entry.app_id] = entry
 
     def next_id(self) -> str:
-        """The id of the next app to come."""
+        """Return an unused id for the next app."""
         number = len(self._entries) + len(self.lost) + 1
         while (app_id := f"app-{number:04d}") in self._entries or app_id in self.lost:
             number += 1
         return app_id
 
     def lose(self, app_id: str) -> None:
-        """Of an app that the store names nothing more can be read, or it has ended: nothing of it may run."""
+        """Note that the store has an app of this id but nothing of it may run: it cannot be read, or has ended."""
         self.lost.add(app_id)
 
     def active(self) -> list[AppEntry]:
-        """Apps that have not ended, in order of submission. Those that ended before are looked at once."""
+        """Return the apps that have not ended, in order of submission. An ended app is examined once only."""
         self._active = {app_id: entry for app_id, entry in self._active.items() if not entry.ended}
         return list(self._active.values())
 
     def get(self, app_id: str) -> AppEntry:
-        """The app of an id, or the newest one of a name; an unknown one raises UnknownNameError."""
+        """Return the app of an id, or of a name: the running app of this name, else the newest one.
+
+        Raises:
+            UnknownNameError: No app has this id or name.
+            InputError: Several running apps have this name.
+        """
         if app_id in self._entries:
             return self._entries[app_id]
         named = [entry for entry in self._entries.values() if entry.spec.name == app_id]
@@ -210,5 +215,5 @@ class AppEntries:
         running = [entry for entry in named if not entry.ended]
         if len(running) > 1:
             ids = ", ".join(entry.app_id for entry in running)
-            raise InputError("several running apps bear this name", value=app_id, remedy=f"name one by its id: {ids}")
+            raise InputError("several running apps have this name", value=app_id, remedy=f"name one by its id: {ids}")
         return (running or named)[-1]

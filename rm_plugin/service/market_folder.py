@@ -1,4 +1,4 @@
-"""The markets of the newest rounds, as files that `themis auction --market` takes: to hold an auction once more."""
+"""Keep the markets of the newest rounds as files. `themis auction --market` runs such an auction again."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from themis.bids import Market
 
 
 class MarketFolder:
-    """A folder with one file a round; of more than `most` the oldest go, and with `most` 0 none is written."""
+    """A folder with one file per round. It keeps the newest `most` files; with `most` 0 none is written."""
 
     def __init__(self, folder: Path, most: int) -> None:
         self._folder = folder
         self._most = most
 
     def keep(self, round_id: int, market: Market) -> str:
-        """Write a round's market; returns the name of its file, empty when none is kept.
+        """Write a round's market. Returns the name of its file, or an empty text if no markets are kept.
 
         Raises:
             OSError: The folder cannot be written.
@@ -26,7 +26,7 @@ class MarketFolder:
             return ""
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"round-{round_id:09d}.json"
-        # Written aside first: whoever reads a file by its name finds it whole.
+        # Write to a temporary name first, so that a reader never finds half a file.
         half = path.with_suffix(".part")
         half.write_text(json.dumps(market_document(market), separators=(",", ":")), encoding="utf-8")
         half.replace(path)

@@ -40,20 +40,20 @@ class FailingStore(MemoryStore):
         self._may_write.set()
 
     def hold(self) -> None:
-        """Writes wait from now on."""
+        """Let writes wait from now on."""
         self._may_write.clear()
 
     def let_go(self) -> None:
-        """Writes go on."""
+        """Let waiting writes continue."""
         self._may_write.set()
 
     def break_after(self, writes: int, trouble: str) -> None:
-        """After this many more writes the store has this trouble."""
+        """Make the store fail with `trouble` after this many more writes."""
         self._breaks = writes, trouble
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[StoreTransaction]:
-        """As that of the memory store; raises StoreError at its end while there is trouble."""
+        """Open a transaction of the memory store. Raises StoreError at its end while the store is set to fail."""
         self._may_write.wait(10.0)
         with super().transaction() as transaction:
             yield transaction
@@ -70,7 +70,7 @@ class NoAuction:
     """An auctioneer whose auctions have no outcome: rounds go on with leftovers only."""
 
     async def run(self, market: Market) -> AuctionOutcome | None:
-        """No outcome."""
+        """Return None: no auction has an outcome."""
         return None
 
 
@@ -134,29 +134,29 @@ class MemoryService:
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of all events, in order."""
+        """Return the kinds of all events, in order."""
         return [event.kind for event in self.store.events()]
 
     async def registered(self, spec: AppSpec) -> tuple[AppEntry, Session]:
-        """An app that was submitted and whose app master registered."""
+        """Submit an app and register its app master."""
         entry = await self.manager.submit(spec)
         return await self.manager.register(
             pb.Register(app_id=entry.app_id, token=entry.token, attempt=entry.attempt, pid=entry.pid)
         )
 
     async def close(self) -> None:
-        """End it; the store stays."""
+        """End the service; the store stays."""
         self.store.let_go()
-        await self.manager.close()
+        await self.manager.app_masters.close()
         await self.manager.changes.close()
 
     async def _am_exited(self, exit_: AmExit) -> None:
-        await self.manager.am_exited(exit_)
+        await self.manager.app_masters.am_exited(exit_)
 
 
 @contextlib.asynccontextmanager
 async def memory_service(folder: Path, **choices: object) -> AsyncIterator[MemoryService]:
-    """A service that is closed at the end."""
+    """Yield a service, and close it at the end."""
     service = MemoryService(folder, **choices)  # type: ignore[arg-type]
     try:
         yield service
@@ -165,7 +165,7 @@ async def memory_service(folder: Path, **choices: object) -> AsyncIterator[Memor
 
 
 async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
-    """Return once the condition holds; TimeoutError if it does not in time."""
+    """Return once the condition holds. Raises TimeoutError if it does not in time."""
     async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - what a test waits for is any state, which tells of no change
+        while not condition():  # noqa: ASYNC110 - tests wait for any state, and no event announces its change
             await asyncio.sleep(0.005)

@@ -1,6 +1,6 @@
 """Checks messages of app masters and names that clients give, before anything changes.
 
-Every message of a session goes through `check_message` or `check_registration`. Whoever may connect may send anything:
+Every message of a session goes through `check_message` or `check_registration`. A client may send anything:
 kinds and states must be known, names and ids the app's own, numbers finite and bounded, lists and texts bounded. Values
 of the kernel check themselves as they are made of messages (`themis.wire.values`); a specification is checked by
 `admission`. A refused message costs its sender that message.
@@ -235,7 +235,7 @@ _CHECKS: Mapping[str | None, Callable[..., None]] = {
 def _check_jobs(jobs: Sequence[pb.JobStatus], app: AppEntry) -> None:
     _check_few("jobs", jobs, len(app.shapes))
     if len({job.job_id for job in jobs}) < len(jobs):
-        raise InputError("a job is told of twice")
+        raise InputError("a job is listed twice")
     for job in jobs:
         _check_job(job.job_id, app)
         if job.state not in _JOB_STATES:

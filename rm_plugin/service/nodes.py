@@ -45,7 +45,7 @@ class NodeWatch:
                 await self.look()
             except Exception:
                 # A defect in one look must not leave the machines unwatched for good.
-                LOG.exception("the machines could not be looked at")
+                LOG.exception("the machines could not be checked")
 
     async def look(self) -> None:
         """Read the inventory once and apply it. If the engine does not answer, nothing changes."""
@@ -53,7 +53,7 @@ class NodeWatch:
             inventory = await self._inventory.read()
         except ThemisError as error:
             if not self._away:
-                LOG.warning("the engine does not tell its machines: %s", error)
+                LOG.warning("the engine does not report its machines: %s", error)
             self._away = True
             return
         self._away = False

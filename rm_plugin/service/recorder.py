@@ -172,7 +172,7 @@ class Recorder:
         batch.meta["clock"] = mark.to_text()
 
     def _wake(self) -> None:
-        # Whoever waits holds the old event; those who wait from now on get a fresh one.
+        # Current waiters hold the old event; later ones get a fresh one.
         self._news.set()
         self._news = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Puts a ResourceManager together from its settings and runs it until it is told to stop."""
+"""Build a ResourceManager from its settings, and run it until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ _OPTIONS = [
 
 
 def run(settings: RmSettings) -> int:
-    """Run a ResourceManager until SIGTERM or SIGINT; returns the exit code."""
+    """Run a ResourceManager until SIGTERM or SIGINT. Returns the exit code."""
     keep_private()
-    # What an earlier version made for all to read. The folder itself may hold more than what is ours.
+    # Earlier versions created these readable for all users. The folder itself may hold files of others.
     for name in ("rm.sqlite", "rm.sqlite-wal", "rm.sqlite-shm", "address", "apps", "markets"):
         make_private(settings.state_dir / name)
     engine = open_engine(settings)
@@ -88,7 +88,7 @@ async def _serve(settings: RmSettings, engine: Engine) -> int:
 
 
 async def _unless_stopped(work: Coroutine[None, None, T], stop: asyncio.Event) -> T | None:
-    """Return the result of the work, or None if the service is to stop first: the work may wait for an engine."""
+    """Return the result of `work`, or None if `stop` is set first: the work may wait for an engine."""
     working = asyncio.ensure_future(work)
     stopping = asyncio.ensure_future(stop.wait())
     try:
@@ -106,11 +106,11 @@ class Server:
     """A ResourceManager with its services on one loop; for tests, several fit in one process.
 
     Args:
-        settings: All choices.
-        cluster: The machines that there are now, as the engine told.
-        store: What lasts.
-        clock: The wall's.
-        engine: Opened already; processes of this machine where none is given.
+        settings: All settings.
+        cluster: The machines that the engine has now.
+        store: The state of an earlier run, or an empty store.
+        clock: The wall clock, see `clock_of`.
+        engine: The opened engine; by default processes of this machine.
     """
 
     def __init__(
@@ -158,33 +158,33 @@ class Server:
         )
 
     async def start(self) -> str:
-        """Listen, recover and begin to play rounds; returns the address, which is also written to `address`."""
+        """Listen, recover and begin to run rounds. Returns the address, and writes it to the file `address`."""
         rpc.add_ArbiterServiceServicer_to_server(ArbiterService(self.manager), self._server)
         rpc.add_ClientServiceServicer_to_server(ClientService(self.manager, self._settings.policy), self._server)
-        self.manager.address = self._listen()
+        address = self.manager.app_masters.rm_address = self._listen()
         _abandon_open_round(self.manager.recorder)
         self._record_start(recovered=bool(list(self._entries)))
         await self._server.start()
-        _write_address(self._settings.state_dir / "address", self.manager.address)
-        LOG.info("listening on %s", self.manager.address)
-        await self.manager.recover()
+        _write_address(self._settings.state_dir / "address", address)
+        LOG.info("listening on %s", address)
+        await self.manager.app_masters.recover()
         await self._nodes.look()
         if self._settings.page:
             self._page = RmPage(self.manager, self._settings.policy)
             LOG.info("the page is at %s", await self._page.start(self._settings.page))
-        for work in (self.manager.rounds.run(), self.manager.watch_over(), self._nodes.run()):
+        for work in (self.manager.rounds.run(), self.manager.app_masters.watch_over(), self._nodes.run()):
             self._background.append(asyncio.get_running_loop().create_task(work))
-        return self.manager.address
+        return address
 
     async def stop(self) -> None:
         """End the apps of this run, the sessions and the loops."""
         for task in self._background:
             task.cancel()
-        # Whatever one of them died of, the apps must be ended.
+        # The apps must be ended even if one of the loops failed.
         await asyncio.gather(*self._background, return_exceptions=True)
         if self._page is not None:
             await self._page.stop()
-        await self.manager.close()
+        await self.manager.app_masters.close()
         await self._server.stop(grace=0.5)
         await self.manager.changes.close()
         self._auctioneer.close()
@@ -192,7 +192,10 @@ class Server:
             (self._settings.state_dir / "address").unlink()
 
     def _listen(self) -> str:
-        """Bind, and return the address. A port left to chance stays the same over restarts: app masters come back."""
+        """Bind to a port and return the address.
+
+        A port that the system chose is kept over restarts, so that app masters can reconnect.
+        """
         host, _, port = self._settings.listen.rpartition(":")
         former_port = (self._store.meta("address") or "").rpartition(":")[2]
         former = f"{host}:{former_port}" if port == "0" and former_port else None
@@ -208,7 +211,7 @@ class Server:
         raise InputError("cannot listen", value=self._settings.listen, remedy="is another one running there?")
 
     async def _am_exited(self, exit_: AmExit) -> None:
-        await self.manager.am_exited(exit_)
+        await self.manager.app_masters.am_exited(exit_)
 
     def _record_start(self, *, recovered: bool) -> None:
         cluster = self.manager.arbiter.cluster
@@ -228,16 +231,16 @@ class Server:
 
 
 def clock_of(store: StateStore) -> WallClock:
-    """The clock of a ResourceManager with this store: never before any time that the store knows.
+    """Return the clock of a ResourceManager with this store. It never runs behind a time in the store.
 
-    While apps are alive time goes on by the machine's monotonic clock, so that a wall clock that was set meanwhile ends
-    no lease and books no GPU time (docs/decisions/0053).
+    While apps are active, it follows the machine's monotonic clock. So a change of the wall clock ends no lease and
+    adds no GPU time (docs/decisions/0054).
     """
     apps = store.apps()
     try:
         mark = ClockMark.from_text(store.meta("clock") or "")
     except ValueError:
-        # A store of an earlier version, or a damaged one.
+        # The store is damaged or of an earlier version.
         known = [app.submitted_at_s for app in apps] + [app.finished_at_s or 0.0 for app in apps]
         known += [lease.granted_at_s for lease in store.leases(held_only=False)]
         mark = ClockMark(time_s=max(known, default=0.0))
@@ -248,7 +251,7 @@ def clock_of(store: StateStore) -> WallClock:
 
 
 def _arbiter(settings: RmSettings, cluster: Cluster, store: StateStore, clock: Clock, entries: AppEntries) -> Arbiter:
-    """The arbiter as the store left it; a new one for a new store."""
+    """Restore the arbiter from the store. An empty store gives a new arbiter."""
     leases = store.leases(held_only=False)
     running = lasting_leases(store, cluster, entries, clock.now_s())
     origin = store.meta("grid_origin_s")
@@ -284,17 +287,17 @@ def _arbiter(settings: RmSettings, cluster: Cluster, store: StateStore, clock: C
 
 
 def with_kept(cluster: Cluster, kept: Cluster | None) -> Cluster:
-    """The machines that there are, and those that there were: leases of apps that go on may lie on one that is away."""
+    """Return the present machines and the former ones: running apps may have leases on a missing machine."""
     if kept is None:
         return cluster
     known = {machine.machine_id for machine in kept.machines}
-    # As they were: leases may lie on GPUs that a machine does not tell of any more. The watch over them sees to that.
+    # Known machines keep their former GPUs, which may be leased. `NodeWatch` applies later changes.
     machines = kept.machines + tuple(machine for machine in cluster.machines if machine.machine_id not in known)
     return Cluster(name=cluster.name, machines=machines, devices={**kept.devices, **cluster.devices})
 
 
 def _attained_gpu_s(store: StateStore) -> dict[str, float]:
-    """GPU time by app of leases that have ended, from the log."""
+    """Return each app's GPU time in ended leases, in GPU seconds, from the log."""
     granted_at_s: dict[object, float] = {}
     attained: dict[str, float] = {}
     for event in store.events():
@@ -314,7 +317,7 @@ def _last_round(store: StateStore) -> int:
 
 
 def _abandon_open_round(recorder: Recorder) -> None:
-    """A round that a killed ResourceManager left open granted all it decided or nothing: it is closed as abandoned."""
+    """Close the round that a killed ResourceManager left open. It granted all that it decided, or nothing."""
     events = recorder.store.events()
     report_unreadable(events)
     open_rounds = {*round_ids(events, "round_started")} - {*round_ids(events, "round_ended")}
@@ -323,9 +326,10 @@ def _abandon_open_round(recorder: Recorder) -> None:
 
 
 def _run_id(store: StateStore) -> str:
-    """Marks every app master and task of this ResourceManager, over its restarts; a driver may give it its own mark.
+    """Return the mark of this ResourceManager's app masters and tasks. It stays the same over restarts.
 
-    The mark leaves our own environment: helpers of this process, which inherit that, are no tasks to be swept away.
+    A driver may set it with THEMIS_RUN_ID. The variable is removed from our own environment: child processes of the
+    service inherit that, and must not be killed as leftover tasks.
     """
     given = os.environ.pop("THEMIS_RUN_ID", None)
     run_id = store.meta("run_id") or given or uuid.uuid4().hex
@@ -335,7 +339,7 @@ def _run_id(store: StateStore) -> str:
 
 
 def _write_address(path: Path, address: str) -> None:
-    # Whoever waits for the file must never read half of it.
+    # A program that waits for the file must never read half of it.
     partial = path.with_suffix(".partial")
     partial.write_text(address + "\n", encoding="utf-8")
     partial.replace(path)

@@ -1,4 +1,4 @@
-"""An app's status as clients see it, put together from its entry, its last heartbeat and the lease table."""
+"""An app's status for clients, from its entry, its last heartbeat and the lease table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from themis.wire.values import app_to_message, lease_to_message
 
 
 def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.AppStatus:
-    """The status of an app; `whole` adds leases, its folder and the specification."""
+    """Return the status of an app; `whole` adds its leases, folder and specification."""
     leases = [] if entry.ended else manager.arbiter.table.of_app(entry.app_id)
     held = [lease for lease in leases if lease.state is not LeaseState.RESERVED]
     status = pb.AppStatus(

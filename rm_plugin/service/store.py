@@ -1,4 +1,4 @@
-"""The StateStore port: what the ResourceManager must still know after it was killed at any instruction."""
+"""The StateStore port: the state that survives the death of the ResourceManager at any instruction."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from themis.lifecycle import AppState
 
 
 class StoreError(ThemisError, OSError):
-    """The store cannot be opened (it is another's, damaged, or none), or cannot be written or read now."""
+    """The store cannot be opened, read or written: it is locked, damaged, no store, or its disk fails."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEvent:
-    """One line of the log, see docs/reference/events.md. `sequence` counts 1, 2, .. without gaps."""
+    """One event of the log, see docs/reference/events.md. `sequence` counts 1, 2, .. without gaps."""
 
     sequence: int
     time_s: float
@@ -57,7 +57,7 @@ class StoredApp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedRow:
-    """An app or lease in the store that cannot be read, by its id, and why."""
+    """The id of an app or lease in the store that cannot be read, and the reason."""
 
     table: str
     key: str
@@ -70,7 +70,7 @@ class StoreTransaction(Protocol):
     def append_event(
         self, kind: str, time_s: float, *, app_id: str = "", detail: Mapping[str, object] | None = None
     ) -> StoredEvent:
-        """Add an event to the log. `detail` is what JSON can hold; NaN and infinities become text (`to_json`)."""
+        """Add an event to the log. `detail` must fit JSON; NaN and infinities become text (`to_json`)."""
         ...
 
     def put_app(self, app: StoredApp) -> None:
@@ -97,32 +97,32 @@ class StateStore(Protocol):
     """
 
     def transaction(self) -> AbstractContextManager[StoreTransaction]:
-        """Open a transaction: written at the end of the `with`, dropped when it raises. They do not nest."""
+        """Open a transaction, written at the end of the `with` block or dropped if that raises. They cannot nest."""
         ...
 
     def events(self, *, after: int = 0, app_id: str = "", limit: int | None = None) -> tuple[StoredEvent, ...]:
-        """Events of sequence greater than `after`, in order; of one app when `app_id` is given.
+        """Return events of sequence greater than `after`, in order; if `app_id` is given, of this app only.
 
         An event that cannot be read is there as one of kind `unreadable`: the sequence has no gaps.
         """
         ...
 
     def apps(self) -> tuple[StoredApp, ...]:
-        """All apps that can be read, by time of submission, then id."""
+        """Return all readable apps by time of submission, then id."""
         ...
 
     def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
-        """Leases that can be read, by id: those that have not ended, or all that ever were."""
+        """Return readable leases by id: those that have not ended if `held_only`, else all."""
         ...
 
     def damaged_rows(self) -> tuple[DamagedRow, ...]:
-        """Apps and leases that `apps` and `leases` pass over, as they cannot be read."""
+        """Return the unreadable apps and leases, which `apps` and `leases` skip."""
         ...
 
     def meta(self, key: str) -> str | None:
-        """A value of the whole store, None when it was never written."""
+        """Return a value of the whole store, or None if it was never written."""
         ...
 
     def close(self) -> None:
-        """Give up the store; what was written stays."""
+        """Close the store; its content stays."""
         ...

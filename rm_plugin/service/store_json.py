@@ -1,4 +1,4 @@
-"""JSON for the store: strict, so that every reader of an event understands it, non-finite numbers included."""
+"""Strict JSON for the store, which every JSON reader accepts. Non-finite numbers become text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def to_json(value: Mapping[str, object]) -> str:
 
 
 def from_json(text: str) -> Mapping[str, object]:
-    """The object that the text holds; anything else raises ValueError."""
+    """Parse a JSON object. Raises ValueError for any other text."""
     try:
         loaded = json.loads(text)
     except RecursionError:

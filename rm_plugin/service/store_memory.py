@@ -1,4 +1,4 @@
-"""The state store in the memory of one process: the shipped adapter for tests and for the simulator."""
+"""The state store in the memory of one process, for tests and for the simulator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from themis.lifecycle import LEASE_LIFECYCLE, LeaseState
 
 
 class MemoryStore:
-    """Keeps everything in dictionaries; the same behaviour as the SQLite store, gone with the process."""
+    """Behaves like the SQLite store, but keeps everything in dictionaries and loses it with the process."""
 
     def __init__(self) -> None:
         self._state = _State()
@@ -21,7 +21,7 @@ class MemoryStore:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[StoreTransaction]:
-        """Open a transaction, kept at the end of the `with` and dropped when it raises."""
+        """Open a transaction. It is kept at the end of the `with` block, or dropped if the block raises."""
         if self._open:
             raise InvariantError("a transaction inside another")
         self._open = True
@@ -33,33 +33,33 @@ class MemoryStore:
             self._open = False
 
     def events(self, *, after: int = 0, app_id: str = "", limit: int | None = None) -> tuple[StoredEvent, ...]:
-        """Events of sequence greater than `after`, in order."""
+        """Return events of sequence greater than `after`, in order."""
         later = self._state.events[max(after, 0) :]
         return tuple(event for event in later if not app_id or event.app_id == app_id)[:limit]
 
     def apps(self) -> tuple[StoredApp, ...]:
-        """All apps by time of submission, then id."""
+        """Return all apps by time of submission, then id."""
         return tuple(sorted(self._state.apps.values(), key=lambda app: (app.submitted_at_s, app.app_id)))
 
     def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
-        """Leases by id."""
+        """Return leases by id."""
         by_id = (lease for _, lease in sorted(self._state.leases.items()))
         return tuple(lease for lease in by_id if not (held_only and LEASE_LIFECYCLE.is_final(lease.state)))
 
     def damaged_rows(self) -> tuple[DamagedRow, ...]:
-        """None: memory holds what was put there."""
+        """Return an empty tuple: memory does not get damaged."""
         return ()
 
     def meta(self, key: str) -> str | None:
-        """A value of the whole store."""
+        """Return a value of the whole store, or None if it was never written."""
         return self._state.meta.get(key)
 
     def close(self) -> None:
-        """Nothing to give up."""
+        """Do nothing: there is no file to close."""
 
 
 class _State:
-    """Everything that is kept; also the changes of one transaction."""
+    """The content of the store; also the changes of one transaction."""
 
     def __init__(self) -> None:
         self.events: list[StoredEvent] = []
@@ -83,7 +83,7 @@ class _MemoryTransaction(_State):
         self, kind: str, time_s: float, *, app_id: str = "", detail: Mapping[str, object] | None = None
     ) -> StoredEvent:
         sequence = len(self._before.events) + len(self.events) + 1
-        # Through JSON and back, so that readers get what the SQLite store would give them.
+        # Through JSON and back, so that readers get the same values as from the SQLite store.
         kept = from_json(to_json(detail or {}))
         event = StoredEvent(sequence=sequence, time_s=time_s, kind=kind, app_id=app_id, detail=kept)
         self.events.append(event)

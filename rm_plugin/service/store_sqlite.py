@@ -1,9 +1,9 @@
 """The state store in one SQLite file.
 
-Write-ahead log, `synchronous=NORMAL`: what was committed survives the death of the process at any instruction; a power
-cut may lose the last transactions, never half of one. One connection writes, another reads, so that a reader never
-waits for a writer. A lock file keeps a second ResourceManager out; readers (`SqliteReader`) need no lock and see every
-committed state.
+It uses a write-ahead log with `synchronous=NORMAL`. A committed transaction survives the death of the process at any
+instruction. A power cut may lose the last transactions, but never half of one. One connection writes and another reads,
+so that a reader never waits for a writer. A lock file excludes a second ResourceManager. Readers in other processes
+(`SqliteReader`) need no lock and see every committed state.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ _APP_COLUMNS = (
 _TABLES = {"events", "apps", "leases", "meta"}
 _REMEDY = "move the file away, or name another state_dir"
 BUSY_S = 2.0
-"""How long a write waits for another program that holds SQLite's lock."""
+"""Seconds that a write waits for another program that holds SQLite's lock."""
 
 T = TypeVar("T")
 
 _DEFECTS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
-"""Errors of SQLite that are about what is written, not about the file."""
+"""Errors of SQLite about the values to write, not about the file."""
 
 _NOT_ENDED = "state NOT IN ('RELEASED', 'REVOKED')"
 
 
 class SqliteStore:
-    """The state store in the file `path`, whose folder is made when missing.
+    """The state store in the file `path`. Creates the folder if it is missing.
 
     Raises:
         StoreError: Another ResourceManager holds the store, or the file is damaged or no store of this version.
@@ -82,9 +82,9 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[StoreTransaction]:
-        """Open a transaction, written at the end of the `with` and dropped when it raises."""
+        """Open a transaction. It is written at the end of the `with` block, or dropped if the block raises."""
         if self._open:
-            raise InvariantError("a transaction inside another")
+            raise InvariantError("a transaction within another")
         self._open = True
         try:
             try:
@@ -94,8 +94,8 @@ class SqliteStore:
             except BaseException as error:
                 self._roll_back()
                 if isinstance(error, _DEFECTS):
-                    # The same write would fail again, however often the store is tried.
-                    raise InvariantError(f"what is to be written is no row of the store ({error})") from error
+                    # Trying again would not help: the same write would fail each time.
+                    raise InvariantError(f"a row to write does not fit the schema of the store ({error})") from error
                 if isinstance(error, sqlite3.Error):
                     raise _unusable("written", self._path, error) from error
                 raise
@@ -111,34 +111,34 @@ class SqliteStore:
                 raise _unusable("written", self._path, error) from error
 
     def events(self, *, after: int = 0, app_id: str = "", limit: int | None = None) -> tuple[StoredEvent, ...]:
-        """Events of sequence greater than `after`, in order."""
+        """Return events of sequence greater than `after`, in order."""
         return self._reader.events(after=after, app_id=app_id, limit=limit)
 
     def apps(self) -> tuple[StoredApp, ...]:
-        """All apps by time of submission, then id."""
+        """Return all apps by time of submission, then id."""
         return self._reader.apps()
 
     def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
-        """Leases by id."""
+        """Return leases by id."""
         return self._reader.leases(held_only=held_only)
 
     def damaged_rows(self) -> tuple[DamagedRow, ...]:
-        """Apps and leases that cannot be read."""
+        """Return the apps and leases that cannot be read."""
         return self._reader.damaged_rows()
 
     def meta(self, key: str) -> str | None:
-        """A value of the whole store."""
+        """Return a value of the whole store, or None if it was never written."""
         return self._reader.meta(key)
 
     def close(self) -> None:
-        """Give up the store and its lock."""
+        """Close the store and release its lock."""
         self._reader.close()
         self._connection.close()
         os.close(self._lock)
 
 
 class _Reader:
-    """Reads by a connection of its own, one thread at a time."""
+    """Reads through a connection of its own, one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -146,28 +146,28 @@ class _Reader:
         self._one_at_a_time = threading.Lock()
 
     def events(self, *, after: int = 0, app_id: str = "", limit: int | None = None) -> tuple[StoredEvent, ...]:
-        """Events of sequence greater than `after`, in order."""
+        """Return events of sequence greater than `after`, in order."""
         return self._read(lambda connection: _events(connection, after, app_id, limit))
 
     def apps(self) -> tuple[StoredApp, ...]:
-        """All apps by time of submission, then id."""
+        """Return all apps by time of submission, then id."""
         return self._read(_read_apps)[0]
 
     def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
-        """Leases by id."""
+        """Return leases by id."""
         return self._read(lambda connection: _read_leases(connection, held_only))[0]
 
     def damaged_rows(self) -> tuple[DamagedRow, ...]:
-        """Apps and leases that cannot be read."""
+        """Return the apps and leases that cannot be read."""
         apps, leases = self._read(_read_apps), self._read(lambda connection: _read_leases(connection, held_only=False))
         return (*apps[1], *leases[1])
 
     def meta(self, key: str) -> str | None:
-        """A value of the whole store."""
+        """Return a value of the whole store, or None if it was never written."""
         return self._read(lambda connection: _meta(connection, key))
 
     def close(self) -> None:
-        """Give up the store."""
+        """Close the connection."""
         self._connection.close()
 
     def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
@@ -179,9 +179,9 @@ class _Reader:
 
 
 class SqliteReader(_Reader):
-    """A store read by another process, while its ResourceManager lives or after.
+    """Reads the store from another process, while its ResourceManager runs or afterwards.
 
-    Each answer is of one committed state; while the ResourceManager lives, two answers may be of different ones.
+    Each call returns one committed state. While the ResourceManager runs, two calls may return different states.
     """
 
     def __init__(self, path: Path) -> None:
@@ -218,7 +218,7 @@ class _SqliteTransaction:
         row = (lease.lease_id, lease.gpu.machine_id, lease.gpu.index, lease.app_id)
         rest = (lease.granted_at_s, lease.expires_at_s, lease.state.value, lease.renewals)
         try:
-            # Not INSERT OR REPLACE, which would throw out the other holder of the GPU in silence.
+            # Not INSERT OR REPLACE, which would silently delete the lease of another app on this GPU.
             self._connection.execute(
                 "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (lease_id) DO UPDATE SET machine_id ="
                 " excluded.machine_id, gpu_index = excluded.gpu_index, app_id = excluded.app_id, granted_at_s ="
@@ -260,7 +260,7 @@ def _locked(path: Path) -> int:
 
 def _connect(uri: str, path: Path) -> sqlite3.Connection:
     try:
-        # Transactions are begun and ended by hand; the owner of a connection lets one thread at a time use it.
+        # Transactions begin and end explicitly. The owner of a connection lets one thread at a time use it.
         return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_S, check_same_thread=False)
     except sqlite3.Error as error:
         raise StoreError(f"cannot open the store ({error})", value=str(path), remedy=_REMEDY) from error
@@ -273,7 +273,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("PRAGMA synchronous=NORMAL")
         if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={_VERSION}; COMMIT;")
-        # Told now, for whoever starts: later each read of a broken page would end the ResourceManager.
+        # Report damage at the start. Later, each read of a broken page would end the ResourceManager.
         flaw = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     except sqlite3.Error as error:
         raise StoreError(f"the file is no store ({error})", value=str(path), remedy=_REMEDY) from error
@@ -289,7 +289,7 @@ def _check_version(connection: sqlite3.Connection, path: Path) -> None:
     except sqlite3.Error as error:
         raise StoreError(f"the file is no store ({error})", value=str(path), remedy=_REMEDY) from error
     if not tables >= _TABLES:
-        raise StoreError("the file is another program's data base", value=str(path), remedy=_REMEDY)
+        raise StoreError("the file is another program's database", value=str(path), remedy=_REMEDY)
     if version != _VERSION:
         remedy = f"needed: {_VERSION}; {_REMEDY}"
         raise StoreError(f"the store {path} is of another version", value=version, remedy=remedy)

@@ -1,4 +1,4 @@
-"""Reports leave out what cannot matter, and say the same as if it had been worked out."""
+"""Reports leave out times that cannot matter, and are equal to reports with all times."""
 
 from dataclasses import replace
 from random import Random
@@ -8,13 +8,13 @@ from bid_cases import random_around, random_market
 
 from am.agent.bids.reports import make_report
 from am.agent.model.demands import empty_bundle_s
-from am.agent.model.fairness import Valuer
-from am.agent.model.outlook import Outlook
+from am.agent.model.fairness import Valuer, cluster_time_s
+from am.agent.model.outlook import Outlook, times_of
 from themis.choices import BundleRule
 
 
 @pytest.mark.parametrize("rule", BundleRule)
-def test_the_time_on_the_share_is_left_out_only_where_it_changes_nothing(rule):
+def test_time_on_share_is_left_out_only_if_rho_does_not_depend_on_it(rule):
     rng, left_out, kept = Random(f"{rule}"), 0, 0
     for _ in range(400):
         (app,), _, around, cluster = random_market(rng, 1, most_jobs=4)
@@ -22,8 +22,8 @@ def test_the_time_on_the_share_is_left_out_only_where_it_changes_nothing(rule):
         if not app.jobs:
             continue
         time_s, switch_s = empty_bundle_s(app, around)
-        outlook, whole = Outlook(app, around), Valuer.of(app, around)
-        share_s = outlook.share_s(around, time_s)
+        whole = Valuer.of(app, around)
+        share_s = times_of([Outlook(app, around)], around, share_if_sooner=True).share_s[0]
         left_out += share_s > whole.share_s
         kept += share_s == whole.share_s
         assert make_report(app, around, 1).rho == whole.rho(time_s, switch_s)
@@ -31,9 +31,25 @@ def test_the_time_on_the_share_is_left_out_only_where_it_changes_nothing(rule):
     assert kept > 20
 
 
-def test_what_jobs_take_at_least_is_no_more_than_what_they_take():
-    rng = Random(2)
+def test_a_time_on_the_share_that_is_sooner_is_exact():
+    rng, sooner = Random(2), 0
     for _ in range(300):
         (app,), _, around, _ = random_market(rng, 1, most_jobs=4)
         share_s = Valuer.of(app, around).share_s
-        assert Outlook(app, around).share_s(around, share_s) == share_s
+        empty_s, _ = empty_bundle_s(app, around)
+        if app.jobs and share_s <= empty_s:
+            sooner += 1
+            assert times_of([Outlook(app, around)], around, share_if_sooner=True).share_s[0] == share_s
+    assert sooner > 100
+
+
+def test_an_outlook_follows_the_number_of_active_apps_and_gpus():
+    rng = Random(3)
+    for _ in range(100):
+        (app,), _, around, _ = random_market(rng, 1, most_jobs=4)
+        outlook = Outlook(app, around)
+        for active, gpus in ((1, 8), (3, 8), (9, 8), (3, 5), (1, 8)):
+            now = replace(around, active_apps=active, cluster_gpus=gpus)
+            times = times_of([outlook], now)
+            assert times.share_s[0] == Valuer.of(app, now).share_s
+            assert times.cluster_s[0] == cluster_time_s(app, now)

@@ -114,7 +114,7 @@ def test_the_service_goes_on_whatever_app_masters_send(data, policy):
         assert next(ended).detail["outcome"] == "granted"
         again = ServiceCase(store, policy=policy)
         again.check()
-        await again.manager.recover()
+        await again.manager.app_masters.recover()
         entry, session = await again.started("later")
         await again.round(lambda number, body: [(entry, session, pb.AmMessage(rho=report(number)))][: body == "rho"])
         again.check()

@@ -84,6 +84,7 @@ PURE = (
     "themis.choices",
     "themis.cluster",
     "themis.errors",
+    "themis.json_fields",
     "themis.leases",
     "themis.lifecycle",
     "themis.placement",

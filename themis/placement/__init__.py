@@ -20,6 +20,7 @@ goes to the slot of m0 and not over both slots of m1: a slot is never slower. A 
 taken whole, and the fifth GPU comes from m2. Example with types: three k80 and one v100 are free. A job of one to four
 GPUs with speeds 1 and 2 takes the three k80 (3 > 2), a job with speeds 1 and 4 the v100 (4 > 3).
 
-Modules: `free_capacity` (how many GPUs are free in each slot), `best_fit` (where a gang goes), `gpu_choice` (which GPUs
-of a machine, by index), `enumeration` (all distinct placements, for exhaustive search).
+Modules: `free_capacity` (how many GPUs are free in each slot), `best_fit` (where a gang goes), `gang_capacity` (how
+many gangs of a size fit, without placing them), `gpu_choice` (which GPUs of a machine, by index), `enumeration` (all
+distinct placements, for exhaustive search).
 """

@@ -75,7 +75,7 @@ def _best_fit_on_one_type(capacity: FreeCapacity, demand: GangDemand, current: C
     held, fastest = 0, demand.faster_than
     if current is not None:
         held = current.gpus.gpus
-        level = Level.SLOT if current.slot is not None else capacity.level_of([name for name, _ in current.gpus])
+        level = capacity.level_of([name for name, _ in current.gpus], current.slot)
         fastest = max(fastest, held / demand.slowdown.at(level))
     best: Callable[[], PlacedGang | None] | None = None
     for level, gpus, place in _options(capacity, demand, current):

@@ -1,8 +1,8 @@
-"""All placements of a gang, one of each set of interchangeable ones: for small exhaustive searches."""
+"""All distinct placements of a gang, and slots for the gangs of one machine: for small exhaustive searches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from themis.bids import FreeMachine, Gang, PlacedGang
@@ -100,3 +100,25 @@ def _divide(gpus: int, unit: int, members: Sequence[int], free: Sequence[int]) -
     for here in range(min(gpus, free[members[0]]) // unit * unit, -1, -unit):
         for rest in _divide(gpus - here, unit, members[1:], free):
             yield ((members[0], here), *rest) if here else rest
+
+
+def assign_slots(gangs: Iterable[int], free_slots: Sequence[int]) -> list[tuple[int, int]] | None:
+    """Find a slot for every gang of one machine by exhaustive search, the largest gangs first.
+
+    Args:
+        gangs: The GPUs of each gang.
+        free_slots: Free GPUs of each slot.
+
+    Returns:
+        (GPUs, slot) of each gang, largest first; None if they do not fit. Ties: the smaller slot number.
+    """
+    sizes = sorted(gangs, reverse=True)
+    if not sizes:
+        return []
+    for slot, free in enumerate(free_slots):
+        if free < sizes[0] or free in free_slots[:slot]:
+            continue
+        rest = assign_slots(sizes[1:], [*free_slots[:slot], free - sizes[0], *free_slots[slot + 1 :]])
+        if rest is not None:
+            return [(sizes[0], slot), *rest]
+    return None

@@ -91,9 +91,9 @@ class FreeCapacity:
             self._units[unit_gpus] = units
         return units
 
-    def level_of(self, machine_ids: Iterable[str]) -> Level:
-        """The level that spans these machines: MACHINE, RACK or CLUSTER."""
-        return level_across(machine_ids, self.rack_of)
+    def level_of(self, machine_ids: Iterable[str], slot: int | None = None) -> Level:
+        """The level that a gang on these machines spans; see `level_across`."""
+        return level_across(machine_ids, self.rack_of, slot)
 
     @property
     def device_types(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rm_plugin.solvers.port import Win
 from themis.bids import BidRow, FreeMachine, Gang, Market, PlacedGang
-from themis.cluster import Level
+from themis.cluster import level_across
 from themis_lab.audit.matching import all_served
 
 
@@ -54,21 +54,14 @@ def overused(machines: Iterable[FreeMachine], gangs: Iterable[PlacedGang]) -> li
     ]
 
 
-def true_level(machines: Mapping[str, FreeMachine], gang: PlacedGang) -> Level:
-    """The level that a placed gang spans."""
-    on = [machine for machine, _ in gang.gpus]
-    if len(on) == 1:
-        return Level.SLOT if gang.slot is not None else Level.MACHINE
-    return Level.RACK if len({machines[machine].rack_id for machine in on}) == 1 else Level.CLUSTER
-
-
 def _free_in(machine: FreeMachine, slot: int) -> int:
     return machine.free_slots[slot] if 0 <= slot < len(machine.free_slots) else 0
 
 
 def _broken(row: BidRow, win: Win, machines: Mapping[str, FreeMachine]) -> Iterator[str]:
+    rack_of = {machine_id: machine.rack_id for machine_id, machine in machines.items()}
     for gang in win.gangs:
-        if gang.level is not true_level(machines, gang):
+        if gang.level is not level_across(gang.gpus.by_machine(), rack_of, gang.slot):
             yield f"a gang on {gang.gpus.by_machine()} is said to span {gang.level.label}"
     pinned = sorted(gang.gpus for gang in win.gangs if gang.pinned)
     if pinned != sorted(row.pinned_parts):

@@ -13,12 +13,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from am.agent.candidates.gang_kinds import GangKind, Room, gang_kinds
+from am.agent.candidates.gang_kinds import GangKind, gang_kinds
 from am.agent.model.finish_time import job_time_s
-from am.agent.model.views import AppView, ClusterView
+from am.agent.model.views import AppView
 from rm_plugin.solvers.highs_package import highspy
 from themis.bids import FreeMachine
 from themis.cluster import Level
+from themis.placement.gang_capacity import GangCapacity, parts_together, together_gpus
 from themis_lab.bench.valuation_columns import is_too_soon
 
 _TOLERANCE = 1e-7
@@ -29,26 +30,24 @@ _NEAR = 1.0005
 Times = NDArray[np.float64]
 
 
-def bound_s(app: AppView, machines: Sequence[FreeMachine], around: ClusterView, reached_s: float) -> float:
+def bound_s(app: AppView, machines: Sequence[FreeMachine], reached_s: float) -> float:
     """Lower bound on the seconds that the app's jobs need.
 
     Args:
         app: The app, without later phases and without GPUs.
         machines: The bundle.
-        around: View of the cluster, for the racks.
         reached_s: A time that can be reached: no job is put where it alone takes longer.
     """
-    room, kinds = kinds_of(app, machines, around)
-    times_s, limits = times_of(app, kinds), limits_of(kinds, machines, room)
-    low_s = max(_packing_s(times_s, kinds, room), _relaxed_s(times_s, limits, reached_s))
+    capacity, kinds = kinds_of(app, machines)
+    times_s, limits = times_of(app, kinds), limits_of(kinds, machines, capacity)
+    low_s = max(_packing_s(times_s, kinds, capacity), _relaxed_s(times_s, limits, reached_s))
     return _narrowed_s(times_s, limits, low_s, reached_s)
 
 
-def kinds_of(app: AppView, machines: Sequence[FreeMachine], around: ClusterView) -> tuple[Room, tuple[GangKind, ...]]:
+def kinds_of(app: AppView, machines: Sequence[FreeMachine]) -> tuple[GangCapacity, tuple[GangKind, ...]]:
     """The free capacity of a bundle, and the kinds of gangs that an app can form of it."""
-    free = {machine.machine_id: machine.free for machine in machines}
-    room = Room(free, {machine.machine_id: machine.free_slots for machine in machines}, around)
-    return room, gang_kinds(app, room)
+    capacity = GangCapacity.of(machines)
+    return capacity, gang_kinds(app, capacity)
 
 
 def times_of(app: AppView, kinds: Sequence[GangKind]) -> Times:
@@ -70,12 +69,12 @@ def _narrowed_s(times_s: Times, limits: Sequence[tuple[list[float], int]], low_s
     return low_s
 
 
-def _packing_s(times_s: Times, kinds: Sequence[GangKind], room: Room) -> float:
+def _packing_s(times_s: Times, kinds: Sequence[GangKind], capacity: GangCapacity) -> float:
     """The smallest T for which a bin packing bound allows all jobs, each at its fastest, on the most gangs."""
     smallest = min(kinds, key=lambda kind: kind.at.gpus)
-    gangs = room.gpus // smallest.at.gpus
+    gangs = capacity.gpus // smallest.at.gpus
     if len({(kind.at.gpus, kind.unit_gpus) for kind in kinds}) == 1:
-        gangs = room.most(smallest.at.gpus, smallest.unit_gpus, Level.CLUSTER)
+        gangs = capacity.most(smallest.at.gpus, smallest.unit_gpus, Level.CLUSTER)
     fastest_s = np.sort(times_s.min(axis=1))[::-1]
     low_s = max(float(fastest_s[0]), float(fastest_s.sum()) / gangs)
     for more in range(1, (len(fastest_s) - 1) // gangs + 1):
@@ -103,19 +102,23 @@ def _bins(fastest_s: Times, end_s: float) -> int:
     return most
 
 
-def limits_of(kinds: Sequence[GangKind], machines: Sequence[FreeMachine], room: Room) -> list[tuple[list[float], int]]:
+def limits_of(
+    kinds: Sequence[GangKind], machines: Sequence[FreeMachine], capacity: GangCapacity
+) -> list[tuple[list[float], int]]:
     """Limits of the form: a weighted sum of gang counts is at most a capacity.
 
     Every division of the bundle meets them.
     """
-    limits: list[tuple[list[float], int]] = [([float(kind.at.gpus) for kind in kinds], room.gpus)]
+    limits: list[tuple[list[float], int]] = [([float(kind.at.gpus) for kind in kinds], capacity.gpus)]
     slots = [count for machine in machines for count in machine.free_slots]
     for size in sorted({kind.at.gpus for kind in kinds}):
-        limits.append(([float(_parts(kind, size)) for kind in kinds], sum(each.free // size for each in machines)))
+        limits.append(
+            ([float(parts_together(kind.gang, size)) for kind in kinds], sum(each.free // size for each in machines))
+        )
         in_slots = [float(kind.at.gpus // size) if kind.within is Level.SLOT else 0.0 for kind in kinds]
         limits.append((in_slots, sum(count // size for count in slots)))
-    for size in sorted({_together(kind) for kind in kinds} - {1}):
-        lies = [float(kind.at.gpus) if _together(kind) >= size else 0.0 for kind in kinds]
+    for size in sorted({together_gpus(kind.gang) for kind in kinds} - {1}):
+        lies = [float(kind.at.gpus) if together_gpus(kind.gang) >= size else 0.0 for kind in kinds]
         limits.append((lies, sum(each.free for each in machines if each.free >= size)))
         in_slots = [gpus if kind.within is Level.SLOT else 0.0 for gpus, kind in zip(lies, kinds, strict=True)]
         limits.append((in_slots, sum(count for count in slots if count >= size)))
@@ -126,18 +129,6 @@ def limits_of(kinds: Sequence[GangKind], machines: Sequence[FreeMachine], room: 
         ]
         limits.append((holds, like.most))
     return limits
-
-
-def _together(kind: GangKind) -> int:
-    """The number of GPUs of a gang of this kind that are certainly on one machine."""
-    return kind.at.gpus if kind.within <= Level.MACHINE else kind.unit_gpus
-
-
-def _parts(kind: GangKind, size: int) -> int:
-    """The number of parts of this size, each on one machine, that a gang of this kind certainly has."""
-    if kind.within <= Level.MACHINE:
-        return kind.at.gpus // size
-    return kind.at.gpus // kind.unit_gpus * (kind.unit_gpus // size)
 
 
 def _relaxed_s(times_s: Times, limits: Sequence[tuple[list[float], int]], reached_s: float) -> float:

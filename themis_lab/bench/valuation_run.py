@@ -164,7 +164,7 @@ def _large_gaps(seed: int, reference_s: float) -> list[LargeGap]:
         machines = bundle_of(case, gpus, seed)
         by_bid_s = bid_time_s(case, bid, machines)
         alone_s = bid_time_s(case, _bid(replace(case, machines=machines)), machines)
-        least_s = bound_s(case.app, machines, case.around, min(by_bid_s, alone_s))
+        least_s = bound_s(case.app, machines, min(by_bid_s, alone_s))
         gap = LargeGap(_gap(by_bid_s, least_s), _gap(alone_s, least_s), is_near=True)
         if gap.alone > NEAR:
             is_near, shown = settled(case, machines, alone_s, reference_s) if reference_s else (None, 0.0)
@@ -180,9 +180,9 @@ def settled(
 
     The second value is the gap to a packing that proves the contrary; 0 without one.
     """
-    room, kinds = kinds_of(case.app, machines, case.around)
+    capacity, kinds = kinds_of(case.app, machines)
     times_s = times_of(case.app, kinds)
-    found = answer(times_s, limits_of(kinds, machines, room), by_bid_s / (1.0 + NEAR), most_cpu_s)
+    found = answer(times_s, limits_of(kinds, machines, capacity), by_bid_s / (1.0 + NEAR), most_cpu_s)
     if found.is_too_soon:
         return True, 0.0
     counts = Counter(kinds[kind] for kind, _ in found.held or ())

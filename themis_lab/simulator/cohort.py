@@ -9,6 +9,7 @@ answers do not follow from their state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 from msgspec.structs import replace
@@ -141,7 +142,7 @@ class Cohort:
 
     def _moment(self, snapshot: RoundSnapshot, app_ids: Sequence[str]) -> tuple[Floats, Floats]:
         """Seconds since each app was submitted, and N_avg of each."""
-        submitted_s = np.array([self._apps[app_id].submitted_at_s for app_id in app_ids])
-        since = snapshot.contentions.since
-        entered_s, before_app_s = np.array([since[app_id] for app_id in app_ids]).reshape(-1, 2).T
+        submitted_s = np.fromiter([self._apps[app_id].submitted_at_s for app_id in app_ids], np.float64, len(app_ids))
+        since = chain.from_iterable([snapshot.contentions.since[app_id] for app_id in app_ids])
+        entered_s, before_app_s = np.fromiter(since, np.float64, 2 * len(app_ids)).reshape(-1, 2).T
         return snapshot.now_s - submitted_s, snapshot.contentions.of_all(entered_s, before_app_s)

@@ -54,13 +54,14 @@ from am.agent.bids.bounded_cache import BoundedCache
 from am.agent.bids.by_type import app_on_type, merge_bids, offer_on_type, types_on_offer
 from am.agent.bids.candidate_set import CandidateSet
 from am.agent.bids.candidate_tables import tables_of
-from am.agent.candidates.gang_kinds import Room, Way, relevant_slowdown, ways_to_ask
+from am.agent.candidates.gang_kinds import Way, relevant_slowdown, ways_to_ask
 from am.agent.model.division_times import finish_times_s
-from am.agent.model.fairness import cluster_time_s, shared_times_s, values_of
-from am.agent.model.outlook import Outlook
+from am.agent.model.fairness import shared_times_s, values_of
+from am.agent.model.outlook import Outlook, times_of
 from am.agent.model.views import AppView, ClusterView, GangAt
 from themis.bids import Bid, Offer
 from themis.cluster import Allocation
+from themis.placement.gang_capacity import GangCapacity
 
 ROW_CAP = 700
 """Rows that a bid may hold. Past it rows are left out that others replace, at the least loss (`dominance.thinned`)."""
@@ -86,14 +87,14 @@ class BidMemory:
         self._ways: BoundedCache[tuple[Way, ...]] = BoundedCache(4096)
         self._sets: BoundedCache[CandidateSet] = BoundedCache(4096)
 
-    def single_job_set(self, app: AppView, room: Room, offer: Offer, around: ClusterView) -> CandidateSet:
+    def single_job_set(self, app: AppView, offer: Offer, capacity: GangCapacity) -> CandidateSet:
         """The candidates of an app that has one job and keeps no GPUs (`keeps_nothing`)."""
         (job,) = app.jobs
-        same_job = job.shape, relevant_slowdown(job), room.traits
-        ways = self._ways.of(same_job, lambda: tuple(ways_to_ask(app, room, job.shape.demand_max_gpus)))
-        fits = tuple([room.most(at.gpus, unit_gpus, within) > 0 for at, within, unit_gpus in ways])
+        same_job = job.shape, relevant_slowdown(job), capacity.traits
+        ways = self._ways.of(same_job, lambda: tuple(ways_to_ask(app, capacity, job.shape.demand_max_gpus)))
+        fits = tuple([capacity.most(at.gpus, unit_gpus, within) > 0 for at, within, unit_gpus in ways])
         held = tuple([(gang, gang.up.within(offer.free), app.restart_s) for gang in app.held])
-        return self._sets.of((same_job, fits, held), lambda: CandidateSet(tables_of(app, offer, around, room), job))
+        return self._sets.of((same_job, fits, held), lambda: CandidateSet(tables_of(app, offer, capacity), job))
 
 
 def make_bid(app: AppView, offer: Offer, around: ClusterView, memory: BidMemory | None = None) -> Bid:
@@ -181,18 +182,18 @@ def _candidates(
     outlooks: Sequence[Outlook], offer: Offer, around: ClusterView, memory: BidMemory
 ) -> list[CandidateSet]:
     """What each app may ask for. Single jobs of one shape and S that keep no GPUs may ask for the same."""
-    room = Room(offer.free.by_machine(), offer.slots, around)
+    capacity = GangCapacity(offer.free.by_machine(), offer.slots, around.rack_of)
     shared: dict[object, CandidateSet] = {}
     found = []
     for outlook in outlooks:
         app = outlook.app
         if len(app.jobs) != 1 or app.later_phases or not keeps_nothing(app):
-            found.append(CandidateSet(tables_of(app, offer, around, room)))
+            found.append(CandidateSet(tables_of(app, offer, capacity)))
             continue
         key = app.jobs[0].shape, relevant_slowdown(app.jobs[0]), app.held, app.restart_s
         candidates = shared.get(key)
         if candidates is None:
-            candidates = shared[key] = memory.single_job_set(app, room, offer, around)
+            candidates = shared[key] = memory.single_job_set(app, offer, capacity)
         found.append(candidates)
     return found
 
@@ -245,15 +246,14 @@ def _values(
     elapsed_s, contentions = moment
     apps, sizes = np.arange(len(outlooks)), [len(each) for each in candidates]
     of = np.concatenate((apps, apps.repeat(sizes)))
-    empty_s, empty_switch_s = np.array([outlook.empty_bundle_s for outlook in outlooks]).T
-    share_s = np.array([outlook.share_s(around) for outlook in outlooks])
-    ideal_s = np.array([cluster_time_s(outlook.app, around) for outlook in outlooks]) * contentions
-    switch_s = np.concatenate((empty_switch_s, *[each.switch_s for each in candidates]))
+    known = times_of(outlooks, around)
+    ideal_s = known.cluster_s * contentions
+    switch_s = np.concatenate((known.switch_s, *[each.switch_s for each in candidates]))
     shared_s = shared_times_s(
         around.rule,
-        np.concatenate((empty_s, *times_s)),
+        np.concatenate((known.empty_s, *times_s)),
         spent_s=elapsed_s[of] + switch_s,
-        share_s=share_s[of],
+        share_s=known.share_s[of],
         lease_s=around.lease_s,
     )
     values = values_of(ideal_s[of], shared_s)

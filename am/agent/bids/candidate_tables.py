@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from am.agent.candidates.enumeration import enumerate_candidates
 from am.agent.candidates.gang_extension import GangExtension, added_up, gang_extensions
-from am.agent.candidates.gang_kinds import GangKind, LocalitySensitivity, Room, gang_kinds
+from am.agent.candidates.gang_kinds import GangKind, LocalitySensitivity, gang_kinds
 from am.agent.candidates.multifit import Ask
 from am.agent.candidates.sub_bundles import sub_bundle_candidates
 from am.agent.model.demands import parts_left
-from am.agent.model.views import AppView, ClusterView, GangAt, HeldGang
+from am.agent.model.views import AppView, GangAt, HeldGang
 from themis.bids import Gang, Offer
 from themis.cluster import Allocation, Level
+from themis.placement.gang_capacity import GangCapacity
 from themis.values import Value, remembered
 
 Counts = NDArray[np.int64]
@@ -100,11 +101,16 @@ def _asked(kind: GangKind) -> tuple[int, int, Level]:
     return kind.at.gpus, kind.unit_gpus, kind.within
 
 
-def tables_of(app: AppView, offer: Offer, around: ClusterView, room: Room) -> list[Table]:
+def tables_of(app: AppView, offer: Offer, capacity: GangCapacity) -> list[Table]:
     """The tables of a bid (`bidding` says why these suffice); none for an app without jobs.
 
     First the table in which all gangs stay in place, then rows that keep some of them, then tables that cost a restart
     and pin only what grows.
+
+    Args:
+        app: The app.
+        offer: The offer.
+        capacity: How many gangs fit into the offer's free GPUs.
     """
     if not app.jobs:
         return []
@@ -113,30 +119,29 @@ def tables_of(app: AppView, offer: Offer, around: ClusterView, room: Room) -> li
     # The ResourceManager may not offer what the app believes to be renewable, and would refuse a bid that pins it.
     all_up = added_up(up)
     offered = all_up.within(offer.free)
-    tables = [_all_stay(app, offer.free - all_up, offer, around, up, room)] if offered else []
+    tables = [_all_stay(app, offer.free - all_up, up, capacity)] if offered else []
     tables += _some_stay(app, renewable) if offered else ()
-    return [*tables, *_restarted(app, offer, around, room)]
+    return [*tables, *_restarted(app, offer, capacity)]
 
 
 _NOTHING_NEW: Counts = np.zeros((1, 0), dtype=np.int64)
 """One row without new gangs."""
 
 
-def _all_stay(
-    app: AppView, free: Allocation, offer: Offer, around: ClusterView, up: tuple[Allocation, ...], room: Room
-) -> Table:
+def _all_stay(app: AppView, free: Allocation, up: tuple[Allocation, ...], capacity: GangCapacity) -> Table:
+    """All gangs stay in place. New gangs are of the `free` GPUs, those of the offer without the renewable ones `up`."""
     gangs = tuple(gang.at for gang in app.held)
     new = len(app.jobs) - len(app.held)
     if not new:
         return Table(gangs=gangs, pinned=up, asks=_NOTHING_NEW)
     if up:
-        room = Room(free.by_machine(), offer.slots, around)
-    kinds = gang_kinds(app, room)
+        capacity = GangCapacity(free.by_machine(), capacity.slots, capacity.rack_of)
+    kinds = gang_kinds(app, capacity)
 
     def sub_bundles() -> list[Ask]:
-        return [] if up else sub_bundle_candidates(kinds, new, free.by_machine(), offer.slots, around)
+        return [] if up else sub_bundle_candidates(kinds, new, capacity)
 
-    asks, missing = enumerate_candidates(kinds, new, free.gpus, app.jobs, 2 if up else 1, sub_bundles, room)
+    asks, missing = enumerate_candidates(kinds, new, free.gpus, app.jobs, 2 if up else 1, sub_bundles, capacity)
     return Table(gangs=gangs, pinned=up, kinds=kinds, asks=asks, missing=missing)
 
 
@@ -168,17 +173,16 @@ def _near(gpus: int) -> tuple[GangAt, GangAt]:
     return GangAt(gpus, Level.SLOT), GangAt(gpus, Level.MACHINE)
 
 
-def _restarted(app: AppView, offer: Offer, around: ClusterView, room: Room) -> Iterator[Table]:
+def _restarted(app: AppView, offer: Offer, capacity: GangCapacity) -> Iterator[Table]:
     if not app.held:
         return
-    free = offer.free.by_machine()
-    ways = gang_extensions(app, free, around)
+    ways = gang_extensions(app, capacity)
     if not app.renewable:
         # The first way, in which nothing grows and nothing is lost, is the table in which all gangs stay.
         ways = ways[1:]
     if not ways:
         return
-    kinds = gang_kinds(app, room)
+    kinds = gang_kinds(app, capacity)
     known: dict[tuple[int, int], tuple[Counts, int]] = {}
     for way in ways:
         left = offer.free.gpus - sum(gang.gpus for gang in way.pinned) - sum(gang.gpus for gang in way.anywhere)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from am.agent.model.fairness import cluster_time_s, shared_times_s
-from am.agent.model.outlook import Outlook
+from am.agent.model.fairness import shared_times_s
+from am.agent.model.outlook import Outlook, times_of
 from am.agent.model.views import AppView, ClusterView
 from themis.bids import AppReport, RhoOf
 
@@ -82,11 +82,12 @@ def _shared_and_ideal_s(
     outlooks: Sequence[Outlook], elapsed_s: Floats, contentions: Floats, around: ClusterView
 ) -> tuple[Floats, Floats]:
     """t_shared of the empty bundle and t_ideal of each app, in seconds [N]."""
-    times_s, switch_s = np.array([outlook.empty_bundle_s for outlook in outlooks]).T
-    share_s = np.array(
-        [outlook.share_s(around, time_s) for outlook, time_s in zip(outlooks, times_s.tolist(), strict=True)]
-    )
+    times = times_of(outlooks, around, share_if_sooner=True)
     shared_s = shared_times_s(
-        around.rule, times_s, spent_s=elapsed_s + switch_s, share_s=share_s, lease_s=around.lease_s
+        around.rule,
+        times.empty_s,
+        spent_s=elapsed_s + times.switch_s,
+        share_s=times.share_s,
+        lease_s=around.lease_s,
     )
-    return shared_s, np.array([cluster_time_s(outlook.app, around) for outlook in outlooks]) * contentions
+    return shared_s, times.cluster_s * contentions

@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from am.agent import _candidates
-from am.agent.candidates.gang_kinds import GangKind, Room
+from am.agent.candidates.gang_kinds import GangKind
 from am.agent.candidates.generation import generate_candidates
 from am.agent.candidates.multifit import Ask
 from am.agent.model.finish_time import even_sizes
 from am.agent.model.views import JobView
 from themis.apps import JobShape
 from themis.cluster import Level
+from themis.placement.gang_capacity import GangCapacity
 
 Counts = NDArray[np.int64]
 
@@ -50,7 +51,7 @@ def enumerate_candidates(
     jobs: Sequence[JobView],
     tables: int = 1,
     more: Callable[[], Sequence[Ask]] = tuple,
-    room: Room | None = None,
+    capacity: GangCapacity | None = None,
 ) -> tuple[Counts, int]:
     """Candidates of at most `most_gangs` gangs and `most_gpus` GPUs, the empty one included.
 
@@ -65,7 +66,7 @@ def enumerate_candidates(
         jobs: The jobs without a gang.
         tables: The number of tables of the bid, which share the limits.
         more: Further candidates, only asked for if the enumeration is incomplete.
-        room: The free capacity, for a closer search; None leaves that search out.
+        capacity: The free capacity, for a closer search; None leaves that search out.
 
     Returns:
         The candidates, and how many of the complete ones are missing (an upper bound: those beyond `most_gpus` count).
@@ -80,7 +81,7 @@ def enumerate_candidates(
     else:
         rows = list(map(tuple, asks.tolist()))
     filled = itertools.islice(
-        generate_candidates(kinds, most_gangs, most_gpus, jobs, tables, room), max(1, _FILLED // tables)
+        generate_candidates(kinds, most_gangs, most_gpus, jobs, tables, capacity), max(1, _FILLED // tables)
     )
     asks = _that_may_fit(kinds, _each_once([*rows, *more(), *filled]))
     return asks, _complete([min(kind.most, most_gangs) for kind in kinds], most_gangs) - len(asks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import field
 from msgspec.structs import replace
@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from am.agent.candidates.gang_kinds import LocalitySensitivity
 from am.agent.model.demands import growth_pays, part_left, usable_gpus
 from am.agent.model.finish_time import job_time_s
-from am.agent.model.views import AppView, ClusterView, GangAt, HeldGang, JobView
+from am.agent.model.views import AppView, GangAt, HeldGang, JobView
 from themis.bids import Gang
 from themis.cluster import Allocation, Level
+from themis.placement.gang_capacity import GangCapacity
 from themis.values import Value
 
 _MAX_SPREADS = 64
@@ -63,7 +64,7 @@ class _Base(Value, frozen=True):
     pinned: Allocation = field(default_factory=Allocation)
 
     @property
-    def room(self) -> int:
+    def growth_gpus(self) -> int:
         """GPUs that the job could use beyond those that it holds."""
         return max(0, self.job.shape.demand_max_gpus - self.gpus.gpus)
 
@@ -75,7 +76,7 @@ class _Base(Value, frozen=True):
     @property
     def may_grow(self) -> bool:
         """Whether more GPUs could help: not even the most that the job can use, on one machine, must fail to pay."""
-        if not self.room:
+        if not self.growth_gpus:
             return False
         most = self.job.shape.demand_max_gpus
         return not self.must_pay or growth_pays(self.job, self.at, most, Level.MACHINE, self.restart_s)
@@ -91,27 +92,7 @@ class _Base(Value, frozen=True):
         return GangAt(self.at.gpus, level, self.job.shape.gpus_per_task if level > Level.MACHINE else 0)
 
 
-class _Free:
-    """GPUs on offer by machine and by rack."""
-
-    def __init__(self, free: Mapping[str, int], rack_of: Mapping[str, str]) -> None:
-        self.by_machine = free
-        self.rack_of = rack_of
-        self.in_rack: dict[str | None, dict[str, int]] = {}
-        for machine in sorted(free):
-            self.in_rack.setdefault(rack_of.get(machine), {})[machine] = free[machine]
-
-    def farthest(self, racks: Set[str | None]) -> Level:
-        """The level that provably spans these racks and the whole offer."""
-        one_rack = len(racks) == 1 and None not in racks and self.in_rack.keys() <= racks
-        return Level.RACK if one_rack else Level.CLUSTER
-
-    def units(self, unit: int) -> int:
-        """The number of units of `unit` GPUs, each on one machine."""
-        return sum([count // unit for count in self.by_machine.values()])
-
-
-def gang_extensions(app: AppView, free: Mapping[str, int], around: ClusterView) -> list[GangExtension]:
+def gang_extensions(app: AppView, offered: GangCapacity) -> list[GangExtension]:
     """Ways for the gangs that the app keeps, and for the rest of renewable gangs, to continue or grow.
 
     Growing restarts a job. A gang whose leases continue grows only if that pays (`growth_pays`); the rest of a gang
@@ -120,26 +101,25 @@ def gang_extensions(app: AppView, free: Mapping[str, int], around: ClusterView) 
 
     Args:
         app: The app.
-        free: GPUs on offer by machine.
-        around: For the racks.
+        offered: The GPUs on offer.
 
     Returns:
         All combinations if there are at most `_MAX_TOGETHER`. Otherwise the gangs grow one after the other, the gang of
         most work first, each as far as it can before the next begins. In the first way no gang grows.
     """
-    judges, on_offer = LocalitySensitivity.of(app), _Free(free, around.rack_of)
-    ways = [_ways(base, gang, on_offer, judges) for base, gang in _bases(app)]
+    sensitivity = LocalitySensitivity.of(app)
+    ways = [_ways(base, gang, offered, sensitivity) for base, gang in _bases(app)]
     count = 1
     for mine in ways:
         count *= len(mine)
     together = _one_after_the_other(ways) if count > _MAX_TOGETHER else itertools.product(*ways)
     sums = (_together(some) for some in together)
-    offered = Allocation.of(free)
+    free = Allocation.of(offered.free)
     return [
         growth
         for growth in sums
-        if sum(gang.gpus for gang in growth.pinned) + sum(gang.gpus for gang in growth.anywhere) <= offered.gpus
-        and added_up(growth.pinned).within(offered)
+        if sum(gang.gpus for gang in growth.pinned) + sum(gang.gpus for gang in growth.anywhere) <= free.gpus
+        and added_up(growth.pinned).within(free)
     ]
 
 
@@ -188,11 +168,11 @@ def added_up(allocations: Iterable[Allocation]) -> Allocation:
     return Allocation.of(total)
 
 
-def _ways(base: _Base, gang: HeldGang, free: _Free, judges: LocalitySensitivity) -> list[GangExtension]:
+def _ways(base: _Base, gang: HeldGang, offered: GangCapacity, sensitivity: LocalitySensitivity) -> list[GangExtension]:
     """Ways of one gang: first to continue as it is, then to grow, the fastest last."""
     stay = GangExtension((base.at,) if base.at.gpus else ())
-    starts = list(_made_whole(base, free.by_machine))
-    ways = [way for start in (base, *starts) if start.may_grow for way in _ways_from(start, free, judges)]
+    starts = list(_made_whole(base, offered.free))
+    ways = [way for start in (base, *starts) if start.may_grow for way in _ways_from(start, offered, sensitivity)]
     whole = [GangExtension((start.at,), pinned=(start.pinned,)) for start in starts if start.at.gpus]
     ways += [(job_time_s(base.job, way.gangs[0]), way) for way in whole]
     if gang.renewable:
@@ -213,26 +193,27 @@ def _made_whole(base: _Base, free: Mapping[str, int]) -> Iterator[_Base]:
             yield replace(base, gpus=base.gpus + more, at=at, pinned=more)
 
 
-def _ways_from(base: _Base, free: _Free, judges: LocalitySensitivity) -> Iterator[tuple[float, GangExtension]]:
-    racks = {free.rack_of.get(machine) for machine, _ in base.gpus}
-    far = free.farthest(racks)
+def _ways_from(
+    base: _Base, offered: GangCapacity, sensitivity: LocalitySensitivity
+) -> Iterator[tuple[float, GangExtension]]:
     own, unit = [machine for machine, _ in base.gpus], base.job.shape.gpus_per_task
+    racks, far = {offered.rack_of.get(machine) for machine in own}, offered.level_with(own)
     near, in_rack, anywhere = (base.spanning(level) for level in (Level.MACHINE, Level.RACK, far))
     # If every job is equally fast anywhere, GPUs next to the gang have no extra value, unless they complete a task.
-    if len(own) == 1 and not (judges.same_speed(near, anywhere) and base.whole == base.gpus.gpus):
-        yield from _ways_to(base, max(base.at.level, Level.MACHINE), _counts(own[0], free.by_machine))
-    if len(racks) == 1 and None not in racks and not judges.same_speed(in_rack, anywhere):
-        (rack,) = racks
-        inside = {machine: count // unit for machine, count in free.in_rack.get(rack, {}).items()}
-        yield from _ways_to(base, Level.RACK, _spreads(inside, own, base.room // unit, unit))
-    yield from _ways_anywhere(base, far, free.units(unit))
+    if len(own) == 1 and not (sensitivity.same_speed(near, anywhere) and base.whole == base.gpus.gpus):
+        yield from _ways_to(base, max(base.at.level, Level.MACHINE), _counts(own[0], offered.free))
+    rack = racks.pop() if len(racks) == 1 else None
+    if rack is not None and not sensitivity.same_speed(in_rack, anywhere):
+        inside = {machine: count // unit for machine, count in offered.in_rack(rack).items()}
+        yield from _ways_to(base, Level.RACK, _spreads(inside, own, base.growth_gpus // unit, unit))
+    yield from _ways_anywhere(base, far, offered.most(unit, unit, Level.CLUSTER))
 
 
 def _ways_to(base: _Base, level: Level, more: Iterable[Allocation]) -> Iterator[tuple[float, GangExtension]]:
     """Seconds and growth for each of some GPUs by machine."""
     for gpus in more:
         at = base.with_gpus(usable_gpus(base.job.shape, base.gpus + gpus), level)
-        if at is not None and gpus.gpus <= base.room:
+        if at is not None and gpus.gpus <= base.growth_gpus:
             yield job_time_s(base.job, at), GangExtension((at,), pinned=(base.pinned + gpus,), grown=int(base.must_pay))
 
 
@@ -240,7 +221,7 @@ def _ways_anywhere(base: _Base, level: Level, most_units: int) -> Iterator[tuple
     """Seconds and growth for each number of additional tasks, anywhere."""
     unit = base.job.shape.gpus_per_task
     pinned = (base.pinned,) if base.pinned else ()
-    for units in range(1, min(base.room // unit, most_units) + 1):
+    for units in range(1, min(base.growth_gpus // unit, most_units) + 1):
         at = base.with_gpus(base.job.shape.usable_gpus(base.whole + units * unit), max(level, base.at.level))
         if at is not None:
             more = Gang(gpus=units * unit, within=Level.CLUSTER, unit_gpus=unit)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from am.agent.model.views import AppView, ClusterView, GangAt, JobView
+from am.agent.model.views import AppView, GangAt, JobView
 from themis.apps import JobShape, Slowdown
+from themis.bids import Gang
 from themis.cluster import Level
+from themis.placement.gang_capacity import GangCapacity
 from themis.values import Value
 
 
@@ -33,94 +35,9 @@ class GangKind(Value, frozen=True):
     most: int
 
     @property
-    def together_gpus(self) -> int:
-        """The number of its GPUs that are provably on one machine."""
-        return self.at.gpus if self.within <= Level.MACHINE else self.unit_gpus
-
-
-Counted = dict[int, int]
-"""The number of places (machines, slots) by their free GPUs."""
-
-Limit = tuple[tuple[int, ...], int]
-"""How much a gang of each kind takes of a capacity, and that capacity."""
-
-
-class Room:
-    """Free capacity: how many gangs of a size fit at each level, and which levels coincide.
-
-    Args:
-        free: Free GPUs by machine.
-        slots: Free GPUs of each slot by machine.
-        around: For the racks.
-    """
-
-    def __init__(self, free: Mapping[str, int], slots: Mapping[str, Sequence[int]], around: ClusterView) -> None:
-        self.gpus = sum(free.values())
-        # How many machines, slots and machines of each rack have each number of free GPUs.
-        self._machines: Counted = {}
-        self._slots: Counted = {}
-        self._one_slot = True
-        by_rack: dict[str | None, Counted] = {}
-        for machine, count in free.items():
-            self._machines[count] = self._machines.get(count, 0) + 1
-            in_slots = [gpus for gpus in slots.get(machine, ()) if gpus]
-            self._one_slot = self._one_slot and len(in_slots) == 1
-            for gpus in in_slots:
-                within = min(gpus, count)
-                self._slots[within] = self._slots.get(within, 0) + 1
-            rack = by_rack.setdefault(around.rack_of.get(machine), {})
-            rack[count] = rack.get(count, 0) + 1
-        # Machines of unknown rack count as one rack, and might be in the rack of any other.
-        self._one_rack = len(by_rack) <= 1 and None not in by_rack
-        self._racks = tuple(by_rack.values())
-
-        self._most: dict[tuple[int, int, Level], int] = {}
-
-    @property
-    def traits(self) -> tuple[bool, bool]:
-        """What `level_here` depends on."""
-        return self._one_slot, self._one_rack
-
-    def level_here(self, level: Level) -> Level:
-        """The tightest level at which a gang within `level` provably is here."""
-        if level is Level.CLUSTER and self._one_rack:
-            return Level.RACK
-        return Level.SLOT if level is Level.MACHINE and self._one_slot else level
-
-    def most(self, gpus: int, unit_gpus: int, level: Level) -> int:
-        """The most gangs of this size that fit if nothing else is placed."""
-        key = gpus, unit_gpus, level
-        most = self._most.get(key)
-        if most is None:
-            most = self._most[key] = self._work_out(gpus, unit_gpus, level)
-        return most
-
-    def limits(self, kinds: Sequence[GangKind]) -> tuple[Limit, ...]:
-        """Necessary conditions for gangs to fit together; gangs that meet them usually fit.
-
-        Gangs within machines, or slots, need those with enough free GPUs, and each of these holds whole parts only.
-        """
-        limits = [(tuple([kind.at.gpus for kind in kinds]), self.gpus)]
-        for place, kind in enumerate(kinds):
-            limits.append((tuple([int(other == place) for other in range(len(kinds))]), kind.most))
-        in_slots = [kind.within is Level.SLOT for kind in kinds]
-        for size in sorted({kind.together_gpus for kind in kinds} - {1}):
-            for holders, here in ((self._machines, [True] * len(kinds)), (self._slots, in_slots)):
-                mine = [there and kind.together_gpus >= size for kind, there in zip(kinds, here, strict=True)]
-                taken = tuple([kind.at.gpus * takes for kind, takes in zip(kinds, mine, strict=True)])
-                limits.append((taken, sum(count * many for count, many in holders.items() if count >= size)))
-                parts = tuple([_parts(kind, size) * takes for kind, takes in zip(kinds, mine, strict=True)])
-                limits.append((parts, _whole(holders, size)))
-        return tuple(limits)
-
-    def _work_out(self, gpus: int, unit_gpus: int, level: Level) -> int:
-        if level is Level.SLOT:
-            return _whole(self._slots, gpus)
-        if level is Level.MACHINE:
-            return _whole(self._machines, gpus)
-        units = [_whole(rack, unit_gpus) for rack in self._racks]
-        wanted = gpus // unit_gpus
-        return sum(count // wanted for count in units) if level is Level.RACK else sum(units) // wanted
+    def gang(self) -> Gang:
+        """The gangs as a bid asks for them, the most that fit."""
+        return Gang(gpus=self.at.gpus, within=self.within, count=self.most, unit_gpus=self.unit_gpus)
 
 
 class LocalitySensitivity(Value, frozen=True):
@@ -153,15 +70,15 @@ Way = tuple[GangAt, Level, int]
 """What a gang counts as, the level asked for, and its unit."""
 
 
-def gang_kinds(app: AppView, room: Room) -> tuple[GangKind, ...]:
+def gang_kinds(app: AppView, capacity: GangCapacity) -> tuple[GangKind, ...]:
     """The kinds of gangs that a job of the app can run on and that fit: largest first, then tightest.
 
     Of levels at which every job is equally fast only the loosest is asked for, since it needs least. A gang of one task
     is always on one machine, a single GPU always in one slot.
     """
     kinds = []
-    for at, within, unit_gpus in ways_to_ask(app, room, room.gpus):
-        most = room.most(at.gpus, unit_gpus, within)
+    for at, within, unit_gpus in ways_to_ask(app, capacity, capacity.gpus):
+        most = capacity.most(at.gpus, unit_gpus, within)
         if most:
             # One job needs one gang: capped at 1, the kinds of an app of one job are the same in many offers.
             kinds.append(GangKind(at, within, unit_gpus, most if len(app.jobs) > 1 else 1))
@@ -174,11 +91,11 @@ def relevant_slowdown(job: JobView) -> Slowdown:
     return Slowdown(slot, slot, slot, slot) if job.shape.demand_max_gpus == 1 else job.slowdown
 
 
-def ways_to_ask(app: AppView, room: Room, most_gpus: int) -> Iterator[Way]:
+def ways_to_ask(app: AppView, capacity: GangCapacity, most_gpus: int) -> Iterator[Way]:
     """Ways to ask for a gang that a job can run on; of equally fast ones only the one that needs least."""
     judges = LocalitySensitivity.of(app)
     for gpus, unit_gpus in sorted(_sizes({job.shape for job in app.jobs}, most_gpus), reverse=True):
-        told = _levels(gpus, unit_gpus, room)
+        told = _levels(gpus, unit_gpus, capacity)
         for place, (at, within) in enumerate(told):
             if place + 1 == len(told) or not judges.same_speed(at, told[place + 1][0]):
                 yield at, within, unit_gpus
@@ -204,23 +121,14 @@ def splits(sizes: Sequence[int], places: Sequence[int]) -> Iterator[tuple[int, i
 _LEVELS = tuple(Level)
 
 
-def _levels(gpus: int, unit_gpus: int, room: Room) -> list[tuple[GangAt, Level]]:
+def _levels(gpus: int, unit_gpus: int, capacity: GangCapacity) -> list[tuple[GangAt, Level]]:
     """Levels to ask for, tightest first: what the gang then counts as, and the level asked for."""
     if gpus == 1:
         return [(GangAt(1, Level.SLOT), Level.CLUSTER)]
     if gpus == unit_gpus:
         return [
             (GangAt(gpus, Level.SLOT), Level.SLOT),
-            (GangAt(gpus, room.level_here(Level.MACHINE)), Level.CLUSTER),
+            (GangAt(gpus, capacity.level_here(Level.MACHINE)), Level.CLUSTER),
         ]
-    here = [(room.level_here(level), level) for level in _LEVELS]
+    here = [(capacity.level_here(level), level) for level in _LEVELS]
     return [(GangAt(gpus, at, unit_gpus if at > Level.MACHINE else 0), level) for at, level in here]
-
-
-def _whole(holders: Mapping[int, int], gpus: int) -> int:
-    return sum(count // gpus * many for count, many in holders.items())
-
-
-def _parts(kind: GangKind, size: int) -> int:
-    """The number of parts of a size, each on one machine, that a gang of a kind provably has."""
-    return kind.at.gpus // kind.together_gpus * (kind.together_gpus // size)

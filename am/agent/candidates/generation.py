@@ -15,11 +15,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from am.agent import _candidates
-from am.agent.candidates.gang_kinds import GangKind, Room
+from am.agent.candidates.gang_kinds import GangKind
 from am.agent.candidates.list_scheduling import Jobs, Sizes, least_tasks, scheduled_by_shape
 from am.agent.candidates.local_search import greedy_search, target_search
 from am.agent.candidates.multifit import multifit_candidates
 from am.agent.model.views import JobView
+from themis.placement.gang_capacity import GangCapacity
 
 _END_STEP = 1.1
 """The factor between the ends of MULTIFIT candidates."""
@@ -44,19 +45,19 @@ def generate_candidates(
     most_gpus: int,
     jobs: Sequence[JobView],
     tables: int = 1,
-    room: Room | None = None,
+    capacity: GangCapacity | None = None,
 ) -> Iterator[tuple[int, ...]]:
     """Counts by kind, none of them empty; every candidate keeps to each kind's `most`.
 
     Local search comes first, then MULTIFIT, then list scheduling with coarse totals first. If several tables share the
-    time of a bid, there are fewer MULTIFIT ends and no local search. Without `room` there is no search for a target.
+    time of a bid, there are fewer MULTIFIT ends and no local search. Without `capacity` nothing searches for a target.
     """
     fitted = list(multifit_candidates(kinds, most_gangs, most_gpus, jobs, _END_STEP**tables))
     if tables == 1:
         stepped = list(greedy_search(kinds, most_gangs, most_gpus, jobs, fitted))
-        if room is not None:
+        if capacity is not None:
             whole = _whole_asks(kinds, most_gpus, jobs)
-            yield from target_search(kinds, room, most_gangs, jobs, [*stepped, *fitted], whole)
+            yield from target_search(kinds, capacity, most_gangs, jobs, [*stepped, *fitted], whole)
         yield from stepped
     yield from fitted
     yield from _dealt_asks(kinds, most_gangs, most_gpus, jobs)

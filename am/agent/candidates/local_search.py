@@ -22,11 +22,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from am.agent.candidates.gang_kinds import GangKind, Room, splits
+from am.agent.candidates.gang_kinds import GangKind, splits
 from am.agent.candidates.multifit import Ask, capacity_taken
 from am.agent.model.division_times import PhaseOn, phase_times_s
 from am.agent.model.views import JobView
 from themis.cluster import Level
+from themis.placement.gang_capacity import GangCapacity
 
 Counts = NDArray[np.int64]
 Moves = NDArray[np.int8]
@@ -132,7 +133,7 @@ def _near(kinds: Sequence[GangKind]) -> Iterator[int]:
 
 def target_search(
     kinds: Sequence[GangKind],
-    room: Room,
+    capacity: GangCapacity,
     most_gangs: int,
     jobs: Sequence[JobView],
     starts: Sequence[Ask],
@@ -145,7 +146,7 @@ def target_search(
 
     Args:
         kinds: Kinds of gangs that fit.
-        room: The free capacity.
+        capacity: The free capacity.
         most_gangs: Gangs at most.
         jobs: The jobs without a gang.
         starts: Candidates to start from.
@@ -155,7 +156,7 @@ def target_search(
         return
     sizes = tuple(kind.at.gpus for kind in kinds)
     moves = _all_moves(sizes, _REPEATS)
-    limits = Limits(kinds, room, most_gangs)
+    limits = Limits(kinds, capacity, most_gangs)
     asks = limits.within(np.array(starts, dtype=np.int64).reshape(-1, len(kinds)))
     if not len(moves) or not len(asks):
         return
@@ -194,8 +195,8 @@ def target_search(
 class Limits:
     """What candidates for the whole offer keep to: gangs, and the free capacity."""
 
-    def __init__(self, kinds: Sequence[GangKind], room: Room, most_gangs: int) -> None:
-        limits = [((1,) * len(kinds), most_gangs), *room.limits(kinds)]
+    def __init__(self, kinds: Sequence[GangKind], capacity: GangCapacity, most_gangs: int) -> None:
+        limits = [((1,) * len(kinds), most_gangs), *capacity.limits([kind.gang for kind in kinds])]
         # Whole numbers, but a product of floats is faster.
         self._taken = np.array([taken for taken, _ in limits], dtype=np.float64).T
         self._most = np.array([most for _, most in limits], dtype=np.float64)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from am.agent.candidates.gang_kinds import GangKind
 from am.agent.candidates.multifit import Ask
-from am.agent.model.views import ClusterView
 from themis.cluster import Level
+from themis.placement.gang_capacity import GangCapacity
 
 Counts = NDArray[np.int64]
 
@@ -26,28 +26,21 @@ _MAX_PARTS = 600
 """Most combinations of parts of the classes: more would make bids slower and longer."""
 
 
-def sub_bundle_candidates(
-    kinds: Sequence[GangKind],
-    most_gangs: int,
-    free: Mapping[str, int],
-    slots: Mapping[str, Sequence[int]],
-    around: ClusterView,
-) -> list[Ask]:
+def sub_bundle_candidates(kinds: Sequence[GangKind], most_gangs: int, capacity: GangCapacity) -> list[Ask]:
     """Distinct counts by kind; none if gangs come in several sizes or at one level.
 
     Args:
         kinds: Tightest first.
         most_gangs: Gangs at most.
-        free: Free GPUs by machine.
-        slots: Free GPUs of each slot by machine.
-        around: For the racks.
+        capacity: The free GPUs.
     """
     if len(kinds) < 2 or len({(kind.at.gpus, kind.unit_gpus) for kind in kinds}) > 1:
         return []
+    free, slots, rack_of = capacity.free, capacity.slots, capacity.rack_of
     machines = sorted(free)
-    racks = {name: place for place, name in enumerate(sorted({around.rack_of.get(each, "") for each in machines}))}
+    racks = {name: place for place, name in enumerate(sorted({rack_of.get(each, "") for each in machines}))}
     in_rack = np.zeros((len(machines), len(racks)), dtype=np.int64)
-    in_rack[np.arange(len(machines)), [racks[around.rack_of.get(each, "")] for each in machines]] = 1
+    in_rack[np.arange(len(machines)), [racks[rack_of.get(each, "")] for each in machines]] = 1
     size, unit = kinds[0].at.gpus, kinds[0].unit_gpus
     of_slots = np.array([sum(count // size for count in slots.get(each, ())) for each in machines])
     gpus = np.array([free[each] for each in machines])

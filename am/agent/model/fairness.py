@@ -135,12 +135,6 @@ def shared_times_s(
     return spent_s + np.where(longer, np.minimum(times_s, after_s), times_s)
 
 
-def least_share_s(app: AppView, around: ClusterView) -> float:
-    """A lower bound on T on the fair share, in seconds: all of the share works on the jobs at S = 1."""
-    works_s = [job.serial_work_s / max([1.0, *[speed for _, speed in job.speeds.by_type]]) for job in app.jobs]
-    return sum(works_s) / around.share_gpus
-
-
 def _exclusive_s(whole: AppView, around: ClusterView) -> float:
     return time_on_count_s(whole, around.cluster_gpus, around)
 

@@ -272,44 +272,40 @@ def time_on_count_s(app: AppView, gpus: float, around: ClusterView) -> float:
     is one on which every job can run. On fewer GPUs T grows in proportion: half of the smallest gang takes twice as
     long as all of it.
     """
-    return CountTimes(app, around).on_count_s(gpus)
+    smallest = smallest_gang_gpus(app)
+    whole_s = time_on_whole_s(app, max(int(gpus), smallest), around)
+    return float(in_proportion_s(np.array([whole_s]), smallest, gpus)[0])
 
 
-class CountTimes:
-    """T of an app by numbers of GPUs, each computed once: they hold as long as nothing happens to the app.
+def smallest_gang_gpus(app: AppView) -> int:
+    """The GPUs of the smallest gang on which every job can run."""
+    return max([shape.demand_min_gpus for shape in _shapes_of(app)])
+
+
+def in_proportion_s(whole_s: Seconds, smallest_gpus: int | Seconds, gpus: float) -> Seconds:
+    """T of N apps on `gpus` GPUs, in seconds; infinite on none.
 
     Args:
-        app: The app.
-        around: The cluster; only the levels at which gangs fit into it count.
+        whole_s: T of each on the whole GPUs of these, but at least on `smallest_gpus` [N].
+        smallest_gpus: `smallest_gang_gpus`; one number, or one for each app.
+        gpus: GPUs of each app; it may be a fraction.
     """
+    if gpus <= 0:
+        return np.full(len(whole_s), math.inf)
+    return np.where(smallest_gpus <= gpus, whole_s, whole_s * smallest_gpus / gpus)
 
-    __slots__ = ("_app", "_around", "_shapes", "_times_s", "smallest_gpus")
 
-    def __init__(self, app: AppView, around: ClusterView) -> None:
-        self._app, self._around = app, around
-        self._shapes = list(dict.fromkeys([*[job.shape for job in app.jobs], app.median_job.shape]))
-        self.smallest_gpus = max([shape.demand_min_gpus for shape in self._shapes])
-        self._times_s: dict[int, float] = {}
+def time_on_whole_s(app: AppView, gpus: int, around: ClusterView) -> float:
+    """`time_on_count_s` of a whole number of GPUs, at least `smallest_gang_gpus`."""
+    if not app.jobs:
+        return later_phases_time_s(app, gpus, around, Level.SLOT)
+    speeds = app.median_job.speeds
+    splits = [even_counts(gpus, len(app.jobs), shape, around, speeds=speeds) for shape in _shapes_of(app)]
+    return min([_finish_time_s(app, split, around) for split in splits])
 
-    def on_count_s(self, gpus: float) -> float:
-        """`time_on_count_s`."""
-        smallest = self.smallest_gpus
-        whole = int(gpus) if gpus >= smallest else smallest
-        time_s = self._times_s.get(whole)
-        if time_s is None:
-            time_s = self._times_s[whole] = self._compute_s(whole)
-        if gpus >= smallest:
-            return time_s
-        return time_s * smallest / gpus if gpus > 0 else math.inf
 
-    def _compute_s(self, gpus: int) -> float:
-        """T on a whole number of GPUs, at least the smallest gang."""
-        app, around = self._app, self._around
-        if not app.jobs:
-            return later_phases_time_s(app, gpus, around, Level.SLOT)
-        speeds = app.median_job.speeds
-        splits = [even_counts(gpus, len(app.jobs), shape, around, speeds=speeds) for shape in self._shapes]
-        return min([_finish_time_s(app, split, around) for split in splits])
+def _shapes_of(app: AppView) -> list[JobShape]:
+    return list(dict.fromkeys([*[job.shape for job in app.jobs], app.median_job.shape]))
 
 
 def later_job(app: AppView, phase: Phase) -> JobView:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
 
 from am.agent.model.demands import empty_bundle_s, phases_left, unmet_demands
 from am.agent.model.division_times import CERTAIN
-from am.agent.model.fairness import least_share_s
-from am.agent.model.finish_time import CountTimes
+from am.agent.model.fairness import cluster_time_s
+from am.agent.model.finish_time import in_proportion_s, smallest_gang_gpus, time_on_whole_s
 from am.agent.model.views import AppView, ClusterView
 from themis.bids import GangDemand, PhaseLeft
+from themis.values import Value
+
+Seconds = NDArray[np.float64]
+_Times = tuple[float, float, float, float, int]
+"""T of the empty bundle, its restart, t_cluster, T on the share, and the GPUs below which the latter is scaled."""
 
 
 class Outlook:
@@ -24,15 +34,15 @@ class Outlook:
         around: The cluster. Only the levels at which gangs fit into the empty cluster are kept.
     """
 
-    __slots__ = ("_around", "_count_times", "_empty_bundle_s", "_phases_left", "app", "demands")
+    __slots__ = ("_around", "_empty_bundle_s", "_phases_left", "_times", "app", "demands")
 
     def __init__(self, app: AppView, around: ClusterView) -> None:
         self.app = app
         self.demands: tuple[GangDemand, ...] = unmet_demands(app)
         self._around = around
-        self._count_times: CountTimes | None = None
         self._empty_bundle_s: tuple[float, float] | None = None
         self._phases_left: tuple[PhaseLeft, ...] | None = None
+        self._times: dict[tuple[int, int, bool], _Times] = {}
 
     @property
     def phases_left(self) -> tuple[PhaseLeft, ...]:
@@ -41,23 +51,62 @@ class Outlook:
             self._phases_left = phases_left(self.app)
         return self._phases_left
 
-    @property
-    def empty_bundle_s(self) -> tuple[float, float]:
-        """T of what the app keeps if it wins nothing, and the restart that losing the rest costs, in seconds."""
+    def times(self, around: ClusterView, share: tuple[int, int, bool]) -> _Times:
+        """What `times_of` needs of this app. `share` is what it depends on: see `times_of`."""
+        times = self._times.get(share)
+        if times is None:
+            times = self._times[share] = self._compute_times(around, share)
+        return times
+
+    def _compute_times(self, around: ClusterView, share: tuple[int, int, bool]) -> _Times:
+        whole_gpus, _, if_sooner = share
         if self._empty_bundle_s is None:
             self._empty_bundle_s = empty_bundle_s(self.app, self._around)
-        return self._empty_bundle_s
+        empty_s, switch_s = self._empty_bundle_s
+        smallest_gpus = smallest_gang_gpus(self.app)
+        if if_sooner and empty_s < _least_s(self.app, whole_gpus + 1) * CERTAIN:
+            share_s = math.inf
+        else:
+            share_s = time_on_whole_s(self.app, max(whole_gpus, smallest_gpus), self._around)
+        return empty_s, switch_s, cluster_time_s(self.app, around), share_s, smallest_gpus
 
-    def share_s(self, around: ClusterView, longest_s: float = math.inf) -> float:
-        """T on the fair share R/N, in seconds.
 
-        Args:
-            around: The cluster now.
-            longest_s: If T on the share is provably longer, infinity is returned: t_shared of bundles on which the
-                app takes no longer than that does not depend on the share then, and packing many jobs takes time.
-        """
-        if longest_s < math.inf and least_share_s(self.app, around) * CERTAIN > longest_s:
-            return math.inf
-        if self._count_times is None:
-            self._count_times = CountTimes(self.app, self._around)
-        return self._count_times.on_count_s(around.share_gpus)
+class Times(Value, frozen=True, kw_only=True):
+    """Times of N apps, in seconds.
+
+    Attributes:
+        empty_s: T of what each app keeps if it wins nothing [N].
+        switch_s: The restart that losing the rest costs [N].
+        share_s: T on the fair share R/N [N].
+        cluster_s: t_cluster [N].
+    """
+
+    empty_s: Seconds
+    switch_s: Seconds
+    share_s: Seconds
+    cluster_s: Seconds
+
+
+def times_of(outlooks: Sequence[Outlook], around: ClusterView, *, share_if_sooner: bool = False) -> Times:
+    """The times of at least one app.
+
+    The share changes with every app that comes or goes, its whole GPUs seldom. T on the share follows from T on those.
+
+    Args:
+        outlooks: The N apps.
+        around: The cluster now.
+        share_if_sooner: Whether T on the share matters only if it is less than T of the empty bundle. Then infinity may
+            replace a longer time, since packing many jobs takes time. The empty bundle's t_shared is the same.
+    """
+    share = int(around.share_gpus), around.cluster_gpus, share_if_sooner
+    rows = chain.from_iterable([outlook.times(around, share) for outlook in outlooks])
+    empty_s, switch_s, cluster_s, whole_s, smallest_gpus = (
+        np.fromiter(rows, np.float64, 5 * len(outlooks)).reshape(len(outlooks), 5).T
+    )
+    share_s = in_proportion_s(whole_s, smallest_gpus, around.share_gpus)
+    return Times(empty_s=empty_s, switch_s=switch_s, share_s=share_s, cluster_s=cluster_s)
+
+
+def _least_s(app: AppView, gpus: int) -> float:
+    """A lower bound on T on `gpus` GPUs, in seconds: all of them work on the jobs at S = 1, at their highest speed."""
+    return sum([job.serial_work_s / max([1.0, *[speed for _, speed in job.speeds.by_type]]) for job in app.jobs]) / gpus

@@ -1,1 +1,1 @@
-"""The ResourceManager's page, REST interface and metrics: they tell what is, and change nothing."""
+"""The ResourceManager's page, REST interface and metrics. All are read-only."""

@@ -8,8 +8,8 @@ from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.web.documents import waiting_of
 from rm_plugin.service.web.home_page import app_state
+from rm_plugin.service.web.page_state import PageState, jobs_of, rho_of
 from rm_plugin.service.web.parts import AppNames
-from rm_plugin.service.web.sight import Sight, jobs_of, rho_of
 from themis.lifecycle import JobState
 from themis.web.elements import Markup, element, facts, join, link, outside_link, section, table, tiles
 from themis.web.formatting import MISSING, assignments, duration, from_now, moment, number, percent
@@ -22,37 +22,37 @@ LEASES_MOST = 300
 _DETAIL_LETTERS = 300
 
 
-def app_page(sight: Sight, entry: AppEntry) -> str:
+def app_page(page_state: PageState, entry: AppEntry) -> str:
     """The page as text."""
-    names = AppNames(sight, root="../")
+    names = AppNames(page_state, root="../")
     return page(
         f"{entry.spec.name} ({entry.app_id})",
         element("p", link("../", "Cluster")),
         element("h1", entry.spec.name, " ", element("small", entry.app_id)),
-        _tiles(sight, entry),
-        section("App", _facts(sight, entry)),
-        *_waiting(sight, names, entry),
+        _tiles(page_state, entry),
+        section("App", _facts(page_state, entry)),
+        *_waiting(page_state, names, entry),
         section("Jobs", *_jobs(entry)),
-        *_leases(sight, entry),
-        section("Newest events", *_events(sight, entry), note="Newest first, without the progress of jobs."),
+        *_leases(page_state, entry),
+        section("Newest events", *_events(page_state, entry), note="Newest first, without the progress of jobs."),
     )
 
 
-def _tiles(sight: Sight, entry: AppEntry) -> Markup:
+def _tiles(page_state: PageState, entry: AppEntry) -> Markup:
     phase = f"{min(entry.heartbeat.phase + 1, entry.heartbeat.phases)} of {entry.heartbeat.phases}"
     return tiles(
         [
             ("state", app_state(entry)),
             ("progress", percent(entry.progress)),
             ("rho", number(rho_of(entry))),
-            ("GPUs", sight.gpus_held(entry)),
-            ("GPU time", duration(sight.gpu_time_s(entry))),
+            ("GPUs", page_state.gpus_held(entry)),
+            ("GPU time", duration(page_state.gpu_time_s(entry))),
             ("phase", phase if entry.heartbeat.phases else MISSING),
         ]
     )
 
 
-def _facts(sight: Sight, entry: AppEntry) -> Markup:
+def _facts(page_state: PageState, entry: AppEntry) -> Markup:
     spec, final = entry.spec, entry.finish.rho
     program = spec.program.name or spec.program.command
     return facts(
@@ -69,15 +69,15 @@ def _facts(sight: Sight, entry: AppEntry) -> Markup:
             ("Best job", entry.best_job),
             ("Checkpoint", entry.finish.best_checkpoint),
             ("Attempts", entry.attempt),
-            ("Folder", str(sight.manager.folder(entry.app_id))),
+            ("Folder", str(page_state.manager.folder(entry.app_id))),
             ("In the engine", entry.engine_id),
             ("Its own page", outside_link(entry.page_url, entry.page_url) if entry.page_url else ""),
         ]
     )
 
 
-def _waiting(sight: Sight, names: AppNames, entry: AppEntry) -> list[Markup]:
-    waiting = waiting_of(sight, entry)
+def _waiting(page_state: PageState, names: AppNames, entry: AppEntry) -> list[Markup]:
+    waiting = waiting_of(page_state, entry)
     if waiting is None:
         return []
     wanted = entry.heartbeat.unmet_gpus
@@ -118,20 +118,20 @@ def _job_state(job: pb.JobStatus) -> Markup:
     return join((state, job.health), " ") if job.health else state
 
 
-def _leases(sight: Sight, entry: AppEntry) -> list[Markup]:
-    leases = sight.leases_of(entry)
+def _leases(page_state: PageState, entry: AppEntry) -> list[Markup]:
+    leases = page_state.leases_of(entry)
     if not leases:
         return []
     rows = [
-        (str(lease.gpu), lease.state, from_now(lease.expires_at_s, sight.now_s), lease.renewals)
+        (str(lease.gpu), lease.state, from_now(lease.expires_at_s, page_state.now_s), lease.renewals)
         for lease in leases[:LEASES_MOST]
     ]
     more = [element("p", f"and {len(leases) - LEASES_MOST} more")] if len(leases) > LEASES_MOST else []
     return [section("Leases", table(("GPU", "state", "ends", "renewals"), rows, numbers=("renewals",)), *more)]
 
 
-def _events(sight: Sight, entry: AppEntry) -> list[Markup]:
-    events = sight.digest.events_of(entry.app_id)
+def _events(page_state: PageState, entry: AppEntry) -> list[Markup]:
+    events = page_state.event_index.events_of(entry.app_id)
     heads = ("when", "what", "detail")
     rows = [(moment(event.time_s), event.kind, element("code", _detail(event))) for event in events]
     address = f"../api/v1/events?app={entry.app_id}"

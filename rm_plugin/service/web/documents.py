@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.store import StoredEvent
-from rm_plugin.service.web.sight import Sight, jobs_of, rho_of
+from rm_plugin.service.web.page_state import PageState, jobs_of, rho_of
 from rm_plugin.service.web.waiting import Waiting, why_waiting
 from themis.apps import HyperParameter
 from themis.cluster import Machine
@@ -21,14 +21,14 @@ Document = dict[str, object]
 # ---- the cluster ----------------------------------------------------------------------------------------------------
 
 
-def cluster_document(sight: Sight) -> Document:
+def cluster_document(page_state: PageState) -> Document:
     """The cluster, its machines and who holds what of them."""
-    manager, cluster = sight.manager, sight.manager.arbiter.cluster
-    gpus = sight.gpus_by_state()
+    manager, cluster = page_state.manager, page_state.manager.arbiter.cluster
+    gpus = page_state.gpus_by_state()
     return {
         "name": cluster.name,
-        "policy": sight.policy,
-        "now_s": sight.now_s,
+        "policy": page_state.policy,
+        "now_s": page_state.now_s,
         "lease_s": manager.settings.lease.duration_s,
         "time_scale": manager.settings.time_scale,
         "active_apps": manager.arbiter.active_count,
@@ -45,22 +45,22 @@ def cluster_document(sight: Sight) -> Document:
             for device in cluster.devices.values()
         },
         "racks": [
-            {"rack_id": rack, "machines": [_machine_document(sight, machine) for machine in machines]}
+            {"rack_id": rack, "machines": [_machine_document(page_state, machine) for machine in machines]}
             for rack, machines in cluster.racks.items()
         ],
     }
 
 
-def _machine_document(sight: Sight, machine: Machine) -> Document:
-    table = sight.manager.arbiter.table
+def _machine_document(page_state: PageState, machine: Machine) -> Document:
+    table = page_state.manager.arbiter.table
     live, reserved, closed = table.live, table.reserved, table.closed
-    here = sight.manager.arbiter.cluster.gpus_of(machine.machine_id)
+    here = page_state.manager.arbiter.cluster.gpus_of(machine.machine_id)
     leases = [lease for gpu in here for lease in (live.get(gpu), reserved.get(gpu)) if lease is not None]
     return {
         "machine_id": machine.machine_id,
-        "state": sight.machine_state(machine).value,
+        "state": page_state.machine_state(machine).value,
         "device": machine.device,
-        "emulated": sight.is_emulated(machine),
+        "emulated": page_state.is_emulated(machine),
         "slots": list(machine.slots),
         "gpus": machine.gpus,
         "gpus_closed": [gpu.index for gpu in here if gpu in closed],
@@ -81,14 +81,14 @@ def _lease_document(lease: Lease) -> Document:
 # ---- apps -----------------------------------------------------------------------------------------------------------
 
 
-def apps_document(sight: Sight, states: Iterable[str], limit: int) -> Document:
+def apps_document(page_state: PageState, states: Iterable[str], limit: int) -> Document:
     """Apps of some states, or of all when none is named; those that have not ended first, the newest of each first."""
     wanted = frozenset(states)
-    entries = [entry for entry in sight.newest_first() if not wanted or entry.state in wanted]
-    return {"total": len(entries), "apps": [summary(sight, entry) for entry in entries[:limit]]}
+    entries = [entry for entry in page_state.newest_first() if not wanted or entry.state in wanted]
+    return {"total": len(entries), "apps": [summary(page_state, entry) for entry in entries[:limit]]}
 
 
-def summary(sight: Sight, entry: AppEntry) -> Document:
+def summary(page_state: PageState, entry: AppEntry) -> Document:
     """One app without its jobs."""
     rho = rho_of(entry)
     return {
@@ -105,9 +105,9 @@ def summary(sight: Sight, entry: AppEntry) -> Document:
         "finished_at_s": entry.finished_at_s,
         "progress": finite(entry.progress),
         "rho": finite(rho),
-        "gpus": sight.gpus_held(entry),
+        "gpus": page_state.gpus_held(entry),
         "gpus_unmet": 0 if entry.ended else entry.heartbeat.unmet_gpus,
-        "gpu_time_s": sight.gpu_time_s(entry),
+        "gpu_time_s": page_state.gpu_time_s(entry),
         "attempts": entry.attempt,
         "phase": entry.heartbeat.phase + 1 if entry.heartbeat.phases else None,
         "phases": entry.heartbeat.phases or None,
@@ -119,28 +119,28 @@ def summary(sight: Sight, entry: AppEntry) -> Document:
     }
 
 
-def app_document(sight: Sight, entry: AppEntry) -> Document:
+def app_document(page_state: PageState, entry: AppEntry) -> Document:
     """One app with its jobs, its leases and why it has no more of them."""
-    waiting = waiting_of(sight, entry)
+    waiting = waiting_of(page_state, entry)
     submitted = {job.job_id: job.hyper_parameters for job in entry.spec.jobs}
     return {
-        **summary(sight, entry),
+        **summary(page_state, entry),
         "demand_max_gpus": entry.spec.demand_max_gpus,
         "final_rho": {name: finite(value) for name, value in entry.finish.rho.items()},
         "best_checkpoint": entry.finish.best_checkpoint or None,
-        "folder": str(sight.manager.folder(entry.app_id)),
+        "folder": str(page_state.manager.folder(entry.app_id)),
         "jobs": [_job_document(job, submitted.get(job.job_id, {})) for job in jobs_of(entry)],
-        "leases": [_lease_document(lease) for lease in sight.leases_of(entry)],
+        "leases": [_lease_document(lease) for lease in page_state.leases_of(entry)],
         "waiting": None if waiting is None else _waiting_document(waiting),
     }
 
 
-def waiting_of(sight: Sight, entry: AppEntry) -> Waiting | None:
-    """Why an app has no more GPUs; None for one that has ended or that could use no more."""
+def waiting_of(page_state: PageState, entry: AppEntry) -> Waiting | None:
+    """Return why an app has no more GPUs, or None if it has ended or can use no more."""
     content = bool(entry.heartbeat.jobs) and entry.heartbeat.unmet_gpus <= 0
     if entry.ended or content:
         return None
-    return why_waiting(entry.app_id, sight.digest.rounds(), sight.policy)
+    return why_waiting(entry.app_id, page_state.event_index.rounds(), page_state.policy)
 
 
 def _waiting_document(waiting: Waiting) -> Document:

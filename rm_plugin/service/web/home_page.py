@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.web.page_state import GpuState, MachineState, PageState, rho_of
 from rm_plugin.service.web.parts import AppNames, rounds_table
-from rm_plugin.service.web.sight import GpuState, MachineState, Sight, rho_of
 from themis.cluster import GpuId, Machine
 from themis.lifecycle import AppState, LeaseState
 from themis.web.elements import Markup, element, join, link, markup, outside_link, section, table, tiles
@@ -21,18 +21,18 @@ ROUNDS_SHOWN = 10
 _BAD_STATES = frozenset({AppState.FAILED, AppState.KILLED})
 
 
-def home_page(sight: Sight) -> str:
+def home_page(page_state: PageState) -> str:
     """The page as text."""
-    names = AppNames(sight, root="")
-    cluster = sight.manager.arbiter.cluster
+    names = AppNames(page_state, root="")
+    cluster = page_state.manager.arbiter.cluster
     return page(
-        f"{cluster.name}: {sight.policy}",
-        element("h1", cluster.name, " ", element("small", f"under {sight.policy}")),
-        element("p", _emulation(sight)),
-        _tiles(sight),
-        section("Cluster", *_cluster(sight, names), note=_CLUSTER_NOTE),
-        section("Apps", *_apps(sight, names), note=_APPS_NOTE),
-        section("Newest rounds", *_rounds(sight, names), note=_ROUNDS_NOTE),
+        f"{cluster.name}: {page_state.policy}",
+        element("h1", cluster.name, " ", element("small", f"under {page_state.policy}")),
+        element("p", _emulation(page_state)),
+        _tiles(page_state),
+        section("Cluster", *_cluster(page_state, names), note=_CLUSTER_NOTE),
+        section("Apps", *_apps(page_state, names), note=_APPS_NOTE),
+        section("Newest rounds", *_rounds(page_state, names), note=_ROUNDS_NOTE),
         element(
             "p",
             "The same for programs: ",
@@ -56,27 +56,27 @@ _ROUNDS_NOTE = (
 )
 
 
-def _emulation(sight: Sight) -> str:
-    machines = sight.manager.arbiter.cluster.machines
-    emulated = sum(machine.gpus for machine in machines if sight.is_emulated(machine))
+def _emulation(page_state: PageState) -> str:
+    machines = page_state.manager.arbiter.cluster.machines
+    emulated = sum(machine.gpus for machine in machines if page_state.is_emulated(machine))
     if not emulated:
         return ""
-    share = "All" if emulated == sight.manager.arbiter.cluster.gpus else str(emulated)
+    share = "All" if emulated == page_state.manager.arbiter.cluster.gpus else str(emulated)
     return f"{share} GPUs are emulated: leases are real, cards are not."
 
 
-def _tiles(sight: Sight) -> Markup:
-    gpus = sight.gpus_by_state()
-    rhos = [rho for entry in sight.manager.entries.active() if (rho := rho_of(entry)) is not None]
+def _tiles(page_state: PageState) -> Markup:
+    gpus = page_state.gpus_by_state()
+    rhos = [rho for entry in page_state.manager.entries.active() if (rho := rho_of(entry)) is not None]
     rows: list[tuple[str, object]] = [
         ("GPUs", sum(gpus.values())),
         ("leased", gpus[GpuState.LEASED]),
         ("free", gpus[GpuState.FREE]),
         ("closed", gpus[GpuState.CLOSED]),
         ("lost", gpus[GpuState.LOST]),
-        ("active apps", sight.manager.arbiter.active_count),
+        ("active apps", page_state.manager.arbiter.active_count),
         ("max rho", number(max(rhos, default=None))),
-        ("rounds", sight.manager.rounds.rounds),
+        ("rounds", page_state.manager.rounds.rounds),
     ]
     hidden = {name for name, value in rows if name in ("closed", "lost") and not value}
     return tiles([row for row in rows if row[0] not in hidden])
@@ -85,12 +85,12 @@ def _tiles(sight: Sight) -> Markup:
 # ---- the cluster ----------------------------------------------------------------------------------------------------
 
 
-def _cluster(sight: Sight, names: AppNames) -> list[Markup]:
-    cluster = sight.manager.arbiter.cluster
+def _cluster(page_state: PageState, names: AppNames) -> list[Markup]:
+    cluster = page_state.manager.arbiter.cluster
     parts, room = [], MACHINES_MOST
     for rack, machines in cluster.racks.items():
         if room > 0:
-            boxes = [_machine(sight, names, machine) for machine in machines[:room]]
+            boxes = [_machine(page_state, names, machine) for machine in machines[:room]]
             parts += [element("h3", rack), element("div", *boxes, class_="rack")]
         room -= len(machines)
     if room < 0:
@@ -98,14 +98,15 @@ def _cluster(sight: Sight, names: AppNames) -> list[Markup]:
     return parts
 
 
-def _machine(sight: Sight, names: AppNames, machine: Machine) -> Markup:
-    state = sight.machine_state(machine)
-    labels = [label(machine.device)] if not sight.is_emulated(machine) else [label("emulated")]
+def _machine(page_state: PageState, names: AppNames, machine: Machine) -> Markup:
+    state = page_state.machine_state(machine)
+    labels = [label(machine.device)] if not page_state.is_emulated(machine) else [label("emulated")]
     if state is not MachineState.THERE:
         labels.append(label(state.value, "bad"))
-    gpus = iter(sight.manager.arbiter.cluster.gpus_of(machine.machine_id))
+    gpus = iter(page_state.manager.arbiter.cluster.gpus_of(machine.machine_id))
     slots = [
-        element("div", *[_gpu(sight, names, next(gpus)) for _ in range(size)], class_="slot") for size in machine.slots
+        element("div", *[_gpu(page_state, names, next(gpus)) for _ in range(size)], class_="slot")
+        for size in machine.slots
     ]
     return element(
         "div",
@@ -115,17 +116,17 @@ def _machine(sight: Sight, names: AppNames, machine: Machine) -> Markup:
     )
 
 
-def _gpu(sight: Sight, names: AppNames, gpu: GpuId) -> Markup:
+def _gpu(page_state: PageState, names: AppNames, gpu: GpuId) -> Markup:
     # Written out, not put together from elements: there are thousands, and the loop has other work.
-    state = sight.gpu_state(gpu)
+    state = page_state.gpu_state(gpu)
     if state is not GpuState.LEASED:
         mark = "" if state is GpuState.FREE else "x"
         return Markup(f'<div class="gpu {state.value}" title="{markup(gpu)}: {state.value}">{mark}</div>')
-    table = sight.manager.arbiter.table
+    table = page_state.manager.arbiter.table
     lease, next_lease = table.live[gpu], table.reserved.get(gpu)
     expiring = " expiring" if lease.state is LeaseState.EXPIRING else ""
     then = f", then {names.name(next_lease.app_id)}" if next_lease is not None else ""
-    ends = from_now(lease.expires_at_s, sight.now_s)
+    ends = from_now(lease.expires_at_s, page_state.now_s)
     title = markup(f"{gpu}: {names.name(lease.app_id)} ({lease.app_id}), ends {ends}{then}")
     return Markup(f'<a class="gpu leased{expiring}" title="{title}" {names.box(lease.app_id)}</a>')
 
@@ -133,20 +134,20 @@ def _gpu(sight: Sight, names: AppNames, gpu: GpuId) -> Markup:
 # ---- apps -----------------------------------------------------------------------------------------------------------
 
 
-def _apps(sight: Sight, names: AppNames) -> list[Markup]:
-    entries = sight.newest_first()
+def _apps(page_state: PageState, names: AppNames) -> list[Markup]:
+    entries = page_state.newest_first()
     active = [entry for entry in entries if not entry.ended]
     ended = [entry for entry in entries if entry.ended]
     shown = [*active[:APPS_MOST], *ended[:ENDED_MOST]]
     if not shown:
         return [element("p", "None yet.")]
-    parts = [_apps_table(sight, names, shown)]
+    parts = [_apps_table(page_state, names, shown)]
     if more := len(entries) - len(shown):
         parts.append(element("p", f"and {counted(more, 'more app')}, which api/v1/apps lists"))
     return parts
 
 
-def _apps_table(sight: Sight, names: AppNames, entries: Sequence[AppEntry]) -> Markup:
+def _apps_table(page_state: PageState, names: AppNames, entries: Sequence[AppEntry]) -> Markup:
     heads = ("app", "name", "user", "queue", "state", "rho", "progress", "GPUs", "wants", "GPU time", "its own page")
     rows = [
         (
@@ -157,9 +158,9 @@ def _apps_table(sight: Sight, names: AppNames, entries: Sequence[AppEntry]) -> M
             app_state(entry),
             number(rho_of(entry)),
             percent(entry.progress),
-            "" if entry.ended else sight.gpus_held(entry),
+            "" if entry.ended else page_state.gpus_held(entry),
             f"+{entry.heartbeat.unmet_gpus}" if entry.heartbeat.unmet_gpus and not entry.ended else "",
-            duration(sight.gpu_time_s(entry)),
+            duration(page_state.gpu_time_s(entry)),
             outside_link(entry.page_url, "app master") if entry.page_url else "",
         )
         for entry in entries
@@ -176,6 +177,6 @@ def app_state(entry: AppEntry) -> Markup:
 # ---- rounds ---------------------------------------------------------------------------------------------------------
 
 
-def _rounds(sight: Sight, names: AppNames) -> list[Markup]:
-    newest = sight.digest.rounds(ROUNDS_SHOWN)
-    return [rounds_table(names, newest, sight.now_s) if newest else markup("None yet.")]
+def _rounds(page_state: PageState, names: AppNames) -> list[Markup]:
+    newest = page_state.event_index.rounds(ROUNDS_SHOWN)
+    return [rounds_table(names, newest, page_state.now_s) if newest else markup("None yet.")]

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
-from rm_plugin.service.web.digest import Total
-from rm_plugin.service.web.sight import MachineState, Sight, rho_of
+from rm_plugin.service.web.event_index import Total
+from rm_plugin.service.web.page_state import MachineState, PageState, rho_of
 from themis.lifecycle import LEASE_LIFECYCLE, AppState, LeaseState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -20,23 +20,23 @@ Sample = tuple[str, Mapping[str, str], float]
 """What follows the metric's name, the labels, the value."""
 
 
-def metrics_text(sight: Sight) -> str:
+def metrics_text(page_state: PageState) -> str:
     """All metrics."""
-    return "".join((*_state(sight), *_newest_round(sight), *_sums(sight)))
+    return "".join((*_state(page_state), *_newest_round(page_state), *_sums(page_state)))
 
 
-def _state(sight: Sight) -> Iterable[str]:
-    manager = sight.manager
+def _state(page_state: PageState) -> Iterable[str]:
+    manager = page_state.manager
     arbiter, table = manager.arbiter, manager.arbiter.table
     yield _gauge(
         "themis_info",
         "Always 1; what is served under which policy.",
-        [("", {"cluster": arbiter.cluster.name, "policy": sight.policy}, 1)],
+        [("", {"cluster": arbiter.cluster.name, "policy": page_state.policy}, 1)],
     )
     apps = _counts(AppState, (entry.state for entry in manager.entries))
     yield _gauge("themis_apps", "Apps by state, those that ended included.", _by_state(apps))
-    yield _gauge("themis_gpus", "GPUs by state.", _by_state(sight.gpus_by_state()))
-    machines = _counts(MachineState, (sight.machine_state(machine) for machine in arbiter.cluster.machines))
+    yield _gauge("themis_gpus", "GPUs by state.", _by_state(page_state.gpus_by_state()))
+    machines = _counts(MachineState, (page_state.machine_state(machine) for machine in arbiter.cluster.machines))
     yield _gauge("themis_machines", "Machines by state.", _by_state(machines))
     held = [state for state in LeaseState if not LEASE_LIFECYCLE.is_final(state)]
     leases = _counts(held, (lease.state for lease in (*table.live.values(), *table.reserved.values())))
@@ -48,8 +48,8 @@ def _state(sight: Sight) -> Iterable[str]:
     yield _gauge("themis_unmet_gpus", "GPUs that active apps could use beyond their leases.", [("", {}, unmet)])
 
 
-def _newest_round(sight: Sight) -> Iterable[str]:
-    ended = next((record for record in sight.digest.rounds() if record.duration_s is not None), None)
+def _newest_round(page_state: PageState) -> Iterable[str]:
+    ended = next((record for record in page_state.event_index.rounds() if record.duration_s is not None), None)
     if ended is None:
         return
     parts = {"whole": ended.duration_s, "bids": ended.bids_s, "auction": ended.solve_s}
@@ -57,8 +57,8 @@ def _newest_round(sight: Sight) -> Iterable[str]:
     yield _gauge("themis_newest_round_seconds", "How long the newest round that ended took, by part.", samples)
 
 
-def _sums(sight: Sight) -> Iterable[str]:
-    totals = sight.digest.totals
+def _sums(page_state: PageState) -> Iterable[str]:
+    totals = page_state.event_index.totals
     rounds = [("", {"outcome": outcome}, count) for outcome, count in sorted(totals.rounds.items())]
     yield _metric("themis_rounds_total", "counter", "Rounds that ended.", rounds)
     yield _metric("themis_events_total", "counter", "Events in the log.", [("", {}, totals.events)])
@@ -68,7 +68,7 @@ def _sums(sight: Sight) -> Iterable[str]:
     yield _metric(
         "themis_leases_revoked_total", "counter", "Leases that were taken by force.", [("", {}, totals.leases_revoked)]
     )
-    refused = sum(entry.refused_messages for entry in sight.manager.entries)
+    refused = sum(entry.refused_messages for entry in page_state.manager.entries)
     yield _metric(
         "themis_messages_refused_total", "counter", "Messages of app masters that were refused.", [("", {}, refused)]
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
+from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.round_record import RoundRecord
-from rm_plugin.service.web.sight import Sight
 from themis.web.elements import Markup, element, join, link, markup, table
 from themis.web.formatting import counted, duration, from_now, number
 from themis.web.frame import chip
@@ -18,8 +18,8 @@ _APPS_IN_A_CELL = 8
 class AppNames:
     """Apps as links with their colour; `root` leads from the page to `/`."""
 
-    def __init__(self, sight: Sight, root: str) -> None:
-        self._names = {entry.app_id: entry.spec.name for entry in sight.manager.entries}
+    def __init__(self, page_state: PageState, root: str) -> None:
+        self._names = {entry.app_id: entry.spec.name for entry in page_state.manager.entries}
         self._places = {app_id: place for place, app_id in enumerate(self._names)}
         self._root = root
         self._boxes: dict[str, Markup] = {}
@@ -39,7 +39,7 @@ class AppNames:
         return self._names.get(app_id, app_id)
 
     def short(self, app_id: str) -> str:
-        """What tells the app from others in a small box: the number at the end of its id."""
+        """Return a short label of the app for a small box: the number at the end of its id."""
         digits = app_id[len(app_id.rstrip("0123456789")) :]
         return digits.lstrip("0") or app_id[-3:]
 

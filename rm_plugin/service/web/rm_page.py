@@ -7,8 +7,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from rm_plugin.service.manager import ResourceManager
-from rm_plugin.service.web.digest import EventDigest
-from rm_plugin.service.web.sight import Sight
+from rm_plugin.service.web.event_index import EventIndex
+from rm_plugin.service.web.page_state import PageState
 from themis.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class RmPage:
     """Serves the page, the REST interface and the metrics of one ResourceManager; `policy` is the name it goes by."""
 
     def __init__(self, manager: ResourceManager, policy: str) -> None:
-        self._sight = Sight(manager, policy, EventDigest(manager.recorder))
+        self._page_state = PageState(manager, policy, EventIndex(manager.recorder))
         self._runner: web.AppRunner | None = None
         self._follow: asyncio.Task[None] | None = None
 
@@ -34,8 +34,8 @@ class RmPage:
         from rm_plugin.service.web.routes import application
         from themis.web.answers import listen as serve
 
-        self._runner, bound = await serve(application(self._sight), host.strip("[]"), port)
-        self._follow = asyncio.get_running_loop().create_task(self._sight.digest.follow())
+        self._runner, bound = await serve(application(self._page_state), host.strip("[]"), port)
+        self._follow = asyncio.get_running_loop().create_task(self._page_state.event_index.follow())
         return f"http://{host}:{bound}/"
 
     async def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""A round as its events told it, step by step; the values of docs/reference/events.md with types. Pure."""
+"""A round, read from its events step by step: the values of docs/reference/events.md with types. Pure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RoundRecord:
         return sum(sum(part.values()) for part in parts)
 
     def payment(self, app_id: str) -> float | None:
-        """The share c_i that a winner kept; None for who won nothing in the auction."""
+        """The share c_i that a winner kept, or None for an app that won nothing in the auction."""
         share = (self.auction or {}).get("payments", {}).get(app_id)
         return None if share is None else float(share)
 

@@ -9,8 +9,8 @@ from rm_plugin.service.web.app_page import app_page
 from rm_plugin.service.web.documents import app_document, apps_document, cluster_document, events_document
 from rm_plugin.service.web.home_page import home_page
 from rm_plugin.service.web.metrics import CONTENT_TYPE, metrics_text
+from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.round_record import round_document
-from rm_plugin.service.web.sight import Sight
 from themis.errors import InputError
 from themis.lifecycle import AppState
 from themis.web.answers import NotThereError, html_answer, json_answer, site, text_answer, whole_number
@@ -20,9 +20,9 @@ ROUNDS_DEFAULT, ROUNDS_MOST = 10, 100
 EVENTS_DEFAULT, EVENTS_MOST = 100, 500
 
 
-def application(sight: Sight) -> web.Application:
+def application(page_state: PageState) -> web.Application:
     """Everything that is served."""
-    routes = Routes(sight)
+    routes = Routes(page_state)
     served = site(is_document=lambda path: path.startswith("/api/"))
     served.add_routes(
         [
@@ -41,41 +41,43 @@ def application(sight: Sight) -> web.Application:
 
 
 class Routes:
-    """One method an address. What is told of the log waits until the log was read once."""
+    """One method per address. Methods that show the log wait until it was read once."""
 
-    def __init__(self, sight: Sight) -> None:
-        self._sight = sight
+    def __init__(self, page_state: PageState) -> None:
+        self._page_state = page_state
 
     async def home(self, _request: web.Request) -> web.Response:
         """The cluster, the apps, the newest rounds."""
-        await self._sight.digest.ready()
-        return html_answer(home_page(self._sight))
+        await self._page_state.event_index.ready()
+        return html_answer(home_page(self._page_state))
 
     async def app(self, request: web.Request) -> web.Response:
         """One app."""
-        await self._sight.digest.ready()
-        return html_answer(app_page(self._sight, self._entry(request.match_info["app_id"])))
+        await self._page_state.event_index.ready()
+        return html_answer(app_page(self._page_state, self._entry(request.match_info["app_id"])))
 
     async def cluster_data(self, _request: web.Request) -> web.Response:
         """The cluster and who holds what of it."""
-        return json_answer(cluster_document(self._sight))
+        return json_answer(cluster_document(self._page_state))
 
     async def apps_data(self, request: web.Request) -> web.Response:
         """Apps, of some states where `state` is given."""
         states = [_app_state(text) for text in request.query.getall("state", [])]
         limit = whole_number(request, "limit", APPS_DEFAULT, most=APPS_MOST)
-        return json_answer(apps_document(self._sight, states, limit))
+        return json_answer(apps_document(self._page_state, states, limit))
 
     async def app_data(self, request: web.Request) -> web.Response:
         """One app, whole."""
-        await self._sight.digest.ready()
-        return json_answer(app_document(self._sight, self._entry(request.match_info["app_id"])))
+        await self._page_state.event_index.ready()
+        return json_answer(app_document(self._page_state, self._entry(request.match_info["app_id"])))
 
     async def rounds_data(self, request: web.Request) -> web.Response:
         """The newest rounds, newest first."""
         limit = whole_number(request, "limit", ROUNDS_DEFAULT, most=ROUNDS_MOST)
-        await self._sight.digest.ready()
-        return json_answer({"rounds": [round_document(record) for record in self._sight.digest.rounds(limit)]})
+        await self._page_state.event_index.ready()
+        return json_answer(
+            {"rounds": [round_document(record) for record in self._page_state.event_index.rounds(limit)]}
+        )
 
     async def events_data(self, request: web.Request) -> web.Response:
         """Events after a sequence number, of one app where `app` is given."""
@@ -83,23 +85,23 @@ class Routes:
         limit = whole_number(request, "limit", EVENTS_DEFAULT, most=EVENTS_MOST)
         named = request.query.get("app", "")
         app_id = self._entry(named).app_id if named else ""
-        events = await self._sight.manager.recorder.read_events(after, app_id, limit)
+        events = await self._page_state.manager.recorder.read_events(after, app_id, limit)
         return json_answer(events_document(events, after))
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """Numbers for Prometheus."""
-        await self._sight.digest.ready()
-        return text_answer(metrics_text(self._sight), CONTENT_TYPE)
+        await self._page_state.event_index.ready()
+        return text_answer(metrics_text(self._page_state), CONTENT_TYPE)
 
     async def health(self, _request: web.Request) -> web.Response:
         """That the loop answers and that the store can be written; status 503 while it cannot."""
-        trouble = self._sight.manager.changes.trouble
+        trouble = self._page_state.manager.changes.trouble
         if trouble:
             return web.Response(text=f"{trouble}\n", status=503)
         return text_answer("ok\n")
 
     def _entry(self, name: str) -> AppEntry:
-        entries = self._sight.manager.entries
+        entries = self._page_state.manager.entries
         # The entries' own error looks for the nearest of all names, which takes long when there are many.
         if not any(name in (entry.app_id, entry.spec.name) for entry in entries):
             raise NotThereError("unknown app", value=name, remedy="api/v1/apps lists them")

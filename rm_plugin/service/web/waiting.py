@@ -33,7 +33,7 @@ class Waiting:
 def why_waiting(app_id: str, rounds: Sequence[RoundRecord], policy: str) -> Waiting:
     """How the newest of `rounds` (newest first) that has reports treated the app.
 
-    One that is still being played tells nothing yet: the one before it counts, if there is any.
+    A round that is still running has no result yet, so the one before it counts, if there is one.
     """
     reported = [record for record in rounds if record.reported_at_s is not None]
     record = next((record for record in reported if record.granted or record.outcome), None)
@@ -56,7 +56,7 @@ def why_waiting(app_id: str, rounds: Sequence[RoundRecord], policy: str) -> Wait
 
 def _without_report(app_id: str, record: RoundRecord) -> str:
     if app_id in record.absent:
-        return f"its app master did not tell rho in time for round {record.round_id}"
+        return f"its app master did not report rho in time for round {record.round_id}"
     return f"it came after round {record.round_id} had begun"
 
 

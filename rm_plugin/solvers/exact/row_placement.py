@@ -20,8 +20,9 @@ from rm_plugin.solvers.exact.separation import Pattern
 from rm_plugin.solvers.kinds import Kind
 from rm_plugin.solvers.realise import Layout, by_nearness, realise
 from themis.bids import PlacedGang
-from themis.cluster import Allocation, Level
+from themis.cluster import Allocation, Level, level_across
 from themis.errors import InvariantError
+from themis.placement.enumeration import assign_slots
 
 _NO, _YES = 0, 1
 _MAX_REMEMBERED = 4_000
@@ -254,22 +255,9 @@ def _layout(market: MarketArrays, parts: Ints) -> Layout:
             units[gpus, place.machine_id] += 1
     for machine, sizes in in_slots.items():
         place = market.machines[machine]
-        for gpus, slot in _slots_for(sorted(sizes, reverse=True), list(place.free_slots)) or ():
+        for gpus, slot in assign_slots(sizes, place.free_slots) or ():
             slots[Kind(Level.SLOT, gpus, gpus), place.machine_id, slot] += 1
     return Layout(slots=slots, machines=on_machines, racks=racks, units=units)
-
-
-def _slots_for(sizes: Sequence[int], room: Sequence[int]) -> list[tuple[int, int]] | None:
-    """A slot for each gang by backtracking, as (GPUs, slot)."""
-    if not sizes:
-        return []
-    for slot, free in enumerate(room):
-        if free < sizes[0] or free in room[:slot]:
-            continue
-        rest = _slots_for(sizes[1:], [*room[:slot], free - sizes[0], *room[slot + 1 :]])
-        if rest is not None:
-            return [(sizes[0], slot), *rest]
-    return None
 
 
 def _ends(parts: Iterable[Sequence[int]]) -> Ints:
@@ -306,22 +294,17 @@ class Packed:
     def gangs(self) -> Mapping[int, tuple[PlacedGang, ...]]:
         """Placed gangs by row, tightest level first, without pinned ones."""
         machines = self._market.machines
+        rack_of = {machine.machine_id: machine.rack_id for machine in machines}
         by_gang: dict[int, list[tuple[int, int, int]]] = {}
         for gang, machine, slot, gpus in self._parts.tolist():
             by_gang.setdefault(gang, []).append((machine, slot, gpus))
         placed: dict[int, list[PlacedGang]] = {}
         for gang, parts in by_gang.items():
-            level = _level_of(parts, {machines[machine].rack_id for machine, _, _ in parts})
             gpus = Allocation(tuple(sorted((machines[machine].machine_id, count) for machine, _, count in parts)))
-            slot = parts[0][1] if level is Level.SLOT else None
+            slot = parts[0][1] if len(parts) == 1 and parts[0][1] >= 0 else None
+            level = level_across(gpus.by_machine(), rack_of, slot)
             placed.setdefault(int(self._row_of_gang[gang]), []).append(PlacedGang(gpus=gpus, level=level, slot=slot))
         return {row: tuple(sorted(gangs, key=by_nearness)) for row, gangs in placed.items()}
-
-
-def _level_of(parts: Sequence[tuple[int, int, int]], racks: Iterable[str]) -> Level:
-    if len(parts) == 1:
-        return Level.SLOT if parts[0][1] >= 0 else Level.MACHINE
-    return Level.RACK if len(set(racks)) == 1 else Level.CLUSTER
 
 
 def _rank(kind: Kind) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from live_rm import Live, address_of, kill, live, replay_app, settings, start_pr
 
 from rm_plugin.arbiter.market_file import read_market
 from rm_plugin.engines.local import LocalAppLauncher
-from rm_plugin.service import manager
+from rm_plugin.service import app_masters
 from rm_plugin.service.session import Session
 from rm_plugin.service.store_sqlite import SqliteReader, SqliteStore
 from rm_plugin.solvers.registry import solver
@@ -263,7 +263,7 @@ def test_an_app_that_is_being_killed_ends_also_where_the_resource_manager_stops_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """Its app master is stopped, so that it cannot heed what it is told."""
-    monkeypatch.setattr(manager, "KILL_GRACE_S", 1.0)
+    monkeypatch.setattr(app_masters, "KILL_GRACE_S", 1.0)
 
     async def begun(stub: rpc.ClientServiceStub) -> str:
         spec = replay_app("unwanted", iterations=3000, tasks=4)
@@ -310,7 +310,7 @@ def test_an_app_that_is_killed_while_the_engine_is_away_stays_killed_once_it_is_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its ResourceManager has just started again, and waits for the engine to tell whether the app lives."""
-    monkeypatch.setattr(manager, "RELAUNCH_EVERY_S", 0.2)
+    monkeypatch.setattr(app_masters, "RELAUNCH_EVERY_S", 0.2)
     away = True
 
     def unless_away(method: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:

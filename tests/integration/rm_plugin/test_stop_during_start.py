@@ -12,7 +12,7 @@ from live_rm import settings
 
 from rm_plugin.engines.engine import LocalEngine
 from rm_plugin.service import server
-from rm_plugin.service.manager import ResourceManager
+from rm_plugin.service.app_masters import AppMasters
 from themis.cluster import Cluster
 from themis.config.cluster_file import load_cluster
 from themis.config.rm_settings import RmSettings
@@ -26,7 +26,7 @@ class EngineThatIsAway(LocalEngine):
         raise AssertionError
 
 
-async def recover_forever(_manager: ResourceManager) -> None:
+async def recover_forever(_app_masters: AppMasters) -> None:
     await asyncio.Event().wait()
 
 
@@ -47,7 +47,7 @@ def test_a_start_that_waits_for_the_engine_ends_at_sigterm(tmp_path: Path) -> No
 
 
 def test_a_recovery_that_waits_ends_at_sigterm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ResourceManager, "recover", recover_forever)
+    monkeypatch.setattr(AppMasters, "recover", recover_forever)
     configured = settings(tmp_path)
     assert exit_code_after_sigterm(configured, LocalEngine(load_cluster(configured.cluster))) == 0
     assert not (tmp_path / "address").exists()

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from live_rm import address_of, live, replay_app, settings, start_process
 
-from rm_plugin.service import manager
+from rm_plugin.service import app_masters
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 from themis.wire.values import app_to_message
@@ -33,7 +33,7 @@ def test_while_sqlite_is_locked_nothing_new_is_taken_and_what_runs_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Submit and kill are refused; rounds, ends of leases and of an app wait, and come once the lock is gone."""
-    monkeypatch.setattr(manager, "KILL_GRACE_S", 5.0)
+    monkeypatch.setattr(app_masters, "KILL_GRACE_S", 5.0)
 
     async def scenario() -> None:
         async with live(settings(tmp_path)) as rm:

@@ -13,12 +13,12 @@ from am.page import log_files
 from am.page.routes import application as am_application
 from am.page.state import AmPageState, JobRow, LeaseRow
 from am.page.status_document import status_document
-from rm_plugin.service.web import digest, home_page, routes, waiting
-from rm_plugin.service.web.digest import EventDigest
+from rm_plugin.service.web import event_index, home_page, routes, waiting
 from rm_plugin.service.web.documents import app_document, apps_document, cluster_document, events_document
+from rm_plugin.service.web.event_index import EventIndex
 from rm_plugin.service.web.metrics import metrics_text
+from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.round_record import round_document
-from rm_plugin.service.web.sight import Sight
 from themis.config.rm_settings import RmSettings
 from themis.web.frame import REFRESH_S
 
@@ -26,12 +26,12 @@ PAGE = "docs/reference/web.md"
 
 
 @pytest.fixture(scope="module")
-def sight():
+def page_state():
     async def make():
         case = busy()
-        seen = Sight(case.manager, "themis", EventDigest(case.recorder))
+        seen = PageState(case.manager, "themis", EventIndex(case.recorder))
         for event in case.recorder.events(0, "", 1_000):
-            seen.digest.take(event)
+            seen.event_index.take(event)
         return seen
 
     return asyncio.run(make())
@@ -53,9 +53,9 @@ def written(heading):
     return {name for row in table_rows(PAGE, heading) for name in code(row[0])}
 
 
-def test_every_address_is_there(sight):
+def test_every_address_is_there(page_state):
     assert {each.replace("{app}", "{app_id}") for each in written("address of the ResourceManager")} == addresses(
-        routes.application(sight)
+        routes.application(page_state)
     )
     named = {
         each.replace("{job}", "{job_id}").replace("{file}", "{name}") for each in written("address of the app master")
@@ -63,8 +63,8 @@ def test_every_address_is_there(sight):
     assert named == addresses(am_application(lambda: None))
 
 
-def test_keys_of_the_cluster_are_all_there(sight):
-    document = cluster_document(sight)
+def test_keys_of_the_cluster_are_all_there(page_state):
+    document = cluster_document(page_state)
     machine = document["racks"][0]["machines"][0]
     assert keys("key of the cluster") == set(document)
     assert keys("key of a machine") == set(machine)
@@ -73,30 +73,30 @@ def test_keys_of_the_cluster_are_all_there(sight):
     assert set(machine["leases"][0]) <= meaning("key of a machine", "leases")
 
 
-def test_keys_of_apps_are_all_there(sight):
-    document = apps_document(sight, [], 10)
-    whole = app_document(sight, sight.manager.entries.get("app-0001"))
+def test_keys_of_apps_are_all_there(page_state):
+    document = apps_document(page_state, [], 10)
+    whole = app_document(page_state, page_state.manager.entries.get("app-0001"))
     assert keys("key of an app") == set(document["apps"][0])
     assert keys("key of one app") == set(whole) - set(document["apps"][0])
     assert set(whole["jobs"][0]) <= meaning("key of one app", "jobs")
     assert keys("key of waiting") == set(whole["waiting"])
 
 
-def test_keys_of_rounds_and_events_are_all_there(sight):
-    (record, *_) = sight.digest.rounds()
+def test_keys_of_rounds_and_events_are_all_there(page_state):
+    (record, *_) = page_state.event_index.rounds()
     document = round_document(record)
     assert keys("key of a round") == set(document)
     for key in ("reports", "bids"):
         assert meaning("key of a round", key) == set(next(iter(document[key].values()))), key
     assert meaning("key of a round", "auction") == set(document["auction"])
-    events = events_document(sight.manager.recorder.events(0, "", 1), 0)
+    events = events_document(page_state.manager.recorder.events(0, "", 1), 0)
     text = text_of(PAGE)
     part = text[text.index("### /api/v1/events") : text.index("## Metrics")]
     assert {*events, *events["events"][0]} <= set(code(part))
 
 
-def test_every_metric_is_there(sight):
-    made = re.findall(r"^# TYPE (\w+)", metrics_text(sight), flags=re.M)
+def test_every_metric_is_there(page_state):
+    made = re.findall(r"^# TYPE (\w+)", metrics_text(page_state), flags=re.M)
     assert [code(row[0])[0] for row in table_rows(PAGE, "metric")] == made
 
 
@@ -144,10 +144,10 @@ def test_bounds_are_those_of_the_code():
     text = " ".join(text_of(PAGE).split())
     assert (
         f"{home_page.MACHINES_MOST} machines, {home_page.APPS_MOST} active apps, {home_page.ENDED_MOST} that ended, "
-        f"{home_page.ROUNDS_SHOWN} rounds and {digest.EVENTS_KEPT} events of an app" in text
+        f"{home_page.ROUNDS_SHOWN} rounds and {event_index.EVENTS_KEPT} events of an app" in text
     )
-    assert f"newest {digest.ROUNDS_KEPT} rounds" in text
-    assert f"the {digest.APPS_KEPT} apps" in text
+    assert f"newest {event_index.ROUNDS_KEPT} rounds" in text
+    assert f"the {event_index.APPS_KEPT} apps" in text
     assert f"{waiting.AHEAD_MOST} at most" in text
     assert f"({log_files.CHUNK_BYTES:,}, at most {log_files.CHUNK_MOST_BYTES:,})" in text
     assert REFRESH_S == 5

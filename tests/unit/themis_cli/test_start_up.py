@@ -37,6 +37,7 @@ def loaded(*words):
     [
         ("themis_cli.main", "--help"),
         ("themis_cli.main", "auction", "--help"),
+        ("themis_cli.main", "oef", "--help"),
         ("themis_cli.main", "bench", "auction", "--help"),
         ("themis_cli.main", "audit", "--help"),
         ("themis_cli.main", "rm", "--help"),

@@ -7,13 +7,14 @@ import pytest
 from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, jobs_of, whole_offer
 
 from am.agent.candidates.enumeration import enumerate_candidates
-from am.agent.candidates.gang_kinds import Room, gang_kinds
+from am.agent.candidates.gang_kinds import gang_kinds
 from am.agent.candidates.generation import _leasts_of, generate_candidates
 from am.agent.candidates.list_scheduling import Jobs, scheduled_by_shape
 from am.agent.model.finish_time import phase_time_s
 from am.agent.model.views import GangAt
 from themis.apps import JobShape
 from themis.cluster import Level
+from themis.placement.gang_capacity import GangCapacity
 
 CLUSTER = cluster_of(*[(2, 2)] * 8, *[(1, 1)] * 4, racks=("r0", "r1"))
 RIGID, ELASTIC, WIDE = JobShape(tasks=2, min_tasks=2), JobShape(tasks=4), JobShape(tasks=2, gpus_per_task=2)
@@ -21,7 +22,7 @@ RIGID, ELASTIC, WIDE = JobShape(tasks=2, min_tasks=2), JobShape(tasks=4), JobSha
 
 def kinds_of(app):
     offer = whole_offer(CLUSTER)
-    return gang_kinds(app, Room(offer.free.by_machine(), offer.slots, around_of(CLUSTER)))
+    return gang_kinds(app, GangCapacity(offer.free.by_machine(), offer.slots, around_of(CLUSTER).rack_of))
 
 
 def mixed(*shapes, slowdown=STRICT):

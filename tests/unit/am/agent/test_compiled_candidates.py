@@ -16,12 +16,13 @@ from am.agent.candidates import generation as filled
 from am.agent.candidates import list_scheduling as dealt
 from am.agent.candidates import multifit as fitted
 from am.agent.candidates.enumeration import enumerate_candidates
-from am.agent.candidates.gang_kinds import Room, gang_kinds
+from am.agent.candidates.gang_kinds import gang_kinds
 from am.agent.candidates.generation import generate_candidates
 from am.agent.candidates.list_scheduling import Jobs, scheduled_by_shape
 from am.agent.candidates.multifit import multifit_candidates
 from am.agent.model.views import JobView
 from themis.apps import JobShape, Slowdown
+from themis.placement.gang_capacity import GangCapacity
 
 SHAPES = (
     JobShape(tasks=1),
@@ -45,7 +46,7 @@ def drawn(seed):
         ]
     )
     offer = whole_offer(cluster)
-    kinds = gang_kinds(app, Room(offer.free.by_machine(), offer.slots, around_of(cluster)))
+    kinds = gang_kinds(app, GangCapacity(offer.free.by_machine(), offer.slots, around_of(cluster).rack_of))
     return kinds, rng.randint(1, len(app.jobs)), rng.randint(1, cluster.gpus), app.jobs
 
 

@@ -2,18 +2,19 @@
 
 from agent_cases import around_of, cluster_of, job, offer_of, whole_offer
 
-from am.agent.candidates.gang_kinds import Room, relevant_slowdown
+from am.agent.candidates.gang_kinds import relevant_slowdown
 from themis.apps import JobShape, Slowdown
 from themis.cluster import Level
+from themis.placement.gang_capacity import GangCapacity
 
 
 def test_other_slots_are_other_free_capacity():
     cluster = cluster_of((2, 2), (2, 2))
     around, offer = around_of(cluster), whole_offer(cluster)
-    whole = Room(offer.free.by_machine(), offer.slots, around)
+    whole = GangCapacity(offer.free.by_machine(), offer.slots, around.rack_of)
     broken = offer_of({"m0": (1, 3), "m1": (1, 3)})
     assert whole.most(2, 1, Level.SLOT) == 4
-    assert Room(broken.free.by_machine(), broken.slots, around).most(2, 1, Level.SLOT) == 2
+    assert GangCapacity(broken.free.by_machine(), broken.slots, around.rack_of).most(2, 1, Level.SLOT) == 2
     assert whole.most(4, 1, Level.MACHINE) == 2
 
 

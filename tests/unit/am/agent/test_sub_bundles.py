@@ -1,10 +1,11 @@
 """What is left of an offer when others win machines of it: by hand."""
 
-from agent_cases import STRICT, app_of, around_of, cluster_of, job
+from agent_cases import STRICT, app_of, around_of, cluster_of, job, whole_offer
 
-from am.agent.candidates.gang_kinds import Room, gang_kinds
+from am.agent.candidates.gang_kinds import gang_kinds
 from am.agent.candidates.sub_bundles import sub_bundle_candidates
 from themis.apps import JobShape
+from themis.placement.gang_capacity import GangCapacity
 
 PAIRS = JobShape(tasks=2, min_tasks=2)
 # Two machines with a pair in one slot, two with single slots, three of one GPU in one rack with them.
@@ -13,11 +14,10 @@ CLUSTER = cluster_of((2,), (2,), (1, 1), (1, 1), (1,), (1,), (1,), racks=("r0",)
 
 def asks(shape=PAIRS, most_gangs=20, slowdown=STRICT, cluster=CLUSTER):
     app = app_of([job(f"j{place}", 100.0, shape, slowdown) for place in range(20)])
-    around = around_of(cluster)
-    free = {machine.machine_id: machine.gpus for machine in cluster.machines}
-    slots = {machine.machine_id: machine.slots for machine in cluster.machines}
-    kinds = gang_kinds(app, Room(free, slots, around))
-    return [kind.within.name for kind in kinds], sub_bundle_candidates(kinds, most_gangs, free, slots, around)
+    offer = whole_offer(cluster)
+    capacity = GangCapacity(offer.free.by_machine(), offer.slots, around_of(cluster).rack_of)
+    kinds = gang_kinds(app, capacity)
+    return [kind.within.name for kind in kinds], sub_bundle_candidates(kinds, most_gangs, capacity)
 
 
 def test_all_of_it_laid_as_near_as_it_goes():

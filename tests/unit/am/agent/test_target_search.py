@@ -1,4 +1,4 @@
-"""Asks that aim at an end: never worse than where they start, in the room, and the best there is on small bundles."""
+"""The search for a target: never worse than its start, within the free capacity, and optimal on small bundles."""
 
 import itertools
 import math
@@ -7,21 +7,22 @@ import numpy as np
 import pytest
 from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, whole_offer
 
-from am.agent.candidates.gang_kinds import Room, gang_kinds, splits
+from am.agent.candidates.gang_kinds import gang_kinds, splits
 from am.agent.candidates.local_search import target_search
 from am.agent.candidates.multifit import multifit_candidates
 from am.agent.model.finish_time import phase_time_s
 from themis.apps import JobShape
 from themis.bids import FreeMachine
+from themis.placement.gang_capacity import GangCapacity
 from themis_lab.bench.valuation_exact import divisions
 
 CLUSTER = cluster_of(*[(2, 2)] * 8, *[(1, 1)] * 4, racks=("r0", "r1"))
 RIGID, ELASTIC, WIDE = JobShape(tasks=2, min_tasks=2), JobShape(tasks=4), JobShape(tasks=2, gpus_per_task=2)
 
 
-def room_of(cluster):
+def capacity_of(cluster):
     offer = whole_offer(cluster)
-    return Room(offer.free.by_machine(), offer.slots, around_of(cluster))
+    return GangCapacity(offer.free.by_machine(), offer.slots, around_of(cluster).rack_of)
 
 
 def gangs_of(kinds, ask):
@@ -34,17 +35,17 @@ def app_with(shapes, slowdown):
 
 @pytest.mark.parametrize("shapes", [[ELASTIC] * 30, [RIGID, ELASTIC, WIDE] * 8])
 @pytest.mark.parametrize("slowdown", [FLAT, STRICT], ids=["flat", "strict"])
-def test_each_ends_earlier_than_the_one_before_and_keeps_to_the_room(shapes, slowdown, monkeypatch):
-    app, room = app_with(shapes, slowdown), room_of(CLUSTER)
-    kinds = gang_kinds(app, room)
+def test_each_ends_earlier_than_the_one_before_and_keeps_to_the_capacity(shapes, slowdown, monkeypatch):
+    app, capacity = app_with(shapes, slowdown), capacity_of(CLUSTER)
+    kinds = gang_kinds(app, capacity)
     starts = list(multifit_candidates(kinds, 24, CLUSTER.gpus, app.jobs, 1.1))
-    asks = list(target_search(kinds, room, 24, app.jobs, starts))
-    assert asks == list(target_search(kinds, room, 24, app.jobs, starts))
+    asks = list(target_search(kinds, capacity, 24, app.jobs, starts))
+    assert asks == list(target_search(kinds, capacity, 24, app.jobs, starts))
     monkeypatch.setattr("am.agent.candidates.local_search._FINALISTS", 1)
-    steps = list(target_search(kinds, room, 24, app.jobs, starts))
+    steps = list(target_search(kinds, capacity, 24, app.jobs, starts))
     assert asks[: len(steps)] == steps
     assert len(steps) > 1 or WIDE in shapes
-    limits = room.limits(kinds)
+    limits = capacity.limits([kind.gang for kind in kinds])
     in_room = [ask for ask in starts if all(np.dot(taken, ask) <= most for taken, most in limits)]
     ends_s = [min(phase_time_s(app.jobs, gangs_of(kinds, ask)) for ask in in_room)]
     for ask in asks:
@@ -58,15 +59,15 @@ def test_each_ends_earlier_than_the_one_before_and_keeps_to_the_room(shapes, slo
 
 
 def test_an_ask_for_all_gpus_may_take_the_last_change(monkeypatch):
-    app, room = app_with([ELASTIC] * 30, FLAT), room_of(CLUSTER)
-    kinds = gang_kinds(app, room)
+    app, capacity = app_with([ELASTIC] * 30, FLAT), capacity_of(CLUSTER)
+    kinds = gang_kinds(app, capacity)
     poor = tuple(int(place == 0) for place in range(len(kinds)))
     whole = min(
         multifit_candidates(kinds, 24, CLUSTER.gpus, app.jobs, 1.1),
         key=lambda ask: phase_time_s(app.jobs, gangs_of(kinds, ask)),
     )
     monkeypatch.setattr("am.agent.candidates.local_search._TARGET_STEPS", 0)
-    without, beside = (next(target_search(kinds, room, 24, app.jobs, [poor], more)) for more in ([], [whole]))
+    without, beside = (next(target_search(kinds, capacity, 24, app.jobs, [poor], more)) for more in ([], [whole]))
     ends_s = [phase_time_s(app.jobs, gangs_of(kinds, ask)) for ask in (whole, without, beside)]
     assert ends_s[2] <= ends_s[0] < ends_s[1]
 
@@ -75,10 +76,13 @@ def test_an_ask_for_all_gpus_may_take_the_last_change(monkeypatch):
 @pytest.mark.parametrize("slowdown", [FLAT, STRICT], ids=["flat", "strict"])
 def test_from_one_gang_to_the_best_division_of_a_small_bundle(works, slowdown):
     cluster = cluster_of((2, 2), (2,))
-    app, room = app_of([job(f"j{n}", work, ELASTIC, slowdown) for n, work in enumerate(works)]), room_of(cluster)
-    kinds = gang_kinds(app, room)
+    app, capacity = (
+        app_of([job(f"j{n}", work, ELASTIC, slowdown) for n, work in enumerate(works)]),
+        capacity_of(cluster),
+    )
+    kinds = gang_kinds(app, capacity)
     start = tuple(int(kind.at.gpus == 4 and place == 0) for place, kind in enumerate(kinds))
-    found = [start, *target_search(kinds, room, len(works), app.jobs, [start])]
+    found = [start, *target_search(kinds, capacity, len(works), app.jobs, [start])]
     free = [
         FreeMachine(machine_id=each.machine_id, rack_id=each.rack_id, free_slots=each.slots)
         for each in cluster.machines
@@ -88,27 +92,27 @@ def test_from_one_gang_to_the_best_division_of_a_small_bundle(works, slowdown):
 
 
 def test_gangs_of_one_size_are_left_as_they_are():
-    app, room = app_with([RIGID] * 4, STRICT), room_of(CLUSTER)
-    kinds = gang_kinds(app, room)
+    app, capacity = app_with([RIGID] * 4, STRICT), capacity_of(CLUSTER)
+    kinds = gang_kinds(app, capacity)
     start = tuple(int(place == 0) for place in range(len(kinds)))
-    assert list(target_search(kinds, room, 4, app.jobs, [start])) == []
+    assert list(target_search(kinds, capacity, 4, app.jobs, [start])) == []
 
 
 def test_no_start_that_fits_and_none_that_ends():
-    app, room = app_with([RIGID, WIDE], STRICT), room_of(CLUSTER)
-    kinds = gang_kinds(app, room)
-    assert list(target_search(kinds, room, 2, app.jobs, [])) == []
-    assert list(target_search(kinds, room, 2, app.jobs, [(99,) * len(kinds)])) == []
+    app, capacity = app_with([RIGID, WIDE], STRICT), capacity_of(CLUSTER)
+    kinds = gang_kinds(app, capacity)
+    assert list(target_search(kinds, capacity, 2, app.jobs, [])) == []
+    assert list(target_search(kinds, capacity, 2, app.jobs, [(99,) * len(kinds)])) == []
     assert math.isinf(phase_time_s(app.jobs, []))
-    assert list(target_search(kinds, room, 2, app.jobs, [(0,) * len(kinds)])) == []
+    assert list(target_search(kinds, capacity, 2, app.jobs, [(0,) * len(kinds)])) == []
 
 
-def test_the_room_counts_gpus_on_machines_that_are_large_enough():
+def test_capacity_counts_gpus_on_machines_that_are_large_enough():
     """Machines of one GPU hold no pair: two machines of four hold two gangs of three, and not two pairs beside."""
     cluster = cluster_of(*[(2, 2)] * 2, *[(1,)] * 16)
-    app, room = app_with([ELASTIC] * 24, STRICT), room_of(cluster)
-    kinds = gang_kinds(app, room)
-    limits = room.limits(kinds)
+    app, capacity = app_with([ELASTIC] * 24, STRICT), capacity_of(cluster)
+    kinds = gang_kinds(app, capacity)
+    limits = capacity.limits([kind.gang for kind in kinds])
 
     def fits(*wanted):
         ask = [
@@ -125,13 +129,13 @@ def test_the_room_counts_gpus_on_machines_that_are_large_enough():
 
 
 def test_no_steps_where_kinds_and_jobs_are_too_many(monkeypatch):
-    app, room = app_with([ELASTIC] * 30, STRICT), room_of(CLUSTER)
-    kinds = gang_kinds(app, room)
+    app, capacity = app_with([ELASTIC] * 30, STRICT), capacity_of(CLUSTER)
+    kinds = gang_kinds(app, capacity)
     start = tuple(int(place == 0) for place in range(len(kinds)))
     monkeypatch.setattr("am.agent.candidates.local_search._MAX_WORK", len(kinds) ** 2 * 30)
-    assert list(target_search(kinds, room, 24, app.jobs, [start]))
+    assert list(target_search(kinds, capacity, 24, app.jobs, [start]))
     monkeypatch.setattr("am.agent.candidates.local_search._MAX_WORK", len(kinds) ** 2 * 30 - 1)
-    assert list(target_search(kinds, room, 24, app.jobs, [start])) == []
+    assert list(target_search(kinds, capacity, 24, app.jobs, [start])) == []
 
 
 def test_splits_are_all_pairs_of_places_that_make_up_another():

@@ -7,12 +7,13 @@ import pytest
 
 from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.arbiter.market_document import market_document
-from rm_plugin.arbiter.market_file import MOST, MOST_SLOTS, parse_market, read_market
+from rm_plugin.arbiter.market_file import MOST_SLOTS, parse_market, read_market
 from rm_plugin.solvers.highs import HighsSolver
 from themis.bids import FreeMachine, Gang, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Level
 from themis.errors import InputError
+from themis.json_fields import MOST
 
 DOCUMENT = {
     "machines": [{"id": "m0", "rack": "r0", "gpus": 4, "slots": [2, 2]}],

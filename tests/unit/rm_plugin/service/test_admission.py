@@ -37,7 +37,7 @@ def test_an_app_that_fits_is_taken():
         (with_job(job_id="j" * 201), "unusable job id"),
         (
             with_job(shape=JobShape(gpus_per_task=5)),
-            "no machine of c holds a task of so many GPUs: 5; ask",
+            "no machine of c has enough GPUs for one task: 5; ask",
         ),
         (with_job(shape=JobShape(tasks=4, gpus_per_task=2)), "job job-00 is larger than the cluster c of 7 GPUs"),
         (replace(APP, checkpoint_uri="s3://b/c"), "unknown scheme in a checkpoint URI"),

@@ -11,7 +11,7 @@ from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.session import Session
 from rm_plugin.service.status import app_status
 from rm_plugin.service.store_json import from_json, to_json
-from rm_plugin.service.web.sight import rho_of
+from rm_plugin.service.web.page_state import rho_of
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 
@@ -41,7 +41,7 @@ def ended(tmp_path, how) -> tuple[RmCase, AppEntry]:
         entry = case.running("mine", rho=1.5, progress=0.4)
         entry.page_url, entry.engine_id = "http://node:1/", "application_1_0001"
         await how(case.manager, entry)
-        await case.manager.close()
+        await case.manager.app_masters.close()
         return case, entry
 
     return asyncio.run(scenario())
@@ -52,11 +52,11 @@ async def tell(manager, entry, **body):
 
 
 async def killed_by_force(manager, entry):
-    await manager._end_surely(entry, AppState.KILLED, "no longer wanted")
+    await manager.app_masters._end_surely(entry, AppState.KILLED, "no longer wanted")
 
 
 async def lost(manager, entry):
-    await manager._end_surely(entry, AppState.FAILED, "its app master was lost 2 times")
+    await manager.app_masters._end_surely(entry, AppState.FAILED, "its app master was lost 2 times")
 
 
 async def killed_in_order(manager, entry):

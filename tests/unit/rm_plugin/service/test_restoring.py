@@ -9,7 +9,7 @@ from service_cases import NOW_S, ServiceCase, registration
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.store_memory import MemoryStore
 from rm_plugin.service.store_sqlite import SqliteStore
-from rm_plugin.service.web.digest import EventDigest
+from rm_plugin.service.web.event_index import EventIndex
 from themis.clock import VirtualClock
 from themis.cluster import GpuId
 from themis.leases import Lease
@@ -44,7 +44,7 @@ def restarted(path, damage, *, leases=()):
         connection.close()
         store = SqliteStore(path)
         again = ServiceCase(store)
-        await again.manager.recover()
+        await again.manager.app_masters.recover()
         again.check()
         entry, _ = await again.started("three")
         await again.round()
@@ -144,10 +144,10 @@ def test_events_of_rounds_that_an_older_version_took_from_app_masters_are_no_rou
         await again.round()
         started = [event for event in again.recorder.events(0, "", 99) if event.kind == "round_started"]
         assert started[-1].detail["round_id"] == 1
-        digest = EventDigest(again.recorder)
+        index = EventIndex(again.recorder)
         for event in again.recorder.events(0, "", 99):
-            digest.take(event)
-        assert [record.round_id for record in digest.rounds()] == [1]
+            index.take(event)
+        assert [record.round_id for record in index.rounds()] == [1]
 
     asyncio.run(whole())
 
@@ -155,12 +155,12 @@ def test_events_of_rounds_that_an_older_version_took_from_app_masters_are_no_rou
 def test_a_duration_that_is_no_number_does_not_spoil_the_sums_of_all():
     async def whole():
         case = ServiceCase(MemoryStore())
-        digest = EventDigest(case.recorder)
+        index = EventIndex(case.recorder)
         for seconds in (1.5, float("nan"), float("inf"), -1.0):
             case.recorder.record("checkpoint", app_id="app-0001", detail={"seconds": seconds})
         for event in case.recorder.events(0, "", 99):
-            digest.take(event)
-        assert (digest.totals.checkpoint.count, digest.totals.checkpoint.sum_s) == (1, 1.5)
+            index.take(event)
+        assert (index.totals.checkpoint.count, index.totals.checkpoint.sum_s) == (1, 1.5)
 
     asyncio.run(whole())
 

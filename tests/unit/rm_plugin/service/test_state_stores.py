@@ -209,7 +209,7 @@ def test_another_programs_data_base_is_refused(tmp_path):
     other.execute("CREATE TABLE things (name TEXT)")
     other.execute("PRAGMA user_version=1")
     other.close()
-    with pytest.raises(StoreError, match=r"another program's data base: '.*'; move the file away"):
+    with pytest.raises(StoreError, match=r"another program's database: '.*'; move the file away"):
         SqliteStore(path)
 
 

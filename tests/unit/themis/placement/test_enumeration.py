@@ -7,7 +7,7 @@ import pytest
 
 from themis.bids import FreeMachine, Gang
 from themis.cluster import Level, level_across
-from themis.placement.enumeration import FreeCounts, placements
+from themis.placement.enumeration import FreeCounts, assign_slots, placements
 
 
 def machines(*entries):
@@ -82,3 +82,17 @@ def test_every_placement_is_found_up_to_interchangeable_ones(seed):
     assert set(listed) == {class_of(free, parts, slot) for parts, slot in all_plainly(gang, free)}
     if gang.within <= Level.MACHINE:
         assert len(listed) == len(set(listed))
+
+
+@pytest.mark.parametrize(
+    ("gangs", "free_slots", "expected"),
+    [
+        ([], (), []),
+        ([1, 3], (1, 3), [(3, 1), (1, 0)]),
+        # The gang of 3 in the slot of 4 would leave no slot for the gangs of 2: the first choice is taken back.
+        ([2, 3, 2], (4, 3), [(3, 1), (2, 0), (2, 0)]),
+        ([2, 2], (3, 1), None),
+    ],
+)
+def test_gangs_of_one_machine_get_slots(gangs, free_slots, expected):
+    assert assign_slots(gangs, free_slots) == expected

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, jobs_of
+from agent_cases import FLAT, STRICT, app_of, cluster_of, job, jobs_of
 from documents import ROOT
 
 from am.agent.bids.bidding import make_bid
@@ -54,13 +54,13 @@ class TestBound:
         case = small_case(seed)
         best_s = exact_time_s(case.app, case.machines)
         if math.isfinite(best_s):
-            assert 0.0 < bound_s(case.app, case.machines, case.around, best_s) <= best_s * (1 + 1e-9)
+            assert 0.0 < bound_s(case.app, case.machines, best_s) <= best_s * (1 + 1e-9)
 
     def test_it_sees_that_jobs_are_whole(self):
         """Five like jobs on two GPUs: one of these runs three."""
         cluster = cluster_of((2,))
         app = app_of(jobs_of([10.0] * 5))
-        assert bound_s(app, free(cluster), around_of(cluster), 100.0) == pytest.approx(30.0, rel=1e-5)
+        assert bound_s(app, free(cluster), 100.0) == pytest.approx(30.0, rel=1e-5)
 
 
 @pytest.mark.parametrize("block", range(4))

@@ -45,8 +45,8 @@ def test_it_settles_nearly_all_tiny_bundles():
 def test_gangs_that_are_found_hold_every_job_once_and_end_in_time():
     case = large_case(13)
     machines = bundle_of(case, 84, 13)
-    room, kinds = kinds_of(case.app, machines, case.around)
-    times_s, limits = times_of(case.app, kinds), limits_of(kinds, machines, room)
+    capacity, kinds = kinds_of(case.app, machines)
+    times_s, limits = times_of(case.app, kinds), limits_of(kinds, machines, capacity)
     found = answer(times_s, limits, 3300.0, 30.0)
     assert found.held is not None
     assert sorted(job for _, jobs in found.held for job in jobs) == list(range(len(times_s)))

@@ -7,12 +7,12 @@ import urllib.request
 import pytest
 from web_cases import RmCase, busy, run, served
 
-from rm_plugin.service.web.digest import EventDigest
 from rm_plugin.service.web.documents import apps_document, cluster_document
+from rm_plugin.service.web.event_index import EventIndex
 from rm_plugin.service.web.home_page import home_page
 from rm_plugin.service.web.metrics import metrics_text
+from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.rm_page import RmPage
-from rm_plugin.service.web.sight import Sight
 from themis.errors import InputError
 
 
@@ -83,17 +83,17 @@ def test_a_hundred_apps_of_75_jobs_take_milliseconds():
         rho = {f"app-{place + 1:04d}": float(place) for place in range(100)}
         for round_id in range(1, 12):
             case.round(round_id, rho, offered=list(rho)[:20], won=dict.fromkeys(list(rho)[:20], 1))
-        sight = Sight(case.manager, "themis", EventDigest(case.recorder))
+        page_state = PageState(case.manager, "themis", EventIndex(case.recorder))
         for event in case.recorder.events(0, "", 100_000):
-            sight.digest.take(event)
+            page_state.event_index.take(event)
         for make in (home_page, metrics_text, cluster_document, lambda seen: apps_document(seen, [], 200)):
-            took_s = min(timed(make, sight) for _ in range(5))
+            took_s = min(timed(make, page_state) for _ in range(5))
             assert took_s < 0.05
 
     run(scenario)
 
 
-def timed(make, sight):
+def timed(make, page_state):
     started_s = time.process_time()
-    make(sight)
+    make(page_state)
     return time.process_time() - started_s

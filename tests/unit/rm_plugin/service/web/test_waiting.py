@@ -73,7 +73,7 @@ def test_a_round_that_has_no_reports_yet_is_passed_over():
         ("a", {"leftovers": {"a": {"m0": 1, "m1": 1}}}, "got 2 GPUs in round 5"),
         ("a", {"demand_gpus": {}}, "asked for nothing in round 5"),
         ("new", {}, "came after round 5 had begun"),
-        ("new", {"absent": ("new",)}, "did not tell rho in time for round 5"),
+        ("new", {"absent": ("new",)}, "did not report rho in time for round 5"),
         ("b", {"won": {}}, "bid in round 5 and got nothing"),
         ("c", {"bids_absent": {"c": "no bid by the deadline"}}, "sent no bid: no bid by the deadline"),
         ("a", {}, "round 5 offered its GPUs to the 1 app with the worst rho"),

@@ -1,4 +1,4 @@
-"""What the pages look at: the ResourceManager's state as it is, and the digest of its log."""
+"""The state that the pages show: the ResourceManager's, and the index of its event log."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from enum import StrEnum
 
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
-from rm_plugin.service.web.digest import EventDigest
+from rm_plugin.service.web.event_index import EventIndex
 from themis.cluster import GpuId, Machine
 from themis.leases import Lease
 from themis.wire import themis_pb2 as pb
 
 
 class GpuState(StrEnum):
-    """What a GPU is just now; each is exactly one of these."""
+    """The state of a GPU; every GPU is in exactly one."""
 
     LEASED = "leased"
     FREE = "free"
@@ -24,7 +24,7 @@ class GpuState(StrEnum):
 
 
 class MachineState(StrEnum):
-    """What a machine is just now: CLOSED when none of its GPUs is given out any more."""
+    """The state of a machine. CLOSED means that the arbiter grants none of its GPUs any more."""
 
     THERE = "there"
     CLOSED = "closed"
@@ -32,12 +32,12 @@ class MachineState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """The ResourceManager as its pages see it. Nothing here changes anything."""
+class PageState:
+    """Read access to the ResourceManager, for its pages, REST interface and metrics."""
 
     manager: ResourceManager
     policy: str
-    digest: EventDigest
+    event_index: EventIndex
 
     @property
     def now_s(self) -> float:
@@ -47,7 +47,7 @@ class Sight:
     # ---- the cluster ----
 
     def gpu_state(self, gpu: GpuId) -> GpuState:
-        """What a GPU is just now."""
+        """Return the state of a GPU."""
         table = self.manager.arbiter.table
         if gpu.machine_id in table.lost:
             return GpuState.LOST
@@ -56,7 +56,7 @@ class Sight:
         return GpuState.CLOSED if gpu in table.closed else GpuState.FREE
 
     def gpus_by_state(self) -> dict[GpuState, int]:
-        """How many GPUs there are of each state."""
+        """Count the GPUs by state."""
         table, gpus = self.manager.arbiter.table, self.manager.arbiter.cluster.gpus
         leased, free, lost = len(table.live), len(table.free_gpus()), gpus - table.gpus_there
         return {
@@ -67,7 +67,7 @@ class Sight:
         }
 
     def machine_state(self, machine: Machine) -> MachineState:
-        """What a machine is just now."""
+        """Return the state of a machine."""
         arbiter = self.manager.arbiter
         if machine.machine_id in arbiter.table.lost:
             return MachineState.LOST
@@ -76,37 +76,37 @@ class Sight:
         return MachineState.CLOSED if shut else MachineState.THERE
 
     def is_emulated(self, machine: Machine) -> bool:
-        """True when the machine's GPUs are declared and no cards are there."""
+        """Whether the machine's GPUs are emulated: declared in the settings, without cards."""
         device = self.manager.arbiter.cluster.devices.get(machine.device)
         return device is not None and device.emulated
 
     # ---- apps ----
 
     def leases_of(self, entry: AppEntry) -> list[Lease]:
-        """An app's leases, reserved ones included, by GPU."""
+        """Return an app's leases, reserved ones included, ordered by GPU."""
         return [] if entry.ended else self.manager.arbiter.table.of_app(entry.app_id)
 
     def gpus_held(self, entry: AppEntry) -> int:
-        """GPUs that an app holds now."""
+        """Count the GPUs that an app holds now."""
         return 0 if entry.ended else len(self.manager.arbiter.table.live_of(entry.app_id))
 
     def gpu_time_s(self, entry: AppEntry) -> float:
-        """GPU time of an app so far, in seconds of one GPU."""
+        """Return the GPU time of an app so far, in GPU seconds."""
         return entry.gpu_time_s if entry.ended else self.manager.arbiter.attained_gpu_s(entry.app_id, self.now_s)
 
     def newest_first(self) -> list[AppEntry]:
-        """All apps: active ones before those that ended, the newest of each first."""
+        """Return all apps: active apps before ended ones, the newest of each first."""
         entries = list(reversed(list(self.manager.entries)))
         return sorted(entries, key=lambda entry: entry.ended)
 
 
 def rho_of(entry: AppEntry) -> float | None:
-    """Finish-time fairness, the final one after the end; None where it is not known, which the wire has as 0 or NaN."""
+    """Return finish-time fairness, or None if it is unknown, which the wire writes as 0 or NaN."""
     return entry.rho if entry.rho > 0 else None
 
 
 def jobs_of(entry: AppEntry) -> Iterable[pb.JobStatus]:
-    """The jobs as the app master reported them last; before it did, as they were submitted."""
+    """Return the jobs as the app master last reported them, or as submitted if it has not reported yet."""
     return entry.jobs or [
         pb.JobStatus(job_id=job.job_id, target_iteration=job.iterations_total) for job in entry.spec.jobs
     ]

@@ -1,4 +1,4 @@
-"""What pages need of the event log, kept up to date while it grows, so that no request has to read the log."""
+"""An index of the event log for the pages, updated as the log grows, so that no request has to read the log."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ LOG = logging.getLogger("themis.rm.pages")
 ROUNDS_KEPT = 100
 EVENTS_KEPT = 50
 APPS_KEPT = 500
-"""So many apps' events are kept: those that anything happened to last."""
+"""How many apps' events are kept: those of the apps with the newest events."""
 
 _CHUNK = 200
 _PAUSE_S = 0.2
 _RETRY_S = 5.0
-# Most of the log, and of little use to people: a job's progress stands in its row.
+# Most events of the log, and of little use on the app's page: the row of a job shows its progress.
 _FREQUENT = frozenset({"job_progress"})
 
 
 @dataclass(slots=True)
 class Total:
-    """How often something took how long, in seconds."""
+    """How often something was done, and the seconds that it took in total."""
 
     count: int = 0
     sum_s: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """Once more."""
+        """Count one more."""
         self.count += 1
         self.sum_s += seconds
 
@@ -56,7 +56,7 @@ class Totals:
     leases_revoked: int = 0
 
 
-class EventDigest:
+class EventIndex:
     """The newest rounds, the newest events of each app, and sums. Belongs to the ResourceManager's loop."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -68,18 +68,18 @@ class EventDigest:
         self._caught_up = asyncio.Event()
 
     async def follow(self) -> None:
-        """Read the log from its beginning, and what is added to it; runs for ever."""
+        """Read the log from its beginning, then every event added to it; runs for ever."""
         while True:
             try:
                 events = await self._recorder.read_events(self._after, "", _CHUNK)
             except StoreError as error:
-                LOG.warning("the pages do not know what is new: %s", error)
+                LOG.warning("the pages cannot read new events: %s", error)
                 await asyncio.sleep(_RETRY_S)
                 continue
             for event in events:
                 self.take(event)
             if len(events) == _CHUNK:
-                # A long log is read in parts: the loop has other work.
+                # Read a long log in parts: the loop has other work too.
                 continue
             self._caught_up.set()
             await self._recorder.news()
@@ -90,26 +90,29 @@ class EventDigest:
         await self._caught_up.wait()
 
     def rounds(self, limit: int = ROUNDS_KEPT) -> list[RoundRecord]:
-        """The newest rounds, newest first."""
+        """Return the newest rounds, at most `limit`, newest first."""
         newest = reversed(self._rounds.values())
         return [record for record, _ in zip(newest, range(limit), strict=False)]
 
     def events_of(self, app_id: str) -> list[StoredEvent]:
-        """The newest events of an app but for its jobs' progress, newest first; none of an app forgotten long ago."""
+        """Return an app's newest events, newest first, without its jobs' progress.
+
+        Returns an empty list for an app that is not among the last `APPS_KEPT` with events.
+        """
         return list(reversed(self._events.get(app_id, ())))
 
     def take(self, event: StoredEvent) -> None:
-        """Take in the next event."""
+        """Add the next event of the log."""
         self._after = event.sequence
         self.totals.events += 1
         if event.app_id and event.kind not in _FREQUENT:
             self._keep(event)
         if event.kind.startswith("round_") and not event.app_id:
-            # A store of another version, or one that was damaged, costs its rounds their row.
+            # Skip a round that cannot be read: another version wrote it, or the store was damaged.
             with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
                 self._take_round(event)
         elif event.kind in _COUNTED:
-            # Details of job events are the app masters' own words: one that lacks its number counts for nothing.
+            # App masters write the details of job events. Skip one without a valid number.
             with contextlib.suppress(KeyError, TypeError, ValueError):
                 _COUNTED[event.kind](self.totals, event.detail)
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from web_cases import RmCase
 
-from rm_plugin.service import manager as manager_module
+from rm_plugin.service import app_masters
 from rm_plugin.service.memory_service import memory_service
 from themis.apps import AppSpec, JobSpec, ProgramSpec, TunerSpec
 from themis.errors import ThemisError, UnreachableError
@@ -53,27 +53,27 @@ class FakeEngine:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(manager_module, "RELAUNCH_EVERY_S", 0.0)
+    monkeypatch.setattr(app_masters, "RELAUNCH_EVERY_S", 0.0)
 
 
 def run(scenario, tmp_path, trouble):
     async def whole():
         case = RmCase(((4,),), folder=str(tmp_path))
         engine = FakeEngine(trouble)
-        case.manager._launcher = engine
+        case.manager.app_masters._launcher = engine
         case.manager.rounds = SimpleNamespace(trigger=lambda why: None, lease_ends_moved=lambda: None)
         try:
             return await scenario(case, engine)
         finally:
-            await case.manager.close()
+            await case.manager.app_masters.close()
 
     return asyncio.run(asyncio.wait_for(whole(), 10))
 
 
 async def looked(case):
     """One look of the watch at every app."""
-    case.manager.look()
-    while case.manager._looked_after:
+    case.manager.app_masters.check_apps()
+    while case.manager.app_masters._being_checked:
         await asyncio.sleep(0.001)
 
 
@@ -86,9 +86,9 @@ def test_a_look_that_fails_does_not_end_the_watch(tmp_path):
             if len(looks) == 1:
                 raise RuntimeError("a defect")
 
-        case.manager.look = look
-        case.manager.settings = case.manager.settings.model_copy(update={"am_expiry_s": 0.04})
-        watch = asyncio.ensure_future(case.manager.watch_over())
+        case.manager.app_masters.check_apps = look
+        case.manager.app_masters.settings = case.manager.settings.model_copy(update={"am_expiry_s": 0.04})
+        watch = asyncio.ensure_future(case.manager.app_masters.watch_over())
         async with asyncio.timeout(5):
             while len(looks) < 2 and not watch.done():
                 await asyncio.sleep(0.005)
@@ -147,7 +147,7 @@ def test_an_app_whose_app_master_does_not_exist_fails(tmp_path: Path) -> None:
 
 
 def test_the_engine_is_asked_again_only_after_a_while(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(manager_module, "RELAUNCH_EVERY_S", 5.0)
+    monkeypatch.setattr(app_masters, "RELAUNCH_EVERY_S", 5.0)
 
     async def scenario(case, engine):
         await case.manager.submit(SPEC)
@@ -165,9 +165,9 @@ def test_an_engine_that_is_away_as_the_resource_manager_comes_back_is_waited_for
     async def scenario(case, engine):
         entry = await case.manager.submit(SPEC)
         engine.away_for, engine.lives = 3, True
-        await case.manager.recover()
+        await case.manager.app_masters.recover()
         assert (entry.attempt, entry.excused_attempts, len(engine.launched)) == (1, 0, 1)
-        assert caplog.text.count("app-0001 waits to be taken up") == 3
+        assert caplog.text.count("app-0001 cannot be adopted yet") == 3
 
     run(scenario, tmp_path, None)
 
@@ -210,7 +210,7 @@ def test_an_attempt_that_never_could_be_started_is_not_counted(tmp_path: Path) -
     async def scenario(case, engine):
         entry = await case.manager.submit(SPEC)
         for _ in range(case.manager.settings.am_max_attempts + 1):
-            await case.manager._take_by_force(entry, "the lease was not given back in time")
+            await case.manager.app_masters._take_by_force(entry, "the lease was not given back in time")
         engine.trouble = None
         await looked(case)
         (launch,) = engine.launched
@@ -231,7 +231,7 @@ def test_a_refusal_ends_the_app(tmp_path: Path) -> None:
 def test_an_app_that_no_former_resource_manager_could_start_is_started(tmp_path: Path) -> None:
     async def scenario(case, engine):
         entry = case.app("mine")
-        await case.manager.recover()
+        await case.manager.app_masters.recover()
         assert (entry.attempt, entry.excused_attempts, len(engine.launched)) == (1, 0, 1)
 
     run(scenario, tmp_path, None)
@@ -245,7 +245,7 @@ def test_recovery_adopts_the_app_masters_that_live_and_starts_the_others_again(t
             living = dict(former.launcher.living)
             async with memory_service(tmp_path, store=former.store) as rm:
                 rm.launcher.living = {app_id: living[app_id] for app_id in ("app-0001", "app-0003")}
-                await rm.manager.recover()
+                await rm.manager.app_masters.recover()
                 assert [am.app_id for am in rm.launcher.launched] == ["app-0002"]
                 attempts = {entry.app_id: (entry.attempt, entry.excused_attempts) for entry in rm.entries}
         assert attempts == {"app-0001": (1, 0), "app-0002": (2, 1), "app-0003": (1, 0)}

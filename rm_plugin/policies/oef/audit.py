@@ -1,0 +1,110 @@
+"""What an allocation means to each tenant: sharing incentive, envy, Pareto gap, gain from a lie, one more device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rm_plugin.policies.oef.evaluator import Rule
+from rm_plugin.policies.oef.fair_share import FairShare
+from rm_plugin.policies.oef.programme import capacity_rows, share_variables
+from rm_plugin.policies.oef.speedup import Instance, Tenant, normalise
+from rm_plugin.solvers.linear import LinearStatus, MakeModel, Row
+from themis.values import Value
+
+
+class Envy(Value, frozen=True, kw_only=True):
+    """A tenant that prefers another's GPUs.
+
+    Attributes:
+        of: The tenant whose GPUs it prefers most, after scaling them to its own weight.
+        by: How much larger its efficiency would be, in GPUs of the reference type.
+    """
+
+    of: str
+    by: float
+
+
+def sharing_incentive(fair: FairShare) -> Mapping[str, float]:
+    """Each tenant's efficiency, divided by that of its part of an equal split; 1 or more is an incentive to share.
+
+    A tenant that is left out has 1: its part of an equal split is worth nothing to it either.
+    """
+    speedups = fair.speedups
+    parts = speedups.weights / max(speedups.weights.sum(), 1e-12)
+    ratios = fair.efficiencies / (parts * (speedups.matrix @ speedups.capacity))
+    by_row = dict(zip(speedups.tenant_ids, map(float, ratios), strict=True))
+    return dict(sorted({**dict.fromkeys(speedups.left_out, 1.0), **by_row}.items()))
+
+
+def envy_matrix(fair: FairShare) -> NDArray[np.float64]:
+    """By (tenant, other), rows of the instance: the other's GPUs, scaled to the tenant's weight, minus its own."""
+    weights = fair.speedups.weights
+    worth = fair.speedups.matrix @ (fair.matrix / weights[:, None]).T * weights[:, None]
+    return np.asarray(worth - np.diag(worth)[:, None])
+
+
+def largest_envy(fair: FairShare, least: float = 1e-6) -> Mapping[str, Envy]:
+    """The tenants that envy another by more than `least`, each with the one it envies most."""
+    found = {}
+    for tenant, row in zip(fair.speedups.tenant_ids, envy_matrix(fair), strict=True):
+        other = int(row.argmax())
+        if row[other] > least:
+            found[tenant] = Envy(of=fair.speedups.tenant_ids[other], by=float(row[other]))
+    return dict(sorted(found.items()))
+
+
+def pareto_gap(fair: FairShare, make_model: MakeModel) -> float:
+    """How much the total could grow without a loss for any tenant; 0 is Pareto efficient. NaN if the solver fails."""
+    speedups, variables = fair.speedups, share_variables(fair.speedups)
+    used = variables >= 0
+    model = make_model(speedups.matrix[used])
+    keep = [
+        Row(columns=variables[row, used[row]], values=speedups.matrix[row, used[row]], lower=float(efficiency))
+        for row, efficiency in enumerate(fair.efficiencies * (1 - 1e-9))
+    ]
+    model.add_rows([*keep, *capacity_rows(speedups, variables)])
+    optimum = model.maximise()
+    return max(0.0, optimum.objective - fair.total) if optimum.status is LinearStatus.OPTIMAL else float("nan")
+
+
+def true_efficiency(fair: FairShare, tenant: Tenant, reference: int) -> float:
+    """The efficiency of a tenant's GPUs by its true speedups, whatever it claimed."""
+    return float(np.dot(tenant.speedup, fair.share[tenant.tenant_id])) / tenant.speedup[reference]
+
+
+def gain_from_lie(instance: Instance, rule: Rule, tenant_id: str, claim: tuple[float, ...]) -> float:
+    """How much a tenant's true efficiency grows if it claims another speedup vector; negative if it loses.
+
+    Raises:
+        InputError: The claim is no speedup vector.
+        StopIteration: No such tenant.
+    """
+    tenant = next(each for each in instance.tenants if each.tenant_id == tenant_id)
+    honest = normalise(instance)
+    claims = (
+        Tenant(tenant_id=each.tenant_id, speedup=claim, weight=each.weight) if each is tenant else each
+        for each in instance.tenants
+    )
+    lied = normalise(Instance(types=instance.types, capacity=instance.capacity, tenants=tuple(claims)))
+    after = true_efficiency(rule(lied), tenant, honest.reference)
+    return after - true_efficiency(rule(honest), tenant, honest.reference)
+
+
+def one_more(instance: Instance, rule: Rule, gpu_type: str) -> Mapping[str, float]:
+    """What one more device of a type would be worth to each tenant: the change of its efficiency.
+
+    This solves the programme again. The programme's own prices (`FairShare.prices`) say the same of the whole
+    objective, for a small part of a device. Where the optimum is not unique, the change of a single tenant is not
+    either.
+
+    Raises:
+        ValueError: No such type.
+    """
+    number = instance.types.index(gpu_type)
+    capacity = tuple(devices + (place == number) for place, devices in enumerate(instance.capacity))
+    larger = Instance(types=instance.types, capacity=capacity, tenants=instance.tenants)
+    before, after = rule(normalise(instance)).efficiency, rule(normalise(larger)).efficiency
+    return {tenant: after[tenant] - before[tenant] for tenant in before}

@@ -1,0 +1,1 @@
+"""The allocation rules that OEF is compared with, one a file."""

@@ -1,0 +1,58 @@
+"""Gavel's max-min fairness over types (OSDI'20), with and without its limit on a tenant's share.
+
+    maximise   r
+    subject to W_l . x_l >= r W_l . m pi_l / (sum of pi)   for every tenant l
+               sum over j of x_l^j <= limit_l              a job cannot use more than all of its time
+               sum over l of x_l^j <= m_j                  for every type j
+
+The limit comes from Gavel's time shares: x is the part of its time that a job spends on a type. The OEF paper's numbers
+need a limit of one GPU for each tenant, as in Gavel's public code. It leaves GPUs idle if there are fewer tenants than
+GPUs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rm_plugin.policies.oef.fair_share import FairShare, ShareStatus, clean, equal_split
+from rm_plugin.policies.oef.programme import capacity_rows, share_matrix, share_variables
+from rm_plugin.policies.oef.speedup import Speedups
+from rm_plugin.solvers.linear import LinearStatus, MakeModel, Row
+
+
+def gavel(speedups: Speedups, make_model: MakeModel, limit: float | None = 1.0) -> FairShare:
+    """Solve the programme above.
+
+    Args:
+        speedups: The instance in normal form.
+        make_model: Begins a linear programme.
+        limit: GPUs that a tenant of mean weight can use at most; others in proportion. None for no limit.
+    """
+    tenants, types = speedups.matrix.shape
+    x = share_variables(speedups)
+    r = int(x.max(initial=-1)) + 1
+    costs = np.zeros(r + 1)
+    costs[r] = 1.0
+    model = make_model(costs)
+    part = (speedups.matrix * equal_split(speedups)).sum(axis=1)
+    rows = capacity_rows(speedups, x)
+    for tenant in range(tenants):
+        columns = x[tenant, x[tenant] >= 0]
+        speedup = speedups.matrix[tenant, x[tenant] >= 0]
+        ratio = Row(columns=np.append(columns, r).astype(np.int32), values=np.append(speedup, -part[tenant]), lower=0.0)
+        rows.append(ratio)
+        if limit is not None:
+            upper = limit * float(speedups.weights[tenant])
+            rows.append(Row(columns=columns, values=np.ones(len(columns)), upper=upper))
+    model.add_rows(rows)
+    optimum = model.maximise()
+    if optimum.status is not LinearStatus.OPTIMAL:
+        return FairShare(status=ShareStatus.EQUAL_SPLIT, speedups=speedups, matrix=equal_split(speedups))
+    return FairShare(
+        status=ShareStatus.OPTIMAL,
+        speedups=speedups,
+        matrix=clean(share_matrix(optimum, x), speedups.capacity),
+        prices=tuple(map(float, optimum.duals[:types])),
+        rows=len(rows),
+        solves=1,
+    )

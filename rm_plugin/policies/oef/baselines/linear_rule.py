@@ -1,0 +1,31 @@
+"""Rules that maximise the total efficiency within capacity and further rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rm_plugin.policies.oef.fair_share import FairShare, ShareStatus, clean, equal_split
+from rm_plugin.policies.oef.programme import Variables, capacity_rows, share_matrix, share_variables
+from rm_plugin.policies.oef.speedup import Speedups
+from rm_plugin.solvers.linear import LinearStatus, MakeModel, Row
+
+MakeRows = Callable[[Speedups, Variables], Sequence[Row]]
+
+
+def most_efficient(speedups: Speedups, make_model: MakeModel, make_rows: MakeRows = lambda *_: ()) -> FairShare:
+    """Maximise the sum of W_l . x_l subject to capacity and the rows of `make_rows`."""
+    variables = share_variables(speedups)
+    model = make_model(speedups.matrix[variables >= 0])
+    rows = [*capacity_rows(speedups, variables), *make_rows(speedups, variables)]
+    model.add_rows(rows)
+    optimum = model.maximise()
+    if optimum.status is not LinearStatus.OPTIMAL:
+        return FairShare(status=ShareStatus.EQUAL_SPLIT, speedups=speedups, matrix=equal_split(speedups))
+    return FairShare(
+        status=ShareStatus.OPTIMAL,
+        speedups=speedups,
+        matrix=clean(share_matrix(optimum, variables), speedups.capacity),
+        prices=tuple(map(float, optimum.duals[: len(speedups.capacity)])),
+        rows=len(rows),
+        solves=1,
+    )

@@ -1,0 +1,103 @@
+"""Cooperative OEF: the largest total efficiency without envy (Middleware'24, equation 10).
+
+    maximise   sum over l of W_l . x_l
+    subject to W_l . x_l / pi_l >= W_l . x_i / pi_i   for all tenants l and i: l does not prefer i's GPUs
+               sum over l of x_l^j <= m_j             for every type j
+               x >= 0
+
+The equal split is feasible, so an optimum exists and every tenant gets at least its part of an equal split (theorem
+5.1: sharing incentive). The variables here are y_l = x_l / pi_l, which keeps weights out of the rows on envy.
+
+Row generation. Few of the n (n - 1) rows on envy bind. The programme starts with those between neighbours in the order
+of speedup vectors, and adds the rows that its optimum violates most until none is violated. The result is an optimum of
+the full programme, because it is feasible there and the programme with fewer rows bounds it from above.
+
+Example: one K80 and one V100; tenants (1, 2) and (1, 5). The total is 5.25: the first gets the K80 and 1/4 of the V100,
+which is worth 1.5 to it, exactly as much as the other's 3/4 of the V100.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rm_plugin.policies.oef.fair_share import FairShare, ShareStatus, clean, equal_split
+from rm_plugin.policies.oef.programme import Variables, capacity_rows, share_matrix, share_variables
+from rm_plugin.policies.oef.speedup import Matrix, Speedups
+from rm_plugin.solvers.linear import LinearStatus, MakeModel, Row
+
+ENVY_TOLERANCE = 1e-7
+"""GPUs of the reference type, for each device of the largest type: envy below it counts as none."""
+
+_ROWS_PER_TENANT = 3
+"""How many violated rows a tenant adds before the programme is solved again."""
+
+Pair = tuple[int, int]
+
+
+def cooperative(speedups: Speedups, make_model: MakeModel, *, generate_rows: bool = True) -> FairShare:
+    """Solve equation 10 with weights. If the solver fails, the result is the equal split.
+
+    Args:
+        speedups: The instance in normal form.
+        make_model: Begins a linear programme.
+        generate_rows: Whether rows on envy are added as needed. False states all of them at once: the reference.
+    """
+    tenants, types = speedups.matrix.shape
+    variables = share_variables(speedups)
+    used = variables >= 0
+    costs = (speedups.matrix * speedups.weights[:, None])[used]
+    model = make_model(costs)
+    model.add_rows(capacity_rows(speedups, variables, speedups.weights))
+    pairs = _neighbours(tenants) if generate_rows else _all_pairs(tenants)
+    stated: set[Pair] = set()
+    solves = 0
+    while True:
+        model.add_rows([_envy_row(speedups, variables, pair) for pair in pairs])
+        stated.update(pairs)
+        optimum = model.maximise()
+        solves += 1
+        if optimum.status is not LinearStatus.OPTIMAL:
+            return FairShare(status=ShareStatus.EQUAL_SPLIT, speedups=speedups, matrix=equal_split(speedups))
+        per_weight = share_matrix(optimum, variables)
+        pairs = [pair for pair in _most_violated(speedups, per_weight) if pair not in stated]
+        if not pairs:
+            break
+    return FairShare(
+        status=ShareStatus.OPTIMAL,
+        speedups=speedups,
+        matrix=clean(per_weight * speedups.weights[:, None], speedups.capacity),
+        prices=tuple(map(float, optimum.duals[:types])),
+        rows=types + len(stated),
+        solves=solves,
+    )
+
+
+def _neighbours(tenants: int) -> list[Pair]:
+    """Both rows between neighbours; tenants are ordered by speedup vector."""
+    return [pair for row in range(tenants - 1) for pair in ((row, row + 1), (row + 1, row))]
+
+
+def _all_pairs(tenants: int) -> list[Pair]:
+    return [(one, other) for one in range(tenants) for other in range(tenants) if one != other]
+
+
+def _envy_row(speedups: Speedups, variables: Variables, pair: Pair) -> Row:
+    """W_l . y_l - W_l . y_i >= 0, for the pair (l, i)."""
+    tenant, other = pair
+    speedup = speedups.matrix[tenant]
+    own = variables[tenant] >= 0
+    others = (variables[other] >= 0) & (speedup > 0)
+    return Row(
+        columns=np.concatenate((variables[tenant, own], variables[other, others])),
+        values=np.concatenate((speedup[own], -speedup[others])),
+        lower=0.0,
+    )
+
+
+def _most_violated(speedups: Speedups, per_weight: Matrix) -> list[Pair]:
+    """The rows that each tenant's envy violates most, at most `_ROWS_PER_TENANT` of each."""
+    worth = speedups.matrix @ per_weight.T
+    envy = worth - np.diag(worth)[:, None]
+    most = np.argsort(-envy, axis=1, kind="stable")[:, :_ROWS_PER_TENANT]
+    tolerance = ENVY_TOLERANCE * max(1.0, float(speedups.capacity.max()))
+    return [(row, int(other)) for row, others in enumerate(most) for other in others if envy[row, other] > tolerance]

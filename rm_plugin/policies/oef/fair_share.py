@@ -1,0 +1,87 @@
+"""The result of every allocation rule: fractional GPUs by tenant and type, and how the rule arrived at them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rm_plugin.policies.oef.speedup import Matrix, Speedups
+from themis.values import Value
+
+T = TypeVar("T")
+
+SMALLEST_SHARE = 1e-9
+"""GPUs. Smaller shares are noise of the solver and become 0."""
+
+
+class ShareStatus(StrEnum):
+    """Where an allocation comes from: a proven optimum, or one of the two fallbacks if the LP solver fails."""
+
+    OPTIMAL = "optimal"
+    PREVIOUS = "previous"
+    EQUAL_SPLIT = "equal_split"
+
+
+class FairShare(Value, frozen=True, kw_only=True):
+    """An allocation X.
+
+    Attributes:
+        status: Where it comes from.
+        speedups: The instance in normal form.
+        matrix: X, GPUs of shape (tenants, types), rows as in `speedups`.
+        prices: By type, how much the programme's objective grows per further device; None if the rule is no LP.
+        rows: Constraints of the programme when it was solved; 0 if the rule is no LP.
+        solves: How often the programme was solved; more than 1 by row generation.
+    """
+
+    status: ShareStatus
+    speedups: Speedups
+    matrix: Matrix
+    prices: tuple[float, ...] | None = None
+    rows: int = 0
+    solves: int = 0
+
+    @property
+    def efficiencies(self) -> NDArray[np.float64]:
+        """E by row: W_l . x_l, in GPUs of the reference type."""
+        return np.asarray((self.speedups.matrix * self.matrix).sum(axis=1))
+
+    @property
+    def total(self) -> float:
+        """The sum of all efficiencies."""
+        return float(self.efficiencies.sum())
+
+    @property
+    def share(self) -> Mapping[str, tuple[float, ...]]:
+        """GPUs by tenant and type, tenants by id, those that were left out included."""
+        nothing = (0.0,) * self.matrix.shape[1]
+        rows = {
+            tenant: tuple(map(float, row)) for tenant, row in zip(self.speedups.tenant_ids, self.matrix, strict=True)
+        }
+        return _by_id({**dict.fromkeys(self.speedups.left_out, nothing), **rows})
+
+    @property
+    def efficiency(self) -> Mapping[str, float]:
+        """E by tenant, tenants by id, those that were left out included."""
+        rows = dict(zip(self.speedups.tenant_ids, map(float, self.efficiencies), strict=True))
+        return _by_id({**dict.fromkeys(self.speedups.left_out, 0.0), **rows})
+
+
+def clean(matrix: Matrix, capacity: NDArray[np.float64]) -> Matrix:
+    """Return shares without the solver's noise, and never more than the capacity."""
+    shares = np.where(matrix < SMALLEST_SHARE, 0.0, matrix)
+    return np.asarray(shares * np.minimum(1.0, capacity / np.maximum(shares.sum(axis=0), SMALLEST_SHARE)))
+
+
+def equal_split(speedups: Speedups) -> Matrix:
+    """Each tenant's part of every type in proportion to its weight: max-min fairness that ignores speedups."""
+    return np.outer(speedups.weights / max(speedups.weights.sum(), SMALLEST_SHARE), speedups.capacity)
+
+
+def _by_id(values: Mapping[str, T]) -> Mapping[str, T]:
+    return MappingProxyType(dict(sorted(values.items())))

@@ -1,0 +1,51 @@
+"""Non-cooperative OEF: all tenants get the same efficiency, as much as possible (Middleware'24, equation 9).
+
+    maximise   t
+    subject to W_l . x_l = pi_l t         for every tenant l
+               sum over l of x_l^j <= m_j for every type j
+               x >= 0
+
+With weights pi = 1 this is equation 9: all terms of its objective are equal, so their sum is n t. `t` is unique, X need
+not be. Because everybody's efficiency is tied to everybody else's, a tenant that inflates its speedups gains nothing
+(theorem 5.4). One that understates them may gain; docs/explanation/oef.md shows it.
+
+Example: one K80 and one V100; tenants (1, 2) and (1, 5). Then t = 15/7: the first gets the K80 and 4/7 of the V100, the
+second 3/7 of the V100.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rm_plugin.policies.oef.fair_share import FairShare, ShareStatus, clean, equal_split
+from rm_plugin.policies.oef.programme import capacity_rows, share_matrix, share_variables
+from rm_plugin.policies.oef.speedup import Speedups
+from rm_plugin.solvers.linear import LinearStatus, MakeModel, Row
+
+
+def noncooperative(speedups: Speedups, make_model: MakeModel) -> FairShare:
+    """Solve equation 9 with weights. If the solver fails, the result is the equal split."""
+    tenants, types = speedups.matrix.shape
+    x = share_variables(speedups)
+    t = int(x.max(initial=-1)) + 1
+    costs = np.zeros(t + 1)
+    costs[t] = 1.0
+    model = make_model(costs)
+    equalities = []
+    for tenant in range(tenants):
+        used = x[tenant] >= 0
+        columns = np.append(x[tenant, used], t).astype(np.int32)
+        values = np.append(speedups.matrix[tenant, used], -speedups.weights[tenant])
+        equalities.append(Row(columns=columns, values=values, lower=0.0, upper=0.0))
+    model.add_rows([*equalities, *capacity_rows(speedups, x)])
+    optimum = model.maximise()
+    if optimum.status is not LinearStatus.OPTIMAL:
+        return FairShare(status=ShareStatus.EQUAL_SPLIT, speedups=speedups, matrix=equal_split(speedups))
+    return FairShare(
+        status=ShareStatus.OPTIMAL,
+        speedups=speedups,
+        matrix=clean(share_matrix(optimum, x), speedups.capacity),
+        prices=tuple(map(float, optimum.duals[tenants:])),
+        rows=tenants + types,
+        solves=1,
+    )

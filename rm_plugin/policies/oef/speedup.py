@@ -1,0 +1,232 @@
+"""Speedup vectors: the input of every programme (Middleware'24, sections 2.3, 4.2.3 and 4.2.4).
+
+A tenant's *speedup* on a GPU type is its throughput there, divided by its throughput on the *reference type*: the
+slowest type that every tenant can use. So efficiency counts in GPUs of the reference type. For example, throughputs of
+40 and 120 samples a second on K80 and V100 are the speedup vector (1, 3), and half a V100 is worth 1.5 K80.
+
+A tenant with several job types becomes several *virtual tenants*, one for each job type, which share its weight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from themis.errors import InputError
+from themis.values import Value
+
+MAX_RATIO = 1e6
+"""The largest ratio of two speedups of a tenant, and of two weights. Above it, LP tolerances decide the result."""
+
+MAX_DEVICES = 1_000_000
+"""The most devices of one type."""
+
+Matrix = NDArray[np.float64]
+
+
+class Tenant(Value, frozen=True, kw_only=True):
+    """A tenant, or a virtual tenant, as the programmes see it.
+
+    Attributes:
+        tenant_id: Its name.
+        speedup: Throughput by GPU type in any one unit; 0 if it cannot run there.
+        weight: Its priority, pi in the paper; any positive number.
+    """
+
+    tenant_id: str
+    speedup: tuple[float, ...]
+    weight: float = 1.0
+
+
+class Instance(Value, frozen=True, kw_only=True):
+    """What one allocation is computed from.
+
+    Attributes:
+        types: GPU types, the slowest first.
+        capacity: Healthy devices of each type.
+        tenants: Tenants with a job to run.
+    """
+
+    types: tuple[str, ...]
+    capacity: tuple[int, ...]
+    tenants: tuple[Tenant, ...]
+
+
+class JobType(Value, frozen=True, kw_only=True):
+    """Jobs of one tenant with the same speedup vector. `priority` divides the tenant's weight among its job types."""
+
+    name: str
+    speedup: tuple[float, ...]
+    priority: float = 1.0
+
+
+class Speedups(Value, frozen=True, kw_only=True):
+    """An instance in normal form: the matrix W of the paper, its rows in a fixed order.
+
+    Attributes:
+        tenant_ids: The tenant of each row. Rows are ordered by (speedup vector, tenant id), so the result does not
+            depend on the order in which tenants are listed.
+        matrix: W, of shape (tenants, types); each row divided by its entry at the reference type.
+        weights: pi of each row, scaled to a mean of 1.
+        capacity: m, devices by type.
+        reference: The number of the reference type.
+        left_out: Tenants that can run on no type that has devices. They get nothing, and do not bind the others.
+        warnings: What voids or weakens the guarantees, in sentences.
+    """
+
+    tenant_ids: tuple[str, ...]
+    matrix: Matrix
+    weights: NDArray[np.float64]
+    capacity: NDArray[np.float64]
+    reference: int
+    left_out: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def check_instance(instance: Instance, path: str = "instance") -> None:
+    """Check that a programme can be built.
+
+    Args:
+        instance: The instance.
+        path: Begins the path of a field in errors.
+
+    Raises:
+        InputError: A number is out of range, lengths differ, or a name is given twice. The message names the field.
+    """
+    _check_types(instance, path)
+    if not instance.tenants:
+        raise InputError(f"{path}.tenants must have a tenant", remedy="add one")
+    seen: set[str] = set()
+    for index, tenant in enumerate(instance.tenants):
+        here = f"{path}.tenants[{index}]"
+        if tenant.tenant_id in seen:
+            raise InputError(f"{here}.id is there twice", value=tenant.tenant_id, remedy="give each its own")
+        seen.add(tenant.tenant_id)
+        _check_speedup(tenant.speedup, instance.types, f"{here}.speedup")
+        if not (math.isfinite(tenant.weight) and tenant.weight > 0):
+            raise InputError(f"{here}.weight must be a finite number above 0", value=tenant.weight)
+    weights = [tenant.weight for tenant in instance.tenants]
+    if max(weights) > MAX_RATIO * min(weights):
+        index = weights.index(max(weights))
+        raise InputError(
+            f"{path}.tenants[{index}].weight must be at most {MAX_RATIO:g} times the least", value=max(weights)
+        )
+
+
+def _check_types(instance: Instance, path: str) -> None:
+    if not instance.types:
+        raise InputError(f"{path}.types must have a GPU type", remedy="add one")
+    for index, name in enumerate(instance.types):
+        if name in instance.types[:index]:
+            raise InputError(f"{path}.types[{index}] is there twice", value=name, remedy="name each type once")
+    if len(instance.capacity) != len(instance.types):
+        raise InputError(
+            f"{path}.capacity must have a number for each of the {len(instance.types)} types",
+            value=len(instance.capacity),
+        )
+    for index, devices in enumerate(instance.capacity):
+        if not 0 <= devices <= MAX_DEVICES:
+            raise InputError(f"{path}.capacity[{index}] must be from 0 to {MAX_DEVICES}", value=devices)
+    if not any(instance.capacity):
+        raise InputError(f"{path}.capacity has no device of any type", remedy="give a type a device")
+
+
+def _check_speedup(speedup: Sequence[float], types: Sequence[str], path: str) -> None:
+    if len(speedup) != len(types):
+        raise InputError(f"{path} must have a number for each of the {len(types)} types", value=len(speedup))
+    for index, value in enumerate(speedup):
+        if not (math.isfinite(value) and value >= 0):
+            raise InputError(f"{path}[{index}] must be a finite number of 0 or more", value=value)
+    usable = [value for value in speedup if value > 0]
+    if not usable:
+        raise InputError(f"{path} is 0 everywhere", remedy="a tenant must be able to run on a type")
+    if max(usable) / MAX_RATIO > min(usable):
+        index = speedup.index(max(usable))
+        raise InputError(f"{path}[{index}] must be at most {MAX_RATIO:g} times the least", value=max(usable))
+
+
+def normalise(instance: Instance) -> Speedups:
+    """Bring an instance into normal form. Raises InputError as `check_instance` does."""
+    check_instance(instance)
+    has_devices = np.array(instance.capacity) > 0
+    served = [
+        t for t in instance.tenants if any(w > 0 for w, there in zip(t.speedup, has_devices, strict=True) if there)
+    ]
+    # Rows of tenants that are left out still have efficiencies, of 0, so the reference type counts them too.
+    reference, shared = _reference_type(instance.tenants)
+    rows = sorted(
+        (tuple(w / _reference_entry(tenant, reference) for w in tenant.speedup), tenant.tenant_id, tenant.weight)
+        for tenant in served
+    )
+    weights = np.array([weight for _, _, weight in rows])
+    return Speedups(
+        tenant_ids=tuple(tenant_id for _, tenant_id, _ in rows),
+        matrix=np.array([row for row, _, _ in rows]).reshape(len(rows), len(instance.types)),
+        weights=weights / weights.mean() if len(rows) else weights,
+        capacity=np.array(instance.capacity, dtype=np.float64),
+        reference=reference,
+        left_out=tuple(sorted({t.tenant_id for t in instance.tenants} - {tenant_id for _, tenant_id, _ in rows})),
+        warnings=tuple(_warnings(instance, served, shared)),
+    )
+
+
+def _reference_type(tenants: Sequence[Tenant]) -> tuple[int, bool]:
+    """Return the slowest type that all tenants can use, and whether there is one; type 0 if there is none."""
+    for number in range(len(tenants[0].speedup)):
+        if all(tenant.speedup[number] > 0 for tenant in tenants):
+            return number, True
+    return 0, False
+
+
+def _reference_entry(tenant: Tenant, reference: int) -> float:
+    """What a tenant's vector is divided by: its entry at the reference type, or else at the first that it can use."""
+    return tenant.speedup[reference] or next(value for value in tenant.speedup if value > 0)
+
+
+def _warnings(instance: Instance, served: Sequence[Tenant], shared: bool) -> list[str]:
+    warnings = []
+    partial = sorted(tenant.tenant_id for tenant in instance.tenants if 0 in tenant.speedup)
+    if partial:
+        warnings.append(
+            f"guarantees are void: {_names(partial)} cannot run on every type; the theorems need speedups above 0"
+        )
+    if not shared:
+        warnings.append(
+            "efficiencies do not compare: no type can be used by all tenants, so each has its own reference"
+        )
+    left_out = sorted({t.tenant_id for t in instance.tenants} - {t.tenant_id for t in served})
+    if left_out:
+        warnings.append(f"left out: {_names(left_out)} can run on no type that has devices")
+    falling = sorted(tenant.tenant_id for tenant in instance.tenants if _falls(tenant.speedup))
+    if falling:
+        warnings.append(f"speedups fall along the order of types: {_names(falling)}")
+    return warnings
+
+
+def _falls(speedup: Sequence[float]) -> bool:
+    usable = [value for value in speedup if value > 0]
+    return any(later < earlier for earlier, later in pairwise(usable))
+
+
+def _names(tenant_ids: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(tenant_ids) - most} more" if len(tenant_ids) > most else ""
+    return ", ".join(tenant_ids[:most]) + more
+
+
+def virtual_tenants(tenant_id: str, weight: float, job_types: Sequence[JobType]) -> list[Tenant]:
+    """Return one virtual tenant for each job type, named `TENANT/JOB_TYPE` (section 4.2.4).
+
+    The tenant's weight is divided in proportion to the priorities: equally by default, so that a tenant gains nothing
+    by splitting its jobs into more types. A tenant with one job type keeps its name.
+    """
+    if len(job_types) == 1:
+        return [Tenant(tenant_id=tenant_id, speedup=job_types[0].speedup, weight=weight)]
+    total = math.fsum(each.priority for each in job_types)
+    return [
+        Tenant(tenant_id=f"{tenant_id}/{each.name}", speedup=each.speedup, weight=weight * each.priority / total)
+        for each in job_types
+    ]

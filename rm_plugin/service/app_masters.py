@@ -1,0 +1,405 @@
+"""Start the app masters, watch them, replace lost ones, and end apps of which nothing runs any more."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import math
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rm_plugin.arbiter.core import Arbiter
+from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher
+from rm_plugin.service.changes import Change, Changes
+from rm_plugin.service.entries import AppEntries, AppEntry
+from rm_plugin.service.live_cluster import LiveCluster
+from rm_plugin.service.store import StoreError
+from themis.clock import Clock
+from themis.config.rm_settings import RmSettings
+from themis.errors import ThemisError, UnreachableError
+from themis.lifecycle import APP_LIFECYCLE, AppState, LeaseState
+from themis.wire import themis_pb2 as pb
+
+LOG = logging.getLogger("themis.rm")
+
+KILL_GRACE_S = 10.0
+"""Seconds that an app master has to stop its tasks."""
+RELAUNCH_EVERY_S = 5.0
+"""Seconds between two tries to start an app while the engine is unavailable."""
+_SHORTAGES = frozenset((errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE))
+
+
+class AppMasters:
+    """The app masters of all apps, from their start in the engine to the end of their apps.
+
+    An attempt is one app master. If it is lost, the next attempt starts, at most `am_max_attempts` per app. GPUs are
+    taken from an app only after all of its processes are killed.
+
+    Args:
+        settings: Deadlines, number of attempts, and the folder of the apps.
+        arbiter: Holds the leases.
+        entries: The apps.
+        changes: Writes every change before it takes effect.
+        live_cluster: Ends leases and notifies other apps.
+        launcher: The engine's side: starts and kills.
+        clock: The present time.
+        on_ended: Runs in the background after an app has ended.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: RmSettings,
+        arbiter: Arbiter,
+        entries: AppEntries,
+        changes: Changes,
+        live_cluster: LiveCluster,
+        launcher: AppLauncher,
+        clock: Clock,
+        on_ended: Callable[[AppEntry], Coroutine[Any, Any, object]],
+    ) -> None:
+        self.settings = settings
+        self.rm_address = ""
+        """Where app masters reach this service; set before the first start."""
+        self._arbiter = arbiter
+        self._entries = entries
+        self._changes = changes
+        self._live_cluster = live_cluster
+        self._launcher = launcher
+        self._clock = clock
+        self._on_ended = on_ended
+        self._unlaunched: set[str] = set()
+        self._relaunch_at_s = 0.0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._being_checked: set[str] = set()
+        self._resumed_at_s = -math.inf
+        self._closing = False
+        changes.on_recovery(self.resume)
+
+    def launch_soon(self, entry: AppEntry) -> asyncio.Task[Any]:
+        """Start the app's next attempt in the background."""
+        return self._spawn(self._launch(entry))
+
+    def kill_later(self, entry: AppEntry) -> None:
+        """Kill the app's processes after `KILL_GRACE_S`, or at once if no app master is connected. Then end the app."""
+        self._spawn(self._kill_after(entry, KILL_GRACE_S if entry.session is not None else 0.0))
+
+    async def am_exited(self, exit_: AmExit) -> None:
+        """Handle the end of an app master, from the engine. Nothing of its attempt runs any more."""
+        try:
+            await self._am_exited(exit_)
+        except StoreError:
+            # This service stops while its store cannot be written. Its next start sees that the app master is gone.
+            LOG.warning("the end of the app master of %s is not written", exit_.app_id)
+
+    async def _am_exited(self, exit_: AmExit) -> None:
+        entry = self._entries.get(exit_.app_id)
+        if entry.ended or self._closing or exit_.attempt < entry.attempt or entry.forced_reason:
+            # `_take_by_force` handles the loss itself after its kill, which would hit a new attempt too.
+            return
+        # An engine may have made attempts by itself that never registered.
+        entry.attempt = exit_.attempt
+        if exit_.killed:
+            await self._killed_from_outside(entry, exit_.killed)
+            return
+        reason = "it ended" if exit_.exit_code is None else f"exit code {exit_.exit_code}"
+        await self._lost(entry, reason)
+
+    async def watch_over(self) -> None:
+        """Revoke overdue leases and replace app masters that are silent too long; runs for ever."""
+        pause_s = min(0.5, self.settings.am_expiry_s / 4, self.settings.lease.grace_s / 4)
+        checked_s = self._clock.now_s()
+        while True:
+            await asyncio.sleep(pause_s)
+            now_s = self._clock.now_s()
+            if now_s - checked_s > pause_s + self.settings.am_expiry_s / 4:
+                # This process was suspended: messages of the apps are still unread.
+                LOG.warning("no app was checked for %.1f s: every app gets its full time again", now_s - checked_s)
+                self.resume()
+            checked_s = now_s
+            try:
+                self.check_apps()
+            except Exception:
+                # A defect in one check must not leave leases and app masters unwatched for good.
+                LOG.exception("the apps could not be checked")
+
+    def check_apps(self) -> None:
+        """Check every app once."""
+        # The end of a revoked lease could not be written.
+        if self._changes.trouble:
+            return
+        now_s = self._clock.now_s()
+        # After a suspension of this service, overdue leases get a new grace period.
+        late = now_s - self._resumed_at_s >= self.settings.lease.grace_s
+        overdue = self._arbiter.overdue_apps(now_s) if late else set()
+        for entry in self._entries.active():
+            # In a task each: a kill may wait a minute for the machines of one app.
+            if entry.app_id not in self._being_checked:
+                self._being_checked.add(entry.app_id)
+                self._spawn(self._check_safely(entry, overdue=entry.app_id in overdue))
+
+    def resume(self) -> None:
+        """Restart the time until app masters count as silent, after this service was suspended or could not write."""
+        self._resumed_at_s = self._clock.now_s()
+        for entry in self._entries.active():
+            entry.last_seen_s = self._resumed_at_s
+
+    async def _check_safely(self, entry: AppEntry, *, overdue: bool) -> None:
+        try:
+            await self._check(entry, overdue=overdue)
+        except Exception:
+            # The engine may be unavailable: nothing was revoked, and the next check tries again.
+            LOG.exception("%s cannot be taken by force", entry.app_id)
+        finally:
+            self._being_checked.discard(entry.app_id)
+
+    async def _check(self, entry: AppEntry, *, overdue: bool) -> None:
+        now_s = self._clock.now_s()
+        if overdue:
+            await self._take_by_force(entry, "the lease was not given back in time")
+            return
+        if entry.app_id in self._unlaunched:
+            # `_kill_after` ends an app that is being killed. All others wait for the engine.
+            if not entry.kill_reason and now_s >= self._relaunch_at_s:
+                await self._start(entry)
+            return
+        known = entry.registered_attempt == entry.attempt
+        # YARN restarts an app master by itself. Until the new one registers, it counts as starting, not as silent.
+        coming = not known or (self.settings.engine == "yarn" and entry.session is None)
+        if now_s - entry.last_seen_s > (self.settings.am_start_s if coming else self.settings.am_expiry_s):
+            await self._take_by_force(entry, "the app master is silent" if known else "it never registered")
+
+    async def recover(self) -> None:
+        """Restore the apps of a former ResourceManager: adopt their app masters, or start them again."""
+        for app_id in sorted(self._entries.lost):
+            await self._end_lost(app_id)
+        self.resume()
+        for entry in self._entries.active():
+            # Its master may have registered with the former ResourceManager, and will again at once if it lives.
+            entry.registered_attempt = entry.attempt
+            if entry.kill_reason:
+                leave = partial(self._live_cluster.leave, app_id=entry.app_id, reason=entry.kill_reason)
+                await self._changes.make_surely(leave)
+            adopted = await self._adopted(entry)
+            if entry.ended:
+                # A user killed it while the engine was unavailable. The engine may have found it alive now.
+                if adopted:
+                    self._spawn(self._kill_leftover(entry.app_id))
+                continue
+            if adopted:
+                if entry.kill_reason:
+                    self._spawn(self._kill_after(entry, KILL_GRACE_S))
+                continue
+            if entry.attempt:
+                entry.excused_attempts += 1
+                await self._lost(entry, "it was gone when the ResourceManager came back")
+            elif entry.kill_reason:
+                await self._end_surely(entry, AppState.KILLED, entry.kill_reason)
+            else:
+                # It was submitted, and the former ResourceManager stopped before it could be started.
+                await self._launch(entry)
+
+    async def _adopted(self, entry: AppEntry) -> bool:
+        """Whether the app master lives; waits while the engine is unavailable."""
+        while True:
+            try:
+                return await self._launcher.adopt(entry.app_id, entry.attempt, entry.pid)
+            except UnreachableError as error:
+                LOG.warning("%s cannot be adopted yet, the engine is unavailable: %s", entry.app_id, error)
+                await asyncio.sleep(RELAUNCH_EVERY_S)
+
+    async def close(self) -> None:
+        """End every app master and task of this run. A later start restores the running apps."""
+        self._closing = True
+        self._changes.stop_waiting()
+        for task in self._tasks:
+            task.cancel()
+        for entry in self._entries.active():
+            if entry.session is not None:
+                entry.session.close()
+        await self._launcher.shutdown()
+
+    async def _launch(self, entry: AppEntry) -> None:
+        entry.attempt += 1
+        entry.turn(AppState.ACCEPTED)
+        await self._start(entry)
+
+    async def _start(self, entry: AppEntry) -> None:
+        """Start the attempt. The app stays ACCEPTED while the engine is unavailable or this machine lacks resources."""
+        folder = app_folder(self.settings, entry.app_id)
+        environment = {
+            "THEMIS_RM_ADDRESS": self.rm_address,
+            "THEMIS_APP_TOKEN": entry.token,
+            "THEMIS_APP_DIR": str(folder),
+        }
+        launch = AmLaunch(
+            app_id=entry.app_id,
+            attempt=entry.attempt,
+            environment=environment,
+            working_dir=folder,
+            name=entry.spec.name,
+            user=entry.spec.user,
+            queue=entry.spec.queue,
+            attempts_left=self.settings.am_max_attempts - (entry.attempt - 1 - entry.excused_attempts),
+        )
+        try:
+            entry.pid = await self._launcher.launch(launch)
+        except ThemisError as error:
+            if isinstance(error, UnreachableError) or _is_shortage(error):
+                LOG.warning("%s waits to be started: %s", entry.app_id, error)
+                if not entry.ended:
+                    self._unlaunched.add(entry.app_id)
+                self._relaunch_at_s = self._clock.now_s() + RELAUNCH_EVERY_S
+            elif not entry.ended:
+                await self._end_surely(entry, AppState.FAILED, f"its app master could not be started: {error}")
+            return
+        self._unlaunched.discard(entry.app_id)
+        if entry.ended or self._closing:
+            # A kill ended it while it was being started.
+            await self._launcher.kill(entry.app_id)
+            return
+        entry.last_seen_s = self._clock.now_s()
+
+        def started(change: Change) -> None:
+            # The attempt may have ended during the wait for the store.
+            if not entry.ended and entry.attempt == launch.attempt and entry.lost_attempt != launch.attempt:
+                detail = {"attempt": entry.attempt, "pid": entry.pid}
+                change.event("am_started", app_id=entry.app_id, detail=detail)
+                change.put(entry)
+
+        await self._changes.make_surely(started)
+
+    async def _lost(self, entry: AppEntry, reason: str) -> None:
+        """Start another attempt after the end of this one and its tasks, or end the app."""
+        attempt = entry.attempt
+        self._arbiter.set_silent(entry.app_id, True)
+        if await self._changes.make_surely(lambda change: self._decide_loss(change, entry, attempt, reason)):
+            await self._launch(entry)
+
+    def _decide_loss(self, change: Change, entry: AppEntry, attempt: int, reason: str) -> bool:
+        """Return whether the app gets another attempt after the loss of this one."""
+        if entry.ended or entry.lost_attempt == attempt or entry.attempt != attempt:
+            return False
+        change.event("am_lost", app_id=entry.app_id, detail={"attempt": attempt, "reason": reason})
+        # Leases that it was giving back end now. The others wait for the next attempt, unless they are taken by force.
+        leases = self._arbiter.table.of_app(entry.app_id)
+        gone = [lease for lease in leases if entry.forced_reason or lease.state is LeaseState.EXPIRING]
+        change.then(lambda: _close_session(entry))
+        ids = [lease.lease_id for lease in gone]
+        self._live_cluster.revoke(change, ids, entry.forced_reason or "its app master is gone")
+        change.set(entry, lost_attempt=attempt, forced_reason="", last_seen_s=change.now_s)
+        if entry.kill_reason:
+            self.end_app(change, entry, AppState.KILLED, entry.kill_reason)
+        elif (failures := attempt - entry.excused_attempts) >= self.settings.am_max_attempts:
+            self.end_app(change, entry, AppState.FAILED, f"its app master was lost {failures} times, at last: {reason}")
+        else:
+            return True
+        return False
+
+    def note_next_attempt(self, change: Change, entry: AppEntry, message: pb.Register) -> None:
+        """Write that the engine itself started another attempt, after the end of the former one."""
+        reason = "the engine started another attempt"
+        change.event("am_lost", app_id=entry.app_id, detail={"attempt": entry.attempt, "reason": reason})
+        detail = {"attempt": message.attempt, "pid": message.pid}
+        change.event("am_started", app_id=entry.app_id, detail=detail)
+        change.put(entry, attempt=message.attempt)
+
+    async def _killed_from_outside(self, entry: AppEntry, diagnostics: str) -> None:
+        """End an app that an operator killed in the engine. Nothing of it runs any more."""
+        _close_session(entry)
+        await self._end_surely(entry, AppState.KILLED, entry.kill_reason or diagnostics)
+
+    async def _take_by_force(self, entry: AppEntry, reason: str) -> None:
+        """Kill all of an app's processes, then revoke its leases: never the other way round."""
+        LOG.warning("%s: %s: taken by force", entry.app_id, reason)
+        entry.last_seen_s, entry.forced_reason = self._clock.now_s(), reason
+        try:
+            await self._launcher.kill(entry.app_id)
+        except BaseException:
+            entry.forced_reason = ""
+            raise
+        # An attempt that still waits for the engine ends through no fault of the app.
+        entry.excused_attempts += entry.app_id in self._unlaunched
+        await self._lost(entry, reason)
+
+    async def _end_lost(self, app_id: str) -> None:
+        """Kill the processes of an app that the store cannot read, before its GPUs are granted to others."""
+        try:
+            await self._launcher.kill(app_id)
+        except ThemisError:
+            LOG.exception("the processes left of %s cannot be killed yet", app_id)
+            self._spawn(self._kill_leftover(app_id))
+
+    async def _kill_leftover(self, app_id: str) -> None:
+        """Kill the processes left of an app that has ended; tries until that succeeds."""
+        while True:
+            try:
+                await self._launcher.kill(app_id)
+                return
+            except ThemisError:
+                LOG.exception("the processes left of %s cannot be killed", app_id)
+                await asyncio.sleep(KILL_GRACE_S)
+
+    async def _kill_after(self, entry: AppEntry, grace_s: float) -> None:
+        await asyncio.sleep(grace_s)
+        while not entry.ended:
+            try:
+                await self._launcher.kill(entry.app_id)
+                break
+            except ThemisError:
+                LOG.exception("%s cannot be killed", entry.app_id)
+                await asyncio.sleep(KILL_GRACE_S)
+        await self._end_surely(entry, AppState.KILLED, entry.kill_reason)
+
+    async def _end_surely(self, entry: AppEntry, state: AppState, diagnostics: str) -> None:
+        """End an app of which nothing runs any more, unless it has ended; waits for the store."""
+
+        def end(change: Change) -> None:
+            if not entry.ended:
+                self.end_app(change, entry, state, diagnostics)
+
+        await self._changes.make_surely(end)
+
+    def end_app(self, change: Change, entry: AppEntry, state: AppState, diagnostics: str) -> None:
+        """End an app and its leases, within a change."""
+        now_s = change.now_s
+        # Read before the leases end: their time counts up to now.
+        gpu_time_s = self._arbiter.attained_gpu_s(entry.app_id, now_s)
+        leases = [lease.lease_id for lease in self._arbiter.table.of_app(entry.app_id)]
+        ended = self._arbiter.release(leases, now_s=now_s, reason="the app ended")
+        state = APP_LIFECYCLE.check(entry.state, state, entry.app_id)
+        change.event("app_state", app_id=entry.app_id, detail={"state": state.value, "diagnostics": diagnostics})
+        change.put(entry, state=state, finished_at_s=now_s, diagnostics=diagnostics, gpu_time_s=gpu_time_s)
+        change.then(lambda: self._forget(entry))
+        self._live_cluster.leases_ended(change, ended, but_for=entry.app_id)
+        change.then(lambda: self._spawn(self._on_ended(entry)))
+
+    def _forget(self, entry: AppEntry) -> None:
+        self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason="the app ended")
+        self._unlaunched.discard(entry.app_id)
+
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def app_folder(settings: RmSettings, app_id: str) -> Path:
+    """Return the folder of an app's files."""
+    return settings.state_dir.absolute() / "apps" / app_id
+
+
+def _is_shortage(error: ThemisError) -> bool:
+    """Whether this machine lacks disk space, memory, processes or files for now: no fault of the app."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in _SHORTAGES
+
+
+def _close_session(entry: AppEntry) -> None:
+    if entry.session is not None:
+        entry.session.close()
+        entry.session = None

@@ -1,0 +1,66 @@
+"""The port of linear programmes: maximise `costs . x` over `x >= 0` and rows `lower <= a . x <= upper`.
+
+An adapter returns a vertex (a basic solution), and the dual of every row. `highs_linear` is the adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from themis.values import Value
+
+Vector = NDArray[np.float64]
+Columns = NDArray[np.int32]
+
+
+class LinearStatus(StrEnum):
+    """How a solve ended. `FAILED` covers all that should not occur: infeasible, unbounded, numerical trouble."""
+
+    OPTIMAL = "optimal"
+    FAILED = "failed"
+
+
+class Row(Value, frozen=True, kw_only=True):
+    """One constraint, `lower <= sum(values * x[columns]) <= upper`."""
+
+    columns: Columns
+    values: Vector
+    lower: float = -np.inf
+    upper: float = np.inf
+
+
+class Optimum(Value, frozen=True, kw_only=True):
+    """The answer of a solve.
+
+    Attributes:
+        status: How it ended. Unless it is optimal, everything else is empty.
+        values: The value of each variable; a vertex.
+        duals: By row, how much the objective grows per unit that the row's bound is relaxed or tightened upwards.
+        objective: The optimum.
+    """
+
+    status: LinearStatus
+    values: Vector
+    duals: Vector
+    objective: float
+
+
+class LinearModel(Protocol):
+    """A programme that can grow by rows between solves. A solve continues from the last basis."""
+
+    def add_rows(self, rows: Sequence[Row]) -> None:
+        """Append rows, in this order."""
+        ...
+
+    def maximise(self) -> Optimum:
+        """Solve the present programme."""
+        ...
+
+
+MakeModel = Callable[[Vector], LinearModel]
+"""Begins a programme without rows, from the costs of its variables."""
