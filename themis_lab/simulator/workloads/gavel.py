@@ -9,6 +9,9 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
+from msgspec import field
+from msgspec.structs import replace
+
 from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import CRUDE_SLOWDOWN, Slowdown
 from themis.errors import InputError
@@ -47,10 +50,15 @@ class GavelJob(Value, frozen=True, kw_only=True):
 
 
 class Throughput(Value, frozen=True, kw_only=True):
-    """Steps a second, on one server and on several."""
+    """Steps a second, on one server and on several.
+
+    `speed_by_type`: of each type of GPU that was measured, its steps a second on one server relative to these, if there
+    are several types.
+    """
 
     consolidated: float
     unconsolidated: float
+    speed_by_type: Mapping[str, float] = field(default_factory=dict)
 
 
 Throughputs = Mapping[tuple[str, str, int], Throughput]
@@ -63,12 +71,14 @@ def unreadable(error: Exception) -> str:
 
 
 def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughputs:
-    """The table of throughputs for one type of GPU, without rows that tell a throughput of 0.
+    """The table of throughputs for one type of GPU, the reference, without rows that tell a throughput of 0.
 
     Raises:
         InputError: The file cannot be read, is malformed (file, line and field are named), or has other types only.
     """
-    found, types = {}, set()
+    found: dict[tuple[str, str, int], Throughput] = {}
+    by_type: dict[tuple[str, str, int], dict[str, float]] = {}
+    types: set[str] = set()
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             reader = csv.DictReader(stream)
@@ -81,7 +91,10 @@ def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughput
                 key = (row["model"], row["batch_size"], _whole(row["num_gpus"], f"{place}: num_gpus"))
                 types.add(row["gpu_type"])
                 # The public table tells 0 of what was not measured.
-                if row["gpu_type"] == gpu_type and _number(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}") > 0.0:
+                steps_per_s = _number(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}")
+                if steps_per_s > 0.0:
+                    by_type.setdefault(key, {})[row["gpu_type"]] = steps_per_s
+                if row["gpu_type"] == gpu_type and steps_per_s > 0.0:
                     found[key] = Throughput(
                         consolidated=_positive(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}"),
                         unconsolidated=_positive(row[_COLUMNS[5]], f"{place}: {_COLUMNS[5]}"),
@@ -94,7 +107,12 @@ def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughput
     if gpu_type not in types:
         remedy = f"known: {', '.join(sorted(types))}"
         raise InputError(f"{path} has no such type of GPU", value=gpu_type, remedy=remedy)
-    return found
+    if len(types) == 1:
+        return found
+    return {
+        key: replace(speed, speed_by_type={name: rate / speed.consolidated for name, rate in by_type[key].items()})
+        for key, speed in found.items()
+    }
 
 
 def _check_complete(row: Mapping[str, str | None], place: str) -> None:
@@ -121,6 +139,8 @@ def from_gavel(jobs: tuple[GavelJob, ...], throughputs: Throughputs, seed: int, 
     Work: a step is an iteration, and its steps take `steps / throughput` seconds on a job's GPUs on one server, so an
     iteration takes `gpus / throughput` seconds on one at S = 1. Where the table lacks the throughput, the trace's
     duration stands for it, with 1,024 iterations.
+
+    Speed: relative to the table's reference type, on each type of GPU for which the table has the throughput.
 
     S: 1 within a slot and a machine, since the throughput on one server is what work is measured by; within a rack
     the ratio of the throughputs on one server and on several, at least 1; across racks the same. Crude S without a
@@ -153,6 +173,7 @@ def _app(name: str, job: GavelJob, first: GavelJob, throughputs: Throughputs, se
             slowdown=_slowdown(speed),
             shape=shape_of(job.gpus, rigid=True),
             curve=draw_curve(steps, Random(child_seed(seed, "gavel", name))),
+            speed_by_device=speed.speed_by_type if speed else {},
         )
     except InputError as error:
         place = f"the job that arrives at {job.arrival_s:g} s, {name},"
@@ -160,11 +181,13 @@ def _app(name: str, job: GavelJob, first: GavelJob, throughputs: Throughputs, se
     return AppTrace(name=name, arrival_s=job.arrival_s - first.arrival_s, jobs=(trace,), model=job.model)
 
 
-@cache
 def _slowdown(speed: Throughput | None) -> Slowdown:
-    if speed is None:
-        return CRUDE_SLOWDOWN
-    across = max(1.0, speed.consolidated / speed.unconsolidated)
+    return CRUDE_SLOWDOWN if speed is None else _measured_slowdown(speed.consolidated, speed.unconsolidated)
+
+
+@cache
+def _measured_slowdown(consolidated: float, unconsolidated: float) -> Slowdown:
+    across = max(1.0, consolidated / unconsolidated)
     return Slowdown(1.0, 1.0, across, across)
 
 
