@@ -52,6 +52,7 @@ def job_view(progress: JobProgress, iterations_left: int) -> JobView:
         slowdown=progress.profile.slowdown(),
         shape=progress.spec.shape,
         forecast=progress.profile.forecast(serial_s),
+        speeds=progress.profile.speeds(),
     )
 
 

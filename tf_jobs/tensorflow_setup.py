@@ -1,4 +1,4 @@
-"""Imports TensorFlow the short way: quiet, one thread a pool, and without Keras, which would double the start-up."""
+"""Imports TensorFlow the short way: quiet, one thread a pool on GPUs, and without Keras, which doubles the start-up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def load_tensorflow() -> Any:
     import tensorflow as tf
 
     tf.get_logger().setLevel("ERROR")
-    tf.config.threading.set_intra_op_parallelism_threads(1)
+    # On a CPU node the whole machine is the job's.
+    tf.config.threading.set_intra_op_parallelism_threads(int(os.environ.get("THEMIS_THREADS") or 1))
     tf.config.threading.set_inter_op_parallelism_threads(1)
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:

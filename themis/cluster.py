@@ -54,6 +54,16 @@ class DeviceType(Value, frozen=True, kw_only=True):
     speed: float = 1.0
     emulated: bool = False
 
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is a GPU, real or emulated, and not a CPU node."""
+        return self.kind is DeviceKind.GPU
+
+    @property
+    def has_card(self) -> bool:
+        """Whether a machine has a real GPU of this type, which its tasks must see."""
+        return self.is_gpu and not self.emulated
+
     def __post_init__(self) -> None:
         # False for NaN too.
         if not 0.0 < self.speed < math.inf:

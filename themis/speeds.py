@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from themis.apps import JobSpec
-from themis.cluster import Cluster, DeviceKind, DeviceType
+from themis.cluster import Cluster, DeviceType
 from themis.values import Value
 
 
@@ -76,7 +76,7 @@ def speed_on(job: JobSpec, device: DeviceType) -> float:
     own = job.speed_by_device.get(device.name)
     if own is not None:
         return own
-    return device.speed if device.kind is DeviceKind.GPU else 0.0
+    return device.speed if device.is_gpu else 0.0
 
 
 def speeds_in(job: JobSpec, cluster: Cluster) -> Speeds:

@@ -41,6 +41,8 @@ def test_a_lone_task():
         "THEMIS_GPUS": "m1:1",
         "THEMIS_LEVEL": "slot",
         "THEMIS_TIME_SCALE": "30",
+        "THEMIS_DEVICE": "gpu",
+        "THEMIS_SPEED": "1",
         "CUDA_VISIBLE_DEVICES": "0",
         "_TASK_TYPE": "worker",
         "_TASK_INDEX": "0",
