@@ -178,7 +178,7 @@ def test_one_resource_manager_a_store(tmp_path):
 
 def test_a_row_that_sqlite_refuses_is_a_defect_and_no_trouble_of_the_store(tmp_path):
     store = SqliteStore(tmp_path / "state.db")
-    with pytest.raises(InvariantError, match="no row of the store"), store.transaction() as changes:
+    with pytest.raises(InvariantError, match="does not fit the schema of the store"), store.transaction() as changes:
         changes.append_event("rm_started", math.nan)
     with store.transaction() as changes:
         changes.append_event("rm_started", 1.0)
