@@ -62,6 +62,11 @@ class Speeds(Value, frozen=True):
         return Speeds(((device, self.on(device)),))
 
     @property
+    def highest(self) -> float:
+        """The highest speed on any type."""
+        return max([speed for _, speed in self.by_type]) if self.by_type else 1.0
+
+    @property
     def fastest(self) -> float:
         """The speed on the first type."""
         return self.by_type[0][1] if self.by_type else 1.0

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from am.app import App
 from am.jobs.run import JobRun
+from am.profiler.profile import DeviceSpeed
 from am.profiler.slowdowns import LevelSlowdown
 from themis.apps import HyperParameter
 from themis.cluster import GpuId
@@ -23,6 +24,7 @@ class JobRow:
         gpus: The job's GPUs as `MACHINE/INDEX`, separated by blanks.
         health: The job's problem, or empty if it has none.
         slowdown: S by level, tightest first.
+        speeds: The speed by device type, fastest first; empty on a cluster of one type.
     """
 
     job_id: str
@@ -36,6 +38,7 @@ class JobRow:
     hyper_parameters: Mapping[str, HyperParameter]
     health: str = ""
     slowdown: tuple[LevelSlowdown, ...] = ()
+    speeds: tuple[DeviceSpeed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,4 +117,5 @@ def _job(job: JobRun, target: int) -> JobRow:
         hyper_parameters=job.spec.hyper_parameters,
         health=job.health,
         slowdown=job.profile.slowdown_by_level(),
+        speeds=job.profile.speed_by_device(),
     )

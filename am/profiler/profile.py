@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from am.profiler.health import Divergence, NonFinite, ProgressClock, Stall
 from am.profiler.iteration_time import Intervals, IterationTime, Placement
@@ -35,6 +36,15 @@ from themis.apps import CRUDE_SLOWDOWN, Estimate, Slowdown
 from themis.bids import LossForecast
 from themis.cluster import Level
 from themis.speeds import SAME_SPEED, Speeds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSpeed:
+    """The speed of a job on a device type, for display: measured, or assumed."""
+
+    device: str
+    speed: float
+    measured: bool
 
 
 class JobProfile:
@@ -161,6 +171,21 @@ class JobProfile:
             if device_s is not None and reference_s is not None:
                 speeds[device] = reference_s / device_s
         return Speeds.of(speeds.items())
+
+    def speed_by_device(self) -> tuple[DeviceSpeed, ...]:
+        """Return the speed on every type, fastest first, and whether it is measured. Empty on a cluster of one type."""
+        if len(self._assumed_speeds.by_type) < 2:
+            return ()
+        measured = {at.device for at, pace in self.paces.items() if pace.is_reliable} - {self._base_device}
+        return tuple(
+            DeviceSpeed(device=device, speed=speed, measured=device in measured)
+            for device, speed in self.speeds().by_type
+        )
+
+    @property
+    def device(self) -> str:
+        """The type of the job's present or last GPUs; empty before a start and on a cluster of one type."""
+        return "" if self._placement is None else self._placement.device
 
     @property
     def _base_device(self) -> str:

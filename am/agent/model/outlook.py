@@ -109,4 +109,4 @@ def times_of(outlooks: Sequence[Outlook], around: ClusterView, *, share_if_soone
 
 def _least_s(app: AppView, gpus: int) -> float:
     """A lower bound on T on `gpus` GPUs, in seconds: all of them work on the jobs at S = 1, at their highest speed."""
-    return sum([job.serial_work_s / max([1.0, *[speed for _, speed in job.speeds.by_type]]) for job in app.jobs]) / gpus
+    return sum([job.serial_work_s / job.speeds.highest for job in app.jobs]) / gpus
