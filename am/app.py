@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from am.agent.model.fairness import Valuer, rho_by_definition
 from am.agent.model.finish_time import finish_time_s

@@ -167,7 +167,7 @@ def held_gang(job_id: str, gpus: Iterable[GpuId], up: Iterable[GpuId], cluster: 
         job_id=job_id,
         gpus=Allocation.of_gpus(members),
         level=cluster.level_of_gpus(members),
-        up=Allocation.of_gpus(set(up) & set(members)),
+        renewable_gpus=Allocation.of_gpus(set(up) & set(members)),
         device=cluster.machine(members[0].machine_id).device if cluster.has_types else "",
     )
 

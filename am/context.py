@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import field
+
 from themis.errors import InputError
+from themis.values import Value, repr_without
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AmContext:
+class AmContext(Value, frozen=True, kw_only=True):
     """Where the ResourceManager is, who we are, where our files lie.
 
     Attributes:
@@ -31,12 +32,14 @@ class AmContext:
     rm_address: str
     app_id: str
     attempt: int
-    token: str = field(repr=False)
+    token: str
     folder: Path
     storage: str = ""
     engine: str = "local"
     run_id: str = ""
     engine_settings: Mapping[str, Any] = field(default_factory=dict)
+
+    __repr__ = repr_without("token")
 
     @property
     def kept_at(self) -> str:

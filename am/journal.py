@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import field
 
 from am.journal_store import JournalError, JournalFile, JournalStore
 from am.tuners.port import Observation, ObservationKind
 from themis.lifecycle import JobState
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRecord:
+class JobRecord(Value, frozen=True, kw_only=True):
     """A job's state as last written.
 
     Attributes:
@@ -37,8 +38,7 @@ class JobRecord:
     longest_wait_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalContent:
+class JournalContent(Value, frozen=True, kw_only=True):
     """What a journal held when it was opened: all observations in order, the newest record of each job and note."""
 
     observations: tuple[Observation, ...] = ()

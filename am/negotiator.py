@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from am.agent.bids.bidding import BidMemory, make_bid
 from am.agent.bids.reports import make_report

@@ -1,4 +1,4 @@
-"""Where the ResourceManager is: `--rm`, else the environment, else the default."""
+"""Find the ResourceManager's address: `--rm`, else the environment, else the default."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from themis.errors import InputError
 
 
 def rm_address(given: str | None, environment: Mapping[str, str]) -> str:
-    """The address to connect to, `HOST:PORT`.
+    """Return the address to connect to, `HOST:PORT`.
 
     Args:
-        given: What `--rm` says; None when it was not given.
+        given: The value of `--rm`, or None if it is not given.
         environment: The environment, for THEMIS_RM.
 
     Raises:
-        InputError: Whatever names it is no HOST:PORT.
+        InputError: The address is not HOST:PORT.
     """
     if given is not None:
         return _checked(given, "--rm")

@@ -11,7 +11,7 @@ from submarine_client.show import app_text, list_text, spec_text
 
 
 def submit(session: Session, arguments: Namespace) -> int:
-    """Submit a group; its app's id is the only thing on standard output unless it is waited for."""
+    """Submit a group. Without `--wait`, standard output holds only the app's id."""
     app = load_app(arguments.group)
     with session.connect() as client:
         app_id = client.submit(app)
@@ -20,7 +20,7 @@ def submit(session: Session, arguments: Namespace) -> int:
 
 
 def validate(session: Session, arguments: Namespace) -> int:
-    """Check a group, alone or by the ResourceManager too."""
+    """Check a group on this machine, or by the ResourceManager as well."""
     app = load_app(arguments.group)
     summary = ""
     if arguments.ask_rm:
@@ -64,14 +64,14 @@ def wait(session: Session, arguments: Namespace) -> int:
 
 
 def logs(session: Session, arguments: Namespace) -> int:
-    """Write an app's logs."""
+    """Print an app's logs."""
     with session.connect() as client:
         session.write_logs(client, client.find(arguments.app).app_id, arguments.job, follow=arguments.follow)
     return OK
 
 
 def kill(session: Session, arguments: Namespace) -> int:
-    """End an app."""
+    """Kill an app."""
     with session.connect() as client:
         session.kill(client, client.find(arguments.app), arguments.reason)
     return OK

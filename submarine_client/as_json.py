@@ -1,11 +1,12 @@
-"""Apps as JSON for programs: plain numbers, null for what is not known, the same keys every time."""
+"""Apps as JSON for programs: plain numbers, null for unknown values, and always the same keys."""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from submarine_client import status
 from themis.apps import AppSpec
@@ -13,17 +14,18 @@ from themis.wire import themis_pb2 as pb
 
 
 def dump(value: Any) -> str:
-    """Indented JSON; a number that JSON has no word for (NaN, infinity) must have become null before."""
+    """Format as indented JSON. The caller replaces NaN and infinities, which JSON lacks, by None first."""
     return json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False)
 
 
 def spec_object(app: AppSpec) -> dict[str, Any]:
-    """An app's specification, in the kernel's own names."""
-    return asdict(app)
+    """Return an app's specification, with the kernel's names as keys."""
+    fields: dict[str, Any] = to_builtins(app)
+    return fields
 
 
 def app_object(app: pb.AppStatus) -> dict[str, Any]:
-    """An app's status."""
+    """Return an app's status."""
     return {
         "app_id": app.app_id,
         "name": app.name,

@@ -1,4 +1,4 @@
-"""The client library: the calls of ClientService, blocking, with the product's own values and errors."""
+"""The client library: blocking calls of ClientService that return our values and raise our errors."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from themis.wire.themis_pb2_grpc import ClientServiceStub
 from themis.wire.values import app_to_message
 
 CALL_TIMEOUT_S = 30.0
-"""How long an answer may take, unless the caller says otherwise: enough for a ResourceManager on a starved machine.
+"""The default time limit of a call, in seconds: enough for a ResourceManager on an overloaded machine.
 
-Where nobody listens a call ends at once, whatever this says."""
+A call to an address where no process listens fails at once."""
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
-    # A proxy for the web is no way to a ResourceManager.
+    # A web proxy does not reach a ResourceManager.
     ("grpc.enable_http_proxy", 0),
-    # A ResourceManager that restarts is found again within seconds. The least backoff stays as it is: gRPC takes it for
-    # how long a connection may take to be made, too, and on a starved machine that is a second and more.
+    # Find a restarted ResourceManager within seconds. The minimum backoff keeps its default: gRPC also uses it as the
+    # time limit of a connection attempt, which takes over a second on an overloaded machine.
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 2000),
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
@@ -34,12 +34,12 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
 class Client:
     """A connection to one ResourceManager; a context manager. Safe to use from several threads.
 
-    Every call raises UnreachableError when nobody answers, NotFoundError for an app that is not known, InputError for
-    whatever the ResourceManager refuses.
+    Every call raises UnreachableError if the ResourceManager does not answer, NotFoundError for an unknown app, and
+    InputError for a request that the ResourceManager refuses.
 
     Args:
         address: HOST:PORT of the ResourceManager.
-        timeout_s: How long each answer may take; streams that follow have no limit.
+        timeout_s: The limit of each call in seconds; streams with `follow` have none.
     """
 
     def __init__(self, address: str, *, timeout_s: float = CALL_TIMEOUT_S) -> None:
@@ -55,41 +55,41 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; calls in progress are cancelled."""
+        """Close the connection. Calls in progress are cancelled."""
         self._channel.close()
 
     def wait_until_ready(self, timeout_s: float) -> None:
-        """Wait until the ResourceManager accepts connections; raises UnreachableError after `timeout_s` seconds."""
+        """Wait until the ResourceManager accepts connections. Raises UnreachableError after `timeout_s` seconds."""
         try:
             grpc.channel_ready_future(self._channel).result(timeout=timeout_s)
         except grpc.FutureTimeoutError:
             raise unreachable(self.address) from None
 
     def submit(self, spec: AppSpec) -> str:
-        """Submit an app; returns its id."""
+        """Submit an app and return its id."""
         app_id: str = self._call(self._stub.Submit, pb.SubmitRequest(spec=_message(spec))).app_id
         return app_id
 
     def validate(self, spec: AppSpec) -> str:
-        """Have the ResourceManager check an app without running it; returns its summary."""
+        """Let the ResourceManager check an app without running it. Returns its summary."""
         summary: str = self._call(self._stub.Validate, pb.SubmitRequest(spec=_message(spec))).summary
         return summary
 
     def list(self, states: Sequence[str] = ()) -> tuple[pb.AppStatus, ...]:
-        """The apps in these states, or all."""
+        """Return the apps in these states, or all apps."""
         return tuple(self._call(self._stub.List, pb.ListRequest(states=states)).apps)
 
     def show(self, app_id: str) -> pb.AppStatus:
-        """One app."""
+        """Return one app."""
         status: pb.AppStatus = self._call(self._stub.Show, pb.ShowRequest(app_id=app_id))
         return status
 
     def find(self, reference: str) -> pb.AppStatus:
-        """One app by its id, or by its name where only one app has it.
+        """Return one app by its id, or by its name if only one app has it.
 
         Raises:
-            UnknownNameError: There is none; the nearest id or name is named.
-            InputError: Several apps have that name; their ids are named.
+            UnknownNameError: No app has this id or name. The message names the nearest one.
+            InputError: Several apps have this name. The message lists their ids.
         """
         try:
             return self.show(reference)
@@ -104,22 +104,22 @@ class Client:
         return self.show(named[0].app_id)
 
     def kill(self, app_id: str, reason: str = "") -> pb.AppStatus:
-        """End an app; returns it as it is then."""
+        """Kill an app. Returns its status after the request."""
         status: pb.AppStatus = self._call(self._stub.Kill, pb.KillRequest(app_id=app_id, reason=reason))
         return status
 
     def watch(self, app_id: str = "", *, after_sequence: int = 0, follow: bool = True) -> Iterator[pb.Event]:
-        """Events after `after_sequence`, of one app or of all; with `follow`, goes on as they happen."""
+        """Yield events after `after_sequence`, of one app or of all. With `follow`, wait for new events too."""
         request = pb.WatchRequest(app_id=app_id, after_sequence=after_sequence, follow=follow)
         return self._stream(self._stub.Watch, request, follow=follow)
 
     def logs(self, app_id: str, job_id: str = "", *, follow: bool = False) -> Iterator[pb.LogChunk]:
-        """What the tasks of an app, or of one job, have written; with `follow`, goes on until the app ends."""
+        """Yield the logs of an app's tasks, or of one job's. With `follow`, wait for more until the app ends."""
         request = pb.LogsRequest(app_id=app_id, job_id=job_id, follow=follow)
         return self._stream(self._stub.Logs, request, follow=follow)
 
     def cluster(self) -> pb.ClusterStatus:
-        """The cluster, how much of it is leased, and the policy."""
+        """Return the cluster, its leased GPUs and the policy."""
         status: pb.ClusterStatus = self._call(self._stub.ClusterInfo, pb.ClusterRequest())
         return status
 
@@ -129,7 +129,7 @@ class Client:
 
     def _stream(self, method: Any, request: Any, *, follow: bool) -> Iterator[Any]:
         with translated(self.address):
-            # A whole log takes longer than an answer; only silence from the start is an error, and gRPC reports that.
+            # A whole log may take longer than `timeout_s`. gRPC itself reports a ResourceManager that never answers.
             call = method(request, timeout=None if follow else self._timeout_s * 6)
             try:
                 yield from call

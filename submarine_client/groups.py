@@ -1,9 +1,10 @@
-"""From a group file to an app that is ready to be submitted."""
+"""Read a group file into an app that is ready to be submitted."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from submarine_client.programs import check_program
 from themis.apps import AppSpec
@@ -14,10 +15,10 @@ from themis.errors import InputError
 
 
 def load_app(file: str | Path) -> AppSpec:
-    """Read a group file, or an example by its name, and check all of it, its program and parameters included.
+    """Read a group file, or an example by its name, and check it, including its program and parameters.
 
     Raises:
-        InputError: Something in it cannot be used.
+        InputError: A part of the file is invalid.
     """
     path = file_or_example(file, ExampleKind.APP)
     app = _absolute(check_program(load_group(path), str(path)))
@@ -29,7 +30,7 @@ def load_app(file: str | Path) -> AppSpec:
 
 
 def _absolute(spec: AppSpec) -> AppSpec:
-    """A relative checkpoint folder is meant from where the command runs; elsewhere it would be another folder."""
+    """Make a relative checkpoint folder absolute: it is relative to where the command runs, not to the tasks."""
     if not spec.checkpoint_uri or "://" in spec.checkpoint_uri:
         return spec
     return replace(spec, checkpoint_uri=str(Path(spec.checkpoint_uri).absolute()))

@@ -1,14 +1,13 @@
-"""From the options of `job run` to an app of one job.
+"""Build an app of one job from the options of `job run`.
 
-The job is a rigid gang: all workers at once or none, since a command of the user's own cannot be assumed to survive a
-change in their number. It has `themis.iterations` iterations; with the default of 1 it runs until it exits 0.
+The job is a rigid gang: all workers run at once or none do, since the user's command may not survive a change of their
+number. It has `themis.iterations` iterations; with the default of 1 it runs until it exits 0.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from submarine_client.job_flags import FLAGS, Given
@@ -20,6 +19,7 @@ from themis.config.names import check_app_name, check_label, login_name
 from themis.config.placeholders import CHECKPOINT_PATH_VARIABLE, check_placeholders, substitute
 from themis.config.tuner_settings import SINGLE
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 COMMAND_LINE = "job run"
 
@@ -28,12 +28,11 @@ CHECKPOINT_PATH = CHECKPOINT_PATH_VARIABLE
 SAVED_MODEL_PATH = "SUBMARINE_SAVED_MODEL_PATH"
 RUN_PARAMETERS = "SUBMARINE_RUN_PARAMETERS"
 RESERVED = (INPUT_PATH, CHECKPOINT_PATH, SAVED_MODEL_PATH, RUN_PARAMETERS)
-"""Environment variables of every task of such a job; `job show` reads them back."""
+"""Environment variables of every task of such a job; `job show` reads them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfEntry:
-    """A `--conf` key of ours: a whole number, its default, its least value and its meaning."""
+class ConfEntry(Value, frozen=True, kw_only=True):
+    """A `--conf` key of Themis: a whole number, with its default, minimum and meaning."""
 
     default: int
     low: int
@@ -50,14 +49,14 @@ CONF: Mapping[str, ConfEntry] = {
 
 
 def build_job_app(options: Given, parameters: Sequence[str]) -> AppSpec:
-    """The app of one job that these options describe.
+    """Return the app of one job that these options describe.
 
     Args:
         options: Flags and job YAML, merged.
         parameters: The words of the command line, kept for `job show`.
 
     Raises:
-        InputError: An option is missing, malformed, against Submarine's rules, or cannot be honoured yet.
+        InputError: An option is missing, malformed, against Submarine's rules, or not supported yet.
     """
     check_rules(options)
     workers = whole(options, "num_workers", 1)
@@ -83,7 +82,7 @@ def build_job_app(options: Given, parameters: Sequence[str]) -> AppSpec:
 
 
 def notes(options: Given) -> tuple[str, ...]:
-    """A line for every option that is accepted and changes nothing."""
+    """Return a line for every option that is accepted but has no effect."""
     ignored = [f"--{flag.name} is ignored: {flag.ignored}" for flag in FLAGS if flag.ignored and flag.name in options]
     foreign = [entry.partition("=")[0] for entry in options.get("conf", ())]
     return (
@@ -107,8 +106,8 @@ def _worker_resources(options: Given) -> Resources:
 
 
 def _paths(options: Given) -> dict[str, str]:
-    """The three paths, as the placeholders of the launch command are called."""
-    # Submarine's default, under the home of this machine as there is no HDFS to have one in.
+    """Return the three paths by the names of the launch command's placeholders."""
+    # Submarine's default, below the home folder of this machine: there may be no HDFS.
     default = Path("~/submarine/jobs").expanduser() / options["name"][0] / "staging" / "checkpoint_path"
     checkpoint = _one(options, "checkpoint_path", str(default))
     return {
@@ -121,7 +120,7 @@ def _paths(options: Given) -> dict[str, str]:
 def _command(options: Given, paths: Mapping[str, str]) -> str:
     template = options["worker_launch_cmd"][0]
     check_placeholders(template, paths, "--worker_launch_cmd")
-    # Quoted as the app master quotes what it fills in.
+    # Quoted as the app master quotes the values of placeholders.
     command = substitute(template, {name: shlex.quote(path) for name, path in paths.items()})
     check_command(command, "--worker_launch_cmd")
     return command

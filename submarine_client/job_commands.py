@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from submarine_client import job_app
 from submarine_client.address import rm_address
@@ -21,7 +22,7 @@ from themis.wire import themis_pb2 as pb
 
 
 def read_options(words: Sequence[str]) -> Given:
-    """The options of `job run`: flags, and the job YAML that they name."""
+    """Return the options of `job run`: its flags, and the job YAML that they name."""
     flags = parse_flags(words)
     if "f" not in flags:
         return flags
@@ -51,7 +52,7 @@ def run(session: Session, arguments: Namespace) -> int:
 
 
 def list_jobs(session: Session, arguments: Namespace) -> int:
-    """List the apps that search nothing."""
+    """List the apps that do not search: those with the tuner `single`."""
     with session.connect() as client:
         apps = [app for app in client.list(arguments.state or ()) if app.tuner == SINGLE]
     if arguments.json:
@@ -64,7 +65,7 @@ def list_jobs(session: Session, arguments: Namespace) -> int:
 
 
 def show(session: Session, arguments: Namespace) -> int:
-    """Show where one job's data lies."""
+    """Show the paths of one job's data."""
     with session.connect() as client:
         app = client.find(arguments.name)
     session.terminal.say(dump(app_object(app)) if arguments.json else meta_info(app))
@@ -78,21 +79,21 @@ def wait(session: Session, arguments: Namespace) -> int:
 
 
 def logs(session: Session, arguments: Namespace) -> int:
-    """Write one job's logs."""
+    """Print one job's logs."""
     with session.connect() as client:
         session.write_logs(client, client.find(arguments.name).app_id, "", follow=arguments.follow)
     return OK
 
 
 def kill(session: Session, arguments: Namespace) -> int:
-    """End one job."""
+    """Kill one job."""
     with session.connect() as client:
         session.kill(client, client.find(arguments.name), arguments.reason)
     return OK
 
 
 def meta_info(app: pb.AppStatus) -> str:
-    """The block that Submarine prints for a job; `-` for what an app that `job run` did not submit lacks."""
+    """Return the block that Submarine prints for a job, with `-` for values that only `job run` sets."""
     environment = app.spec.program.environment
     fields = (
         ("Application Id", app.app_id),

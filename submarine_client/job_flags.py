@@ -1,22 +1,23 @@
-"""The flags of `submarine job run`, as Hadoop's Submarine has them, and the parser that takes them verbatim.
+"""The flags of `submarine job run`, the same as in Hadoop's Submarine, and their parser.
 
-Not argparse: one dash or two, flags that take true or false or nothing, and one line with the nearest known flag.
+argparse does not fit: flags have one dash or two, some take true, false or nothing, and an error is one line that names
+the nearest known flag.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 Given = Mapping[str, tuple[str, ...]]
-"""The values of the flags that were given; one value but for those that may be repeated."""
+"""The values of the given flags: one value each, several for flags that may be repeated."""
 
 
 class Takes(Enum):
-    """What follows a flag: one value; a value each time it is given; nothing; `true`, `false` or nothing."""
+    """The argument of a flag: one value; one value per repetition; none; or optionally `true` or `false`."""
 
     VALUE = auto()
     MANY = auto()
@@ -24,17 +25,16 @@ class Takes(Enum):
     TRUTH = auto()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFlag:
+class JobFlag(Value, frozen=True, kw_only=True):
     """One flag.
 
     Attributes:
         name: Without dashes.
-        takes: What follows it.
+        takes: Its argument.
         help: One line.
-        placeholder: What stands for its value in the help.
-        ignored: Why giving it changes nothing and harms nothing; said on standard error when it is given.
-        refused: Why it cannot be honoured yet where ignoring it would mislead; the error when it is given.
+        placeholder: The name of its value in the help.
+        ignored: Why the flag has no effect, and why that is harmless. Printed on standard error if it is given.
+        refused: Why the flag is not supported yet and must not be ignored. The error if it is given.
     """
 
     name: str
@@ -105,7 +105,7 @@ def parse_flags(words: Sequence[str]) -> Given:
     """Read `--name value`, `-name value` and `--name=value`.
 
     Raises:
-        InputError: An unknown or repeated flag, a missing or superfluous value, or a word that belongs to no flag.
+        InputError: A flag is unknown or repeated, a value is missing or superfluous, or a word belongs to no flag.
     """
     given: dict[str, tuple[str, ...]] = {}
     rest = list(words)
@@ -123,12 +123,12 @@ def parse_flags(words: Sequence[str]) -> Given:
 
 
 def wants_help(words: Sequence[str]) -> bool:
-    """True for no words at all, and where one of them asks for help in the place of a flag."""
+    """Whether there are no words, or one of them is a help flag in the position of a flag."""
     return not words or any(word in ("-h", "--h", "-help", "--help") for word in words)
 
 
 def is_flag(word: str) -> bool:
-    """True when a word is a flag that is known, with a value or without."""
+    """Whether a word is a known flag, with or without a value."""
     name = word.lstrip("-").partition("=")[0]
     return word.startswith("-") and name in _BY_NAME
 
@@ -144,7 +144,7 @@ def _flag_of(word: str) -> tuple[JobFlag, str | None]:
 
 
 def _next_value(flag: JobFlag, rest: list[str]) -> str:
-    """The value after a flag, taken from the words that are left."""
+    """Remove the value of a flag from the remaining words, and return it."""
     if flag.takes is Takes.NOTHING:
         return "true"
     if flag.takes is Takes.TRUTH:

@@ -1,4 +1,4 @@
-"""What `submarine job run --help` prints: made from the table of flags and of settings."""
+"""The text of `submarine job run --help`, from the tables of flags and settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ In the command, %input_path%, %checkpoint_path% and %saved_model_path% stand for
 
 
 def help_text() -> str:
-    """The whole text."""
+    """Return the whole text."""
     flags = [f"  {_left(flag):<36} {_right(flag)}" for flag in FLAGS]
     settings = [f"  {name:<36} {entry.help}; default {entry.default}" for name, entry in CONF.items()]
     return "\n".join([_HEAD, "flags:", *flags, "", "settings, as --conf K=V:", *settings, "", _TAIL])

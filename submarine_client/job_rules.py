@@ -1,4 +1,4 @@
-"""Submarine's rules on the options of `job run`, and what cannot be honoured yet."""
+"""Check the options of `job run` by Submarine's rules, and refuse those that are not supported yet."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _QUICKLINK = re.compile(r"[^=]+=https?://\S+")
 def check_rules(options: Given) -> None:
     """Check the options against each other.
 
-    Submarine's own rules come first, so that who breaks one is told of that and not of what is missing here.
+    Submarine's own rules come first: their errors matter more than a feature that Themis lacks.
 
     Raises:
-        InputError: An option is missing, malformed, contradicts another, or cannot be honoured yet.
+        InputError: An option is missing, malformed, contradicts another, or is not supported yet.
     """
     _check_required(options)
     _check_servers(options)
@@ -31,7 +31,7 @@ def check_rules(options: Given) -> None:
 
 
 def whole(options: Given, name: str, default: int) -> int:
-    """The value of a flag that is a whole number of 0 or more."""
+    """Return the value of a flag as a whole number of 0 or more."""
     text = options.get(name, (str(default),))[0]
     if not (text.isascii() and text.isdigit()):
         raise InputError(f"--{name} must be a whole number", value=text)
@@ -66,7 +66,7 @@ def _check_servers(options: Given) -> None:
 
 
 def _check_forms(options: Given) -> None:
-    """What is ignored or refused is checked all the same: a slip in it is a slip."""
+    """Check options that are ignored or refused too: a typing error there is still an error."""
     for name in ("ps_resources", "tensorboard_resources"):
         if name in options:
             parse_resources(options[name][0], f"--{name}")

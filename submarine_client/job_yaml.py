@@ -1,4 +1,4 @@
-"""Submarine's job YAML (`-f file.yaml`), read into the same options as the flags of `job run`."""
+"""Read Submarine's job YAML (`-f file.yaml`) into the same options as the flags of `job run`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from themis.errors import InputError
 
 
 class SpecSection(Section):
-    """What the job is called. `job_type` is accepted and changes nothing: the launch command decides."""
+    """The job's name. `job_type` is accepted but has no effect: the launch command decides."""
 
     name: str | None = None
     job_type: str | None = None
@@ -36,13 +36,13 @@ class ConfigsSection(Section):
 
 
 class SchedulingSection(Section):
-    """Where the job queues."""
+    """The job's queue."""
 
     queue: str | None = None
 
 
 class RoleSection(Section):
-    """One role: `replicas` tasks alike. `envs` come on top of those of `configs`."""
+    """One role: `replicas` identical tasks. `envs` are added to those of `configs`."""
 
     resources: str | None = None
     replicas: StrictInt | None = Field(default=None, ge=0)
@@ -69,7 +69,7 @@ class SecuritySection(Section):
 
 
 class TensorBoardSection(Section):
-    """TensorBoard; the section's presence asks for one."""
+    """TensorBoard, requested if the section is present."""
 
     resources: str | None = None
     docker_image: str | None = None
@@ -87,10 +87,10 @@ class JobYaml(Section):
 
 
 def read_job_yaml(path: Path) -> Given:
-    """The options that a job YAML gives, by the name of the flag that means the same.
+    """Return the options of a job YAML, by the name of the equivalent flag.
 
     Raises:
-        InputError: The file does not fit the schema, or asks for mounts, which no engine honours yet.
+        InputError: The file does not fit the schema, or has mounts, which no engine supports yet.
     """
     file = fit(JobYaml, load_yaml(path), str(path))
     worker, ps = file.roles.worker, file.roles.ps
@@ -121,7 +121,7 @@ def read_job_yaml(path: Path) -> Given:
 
 
 def merge(flags: Given, yaml: Given, source: str) -> Given:
-    """The options of both; raises InputError where one is in both, for neither could be said to win."""
+    """Merge the options of both. Raises InputError for an option in both, since neither takes precedence."""
     twice = [name for name in yaml if name in flags]
     if twice:
         raise InputError(f"--{twice[0]} is given on the command line and in {source}", remedy="keep one of the two")

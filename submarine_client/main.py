@@ -1,4 +1,4 @@
-"""The `submarine` command: the one place where errors become text and an exit code."""
+"""The `submarine` command. It turns every error into text and an exit code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INTERRUPTED = 3
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit code."""
+    """Run the command and return its exit code."""
     if not usable_streams("submarine"):
         return USAGE
     terminal = Terminal.of_process()

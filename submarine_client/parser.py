@@ -1,4 +1,4 @@
-"""The command line of `submarine`, but for `job run`, whose flags are Hadoop's."""
+"""The command line of `submarine`, except for `job run`, whose flags are Hadoop's."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ _EPILOG = f"""\
 The ResourceManager is the one that --rm names, else ${RM_ADDRESS_VARIABLE}, else {DEFAULT_RM_ADDRESS}.
 An app is named by its id, or by its name where it is clear which app that is.
 Exit codes: 0 done; 1 the app failed or was killed; 2 bad usage or input, or no ResourceManager; 3 interrupted;
-141 nobody reads the output any more.
+141 the reader of the output closed the pipe.
 """
 
 
 class _Parser(HelpfulParser):
-    """A parser whose errors are the product's own, so that they become text in one place.
+    """A parser that raises our errors, so that they become text in one place.
 
-    With a `words_handler` it understands no word itself and hands all of them on, as `words`.
+    With a `words_handler` it parses nothing itself, and passes all words to the handler as `words`.
     """
 
     words_handler: Handler | None = None
 
     def error(self, message: str) -> NoReturn:
-        """Refuse the command line."""
+        """Raise InputError instead of ending the process."""
         raise InputError(message, remedy=f"see: {self.prog} -h")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does, or hand the words on."""
+        """Parse as argparse does, or pass the words on to `words_handler`."""
         if self.words_handler is None:
             return super().parse_known_args(args, namespace)
         return Namespace(handler=self.words_handler, words=list(args or ())), []
 
 
 def build_parser() -> ArgumentParser:
-    """The parser; a parsed verb has `handler`, a function of the session and the arguments."""
+    """Build the parser. A parsed verb has `handler`, a function of the session and the arguments."""
     parser = _Parser(
         prog="submarine",
         description=_DESCRIPTION,
@@ -69,13 +69,13 @@ def build_parser() -> ArgumentParser:
 
 
 class _Verbs:
-    """The verbs of one noun."""
+    """The verbs of one noun, `app` or `job`."""
 
     def __init__(self, noun: _Parser) -> None:
         self._parsers = noun.add_subparsers(metavar="VERB", parser_class=_Parser)
 
     def add(self, name: str, handler: Handler, text: str, *options: ArgumentParser) -> _Parser:
-        """Add a verb with the options that it shares with others."""
+        """Add a verb with the options that all verbs share."""
         parents: list[Any] = [_rm_options(), *options]  # typeshed wants parents of the parser's own class
         verb = self._parsers.add_parser(name, help=text, description=text, parents=parents, allow_abbrev=False)
         verb.set_defaults(handler=handler, usage_of=verb)
@@ -115,7 +115,7 @@ def _add_job_verbs(verbs: _Verbs) -> None:
 
 
 def _rm_options() -> ArgumentParser:
-    # SUPPRESS, as the verb's default would overwrite what was given before the verb.
+    # SUPPRESS: the verb's default would overwrite a value given before the verb.
     options = ArgumentParser(add_help=False)
     options.add_argument("--rm", metavar="HOST:PORT", default=SUPPRESS, help="the ResourceManager")
     return options

@@ -1,12 +1,13 @@
-"""What an app runs, checked on this machine before it is submitted."""
+"""Check an app's program on this machine before the app is submitted."""
 
 from __future__ import annotations
 
 import shlex
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from tf_jobs.catalog import Program, check_values, program
 from tf_jobs.dealing import check_batch_size, check_parts
@@ -21,24 +22,24 @@ _SHELL_WORDS = frozenset(
         *("alias", "command", "exit", "hash", "read", "readonly", "return", "shift", "type", "unalias", "wait"),
     )
 )
-"""Words that the shell itself knows, which no search of PATH finds."""
+"""Words that the shell itself implements; a search of PATH does not find them."""
 
 _LONGEST_COMMAND = 128 * 1024
-"""Bytes of a command: Linux runs none that is as long (MAX_ARG_STRLEN)."""
+"""Bytes of a command that Linux no longer runs (MAX_ARG_STRLEN)."""
 
 _SHOWN = 80
 
 
 def check_program(app: AppSpec, source: str) -> AppSpec:
-    """The app with its parameters as its program's types, and marked as replayed where its program replays.
+    """Return the app with parameters of its program's types, and `replay` set if its program is a replay.
 
     Args:
         app: The app as its file describes it.
         source: The file, for errors.
 
     Raises:
-        InputError: The catalogue has no such program, the program takes no such parameter or value, a batch cannot be
-            dealt to as many tasks as a job may get, or the command's first word cannot be run.
+        InputError: The catalogue lacks the program, the program lacks a parameter or refuses its value, a batch is too
+            small for the most tasks that a job may get, or the command's first word cannot be run.
     """
     if app.program.command:
         check_command(app.program.command, source)
@@ -55,7 +56,7 @@ def check_program(app: AppSpec, source: str) -> AppSpec:
 
 
 def _check_replayed(arguments: Mapping[str, HyperParameter]) -> None:
-    """Check that there are the speeds and the curve that a replay goes by."""
+    """Check that the speeds and the loss curve of a replay exist."""
     if "model" in arguments:
         model_speed(str(arguments["model"]))
     if arguments.get("slowdown"):
@@ -68,8 +69,8 @@ def check_command(command: str, source: str) -> None:
     """Check that a shell command begins with something that can be run.
 
     Raises:
-        InputError: It is empty or longer than any that can be run, has an open quote, or its first word is no
-            executable, file or word of the shell.
+        InputError: The command is empty, too long to run, or has an open quote, or its first word is no executable,
+            file or shell builtin.
     """
     if (size := len(command.encode(errors="surrogatepass"))) >= _LONGEST_COMMAND:
         remedy = "put it in a script, and name that"
@@ -82,7 +83,7 @@ def check_command(command: str, source: str) -> None:
     if not first:
         raise InputError(f"{source}: the command is empty", value=command, remedy="write what each task is to run")
     if first in _SHELL_WORDS or any(character in first for character in "$`(){};&|<>%*?~#"):
-        return  # Only the shell can tell what this becomes.
+        return  # Only the shell can expand this.
     if shutil.which(first) is None:
         exists = _is_file(first)
         what = "is not executable" if exists else "is not a command on PATH, nor a file"
@@ -95,7 +96,7 @@ def _is_file(name: str) -> bool:
     try:
         return Path(name).is_file()
     except OSError:
-        # No name of a file is so long.
+        # Longer than any file name.
         return False
 
 
@@ -105,7 +106,7 @@ def _is_assignment(word: str) -> bool:
 
 
 def _check_dealing(entry: Program, given: Mapping[str, HyperParameter], job: JobSpec, source: str) -> None:
-    """Check that a batch can be dealt to all tasks that the job may ever get: it would fail once it gets them."""
+    """Check that a batch can be split over the most tasks that the job may get. Otherwise it would fail later."""
     values = {name: int(given.get(name, entry.flag(name).default or 0)) for name in ("batch_size", "ordered_parts")}
     try:
         check_batch_size(values["batch_size"], job.shape.tasks)

@@ -1,4 +1,4 @@
-"""Progress of apps that are waited for: redrawn on a terminal, else a line now and then."""
+"""Show the progress of apps while waiting: redrawn on a terminal, else printed line by line."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from submarine_client.terminal import Terminal
 from themis.wire import themis_pb2 as pb
 
 LINE_EVERY_S = 5.0
-"""Least seconds between two lines of one app whose state has not changed."""
+"""Minimum seconds between two lines of an app whose state has not changed."""
 
 
 class Progress(Protocol):
-    """Shows how apps get on."""
+    """Shows the progress of apps."""
 
     def update(self, apps: Sequence[pb.AppStatus]) -> None:
-        """Show the apps as they are now; an app that has ended is shown for the last time."""
+        """Show the apps as they are now. An ended app is shown for the last time."""
         ...
 
     def note(self, text: str) -> None:
-        """Say something about the waiting itself."""
+        """Print a note about the wait itself."""
         ...
 
     def close(self) -> None:
-        """Stop showing; calling it again does nothing."""
+        """Stop showing progress. Further calls do nothing."""
         ...
 
 
 def progress_on(terminal: Terminal, now_s: Callable[[], float]) -> Progress:
-    """The progress that suits a terminal; `now_s` tells seconds for the pace of lines."""
+    """Return the progress display that suits the terminal. `now_s` returns the time in seconds."""
     return LiveProgress(terminal) if terminal.live else LineProgress(terminal, now_s)
 
 
 class LineProgress:
-    """A line an app whenever its state or phase changes, otherwise at most every LINE_EVERY_S seconds."""
+    """Prints a line for an app if its state or phase changes, otherwise at most every LINE_EVERY_S seconds."""
 
     def __init__(self, terminal: Terminal, now_s: Callable[[], float]) -> None:
         self._terminal = terminal
@@ -49,7 +49,7 @@ class LineProgress:
         self._ended: set[str] = set()
 
     def update(self, apps: Sequence[pb.AppStatus]) -> None:
-        """Write what is new."""
+        """Print a line for each app that changed."""
         for app in apps:
             if status.has_ended(app):
                 self._end(app)
@@ -57,11 +57,11 @@ class LineProgress:
                 self._go_on(app)
 
     def note(self, text: str) -> None:
-        """Write a line."""
+        """Print a line."""
         self._terminal.note(text)
 
     def close(self) -> None:
-        """Nothing to stop."""
+        """Do nothing: lines stay as they are."""
 
     def _end(self, app: pb.AppStatus) -> None:
         if app.app_id not in self._ended:
@@ -78,7 +78,7 @@ class LineProgress:
 
 
 class LiveProgress:
-    """A line an app, redrawn in place; it makes room for the result once every app has ended."""
+    """One line per app, redrawn in place, and removed once every app has ended."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -98,11 +98,11 @@ class LiveProgress:
             self.close()
 
     def note(self, text: str) -> None:
-        """Write a line above what is redrawn."""
+        """Print a line above the redrawn lines."""
         self._live.console.print(Text(f"submarine: {text}"))
 
     def close(self) -> None:
-        """Erase what was redrawn and write how the apps ended, so that the two never mix."""
+        """Erase the redrawn lines, then print how the apps ended."""
         self._live.stop()
         while self._ended:
             self._terminal.say(self._ended.pop(next(iter(self._ended))))

@@ -1,12 +1,12 @@
-"""Submarine's resource grammar: `name=integer[unit]`, comma-separated."""
+"""Parse Submarine's resource grammar: `name=integer[unit]`, comma-separated."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 _ALIASES: Mapping[str, str] = {"memory": "memory-mb", "gpu": "yarn.io/gpu"}
 _KNOWN = ("memory-mb", "vcores", "yarn.io/gpu")
@@ -14,9 +14,8 @@ _AMOUNT = re.compile(r"(\d{1,12})([MmGg]?)")
 _MB = {"": 1, "m": 1, "g": 1024}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resources:
-    """What one task asks for; None where nothing was said."""
+class Resources(Value, frozen=True, kw_only=True):
+    """The resources of one task; None for a resource that was not given."""
 
     memory_mb: int | None = None
     vcores: int | None = None
@@ -27,14 +26,14 @@ def parse_resources(text: str, flag: str) -> Resources:
     """Read resources such as `memory=4G,vcores=2,gpu=2`.
 
     The aliases are memory for memory-mb and gpu for yarn.io/gpu; the units are M and G, of memory only.
-    `memory=2048` is refused: old Submarine read it as 2048 bytes, which became 0 MB, and nobody means that.
+    `memory=2048` is refused: old Submarine read it as 2048 bytes, that is 0 MB, which is surely a mistake.
 
     Args:
         text: The text.
-        flag: The flag that it was given to, for errors.
+        flag: The flag that has this value, for errors.
 
     Raises:
-        InputError: Malformed text, an unknown or repeated resource, or memory whose unit is open.
+        InputError: The text is malformed, a resource is unknown or repeated, or memory has no unit.
     """
     amounts: dict[str, int] = {}
     for part in text.split(","):

@@ -1,4 +1,4 @@
-"""What gRPC raises, as errors of the product's own."""
+"""Turn gRPC's errors into ours."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _BAD_INPUT = frozenset(
 
 
 class NotFoundError(InputError):
-    """The ResourceManager knows no app or job of that name."""
+    """The ResourceManager has no app or job of this name."""
 
 
 @contextmanager
 def translated(address: str) -> Iterator[None]:
-    """Turn gRPC errors raised inside into errors of the product; `address` names the ResourceManager in them."""
+    """Turn gRPC errors raised within the block into ours, which name the ResourceManager by `address`."""
     try:
         yield
     except grpc.RpcError as error:
@@ -34,7 +34,7 @@ def translated(address: str) -> Iterator[None]:
 
 
 def unreachable(address: str) -> UnreachableError:
-    """The error for a ResourceManager that does not answer."""
+    """Return the error for a ResourceManager that does not answer."""
     return UnreachableError(
         "no ResourceManager answers at",
         value=address,
@@ -43,11 +43,11 @@ def unreachable(address: str) -> UnreachableError:
 
 
 def _translate(error: grpc.RpcError, address: str) -> ThemisError:
-    # Errors of calls carry a code and details; the base class that gRPC declares has neither.
+    # Errors of calls have a code and details, although the base class that gRPC declares has neither.
     code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     details = (error.details() if isinstance(error, grpc.Call) else str(error)) or code.name
     if code is grpc.StatusCode.UNAVAILABLE:
-        # The ResourceManager says so itself if it cannot write its store; otherwise nothing answers.
+        # A ResourceManager that cannot write its store says so; otherwise it did not answer at all.
         answered = isinstance(error, grpc.Call) and "themis-store" in dict(error.trailing_metadata() or ())
         return UnreachableError(details) if answered else unreachable(address)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:

@@ -1,8 +1,8 @@
-"""What every verb of the command works with."""
+"""The context of every verb: terminal, address, and pace of waiting."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import field
 
 from submarine_client.client import Client
 from submarine_client.progress import progress_on
@@ -10,14 +10,14 @@ from submarine_client.status import succeeded
 from submarine_client.terminal import PREFIX, Terminal
 from submarine_client.wait import Pace, wait_for
 from themis.streams import write_stderr
+from themis.values import Value
 from themis.wire import themis_pb2 as pb
 
 OK = 0
 APP_FAILED = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class Session(Value, frozen=True, kw_only=True):
     """A terminal, the ResourceManager's address, and the pace of waiting."""
 
     terminal: Terminal
@@ -25,11 +25,11 @@ class Session:
     pace: Pace = field(default_factory=Pace)
 
     def connect(self) -> Client:
-        """A connection, to be closed by its context."""
+        """Return a connection, for use as a context manager."""
         return Client(self.address)
 
     def say_submitted(self, app_id: str) -> None:
-        """Write the id of an app that was submitted: alone on standard output, or who it is where that fails."""
+        """Print the id of a submitted app, alone on standard output. If that fails, name it on standard error."""
         try:
             self.terminal.say(app_id)
         except OSError:
@@ -37,13 +37,13 @@ class Session:
             raise
 
     def wait(self, client: Client, app_ids: list[str]) -> int:
-        """Wait for apps with progress; the exit code says whether all of them ended well."""
+        """Wait for apps and show their progress. Returns OK if all finished well, else APP_FAILED."""
         progress = progress_on(self.terminal, self.pace.now_s)
         apps = wait_for(client, app_ids, progress, self.pace)
         return OK if all(map(succeeded, apps)) else APP_FAILED
 
     def write_logs(self, client: Client, app_id: str, job_id: str, *, follow: bool) -> None:
-        """Write the logs; where several sources take turns, each turn begins with a line that names its source."""
+        """Print the logs. If several sources alternate, a line names the source at each change."""
         source, ends_line = "", True
         for chunk in client.logs(app_id, job_id, follow=follow):
             if chunk.source != source:
@@ -54,6 +54,6 @@ class Session:
             ends_line = chunk.text.endswith("\n") if chunk.text else ends_line
 
     def kill(self, client: Client, app: pb.AppStatus, reason: str) -> None:
-        """End an app and say how it stands."""
+        """Kill an app and print its state."""
         after = client.kill(app.app_id, reason)
         self.terminal.say(f"{after.app_id} {after.state}")

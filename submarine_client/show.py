@@ -1,4 +1,4 @@
-"""Apps as text: one app, a list of apps, one line of progress, an app that is yet to be submitted."""
+"""Format apps as text: one app, a list, a line of progress, or an app before its submission."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LABEL_WIDTH = 14
 
 
 def app_text(app: pb.AppStatus) -> str:
-    """One app: its state, its best job, its leases, its jobs, what is wrong with them, their S and speeds."""
+    """Format one app: state, best job, leases, jobs, their faults, their S by level and speeds by type."""
     lines = [*_head(app), *_outcome(app), "", jobs_table(app)]
     health = [(job.job_id, job.health) for job in app.jobs if job.health]
     if health:
@@ -29,7 +29,7 @@ def app_text(app: pb.AppStatus) -> str:
 
 
 def slowdown_table(jobs: Sequence[pb.JobStatus]) -> str:
-    """S by level of jobs of which it was measured at some level."""
+    """Format S by level, for jobs with a measurement at any level."""
     heads = ("JOB", *(f"S: {each.level.upper()}" for each in jobs[0].slowdown))
     rows = [(job.job_id, *(_factor(each) for each in job.slowdown)) for job in jobs]
     return table(heads, rows)
@@ -46,7 +46,7 @@ def speed_table(jobs: Sequence[pb.JobStatus]) -> str:
 
 
 def list_text(apps: Sequence[pb.AppStatus]) -> str:
-    """A line for each app."""
+    """Format a table with a line per app."""
     header = ("APP", "NAME", "USER", "QUEUE", "STATE", "PROGRESS", "GPUS", "RHO", "TUNER", "SUBMITTED")
     rows = [
         (
@@ -59,7 +59,7 @@ def list_text(apps: Sequence[pb.AppStatus]) -> str:
 
 
 def progress_line(app: pb.AppStatus) -> str:
-    """An app's progress on one line."""
+    """Format an app's progress on one line."""
     parts = [f"{app.app_id} {app.state}"]
     if app.phases:
         parts.append(f"phase {_phase(app)}")
@@ -73,7 +73,7 @@ def progress_line(app: pb.AppStatus) -> str:
 
 
 def end_line(app: pb.AppStatus) -> str:
-    """How an app ended, on one line."""
+    """Format how an app ended, on one line."""
     took = status.duration_s(app)
     parts = [f"{app.app_id} {app.state}" + ("" if took is None else f" after {seconds(took)}")]
     if app.rho > 0:
@@ -89,7 +89,7 @@ def end_line(app: pb.AppStatus) -> str:
 
 
 def spec_text(app: AppSpec) -> str:
-    """An app that is yet to be submitted: what would run."""
+    """Format an app before its submission: what would run."""
     shape = app.jobs[0].shape
     program = app.program.name or app.program.command
     kind = "replayed" if app.replay else "a command" if app.program.command else "trained"
@@ -109,7 +109,7 @@ def spec_text(app: AppSpec) -> str:
 
 
 def jobs_table(app: pb.AppStatus) -> str:
-    """A line for each job; before the app master reports, the jobs as they were submitted."""
+    """Format a table with a line per job. Before the app master reports, it shows the submitted jobs."""
     header = ("JOB", "STATE", "ITERATION", "LOSS", "ACCURACY", "GPUS", "S/ITERATION", "RESTARTS", "HYPER-PARAMETERS")
     rows = [
         (
@@ -179,7 +179,7 @@ def _gpus(count: int) -> str:
 
 
 def _phase(app: pb.AppStatus) -> str:
-    # On the wire phases count from 0; people count from 1.
+    # Phases count from 0 on the wire, from 1 on the screen.
     return f"{min(app.phase + 1, app.phases)} of {app.phases}"
 
 

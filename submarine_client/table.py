@@ -1,4 +1,4 @@
-"""Plain tables, numbers and times as the command prints them."""
+"""Format tables, numbers and times for the command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MISSING = "-"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell, two spaces apart; numbers to the right, the last column ragged."""
+    """Format a table. Columns are two spaces apart and as wide as their widest cell; numbers are right-aligned."""
     columns = list(zip(header, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     last = len(columns) - 1
@@ -27,17 +27,17 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number to so many significant digits; `-` for NaN."""
+    """Format a number with `digits` significant digits, or `-` for NaN."""
     return MISSING if math.isnan(value) else f"{value:.{digits}g}"
 
 
 def percent(share: float) -> str:
-    """A share of 1 in whole percent, never 100 before the end."""
+    """Format a share of 1 in whole percent, rounded down: 0.999 is 99 %."""
     return MISSING if math.isnan(share) else f"{int(share * 100 + 1e-9)} %"
 
 
 def seconds(duration_s: float) -> str:
-    """A duration: seconds below two minutes, else hours, minutes and seconds."""
+    """Format a duration: seconds below two minutes, else hours, minutes and seconds."""
     if duration_s < 120:
         return f"{duration_s:.1f} s"
     minutes, rest = divmod(int(duration_s), 60)
@@ -46,14 +46,14 @@ def seconds(duration_s: float) -> str:
 
 
 def moment(time_s: float) -> str:
-    """A time in the local zone; `-` for none."""
+    """Format a time in the local time zone, or `-` for no time."""
     if time_s <= 0:
         return MISSING
     return datetime.fromtimestamp(time_s).astimezone().isoformat(sep=" ", timespec="seconds")
 
 
 def assignments(values: Mapping[str, HyperParameter]) -> str:
-    """`name=value` of each, numbers in their shortest form that reads back the same."""
+    """Format pairs as `name=value`, numbers in the shortest form that reads back the same."""
     return " ".join(f"{name}={value}" for name, value in values.items()) or MISSING
 
 

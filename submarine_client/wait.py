@@ -1,24 +1,23 @@
-"""Waiting for apps to end, through restarts of the ResourceManager."""
+"""Wait for apps to end, also over restarts of the ResourceManager."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from submarine_client import status
 from submarine_client.client import Client
 from submarine_client.progress import Progress
 from themis.errors import ThemisError, UnreachableError
+from themis.values import Value
 from themis.wire import themis_pb2 as pb
 
 FIRST_RETRY_S = 0.5
 LONGEST_RETRY_S = 8.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """How often to look, and how long to put up with a ResourceManager that does not answer; seconds."""
+class Pace(Value, frozen=True, kw_only=True):
+    """How often to ask, and how long the ResourceManager may be unreachable, in seconds."""
 
     poll_s: float = 1.0
     patience_s: float = 120.0
@@ -27,7 +26,7 @@ class Pace:
 
 
 class InterruptedWaitError(ThemisError):
-    """The user stopped waiting; the apps go on."""
+    """The user stopped the wait; the apps continue."""
 
     exit_code = 3
 
@@ -39,11 +38,11 @@ class InterruptedWaitError(ThemisError):
 
 
 def wait_for(client: Client, app_ids: Sequence[str], progress: Progress, pace: Pace) -> tuple[pb.AppStatus, ...]:
-    """Wait until every app has ended; returns them as they ended, in the order asked for.
+    """Wait until every app has ended. Returns their final statuses in the order of `app_ids`.
 
     Raises:
         InterruptedWaitError: Ctrl-C.
-        UnreachableError: The ResourceManager did not answer for `pace.patience_s` seconds on end.
+        UnreachableError: The ResourceManager did not answer for `pace.patience_s` seconds.
     """
     try:
         return _wait(client, app_ids, progress, pace)
@@ -73,7 +72,7 @@ def _wait(client: Client, app_ids: Sequence[str], progress: Progress, pace: Pace
 
 
 class _Outage:
-    """A time without answers: says when it begins and ends, waits longer each time, and loses patience."""
+    """A time in which the ResourceManager does not answer. Notes begin and end, and sets the pause between tries."""
 
     def __init__(self, progress: Progress, pace: Pace) -> None:
         self._progress = progress
@@ -82,7 +81,7 @@ class _Outage:
         self._delay_s = FIRST_RETRY_S
 
     def retry_after_s(self, error: UnreachableError) -> float:
-        """Seconds until the next try; raises `error` once patience has run out."""
+        """Return the seconds until the next try. Raises `error` once `patience_s` has passed."""
         now_s = self._pace.now_s()
         if self._since_s is None:
             self._since_s = now_s
@@ -94,7 +93,7 @@ class _Outage:
         return min(delay_s, left_s)
 
     def over(self) -> None:
-        """An answer came."""
+        """Note that the ResourceManager answers again."""
         if self._since_s is not None:
             self._progress.note("the ResourceManager answers again")
             self._since_s, self._delay_s = None, FIRST_RETRY_S

@@ -1,5 +1,6 @@
 """Small apps, surroundings and offers for the tests of the agent."""
 
+from am.agent.candidates.search_space import SearchSpace
 from am.agent.model.views import AppView, ClusterView, GangAt, HeldGang, JobView
 from themis.apps import CRUDE_SLOWDOWN, JobShape, Slowdown
 from themis.bids import Offer
@@ -77,7 +78,9 @@ def whole_offer(cluster, **changes):
 def held(name, gpus, level=Level.MACHINE, up=None):
     """A gang by machine; `up` those up for renewal, True for all."""
     allocation = Allocation.of(gpus)
-    return HeldGang(job_id=name, gpus=allocation, level=level, up=allocation if up is True else Allocation.of(up or {}))
+    return HeldGang(
+        job_id=name, gpus=allocation, level=level, renewable_gpus=allocation if up is True else Allocation.of(up or {})
+    )
 
 
 def at(*sizes, level=Level.SLOT):
@@ -100,3 +103,8 @@ __all__ = [
     "offer_of",
     "whole_offer",
 ]
+
+
+def space_of(kinds, most_gangs, most_gpus, jobs, **more):
+    """A search space for new gangs."""
+    return SearchSpace(kinds=kinds, most_gangs=most_gangs, most_gpus=most_gpus, jobs=jobs, **more)

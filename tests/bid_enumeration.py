@@ -6,7 +6,6 @@ Written from the definition in `am/agent/bids/bidding.py` and from `finish_time_
 
 import itertools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,10 +16,10 @@ from am.agent.model.views import GangAt
 from rm_plugin.solvers.brute_force import place_all
 from themis.bids import FreeMachine
 from themis.cluster import Level
+from themis.values import Value
 
 
-@dataclass(frozen=True)
-class Slots:
+class Slots(Value, frozen=True):
     """The slots of some machines as positions of a vector: machine and number of each, its rack."""
 
     names: tuple
@@ -105,7 +104,7 @@ class Enumeration:
     def _try_everything(self):
         """Either every gang up for renewal stays in place, or a restart is paid and what is won is divided anew."""
         held, renewable = self.app.held, self.app.renewable
-        for vectors in itertools.product(*(self._on_machines(gang.up) for gang in renewable)):
+        for vectors in itertools.product(*(self._on_machines(gang.renewable_gpus) for gang in renewable)):
             left = self._less(self.full, vectors)
             if left is not None:
                 self._try_new(tuple(gang.at for gang in held), (), left, 0, False, False)
@@ -118,8 +117,8 @@ class Enumeration:
         (base, *rest) = bases
         stay = self._part(base)
         self._try_bases(rest, (*gangs, *stay), left, switch, kept_grew)
-        if base.up and base.up != base.gpus:
-            for back in self._on_machines(base.up):
+        if base.renewable_gpus and base.renewable_gpus != base.gpus:
+            for back in self._on_machines(base.renewable_gpus):
                 if within(back, left):
                     self._try_bases(rest, (*gangs, base.at), minus(left, back), True, kept_grew)
         for more in parts_of(left):
@@ -134,14 +133,14 @@ class Enumeration:
     def _part(self, base):
         if not base.renewable:
             return (base.at,)
-        part = (base.gpus - base.up).by_machine()
+        part = (base.gpus - base.renewable_gpus).by_machine()
         gpus = self._usable(self.jobs[base.job_id].shape, part)
         level = base.level if len(part) > 1 else min(base.level, Level.MACHINE)
         unit = self.jobs[base.job_id].shape.gpus_per_task
         return (GangAt(gpus, level, unit if level > Level.MACHINE else 0),) if gpus else ()
 
     def _grown(self, base, more):
-        job, part = self.jobs[base.job_id], base.gpus - base.up
+        job, part = self.jobs[base.job_id], base.gpus - base.renewable_gpus
         if not part:
             return None
         total = part.by_machine()

@@ -2,8 +2,9 @@
 
 import re
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
+
+from themis.values import Value
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = tuple(
@@ -17,8 +18,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _OF_THIS_MACHINE = r"\d+(?:\.\d+)? s, \d+ MiB"
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(Value, frozen=True):
     """A fenced block; `mark` is the HTML comment on the line before it."""
 
     page: Path
@@ -27,8 +27,7 @@ class Block:
     body: str
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(Value, frozen=True):
     """A line after `$ ` in a console block, continuations joined, and the lines shown below it."""
 
     line: str

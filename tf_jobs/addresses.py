@@ -1,17 +1,16 @@
-"""Where the tasks of a job may listen to one another: TF_CONFIG, as TensorFlow's multi-worker strategies read it."""
+"""The addresses of a job's tasks, from TF_CONFIG, as TensorFlow's multi-worker strategies read it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from themis.errors import InputError
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A host by name or number, and a TCP port."""
+class Address(Value, frozen=True):
+    """A host name or IP address, and a TCP port."""
 
     host: str
     port: int
@@ -22,19 +21,19 @@ class Address:
 
     @property
     def loopback(self) -> bool:
-        """Whether it says by itself that only this machine reaches it.
+        """Whether the host is written as a loopback address, which only this machine reaches.
 
-        Names are not looked up: many machines map their own name to a loopback address in their hosts file, yet others
-        reach them by it.
+        Names are not resolved: many machines map their own name to a loopback address in their hosts file, although
+        others reach them by this name.
         """
         return self.host in ("localhost", "::1") or self.host.startswith("127.")
 
 
 def read_addresses(environment: Mapping[str, str], *, tasks: int, task_index: int) -> tuple[Address, ...]:
-    """The address of every task, in order; none are needed for one task alone.
+    """Return the address of every task, in order. A single task needs none.
 
     Raises:
-        InputError: Several tasks without TF_CONFIG, or one that does not parse or is another task's.
+        InputError: TF_CONFIG is missing for several tasks, does not parse, or is another task's.
     """
     if tasks == 1:
         return ()
@@ -54,7 +53,7 @@ def read_addresses(environment: Mapping[str, str], *, tasks: int, task_index: in
 
 
 def parse_address(text: object) -> Address:
-    """The address that `host:port` or `[IPv6]:port` names; raises InputError for anything else."""
+    """Parse `host:port` or `[IPv6]:port`. Raises InputError for any other text."""
     host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

@@ -1,4 +1,4 @@
-"""What a program of the catalogue learns, and with which network."""
+"""Build the data and the network of a program in the catalogue."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tf_jobs.text_data import CONTEXT, alphabet, load_text
 
 
 def load_data(program: str) -> DataSet:
-    """The data that a program learns; raises InputError where it is not installed."""
+    """Return the data set of a program. Raises InputError if it is not installed."""
     return load_text() if program.startswith("text_") else load_digits()
 
 
 def build_model(program: str, values: Values) -> Model:
-    """The network of a program, sized by its flags."""
+    """Return the network of a program, sized by its flags."""
     hidden = values.whole("hidden")
     match program:
         case "digits_cnn":

@@ -1,9 +1,9 @@
-"""Sums over a batch that several tasks share: one share a task, or parts added in an order that no resize changes.
+"""Sum over a batch that several tasks share: one share per task, or parts added in an order that no resize changes.
 
-Floating-point addition is not associative, so the sum of two shares differs from that of three in its last bits, and a
-net in which a rectifier or a maximum decides may take another branch for it. Parts that belong to the batch, not to
-the tasks, are computed and added alike whoever does which, as EasyScale's workers are whatever GPUs they run on (Li et
-al., SC'23).
+Floating-point addition is not associative. So the sum of two shares differs from the sum of three in its last bits, and
+a network with rectifiers or maxima may then take another branch. `OrderedParts` splits the batch itself into parts, not
+over the tasks. Each part gives the same bits on any task, and the parts are always added in the same order. EasyScale's
+workers are independent of their GPUs in the same way (Li et al., SC'23).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tf_jobs.data import task_rows
 from tf_jobs.dealing import check_parts
 
 Share = Callable[[slice], Any]
-"""What some of the task's rows, counted from its first, add to the sum: a flat tensor."""
+"""Computes what a range of the task's rows adds to the sum, as a flat tensor. Rows count from the task's first."""
 
 
 class BatchSum(Protocol):
-    """Which rows of a batch are this task's, and how the tasks' shares become one sum.
+    """The rows of a batch that belong to this task, and the way to sum over all tasks.
 
     Attributes:
         rows: This task's rows of the batch.
@@ -29,20 +29,20 @@ class BatchSum(Protocol):
     rows: slice
 
     def mine(self, share: Share, stop: Any) -> Any:
-        """What this task gives to the collective, `stop` among it."""
+        """Return this task's input to the collective, including `stop`."""
         ...
 
-    def added(self, told: Any) -> Any:
-        """The sum of all shares with that of `stop` behind it, of what the collective told."""
+    def added(self, reduced: Any) -> Any:
+        """Return the sum over all tasks, followed by that of `stop`, from the output of the collective."""
         ...
 
 
 class TaskShares:
-    """One share a task, added as the collective pleases.
+    """One share per task, added in the order of the collective.
 
     Args:
         tf: The tensorflow module.
-        context: This task's place among them.
+        context: This task's position in the job.
         batch_size: Samples of a batch.
     """
 
@@ -51,26 +51,26 @@ class TaskShares:
         self.rows = task_rows(batch_size=batch_size, task_index=context.task_index, tasks=context.tasks)
 
     def mine(self, share: Share, stop: Any) -> Any:
-        """The task's share."""
+        """Return the task's share."""
         return self._tf.concat([share(slice(None)), [stop]], axis=0)
 
-    def added(self, told: Any) -> Any:
-        """The collective has added them."""
-        return told
+    def added(self, reduced: Any) -> Any:
+        """Return the output as it is: the collective has added the shares."""
+        return reduced
 
 
 class OrderedParts:
-    """The batch in a fixed number of parts, dealt to the tasks in runs, each computed by itself, added in their order.
+    """The batch in a fixed number of parts. Each task computes consecutive parts one by one; they are added in order.
 
     Attributes:
         rows: This task's rows of the batch.
-        bounds: First row of each of its parts and the one after its last, counted from its first.
+        bounds: The first row of each part of this task, and the row after the last, counted from its first row.
 
     Args:
         tf: The tensorflow module.
-        context: This task's place among them.
+        context: This task's position in the job.
         batch_size: Samples of a batch.
-        parts: As many as tasks at least, as samples at most.
+        parts: At least the number of tasks, at most the number of samples.
 
     Raises:
         InputError: Too few parts, or too many.
@@ -86,7 +86,7 @@ class OrderedParts:
         self.bounds = [(each.start - rows[0].start, each.stop - rows[0].start) for each in rows]
 
     def mine(self, share: Share, stop: Any) -> Any:
-        """All parts, apart: to each, all tasks but one add zeros, which change nothing."""
+        """Return all parts side by side. For each part, all tasks but one contribute zeros."""
         tf = self._tf
         own = tf.map_fn(
             lambda bounds: share(slice(bounds[0], bounds[1])),
@@ -97,15 +97,15 @@ class OrderedParts:
         every = tf.pad(own, [[self._own.start, self._parts - self._own.stop], [0, 0]])
         return tf.concat([tf.reshape(every, [-1]), [stop]], axis=0)
 
-    def added(self, told: Any) -> Any:
-        """The parts in their order."""
+    def added(self, reduced: Any) -> Any:
+        """Return the sum of the parts, added in their order."""
         tf = self._tf
-        summed = tf.reduce_sum(tf.reshape(told[:-1], [self._parts, -1]), axis=0)
-        return tf.concat([summed, told[-1:]], axis=0)
+        summed = tf.reduce_sum(tf.reshape(reduced[:-1], [self._parts, -1]), axis=0)
+        return tf.concat([summed, reduced[-1:]], axis=0)
 
 
 def batch_sum(tf: Any, context: TaskContext, *, batch_size: int, parts: int) -> BatchSum:
-    """`OrderedParts` for a number of parts, `TaskShares` for 0; raises InputError for a number that does not fit."""
+    """Return `OrderedParts` for 1 or more parts, `TaskShares` for 0. Raises InputError if `parts` does not fit."""
     if parts:
         return OrderedParts(tf, context, batch_size, parts)
     return TaskShares(tf, context, batch_size)

@@ -1,4 +1,4 @@
-"""The programs that ship: their modules, their flags, and whether they train or replay; imports no TensorFlow.
+"""The built-in programs: their modules, flags, and whether they train or replay. Imports no TensorFlow.
 
 The client validates an app's program and hyper-parameters against this before anything starts, and the programs
 parse their command lines by it, so the two cannot disagree.
@@ -8,28 +8,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from themis.errors import InputError, UnknownNameError
 from themis.number_parsing import parse_number
 from themis.python_programs import module_command
+from themis.values import Value
 
 FlagValue = int | float | str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
+class Flag(Value, frozen=True, kw_only=True):
     """One command-line flag of a program.
 
     Attributes:
         name: Without dashes, lower case with underscores.
         kind: Type of its value.
-        default: Value when it is not given; None means it has to be given.
+        default: Value if the flag is not given; None if it is required.
         help: One line for `--help`, with the unit.
-        low: Least value allowed, for numbers.
-        high: Greatest value allowed, for numbers.
-        choices: The words allowed, where only these are.
+        low: Minimum, for numbers.
+        high: Maximum, for numbers.
+        choices: The allowed words; empty if any text is allowed.
         hyper_parameter: Whether a search may vary it.
     """
 
@@ -43,9 +42,8 @@ class Flag:
     hyper_parameter: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
-    """One task program: `real` ones train, `replay` ones emulate training by recorded tables."""
+class Program(Value, frozen=True, kw_only=True):
+    """One task program. Kind `real` trains; kind `replay` emulates training from recorded tables."""
 
     name: str
     module: str
@@ -54,7 +52,7 @@ class Program:
     flags: tuple[Flag, ...]
 
     def flag(self, name: str) -> Flag:
-        """The flag of that name; raises UnknownNameError, which names the nearest."""
+        """Return the flag of this name. Raises UnknownNameError, which names the nearest."""
         for flag in self.flags:
             if flag.name == name:
                 return flag
@@ -84,7 +82,7 @@ def _learning_rate(default: float) -> Flag:
 
 
 def _trained(optimizer: str, learning_rate: float) -> tuple[Flag, ...]:
-    """The flags of a program that trains, with the defaults that suit its network."""
+    """Return the flags of a program that trains, with defaults for its network."""
     return (
         *_COMMON,
         _learning_rate(learning_rate),
@@ -119,7 +117,7 @@ def _trained(optimizer: str, learning_rate: float) -> tuple[Flag, ...]:
             kind=int,
             default=0,
             low=0,
-            help="parts of a batch, added in an order that is the same for any tasks up to so many; 0: one a task",
+            help="parts of a batch, summed in the same order for any number of tasks up to this; 0: one per task",
         ),
     )
 
@@ -218,7 +216,7 @@ PROGRAMS: tuple[Program, ...] = (
 
 
 def program(name: str) -> Program:
-    """The program of that name; raises UnknownNameError, which names the nearest."""
+    """Return the program of this name. Raises UnknownNameError, which names the nearest."""
     for known in PROGRAMS:
         if known.name == name:
             return known
@@ -226,10 +224,10 @@ def program(name: str) -> Program:
 
 
 def program_command(name: str, values: Mapping[str, FlagValue] | None = None) -> list[str]:
-    """The command that starts a program, with `values` checked and given as flags.
+    """Return the command that starts a program, with the checked `values` as flags.
 
     Raises:
-        InputError: An unknown program or flag, or a value out of range.
+        InputError: The program or a flag is unknown, or a value is out of range.
     """
     checked = check_values(name, values or {})
     flags = [word for flag, value in checked.items() for word in (f"--{flag}", str(value))]
@@ -237,17 +235,17 @@ def program_command(name: str, values: Mapping[str, FlagValue] | None = None) ->
 
 
 def check_values(name: str, values: Mapping[str, object]) -> dict[str, FlagValue]:
-    """`values` by flag name, each converted to its flag's type, in the order given.
+    """Return `values` by flag name, each converted to its flag's type, in the given order.
 
     Raises:
-        InputError: An unknown program or flag, or a value out of range.
+        InputError: The program or a flag is unknown, or a value is out of range.
     """
     of = program(name)
     return {flag: convert(of.flag(flag), value) for flag, value in values.items()}
 
 
 def convert(flag: Flag, value: object) -> FlagValue:
-    """`value`, text or already typed, as the flag's type; raises InputError where it does not fit."""
+    """Convert `value`, text or already typed, to the flag's type. Raises InputError if it does not fit."""
     shown = f"--{flag.name}"
     if flag.kind is str:
         text = str(value)
@@ -262,7 +260,7 @@ def convert(flag: Flag, value: object) -> FlagValue:
 
 
 def _number(flag: Flag, value: object) -> int | float:
-    """`value` as the flag's kind of number; raises InputError for text, booleans, fractions, NaN and infinities."""
+    """Convert `value` to the flag's kind of number. Raises InputError if it is none, or is not finite."""
     try:
         if isinstance(value, bool):
             raise ValueError

@@ -1,4 +1,4 @@
-"""A TCP connection that carries small messages, one JSON object a line, and never makes its owner wait."""
+"""A TCP connection for small messages, one JSON object per line, whose methods never block."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Message = dict[str, object]
 class Channel:
     """One end of a connection.
 
-    A peer that dies closes it. One whose machine vanishes closes nothing: the kernel's keep-alive finds out, within
+    The connection closes when the peer dies. If the peer's machine vanishes, the kernel's keep-alive closes it within
     SILENCE_PROBED_S + PROBES * PROBE_EVERY_S seconds.
 
     Args:
-        connected: The connection's socket, owned from now on.
+        connected: The connected socket, which the channel closes.
 
     Attributes:
-        closed: Nothing more will come than has come already.
+        closed: Whether the connection has ended: no more bytes will arrive.
     """
 
     def __init__(self, connected: socket.socket) -> None:
@@ -36,16 +36,16 @@ class Channel:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
 
     def fileno(self) -> int:
-        """For `select`."""
+        """Return the file descriptor, for `select`."""
         return self._socket.fileno()
 
     def send(self, message: Message) -> None:
-        """Send a message; that the peer is gone shows when reading, not here."""
+        """Send a message. A lost peer shows in `next`, not here."""
         with suppress(OSError):
             self._socket.sendall(json.dumps(message).encode() + b"\n")
 
     def next(self) -> Message | None:
-        """The next message that has come whole, or None; whoever sends anything else is hung up on."""
+        """Return the next complete message, or None. A peer that sends anything else is disconnected."""
         while b"\n" not in self._buffer:
             if len(self._buffer) > LINE_LIMIT_BYTES:
                 self.close()
@@ -62,13 +62,13 @@ class Channel:
         return None
 
     def close(self) -> None:
-        """Hang up; what has not been read is dropped."""
+        """Close the connection and drop unread messages."""
         self.closed = True
         self._buffer = b""
         self._socket.close()
 
     def _read(self) -> bool:
-        """Take in what has come; False where that is nothing, or the last."""
+        """Read the available bytes. Returns False if there are none or the connection ended."""
         try:
             data = self._socket.recv(LINE_LIMIT_BYTES)
         except BlockingIOError:

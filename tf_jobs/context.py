@@ -1,20 +1,19 @@
-"""What the runtime tells a task through its environment, with defaults for runs by hand."""
+"""A task's context: the environment that the runtime sets, with defaults for runs by hand."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from tf_jobs.addresses import Address, read_addresses
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 LEVELS = ("slot", "machine", "rack", "cluster")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskContext:
-    """One task's place in its job.
+class TaskContext(Value, frozen=True, kw_only=True):
+    """One task's position in its job.
 
     Attributes:
         app_id: The app that the job belongs to.
@@ -22,11 +21,11 @@ class TaskContext:
         task_index: Index of this task, from 0; task 0 is the chief.
         tasks: Number of tasks of this incarnation.
         incarnation: Starts of the job so far, this one included.
-        checkpoint_uri: Where checkpoints lie.
-        job_dir: Working folder of this task. Neither its peers nor later incarnations need have the same.
-        addresses: Where each task may listen to its peers; empty for one task alone.
+        checkpoint_uri: The location of checkpoints.
+        job_dir: Working folder of this task. Its peers and later incarnations may have others.
+        addresses: The address on which each task may listen for its peers; empty for a single task.
         gpus: GPUs leased to the job, over all machines.
-        level: Nearest locality level that all of these GPUs share.
+        level: The tightest locality level that all of these GPUs share.
         time_scale: How many times faster than real time emulated work runs.
         speed: How many times faster than on the reference GPU emulated work runs on this device type.
     """
@@ -51,15 +50,15 @@ class TaskContext:
 
 
 def read_context(program_name: str, environment: Mapping[str, str], checkpoint_uri: str = "") -> TaskContext:
-    """The context that `environment` gives; a run by hand needs none of it.
+    """Read the context from `environment`. A run by hand needs no variable.
 
     Args:
-        program_name: Stands in for the ids when none are given.
+        program_name: Used as app id and job id if none are given.
         environment: Usually `os.environ`.
-        checkpoint_uri: The flag, which goes before the environment.
+        checkpoint_uri: The flag, which overrides the environment.
 
     Raises:
-        InputError: A variable that does not parse, or several tasks without the variables that tell them apart.
+        InputError: A variable does not parse, or several tasks lack the variables that distinguish them.
     """
     job_id = environment.get("THEMIS_JOB_ID") or program_name
     tasks = _whole(environment, "THEMIS_TASKS", 1, low=1)
@@ -92,10 +91,10 @@ def read_context(program_name: str, environment: Mapping[str, str], checkpoint_u
 
 
 def count_gpus(text: str, *, default: int) -> int:
-    """GPUs in a list such as `m0:2,m1:1`; `default` where it is empty.
+    """Return the sum of GPUs in a list such as `m0:2,m1:1`, or `default` if the list is empty.
 
     Raises:
-        InputError: Anything that is not `machine:count` with a count of 1 or more.
+        InputError: An element is not `machine:count` with a count of 1 or more.
     """
     if not text.strip():
         return default
@@ -109,7 +108,7 @@ def count_gpus(text: str, *, default: int) -> int:
 
 
 def _incarnation(environment: Mapping[str, str], tasks: int) -> int:
-    """The incarnation, by which several tasks tell their peers from those of other starts; one alone may go without."""
+    """Return the incarnation. Required for several tasks, which accept only peers of the same incarnation."""
     if tasks > 1 and not environment.get("THEMIS_INCARNATION"):
         raise InputError(
             "several tasks need THEMIS_INCARNATION", remedy="set it to 1 at the first start and raise it at each start"
@@ -118,7 +117,7 @@ def _incarnation(environment: Mapping[str, str], tasks: int) -> int:
 
 
 def _whole(environment: Mapping[str, str], name: str, default: int, *, low: int) -> int:
-    """A whole number from the environment; raises InputError unless it is `low` or more."""
+    """Read a whole number from the environment. Raises InputError unless it is `low` or more."""
     text = environment.get(name)
     if not text:
         return default
@@ -128,7 +127,7 @@ def _whole(environment: Mapping[str, str], name: str, default: int, *, low: int)
 
 
 def _factor(environment: Mapping[str, str], name: str, remedy: str) -> float:
-    """A factor from the environment, 1 without it; raises InputError unless it is a positive number."""
+    """Read a factor, 1 by default. Raises InputError unless it is a positive number."""
     text = environment.get(name) or "1"
     try:
         factor = float(text)

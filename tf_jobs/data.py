@@ -1,15 +1,14 @@
-"""What the programs learn, the order in which they use it, and the digits.
+"""Data sets, the order in which tasks use their samples, and the digits.
 
-The digits are read from the file inside scikit-learn's package without the seconds of importing scikit-learn.
+The digits are read from the file in scikit-learn's package, without importing scikit-learn, which takes seconds.
 Source: "Optical Recognition of Handwritten Digits", UCI repository, as shipped by scikit-learn: 1,797 grey images of
-8 x 8 pixels with values 0 to 16, and the digit each shows.
+8 x 8 pixels with values 0 to 16, each with the digit that it shows.
 """
 
 from __future__ import annotations
 
 import gzip
 import importlib.util
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from themis.errors import InputError
+from themis.values import Value
 
 SPLIT_SEED = 20
 VALIDATION_SHARE = 0.15
@@ -28,20 +28,19 @@ Inputs = NDArray[np.float32] | NDArray[np.int32]
 Labels = NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One part of the data: n inputs, and what to answer to each, once or at each of its places.
+class Part(Value, frozen=True, kw_only=True):
+    """One part of the data: n inputs with their labels, one label per input or one per position.
 
-    Digits are images [n, 8, 8] with values 0 to 1 and labels [n]; text is characters [n, places] and those that follow.
+    Digits are images [n, 8, 8] with values 0 to 1 and labels [n]; text is characters [n, positions] and the characters
+    that follow each.
     """
 
     inputs: Inputs
     labels: Labels
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataSet:
-    """The data, split once for all runs so that trials compare; `test` is for a winner's final judgement."""
+class DataSet(Value, frozen=True, kw_only=True):
+    """The data, split in the same way for all runs, so that trials are comparable. `test` is for the final model."""
 
     train: Part
     validation: Part
@@ -49,7 +48,7 @@ class DataSet:
 
 
 def load_digits() -> DataSet:
-    """Read and split the data set; raises InputError where scikit-learn is not installed."""
+    """Read and split the data set. Raises InputError if scikit-learn is not installed."""
     table = _table(_path())
     order = np.random.default_rng(SPLIT_SEED).permutation(len(table))
     held_out = round(len(table) * VALIDATION_SHARE), round(len(table) * TEST_SHARE)
@@ -58,10 +57,10 @@ def load_digits() -> DataSet:
 
 
 def batch_indices(*, seed: int, iteration: int, batch_size: int, samples: int) -> NDArray[np.int64]:
-    """Which samples iteration `iteration` (from 1) uses: the next `batch_size` of an endless shuffled stream.
+    """Return the samples of iteration `iteration` (from 1): the next `batch_size` of an endless shuffled stream.
 
-    Each pass over the data has a permutation of its own, drawn from the seed and the number of the pass alone, so any
-    number of tasks, at any start, agrees on every batch.
+    Each pass over the data has its own permutation, which depends on the seed and the number of the pass only. So any
+    number of tasks, after any number of restarts, agrees on every batch.
     """
     positions = np.arange((iteration - 1) * batch_size, iteration * batch_size)
     passes = positions // samples
@@ -74,12 +73,12 @@ def batch_indices(*, seed: int, iteration: int, batch_size: int, samples: int) -
 
 
 def task_rows(*, batch_size: int, task_index: int, tasks: int) -> slice:
-    """Which rows of a batch are this task's; together they have each row once, in parts that differ by at most one."""
+    """Return this task's rows of a batch. Each row belongs to one task; shares differ by at most one row."""
     return slice(task_index * batch_size // tasks, (task_index + 1) * batch_size // tasks)
 
 
 def _path() -> Path:
-    """The file inside scikit-learn's package."""
+    """Return the path of the file in scikit-learn's package."""
     found = importlib.util.find_spec("sklearn")
     for folder in (found.submodule_search_locations or ()) if found else ():
         path = Path(folder) / "datasets" / "data" / "digits.csv.gz"
@@ -89,7 +88,7 @@ def _path() -> Path:
 
 
 def _table(path: Path) -> NDArray[Any]:
-    """The file as an array of shape [1797, 65]: 64 pixels and the label."""
+    """Read the file as an array of shape [1797, 65]: 64 pixels and the label."""
     text = gzip.decompress(path.read_bytes()).decode()
     return np.array([row.split(",") for row in text.splitlines()], dtype=np.float32)
 

@@ -1,4 +1,4 @@
-"""Whether a batch can be dealt to a job's tasks: asked before an app is submitted, and again by each task."""
+"""Check that a batch can be split over a job's tasks, before an app is submitted and again in each task."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from themis.errors import InputError
 
 
 def check_batch_size(batch_size: int, tasks: int) -> None:
-    """Raise InputError unless there is a sample for each task."""
+    """Raise InputError unless the batch has a sample for each task."""
     if batch_size < tasks:
         raise InputError("--batch_size is below the number of tasks", value=batch_size, remedy="raise it")
 
 
 def check_parts(parts: int, batch_size: int, tasks: int) -> None:
-    """Raise InputError unless the parts that a batch is added in, 0 for none, are dealt to all tasks and all hold some.
+    """Raise InputError unless each task gets a part and each part holds a sample. 0 parts are always valid.
 
     Args:
-        parts: Of `--ordered_parts`.
+        parts: The value of `--ordered_parts`.
         batch_size: Samples of a batch.
-        tasks: Of the job.
+        tasks: The number of tasks of the job.
     """
     if parts and not tasks <= parts <= batch_size:
         remedy = f"use {tasks} (tasks) to {batch_size} (batch_size)"

@@ -1,7 +1,7 @@
-"""One incarnation of an emulated training job: pace, logs and checkpoints by the clock.
+"""One incarnation of an emulated training job: iterations, logs and checkpoints by the clock.
 
-It sleeps from one point of interest to the next (a log line, a checkpoint, the end), so hundreds of such jobs fit on
-one machine. Stop signals are blocked from the start and only taken while it sleeps, so nothing is ever cut in half.
+It sleeps until the next log line, checkpoint or end, so hundreds of such jobs fit on one machine. Stop signals are
+blocked from the start and handled only during a sleep, so they never interrupt a write.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Emulation:
     Args:
         values: The run's flags.
         context: The chief's context.
-        recorder: Saves, logs and notes.
-        pace: When which iteration is done.
+        recorder: Writes checkpoints, log lines and history.
+        pace: The time at which each iteration is done.
         curve: The loss curve.
         waiting: How to sleep.
-        meta: Noted in every checkpoint.
+        meta: Written into every checkpoint.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Emulation:
         self._origin_s = 0.0
 
     def go(self, start: int) -> int:
-        """Emulate the iterations after `start` until the last one or a stop request; returns the exit code."""
+        """Emulate the iterations after `start` until the last one or a stop request. Returns the exit code."""
         done = start
         try:
             self._waiting.until(time.monotonic() + self._values.number("startup_s") / self._time_scale)
@@ -83,7 +83,7 @@ class Emulation:
         return self._ended(start, done)
 
     def _next_point(self, start: int, done: int) -> int:
-        """The next iteration to wake up for: a log line or checkpoint LEAST_SLEEP_S away or more, or the end."""
+        """Return the next iteration to wake up for: the end, or a log line or checkpoint in LEAST_SLEEP_S or more."""
         if done == start:
             return start + 1
         step_s = self._pace.seconds_at(done + 1) - self._pace.seconds_at(done)
@@ -92,20 +92,20 @@ class Emulation:
         return min(*(-(-least // n) * n for n in every), self._last)
 
     def _iterations_a_line(self) -> int:
-        """Iterations between log lines: fewer than `log_every` where these would take longer than `log_every_s`.
+        """Return the iterations between log lines: fewer than `log_every` if these take longer than `log_every_s`.
 
-        A job on few GPUs is slow, and its app master knows of its progress only by what it logs.
+        A job on few GPUs is slow, and its app master learns of its progress only from the log.
         """
         every, longest_s = self._values.whole("log_every"), self._values.number("log_every_s")
         return min(every, max(1, self._pace.iterations_in(longest_s))) if longest_s > 0.0 else every
 
     def _done_by_now(self, start: int) -> int:
-        """Whole iterations done by now; none before the first could begin."""
+        """Return the number of finished iterations; 0 before training begins."""
         elapsed_s = time.monotonic() - self._origin_s
         return self._pace.iterations_at(elapsed_s) if self._origin_s else start
 
     def _log(self, iteration: int, *, first: bool) -> None:
-        """Log the loss, at the emulated moment rather than the moment of waking up."""
+        """Log the loss with the emulated time, not the time of waking up."""
         if first or iteration % self._log_every == 0:
             unit = crc32(f"{self._values.whole('seed')}:loss:{iteration}".encode()) / 2**32
             noise = 1.0 + LOSS_NOISE_SHARE * (2.0 * unit - 1.0)
@@ -128,7 +128,7 @@ class Emulation:
         self._recorder.save(iteration, event, files, self._meta)
 
     def _pause(self, seconds: float) -> None:
-        """Training stands still for that many unscaled seconds."""
+        """Stop training for `seconds` of unscaled time."""
         if seconds > 0.0:
             self._origin_s += seconds / self._time_scale
 
@@ -150,5 +150,5 @@ class Emulation:
         return EXIT_DONE
 
     def _pause_awake(self) -> None:
-        """The checkpoint of a stop takes its emulated time as well; further stop requests change nothing."""
+        """Save the checkpoint of a stop, which takes its emulated time too. Further stop requests have no effect."""
         time.sleep(self._values.number("checkpoint_s") / self._time_scale)

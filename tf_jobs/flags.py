@@ -1,46 +1,45 @@
-"""From a program's command line to checked values, by its entry in the catalogue.
+"""Parse a program's command line into checked values, by its entry in the catalogue.
 
-Not argparse: one line with the nearest known flag is wanted on an error, and a start-up within milliseconds.
+argparse does not fit: it takes longer to start, and its errors do not name the nearest known flag.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tf_jobs.catalog import FlagValue, Program, convert
 from themis.errors import InputError
+from themis.values import Value
 
 
 class HelpRequested(Exception):  # noqa: N818 - not an error
-    """The user asked for help; the text is the argument."""
+    """The user asked for help. The argument is the text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Values:
+class Values(Value, frozen=True):
     """The values of all flags of one run."""
 
     by_name: dict[str, FlagValue]
 
     def whole(self, name: str) -> int:
-        """The value of a whole-number flag."""
+        """Return the value of a whole-number flag."""
         return int(self.by_name[name])
 
     def number(self, name: str) -> float:
-        """The value of a number flag."""
+        """Return the value of a number flag."""
         return float(self.by_name[name])
 
     def text(self, name: str) -> str:
-        """The value of a text flag."""
+        """Return the value of a text flag."""
         return str(self.by_name[name])
 
 
 def parse(program: Program, arguments: Sequence[str]) -> Values:
-    """Read `--name value` and `--name=value`; dashes and underscores in names are the same.
+    """Read `--name value` and `--name=value`. Dashes and underscores in names are equivalent.
 
     Raises:
         HelpRequested: `-h` or `--help` is among the arguments.
-        InputError: An unknown or repeated flag, a missing value, or a value that does not fit.
+        InputError: A flag is unknown or repeated, or its value is missing or invalid.
     """
     if "-h" in arguments or "--help" in arguments:
         raise HelpRequested(help_text(program))
@@ -63,7 +62,7 @@ def parse(program: Program, arguments: Sequence[str]) -> Values:
 
 
 def _with_defaults(program: Program, given: dict[str, FlagValue]) -> dict[str, FlagValue]:
-    """All flags of the program; raises InputError where one without default is missing."""
+    """Return all flags of the program. Raises InputError if a flag without default is missing."""
     values: dict[str, FlagValue] = {}
     for flag in program.flags:
         value = given.get(flag.name, flag.default)
@@ -74,7 +73,7 @@ def _with_defaults(program: Program, given: dict[str, FlagValue]) -> dict[str, F
 
 
 def help_text(program: Program) -> str:
-    """What `--help` prints."""
+    """Return the text of `--help`."""
     lines = [f"usage: python -m {program.module} --iterations N [--flag value ...]", "", program.summary, ""]
     for flag in program.flags:
         default = "required" if flag.default is None else f"default {flag.default!r}"

@@ -1,4 +1,4 @@
-"""The job's history: one JSON line an event, from which an auditor can prove that no iteration was lost or repeated."""
+"""The job's history: one JSON line per event. An audit proves from it that no iteration was lost or repeated."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ HISTORY_NAME = "history.jsonl"
 
 
 class History:
-    """Appends to `<job_dir>/history.jsonl`; only the chief writes.
+    """Appends to `<job_dir>/history.jsonl`. Only the chief writes.
 
     Args:
-        job_dir: The job's working folder; made when missing.
-        incarnation: Noted in every line.
+        job_dir: The job's working folder, created if missing.
+        incarnation: Written into every line.
     """
 
     def __init__(self, job_dir: Path, incarnation: int) -> None:
@@ -24,7 +24,7 @@ class History:
         self._incarnation = incarnation
 
     def append(self, event: str, **facts: int | float | str | None) -> None:
-        """Add one event; a single write, so that a kill leaves a whole line or none."""
+        """Add one event with a single write, so that a kill leaves a whole line or none."""
         known = {name: fact for name, fact in facts.items() if fact is not None}
         line = json.dumps({"incarnation": self._incarnation, "event": event, **known, "time_s": round(time.time(), 3)})
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)

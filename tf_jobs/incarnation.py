@@ -1,9 +1,8 @@
-"""One incarnation of a job as each of its tasks lives it: restore, agree, train, save, part."""
+"""One incarnation of a job in one of its tasks: restore, agree with the peers, train, save, leave."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,36 +16,36 @@ from tf_jobs.signals import StopRequest
 from tf_jobs.training import Trainee, TrainingRun
 from tf_jobs.watchdog import STARTUP_LIMIT_S, Watchdog
 from tf_jobs.workers import PeerLostError, Workers, agree, meet
+from themis.values import Value
 
 STEP_LIMIT_S = 20.0
 SAVE_LIMIT_S = 180.0
-"""While the chief saves for the last time: the store may be away for a while, which is no death of a peer."""
+"""The limit while the chief saves for the last time: the store may be slow, and no peer has died."""
 LINGER_S = 0.3
 
 
 class Resumable(Trainee, Protocol):
-    """What can be trained, and go on from a checkpoint."""
+    """A learner that can be trained and restored from a checkpoint."""
 
     def read_state(self, folder: Path) -> None:
-        """Take over the state of a checkpoint whose files are in `folder`."""
+        """Load the state of a checkpoint from the files in `folder`."""
         ...
 
     def digest(self) -> int:
-        """A checksum of the state, equal on tasks that are in the same one."""
+        """Return a checksum of the state, equal on tasks with equal state."""
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Incarnation:
+class Incarnation(Value, frozen=True, kw_only=True):
     """A start of a job.
 
     Attributes:
-        context: This task's place in the job.
+        context: This task's position in the job.
         values: The run's flags: iterations, checkpoint_every, keep_checkpoints, log_every.
-        meta: What a checkpoint has to agree on with the run that goes on from it.
+        meta: Values that a checkpoint and the run that resumes it must share.
         stop: Whether this task has been asked to stop.
-        watchdog: Ends the task when its peers are not heard of; started where there are any.
-        before: Iterations of the job that something else did, such as an earlier fit of the script.
+        watchdog: Ends the task if its peers are silent; started if it has peers.
+        before: Iterations of the job done before, for example by an earlier fit of the script.
     """
 
     context: TaskContext
@@ -57,11 +56,11 @@ class Incarnation:
     before: int = 0
 
     def train(self, tf: Any, learner: Resumable, workers: Workers) -> int:
-        """Train to the end or to a stop; returns the exit code.
+        """Train to the end or to a stop. Returns the exit code.
 
         Raises:
-            PeerLostError: Another task is gone.
-            ThemisError: The tasks do not start from the same state, or the state cannot be read or saved.
+            PeerLostError: Another task has died.
+            ThemisError: The tasks start from different states, or the state cannot be read or saved.
         """
         scratch = scratch_of(self.context)
         start, restore_s = self._restore(learner, scratch)
@@ -77,7 +76,10 @@ class Incarnation:
         return code
 
     def _restore(self, learner: Resumable, scratch: Path) -> tuple[int, float | None]:
-        """Iterations already done, and the seconds it took to restore them; (before, None) for a fresh start."""
+        """Restore the newest checkpoint.
+
+        Returns the iterations done and the seconds that restoring took, or (before, None) for a fresh start.
+        """
         begun_s = time.monotonic()
         store = open_store(self.context.checkpoint_uri)
         found = restore(store, self.context.job_id, scratch, self.meta, after=self.before)
@@ -87,7 +89,7 @@ class Incarnation:
         return found.iteration, time.monotonic() - begun_s
 
     def _recorder(self, start: int, restore_s: float | None) -> Recorder | None:
-        """The recorder, on the chief only, with the start of this incarnation noted."""
+        """Make the recorder, on the chief only, and record the start of this incarnation."""
         if not self.context.chief:
             return None
         recorder = Recorder(self.context, self.values.whole("keep_checkpoints"), stderr_log())
@@ -98,7 +100,7 @@ class Incarnation:
         self.watchdog.beat(SAVE_LIMIT_S if ends else STEP_LIMIT_S, "waiting for the next iteration")
 
     def _part(self, tf: Any, workers: Workers) -> None:
-        """Wait until the chief has saved, as its peers' collectives end with its process."""
+        """Wait until the chief has saved: its peers' collectives end with its process."""
         if self.context.tasks == 1:
             return
         self.watchdog.beat(SAVE_LIMIT_S, "parting")
@@ -111,7 +113,7 @@ class Incarnation:
 
 
 def scratch_of(context: TaskContext) -> Path:
-    """A folder of this task, below the job's: one in the system's temporary folder would outlive a kill."""
+    """Make a folder for this task below the job's folder: one in /tmp would outlive a kill."""
     scratch = context.job_dir / "scratch" / str(context.task_index)
     scratch.mkdir(parents=True, exist_ok=True)
     return scratch

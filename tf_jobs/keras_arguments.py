@@ -1,10 +1,9 @@
-"""What `fit` of a Keras script is given, checked before anything is made of it."""
+"""Check the arguments of a Keras script's `fit` before anything is built from them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Integral, Number
 from typing import Any
 
@@ -13,6 +12,7 @@ import keras  # type: ignore[import-untyped]
 from am.checkpoints.store import Meta
 from tf_jobs.flags import Values
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 TAKEN = (
     "model", "x", "y", "batch_size", "epochs", "verbose", "iterations", "validation_data", "callbacks", "seed",
@@ -30,26 +30,25 @@ INSTEAD = {
     "class_weight": "weigh within the loss that compile is given",
     "sample_weight": "weigh within the loss that compile is given",
 }
-"""Of the arguments of Keras' `fit` that ours does not take: what to do."""
+"""What to use instead of arguments of Keras' `fit` that ours does not have."""
 
 _DEFAULTS = {"validation_split": 0.0, "validation_freq": 1, "initial_epoch": 0, "shuffle": True}
-"""Of those arguments, what Keras takes where none is given, and so may a script; of the others it is None."""
+"""Keras' defaults of those arguments, which a script may pass; for the others it is None."""
 
 _ARRAYS = "give arrays with one row a sample, or lists or dictionaries of them"
 
 
 _LOWEST = {"seed": 0, "ordered_parts": 0}
-"""Of the whole numbers, those that need not be 1 or more."""
+"""The whole numbers that may be 0."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitArguments:
-    """What one fit is to do.
+class FitArguments(Value, frozen=True, kw_only=True):
+    """The checked arguments of one fit.
 
     Attributes:
-        data: Inputs and answers.
-        samples: Their rows.
-        validation: Held-out inputs and answers, or None.
+        data: Inputs and labels.
+        samples: The number of rows.
+        validation: Held-out inputs and labels, or None.
         callbacks: Keras' callbacks or the user's own.
         values: iterations, batch_size, seed, checkpoint_every, keep_checkpoints, log_every and ordered_parts.
     """
@@ -61,10 +60,10 @@ class FitArguments:
     values: Values
 
     def meta(self, parameters: int) -> Meta:
-        """What a checkpoint has to agree on with the run that goes on from it.
+        """Return the values that a checkpoint and the run that resumes it must share.
 
         Args:
-            parameters: Weights of the model.
+            parameters: The number of the model's weights.
         """
         order = {name: self.values.whole(name) for name in ("seed", "batch_size")}
         return {**order, "samples": self.samples, "parameters": parameters}
@@ -78,18 +77,18 @@ def checked(
     numbers: Mapping[str, object],
     others: Mapping[str, object],
 ) -> FitArguments:
-    """The arguments of a fit, which can be used.
+    """Check the arguments of a fit and return them.
 
     Args:
-        model: To be trained.
-        data: Inputs and answers.
-        validation: Held-out inputs and answers, or None.
-        callbacks: Several, one or None.
-        numbers: The whole numbers; `iterations` may be None, and goes before `epochs`.
-        others: Arguments that `job.fit` does not know; what Keras takes by default may be among them.
+        model: The model to train.
+        data: Inputs and labels.
+        validation: Held-out inputs and labels, or None.
+        callbacks: A list, a single one, or None.
+        numbers: The whole numbers. `iterations` may be None; otherwise it replaces `epochs`.
+        others: Arguments that `job.fit` does not know. They may have Keras' defaults.
 
     Raises:
-        InputError: Something cannot be used.
+        InputError: An argument is invalid.
     """
     _check_names(others)
     _check_model(model)
@@ -111,7 +110,7 @@ def checked(
 
 
 def _check_names(others: Mapping[str, object]) -> None:
-    """Raise InputError where `fit` is given what it does not know, or does not take."""
+    """Raise InputError if `fit` gets an argument that it does not know or support."""
     for name, value in others.items():
         if name not in INSTEAD:
             raise UnknownNameError("argument of job.fit", name, TAKEN)
@@ -120,13 +119,13 @@ def _check_names(others: Mapping[str, object]) -> None:
 
 
 def _is_default(name: str, value: object) -> bool:
-    """Whether an argument that is not taken is as if it were not given; arrays never are, nor compared."""
+    """Whether an unsupported argument may be ignored: it has Keras' default. Arrays are never ignored or compared."""
     default: object = _DEFAULTS.get(name)
     return value is default or (isinstance(value, Number) and value == default)
 
 
 def _check_model(model: object) -> None:
-    """Raise InputError unless it is a compiled model of Keras."""
+    """Raise InputError unless `model` is a compiled Keras model."""
     if not isinstance(model, keras.Model):
         raise InputError(
             "the first argument of job.fit is no Keras model",
@@ -138,7 +137,7 @@ def _check_model(model: object) -> None:
 
 
 def _whole(name: str, value: object, *, low: int) -> int:
-    """The value as an int; raises InputError unless it is a whole number of `low` or more."""
+    """Return the value as an int. Raises InputError unless it is a whole number of `low` or more."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < low:
         shown = repr(value) if value is None else value
         raise InputError(f"{name} is not a whole number of {low} or more", value=shown, remedy=f"e.g. {name}={low}")
@@ -146,12 +145,12 @@ def _whole(name: str, value: object, *, low: int) -> int:
 
 
 def _samples(x: Any, y: Any, *, of: str) -> int:
-    """The number of samples in both; raises InputError unless they are arrays with the same number of rows, not 0.
+    """Return the number of samples. Raises InputError unless all arrays have the same number of rows, above 0.
 
     Args:
         x: Inputs.
-        y: Answers.
-        of: The argument or function that they are of, for messages.
+        y: Labels.
+        of: The argument or function that has x and y, for messages.
     """
     counts = {f"{name}[{place}]": _rows(f"{name} of {of}", leaf) for name, place, leaf in _leaves(x, y, of)}
     samples = next(iter(counts.values()))
@@ -163,7 +162,7 @@ def _samples(x: Any, y: Any, *, of: str) -> int:
 
 
 def _validation(given: object) -> tuple[Any, Any] | None:
-    """Held-out inputs and answers, None without; raises InputError unless they are a pair of arrays."""
+    """Return held-out inputs and labels, or None if not given. Raises InputError unless they are a pair of arrays."""
     if given is None:
         return None
     if not isinstance(given, tuple | list) or len(given) != 2:
@@ -177,14 +176,14 @@ def _validation(given: object) -> tuple[Any, Any] | None:
 
 
 def _callbacks(given: object) -> Sequence[Any]:
-    """Callbacks as Keras' `fit` takes them: several, one, or None."""
+    """Return a list of callbacks: Keras' `fit` accepts several, one, or None."""
     if given is None:
         return ()
     return given if isinstance(given, list | tuple) else (given,)
 
 
 def _leaves(x: Any, y: Any, of: str) -> list[tuple[str, int, Any]]:
-    """Name, place and array of all that x and y hold."""
+    """Yield the name, path and array of all arrays in x and y."""
     found = []
     for name, given in (("x", x), ("y", y)):
         leaves = keras.tree.flatten(given)
@@ -195,7 +194,7 @@ def _leaves(x: Any, y: Any, of: str) -> list[tuple[str, int, Any]]:
 
 
 def _rows(what: str, leaf: Any) -> int:
-    """Rows of an array; raises InputError for anything else, such as a dataset, a generator or a plain number."""
+    """Return the rows of an array. Raises InputError for other types, such as a dataset, a generator or a number."""
     shape = getattr(leaf, "shape", None)
     if not hasattr(leaf, "__array__") or not shape or not isinstance(shape[0], Integral):
         raise InputError(f"{what} is not an array", value=type(leaf).__name__, remedy=_ARRAYS)

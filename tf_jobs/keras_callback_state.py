@@ -1,4 +1,4 @@
-"""What Keras' callbacks keep to themselves over a run, as a checkpoint holds it: numbers, texts, lists of them."""
+"""The state that Keras' callbacks keep over a run, in a checkpoint: numbers, texts, and lists of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from themis.errors import InputError
 States = Mapping[str, Mapping[str, Any]]
 
 _SETTINGS = frozenset({"min_delta"})
-"""Of callbacks that watch a value: Keras turns its sign round with the first one, in each process anew."""
+"""Attributes that are not saved: Keras may flip the sign of `min_delta` once, in each process again."""
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque, np.ndarray)
 
@@ -22,8 +22,9 @@ _CONTAINERS = (list, tuple, dict, set, frozenset, deque, np.ndarray)
 class CallbackState:
     """The attributes of callbacks that have changed since the run began, such as `wait` and `best` of one that waits.
 
-    What stays as `on_train_begin` leaves it is a setting and in no state: a task's number, perhaps, or a path.
-    Callbacks go by their class and how many of it came before, as the chief may have some that other tasks have not.
+    An attribute that `on_train_begin` set and that does not change is a setting, such as a path. It is not saved.
+    Callbacks are identified by their class and their position among those of the class: the chief may have callbacks
+    that other tasks lack.
     """
 
     def __init__(self, callbacks: Sequence[Any]) -> None:
@@ -36,27 +37,27 @@ class CallbackState:
         self._restored: States = {}
 
     def restore(self, states: States) -> None:
-        """Have them go on from what `taken` gave, from `begin` on."""
+        """Set the state that `taken` returned. It is applied in `begin`."""
         self._restored = states
 
     def begin(self) -> None:
-        """They have heard `on_train_begin`."""
+        """Apply the state, after `on_train_begin` was called."""
         for name, callback in self._callbacks.items():
             self._began[name] = _attributes(callback)
             vars(callback).update(self._restored.get(name, {}))
 
     def taken(self) -> dict[str, dict[str, Any]]:
-        """A copy of what has changed, by callback and attribute."""
+        """Return a copy of the changed attributes, by callback and attribute."""
         return {
             name: {key: json.loads(text) for key, (text, _) in self._changed(name).items() if text is not None}
             for name in self._began
         }
 
     def check(self) -> None:
-        """Refuse what would be lost with the next start.
+        """Refuse attributes that the next start would lose.
 
         Raises:
-            InputError: A callback has begun to keep an array, say, which is not written.
+            InputError: A callback keeps a value that cannot be saved, such as an array.
         """
         for name in self._began:
             for key, (text, value) in self._changed(name).items():
@@ -68,13 +69,13 @@ class CallbackState:
                     )
 
     def _changed(self, name: str) -> dict[str, tuple[str | None, object]]:
-        """Attributes that are not as they began."""
+        """Return the attributes that have changed since the start."""
         began, now = self._began[name], _attributes(self._callbacks[name])
         return {key: each for key, each in now.items() if key not in began or not _same(each, began[key])}
 
 
 def _attributes(callback: Any) -> dict[str, tuple[str | None, object]]:
-    """What a callback keeps: as JSON, None where that cannot hold it, and itself."""
+    """A callback's attribute: the value, and the value as JSON, or None if JSON cannot hold it."""
     settings = _SETTINGS if hasattr(callback, "monitor_op") else ()
     return {key: (_text(value), value) for key, value in vars(callback).items() if key not in settings}
 
@@ -84,7 +85,7 @@ def _same(one: tuple[str | None, object], two: tuple[str | None, object]) -> boo
 
 
 def _text(value: object) -> str | None:
-    """The value as JSON, None where JSON would not give it back as it is."""
+    """Return the value as JSON, or None if JSON would not read back as the same value."""
     return json.dumps(value, default=lambda number: number.item()) if _plain(value) else None
 
 

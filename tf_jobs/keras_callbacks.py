@@ -1,10 +1,9 @@
-"""Calls Keras' callbacks from our loop: a learner around a learner, which also counts epochs."""
+"""Call Keras' callbacks from our loop: a learner that wraps another one and counts epochs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,19 +15,19 @@ from tf_jobs.learner import StepOutcome
 from tf_jobs.saver import Snapshot
 from tf_jobs.workers import PeerLostError
 from themis.errors import InputError
+from themis.values import Value
 
 CALLBACKS_NAME = "callbacks.json"
-"""In a checkpoint: what callbacks keep, the epoch, sum and number of its losses so far, and the history before it."""
+"""File in a checkpoint: callback state, the epoch with the sum and number of its losses, and the earlier history."""
 
 REFUSED = ("BackupAndRestore", "EarlyStopping", "TerminateOnNaN")
-"""Callbacks of Keras that save the run or end it, which is Themis' own part."""
+"""Callbacks of Keras that save or end the run, which Themis does itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Length:
-    """How long a run is: its iterations in all, samples of a pass over the data, samples of an iteration.
+class Length(Value, frozen=True, kw_only=True):
+    """The length of a run: iterations in total, samples per pass over the data, samples per iteration.
 
-    A batch may lie in two passes; it counts to the one that it begins in, and ends it.
+    A batch may span two passes. It belongs to the pass in which it begins, and ends it.
     """
 
     iterations: int
@@ -37,16 +36,16 @@ class Length:
 
     @property
     def epochs(self) -> int:
-        """Epochs, the last one perhaps in part."""
+        """The number of epochs; the last one may be incomplete."""
         return self.place_of(self.iterations)[0] + 1
 
     @property
     def steps(self) -> int:
-        """Iterations of an epoch at most."""
+        """The maximum number of iterations per epoch."""
         return -(-self.samples // self.batch_size)
 
     def place_of(self, iteration: int) -> tuple[int, int]:
-        """Epoch and batch in it, both from 0, of an iteration, from 1."""
+        """Return the epoch and the batch in it, both from 0, of an iteration, from 1."""
         epoch = (iteration - 1) * self.batch_size // self.samples
         return epoch, iteration - 1 + -epoch * self.samples // self.batch_size
 
@@ -59,35 +58,35 @@ class Stop(Protocol):
     """Whether the job has been asked to stop."""
 
     def requested(self) -> bool:
-        """Whether this task knows of a stop."""
+        """Whether a stop was requested on this task."""
         ...
 
     def told_by_peer(self) -> None:
-        """Another task has been asked to stop: so is this one."""
+        """Request a stop, since another task was asked to stop."""
         ...
 
 
 class CalledBack:
-    """A Keras learner whose iterations are told to callbacks, on every task alike.
+    """A Keras learner that calls callbacks for every iteration, on every task.
 
-    An epoch ends, with an evaluation of the held-out data, when its last iteration is saved where that was due, and
-    before the next one: a checkpoint is always of an epoch that has not ended. So a stop need not wait for the
-    evaluation. It ends it, and the next start does it anew. An epoch that a stop has cut goes on where it was,
-    without another beginning. An epoch that the run ends in has no end.
+    An epoch ends with an evaluation on the held-out data. This happens before the next iteration, after any checkpoint
+    of its last iteration. So a checkpoint always belongs to an epoch that has not ended, and a stop need not wait for
+    the evaluation: the next start repeats it. After a stop within an epoch, the epoch continues without another
+    `on_epoch_begin`. An epoch in which the run ends has no end.
 
     Attributes:
-        history: As Keras' `fit` returns it, of all ended epochs over all starts; `loss` and `val_..` are in it.
+        history: As Keras' `fit` returns it, of all ended epochs over all starts, with `loss` and `val_..`.
 
     Args:
-        learner: What trains.
+        learner: The wrapped learner.
         model: Its model.
-        callbacks: Keras' callbacks or the user's own; none on a task that only does what the others do.
-        length: Of the run.
-        busy: Called again and again in what may take longer than an iteration.
-        stop: Of the job.
+        callbacks: Keras' callbacks or the user's own; none on a task that calls no callbacks.
+        length: The length of the run.
+        busy: Called repeatedly during work that may take longer than an iteration.
+        stop: The stop request of the job.
 
     Raises:
-        InputError: Something is no callback of Keras, or one that saves or ends the run.
+        InputError: An object is no Keras callback, or is one that saves or ends the run.
     """
 
     def __init__(
@@ -115,15 +114,15 @@ class CalledBack:
 
     @property
     def parameters(self) -> int:
-        """Number of the model's weights."""
+        """The number of the model's weights."""
         return self._learner.parameters
 
     def step(self, iteration: int, *, stop: bool) -> StepOutcome:
-        """Do an iteration, and tell what began and ended with it.
+        """Do an iteration and call the callbacks of what begins and ends with it.
 
         Raises:
-            InputError: A callback has asked to end the run, or keeps what no checkpoint holds.
-            PeerLostError: Another task is gone, or all were asked to stop before the iteration, which is not done then.
+            InputError: A callback asked to end the run, or keeps a value that cannot be saved.
+            PeerLostError: Another task has died, or all were asked to stop before the iteration. It was not done.
         """
         epoch, batch = self._length.place_of(iteration)
         if not self._begun:
@@ -140,19 +139,19 @@ class CalledBack:
         return outcome
 
     def ended(self) -> None:
-        """The last iteration of the run is done and saved; nothing is told where this start had none to do."""
-        # A checkpoint is of an epoch that has not ended, so the last one is evaluated by every start that comes here.
+        """End the run after its last iteration is saved. Calls no callback if this start had no iteration to do."""
+        # A checkpoint belongs to an epoch that has not ended, so every start that gets here evaluates the last epoch.
         if self._batches and self._length.ends_epoch(self._length.iterations):
             self._tell_end(self._length.iterations, self._learner.evaluate(self._alive))
         if self._begun:
             self._call("on_train_end", self._told)
 
     def validate(self) -> tuple[float, float | None] | None:
-        """As the learner's."""
+        """As in the wrapped learner."""
         return self._learner.validate()
 
     def snapshot(self) -> Snapshot:
-        """As the learner's, with what callbacks keep to themselves."""
+        """As in the wrapped learner, with the state of the callbacks."""
         weights = self._learner.snapshot()
         past = {name: list(values) for name, values in self.history.history.items()}
         ours = {
@@ -169,18 +168,18 @@ class CalledBack:
         return write
 
     def read_state(self, folder: Path) -> None:
-        """As the learner's; the checkpoint may be of a run that had no callbacks."""
+        """As in the wrapped learner. The checkpoint may be of a run without callbacks."""
         self._learner.read_state(folder)
         path = folder / CALLBACKS_NAME
         if path.is_file():
             ours = json.loads(path.read_text(encoding="utf-8"))
             self._epoch, self._loss_sum, self._batches = ours["epoch"]
             self._state.restore(ours["callbacks"])
-            # Checkpoints had no history once.
+            # Older checkpoints have no history.
             vars(self.history).update(ours.get("history", {}))
 
     def digest(self) -> int:
-        """As the learner's."""
+        """As in the wrapped learner."""
         return self._learner.digest()
 
     def _begin(self) -> None:
@@ -190,7 +189,7 @@ class CalledBack:
         self._begun = True
 
     def _end_epoch_before(self, iteration: int) -> None:
-        """End the epoch that the iteration before was the last of, or leave that to the next start."""
+        """End the epoch if the previous iteration was its last. After a stop, leave that to the next start."""
         if self._batches == 0:
             return  # Of the run's first iteration there is none before, nor of a checkpoint without callbacks.
         self._busy()
@@ -198,7 +197,7 @@ class CalledBack:
         if self._learner.any_task(self._stop.requested()):
             self._stop.told_by_peer()
             self._busy()
-            # To the loop this is a peer that was quicker than the iteration: it saves the one before.
+            # The loop handles this like a peer that stopped first: it saves the previous iteration.
             raise PeerLostError("the job was asked to stop at the end of an epoch", value=iteration - 1)
         self._tell_end(iteration - 1, held_out)
         self._refuse_to_end(iteration - 1)

@@ -1,8 +1,8 @@
-"""Makes a Keras script of one's own elastic: `job = join()` before the model is built, then `job.fit(model, ..)`.
+"""Make a Keras script elastic: call `job = join()` before the model is built, then `job.fit(model, ..)`.
 
-The script's model, loss, metrics and optimizer stay as they are. The loop is ours, as Keras' `fit` knows neither of
-resizes nor of stops (docs/decisions/0012): it draws the same batches for any number of tasks, saves in the
-background, stops on SIGTERM with exit code 75, and goes on where it was.
+The script's model, loss, metrics and optimizer stay as they are. The training loop is ours, since Keras' `fit` supports
+neither resizes nor stops (docs/decisions/0012). It draws the same batches for any number of tasks, saves in the
+background, stops on SIGTERM with exit code 75, and resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from tf_jobs.keras_callbacks import CalledBack
 
 KERAS_BATCH_SIZE = 32
-"""Samples an iteration where a script gives no other, as of Keras' `fit`."""
+"""Samples per iteration by default, as in Keras' `fit`."""
 
 
 class JobStop(HandledStop):
-    """A stop that this task hears of by a signal, or from a peer that was quicker to get one."""
+    """A stop request, by a signal or from a peer that was asked first."""
 
     def told_by_peer(self) -> None:
-        """As if the signal had come."""
+        """Request a stop, as the signal does."""
         self._requested = True
 
 
 class ElasticJob:
-    """This task's part in the job. `chief` is true on one task: let only that one write the finished model.
+    """This task's part in the job. `chief` is true on one task: let only this task write the finished model.
 
-    A script may fit as often as it likes: a later start finds what is done, fit by fit.
+    A script may call `fit` several times. After a restart, finished fits return at once.
     """
 
     def __init__(self, tf: Any, context: TaskContext, workers: Any, stop: JobStop, watchdog: Watchdog) -> None:
@@ -54,7 +54,7 @@ class ElasticJob:
 
     @property
     def chief(self) -> bool:
-        """Whether this task speaks for the job."""
+        """Whether this task logs, saves and writes for the job."""
         return self._context.chief
 
     def fit(
@@ -76,30 +76,30 @@ class ElasticJob:
         ordered_parts: int = 0,
         **others: object,
     ) -> Any:
-        """Train a compiled model in place of Keras' `fit`; returns when all its iterations are done.
+        """Train a compiled model instead of Keras' `fit`. Returns when all its iterations are done.
 
-        A stop ends the process, with exit code 75, once the state is saved, that of the last iteration too; so does an
-        error, with its own, and what cannot be used, with 2.
+        A stop ends the process with exit code 75 once the state is saved, also after the last iteration. An error ends
+        it with its own exit code, an invalid argument with 2.
 
         Args:
             model: Compiled, with its variables built or an input shape known from `x`.
-            x: Inputs: an array, or lists or dictionaries of arrays, with one row a sample.
-            y: What to answer, likewise.
-            batch_size: Samples an iteration, over all tasks together; None: 32, as for Keras.
+            x: Inputs: an array, or lists or dictionaries of arrays, with one row per sample.
+            y: Labels, in the same form.
+            batch_size: Samples per iteration, over all tasks together; None: 32, as in Keras.
             epochs: Passes over the data, over all starts of the job.
-            verbose: Not heeded, and taken for Keras' sake: how much is told is `log_every`'s.
-            iterations: In place of epochs: of this fit, as `%iterations%` gives it where the script has no other.
+            verbose: Ignored, and accepted only because Keras has it: use `log_every`.
+            iterations: Iterations of this fit, instead of `epochs`; `%iterations%` if this is the script's only fit.
             validation_data: Held-out inputs and answers, evaluated after every epoch.
-            callbacks: Keras' callbacks, called on every task; none that saves or ends the run.
-            seed: Of the data's order.
+            callbacks: Keras' callbacks, called on every task. Callbacks that save or end the run are refused.
+            seed: The seed of the data's order.
             checkpoint_every: Iterations between checkpoints.
-            keep_checkpoints: Newest checkpoints to keep.
+            keep_checkpoints: How many of the newest checkpoints to keep.
             log_every: Iterations between log lines.
-            ordered_parts: In how many parts a batch is summed, so that no resize changes a bit; 0: a share a task.
-            others: What else Keras' `fit` takes: refused, unless it is Keras' default.
+            ordered_parts: Parts in which a batch is summed, so that no resize changes a bit; 0: one per task.
+            others: Other arguments of Keras' `fit`: refused unless they have Keras' default.
 
         Returns:
-            keras.callbacks.History: `loss` and `val_..` by epoch, also of those before a restart.
+            keras.callbacks.History: `loss` and `val_..` by epoch, including epochs before a restart.
         """
         numbers = {
             "batch_size": KERAS_BATCH_SIZE if batch_size is None else batch_size, "epochs": epochs,
@@ -117,7 +117,7 @@ class ElasticJob:
         numbers: Mapping[str, object],
         others: Mapping[str, object],
     ) -> Any:
-        """Train, if all that a fit is given can be used, and tell what cannot; the History, if the script goes on."""
+        """Check the arguments and train. Returns the History, or ends the process if the script may not go on."""
         from tf_jobs.keras_arguments import checked
 
         history: Any = None
@@ -134,17 +134,17 @@ class ElasticJob:
         return history
 
     def _leave_unless_done(self, code: int) -> None:
-        """End the process by the code of a fit; one that is done lets the script go on, unless a stop was asked for."""
+        """End the process with the exit code of a fit, unless the fit is done and no stop was requested."""
         if code != EXIT_DONE:
             _leave(code)
         self._stop.training_ended()
         if self._stop.requested():
-            # It came too late for this fit to heed. All is saved, and the next start gives the fit back at once.
+            # The request came after the last iteration. All is saved, and after the next start the fit returns at once.
             _leave(EXIT_CHECKPOINTED)
         self._watchdog.beat(math.inf, "what comes after fit")
 
     def _train(self, model: Any, arguments: FitArguments) -> tuple[int, Any]:
-        """The next fit of the script, or what is left of it; returns the exit code and the History."""
+        """Do the next fit of the script, or the rest of it. Returns the exit code and the History."""
         from tf_jobs.keras_callbacks import CalledBack, Length
         from tf_jobs.keras_learner import KerasLearner
 
@@ -165,7 +165,7 @@ class ElasticJob:
         return code, called_back.history
 
     def _train_on(self, learner: CalledBack, arguments: FitArguments) -> int:
-        """Take over the end of a fit that is done, or train; returns the exit code."""
+        """Load the end of a finished fit, or train. Returns the exit code."""
         from tf_jobs.incarnation import Incarnation, scratch_of
 
         iterations, before = arguments.values.whole("iterations"), self._fits.before
@@ -192,10 +192,10 @@ class ElasticJob:
 
 
 def join() -> ElasticJob:
-    """Meet the other tasks of the job, if there are any. Call it before anything of TensorFlow is built.
+    """Join the other tasks of the job. Call it before the script builds any TensorFlow object.
 
-    From here on SIGTERM ends the process with exit code 75, while `fit` trains after it has saved. An environment that
-    cannot be used ends it with 2.
+    From then on SIGTERM ends the process with exit code 75, during `fit` after the state is saved. An invalid
+    environment ends it with 2.
     """
     stop = JobStop()
     stop.listen()
@@ -209,13 +209,13 @@ def join() -> ElasticJob:
     except ThemisError as error:
         sys.stderr.write(f"ERROR:themis:{error}\n")
         _leave(error.exit_code)
-    # TensorFlow's coordination service has put a handler of its own in place of ours.
+    # TensorFlow's coordination service has replaced our handler.
     stop.take_over()
     return ElasticJob(tf, context, workers, stop, watchdog)
 
 
 def _tensorflow() -> Any:
-    """The tensorflow module; raises InputError where Keras works with another library."""
+    """Return the tensorflow module. Raises InputError if Keras uses another back end."""
     import keras  # type: ignore[import-untyped]
 
     if keras.backend.backend() != "tensorflow":
@@ -226,7 +226,7 @@ def _tensorflow() -> Any:
 
 
 def _leave(code: int) -> None:
-    """End the process, without waiting for TensorFlow's servers and for peers that may be gone."""
+    """End the process at once: TensorFlow's servers would wait for peers that may be dead."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

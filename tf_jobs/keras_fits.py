@@ -1,8 +1,8 @@
-"""The fits of one script, one after another: which of them are done, and where in the job each begins.
+"""The fits of one script, in order: which of them are done, and the iteration at which each begins.
 
-The iterations of a job go on over its fits. Checkpoints of the fit under way lie under the job's own name; when the
-next fit begins, the end of the one before is put by under a name of its own, as newer checkpoints will take its place.
-A script that starts again runs from its first line: fits whose ends are put by give them back at once.
+Iterations are counted over all fits of a job. Checkpoints of the current fit have the job's name. When the next fit
+begins, the last checkpoint of the previous one is kept under a name of its own, before newer checkpoints replace it.
+After a restart the script runs from its first line, and fits with such a checkpoint return at once.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Fits:
-    """How far a script has come in its fits.
+    """The script's progress over its fits.
 
     Attributes:
-        number: Of the fit under way, from 1; 0 before the first.
-        before: Iterations of the job in the fits before it.
+        number: The number of the current fit, from 1; 0 before the first.
+        before: Iterations of the job in earlier fits.
 
     Args:
-        context: This task's place in the job.
+        context: This task's position in the job.
     """
 
     def __init__(self, context: TaskContext) -> None:
@@ -40,27 +40,27 @@ class Fits:
         self._store = open_store(context.checkpoint_uri)
 
     def begin(self) -> None:
-        """The script has come to its next fit."""
+        """Begin the next fit of the script."""
         self.number += 1
 
     def ended(self, iteration: int) -> None:
-        """The fit under way has ended with this iteration of the job."""
+        """End the current fit with this iteration of the job."""
         self.before = iteration
 
     def meta(self, meta: Meta) -> Meta:
-        """What checkpoints of this fit have noted; those of a first fit are as those of an only one."""
+        """Return the meta values of this fit's checkpoints. A first fit has the same values as an only one."""
         return {**meta, "fit": self.number} if self.number > 1 else meta
 
     def finished(self, iterations: int, into: Path, meta: Meta) -> Checkpoint | None:
-        """Fetch the end of this fit into a folder, where a later fit has begun already; None where it has not.
+        """Fetch the last checkpoint of this fit into a folder. Returns None if no later fit has begun.
 
         Args:
-            iterations: Of this fit.
+            iterations: The iterations of this fit.
             into: A folder of this task alone.
-            meta: What the end has to agree on.
+            meta: The values that the checkpoint must have.
 
         Raises:
-            InputError: The fit is another than it was, or is to be longer or shorter now.
+            InputError: The fit differs from the saved one, or has another length now.
         """
         found = restore(self._store, self._kept_id(self.number), into, self.meta(meta))
         if found is not None and found.iteration != self.before + iterations:
@@ -72,11 +72,11 @@ class Fits:
         return found
 
     def put_by(self, into: Path) -> None:
-        """Keep the end of the fit before this one, if that is not done yet; for the chief.
+        """Keep the last checkpoint of the previous fit, if that is not done yet. Only the chief calls it.
 
         Raises:
-            InputError: That fit has done more than it is to do now.
-            CheckpointError: It is not the newest checkpoint.
+            InputError: That fit has done more iterations than it should have now.
+            CheckpointError: Its last checkpoint is not the newest one.
         """
         if self.number == 1 or self._store.latest_iteration(self._kept_id(self.number - 1)) is not None:
             return
@@ -97,15 +97,15 @@ class Fits:
         self._store.save(self._kept_id(self.number - 1), found.iteration, files, found.meta)
 
     def _kept_id(self, number: int) -> str:
-        """What the end of a fit is kept under."""
+        """Return the name under which the last checkpoint of a fit is kept."""
         return f"{self._context.job_id}.fit-{number}"
 
 
 class FitInJob:
-    """A learner that counts its own iterations, within a job that did some before.
+    """A learner that counts its own iterations, in a job that did others before.
 
     Args:
-        learner: Of this fit.
+        learner: The learner of this fit.
         before: Iterations of the job before it.
     """
 
@@ -118,17 +118,17 @@ class FitInJob:
         return self._learner.step(iteration - self._before, stop=stop)
 
     def validate(self) -> tuple[float, float | None] | None:
-        """As the learner's."""
+        """As in the wrapped learner."""
         return self._learner.validate()
 
     def snapshot(self) -> Snapshot:
-        """As the learner's."""
+        """As in the wrapped learner."""
         return self._learner.snapshot()
 
     def read_state(self, folder: Path) -> None:
-        """As the learner's."""
+        """As in the wrapped learner."""
         self._learner.read_state(folder)
 
     def digest(self) -> int:
-        """As the learner's."""
+        """As in the wrapped learner."""
         return self._learner.digest()

@@ -1,4 +1,4 @@
-"""A Keras model in training by our loop: any number of tasks do the same iteration together."""
+"""Train a Keras model in our loop: any number of tasks do the same iteration together."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from themis.errors import InputError
 class KerasLearner:
     """Trains a compiled Keras model.
 
-    Every task has the whole model and its part of each batch; one collective sums the gradients, and also means of what
-    layers keep beside their weights, such as a normalisation's moving averages.
-    The loss is taken for a mean over samples.
+    Every task has the whole model and its share of each batch. One collective sums the gradients. It also averages the
+    values that layers keep in addition to their weights, such as moving averages of a normalisation. The loss must be a
+    mean over samples.
 
     Args:
         tf: The tensorflow module.
         model: The compiled model.
-        data: Inputs and answers, all of them on every task.
-        validation: Held-out inputs and answers, or None.
+        data: Inputs and labels, all of them on every task.
+        validation: Held-out inputs and labels, or None.
         values: batch_size, seed and ordered_parts of the run.
-        context: This task's place among the job's tasks.
+        context: This task's position in the job.
         workers: The job's tasks.
 
     Raises:
-        InputError: The model has layers that no parts in order can be made of.
+        InputError: The model has layers that cannot be computed in ordered parts.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class KerasLearner:
 
     @property
     def parameters(self) -> int:
-        """Number of the model's weights, which tells models apart."""
+        """The number of the model's weights, which distinguishes models."""
         return int(self._model.count_params())
 
     def step(self, iteration: int, *, stop: bool) -> StepOutcome:
-        """Do iteration `iteration` (from 1) together with the other tasks; `stop` tells them to make it the last.
+        """Do iteration `iteration` (from 1) together with the other tasks. `stop` makes it the last one for all.
 
         Raises:
-            PeerLostError: Another task is gone; the model is as after the iteration before.
+            PeerLostError: Another task has died. The model is as after the previous iteration.
         """
         tf = self._tf
         rows = batch_indices(seed=self._seed, iteration=iteration, batch_size=self._batch_size, samples=self._samples)[
@@ -95,35 +95,35 @@ class KerasLearner:
             raise peer_lost(error) from error
 
     def validate(self) -> tuple[float, float | None] | None:
-        """Loss on the held-out data, and the first metric that is an accuracy."""
-        told = self.evaluate()
-        if not told:
+        """Return the loss on the held-out data, and the first metric that is an accuracy."""
+        metrics = self.evaluate()
+        if not metrics:
             return None
-        accuracy = next((value for name, value in told.items() if name.endswith(("acc", "accuracy"))), None)
-        return told["loss"], accuracy
+        accuracy = next((value for name, value in metrics.items() if name.endswith(("acc", "accuracy"))), None)
+        return metrics["loss"], accuracy
 
     def evaluate(self, goes_on: Callable[[], bool] = lambda: True) -> dict[str, float]:
-        """Loss and metrics on the held-out data, by Keras' names; none without such data.
+        """Return loss and metrics on the held-out data by Keras' names, or an empty mapping without such data.
 
         Args:
-            goes_on: Asked after every batch. Once it says no the evaluation ends, and tells of what it has seen.
+            goes_on: Called after every batch. If it returns False, the evaluation ends and covers the batches so far.
         """
         if self._validation is None:
             return {}
-        told = self._model.evaluate(
+        metrics = self._model.evaluate(
             *self._validation,
             batch_size=self._batch_size,
             verbose=0,
             return_dict=True,
             callbacks=[_asking(self._model, goes_on)],
         )
-        return {name: float(value) for name, value in told.items()}
+        return {name: float(value) for name, value in metrics.items()}
 
     def any_task(self, holds: bool) -> bool:
-        """Whether something holds for any task; all of them ask at the same place.
+        """Whether a condition holds on any task. All tasks must call it at the same point.
 
         Raises:
-            PeerLostError: Another task is gone.
+            PeerLostError: Another task has died.
         """
         if self._tasks == 1:
             return holds
@@ -133,14 +133,14 @@ class KerasLearner:
             raise peer_lost(error) from error
 
     def snapshot(self) -> Snapshot:
-        """The variables of model and optimizer as they are now."""
+        """Return a copy of the variables of model and optimizer."""
         return snapshot_of({name: value_of(self._tf, variable) for name, variable in self._variables().items()})
 
     def read_state(self, folder: Path) -> None:
-        """Take over the variables of a checkpoint whose files are in `folder`.
+        """Load the variables of a checkpoint from the files in `folder`.
 
         Raises:
-            InputError: They are of another model or optimizer.
+            InputError: The checkpoint is of another model or optimizer.
         """
         variables = self._variables()
         with np.load(folder / STATE_NAME, allow_pickle=False) as arrays:
@@ -155,7 +155,7 @@ class KerasLearner:
                 variable.assign(arrays[name])
 
     def digest(self) -> int:
-        """A checksum of weights and optimizer, equal on tasks that are in the same state."""
+        """Return a checksum of weights and optimizer, equal on tasks with equal state."""
         checksum = 0
         for variable in (*self._model.weights, *self._model.optimizer.variables):
             if _floating(variable):
@@ -163,12 +163,12 @@ class KerasLearner:
         return checksum
 
     def _variables(self) -> dict[str, Any]:
-        """All that a checkpoint holds, by names that do not depend on those of the layers."""
+        """Return all variables of a checkpoint, by names that do not depend on the layers' names."""
         groups = {"model": self._model.variables, "optimizer": self._model.optimizer.variables}
         return {f"{group}-{number:04d}": v for group, them in groups.items() for number, v in enumerate(them)}
 
     def _begin_alike(self, context: TaskContext) -> None:
-        """Give all tasks the chief's weights, as scripts rarely seed them."""
+        """Set the chief's weights on all tasks, since scripts rarely seed their initial weights."""
         weights = [variable for variable in self._model.weights if _floating(variable)]
         flat = np.concatenate([_array(variable).astype(np.float64).ravel() for variable in weights])
         theirs = exchange(self._tf, self._workers, flat if context.chief else np.zeros_like(flat))
@@ -177,9 +177,9 @@ class KerasLearner:
             variable.assign(piece.reshape(variable.shape))
 
     def _trace_step(self, x: Any, y: Any, stop: Any) -> tuple[Any, Any]:
-        """The graph of one joint step."""
+        """Build the graph of one joint step."""
         tf = self._tf
-        # Only the sum is for all tasks together: within a strategy, Keras would divide losses by their number.
+        # Only the sum runs within the strategy. Otherwise Keras would divide losses by the number of tasks.
         mine = self._sum.mine(lambda rows: self._share(_part_of(x, rows), _part_of(y, rows)), stop)
         summed = self._sum.added(self._workers.run(self._workers.total, mine))
         changed = (*self._model.trainable_variables, *self._kept)
@@ -192,7 +192,7 @@ class KerasLearner:
         return pieces[-2][0], pieces[-1][0]
 
     def _share(self, x: Any, y: Any) -> Any:
-        """What some samples add to the gradients, to what layers keep, and to the loss, summed over all tasks."""
+        """Return gradients, values that layers keep, and the loss, summed over samples and tasks."""
         tf, model = self._tf, self._model
         with tf.GradientTape() as tape:
             answers = model(x, training=True)
@@ -216,22 +216,22 @@ def _asking(model: Any, goes_on: Callable[[], bool]) -> Any:
 
 
 def samples_of(x: Any) -> int:
-    """Number of rows of the first array in `x`."""
+    """Return the number of rows of the first array in `x`."""
     return len(keras.tree.flatten(x)[0])
 
 
 def _rows_of(data: Any, rows: NDArray[np.int64]) -> Any:
-    """Those rows of every array in `data`."""
+    """Return these rows of every array in `data`."""
     return keras.tree.map_structure(lambda array: np.asarray(array)[rows], data)
 
 
 def _part_of(data: Any, rows: slice) -> Any:
-    """Those rows of every tensor in `data`."""
+    """Return these rows of every tensor in `data`."""
     return keras.tree.map_structure(lambda tensor: tensor[rows], data)
 
 
 def _check_parts_can_be(model: Any) -> None:
-    """Raise InputError where a model's layers have what goes on from one part of a batch to the next on a task."""
+    """Raise InputError if layers of the model carry state from one part of a batch to the next."""
     if model.non_trainable_variables:
         raise InputError(
             "ordered_parts needs a model whose variables are all trained",

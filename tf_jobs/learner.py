@@ -1,4 +1,4 @@
-"""One network in training: joint steps with the other tasks, validation, and its state as files.
+"""Train one network: joint steps with the other tasks, validation, and the state as files.
 
 The state is one `.npz` file rather than `tf.train.Checkpoint`: the parameters and slots are a few flat arrays, so
 NumPy alone can read and check them, one file has one checksum, and nothing in it knows the number of tasks.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +21,23 @@ from tf_jobs.models import Model
 from tf_jobs.optimizers import rule
 from tf_jobs.saver import Snapshot
 from tf_jobs.workers import Workers, peer_lost
+from themis.values import Value
 
 STATE_NAME = "state.npz"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepOutcome:
-    """The loss of one iteration over the whole batch, and whether any task has been asked to stop."""
+class StepOutcome(Value, frozen=True, kw_only=True):
+    """The loss of one iteration over the whole batch, and whether any task was asked to stop."""
 
     loss: float
     stop: bool
 
 
 def snapshot_of(arrays: Mapping[str, Any]) -> Snapshot:
-    """What writes these arrays (see `value_of`), which nobody else changes, as the one file of a checkpoint."""
+    """Return a function that writes these arrays (see `value_of`) as the one file of a checkpoint.
+
+    The caller must not change the arrays.
+    """
 
     def write(folder: Path) -> dict[str, Path]:
         path = folder / STATE_NAME
@@ -46,7 +48,7 @@ def snapshot_of(arrays: Mapping[str, Any]) -> Snapshot:
 
 
 def value_of(tf: Any, variable: Any) -> Any:
-    """What a variable of TensorFlow or Keras holds now, as an array or what NumPy makes one of; no step changes it.
+    """Return the present value of a TensorFlow or Keras variable, as an array or array-like. No step changes it.
 
     In memory it is the variable's own buffer: a step that writes to the variable writes to a copy, which TensorFlow
     makes faster than NumPy would here (see docs/explanation/elastic.md). A card's memory is too scarce to hold both.
@@ -63,7 +65,7 @@ class Learner:
         model: The network.
         values: The run's flags.
         data: The data set.
-        context: This task's place among the job's tasks.
+        context: This task's position in the job.
         workers: The job's tasks.
     """
 
@@ -89,10 +91,10 @@ class Learner:
         self._evaluate: Callable[..., Any] = tf.function(self._trace_evaluation, autograph=False)
 
     def step(self, iteration: int, *, stop: bool) -> StepOutcome:
-        """Do iteration `iteration` (from 1) together with the other tasks; `stop` tells them to make it the last.
+        """Do iteration `iteration` (from 1) together with the other tasks. `stop` makes it the last one for all.
 
         Raises:
-            PeerLostError: Another task is gone; the parameters are as after the iteration before.
+            PeerLostError: Another task has died. The parameters are as after the previous iteration.
         """
         tf = self._tf
         rows = self._rows(iteration)
@@ -109,37 +111,37 @@ class Learner:
             raise peer_lost(error) from error
 
     def validate(self) -> tuple[float, float]:
-        """Loss and accuracy on the validation part."""
+        """Return loss and accuracy on the validation part."""
         part = self._data.validation
         loss, accuracy = self._evaluate(part.inputs, part.labels)
         return float(loss), float(accuracy)
 
     def snapshot(self) -> Snapshot:
-        """Parameters and slots as they are now."""
+        """Return a copy of parameters and slots."""
         return snapshot_of({name: value_of(self._tf, variable) for name, variable in self._variables.items()})
 
     def read_state(self, folder: Path) -> None:
-        """Take over the parameters and slots of a checkpoint whose files are in `folder`."""
+        """Load the parameters and slots of a checkpoint from the files in `folder`."""
         with np.load(folder / STATE_NAME, allow_pickle=False) as arrays:
             for name, variable in self._variables.items():
                 variable.assign(arrays[name])
 
     def digest(self) -> int:
-        """A checksum of parameters and slots, equal on tasks that are in the same state."""
+        """Return a checksum of parameters and slots, equal on tasks with equal state."""
         checksum = 0
         for variable in self._variables.values():
             checksum = zlib.crc32(variable.numpy().tobytes(), checksum)
         return checksum
 
     def _rows(self, iteration: int) -> Any:
-        """This task's part of the batch of an iteration."""
+        """Return this task's share of the batch of an iteration."""
         batch = batch_indices(
             seed=self._seed, iteration=iteration, batch_size=self._batch_size, samples=len(self._data.train.labels)
         )
         return batch[self._sum.rows]
 
     def _trace_step(self, inputs: Any, labels: Any, iteration: Any, stop: Any) -> tuple[Any, Any]:
-        """The graph of one joint step: one collective sums gradient, loss and stop requests at once."""
+        """Build the graph of one joint step. One collective sums gradient, loss and stop requests."""
         summed = self._workers.run(self._contribution, inputs, labels, iteration, stop)
         gradient, loss, asked = summed[:-2], summed[-2], summed[-1]
         slots: Mapping[str, Any] = self._variables
@@ -147,7 +149,7 @@ class Learner:
         return loss, asked
 
     def _contribution(self, inputs: Any, labels: Any, iteration: Any, stop: Any) -> Any:
-        """Gradient, loss and stop requests, summed over all tasks."""
+        """Return gradient, loss and stop requests, summed over all tasks."""
         mask = self._mask(iteration)
 
         def share(rows: slice) -> Any:
@@ -156,7 +158,7 @@ class Learner:
         return self._sum.added(self._workers.total(self._sum.mine(share, stop)))
 
     def _share(self, inputs: Any, labels: Any, mask: Any) -> Any:
-        """What some samples add to the gradient, and behind it to the loss."""
+        """Return the sum of some samples' gradients, followed by the sum of their losses."""
         tf = self._tf
         params = self._variables["params"]
         with tf.GradientTape() as tape:
@@ -166,7 +168,7 @@ class Learner:
         return tf.concat([tape.gradient(loss, params), [loss]], axis=0)
 
     def _mask(self, iteration: Any) -> Any:
-        """Dropout's mask for this task's rows, drawn for the whole batch so that it is the same for any tasks."""
+        """Return the dropout mask of this task's rows, drawn for the whole batch, so that any tasks get the same."""
         if self._dropout == 0.0:
             return None
         tf = self._tf

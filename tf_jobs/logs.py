@@ -1,4 +1,4 @@
-"""The chief's log lines, in the form of TensorFlow's Estimator, which profilers already read."""
+"""Write the chief's log lines in the format of TensorFlow's Estimator, which profilers already read."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TextIO
 
 
 class TrainingLog:
-    """Writes whole lines and flushes each, so that a follower of the file never waits for one; any thread may call.
+    """Writes whole lines and flushes each, so that a reader of the file gets them at once. Thread-safe.
 
     Args:
-        stream: Where to; the programs give stderr.
+        stream: The output; stderr in our programs.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -19,9 +19,9 @@ class TrainingLog:
         self._previous: tuple[int, float] | None = None
 
     def loss(self, step: int, loss: float, at_s: float) -> None:
-        """The loss of iteration `step`, finished at `at_s` seconds on any steady clock.
+        """Log the loss of iteration `step`, finished at `at_s` seconds on a monotonic clock.
 
-        From the second line on, the seconds since the line before and the speed are told as well.
+        From the second line on, also log the seconds since the previous line and the speed.
         """
         if self._previous is None:
             self._line(f"INFO:tensorflow:loss = {loss:.7g}, step = {step}")
@@ -33,32 +33,32 @@ class TrainingLog:
         self._previous = (step, at_s)
 
     def checkpoint(self, iteration: int, name: str, seconds: float, size_bytes: int) -> None:
-        """A checkpoint was saved as `name`, which took `seconds`."""
+        """Log that a checkpoint was saved as `name` in `seconds`."""
         self._line(f"INFO:tensorflow:Saving checkpoints for {iteration} into {name}.")
         self._line(f"INFO:themis:checkpoint iteration = {iteration}, seconds = {seconds:.3f}, bytes = {size_bytes}")
 
     def copied(self, iteration: int, seconds: float) -> None:
-        """Training stood still for `seconds` to keep the state at `iteration`; it is not saved yet.
+        """Log that training paused for `seconds` to copy the state at `iteration`, which is not saved yet.
 
-        The copy that the next step makes of what it writes to is not in it.
+        The time does not include the copy that the next step makes of the variables that it changes.
         """
         self._line(f"INFO:themis:copied iteration = {iteration}, stalled = {seconds:.6f}")
 
     def imported(self, seconds: float, after_s: float) -> None:
-        """The libraries are there, which took `seconds`; it began `after_s` seconds after the process."""
+        """Log that libraries were loaded in `seconds`, beginning `after_s` seconds after the start of the process."""
         self._line(f"INFO:themis:imported seconds = {seconds:.3f}, after = {after_s:.3f}")
 
     def restored(self, iteration: int, seconds: float) -> None:
-        """Training goes on from a checkpoint, which took `seconds` to find and read."""
+        """Log that training resumes from a checkpoint, which took `seconds` to find and read."""
         self._line(f"INFO:themis:restored iteration = {iteration}, seconds = {seconds:.3f}")
 
     def validation(self, step: int, loss: float, accuracy: float | None) -> None:
-        """Loss on held-out data after iteration `step`, and accuracy where there is such a thing."""
+        """Log the held-out loss after iteration `step`, and the accuracy if known."""
         last = "" if accuracy is None else f", accuracy = {accuracy:.7g}"
         self._line(f"INFO:tensorflow:Validation (step {step}): loss = {loss:.7g}, global_step = {step}{last}")
 
     def replay(self, model: str, time_scale: float) -> None:
-        """First line of every replay job, so that nobody takes its lines for training."""
+        """Log that this is a replay job, as its first line, so that no reader mistakes it for training."""
         self._line(f"INFO:themis:replay model = {model}, emulated, time_scale = {time_scale:g}")
 
     def _line(self, text: str) -> None:

@@ -1,26 +1,25 @@
-"""Networks as parameters' shapes and forward passes, plain functions of named tensors; and those that read images.
+"""Networks as parameter shapes and forward passes, which are functions of named tensors; and networks for images.
 
-TensorFlow comes in as an argument, so this module imports in no time. All parameters of a model live in one flat
-vector: one collective sums its gradient, one array is its checkpoint.
+TensorFlow is an argument, so this module imports quickly. All parameters of a model are in one flat vector: one
+collective sums its gradient, and one array is its checkpoint.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tf_jobs.data import CLASSES, SIDE
+from themis.values import Value
 
 Tensors = Mapping[str, Any]
 Forward = Callable[[Any, Tensors, Any, Any], Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class Model(Value, frozen=True, kw_only=True):
     """One network.
 
     Attributes:
@@ -36,11 +35,11 @@ class Model:
 
     @property
     def sizes(self) -> list[int]:
-        """Number of values of each parameter, in order."""
+        """The number of values of each parameter, in order."""
         return [int(np.prod(shape)) for shape in self.shapes.values()]
 
     def initial(self, seed: int) -> NDArray[np.float32]:
-        """The initial flat vector: He's normal scale for weights, zero biases (He et al., ICCV'15)."""
+        """Draw the initial flat vector: He's normal scale for weights, zero biases (He et al., ICCV'15)."""
         random = np.random.default_rng((seed, 1))
         pieces = [
             random.standard_normal(shape) * np.sqrt(2.0 / np.prod(shape[:-1])) if len(shape) > 1 else np.zeros(shape)
@@ -49,7 +48,7 @@ class Model:
         return np.concatenate([piece.ravel() for piece in pieces]).astype(np.float32)
 
     def unpack(self, tf: Any, flat: Any) -> Tensors:
-        """The named parameters in the flat vector."""
+        """Return the named parameters of a flat vector."""
         pieces = tf.split(flat, self.sizes)
         return {
             name: tf.reshape(piece, shape) for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)

@@ -1,4 +1,4 @@
-"""When an emulated job finishes which iteration: steady time with a little noise, the same for the same seed."""
+"""The time at which an emulated job finishes each iteration: constant with a little seeded noise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Pace:
     Iterations of one block of NOISE_BLOCK take equally long; blocks differ by up to NOISE_SHARE of the iteration time.
 
     Args:
-        iteration_s: Mean seconds an iteration.
+        iteration_s: Mean seconds per iteration.
         seed: Seed of the noise.
         start: Iterations already done at time 0.
     """
@@ -27,11 +27,11 @@ class Pace:
         self._seconds = [0.0]
 
     def iterations_in(self, seconds: float) -> int:
-        """Whole iterations of mean length that so many seconds hold."""
+        """Return the whole iterations of mean length that fit into `seconds`."""
         return int(seconds / self._iteration_s)
 
     def seconds_at(self, iteration: int) -> float:
-        """Seconds from the start until `iteration` is done."""
+        """Return the seconds from the start until `iteration` is done."""
         while self._iterations[-1] < iteration:
             self._extend()
         right = bisect_left(self._iterations, iteration)
@@ -41,7 +41,7 @@ class Pace:
         return self._seconds[left] + (iteration - self._iterations[left]) * self._speed_s(left)
 
     def iterations_at(self, seconds: float) -> int:
-        """Iterations done `seconds` after the start: whole ones only."""
+        """Return the whole iterations done `seconds` after the start."""
         while self._seconds[-1] <= seconds:
             self._extend()
         left = max(bisect_right(self._seconds, seconds) - 1, 0)
@@ -59,5 +59,5 @@ class Pace:
         self._seconds.append(self._seconds[-1] + block_s)
 
     def _speed_s(self, left: int) -> float:
-        """Seconds an iteration in the block that begins at edge `left`."""
+        """Return the seconds per iteration in the block that begins at edge `left`."""
         return (self._seconds[left + 1] - self._seconds[left]) / (self._iterations[left + 1] - self._iterations[left])

@@ -1,13 +1,14 @@
-"""How the tasks of a replay job keep together: the chief listens on its address, the others hold a connection to it.
+"""Connect the tasks of a replay job: the chief listens on its address, and the others connect to it.
 
-Stands in for the collectives of a real job: all start together, one asked to stop stops all, one that dies fails all.
-Nothing here waits; who uses it polls. The messages, by what they `say`:
+This replaces the collectives of a real job: all tasks start together, a stop of one stops all, and the death of one
+fails all. No method waits, except where it says so; callers poll. The messages, by their key `say`:
 
-- `hello`, from a task, with the job, the incarnation and its index: the first on every connection.
-- `welcome`, from the chief: taken in. `refused`, with the reason `why`: another job's, another incarnation's, unknown.
-- `stop`, from a task: it has been asked to stop, so the job should.
-- `died`, from the chief, with the index of the `task` that hung up.
-- `end`, from the chief, with the job's exit `code`. Who hangs up before the end has died.
+- `hello`, from a task, with the job, the incarnation and its index: the first message of every connection.
+- `welcome`, from the chief: the task is accepted. `refused`, with the reason `why`: the task is of another job or
+  incarnation, or unknown.
+- `stop`, from a task: it was asked to stop, so the job should stop.
+- `died`, from the chief, with the index of the `task` that disconnected.
+- `end`, from the chief, with the job's exit `code`. A task that disconnects before the end counts as dead.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Chief:
         context: The chief's context.
 
     Attributes:
-        stop_asked: A task has asked to stop.
+        stop_asked: Whether a task has asked to stop.
         dead: Index of the first task that has died, or None.
 
     Raises:
@@ -50,23 +51,23 @@ class Chief:
         self._tasks: dict[int, Channel] = {}
 
     def missing(self) -> list[int]:
-        """The tasks that have not come up."""
+        """The tasks that have not connected yet."""
         return [index for index in range(1, self._context.tasks) if index not in self._tasks]
 
     def poll(self) -> None:
-        """Take in what has come: tasks, their messages, their deaths."""
+        """Process new connections, messages and deaths."""
         self._admit()
         for index, task in self._tasks.items():
             self._hear(index, task)
 
     def publish_end(self, code: int) -> None:
-        """Tell the others the job's exit code, and wait END_LIMIT_S seconds at most until they have heard."""
+        """Send the job's exit code to the others, and wait up to END_LIMIT_S seconds until they have received it."""
         self._admit()
         for task in self._tasks.values():
             task.send({"say": "end", "code": code})
         deadline_s = time.monotonic() + END_LIMIT_S
         while (left_s := deadline_s - time.monotonic()) > 0.0:
-            # Read on: a socket closed over unread messages would take back what it has sent.
+            # Keep reading: closing a socket with unread messages would drop the messages sent.
             for task in self._tasks.values():
                 while task.next() is not None:
                     pass
@@ -76,13 +77,13 @@ class Chief:
             select.select(open_still, [], [], left_s)
 
     def close(self) -> None:
-        """Hang up on everyone."""
+        """Close all connections."""
         self._stop_listening()
         for task in self._tasks.values():
             task.close()
 
     def _admit(self) -> None:
-        """Take in whoever has come, until all have."""
+        """Accept new connections, until all tasks are connected."""
         if self._listener is None:
             return
         self._accept(self._listener)
@@ -96,12 +97,12 @@ class Chief:
             try:
                 connected, _ = listener.accept()
             except OSError:
-                # Nobody waits, or who did is gone again.
+                # No connection is waiting, or the peer has closed it again.
                 return
             self._strangers.append(Channel(connected))
 
     def _identify(self, stranger: Channel) -> None:
-        """Take a task in by its first message, or hang up on whoever it is."""
+        """Accept a task by its first message, or close the connection."""
         message = stranger.next()
         if message is None and not stranger.closed:
             return
@@ -117,14 +118,14 @@ class Chief:
         stranger.close()
 
     def _index_in(self, message: Message) -> int | None:
-        """Which task says hello; None where it is none of this incarnation's."""
+        """Return the index of the task that says hello, or None if it is not of this incarnation."""
         index = message.get("task")
         if isinstance(index, int) and 0 < index < self._context.tasks and message == hello(self._context, index):
             return index
         return None
 
     def _hear(self, index: int, task: Channel) -> None:
-        """Read what a task has to say, and notice its death."""
+        """Process a task's messages, and notice its death."""
         while (message := task.next()) is not None:
             self.stop_asked = self.stop_asked or message.get("say") == "stop"
         if task.closed and self.dead is None:
@@ -133,7 +134,7 @@ class Chief:
                 other.send({"say": "died", "task": index})
 
     def _stop_listening(self) -> None:
-        """All are here, or it is over: whoever else comes finds the port closed."""
+        """Close the port: all tasks are connected, or the job is over."""
         for stranger in self._strangers:
             stranger.close()
         self._strangers.clear()
@@ -149,10 +150,10 @@ class Follower:
         context: This task's context.
 
     Attributes:
-        joined: The chief has taken this task in.
-        dead: Index of a task that has died, the chief's where the connection broke; or None.
-        end_code: The job's exit code, once the chief has told it.
-        trouble: Why the chief could not be reached the last time.
+        joined: Whether the chief has accepted this task.
+        dead: Index of a task that has died, or None. The chief's index if the connection broke.
+        end_code: The job's exit code, once the chief has sent it.
+        trouble: Why the last attempt to reach the chief failed.
     """
 
     def __init__(self, context: TaskContext) -> None:
@@ -166,7 +167,7 @@ class Follower:
         self._channel: Channel | None = None
 
     def poll(self) -> None:
-        """Connect where that is still to be done, and take in what the chief has said."""
+        """Connect if not connected yet, and process the chief's messages."""
         if self._channel is None:
             self._channel = self._connect()
         if self._channel is None:
@@ -188,19 +189,19 @@ class Follower:
         self._stop_asked = True
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._channel is not None:
             self._channel.close()
 
     def _connect(self) -> Channel | None:
-        """A connection on which this task has said who it is, or None where nobody answers yet."""
+        """Return a connection on which this task has said hello, or None if the chief does not listen yet."""
         try:
             connected = connect(self._context.addresses[0])
         except OSError as error:
             self.trouble = str(error)
             return None
         channel = Channel(connected)
-        self.trouble = self._refusal or "whoever listens there did not answer as a chief does"
+        self.trouble = self._refusal or "the process that listens there did not answer as a chief does"
         channel.send(hello(self._context, self._context.task_index))
         if self._stop_asked:
             channel.send({"say": "stop"})
@@ -219,7 +220,7 @@ class Follower:
 
 
 def hello(context: TaskContext, task_index: int) -> Message:
-    """How a task says who it is."""
+    """Return a task's hello message."""
     return {
         "say": "hello",
         "app": context.app_id,
@@ -230,9 +231,9 @@ def hello(context: TaskContext, task_index: int) -> Message:
 
 
 def listen(address: Address) -> socket.socket:
-    """A socket that listens to this machine alone on a loopback address, otherwise on the port of all interfaces.
+    """Return a listening socket: on a loopback address only for this machine, else on the port of all interfaces.
 
-    All, because the name that others reach this machine by may be none that it has itself, as in a container.
+    All interfaces, because a machine may lack the address by which others reach it, as in a container.
 
     Raises:
         ThemisError: The port is taken, or the address is not this machine's.
@@ -252,12 +253,12 @@ def listen(address: Address) -> socket.socket:
 
 
 def connect(address: Address) -> socket.socket:
-    """A connection to `address`; raises OSError where nobody listens there, or does not answer in time."""
+    """Connect to `address`. Raises OSError if no process listens there, or it does not answer in time."""
     connected = socket.create_connection((address.host, address.port), CONNECT_LIMIT_S)
     if connected.getsockname() == connected.getpeername():
-        # Nobody listens, and by chance the kernel chose the very port as this end's: TCP then connects a socket to
-        # itself. Dropped without the usual minute of lingering, which would keep the chief off its port.
+        # No process listens, and the kernel chose the same port for this end: TCP then connects a socket to itself.
+        # Close it without the usual minute of lingering, which would keep the port from the chief.
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
         connected.close()
-        raise ConnectionRefusedError("nobody listens there yet")
+        raise ConnectionRefusedError("no process listens there yet")
     return connected

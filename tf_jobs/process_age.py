@@ -1,4 +1,4 @@
-"""How long this process has been there. Linux only."""
+"""The age of this process. Linux only."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 _START_FIELD = 22 - 3
-"""Of `/proc/PID/stat`, counted after the name in parentheses, which is its second field (proc_pid_stat(5))."""
+"""Index of the start time in `/proc/PID/stat`, after the second field, the name in parentheses (proc_pid_stat(5))."""
 
 
 def process_age_s() -> float:
-    """Seconds since this process was forked, to a hundredth; what it was before it became this program counts."""
+    """Return the seconds since this process was forked, to a hundredth. Time before an exec counts too."""
     fields = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     started_s = int(fields[_START_FIELD]) / os.sysconf("SC_CLK_TCK")
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started_s)

@@ -1,4 +1,4 @@
-"""What the real programs share: from a command line to a trained, saved and logged network."""
+"""The main function of all real programs: from a command line to a trained, saved and logged network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from themis.errors import ThemisError
 
 
 def run_program(name: str, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a real program to its end and leave the process with its exit code."""
+    """Run a real program and end the process with its exit code."""
     stop = StopRequest()
     stop.listen()
     try:
@@ -37,12 +37,12 @@ def run_program(name: str, arguments: Sequence[str] | None = None) -> NoReturn:
         code = EXIT_FAILED
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not sys.exit: tearing TensorFlow's servers down takes seconds and may wait for peers that are gone already.
+    # Not sys.exit: TensorFlow's servers take seconds to stop, and may wait for dead peers.
     os._exit(code)
 
 
 def _run(name: str, arguments: Sequence[str], stop: StopRequest) -> int:
-    """Read the command line and the environment, then train; returns the exit code."""
+    """Read the command line and the environment, then train. Returns the exit code."""
     values = parse(program(name), arguments)
     context = read_context(name, os.environ, values.text("checkpoint_uri"))
     check_batch_size(values.whole("batch_size"), context.tasks)
@@ -53,7 +53,7 @@ def _run(name: str, arguments: Sequence[str], stop: StopRequest) -> int:
     age_s = process_age_s()
     tf = load_tensorflow()
     if values.whole("ordered_parts"):
-        # What a GPU's kernels add in any order, they must add in one.
+        # Sums whose order a GPU's kernels may choose must have a fixed order.
         tf.config.experimental.enable_op_determinism()
     if context.chief:
         stderr_log().imported(process_age_s() - age_s, age_s)
@@ -69,6 +69,6 @@ def _run(name: str, arguments: Sequence[str], stop: StopRequest) -> int:
 
 
 def _meta(name: str, values: Values) -> Meta:
-    """What a checkpoint has to agree on with the run that goes on from it."""
+    """Return the values that a checkpoint and the run that resumes it must share."""
     fixed = ("seed", "batch_size", "optimizer", "hidden", "filters", "layers", "heads")
     return {"program": name, **{flag: values.by_name[flag] for flag in fixed if flag in values.by_name}}

@@ -1,4 +1,4 @@
-"""The chief's side of a run: checkpoints, log lines and history kept in step with one another."""
+"""The chief's records of a run: checkpoints, log lines and history, kept consistent."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SaveEvent = Literal["checkpoint", "stop", "end"]
 
 
 class Recorder:
-    """Saves, logs and notes for one incarnation of a job.
+    """Writes checkpoints, log lines and history for one incarnation of a job.
 
     Args:
         context: The chief's context.
-        keep_checkpoints: Newest checkpoints to keep.
-        log: Where log lines go.
-        store: Where checkpoints go; by default where the context says.
+        keep_checkpoints: How many of the newest checkpoints to keep.
+        log: The writer of log lines.
+        store: The checkpoint store; by default the one of the context.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class Recorder:
         self._started_at = 0
 
     def started(self, iteration: int, restore_s: float | None) -> None:
-        """The run begins after `iteration`; `restore_s` is how long restoring took, None for a fresh start."""
+        """Record that the run begins after `iteration`. `restore_s` is the time to restore, None for a fresh start."""
         self._started_at = iteration
         if restore_s is not None:
             self.log.restored(iteration, restore_s)
         self._history.append("start", from_iteration=iteration, tasks=self._context.tasks, gpus=self._context.gpus)
 
     def save(self, iteration: int, event: SaveEvent, files: Mapping[str, Path], meta: Meta) -> None:
-        """Save a checkpoint at `iteration`, then tell of it: whoever reads of a checkpoint finds it whole."""
+        """Save a checkpoint at `iteration`, and log it afterwards: a checkpoint in the log is always complete."""
         begun_s = time.monotonic()
         saved = self._store.save(self._context.job_id, iteration, files, meta)
         self._store.prune(self._context.job_id, self._keep)
@@ -55,27 +55,27 @@ class Recorder:
         self.note(iteration, event)
 
     def note(self, iteration: int, event: SaveEvent) -> None:
-        """Note in the history that the job is safe at `iteration`."""
+        """Record in the history that the state at `iteration` is saved."""
         self._history.append(event, iteration=iteration, iterations_run=iteration - self._started_at)
 
     def validated(self, iteration: int, loss: float, accuracy: float | None) -> None:
-        """Log the held-out loss, and accuracy where there is one; the last line of a run that reached its end."""
+        """Log the held-out loss, and the accuracy if known. This is the last line of a finished run."""
         self.log.validation(iteration, loss, accuracy)
-        # JSON has no NaN: a diverged loss is left out of the history and stays in the log.
+        # JSON has no NaN. So a diverged loss is in the log, but not in the history.
         self._history.append(
             "validation", iteration=iteration, loss=loss if math.isfinite(loss) else None, accuracy=accuracy
         )
 
 
 def restore(store: CheckpointStore, job_id: str, into: Path, expected: Meta, *, after: int = 0) -> Checkpoint | None:
-    """Fetch the newest whole checkpoint into `into`, its content read once, or return None where there is none.
+    """Fetch the newest complete checkpoint into `into`, reading it once. Returns None if there is none.
 
     Args:
-        store: Where checkpoints lie.
-        job_id: Whose.
+        store: The checkpoint store.
+        job_id: The job.
         into: A folder of this task alone.
-        expected: What the checkpoint's meta has to agree with.
-        after: Iterations done by something else that saved under the same name: a checkpoint of no more is not ours.
+        expected: The values that the checkpoint's meta must have.
+        after: Iterations done before, under the same name. A checkpoint at or below this iteration is not ours.
 
     Raises:
         InputError: The checkpoint belongs to another program, model or data order.
@@ -95,5 +95,5 @@ def restore(store: CheckpointStore, job_id: str, into: Path, expected: Meta, *, 
 
 
 def stderr_log() -> TrainingLog:
-    """The log that task programs write to."""
+    """Return the log of task programs."""
     return TrainingLog(sys.stderr)

@@ -1,4 +1,4 @@
-"""The tasks of a replay job: the chief emulates by measured speeds and recorded curves, the others follow it."""
+"""The tasks of a replay job: the chief emulates training by measured speeds and recorded curves, the others wait."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import NoReturn
+
+from msgspec.structs import replace
 
 from am.checkpoints.store import Meta
 from am.checkpoints.uri import open_store
@@ -25,11 +26,11 @@ from tf_jobs.waiting import PEER_POLL_S, START_LIMIT_S, START_POLL_S, StopAsked,
 from themis.errors import ThemisError
 
 LEAVE_LIMIT_S = 2.0
-"""How long a task that is asked to stop before it has met its chief goes on looking for it, to pass the word on."""
+"""Seconds for which a task that is asked to stop still tries to reach its chief, to forward the request."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the replay job to its end and leave with its exit code."""
+    """Run the replay job and end the process with its exit code."""
     try:
         values = parse(program("replay"), sys.argv[1:] if arguments is None else arguments)
         context = read_context("replay", os.environ, values.text("checkpoint_uri"))
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def speed_of(values: Values) -> Speed:
-    """The measured speed of the model, or what the flags put in its place."""
+    """Return the measured speed of the model, or the speed that the flags give."""
     speed = model_speed(values.text("model"))
     if values.number("serial_iteration_s") > 0.0:
         speed = replace(speed, serial_iteration_time_s=values.number("serial_iteration_s"))
@@ -54,13 +55,13 @@ def speed_of(values: Values) -> Speed:
 
 
 def curve_of(values: Values) -> Curve:
-    """The recorded loss curve that stands in for the run."""
+    """Return the recorded loss curve that represents the run."""
     family = values.text("curve") or family_of(values.text("model"))
     return nearest_curve(family, values.number("learning_rate"))
 
 
 def run_chief(values: Values, context: TaskContext) -> int:
-    """Emulate the job as its chief; returns the exit code."""
+    """Emulate the job as its chief. Returns the exit code."""
     speed, curve = speed_of(values), curve_of(values)
     store = open_store(context.checkpoint_uri)
     log = stderr_log()
@@ -86,10 +87,10 @@ def run_chief(values: Values, context: TaskContext) -> int:
 
 
 def follow_chief(context: TaskContext) -> int:
-    """Sleep until the chief ends, pass a stop request on to it, and end with its exit code.
+    """Sleep until the chief ends, and return its exit code. Forwards a stop request to the chief.
 
     Raises:
-        ThemisError: A task is gone before the end, or the chief did not take this one in within START_LIMIT_S seconds.
+        ThemisError: A task died before the end, or the chief did not accept this one within START_LIMIT_S seconds.
     """
     limit_s = time.monotonic() + START_LIMIT_S
     asked = False
@@ -111,7 +112,7 @@ def follow_chief(context: TaskContext) -> int:
 
 
 def not_taken_in(context: TaskContext, trouble: str) -> ThemisError:
-    """The error of a task that has not found its chief."""
+    """Return the error of a task that could not reach its chief."""
     return ThemisError(
         f"the chief did not take this task in within {START_LIMIT_S:g} s",
         value=str(context.addresses[0]),

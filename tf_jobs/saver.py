@@ -1,22 +1,21 @@
-"""Checkpoints in the background: training stands still only to keep its state, which a thread then writes."""
+"""Save checkpoints in the background: training pauses only to copy its state, which a thread then writes."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from am.checkpoints.store import Meta
 from tf_jobs.recorder import Recorder, SaveEvent
+from themis.values import Value
 
 Snapshot = Callable[[Path], dict[str, Path]]
-"""The state at one iteration, kept in memory: writes it as files below a folder, and gives them by their names."""
+"""The state at one iteration, kept in memory. A call writes it as files into a folder and returns them by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Offer:
+class _Offer(Value, frozen=True):
     iteration: int
     snapshot: Snapshot
 
@@ -24,16 +23,16 @@ class _Offer:
 class BackgroundSaver:
     """Writes one checkpoint at a time, in a thread of its own.
 
-    A state that is offered while another is being written waits; a newer one takes its place. So training never waits
-    for the store, at most two copies of the state are in memory, and a store that is slower than the checkpoints are
-    frequent gets fewer of them. `save` is for the last state of a run: it waits for the write that is under way.
+    A state that is offered during a write waits; a newer state replaces it. So training never waits for the store, at
+    most two copies of the state are in memory, and a slow store gets fewer checkpoints. `save` is for the last state of
+    a run: it waits for the write in progress.
 
-    What a write fails of, the next call raises: a job whose checkpoints cannot be kept should end and say so.
+    If a write fails, the next call raises its error: a job that cannot keep checkpoints should end and report it.
 
     Args:
-        recorder: Saves, logs and notes.
-        scratch: A folder of this task alone, for files on their way to the store.
-        meta: Noted in every checkpoint.
+        recorder: Writes checkpoints, log lines and history.
+        scratch: A folder of this task, for files before they are in the store.
+        meta: Written into every checkpoint.
     """
 
     def __init__(self, recorder: Recorder, scratch: Path, meta: Meta) -> None:
@@ -47,7 +46,7 @@ class BackgroundSaver:
         threading.Thread(target=self._write_on, name="checkpoints", daemon=True).start()
 
     def offer(self, iteration: int, take: Callable[[], Snapshot]) -> None:
-        """Have the state that `take` keeps saved as the checkpoint at `iteration`; returns when it is kept."""
+        """Copy the state with `take` and have it saved as the checkpoint at `iteration`. Returns once it is copied."""
         begun_s = time.monotonic()
         offer = _Offer(iteration, take())
         with self._changed:
@@ -56,7 +55,7 @@ class BackgroundSaver:
         self._recorder.log.copied(iteration, time.monotonic() - begun_s)
 
     def save(self, iteration: int, event: SaveEvent, take: Callable[[], Snapshot]) -> None:
-        """Save the state at `iteration` and return when it is whole; what waited is older, and dropped."""
+        """Save the state at `iteration` and return once it is written. An older waiting state is dropped."""
         with self._changed:
             self._waiting = None
         self.settle()
@@ -64,12 +63,12 @@ class BackgroundSaver:
         self._write(_Offer(iteration, take()), event)
 
     def settle(self, limit_s: float | None = None) -> None:
-        """Wait until everything offered is written, for `limit_s` seconds at most where that is given."""
+        """Wait until every offered state is written, for at most `limit_s` seconds if given."""
         with self._changed:
             self._changed.wait_for(lambda: not self._writing and (self._waiting is None or self._failed), limit_s)
 
     def check(self) -> None:
-        """Raise what a write has failed of, if any has."""
+        """Raise the error of a failed write, if any."""
         if self._failure is not None:
             raise self._failure
 
@@ -78,12 +77,12 @@ class BackgroundSaver:
         return self._failure is not None
 
     def _write_on(self) -> None:
-        """The thread: write what is offered, until that fails."""
+        """Write the offered states, until a write fails. This is the thread's main function."""
         while not self._failed:
             self._write_next()
 
     def _write_next(self) -> None:
-        """A method of its own, so that a thread that waits holds no state that is written already."""
+        """Write one state. A method of its own, so that the waiting thread keeps no reference to a written state."""
         offer = self._next()
         try:
             self._write(offer, "checkpoint")
@@ -95,7 +94,7 @@ class BackgroundSaver:
                 self._changed.notify_all()
 
     def _next(self) -> _Offer:
-        """Wait for an offer, and take it."""
+        """Wait for an offered state and return it."""
         with self._changed:
             while (offer := self._waiting) is None:
                 self._changed.wait()

@@ -1,9 +1,9 @@
 """SIGTERM as a request to stop: at once during start-up, after a checkpoint during training.
 
-Our programs block the signal, and a thread of its own awaits it. A handler would not do: Python runs handlers in the
-main thread between bytecodes, which may be minutes away while that thread waits in a collective, and TensorFlow's
-coordination service installs a SIGTERM handler of its own. In a script of someone else's, libraries may have started
-threads that block nothing before we come to it: there a handler is all that is left, with a thread that hears of it.
+Our programs block the signal, and a dedicated thread waits for it. A handler is not enough: Python runs handlers in the
+main thread between bytecodes, which may be minutes away while that thread waits in a collective. Also, TensorFlow's
+coordination service installs a SIGTERM handler of its own. In a user's script, libraries may have started threads that
+do not block signals before our code runs. There only a handler remains, with a thread that it wakes up.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 
 
 def block_stop_signals() -> None:
-    """Hold stop signals back until someone waits for them; call it before any thread starts."""
+    """Block stop signals until a thread waits for them. Call it before any thread starts."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
 
 
 class StopRequest:
-    """Whether this task has been asked to stop; SIGINT counts as well, for runs by hand."""
+    """Whether this task was asked to stop. SIGINT counts too, for runs by hand."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,22 +31,22 @@ class StopRequest:
         self._requested = False
 
     def listen(self) -> None:
-        """Start to wait for the signals; call it before TensorFlow is imported."""
+        """Start to wait for the signals. Call it before TensorFlow is imported."""
         block_stop_signals()
         threading.Thread(target=self._wait, name="stop-signals", daemon=True).start()
 
     def training_begins(self) -> None:
-        """From now on a request is only noted; until now it ended the process, as there was nothing to save."""
+        """From now on, only note a request. Before, it ended the process, since there was nothing to save."""
         with self._lock:
             self._training = True
 
     def training_ended(self) -> None:
-        """From now on a request ends the process again: all is saved."""
+        """From now on, let a request end the process again: all is saved."""
         with self._lock:
             self._training = False
 
     def requested(self) -> bool:
-        """Whether a stop has been asked for."""
+        """Whether a stop was requested."""
         return self._requested
 
     def _wait(self) -> None:
@@ -62,7 +62,7 @@ class StopRequest:
 
 
 class HandledStop(StopRequest):
-    """The same by handlers, for processes whose threads do not block the signals; the main thread makes it."""
+    """A `StopRequest` with handlers, for processes whose threads do not block the signals. Made in the main thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,12 +70,12 @@ class HandledStop(StopRequest):
         os.set_blocking(self._tell, False)
 
     def listen(self) -> None:
-        """Take the signals over, from now on."""
+        """Install the handlers."""
         self.take_over()
         threading.Thread(target=self._wait, name="stop-signals", daemon=True).start()
 
     def take_over(self) -> None:
-        """Put our handlers in place of whichever a library has put there meanwhile."""
+        """Install our handlers again, over those that a library has set meanwhile."""
         for number in STOP_SIGNALS:
             signal.signal(number, _heard)
         signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
@@ -87,4 +87,4 @@ class HandledStop(StopRequest):
 
 
 def _heard(_number: int, _frame: object) -> None:
-    """Nothing is left to do: the interpreter has written the signal's number to the pipe already."""
+    """Do nothing: the interpreter has already written the signal's number to the pipe."""

@@ -1,11 +1,10 @@
-"""Reads the tables that ship with the replay job: measured slowdowns, and recorded loss curves."""
+"""Read the tables of the replay job: measured slowdowns, and recorded loss curves."""
 
 from __future__ import annotations
 
 import csv
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from math import inf, log
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from tf_jobs.context import LEVELS
 from themis.errors import InputError, UnknownNameError
 from themis.number_parsing import parse_number
+from themis.values import Value
 
 TABLES = Path(__file__).parent / "tables"
 
@@ -23,13 +23,12 @@ FAMILIES = {
     "neumf": "digits_dense",
     "transformer": "digits_dense",
 }
-"""Which recorded curves stand in for a model's; models that read sequences take the LSTM's."""
+"""The family of recorded curves that represents each model. Models of sequences use the LSTM's."""
 OTHER_FAMILY = "digits_lstm"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speed:
-    """How fast a model trains.
+class Speed(Value, frozen=True, kw_only=True):
+    """The training speed of a model.
 
     Attributes:
         serial_iteration_time_s: Seconds an iteration takes on one GPU.
@@ -40,15 +39,14 @@ class Speed:
     slowdown: dict[str, float]
 
     def iteration_time_s(self, gpus: int, level: str) -> float:
-        """Seconds an iteration takes on `gpus` GPUs that share `level` (Themis, NSDI'20, section 4.1)."""
-        # One GPU talks to nobody, wherever it is.
+        """Return the seconds per iteration on `gpus` GPUs that share `level` (Themis, NSDI'20, section 4.1)."""
+        # One GPU does not communicate, so its level has no effect.
         slowdown = self.slowdown[level] if gpus > 1 else 1.0
         return self.serial_iteration_time_s * slowdown / gpus
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """One recorded run: training loss, held-out loss and accuracy at some iterations, the last of them the end."""
+class Curve(Value, frozen=True, kw_only=True):
+    """One recorded run: training loss, held-out loss and accuracy at some iterations, the last one included."""
 
     learning_rate: float
     iterations: tuple[int, ...]
@@ -57,15 +55,15 @@ class Curve:
     accuracies: tuple[float, ...]
 
     def loss(self, share: float) -> float:
-        """Training loss at a share of the recorded run, 0 to 1; held at its last value from there on."""
+        """Return the training loss at a share of the recorded run; above 1, the last value."""
         return self._at(share, self.losses)
 
     def validation(self, share: float) -> tuple[float, float]:
-        """Held-out loss and accuracy at a share of the recorded run."""
+        """Return held-out loss and accuracy at a share of the recorded run."""
         return self._at(share, self.validation_losses), self._at(share, self.accuracies)
 
     def _at(self, share: float, values: tuple[float, ...]) -> float:
-        """Linear between the recorded iterations."""
+        """Interpolate linearly between the recorded iterations."""
         x = share * self.iterations[-1]
         right = bisect_right(self.iterations, x)
         if right == 0 or right == len(self.iterations):
@@ -75,7 +73,7 @@ class Curve:
 
 
 def read_speeds() -> dict[str, Speed]:
-    """Measured speed of each model."""
+    """Return the measured speed of each model."""
     speeds: dict[str, Speed] = {}
     for row in _rows("slowdown.csv"):
         serial_s = float(row["serial_iteration_time_s"])
@@ -85,7 +83,7 @@ def read_speeds() -> dict[str, Speed]:
 
 
 def model_speed(model: str) -> Speed:
-    """Measured speed of one model; raises UnknownNameError, which names the nearest."""
+    """Return the measured speed of one model. Raises UnknownNameError, which names the nearest."""
     speeds = read_speeds()
     if model not in speeds:
         raise UnknownNameError("model", model, speeds)
@@ -93,7 +91,7 @@ def model_speed(model: str) -> Speed:
 
 
 def parse_slowdown(text: str) -> dict[str, float]:
-    """S by level from `slot,machine,rack,cluster`; raises InputError unless they are four rising numbers from 1 on."""
+    """Parse S by level from `slot,machine,rack,cluster`. Raises InputError unless these four rise from 1 on."""
     try:
         numbers = [parse_number(float, part) for part in text.split(",")]
     except ValueError:
@@ -104,27 +102,27 @@ def parse_slowdown(text: str) -> dict[str, float]:
 
 
 def family_of(model: str) -> str:
-    """The family of recorded curves that stands in for a model's."""
+    """Return the family of recorded curves that represents a model."""
     return FAMILIES.get(model, OTHER_FAMILY)
 
 
 def nearest_curve(family: str, learning_rate: float) -> Curve:
-    """The recorded curve of a family whose learning rate is nearest by ratio; the smaller one on a tie.
+    """Return the curve of a family with the nearest learning rate by ratio; the smaller rate on a tie.
 
     Raises:
-        UnknownNameError: No such family was recorded.
+        UnknownNameError: The family has no recorded curves.
     """
     families = _curves()
     if family not in families:
         raise UnknownNameError("family of loss curves", family, families)
-    # A rate of 0 learns nothing; the slowest recorded curve is the nearest to that.
+    # At a rate of 0 nothing is learned. The slowest recorded curve is the nearest.
     wanted = log(max(learning_rate, 1e-12))
     return min(families[family], key=lambda curve: abs(log(curve.learning_rate) - wanted))
 
 
 @cache
 def _curves() -> dict[str, tuple[Curve, ...]]:
-    """The recorded curves by family, slowest learning rate first; read once, since a search asks for every job."""
+    """Return the recorded curves by family, slowest learning rate first. Read once, as each job needs them."""
     rows: dict[str, dict[float, list[dict[str, str]]]] = {}
     for row in _rows("loss_curves.csv"):
         rows.setdefault(row["family"], {}).setdefault(float(row["learning_rate"]), []).append(row)

@@ -1,4 +1,4 @@
-"""Imports TensorFlow the short way: quiet, one thread a pool on GPUs, and without Keras, which doubles the start-up."""
+"""Import TensorFlow quickly: quiet, one thread per pool on GPUs, and without Keras, which doubles the start-up time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def load_tensorflow() -> Any:
-    """The tensorflow module, ready to build graphs with; one process uses one GPU at most.
+    """Return the tensorflow module, set up to use at most one GPU.
 
-    Keras, which these programs do not use, brings scikit-learn, SciPy and Matplotlib with it. A None in `sys.modules`
-    is Python's own way to say that a module is not to be had; TensorFlow then goes without.
+    Keras, which these programs do not use, imports scikit-learn, SciPy and Matplotlib. A None in `sys.modules` makes
+    the import of a module fail; TensorFlow then works without it.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # oneDNN reorders sums by the shape of the batch, so curves would depend on the number of tasks.

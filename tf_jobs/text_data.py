@@ -1,6 +1,6 @@
-"""A text to learn character by character: the Apache License 2.0, 11 KB of English, which comes with the package.
+"""A text to learn character by character: the Apache License 2.0, 11 KB of English, which is in the package.
 
-A sample is CONTEXT characters, its answers are the characters that follow each of them. Samples overlap, so that there
+A sample is CONTEXT characters. Its labels are the characters that follow each of them. Samples overlap, so that there
 are enough of them.
 """
 
@@ -17,19 +17,19 @@ from tf_jobs.data import DataSet, Part
 CONTEXT = 32
 STRIDE = 5
 HELD_OUT_SHARE = 0.1
-"""Of the text, for validation; as much again is for the winner's final judgement."""
+"""Share of the text for validation; the same share is for the final test."""
 
 _PATH = Path(__file__).parent / "tables" / "text.txt"
 
 
 @cache
 def alphabet() -> str:
-    """The characters of the text, in order of their code points; a character's number is its place here."""
+    """Return the characters of the text, ordered by code point. A character's number is its index here."""
     return "".join(sorted(set(_text())))
 
 
 def load_text() -> DataSet:
-    """Read and split the text: no sample of one part has a character of another part's."""
+    """Read and split the text. No two parts share a character of it."""
     numbers = np.searchsorted(np.array(list(alphabet())), np.array(list(_text()))).astype(np.int32)
     held_out = round(len(numbers) * HELD_OUT_SHARE)
     train, validation, test = np.split(numbers, [len(numbers) - 2 * held_out, len(numbers) - held_out])
@@ -37,7 +37,7 @@ def load_text() -> DataSet:
 
 
 def _text() -> str:
-    """The text, each run of white space as one space."""
+    """Return the text, with each run of white space as one space."""
     return " ".join(_PATH.read_text(encoding="ascii").split())
 
 

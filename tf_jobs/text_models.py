@@ -33,7 +33,7 @@ def recurrent(characters: int, places: int, hidden: int) -> Model:
 
 
 def transformer(characters: int, places: int, hidden: int, layers: int, heads: int) -> Model:
-    """A decoder whose layers norm their inputs (Vaswani et al., NeurIPS'17; Xiong et al., ICML'20, for the norms)."""
+    """A decoder with pre-layer normalisation (Vaswani et al., NeurIPS'17; Xiong et al., ICML'20, for the norms)."""
     width = max(1, hidden // heads)
     shapes: dict[str, tuple[int, ...]] = {"characters": (characters, hidden), "places": (places, hidden)}
     for layer in range(layers):
@@ -83,6 +83,6 @@ def _head(hidden: int, characters: int) -> dict[str, tuple[int, ...]]:
 
 
 def _logits(tf: Any, p: Tensors, hidden_units: Any, mask: Any) -> Any:
-    """One mask for all places of a sample (Gal and Ghahramani, NIPS'16)."""
+    """Use one mask for all positions of a sample (Gal and Ghahramani, NIPS'16)."""
     kept = hidden_units if mask is None else hidden_units * tf.expand_dims(mask, 1)
     return kept @ p["logits"] + p["logits_bias"]

@@ -1,4 +1,4 @@
-"""The training loop: which iteration runs, when it is logged and saved, and when the run ends."""
+"""The training loop: runs iterations, logs and saves them, and ends the run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SETTLE_LIMIT_S = 5.0
 
 
 class Trainee(Protocol):
-    """What the loop needs of a learner."""
+    """The methods of a learner that the loop calls."""
 
     def step(self, iteration: int, *, stop: bool) -> StepOutcome:
-        """Do one iteration with the other tasks."""
+        """Do one iteration together with the other tasks."""
         ...
 
     def validate(self) -> tuple[float, float | None] | None:
-        """Loss on held-out data, with the accuracy where there is one; None without such data."""
+        """Return the held-out loss, and the accuracy or None. Returns None without such data."""
         ...
 
     def snapshot(self) -> Snapshot:
@@ -33,12 +33,12 @@ class Trainee(Protocol):
 
 
 class TrainingRun:
-    """One incarnation's iterations, as one task does them.
+    """The iterations of one incarnation in one task.
 
     Args:
-        learner: What is trained.
+        learner: The learner to train.
         values: The run's flags.
-        recorder: The chief's recorder; None on the other tasks, which neither log nor save.
+        recorder: The chief's recorder; None on other tasks, which neither log nor save.
         saver: The chief's; None on the other tasks.
     """
 
@@ -53,15 +53,15 @@ class TrainingRun:
         self._saver = saver
 
     def go(self, start: int, stop_requested: Callable[[], bool], beat: Callable[[bool], None]) -> int:
-        """Run iterations `start` + 1 up to the last one, or until any task is asked to stop; returns the exit code.
+        """Run iterations from `start` + 1 to the last one, or until any task is asked to stop. Returns the exit code.
 
         Args:
             start: Iterations already done.
-            stop_requested: Whether this task has been asked to stop.
-            beat: Called after every iteration, with whether the run ends with it: the chief saves before they part.
+            stop_requested: Whether this task was asked to stop.
+            beat: Called after every iteration. The argument is whether the run ends: the chief then saves.
 
         Raises:
-            PeerLostError: Another task is gone, and this one was not asked to stop.
+            PeerLostError: Another task has died, and this one was not asked to stop.
             CheckpointError: A checkpoint could not be saved.
         """
         done = start
@@ -72,7 +72,7 @@ class TrainingRun:
                 if not stop_requested():
                     self._settle()
                     raise
-                # All tasks were told to stop, and a peer was quicker than this iteration: it does not count.
+                # All tasks were asked to stop, and a peer left before this iteration ended: it does not count.
                 return self._stopped(start, done)
             done += 1
             beat(outcome.stop or done == self._last)
@@ -89,7 +89,7 @@ class TrainingRun:
             self._recorder.log.loss(iteration, loss, time.monotonic())
 
     def _offer(self, iteration: int) -> None:
-        """Have a checkpoint saved where one is due, while training goes on."""
+        """Save a checkpoint in the background if one is due."""
         if self._saver:
             self._saver.check()
             if iteration % self._checkpoint_every == 0:
@@ -100,7 +100,7 @@ class TrainingRun:
             self._saver.save(iteration, event, self._learner.snapshot)
 
     def _settle(self) -> None:
-        """A job that fails still finishes a checkpoint that is being written, if that takes no long time."""
+        """Wait briefly until a checkpoint in progress is written, although the job has failed."""
         if self._saver:
             self._saver.settle(SETTLE_LIMIT_S)
 

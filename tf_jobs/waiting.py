@@ -1,4 +1,4 @@
-"""How a replay task sleeps: woken early by a stop request, and failing on a dead peer."""
+"""The sleeps of a replay task, which end early on a stop request and fail if a peer dies."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from themis.errors import ThemisError
 PEER_POLL_S = 0.25
 START_POLL_S = 0.05
 START_LIMIT_S = 180.0
-"""How far apart the tasks of a job may come up: a machine may have to fetch an image first."""
+"""Seconds between the start of a job's first and last task: a machine may have to fetch an image first."""
 
 
 class StopAsked(Exception):  # noqa: N818 - a request, not an error
-    """This task, or one of its peers, has been asked to stop."""
+    """This task or one of its peers was asked to stop."""
 
 
 class Waiting:
-    """The chief's sleeps, which end early on a stop request and fail on a dead peer.
+    """The chief's sleeps, which end early on a stop request and fail if a peer dies.
 
     Args:
         context: The chief's context.
 
     Raises:
-        ThemisError: It has peers and cannot listen to them.
+        ThemisError: The chief has peers and cannot listen on its address.
     """
 
     def __init__(self, context: TaskContext) -> None:
@@ -35,11 +35,11 @@ class Waiting:
         self._peers = Chief(context) if context.tasks > 1 else None
 
     def for_peers(self) -> None:
-        """Wait until all tasks have come up.
+        """Wait until all tasks are connected.
 
         Raises:
-            StopAsked: Any of them has been asked to stop.
-            ThemisError: One died, or is still missing after START_LIMIT_S seconds.
+            StopAsked: Any of them was asked to stop.
+            ThemisError: A task died, or is still missing after START_LIMIT_S seconds.
         """
         while self._peers and (missing := self._peers.missing()):
             nap(START_POLL_S)
@@ -52,22 +52,22 @@ class Waiting:
                 )
 
     def until(self, deadline_s: float) -> None:
-        """Sleep until the monotonic clock shows `deadline_s`; raises StopAsked, or ThemisError for a dead peer."""
+        """Sleep until the monotonic clock shows `deadline_s`. Raises StopAsked, or ThemisError if a peer died."""
         while (left_s := deadline_s - time.monotonic()) > 0.0:
             nap(min(left_s, PEER_POLL_S) if self._peers else left_s)
             self._check_peers()
-        # A stop that came while the last point was logged is taken here, even when the clock is behind.
+        # Notice a stop that came while the last point was logged, even if no sleep is left.
         nap(0.0)
         self._check_peers()
 
     def ended(self, code: int) -> int:
-        """Tell the peers the job's exit code, and return it."""
+        """Send the job's exit code to the peers, and return it."""
         if self._peers:
             self._peers.publish_end(code)
         return code
 
     def close(self) -> None:
-        """Hang up on the peers."""
+        """Close the connections to the peers."""
         if self._peers:
             self._peers.close()
 
@@ -88,5 +88,5 @@ def nap(seconds: float) -> None:
 
 
 def peer_died(task_index: int) -> ThemisError:
-    """The error of a task whose peer is gone."""
+    """Return the error of a task whose peer has died."""
     return ThemisError("another task of the job died", value=task_index, remedy="restart the job")

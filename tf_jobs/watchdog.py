@@ -1,4 +1,4 @@
-"""Ends a task that waits in vain for a peer: a collective with a dead peer may otherwise wait forever."""
+"""End a task that waits for a dead peer: a collective might otherwise wait for ever."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Watchdog:
     """A thread that ends the process unless `beat` is called in time.
 
     Args:
-        limit_s: First limit, in seconds: start-up, which waits for peers that are still loading.
-        what: What is waited for, for the message.
+        limit_s: The first limit in seconds, for start-up: peers may still be loading.
+        what: What the task waits for, for the message.
     """
 
     def __init__(self, limit_s: float, what: str) -> None:
@@ -27,11 +27,11 @@ class Watchdog:
         self._beaten_s = time.monotonic()
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start to watch."""
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def beat(self, limit_s: float, what: str) -> None:
-        """All is well; the next beat is due within `limit_s` seconds."""
+        """Restart the timer; the next beat is due within `limit_s` seconds."""
         self._limit_s, self._what, self._beaten_s = limit_s, what, time.monotonic()
 
     def _watch(self) -> None:
@@ -43,7 +43,7 @@ class Watchdog:
 
 
 def begin_watch(tasks: int) -> Watchdog:
-    """The watchdog of a task that begins to wait for its peers; without any it does not watch."""
+    """Return the watchdog of a task that starts to wait for its peers. Without peers it does not watch."""
     watchdog = Watchdog(STARTUP_LIMIT_S, "starting")
     if tasks > 1:
         watchdog.start()

@@ -1,4 +1,4 @@
-"""How the tasks of one job add up numbers: alone, or through TensorFlow's multi-worker collectives."""
+"""Sum numbers over the tasks of one job: alone, or with TensorFlow's multi-worker collectives."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ AGREE_ROWS_DTYPE = np.float64
 
 
 class PeerLostError(ThemisError, ConnectionError):
-    """Another task of the job is gone, so a collective failed."""
+    """Another task of the job has died, so a collective failed."""
 
 
 class Workers(Protocol):
-    """The tasks of one job, as each of them sees them."""
+    """The tasks of one job, seen from one of them."""
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Run `function` as this task's part of a joint step; call it while tracing."""
+        """Run `function` as this task's part of a joint step. Call it while tracing."""
         ...
 
     def total(self, tensor: Any) -> Any:
-        """The sum of `tensor` over all tasks; call it within `run`."""
+        """Return the sum of `tensor` over all tasks. Call it within `run`."""
         ...
 
     def __hash__(self) -> int:
-        """By identity: what is traced for some tasks is kept for them."""
+        """Hash by identity: TensorFlow keeps traced functions per object."""
         ...
 
 
 class Alone:
-    """A job of one task: it is its own sum."""
+    """A job of one task: the sum is its own value."""
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Just call it."""
+        """Call the function."""
         return function(*arguments)
 
     def total(self, tensor: Any) -> Any:
-        """Just return it."""
+        """Return the tensor."""
         return tensor
 
 
 class MirroredWorkers:
-    """One process a task, joined by `tf.distribute.MultiWorkerMirroredStrategy` as TF_CONFIG says.
+    """One process per task, joined by `tf.distribute.MultiWorkerMirroredStrategy` as TF_CONFIG says.
 
-    Only the strategy's collectives are used. Each task keeps variables of its own, which stay equal because all start
-    equal and see the same sums; that way any task can evaluate and save without its peers.
+    Only the strategy's collectives are used. Each task has its own variables. They stay equal, because they start equal
+    and see the same sums. So any task can evaluate and save without its peers.
     """
 
     def __init__(self, tf: Any) -> None:
@@ -58,26 +58,26 @@ class MirroredWorkers:
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Run it in the strategy's replica context; a task is one replica."""
+        """Run the function in the strategy's replica context. A task is one replica."""
         return self._strategy.run(function, args=arguments)
 
     def total(self, tensor: Any) -> Any:
         """All-reduce by sum."""
         tf = self._tf
-        # identity: an argument of the traced function has no device yet, and the collective asks for one.
+        # identity: an argument of the traced function has no device yet, but the collective requires one.
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(tensor))
 
 
 def join_workers(tf: Any, context: TaskContext) -> Workers:
-    """The workers of this job; waits for the peers where there are any."""
+    """Return the workers of this job, after waiting for its peers."""
     return MirroredWorkers(tf) if context.tasks > 1 else Alone()
 
 
 def agree(tf: Any, workers: Workers, context: TaskContext, facts: tuple[float, ...]) -> None:
-    """Make sure that all tasks start from the same `facts`; also the first time that all have met.
+    """Check that all tasks start from the same `facts`. This is also the first collective of all tasks.
 
     Raises:
-        ThemisError: Some task has other facts, for instance has restored another checkpoint.
+        ThemisError: A task has other facts, for example because it restored another checkpoint.
     """
     mine = np.zeros((context.tasks, len(facts)), dtype=AGREE_ROWS_DTYPE)
     mine[context.task_index] = facts
@@ -91,7 +91,7 @@ def agree(tf: Any, workers: Workers, context: TaskContext, facts: tuple[float, .
 
 
 def exchange(tf: Any, workers: Workers, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The sum of float64 `values` over all tasks, as an array; raises PeerLostError where a peer is gone."""
+    """Return the sum of float64 `values` over all tasks. Raises PeerLostError if a peer has died."""
     try:
         summed = _traced_sum(tf, workers)(tf.constant(values.ravel(), tf.float64))
         return np.asarray(summed.numpy()).reshape(values.shape)
@@ -101,7 +101,7 @@ def exchange(tf: Any, workers: Workers, values: np.ndarray[Any, Any]) -> np.ndar
 
 @cache
 def _traced_sum(tf: Any, workers: Workers) -> Callable[[Any], Any]:
-    """The sum of a row of float64 over all tasks, traced once: TensorFlow warns where each fit traces its own."""
+    """Build the sum of a float64 vector over all tasks. Traced once: TensorFlow warns if each fit traces its own."""
     signature = [tf.TensorSpec([None], tf.float64)]
     traced: Callable[[Any], Any] = tf.function(
         lambda row: workers.run(workers.total, row), input_signature=signature, autograph=False
@@ -110,12 +110,12 @@ def _traced_sum(tf: Any, workers: Workers) -> Callable[[Any], Any]:
 
 
 def meet(tf: Any, workers: Workers) -> None:
-    """Wait until all tasks have come here; raises PeerLostError where one is gone."""
+    """Wait until all tasks have called this. Raises PeerLostError if one has died."""
     exchange(tf, workers, np.zeros(1))
 
 
 def peer_lost(error: Exception) -> PeerLostError:
-    """The error of a failed collective in our own terms: of TensorFlow's page of text, the one line that says why."""
+    """Turn the error of a failed collective into ours, with the one line of TensorFlow's text that gives the reason."""
     reasons = [line for line in str(error).splitlines() if line.startswith("Collective ops")]
     reason = reasons[0] if reasons else type(error).__name__
     return PeerLostError("a collective with the other tasks failed", value=reason, remedy="restart the job")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
+from msgspec import to_builtins
+
 from themis.errors import InvariantError
+from themis.values import Value
 
 
 class Clock(Protocol):
@@ -20,8 +22,7 @@ class Clock(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockMark:
+class ClockMark(Value, frozen=True, kw_only=True):
     """One moment by two clocks, from which a later process can continue.
 
     Attributes:
@@ -36,7 +37,7 @@ class ClockMark:
 
     def to_text(self) -> str:
         """Return the mark as JSON."""
-        return json.dumps(asdict(self))
+        return json.dumps(to_builtins(self))
 
     @classmethod
     def from_text(cls, text: str) -> Self:

@@ -11,10 +11,10 @@ import ipaddress
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from themis.errors import InputError, ThemisError
+from themis.values import Value, repr_without
 
 try:
     from docker.client import DockerClient
@@ -46,16 +46,14 @@ class DockerError(ThemisError, OSError):
     """The Docker engine does not answer, or did not do what it was asked to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bind:
+class Bind(Value, frozen=True, kw_only=True):
     """A folder or file of the engine's machine, seen in a container; it must be there."""
 
     source: str
     target: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerSpec:
+class ContainerSpec(Value, frozen=True, kw_only=True):
     """A container to be started.
 
     Attributes:
@@ -74,7 +72,7 @@ class ContainerSpec:
     name: str
     image: str
     command: Sequence[str]
-    environment: Mapping[str, str] = field(repr=False)
+    environment: Mapping[str, str]
     labels: Mapping[str, str]
     network: str
     working_dir: str
@@ -88,9 +86,10 @@ class ContainerSpec:
     device_ids: tuple[str, ...] = ()
     runtime: str = ""
 
+    __repr__ = repr_without("environment")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
+
+class Container(Value, frozen=True, kw_only=True):
     """A container that there is. `pid` is that of its first process on the engine's machine, 0 where not known."""
 
     container_id: str
@@ -99,8 +98,7 @@ class Container:
     pid: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerEnd:
+class ContainerEnd(Value, frozen=True, kw_only=True):
     """How a container ended. `exit_code` is None when somebody removed it before that could be read."""
 
     exit_code: int | None

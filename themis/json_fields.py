@@ -11,9 +11,9 @@ import reprlib
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from themis.errors import InputError, nearest
+from themis.values import Value
 
 MOST = 100_000
 """The largest number of GPUs or gangs that one field may state, far above any cluster we know of."""
@@ -25,8 +25,7 @@ _MOST_KEY = 80
 """Characters of a key in a path."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keys:
+class Keys(Value, frozen=True, kw_only=True):
     """The keys of one kind of object in a document."""
 
     required: tuple[str, ...]
@@ -111,8 +110,7 @@ def _brief_key(key: str) -> str:
     return key if len(key) <= _MOST_KEY else f"{key[: _MOST_KEY // 2]}...{key[-_MOST_KEY // 2 :]}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fields:
+class Fields(Value, frozen=True, kw_only=True):
     """A JSON object whose keys were checked, and the path that names it in errors."""
 
     values: Mapping[str, object]
@@ -149,9 +147,11 @@ class Fields:
         """A whole number from 1 to `MOST`."""
         return whole(self.values.get(key, default), self.at(key), least=1)
 
-    def number(self, key: str, *, zero: bool = False, default: float | None = None) -> float:
-        """A finite number above 0, or from 0 if `zero` allows it."""
-        return number(self.values.get(key, default), self.at(key), zero=zero)
+    def number(
+        self, key: str, *, zero: bool = False, default: float | None = None, most: float = sys.float_info.max
+    ) -> float:
+        """A finite number above 0, or from 0 if `zero` allows it, and at most `most`."""
+        return number(self.values.get(key, default), self.at(key), zero=zero, most=most)
 
     def entries(self, key: str) -> list[tuple[object, str]]:
         """The entries of a list with the path of each."""
@@ -177,12 +177,14 @@ def whole(value: object, path: str, *, least: int = 0) -> int:
     return value
 
 
-def number(value: object, path: str, *, zero: bool = False) -> float:
-    """Check that a value is a finite number above 0, or from 0 if `zero` allows it."""
+def number(value: object, path: str, *, zero: bool = False, most: float = sys.float_info.max) -> float:
+    """Check that a value is a finite number above 0, or from 0 if `zero` allows it, and at most `most`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{path} must be a number", value=Brief(value))
     # Not `float(value)`: it fails on a whole number past the largest float.
     if not 0 <= value <= sys.float_info.max or (value == 0 and not zero):
         wanted = "of 0 or more" if zero else "above 0"
         raise InputError(f"{path} must be a finite number {wanted}", value=Brief(value))
+    if value > most:
+        raise InputError(f"{path} must be at most {most:g}", value=Brief(value))
     return float(value)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
 from themis.errors import InvariantError
+from themis.values import Value
 
 S = TypeVar("S", bound=StrEnum)
 
@@ -51,8 +51,7 @@ class LeaseState(StrEnum):
     REVOKED = "REVOKED"
 
 
-@dataclass(frozen=True, slots=True)
-class Lifecycle(Generic[S]):
+class Lifecycle(Value, Generic[S], frozen=True):
     """A transition table: for each state, the states that may follow it."""
 
     name: str

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,6 +24,7 @@ import psutil
 
 from themis.errors import InputError, ThemisError
 from themis.files import open_regular
+from themis.values import Value, repr_without
 
 PROC = Path("/proc")
 GUARD = Path(__file__).with_name("process_guard.py")
@@ -39,8 +39,7 @@ class StartError(ThemisError, OSError):
     """A process could not be started."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessSpec:
+class ProcessSpec(Value, frozen=True, kw_only=True):
     """What to start.
 
     Attributes:
@@ -53,11 +52,13 @@ class ProcessSpec:
     """
 
     command: Sequence[str]
-    environment: Mapping[str, str] = field(repr=False)
+    environment: Mapping[str, str]
     working_dir: Path
     stdout: Path
     stderr: Path | None = None
     dies_with_parent: bool = False
+
+    __repr__ = repr_without("environment")
 
 
 class RunningProcess:

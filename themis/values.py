@@ -1,62 +1,58 @@
-"""What values that are made in great number derive from: frozen, slotted, made and compared in C.
+"""`Value`, the base class of immutable values: a frozen `msgspec.Struct`, made and compared in C.
 
-A frozen dataclass sets each of its fields by a call of its own; a round makes some thousand values, and more time went
-into making them than into what they say (docs/design/simulator-performance.md). To define one takes 0.8 ms, too, and
-a run of the simulator begins with some ninety. To all who ask they are dataclasses: `dataclasses` replaces, lists and
-unfolds them.
+A value is a `Value`; a mutable record is a dataclass (docs/decisions/0056-a-value-is-a-msgspec-struct.md). Use
+`msgspec.structs.replace` for a changed copy, `msgspec.structs.fields` to list fields, and `msgspec.to_builtins` for
+plain dictionaries and lists.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, TypeVar, overload
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
 
 import msgspec
 
 T = TypeVar("T")
 
-Fields = Mapping[str, dataclasses.Field[Any]]
-
-
-class _FieldsOnDemand:
-    """The fields of a class as `dataclasses` looks them up; made once, where somebody asks."""
-
-    def __init__(self) -> None:
-        self._made: dict[type, Fields] = {}
-
-    def __get__(self, value: object, kind: type[msgspec.Struct]) -> Fields:
-        fields = self._made.get(kind)
-        if fields is None:
-            told = [(each.name, each.type, _with_default(each)) for each in msgspec.structs.fields(kind)]
-            made: Any = dataclasses.make_dataclass(kind.__name__, told, kw_only=True)
-            fields = self._made[kind] = made.__dataclass_fields__
-        return fields
-
-
-def _with_default(told: msgspec.structs.FieldInfo) -> Any:
-    """A field as `dataclasses` knows it, with the default of one that msgspec knows."""
-    if told.default_factory is not msgspec.NODEFAULT:
-        return dataclasses.field(default_factory=told.default_factory)
-    return dataclasses.field() if told.default is msgspec.NODEFAULT else dataclasses.field(default=told.default)
-
 
 class Value(msgspec.Struct, frozen=True):
-    """A frozen value. Each class says `frozen=True` again, for the type checker, and `kw_only=True` if so meant."""
+    """An immutable value. Two values are equal if they have the same class and equal fields.
 
-    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]] = _FieldsOnDemand()  # type: ignore[assignment]
+    Subclasses repeat `frozen=True`, which type checkers do not inherit, and usually pass `kw_only=True`:
+
+        class Point(Value, frozen=True, kw_only=True):
+            x: float
+            names: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+    `dataclasses.field` does not work here: the result would itself be the default. Pass `dict=True` for a class with
+    `remembered` properties.
+    """
+
+
+def repr_without(*hidden: str) -> Callable[[Any], str]:
+    """Return a `__repr__` that omits some fields: secrets, which must not reach a log, and long contents.
+
+    Example: `__repr__ = repr_without("token")` in the body of a `Value`.
+    """
+
+    def represent(value: msgspec.Struct) -> str:
+        shown = [f"{name}={getattr(value, name)!r}" for name in value.__struct_fields__ if name not in hidden]
+        return f"{type(value).__name__}({', '.join(shown)})"
+
+    return represent
 
 
 class remembered(Generic[T]):  # noqa: N801 - a decorator, named like `property`
-    """A property that is worked out once for each value, whose class says `dict=True`.
+    """A property that is computed once per value. The class of the value must pass `dict=True`.
 
-    As `functools.cached_property`, which before Python 3.12 takes a lock, dearer than most of what is remembered here.
+    It replaces `functools.cached_property`, which takes a lock before Python 3.12. The lock costs more than most of
+    the results.
     """
 
-    def __init__(self, work_out: Callable[[Any], T]) -> None:
-        self._work_out = work_out
-        self._name = work_out.__name__
-        self.__doc__ = work_out.__doc__
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self._name = compute.__name__
+        self.__doc__ = compute.__doc__
 
     @overload
     def __get__(self, value: None, kind: type) -> remembered[T]: ...
@@ -67,6 +63,6 @@ class remembered(Generic[T]):  # noqa: N801 - a decorator, named like `property`
     def __get__(self, value: object | None, kind: type) -> remembered[T] | T:
         if value is None:
             return self
-        # Once it is there, it is found before this is asked again.
-        result = value.__dict__[self._name] = self._work_out(value)
+        # From now on Python finds the result in `__dict__` before it looks here.
+        result = value.__dict__[self._name] = self._compute(value)
         return result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from rm_plugin.arbiter.auction import AuctionOutcome, run_auction
 from rm_plugin.arbiter.rounding import keep_shares
@@ -13,10 +12,10 @@ from rm_plugin.solvers.timed import TimedSolver
 from themis.bids import Market, PlacedGang
 from themis.choices import Rounding
 from themis.cluster import Allocation
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuctionResult:
+class AuctionResult(Value, frozen=True, kw_only=True):
     """An auction after payment and rounding.
 
     `first_s` and `all_s` are the seconds of the market's problem and of all problems.

@@ -19,12 +19,12 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 3
 
 _COMMANDS = (
-    "rm", "rho", "testbed", "auction", "oef", "bench", "audit", "simulate", "reproduce", "replay", "devcluster",
-    "checkpoints", "examples",
+    "rm", "rho", "testbed", "auction", "allox", "oef", "bench", "audit", "simulate", "reproduce", "replay",
+    "devcluster", "checkpoints", "examples",
 )  # fmt: skip
 """Modules of the commands, each imported only when its command is called."""
 
-_COMPUTING = ("auction", "oef", "audit", "simulate", "reproduce", "replay")
+_COMPUTING = ("auction", "allox", "oef", "audit", "simulate", "reproduce", "replay")
 """Commands that start no jobs. Jobs may want more threads of numpy's linear algebra than these commands."""
 
 

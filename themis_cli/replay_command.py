@@ -6,11 +6,13 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from themis.errors import InputError
+from themis.values import Value
 from themis_cli.parsers import Subcommands
 from themis_cli.simulate_options import add_choices, check_ranges, chosen_lies, chosen_settings
 
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
     from themis_lab.simulator.runs import Run
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class Recorded(Value, frozen=True, kw_only=True):
     """A recorded run: its input, and the known part of its document."""
 
     run: Run

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +18,9 @@ from themis_cli.parsers import Subcommands
 if TYPE_CHECKING:
     from themis_cli.reproduce_progress import ProgressLine
     from themis_lab.paper.output import Written
-    from themis_lab.paper.port import Done, Experiment, Findings, Scale
+    from themis_lab.paper.port import Done, Experiment, Findings, Scale, Shown
 
-    _Done = tuple[Experiment, Findings, Written | None]
+    _Done = tuple[Shown, Findings, Written | None]
     _Results = Iterable[tuple[Experiment, list[Done]]]
 
 _ALL = "all"
@@ -29,7 +30,12 @@ _SEEDS = {"quick": 3, "paper": 5}
 def add_to(commands: Subcommands) -> None:
     """Add `reproduce`."""
     parser = commands.add_parser("reproduce", help="reproduce the paper's figures and tables", allow_abbrev=False)
-    parser.add_argument("names", nargs="+", metavar="NAME", help="experiments such as fig9 or tab5, or `all`")
+    parser.add_argument(
+        "names",
+        nargs="+",
+        metavar="NAME",
+        help="experiments such as fig9 or tab5, `all` of them, or another paper: oef",
+    )
     parser.add_argument("--scale", choices=tuple(_SEEDS), default="quick", help="default: %(default)s")
     parser.add_argument("--seeds", type=int, metavar="N", help="number of seeds (default: 3 at quick scale, else 5)")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="runs at a time; default: %(default)s")
@@ -44,6 +50,11 @@ def _reproduce(options: argparse.Namespace) -> int:
         if number < 1:
             raise InputError(f"{name} must be 1 or more", value=number)
     # Imported late, so that bad options are reported at once.
+    from themis_lab.paper.registry import PAPERS
+
+    papers = [name for name in options.names if name in PAPERS]
+    if papers:
+        return _reproduce_paper(papers[0], options, seeds)
     from themis_cli.reproduce_progress import ProgressLine
     from themis_lab.paper.output import overview_text, summary_markdown
     from themis_lab.paper.plans import distinct_runs
@@ -82,6 +93,36 @@ def _reproduce(options: argparse.Namespace) -> int:
         sys.stderr.write(cache.resume_hint())
         raise
     sys.stderr.write(cache.clear())
+    return 0
+
+
+def _reproduce_paper(name: str, options: argparse.Namespace, seeds: int) -> int:
+    """Make all experiments of another paper, whose runs are short: one after the other, and nothing is cached."""
+    from themis_lab.paper.output import section, summary_markdown, write
+    from themis_lab.paper.port import Scale
+    from themis_lab.paper.registry import PAPERS
+    from themis_lab.paper.result_files import make_folder, write_whole
+
+    if len(options.names) > 1:
+        raise InputError("a paper is reproduced alone", value=options.names, remedy=f"name only {name}")
+    scale, folder = Scale(options.scale), Path(options.out)
+    make_folder(folder)
+    began_s = time.monotonic()
+    done: list[_Done] = []
+    for experiment in import_module(PAPERS[name]).EXPERIMENTS:
+        sys.stderr.write(f"{experiment.name}: {experiment.title}\n")
+        findings = experiment.run(scale, seeds)
+        if not options.json:
+            sys.stdout.write(section(experiment, findings).text() + "\n")
+            sys.stdout.flush()
+        done.append((experiment, findings, write(experiment, findings, folder)))
+    took_s = time.monotonic() - began_s
+    how = (
+        f"Made with `themis reproduce {name} --scale {scale.value} --seeds {seeds}` in {took_s:.0f} s. "
+        f"Numbers are medians over seeds 1 to {seeds}, with the least and the largest."
+    )
+    write_whole(folder / "summary.md", summary_markdown([(made, found) for made, found, _ in done], how).encode())
+    _print_document(done, scale, seeds, options)
     return 0
 
 

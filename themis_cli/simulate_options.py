@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
 from themis.errors import InputError

@@ -10,8 +10,9 @@ import csv
 import math
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from themis.values import Value
 
 OUT = Path(__file__).resolve().parents[1] / "tf_jobs" / "tables" / "slowdown.csv"
 REFERENCE_GPUS = 4
@@ -26,8 +27,7 @@ GAVEL_GPU = "v100"
 GAVEL_GPUS = (2, 4)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Value, frozen=True, kw_only=True):
     """One measured model: its name in our tables, its name in the source, and the batch size per GPU."""
 
     model: str
@@ -49,8 +49,7 @@ GAVEL = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(Value, frozen=True, kw_only=True):
     """S on one machine and across machines, and the serial time of an iteration at REFERENCE_GPUS local batches."""
 
     model: str

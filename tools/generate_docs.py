@@ -11,8 +11,9 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
 from pathlib import Path
+
+from msgspec.structs import fields
 
 from submarine_client.parser import build_parser as submarine_parser
 from tf_jobs.catalog import PROGRAMS, Flag, Program

@@ -17,10 +17,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from themis.values import Value
 
 FIGURES = Path(__file__).resolve().parents[1] / "docs" / "figures"
 CSV, PNG = FIGURES / "elastic.csv", FIGURES / "elastic.png"
@@ -35,8 +36,7 @@ WAIT_S = 240.0
 _LOSS = re.compile(r"^INFO:tensorflow:loss = (\S+), step = (\d+)", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(Value, frozen=True, kw_only=True):
     """The loss of one iteration, and how many tasks did it."""
 
     iteration: int

@@ -17,7 +17,6 @@ import tempfile
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from am.runtimes.remote.hosts import TaskHosts
 from am.runtimes.remote.processes import ProcessSource
 from am.runtimes.remote.runtime import RemoteRuntime
 from themis.cluster import GpuId, Level
+from themis.values import Value
 
 Placement = Mapping[str, int]
 """Tasks of one GPU each, by node."""
@@ -70,8 +70,7 @@ WAIT_S = 300.0
 _LOSS = re.compile(r"^INFO:tensorflow:loss = (\S+), step = (\d+)", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(Value, frozen=True, kw_only=True):
     """The loss of one iteration, and where its tasks ran."""
 
     iteration: int

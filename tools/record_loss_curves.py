@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from tf_jobs.flags import parse
 from tf_jobs.learner import Learner
 from tf_jobs.tensorflow_setup import load_tensorflow
 from tf_jobs.workers import Alone
+from themis.values import Value
 
 OUT = Path(__file__).resolve().parents[1] / "tf_jobs" / "tables" / "loss_curves.csv"
 FAMILIES = ("digits_cnn", "digits_dense", "digits_lstm")
@@ -29,8 +29,7 @@ ITERATIONS = 400
 RECORD_AT = (1, 2, 4, 7, *range(10, 100, 10), *range(100, ITERATIONS + 1, 20))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(Value, frozen=True, kw_only=True):
     """One recorded point: loss is the mean training loss of the iterations since the point before."""
 
     family: str

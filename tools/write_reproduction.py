@@ -1,6 +1,9 @@
-"""Copy the results of `themis reproduce all` into docs/explanation/reproduction.md, below its last hand-written line.
+"""Copy the results of `themis reproduce` into a page of docs/explanation, below its last hand-written line.
 
-python tools/write_reproduction.py FOLDER
+python tools/write_reproduction.py FOLDER [PAGE]
+
+FOLDER is what `themis reproduce all --out` wrote, or that of another paper. PAGE is the page's name without its ending,
+`reproduction` by default, or for example `reproduction-oef`.
 """
 
 from __future__ import annotations
@@ -12,19 +15,20 @@ from pathlib import Path
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "explanation" / "reproduction.md"
+PAGES = ROOT / "docs" / "explanation"
 FIGURES = ROOT / "docs" / "figures"
 MARK = "<!-- below: tools/write_reproduction.py -->\n"
 
 _FIGURE = re.compile(r"^(!\[.*\]\()(\w+\.png\))$", re.MULTILINE)
 
 
-def main(folders: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Write the page; returns the exit code."""
-    if len(folders) != 1 or not (Path(folders[0]) / "summary.md").is_file():
-        sys.stderr.write("write_reproduction.py: name the folder that `themis reproduce all --out` wrote\n")
+    name = arguments[1] if len(arguments) == 2 else "reproduction"
+    folder, page = Path(*arguments[:1]), PAGES / f"{name}.md"
+    if len(arguments) not in (1, 2) or not (folder / "summary.md").is_file() or not page.is_file():
+        sys.stderr.write("write_reproduction.py: name the folder that `themis reproduce --out` wrote, and a page\n")
         return 2
-    folder = Path(folders[0])
     summary = (folder / "summary.md").read_text(encoding="utf-8")
     FIGURES.mkdir(exist_ok=True)
     for _, rest in _FIGURE.findall(summary):
@@ -32,9 +36,9 @@ def main(folders: list[str]) -> int:
         # A palette is enough for lines and bars, and a third of the size.
         with Image.open(folder / name) as figure:
             figure.convert("RGB").quantize(128).save(FIGURES / name, optimize=True)
-    frame = PAGE.read_text(encoding="utf-8").partition(MARK)[0]
+    frame = page.read_text(encoding="utf-8").partition(MARK)[0]
     _, _, body = summary.partition("\n\n")
-    PAGE.write_text(frame + MARK + "\n" + _FIGURE.sub(r"\1../figures/\2", body), encoding="utf-8")
+    page.write_text(frame + MARK + "\n" + _FIGURE.sub(r"\1../figures/\2", body), encoding="utf-8")
     return 0
 
 

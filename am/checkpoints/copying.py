@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from am.checkpoints.store import (
     MissingCheckpointError,
 )
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 
 
 class Outcome(StrEnum):
@@ -27,8 +27,7 @@ class Outcome(StrEnum):
     GONE = "gone from the source"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copied:
+class Copied(Value, frozen=True, kw_only=True):
     """One checkpoint of the source, and the result for it."""
 
     checkpoint: Checkpoint

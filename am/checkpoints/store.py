@@ -1,17 +1,17 @@
 """The checkpoint port: how jobs save and fetch checkpoints.
 
-This module uses the standard library only, because the replay job imports it and must start within milliseconds.
+This module imports no package but msgspec, because the replay job imports it and must start within milliseconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from themis.config.names import check_job_id
 from themis.errors import InputError, ThemisError, UnreachableError
+from themis.values import Value
 
 Meta = Mapping[str, str | int | float]
 
@@ -38,8 +38,7 @@ class MissingCheckpointError(CheckpointError, LookupError):
     """A checkpoint no longer exists, for example because it was pruned."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileRecord:
+class FileRecord(Value, frozen=True, kw_only=True):
     """One file of a checkpoint: its name, its size in bytes and the hex SHA-256 of its content."""
 
     name: str
@@ -47,8 +46,7 @@ class FileRecord:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class Checkpoint(Value, frozen=True, kw_only=True):
     """One complete checkpoint of a job.
 
     Attributes:

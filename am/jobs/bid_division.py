@@ -15,7 +15,7 @@ import numpy as np
 from am.agent.candidates.enumeration import enumerate_candidates
 from am.agent.candidates.gang_kinds import GangKind, gang_kinds
 from am.agent.candidates.local_search import Limits
-from am.agent.candidates.sub_bundles import sub_bundle_candidates
+from am.agent.candidates.search_space import SearchSpace
 from am.agent.model.division_times import earliest
 from am.agent.model.finish_time import pace_on
 from am.agent.model.views import AppView, GangAt, JobView
@@ -78,13 +78,15 @@ def _best_divisions(
     if len(kinds) < 2:
         # Only the number of gangs is open, which the planner's own divisions cover.
         return
-    parts = sub_bundle_candidates(kinds, len(waiting), capacity)
-    asks, _ = enumerate_candidates(kinds, len(waiting), capacity.gpus, jobs, 1, lambda: parts, capacity)
-    asks = Limits(kinds, capacity, len(waiting)).within(asks)
+    most = len(waiting)
+    candidates, _ = enumerate_candidates(
+        SearchSpace(kinds=kinds, most_gangs=most, most_gpus=capacity.gpus, jobs=jobs, capacity=capacity)
+    )
+    candidates = Limits(kinds, capacity, most).within(candidates)
     gangs = [*(kind.at for kind in kinds), *held]
-    counts = np.column_stack((asks, np.tile(np.array([*held.values()], dtype=np.int64), (len(asks), 1))))
-    for ask in asks[earliest(jobs, gangs, counts, _MAX_LAID)].tolist():
-        yield [kind for kind, count in zip(kinds, ask, strict=True) for _ in range(count)]
+    counts = np.column_stack((candidates, np.tile(np.array([*held.values()], dtype=np.int64), (len(candidates), 1))))
+    for candidate in candidates[earliest(jobs, gangs, counts, _MAX_LAID)].tolist():
+        yield [kind for kind, count in zip(kinds, candidate, strict=True) for _ in range(count)]
 
 
 def _served(waiting: Sequence[JobView], gangs: Sequence[GangKind]) -> Choice:

@@ -6,12 +6,14 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from themis.apps import HyperParameter, JobSpec, ProgramSpec
 from themis.config.placeholders import substitute
 from themis.errors import InputError
 from themis.python_programs import module_command
+from themis.values import Value
 
 CATALOGUE_PACKAGE = "tf_jobs"
 RESERVED = ("iterations", "checkpoint_every", "keep_checkpoints", "seed")
@@ -19,8 +21,7 @@ _MODULE = re.compile(r"[a-z][a-z0-9_]*")
 _FLAG = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunValues:
+class RunValues(Value, frozen=True, kw_only=True):
     """What the app master itself tells a job.
 
     Attributes:

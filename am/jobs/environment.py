@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from am.runtimes.port import visible_devices
 from themis.cluster import Allocation, GpuId, Level
 from themis.errors import InputError
+from themis.values import Value, repr_without
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobIncarnation:
+class JobIncarnation(Value, frozen=True, kw_only=True):
     """All tasks of one incarnation of a job.
 
     Attributes:
@@ -43,7 +44,9 @@ class JobIncarnation:
     device: str = "gpu"
     speed: float = 1.0
     threads: int = 0
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    __repr__ = repr_without("environment")
 
     def __post_init__(self) -> None:
         if not self.gpus:

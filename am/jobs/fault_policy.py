@@ -5,9 +5,8 @@ It uses only the profiler's facts. A job that never logged an iteration is left 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from am.profiler.profile import JobProfile
+from themis.values import Value
 
 ACT_ON_STALL_S = 600.0
 """The shortest stall that causes a restart, in seconds. The profiler reports stalls sooner. But a user's own program
@@ -19,8 +18,7 @@ PATIENCE = 2.0
 completes it eventually, and from then on its length is known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFault:
+class JobFault(Value, frozen=True, kw_only=True):
     """Why a job is stopped. An `unrecoverable` job is not restarted: it would fail in the same way again."""
 
     reason: str

@@ -10,10 +10,9 @@ from collections.abc import Callable, Container, Iterator, Sequence
 import numpy as np
 
 from am.agent import _packing
-from am.agent.candidates.generation import sizes_by_work
-from am.agent.candidates.list_scheduling import shapes_array
+from am.agent.candidates.list_scheduling import shapes_array, sizes_by_work
 from am.agent.model.division_times import CERTAIN
-from am.agent.model.finish_time import Line, gang_order, job_order, job_time_s, pace_on
+from am.agent.model.finish_time import JobTimes, gang_order, job_order, job_time_s, pace_on
 from am.agent.model.views import GangAt, JobView
 from am.agent.packing.makespan import packed
 from am.jobs.finish_time_bound import FinishTimeBound
@@ -131,8 +130,8 @@ class _DivisionEvaluator:
         self._stragglers = {job.job_id for job in context.stragglers}
         self._within = context.within
         self._start_s = start_s
-        self._line = Line([*waiting, *self._behind])
-        self.in_order = self._line.jobs
+        self._job_times = JobTimes([*waiting, *self._behind])
+        self.in_order = self._job_times.jobs
         # Made on first use: many plans need only the bounds.
         self._following: _Following | None = None
 
@@ -151,7 +150,7 @@ class _DivisionEvaluator:
     def packed(self, waiting: Jobs, gangs: Sequence[GangAt]) -> tuple[float, Jobs]:
         """`served` if gangs stay as they are and jobs are packed on them as in a bid."""
         every = sorted([*self.busy, *((gang, 0.0) for gang in gangs)], key=lambda each: gang_order(each[0]))
-        ends_s, places = _put(self._line, every, self._start_s)
+        ends_s, places = _put(self._job_times, every, self._start_s)
         if math.isinf(ends_s):
             return ends_s, []
         first: dict[GangAt, list[JobView]] = {}
@@ -221,10 +220,10 @@ def put_on_gangs(jobs: Jobs, gangs: Busy, start_s: float) -> float:
         gangs: At least one gang, and when each is free, in seconds from now.
         start_s: The cost of a start, in seconds.
     """
-    return _put(Line(jobs), sorted(gangs, key=lambda each: gang_order(each[0])), start_s)[0]
+    return _put(JobTimes(jobs), sorted(gangs, key=lambda each: gang_order(each[0])), start_s)[0]
 
 
-def _put(line: Line, every: Busy, start_s: float) -> tuple[float, list[int]]:
+def _put(line: JobTimes, every: Busy, start_s: float) -> tuple[float, list[int]]:
     """`put_on_gangs` for sorted jobs and gangs. Also returns the index of each job's gang."""
     kinds = {gang: number for number, gang in enumerate(dict.fromkeys([gang for gang, _ in every]))}
     alone_s = start_s + line.times_s(list(kinds))

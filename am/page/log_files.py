@@ -6,12 +6,12 @@ import contextlib
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from am.page.state import AmPageState
 from themis.errors import InputError, UnknownNameError
 from themis.files import open_below
+from themis.values import Value
 
 CHUNK_BYTES = 64 * 1024
 CHUNK_MOST_BYTES = 1024 * 1024
@@ -19,8 +19,7 @@ CHUNK_MOST_BYTES = 1024 * 1024
 _NAME = re.compile(r"task-[0-9]{1,6}\.log|history\.jsonl")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogFile:
+class LogFile(Value, frozen=True, kw_only=True):
     """A readable log and its size."""
 
     job_id: str
@@ -28,8 +27,7 @@ class LogFile:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogPart:
+class LogPart(Value, frozen=True, kw_only=True):
     """Bytes of a log, and the offset at which the next read continues."""
 
     data: bytes

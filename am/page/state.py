@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from am.app import App
@@ -13,10 +12,10 @@ from am.profiler.profile import DeviceSpeed
 from am.profiler.slowdowns import LevelSlowdown
 from themis.apps import HyperParameter
 from themis.cluster import GpuId
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRow:
+class JobRow(Value, frozen=True, kw_only=True):
     """One job.
 
     Attributes:
@@ -41,8 +40,7 @@ class JobRow:
     speeds: tuple[DeviceSpeed, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseRow:
+class LeaseRow(Value, frozen=True, kw_only=True):
     """One lease. `expires_at_s` is in seconds since the epoch on the ResourceManager's clock."""
 
     lease_id: int
@@ -51,8 +49,7 @@ class LeaseRow:
     expires_at_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AmPageState:
+class AmPageState(Value, frozen=True, kw_only=True):
     """An app as its master knows it at one moment.
 
     Attributes:

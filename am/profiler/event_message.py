@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from themis.errors import InputError
+from themis.values import Value
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _WALL_TIME, _STEP, _SUMMARY = 1, 2, 5
@@ -54,8 +54,7 @@ class EventError(InputError):
     """The bytes are not an event."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Value, frozen=True, kw_only=True):
     """Scalars that were written together, with their tags, in order.
 
     Attributes:

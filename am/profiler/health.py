@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
 from statistics import median
+
+from themis.values import Value
 
 NON_FINITE_LOSSES = 2
 """Number of non-finite losses in a row that count as divergence. A single one may be due to one batch."""
@@ -33,16 +34,14 @@ _WINDOW = 50
 """Number of newest waits that the median uses. The longest wait may be an epoch ago, thousands of waits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Divergence:
+class Divergence(Value, frozen=True, kw_only=True):
     """The losses have been non-finite since iteration `since_iteration`. `losses` counts them."""
 
     since_iteration: int
     losses: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stall:
+class Stall(Value, frozen=True, kw_only=True):
     """No progress for `waited_s` seconds, which is more than the allowed `allowed_s`."""
 
     waited_s: float

@@ -7,10 +7,10 @@ holds set-up work and is left out. The median of the others is 0.105 s, and thei
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from statistics import median
 
 from themis.cluster import Level
+from themis.values import Value
 
 WINDOW = 50
 """Number of newest intervals that the summary uses."""
@@ -19,8 +19,7 @@ _SHORTEST_S = 1e-9
 _LONGEST_S = 1e9
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Placement:
+class Placement(Value, frozen=True, order=True):
     """A number of GPUs, the locality level that they span, and their type. A job's iteration time depends on all.
 
     `device` is empty on a cluster of one device type.
@@ -31,8 +30,7 @@ class Placement:
     device: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IterationTime:
+class IterationTime(Value, frozen=True, kw_only=True):
     """Seconds per iteration at one placement.
 
     Attributes:

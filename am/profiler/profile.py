@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from am.profiler.health import Divergence, NonFinite, ProgressClock, Stall
 from am.profiler.iteration_time import Intervals, IterationTime, Placement
@@ -36,10 +35,10 @@ from themis.apps import CRUDE_SLOWDOWN, Estimate, Slowdown
 from themis.bids import LossForecast
 from themis.cluster import Level
 from themis.speeds import SAME_SPEED, Speeds
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceSpeed:
+class DeviceSpeed(Value, frozen=True, kw_only=True):
     """The speed of a job on a device type, for display: measured, or assumed."""
 
     device: str

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from themis.values import Value
 
 MAX_ITERATIONS = 10**15
 """Records with more iterations are wrong and dropped. Floats and the wire's integers hold this number exactly."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepLoss:
+class StepLoss(Value, frozen=True, kw_only=True):
     """A completed step, and the loss at it.
 
     Attributes:
@@ -27,16 +27,14 @@ class StepLoss:
     mean_since: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossOnly:
+class LossOnly(Value, frozen=True, kw_only=True):
     """A loss without a step. `epoch` is the number of its epoch, if the log has it."""
 
     loss: float
     epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepsPerSecond:
+class StepsPerSecond(Value, frozen=True, kw_only=True):
     """Steps per second, since the previous line of this kind or as a recent mean.
 
     It belongs to the next StepLoss. If that has seconds too, they are rounded and this rate is not.
@@ -45,16 +43,14 @@ class StepsPerSecond:
     rate: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExamplesPerSecond:
+class ExamplesPerSecond(Value, frozen=True, kw_only=True):
     """Examples per second up to a step, as a mean over the run."""
 
     step: int
     mean_rate: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Validation:
+class Validation(Value, frozen=True, kw_only=True):
     """Loss and accuracy on held-out data after a step. None for a value that the log does not have."""
 
     step: int
@@ -62,8 +58,7 @@ class Validation:
     accuracy: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointSaved:
+class CheckpointSaved(Value, frozen=True, kw_only=True):
     """A checkpoint was saved completely."""
 
     iteration: int
@@ -71,46 +66,40 @@ class CheckpointSaved:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavingCheckpoint:
+class SavingCheckpoint(Value, frozen=True, kw_only=True):
     """An Estimator begins to save a checkpoint. Its log has neither the duration nor the size."""
 
     iteration: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class Begun(Value, frozen=True, kw_only=True):
     """The following lines are of this incarnation of the job. The app master writes this line."""
 
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class Imported(Value, frozen=True, kw_only=True):
     """The program imported its libraries: this began `after_s` seconds after the process, and took `seconds`."""
 
     seconds: float
     after_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class Restored(Value, frozen=True, kw_only=True):
     """Training resumed from a checkpoint."""
 
     iteration: int
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
+class Replay(Value, frozen=True, kw_only=True):
     """The job does not train: it emulates a model, `time_scale` times faster than real time."""
 
     model: str
     time_scale: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
+class Skipped(Value, frozen=True, kw_only=True):
     """The log reader skipped lines with ordinary losses here, so the next step does not follow the previous one."""
 
 

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from am.profiler.iteration_time import IterationTime, Placement
 from themis.apps import Slowdown
 from themis.cluster import Level
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelSeen:
+class LevelSeen(Value, frozen=True, kw_only=True):
     """S at a level at which the job has run.
 
     Attributes:
@@ -30,8 +29,7 @@ class LevelSeen:
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelSlowdown:
+class LevelSlowdown(Value, frozen=True, kw_only=True):
     """S at a level for display. `intervals` and `spread` describe the measurement; both are 0 for an estimate."""
 
     level: str

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from am.profiler.records import StepLoss
+from themis.values import Value
 
 # A rate and the rounded seconds of the next line describe the same interval if they differ by no more than this.
 _ROUNDING_S = 0.0006
@@ -34,8 +35,7 @@ class _LogWriter:
     fresh: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class Interval(Value, frozen=True, kw_only=True):
     """Seconds per iteration over some steps. `first` marks an interval that may include set-up work."""
 
     iteration_s: float

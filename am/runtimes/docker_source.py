@@ -25,6 +25,7 @@ from themis.docker_host import (
 )
 from themis.docker_watch import ContainerWatch
 from themis.python_programs import module_command
+from themis.values import Value, repr_without
 
 LOG = logging.getLogger("themis.am.docker")
 
@@ -34,8 +35,7 @@ _KILL_AGAIN_S = 5.0
 _NEVER_STARTED = -signal.SIGKILL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskContainers:
+class TaskContainers(Value, frozen=True, kw_only=True):
     """The common settings of all task containers of an attempt.
 
     Attributes:
@@ -50,7 +50,7 @@ class TaskContainers:
     network: str
     user: str
     volumes: Sequence[str]
-    environment: Mapping[str, str] = field(repr=False)
+    environment: Mapping[str, str]
     memory_mb: int
     shm_mb: int
     runtime: str
@@ -60,6 +60,8 @@ class TaskContainers:
     app_id: str
     attempt: int
     checkpoints: str
+
+    __repr__ = repr_without("environment")
 
     def spec(self, wish: ContainerWish) -> ContainerSpec:
         """Return the container for this wish."""

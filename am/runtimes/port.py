@@ -9,21 +9,22 @@ app's next task on the same GPUs (`KeptSeats`).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import field
+
 from themis.cluster import GpuId
 from themis.errors import ThemisError
+from themis.values import Value, repr_without
 
 
 class NoRoomError(ThemisError):
     """The engine has no room where the app holds leases: another program is there, or the machine is gone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeatRequest:
+class SeatRequest(Value, frozen=True, kw_only=True):
     """A request to reserve room for one task of a gang.
 
     Attributes:
@@ -39,8 +40,7 @@ class SeatRequest:
     vcores: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
+class Seat(Value, frozen=True, kw_only=True):
     """A reservation for one task.
 
     Attributes:
@@ -55,11 +55,10 @@ class Seat:
     address: str
     job_dir: str = ""
     reused: bool = False
-    seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskLaunch:
+class TaskLaunch(Value, frozen=True, kw_only=True):
     """One task of one incarnation of a job, ready to start.
 
     Attributes:
@@ -78,13 +77,15 @@ class TaskLaunch:
     task_index: int
     incarnation: int
     command: tuple[str, ...] | str
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict)
     gpus: tuple[GpuId, ...] = ()
     emulated: bool = False
     working_dir: Path
     log_path: Path
     memory_mb: int = 0
     seat: Seat | None = None
+
+    __repr__ = repr_without("environment")
 
 
 class ExitReason(StrEnum):
@@ -96,8 +97,7 @@ class ExitReason(StrEnum):
     TAKEN = "taken"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskExit:
+class TaskExit(Value, frozen=True, kw_only=True):
     """The end of a task.
 
     Attributes:

@@ -29,6 +29,7 @@ from themis.hadoop.values import (
     ProcessLaunch,
     Registration,
 )
+from themis.values import Value
 
 LOG = logging.getLogger("themis.am.yarn")
 
@@ -75,8 +76,7 @@ class _Seat:
     released: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class YarnLimits:
+class YarnLimits(Value, frozen=True, kw_only=True):
     """Settings for requests to YARN.
 
     Attributes:

@@ -7,8 +7,9 @@ candidate nearest to each point.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from am.tuners.port import Observation, ObservationKind, Phase, TunerPlan
 from am.tuners.stopping import StoppingRule, StoppingTuner

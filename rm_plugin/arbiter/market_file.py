@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis.errors import InputError, UnknownNameError
 from themis.json_fields import Brief, Fields, Keys, read_json, whole
+from themis.values import Value
 
 MOST_GPUS = 1_000_000
 """The most GPUs that all machines together may have: what solvers add up stays well within 32 bits."""
@@ -84,8 +84,7 @@ def parse_market(document: object) -> Market:
     return market
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shape:
+class _Shape(Value, frozen=True, kw_only=True):
     machine_id: str
     rack_id: str
     slots: tuple[int, ...]

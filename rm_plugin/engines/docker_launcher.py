@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
 from themis.docker_host import (
@@ -26,6 +25,7 @@ from themis.docker_host import (
 )
 from themis.docker_watch import ContainerWatch
 from themis.python_programs import module_command
+from themis.values import Value, repr_without
 
 LOG = logging.getLogger("themis.rm.docker")
 
@@ -35,8 +35,7 @@ _EVERYWHERE = ("0.0.0.0", "::", "[::]", "")
 _INTO_LOG = ("/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1')
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AmContainers:
+class AmContainers(Value, frozen=True, kw_only=True):
     """The common settings of all app masters' containers of a run.
 
     Attributes:
@@ -55,8 +54,10 @@ class AmContainers:
     socket: str
     volumes: tuple[str, ...]
     memory_mb: int
-    environment: Mapping[str, str] = field(repr=False)
+    environment: Mapping[str, str]
     name_suffix: str
+
+    __repr__ = repr_without("environment")
 
     def spec(self, launch: AmLaunch, labels: Mapping[str, str], gateway: str) -> ContainerSpec:
         """The container of an attempt; `gateway` is where it reaches a ResourceManager that listens everywhere."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from themis.cluster import Cluster, DeviceType, Machine
+from themis.values import Value
 
 
 class NodeState(StrEnum):
@@ -22,8 +22,7 @@ class NodeState(StrEnum):
     LOST = "lost"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Value, frozen=True, kw_only=True):
     """A machine and its present state.
 
     Attributes:
@@ -39,8 +38,7 @@ class Node:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inventory:
+class Inventory(Value, frozen=True, kw_only=True):
     """All machines of an engine, and their device types."""
 
     nodes: tuple[Node, ...]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryAm:
+class MemoryAm(Value, frozen=True, kw_only=True):
     """A launched app master. `pid` is invented."""
 
     launch: AmLaunch

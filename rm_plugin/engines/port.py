@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from themis.values import Value, repr_without
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AmLaunch:
+
+class AmLaunch(Value, frozen=True, kw_only=True):
     """An attempt of an app, to be started.
 
     Attributes:
@@ -25,16 +25,17 @@ class AmLaunch:
 
     app_id: str
     attempt: int
-    environment: Mapping[str, str] = field(repr=False)
+    environment: Mapping[str, str]
     working_dir: Path
     name: str = ""
     user: str = ""
     queue: str = ""
     attempts_left: int = 1
 
+    __repr__ = repr_without("environment")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AmExit:
+
+class AmExit(Value, frozen=True, kw_only=True):
     """The end of an app master.
 
     Attributes:

@@ -8,8 +8,9 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
+
+from msgspec import to_builtins
 
 from rm_plugin.engines.inventory import NodeInventory
 from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
@@ -131,7 +132,7 @@ class YarnEngine:
             "templates": templates,
             "limits": limits,
             "gpu_plugin": settings.gpu_plugin,
-            "resources": [_plain(resource) for resource in self._resources],
+            "resources": [to_builtins(resource) for resource in self._resources],
         }
         return AmTemplate(
             python=python,
@@ -162,11 +163,6 @@ def _hdfs_user(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the HDFS user of app masters and tasks without security: the owner of the files there."""
     user = environment.get("HADOOP_USER_NAME")
     return {"HADOOP_USER_NAME": user} if user else {}
-
-
-def _plain(resource: LocalResource) -> dict[str, object]:
-    """A resource as JSON holds it; `am.runtimes.yarn.resource_from` reads it."""
-    return {**asdict(resource), "kind": resource.kind.value, "visibility": resource.visibility.value}
 
 
 def _refuse_cpu_nodes(overlay: Cluster | None) -> None:

@@ -23,6 +23,7 @@ from themis.hadoop.security import current_user, submission_tokens
 from themis.hadoop.values import AppReport, AppState, AppSubmission, LocalResource, ProcessLaunch
 from themis.hadoop.yarn_client import YarnClient
 from themis.python_programs import module_command
+from themis.values import Value, repr_without
 
 LOG = logging.getLogger("themis.rm.yarn")
 
@@ -36,15 +37,16 @@ _ATTEMPT_TAG = "themis-attempt:"
 _LIVING = tuple(state for state in AppState if not state.is_final)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AmTemplate:
+class AmTemplate(Value, frozen=True, kw_only=True):
     """The common launch settings of all app masters of a run."""
 
     python: str
-    environment: Mapping[str, str] = field(repr=False)
+    environment: Mapping[str, str]
     templates: Mapping[str, str]
     resources: tuple[LocalResource, ...]
     storage_of: Callable[[str], str]
+
+    __repr__ = repr_without("environment")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import field
 
 from themis.errors import ThemisError
 from themis.leases import Lease
 from themis.lifecycle import AppState
+from themis.values import Value, repr_without
 
 
 class StoreError(ThemisError, OSError):
@@ -18,8 +20,7 @@ class StoreError(ThemisError, OSError):
     exit_code = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredEvent:
+class StoredEvent(Value, frozen=True, kw_only=True):
     """One event of the log, see docs/reference/events.md. `sequence` counts 1, 2, .. without gaps."""
 
     sequence: int
@@ -29,8 +30,7 @@ class StoredEvent:
     detail: Mapping[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredApp:
+class StoredApp(Value, frozen=True, kw_only=True):
     """The current state of an app.
 
     Attributes:
@@ -45,8 +45,8 @@ class StoredApp:
     app_id: str
     state: AppState
     attempt: int = 0
-    token: str = field(default="", repr=False)
-    spec: bytes = field(default=b"", repr=False)
+    token: str = ""
+    spec: bytes = b""
     pid: int = 0
     submitted_at_s: float
     started_at_s: float | None = None
@@ -54,9 +54,10 @@ class StoredApp:
     diagnostics: str = ""
     final: Mapping[str, object] = field(default_factory=dict)
 
+    __repr__ = repr_without("token", "spec")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DamagedRow:
+
+class DamagedRow(Value, frozen=True, kw_only=True):
     """The id of an app or lease in the store that cannot be read, and the reason."""
 
     table: str

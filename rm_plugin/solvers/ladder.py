@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rm_plugin.solvers.candidates import check_market
 from rm_plugin.solvers.exact.market_arrays import MarketArrays, read_market

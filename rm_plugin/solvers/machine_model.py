@@ -13,12 +13,12 @@ from rm_plugin.solvers.kinds import Kind, has_types
 from rm_plugin.solvers.realise import Layout, racks_by_type
 from themis.bids import FreeMachine
 from themis.cluster import Level
+from themis.values import Value
 
 Place = tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineModel:
+class MachineModel(Value, frozen=True, kw_only=True):
     """Maximise `gains . z` with `lower <= A z <= upper`, `0 <= z <= upper_bounds`, z whole; A by rows (CSR).
 
     The first variables choose the rows: bidder `choice_of[k][0]` takes its candidate `choice_of[k][1]`.

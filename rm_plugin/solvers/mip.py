@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rm_plugin.solvers.candidates import Bidder, Candidate
@@ -24,21 +24,20 @@ from rm_plugin.solvers.port import SMALLEST_GAP, Solution, SolveStatus, Win
 from rm_plugin.solvers.realise import realise
 from themis.bids import Market
 from themis.errors import InvariantError
+from themis.values import Value
 
 TOLERANCE = 1e-9
 """Least improvement that counts, and feasibility tolerance. The usual 1e-6 is too coarse for log values."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtLeast:
+class AtLeast(Value, frozen=True, kw_only=True):
     """One more constraint on a programme: `weights . z >= number`."""
 
     weights: NDArray[np.float64]
     number: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Value, frozen=True, kw_only=True):
     """How one run ended: its integer solution (None if it found none) and its upper bound."""
 
     status: SolveStatus

@@ -2,12 +2,12 @@
 
 import math
 import random
-from dataclasses import replace
 from functools import cache
 
 import pytest
 from agent_cases import CRUDE_SLOWDOWN, FLAT, cluster_of
 from documents import code, table_rows
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSettings

@@ -4,12 +4,12 @@ import struct
 import subprocess
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from waiting import wait_until
 
 from themis.hadoop.jars import DEFAULT_VERSION, cache_folder, fetched_jars
+from themis.values import Value
 
 REALM = "THEMIS.TEST"
 POM = Path(__file__).with_name("kdc-pom.xml")
@@ -28,8 +28,7 @@ client.storeTicket(client.requestTgt(principal, file(keytab)), file(cache))
 _KEYTAB_MAGIC = b"\x05\x02"
 
 
-@dataclass(frozen=True)
-class Kdc:
+class Kdc(Value, frozen=True):
     """A KDC that runs; keytabs lie in its folder."""
 
     folder: Path

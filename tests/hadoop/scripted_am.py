@@ -1,12 +1,13 @@
 """An app master in a real YARN container that does what a test tells it over a socket, a JSON line a time."""
 
-import dataclasses
 import json
 import os
 import socket
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
 
 from themis.errors import ThemisError
 from themis.hadoop.am_client import AmClient
@@ -44,11 +45,11 @@ class ScriptedAm:
     def _news(self, reply):
         return {
             "granted": [self._known(container) for container in reply.granted],
-            "ended": [dataclasses.asdict(end) for end in reply.ended],
+            "ended": [msgspec.to_builtins(end) for end in reply.ended],
             "lost_nodes": [node.host for node in reply.lost_nodes],
             "recovered": [self._known(container) for container in reply.recovered],
             "unasked": list(reply.unasked),
-            "refused": [dataclasses.asdict(refusal) for refusal in reply.refused],
+            "refused": [msgspec.to_builtins(refusal) for refusal in reply.refused],
         }
 
     def allocate_and_ask_meanwhile(self, **fields):

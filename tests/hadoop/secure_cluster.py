@@ -6,13 +6,13 @@ import socket
 import subprocess
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from kdc import REALM, Kdc, running_kdc
 from yarn_apps import ROOT
 
 from themis.processes import find_marked
+from themis.values import Value
 from themis_lab.devcluster.cluster import DevCluster
 from themis_lab.devcluster.configuration import MARK
 from themis_lab.devcluster.kerberos import PRINCIPALS, Kerberos
@@ -51,8 +51,7 @@ for name, owner, mode in (("/tmp", "hdfs", "1777"), ("/user/themis", "themis", "
 """
 
 
-@dataclass(frozen=True)
-class SecureCluster:
+class SecureCluster(Value, frozen=True):
     """HDFS and YARN, and the KDC that they ask."""
 
     cluster: DevCluster

@@ -2,12 +2,12 @@
 
 import itertools
 import math
-from dataclasses import replace
 
 import pytest
 from agent_cases import FLAT, app_of, around_of, at, cluster_of, jobs_of
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from am.agent.model.fairness import Valuer, ideal_times_s
 from am.agent.model.finish_time import (

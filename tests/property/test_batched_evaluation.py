@@ -1,12 +1,12 @@
 """Reports and bids of many apps in one call equal those of each app alone, also as time passes and memory fills."""
 
 import math
-from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pytest
 from bid_cases import random_around, random_market
+from msgspec.structs import replace
 
 from am.agent.bids.bidding import BidMemory, make_bid, make_bids
 from am.agent.bids.reports import make_report, make_reports

@@ -131,7 +131,7 @@ def test_staying_is_worth_at_least_as_much_as_the_same_gangs_fresh(app):
     bid = make_bid(app, offer_to(app), AROUND)
     valuer = Valuer.of(app, AROUND)
     stays = app.renewable
-    everything = sum((gang.up for gang in stays), Allocation())
+    everything = sum((gang.renewable_gpus for gang in stays), Allocation())
     holds = [gang.at for gang in (*app.kept, *stays)]
     value = valuer.value(finish_time_s(app, holds, AROUND))
     moved = valuer.value(finish_time_s(app, holds, AROUND), app.restart_s)

@@ -1,9 +1,9 @@
 """The solver `exact` on families that stress it: against brute force on small markets, against HiGHS on larger ones."""
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from random_markets import Recipe, check_feasible, random_market
 
 from rm_plugin.solvers.brute_force import BruteForceSolver

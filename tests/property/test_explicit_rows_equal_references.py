@@ -1,8 +1,7 @@
 """Markets of explicit rows by the solver `exact`: against brute force on small ones, HiGHS on those of the bench."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from random_markets import Recipe, check_feasible, random_market
 from small_markets import bid, machine, market, row
 

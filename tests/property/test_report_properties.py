@@ -1,10 +1,10 @@
 """Reports leave out times that cannot matter, and are equal to reports with all times."""
 
-from dataclasses import replace
 from random import Random
 
 import pytest
 from bid_cases import random_around, random_market
+from msgspec.structs import replace
 
 from am.agent.bids.reports import make_report
 from am.agent.model.demands import empty_bundle_s

@@ -2,10 +2,10 @@
 
 import random
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "themis_lab" / "simulator"))
 from sim_cases import COSTS, FAR, FLAT, FREE, app, cluster, job, settings, workload

@@ -1,9 +1,9 @@
 """Ties: where many choices are worth the same, the order of bidders, rows and machines decides nothing."""
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from random_markets import Recipe, random_market
 
 from rm_plugin.solvers.brute_force import BruteForceSolver

@@ -2,12 +2,12 @@
 
 import itertools
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from agent_cases import FLAT, STRICT, cluster_of
 from bid_cases import random_shape
+from msgspec.structs import replace
 
 from am.agent.model.division_times import phase_times_s
 from am.agent.model.views import GangAt

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import jpype
 
@@ -17,14 +16,14 @@ from themis.hadoop.errors import (
     UnknownYarnAppError,
     YarnError,
 )
+from themis.values import Value
 
 _MAX_CAUSES = 12
 # A message of Hadoop's may hold a whole stack trace.
 _MAX_MESSAGE = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(Value, frozen=True):
     """What an exception of Java's is to us."""
 
     kind: type[ThemisError]

@@ -7,9 +7,12 @@ resource `yarn.io/gpu`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+from msgspec import field
+
+from themis.values import Value, repr_without
 
 
 class NodeState(Enum):
@@ -91,8 +94,7 @@ class ExitCode:
     KILLED_AFTER_APP_END = -107
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeReport:
+class NodeReport(Value, frozen=True, kw_only=True):
     """A NodeManager. `node_id` is "host:port"; `health` is empty for a healthy node."""
 
     node_id: str
@@ -108,8 +110,7 @@ class NodeReport:
     health: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppReport:
+class AppReport(Value, frozen=True, kw_only=True):
     """A YARN application. `attempt` counts from 1; 0 while there is none. `progress` is in [0, 1]."""
 
     yarn_app_id: str
@@ -130,8 +131,7 @@ class AppReport:
     finished_at_s: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueReport:
+class QueueReport(Value, frozen=True, kw_only=True):
     """A queue; `max_capacity_share` is of its parent's resources, in [0, 1]. Only one without children takes apps."""
 
     name: str
@@ -140,8 +140,7 @@ class QueueReport:
     children: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalResource:
+class LocalResource(Value, frozen=True, kw_only=True):
     """A file that a NodeManager brings into the container's working folder under `name`.
 
     `size_bytes` and `modified_ms` must be those of the file's status, or the NodeManager refuses it. An archive is
@@ -156,8 +155,7 @@ class LocalResource:
     visibility: Visibility = Visibility.APPLICATION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessLaunch:
+class ProcessLaunch(Value, frozen=True, kw_only=True):
     """What a NodeManager starts in a container.
 
     Args:
@@ -173,11 +171,12 @@ class ProcessLaunch:
     environment: Mapping[str, str] = field(default_factory=dict)
     environment_templates: Mapping[str, str] = field(default_factory=dict)
     resources: tuple[LocalResource, ...] = ()
-    tokens: bytes = field(default=b"", repr=False)
+    tokens: bytes = b""
+
+    __repr__ = repr_without("tokens")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppSubmission:
+class AppSubmission(Value, frozen=True, kw_only=True):
     """A YARN application to be: its app master's process and how YARN treats it.
 
     Args:
@@ -213,8 +212,7 @@ class AppSubmission:
     modify_acl: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerAsk:
+class ContainerAsk(Value, frozen=True, kw_only=True):
     """One container wanted on one host and nowhere else. `allocation_request_id` (>= 1) is unique among the asks."""
 
     allocation_request_id: int
@@ -225,16 +223,14 @@ class ContainerAsk:
     priority: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskRefusal:
+class AskRefusal(Value, frozen=True, kw_only=True):
     """An ask that YARN refused, as no node is that large now; it is withdrawn."""
 
     allocation_request_id: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
+class Container(Value, frozen=True, kw_only=True):
     """A container that is ours. `raw` is Hadoop's own object: only the client that gave it may use it."""
 
     container_id: str
@@ -244,11 +240,12 @@ class Container:
     memory_mb: int
     vcores: int
     allocation_request_id: int
-    raw: Any = field(repr=False, compare=False)
+    raw: Any
+
+    __repr__ = repr_without("raw")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerEnd:
+class ContainerEnd(Value, frozen=True, kw_only=True):
     """A container is over: its process is gone, or its node is. `exit_code` is the process's own or an `ExitCode`."""
 
     container_id: str
@@ -256,8 +253,7 @@ class ContainerEnd:
     diagnostics: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerStatus:
+class ContainerStatus(Value, frozen=True, kw_only=True):
     """A container as its NodeManager sees it; `exit_code` counts only when it is complete."""
 
     container_id: str
@@ -266,8 +262,7 @@ class ContainerStatus:
     diagnostics: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllocateReply:
+class AllocateReply(Value, frozen=True, kw_only=True):
     """News of one heartbeat.
 
     Args:
@@ -295,8 +290,7 @@ class AllocateReply:
         return tuple(node for node in self.nodes if node.state not in usable)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
+class Registration(Value, frozen=True, kw_only=True):
     """What an app master learns when it registers: containers of earlier attempts, and the largest ask allowed."""
 
     previous: tuple[Container, ...]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +23,7 @@ from themis.hadoop.webhdfs_address import HdfsPlace, configuration_of, resolve, 
 from themis.hadoop.webhdfs_errors import BusyGatewayError, HdfsMissingError, ShortReadError
 from themis.hadoop.webhdfs_retry import Patience, RetryRule
 from themis.hadoop.webhdfs_token import delegation_token
+from themis.values import Value
 
 PIECE_BYTES = 1 << 20
 CONNECT_TIMEOUT_S = 5.0
@@ -34,8 +34,7 @@ _GATEWAY_CODES = (502, 503, 504)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HdfsStatus:
+class HdfsStatus(Value, frozen=True, kw_only=True):
     """A file or folder. `file_id` is new whenever the file is, `modified_ms` is the NameNode's own time."""
 
     name: str

@@ -5,11 +5,11 @@ from __future__ import annotations
 import getpass
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from themis.errors import InputError
 from themis.hadoop.configuration import HadoopConfiguration
 from themis.hadoop.errors import HadoopConfigurationError
+from themis.values import Value
 
 SCHEMES = ("hdfs", "webhdfs")
 KNOWN = "hdfs://nameservice-or-host[:port]/path, webhdfs://host:port/path"
@@ -19,8 +19,7 @@ DEFAULT_HTTP_PORT = 9870
 _ANY_HOST = ("0.0.0.0", "::", "[::]", "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HdfsPlace:
+class HdfsPlace(Value, frozen=True, kw_only=True):
     """A folder or file of an HDFS.
 
     Attributes:

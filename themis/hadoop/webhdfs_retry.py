@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from themis.hadoop.webhdfs_errors import away, is_ours, is_transient, refusal
+from themis.values import Value
 
 LOG = logging.getLogger("themis.hdfs")
 
@@ -15,8 +15,7 @@ TELL_AFTER_S = 3.0
 """A wait of less is no news: that long a NameNode takes that hands over to another one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryRule:
+class RetryRule(Value, frozen=True, kw_only=True):
     """Waits of `first_wait_s`, `factor` times that and so on up to `longest_wait_s`, until `deadline_s` is over.
 
     The deadline counts from the first failure since anything got through. Without jitter: a site has few writers, and

@@ -11,21 +11,22 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from themis.hadoop.errors import LoginError
+from themis.values import Value, repr_without
 
 _MAGIC = b"HDTS\0"
 _KIND = b"HDFS_DELEGATION_TOKEN"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IssuedToken:
+class IssuedToken(Value, frozen=True, kw_only=True):
     """A token in the form that WebHDFS takes, and how long it is good for."""
 
-    text: str = field(repr=False)
+    text: str
     life_s: float
+
+    __repr__ = repr_without("text")
 
 
 def delegation_token(path: Path, service: str) -> str | None:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec.structs import replace
 
 from themis.bids import FreeMachine, Gang, PlacedGang
 from themis.cluster import Allocation, Level, level_across
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class FreeCounts:
+class FreeCounts(Value, frozen=True):
     """Free GPUs of machines as an immutable, hashable value. Every gang taken gives another value.
 
     Attributes:
-        machines: The machines. Their own `free_slots` are not read, and equality ignores them.
+        machines: The machines. Their own `free_slots` are not read.
         free: Free GPUs of each machine, in the same order.
         slots: Free GPUs of each slot of each machine. Gangs outside slots lower only `free`, so a slot has at most as
             many free GPUs as its machine. That is exact if all slot gangs are taken before the others.
     """
 
-    machines: tuple[FreeMachine, ...] = field(compare=False)
+    machines: tuple[FreeMachine, ...]
     free: tuple[int, ...]
     slots: tuple[tuple[int, ...], ...]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar, cast
+
+from msgspec import field
 
 from rm_plugin.arbiter.auction import AuctionOutcome, run_auction
 from rm_plugin.arbiter.payments import kept_share
@@ -15,6 +16,7 @@ from rm_plugin.policies.port import Policy
 from rm_plugin.policies.themis import ThemisPolicy
 from rm_plugin.solvers.port import Solution, WinnerDetermination
 from themis.bids import Bid, Market
+from themis.values import Value
 
 Made = TypeVar("Made")
 
@@ -27,8 +29,7 @@ def same(one: float, other: float) -> bool:
     return abs(one - other) <= SAME * max(1.0, abs(one), abs(other))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mechanism:
+class Mechanism(Value, frozen=True, kw_only=True):
     """The audited mechanism: a solver (a new one for each call), the auction with its payments, and the policy."""
 
     make_solver: Callable[[], WinnerDetermination]

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from rm_plugin.arbiter.seeds import child_seed
 from themis.bids import Market
 from themis.cluster import Level
 from themis.errors import UnknownNameError
+from themis.values import Value
 from themis_lab.audit import corners
 from themis_lab.audit.agent_markets import agents, large, testbed
 from themis_lab.audit.homogeneous import homogeneous, homogeneous_kept
 from themis_lab.audit.recipes import Recipe, random_market
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class Family(Value, frozen=True, kw_only=True):
     """Markets of one kind: a name, a description, and a function that makes the market of a seed.
 
     `group` separates the measures, because they mean different things for valuations that theory covers, for those of

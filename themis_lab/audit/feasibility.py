@@ -68,7 +68,7 @@ def _broken(row: BidRow, win: Win, machines: Mapping[str, FreeMachine]) -> Itera
         yield f"pinned GPUs {[part.by_machine() for part in pinned]} are not those of row {win.row}"
     asked = [gang for gang in row.gangs for _ in range(gang.count)]
     placed = [gang for gang in win.gangs if not gang.pinned]
-    if len(asked) != len(placed) or not all_served(asked, placed, lambda need, gang: _serves(need, gang, machines)):
+    if len(asked) != len(placed) or not all_served(asked, placed, lambda one, other: _serves(one, other, machines)):
         yield f"the gangs of row {win.row} are not those that were placed"
 
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.seeds import child_seed
 from themis.bids import Market
+from themis.values import Value
 from themis_lab.audit.case import Case, Mechanism
 from themis_lab.audit.families import Family
 from themis_lab.audit.measures.registry import MEASURES
@@ -25,8 +28,7 @@ MOST_SHRUNK = 10
 """Violations of one property that are shrunk and shown; further ones are only counted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FuzzPlan:
+class FuzzPlan(Value, frozen=True, kw_only=True):
     """What to check: families in turn, the total numbers of markets and worlds, and properties and measures by name."""
 
     families: Sequence[Family]
@@ -100,8 +102,7 @@ def attempt(check: Property, case: Case) -> list[str] | None:
         return [f"raises {type(error).__name__}: {error}"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Fuzzer:
+class _Fuzzer(Value, frozen=True):
     plan: FuzzPlan
     found: FuzzResult
     keep_going: Callable[[], bool]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+from msgspec.structs import replace
 
 from themis.bids import Bid
+from themis.values import Value
 from themis_lab.simulator.agents import rows_times
 
 FACTORS = (0.1, 0.25, 0.5, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0, 4.0, 10.0)
@@ -14,8 +16,7 @@ ROW_FACTORS = (0.5, 0.8, 1.25, 2.0)
 EMPTY_FACTORS = (0.1, 0.5, 0.8, 1.25, 2.0, 10.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FalseBid:
+class FalseBid(Value, frozen=True, kw_only=True):
     """A bid that differs from the truth. `kind` is `factor`, `row`, `hide` or `empty`."""
 
     kind: str

@@ -15,11 +15,11 @@ All three agree for valuations homogeneous of degree one if the app keeps no GPU
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from rm_plugin.solvers.port import Solution, SolveStatus
 from themis.bids import Bid, PlacedGang
 from themis.choices import EmptyBundle
+from themis.values import Value
 from themis_lab.audit.case import Case
 from themis_lab.audit.lies import FalseBid, lies
 from themis_lab.audit.rounding_odds import expected, kept_odds
@@ -32,8 +32,7 @@ MOST_LIARS = 4
 UTILITIES = ("scaled", "win", "rounded")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Misreport:
+class Misreport(Value, frozen=True, kw_only=True):
     """A lie and its gain: utility over that of the truth, minus 1, for each definition of utility."""
 
     app_id: str

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+
+from msgspec.structs import replace
 
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
+from themis.values import Value
 
 
 def uniform_value(rng: random.Random) -> float:
@@ -16,8 +18,7 @@ def uniform_value(rng: random.Random) -> float:
     return rng.uniform(0.1, 1.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class Recipe(Value, frozen=True, kw_only=True):
     """How to make a random market: numbers of machines, racks, bidders and rows, and sizes of gangs.
 
     Attributes:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from am.agent.model.fairness import RhoDefinition
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.solvers.port import WinnerDetermination
 from themis.errors import InvariantError
+from themis.values import Value
 from themis_lab.audit.agent_markets import SMALL_CLUSTER, cluster_of, random_app
 from themis_lab.simulator.settings import Settings
 from themis_lab.simulator.simulation import Simulation
@@ -21,8 +21,7 @@ _LOADS = (4.0, 12.0)
 """Range of the apps' joint demand, relative to the cluster's GPUs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorldRho:
+class WorldRho(Value, frozen=True, kw_only=True):
     """Rho at completion by app of one world (definition `themis`), and its number of rounds."""
 
     number: int

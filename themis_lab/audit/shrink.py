@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
 from themis.cluster import Allocation, Level

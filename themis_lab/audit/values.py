@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from themis.bids import Market
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(Value, frozen=True, kw_only=True):
     """One measured number: the measure, the value, and a text on the bidder or lie."""
 
     measure: str
@@ -16,8 +14,7 @@ class Sample:
     what: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Value, frozen=True, kw_only=True):
     """A violation: the property, family, number of the market, what is wrong, and the market."""
 
     property_name: str

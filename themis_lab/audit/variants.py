@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from themis.bids import Bid, BidRow, FreeMachine, Market
 from themis_lab.simulator.agents import rows_times

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import StrEnum
 from functools import cache
 from random import Random
+
+from msgspec.structs import replace
 
 from am.agent.model.fairness import ideal_time_s
 from am.agent.model.views import AppView, ClusterView, JobView

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from random import Random
@@ -16,6 +15,7 @@ from rm_plugin.arbiter.seeds import child_seed
 from themis.bids import Bid, FreeMachine, Market, Offer
 from themis.choices import BundleRule
 from themis.cluster import Allocation
+from themis.values import Value
 from themis_lab.bench.apps import ELASTIC_SHARE, GangMix, draw_app
 from themis_lab.bench.explicit_tables import explicit_bid
 from themis_lab.bench.holdings import ClusterState, Holdings, draw_holdings, nothing_held
@@ -30,8 +30,7 @@ LEAST_CONTENTION = 1.2
 _LEASE_S = 600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bidding:
+class Bidding(Value, frozen=True, kw_only=True):
     """The input of one agent's bid."""
 
     app: AppView
@@ -43,8 +42,7 @@ class Bidding:
         return make_bid(self.app, self.offer, self.around)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundScene:
+class RoundScene(Value, frozen=True, kw_only=True):
     """A round before the bids: machines with the offered GPUs, and the input of each bidder."""
 
     machines: tuple[FreeMachine, ...]
@@ -132,7 +130,7 @@ def _scene(holdings: Holdings, around: ClusterView) -> RoundScene:
     slots = {machine.machine_id: machine.free_slots for machine in holdings.machines if machine.free}
     bidders = []
     for app in holdings.apps:
-        up = sum((gang.up for gang in app.held), Allocation())
+        up = sum((gang.renewable_gpus for gang in app.held), Allocation())
         offer = Offer(
             round_id=1,
             now_s=0.0,
@@ -150,5 +148,5 @@ def _scene(holdings: Holdings, around: ClusterView) -> RoundScene:
 
 
 def _asked_gpus(app: AppView) -> int:
-    goes_on = sum(gang.gpus.gpus - gang.up.gpus for gang in app.held)
+    goes_on = sum(gang.gpus.gpus - gang.renewable_gpus.gpus for gang in app.held)
     return sum(job.shape.demand_max_gpus for job in app.jobs) - goes_on

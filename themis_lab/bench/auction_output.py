@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict
 from importlib.metadata import version
+
+from msgspec import to_builtins
 
 from themis_lab.bench.auction_plan import HighsUse, Plan
 from themis_lab.bench.auction_rows import Growth, ResultRow, growths
@@ -43,7 +44,7 @@ def document(plan: Plan, rows: Sequence[ResultRow]) -> dict[str, object]:
             "cpus": os.cpu_count(),
         },
         "rows": [row.document() for row in rows],
-        "growth": [asdict(growth) for growth in growths(rows)],
+        "growth": [to_builtins(growth) for growth in growths(rows)],
     }
 
 

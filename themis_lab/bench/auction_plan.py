@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from themis.errors import InputError
+from themis.values import Value
 from themis_lab.bench.apps import ELASTIC_SHARE, GangMix
 from themis_lab.bench.holdings import ClusterState
 from themis_lab.bench.sizes import MarketSize
@@ -27,8 +27,7 @@ class RowKind(StrEnum):
     EXPLICIT = "explicit"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class Variant(Value, frozen=True, kw_only=True):
     """One line of the result: size, gangs, state of the cluster, kind of rows."""
 
     size: MarketSize
@@ -41,8 +40,7 @@ class Variant:
         return f"{size} {self.gangs} {self.cluster}{' explicit' if self.kind is RowKind.EXPLICIT else ''}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Value, frozen=True, kw_only=True):
     """A whole benchmark run. Market k of every variant has the seed `seed + k`.
 
     `budget_s` roughly limits the run's seconds (None: no limit); `solver` is compared with HiGHS.

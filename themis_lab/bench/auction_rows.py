@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
 from statistics import linear_regression, median
 
+from msgspec.structs import asdict, replace
+
+from themis.values import Value
 from themis_lab.bench.auction_plan import Variant
 from themis_lab.bench.auction_timing import HighsAuction, OurAuction, Seconds, relative_difference
 
 _LEAST_S = 1e-6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarketFigures:
+class MarketFigures(Value, frozen=True, kw_only=True):
     """One market: its rows (and those that a cap left out), GPUs, seconds of each bid, and both auctions."""
 
     rows: int
@@ -38,8 +39,7 @@ class MarketFigures:
         return None if self.highs is None else self.highs.seconds.process_s / ours_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultRow:
+class ResultRow(Value, frozen=True, kw_only=True):
     """A variant's results; docs/reference/benchmarks.md explains the columns. None: not measured."""
 
     gpus: int
@@ -82,8 +82,7 @@ class ResultRow:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
+class Growth(Value, frozen=True, kw_only=True):
     """Slope of log seconds over log rows, by least squares over the sizes of one kind of market."""
 
     gangs: str

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from random import Random
 
 from rm_plugin.arbiter.seeds import child_seed
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
 from themis.cluster import Level
+from themis.values import Value
 from themis_lab.bench.auction_markets import explicit_market, round_scene
 from themis_lab.bench.auction_plan import HighsUse, Plan, RowKind, Variant
 from themis_lab.bench.auction_rows import MarketFigures, ResultRow, sum_up
@@ -20,8 +20,7 @@ _HIGHS_PART = 0.7
 """Share of a variant's time that HiGHS may use."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Value, frozen=True, kw_only=True):
     """A market was measured, number `done` of its variant. `highs_s` is None if HiGHS was left out."""
 
     variant: Variant

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import TypeVar
@@ -14,6 +13,7 @@ from rm_plugin.solvers.highs import HighsSolver
 from rm_plugin.solvers.port import Solution, SolveStatus
 from rm_plugin.solvers.registry import solver
 from themis.bids import Market
+from themis.values import Value
 
 AFFORDABLE_S = 300.0
 """An auction that takes HiGHS longer is sampled, or left out if even its first problem takes longer."""
@@ -29,16 +29,14 @@ Objectives = Mapping[str | None, float]
 """Log objective of each proven problem, by the omitted bidder; None is the full market."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seconds:
+class Seconds(Value, frozen=True):
     """Wall-clock seconds, and CPU seconds of the process."""
 
     wall_s: float
     process_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OurAuction:
+class OurAuction(Value, frozen=True, kw_only=True):
     """The auction by our solver. `states` and `fallbacks` are its own counts, if it has any."""
 
     seconds: Seconds
@@ -48,8 +46,7 @@ class OurAuction:
     fallbacks: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HighsAuction:
+class HighsAuction(Value, frozen=True, kw_only=True):
     """The auction by HiGHS. `sampled` is the number of timed problems without one bidder; None if all were."""
 
     seconds: Seconds

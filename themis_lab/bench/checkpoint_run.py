@@ -8,7 +8,6 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -19,6 +18,7 @@ from themis.hadoop.webhdfs import open_webhdfs
 from themis.hadoop.webhdfs_address import configuration_of, resolve, user_name
 from themis.hadoop.webhdfs_errors import HdfsAwayError
 from themis.hadoop.webhdfs_retry import ONCE
+from themis.values import Value
 from themis_lab.bench.checkpoint_raw import RawHdfs
 
 MB = 1_000_000
@@ -26,8 +26,7 @@ MAX_MB = 100_000
 _JOB = "bench"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Value, frozen=True, kw_only=True):
     """The plan of the benchmark.
 
     Attributes:
@@ -51,8 +50,7 @@ class Plan:
             raise InputError("--rounds must be 1 or more", value=self.rounds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(Value, frozen=True, kw_only=True):
     """One size: medians over the rounds, in seconds. Ratios are ours over the plain request's."""
 
     size_mb: int

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
+
+from msgspec.structs import replace
 
 from am.agent.model.views import AppView
 from am.app_view import held_gang
 from themis.bids import FreeMachine
 from themis.cluster import Cluster, GpuId
+from themis.values import Value
 from themis_lab.bench.apps import GangMix
 
 _STATES = {"kept": 0.5, "up": 0.35, "partly_up": 0.15}
@@ -26,8 +28,7 @@ class ClusterState(StrEnum):
     FRAGMENTED = "fragmented"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holdings:
+class Holdings(Value, frozen=True, kw_only=True):
     """The apps with their gangs, and the machines with the round's offer."""
 
     apps: tuple[AppView, ...]

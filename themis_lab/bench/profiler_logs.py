@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
 
 from am.profiler.crc32c import masked_crc32c
+from themis.values import Value
 
 EVERY_LINES = 20
 """In a mixed log, one line in this many is a record."""
@@ -34,8 +34,7 @@ class Kind(StrEnum):
     EVENTS = "events"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Value, frozen=True, kw_only=True):
     """How a log's bytes are made: records in parts, and whether unrelated lines are between them."""
 
     parts: Callable[[random.Random], Iterator[bytes]]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict
+
+from msgspec import to_builtins
 
 from themis_lab.bench.profiler_logs import EVERY_LINES
 from themis_lab.bench.profiler_run import Plan, Row
@@ -21,7 +22,7 @@ def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
         "repeats": plan.repeats,
         "every_lines": EVERY_LINES,
         "environment": {"python": platform.python_version(), "cpus": os.cpu_count(), "load_1min": os.getloadavg()[0]},
-        "rows": [asdict(row) for row in rows],
+        "rows": [to_builtins(row) for row in rows],
     }
 
 

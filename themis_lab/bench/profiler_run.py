@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from am.profiler.event_format import EventReader, Role
@@ -14,13 +13,13 @@ from am.profiler.parser import LogReader
 from am.profiler.profile import JobProfile
 from am.profiler.records import Record
 from themis.cluster import Level
+from themis.values import Value
 from themis_lab.bench.profiler_logs import SOURCES, Kind, write
 
 MB = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Value, frozen=True, kw_only=True):
     """The kinds of logs, the size of each in MB (10^6 bytes), and the number of runs, of which the best counts."""
 
     kinds: tuple[Kind, ...] = tuple(Kind)
@@ -29,8 +28,7 @@ class Plan:
     seed: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(Value, frozen=True, kw_only=True):
     """One kind of log. Rates are in 10^6 bytes per second of one core's time.
 
     Attributes:

@@ -12,20 +12,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from tf_jobs.process_age import process_age_s
 from themis.errors import ThemisError
 from themis.python_programs import module_command
+from themis.values import Value
 
 LIMIT_S = 120.0
 NOTHING = "nothing"
 """Imported instead of TensorFlow for a replayed job, which imports none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BareStart:
+class BareStart(Value, frozen=True, kw_only=True):
     """`tasks` bare processes at once: seconds until the last is done, and its parts."""
 
     total_s: float

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 
+from msgspec import to_builtins
+
+from themis.values import Value
 from themis_lab.bench.resize_phases import FREE_PHASES, START_STEPS, STEP_PHASES, Change
 from themis_lab.bench.resize_run import EngineName, Plan, Round
 from themis_lab.testbed.measures import summary
@@ -21,8 +23,7 @@ _HEADS = ("phase, s", "warning to free", "p95", "grant to step", "p95", "bare pr
 _PHASES = (*FREE_PHASES, *(phase for phase in STEP_PHASES if phase not in FREE_PHASES))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(Value, frozen=True, kw_only=True):
     """The statistics over all rounds.
 
     Attributes:
@@ -77,9 +78,9 @@ def document(plan: Plan, rounds: Sequence[Round]) -> dict[str, object]:
         "environment": {"python": platform.python_version(), "cpus": os.cpu_count(), "load_1min": os.getloadavg()[0]},
         "paper": PAPER,
         "reach_ratio": REACH_RATIO,
-        **asdict(found),
+        **to_builtins(found),
         "reached": found.reached,
-        "rounds": [asdict(each) for each in rounds],
+        "rounds": [to_builtins(each) for each in rounds],
     }
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from themis.values import Value
 from themis_lab.testbed.events import Event
 
 RESERVE_STEPS = ("ask", "grant", "start", "connect")
@@ -18,8 +18,7 @@ STARTUP_PHASES = STEP_PHASES[3:]
 """The phases of a start after the former tasks are gone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Value, frozen=True, kw_only=True):
     """One lease change of a job's app, from its cause to its effect.
 
     Attributes:
@@ -90,8 +89,7 @@ def _steps(events: Sequence[Event]) -> Iterator[Change]:
 _CLOCKS_S = 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stop:
+class _Stop(Value, frozen=True, kw_only=True):
     """An incarnation that was asked to stop, took `checkpoint_s` to save itself, and ended."""
 
     asked_s: float

@@ -6,11 +6,11 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from themis.errors import InputError
+from themis.values import Value
 from themis_lab.bench.resize_apps import Program, other_app, resized_app
 from themis_lab.bench.resize_bare import BareStart, bare_start
 from themis_lab.bench.resize_phases import Change, changes
@@ -32,8 +32,7 @@ class EngineName(StrEnum):
     YARN = "yarn"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Value, frozen=True, kw_only=True):
     """The plan of the benchmark.
 
     Attributes:
@@ -55,8 +54,7 @@ class Plan:
             raise InputError("--heartbeat-s must be 0.05 to 60", value=self.heartbeat_s)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class Round(Value, frozen=True, kw_only=True):
     """The results of one round, and the machine's load (1 min) after it."""
 
     changes: tuple[Change, ...]

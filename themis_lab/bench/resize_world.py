@@ -7,14 +7,15 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import field
 
 from submarine_client.client import Client
 from themis.errors import ThemisError
+from themis.values import Value, repr_without
 from themis_lab.devcluster.cluster import DevCluster
 from themis_lab.devcluster.spec import ClusterSpec
 from themis_lab.testbed.events import Event, event_from_message
@@ -40,8 +41,7 @@ class WaitedTooLongError(ThemisError):
     """An expected event did not occur in time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class World(Value, frozen=True, kw_only=True):
     """A running ResourceManager.
 
     Attributes:
@@ -56,7 +56,9 @@ class World:
     process: RmProcess
     storage: str
     environment: Mapping[str, str]
-    seen: list[Event] = field(default_factory=list, repr=False)
+    seen: list[Event] = field(default_factory=list)
+
+    __repr__ = repr_without("seen")
 
     def events(self) -> Sequence[Event]:
         """All events so far. Only new ones are fetched: on a small machine the others would slow the measured work."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from themis.errors import InputError
+from themis.values import Value
 from themis_lab.bench.simulator_trace import draw_jobs, write_trace
 from themis_lab.simulator.workloads.gavel import read_gavel_trace, read_throughputs
 
@@ -42,8 +42,7 @@ class Part(StrEnum):
     GROWTH = "growth"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class Reference(Value, frozen=True, kw_only=True):
     """Time and memory of a public simulator: seconds from start to end, and MB (10^6 bytes).
 
     `reach`: our aim, times as fast.
@@ -54,8 +53,7 @@ class Reference:
     reach: float
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Size:
+class Size(Value, frozen=True, order=True):
     """A cluster of machines of eight GPUs, and apps that arrive at it."""
 
     gpus: int
@@ -78,8 +76,7 @@ SHAPES: Mapping[Part, tuple[Size, Reference]] = {
 """GPUs, jobs and reference of the cases that are compared with other simulators."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Value, frozen=True, kw_only=True):
     """A whole benchmark run. `budget_s` limits its seconds (None: no limit).
 
     Attributes:
@@ -108,8 +105,7 @@ class Plan:
             raise InputError("--throughputs belongs to a trace", remedy="name the trace with --trace")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Value, frozen=True, kw_only=True):
     """A run to measure: the arguments of `themis simulate`, and its reference.
 
     Attributes:

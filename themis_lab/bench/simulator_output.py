@@ -6,9 +6,11 @@ import math
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from statistics import linear_regression
 
+from msgspec import to_builtins
+
+from themis.values import Value
 from themis_lab.bench.simulator_cases import LOAD, REFERENCE_LABEL, SIGMA, TASK_GPU_S, Part, Plan
 from themis_lab.bench.simulator_run import Row
 
@@ -16,8 +18,7 @@ _TITLES = ("case", "source", "events/s", "rounds/s", "wall, s", "CPU, s", "MiB",
 _LEFT = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
+class Growth(Value, frozen=True, kw_only=True):
     """`cpu_s` grows as the `slope`-th power of the varied quantity: `over` names it, `at` what stays constant."""
 
     over: str
@@ -64,8 +65,8 @@ def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
         "reference": REFERENCE_LABEL,
         "synthetic": {"load": LOAD, "task_gpu_s": TASK_GPU_S, "sigma": SIGMA},
         "environment": {"python": platform.python_version(), "cpus": os.cpu_count(), "load_1min": os.getloadavg()[0]},
-        "rows": [asdict(row) for row in rows],
-        "growth": [asdict(growth) for growth in growths(rows)],
+        "rows": [to_builtins(row) for row in rows],
+        "growth": [to_builtins(growth) for growth in growths(rows)],
     }
 
 

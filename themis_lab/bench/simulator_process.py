@@ -8,18 +8,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import themis.process_guard as process_guard
 from themis.errors import ThemisError
 from themis.python_programs import module_command
+from themis.values import Value
 from themis_lab.bench import simulator_starter
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Value, frozen=True, kw_only=True):
     """Resources of a process from start to end, including the interpreter's start, and its output.
 
     Attributes:

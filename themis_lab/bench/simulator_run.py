@@ -6,17 +6,16 @@ import math
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from themis.values import Value
 from themis_lab.bench.simulator_cases import REACH_MEMORY, Case, Part, Plan, Size, cases_of
 from themis_lab.bench.simulator_process import Usage, simulate_apart
 
 _MB_A_MIB = 1.048576
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(Value, frozen=True, kw_only=True):
     """A case and the resources of its runs (docs/reference/benchmarks.md). None: not measured or not compared."""
 
     part: str

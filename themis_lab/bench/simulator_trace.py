@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from random import Random
 
 from rm_plugin.arbiter.seeds import child_seed
+from themis.values import Value
 from themis_lab.simulator.workloads.gavel import DEFAULT_GPU_TYPE
 from themis_lab.simulator.workloads.models import DATA
 
@@ -23,8 +23,7 @@ _THROUGHPUT_COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrawnJob:
+class DrawnJob(Value, frozen=True, kw_only=True):
     """A job: seconds on its GPUs on one server, steps per second there, and the slowdown on several servers."""
 
     gpus: int

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from themis.cluster import Cluster, Machine
 from themis.errors import InputError
+from themis.values import Value
 
 _MACHINES_A_RACK = {64: 7, 168: 8, 1024: 16, 10000: 16}
 _GROUPS: Mapping[int, tuple[tuple[int, tuple[int, ...]], ...]] = {
@@ -18,8 +18,7 @@ _GROUPS: Mapping[int, tuple[tuple[int, tuple[int, ...]], ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class MarketSize:
+class MarketSize(Value, frozen=True):
     """The size of a market: GPUs and machines of the cluster, and bidders."""
 
     gpus: int

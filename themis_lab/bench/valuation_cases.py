@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from random import Random
+
+from msgspec.structs import replace
 
 from am.agent.model.views import AppView, ClusterView, JobView
 from am.app_view import surroundings
@@ -13,6 +14,7 @@ from themis.apps import CRUDE_SLOWDOWN, JobShape, Slowdown
 from themis.bids import FreeMachine, Offer
 from themis.choices import BundleRule
 from themis.cluster import Allocation, Cluster, Machine
+from themis.values import Value
 from themis_lab.bench.sizes import cluster_of, size_of
 
 JOBS = 100
@@ -38,8 +40,7 @@ _JOB_SIGMA = 0.15
 _LEASE_S = 600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Value, frozen=True, kw_only=True):
     """An app without GPUs, and its offer."""
 
     app: AppView

@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rm_plugin.solvers.highs_package import highspy
+from themis.values import Value
 
 Times = NDArray[np.float64]
 Limits = Sequence[tuple[Sequence[float], float]]
@@ -33,8 +33,7 @@ _TOLERANCE = 1e-6
 _NO_ROWS: NDArray[np.int32] = np.array([], dtype=np.int32)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Value, frozen=True):
     """Whether a finish time is proven too early.
 
     Otherwise the number of gangs of each kind that may suffice, if known.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict
+
+from msgspec import to_builtins
 
 from themis_lab.bench.valuation_cases import JOBS, LARGE_GPUS
 from themis_lab.bench.valuation_run import NEAR, GapRow, Plan, ReferenceRow, Row, TimeRow
@@ -26,10 +27,10 @@ def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
         "gpus": LARGE_GPUS,
         "near": NEAR,
         "environment": {"python": platform.python_version(), "cpus": os.cpu_count(), "load_1min": os.getloadavg()[0]},
-        "gaps": [asdict(row) for row in rows if isinstance(row, GapRow)],
+        "gaps": [to_builtins(row) for row in rows if isinstance(row, GapRow)],
         "reference_s": plan.reference_s,
-        "reference": [asdict(row) for row in rows if isinstance(row, ReferenceRow)],
-        "times": [asdict(row) for row in rows if isinstance(row, TimeRow)],
+        "reference": [to_builtins(row) for row in rows if isinstance(row, ReferenceRow)],
+        "times": [to_builtins(row) for row in rows if isinstance(row, TimeRow)],
     }
 
 

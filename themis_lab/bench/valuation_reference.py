@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
 from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
 
+from themis.values import Value
 from themis_lab.bench.valuation_columns import Columns, Limits, Pricing, finding
 
 Times = NDArray[np.float64]
@@ -31,8 +31,7 @@ _NEARER = 1.0 - 1e-9
 """Finish times are examined smaller by this factor, so that rounding errors do not count as a difference."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Value, frozen=True):
     """The result for a finish time.
 
     Attributes:

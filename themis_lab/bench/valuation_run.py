@@ -6,8 +6,9 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from statistics import median
+
+from msgspec.structs import replace
 
 from am.agent.bids.bidding import make_bid
 from am.agent.bids.reports import make_report
@@ -15,6 +16,7 @@ from am.agent.model.finish_time import phase_time_s
 from am.agent.model.views import AppView
 from rm_plugin.solvers.registry import solver
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.values import Value
 from themis_lab.bench.valuation_bound import bound_s, kinds_of, limits_of, times_of
 from themis_lab.bench.valuation_cases import BUNDLES_GPUS, Case, bundle_of, in_a_search, large_case, small_case
 from themis_lab.bench.valuation_exact import exact_time_s
@@ -27,8 +29,7 @@ _SOLVE_S = 60.0
 _ROUNDING = 1e-6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Value, frozen=True, kw_only=True):
     """The numbers of small and large apps to pack, and of bids of large apps to time.
 
     `reference_s` is the CPU time of the reference, in seconds, for each bundle that the bound leaves open.
@@ -41,8 +42,7 @@ class Plan:
     reference_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GapRow:
+class GapRow(Value, frozen=True, kw_only=True):
     """Gaps of packings to the best ones: T by the bid over the smallest T, minus 1.
 
     Attributes:
@@ -63,8 +63,7 @@ class GapRow:
     exact_share: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReferenceRow:
+class ReferenceRow(Value, frozen=True, kw_only=True):
     """How many packings are within `NEAR` of the best ones, if the reference decides what the bound leaves open.
 
     Attributes:
@@ -82,8 +81,7 @@ class ReferenceRow:
     shown_gap: float
 
 
-@dataclass(frozen=True, slots=True)
-class LargeGap:
+class LargeGap(Value, frozen=True):
     """Gaps of one large bundle to the bound, for the rows of the bid on everything and for a bid on the bundle alone.
 
     Attributes:
@@ -97,8 +95,7 @@ class LargeGap:
     shown: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeRow:
+class TimeRow(Value, frozen=True, kw_only=True):
     """Milliseconds of CPU time, for apps of a hundred jobs on 168 free GPUs.
 
     Attributes:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import random
 import socket
-from dataclasses import dataclass
 from enum import IntEnum
 
+from themis.values import Value
 from themis_lab.devcluster.errors import DevClusterError
 
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000
@@ -38,8 +38,7 @@ class Port(IntEnum):
     NM_WEB = 13
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Addresses:
+class Addresses(Value, frozen=True, kw_only=True):
     """The addresses of a cluster.
 
     Attributes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from themis.values import Value
 from themis_lab.devcluster.addresses import Addresses
 from themis_lab.devcluster.configuration import MARK, NODE_MARK, node_properties
 from themis_lab.devcluster.layout import Layout
@@ -37,8 +37,7 @@ _JVM = (
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Programs:
+class Programs(Value, frozen=True, kw_only=True):
     """The programs of the daemons.
 
     Attributes:
@@ -50,8 +49,7 @@ class Programs:
     jars: Path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Value, frozen=True, kw_only=True):
     """Everything that is decided before the start.
 
     Attributes:

@@ -8,7 +8,8 @@ without is Hadoop's own, for tests.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from themis.values import Value
 
 HDFS_PRINCIPAL, YARN_PRINCIPAL, WEB_PRINCIPAL = "hdfs/localhost", "yarn/localhost", "HTTP/localhost"
 PRINCIPALS = (HDFS_PRINCIPAL, YARN_PRINCIPAL, WEB_PRINCIPAL)
@@ -16,8 +17,7 @@ PRINCIPALS = (HDFS_PRINCIPAL, YARN_PRINCIPAL, WEB_PRINCIPAL)
 DAY_S = 24 * 3600
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kerberos:
+class Kerberos(Value, frozen=True, kw_only=True):
     """A realm with a running KDC.
 
     Attributes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from themis.values import Value
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+
+class Layout(Value, frozen=True):
     """Paths below the folder of one cluster, which is absolute."""
 
     root: Path

@@ -12,10 +12,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from themis.processes import PROC
+from themis.values import Value
 from themis_lab.devcluster.errors import DevClusterError
 
 _POLL_S = 0.05
@@ -23,8 +23,7 @@ _KILL_LIMIT_S = 10.0
 _SPAWN = Path(__file__).with_name("spawn.py")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownProcess:
+class KnownProcess(Value, frozen=True, kw_only=True):
     """A process, identified also after it was started by another program.
 
     Attributes:

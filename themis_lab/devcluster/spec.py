@@ -5,9 +5,11 @@ from __future__ import annotations
 import getpass
 import os
 import re
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from themis.errors import InputError
+from themis.values import Value
 from themis_lab.devcluster.kerberos import Kerberos
 
 NAMENODE = "namenode"
@@ -25,8 +27,7 @@ def hadoop_user() -> str:
     return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSpec:
+class ClusterSpec(Value, frozen=True, kw_only=True):
     """The specification of a cluster to start.
 
     Attributes:

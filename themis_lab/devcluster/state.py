@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec import to_builtins
 
 from themis.errors import InputError
 from themis_lab.devcluster.addresses import Addresses
@@ -24,11 +25,11 @@ def write_state(plan: Plan, processes: Mapping[str, KnownProcess]) -> None:
     document = {
         "format": _FORMAT,
         "identity": plan.identity,
-        "spec": asdict(plan.spec),
-        "addresses": asdict(plan.addresses),
+        "spec": to_builtins(plan.spec),
+        "addresses": to_builtins(plan.addresses),
         "java": str(plan.programs.java),
         "jars": str(plan.programs.jars),
-        "processes": {daemon: asdict(process) for daemon, process in processes.items()},
+        "processes": {daemon: to_builtins(process) for daemon, process in processes.items()},
     }
     path = plan.layout.state
     fresh = path.with_suffix(".tmp")

@@ -6,11 +6,11 @@ import http.client
 import json
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from themis.values import Value
 from themis_lab.devcluster.configuration import GPU
 
 # States of a node, as YARN names them.
@@ -29,8 +29,7 @@ class HdfsState(StrEnum):
     READY = "ready"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeReport:
+class NodeReport(Value, frozen=True, kw_only=True):
     """A node in the ResourceManager's view.
 
     Attributes:

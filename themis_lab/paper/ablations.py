@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import RoundSettings
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
+from themis.values import Value
 from themis_lab.paper import sweeps
 from themis_lab.paper.macro import CLUSTER, LOADS
 from themis_lab.paper.plans import LEAD_S, make_workload, settings_of, workload_arguments
@@ -27,8 +28,7 @@ DEFAULT, SHIPPED = "default", "as shipped"
 WORKLOADS = ("w1", "w2")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class Variant(Value, frozen=True, kw_only=True):
     """One alternative. Attributes that are None keep the default.
 
     Attributes:
@@ -145,8 +145,7 @@ TABLE: Mapping[str, tuple[str, str]] = {
 """Columns of the table, with headings and formats."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ablations:
+class Ablations(Value, frozen=True, kw_only=True):
     """Themis on the testbed with both workloads, one choice changed at a time."""
 
     name: str = "ablations"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
+from themis.values import Value
 from themis_lab.paper import macro
 from themis_lab.paper.differences import differs
 from themis_lab.paper.plans import PAPER_POLICIES
@@ -18,8 +18,7 @@ from themis_lab.paper.statistics import Row, numbers, run_metrics, summary
 _ALIKE = 0.02
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaperLine:
+class PaperLine(Value, frozen=True, kw_only=True):
     """A claim of the paper: the GPU time of `over` exceeds that of `under` by `percent` percent of that of `of`."""
 
     what: str
@@ -30,8 +29,7 @@ class PaperLine:
     percent: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Efficiency:
+class Efficiency(Value, frozen=True, kw_only=True):
     """Figures 11 and 12 of NSDI'20: total GPU time, for one of the two workloads."""
 
     name: str

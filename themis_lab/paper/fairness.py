@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
+from themis.values import Value
 from themis_lab.paper import macro
 from themis_lab.paper.differences import lead_text, sentence
 from themis_lab.paper.plotting import cdf_lines, fair_line, legend_below, new_figure
@@ -26,8 +26,7 @@ from themis_lab.simulator.metrics import percentile
 PAPER_LEAST, PAPER_MOST = 2.2, 3.25
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fairness:
+class Fairness(Value, frozen=True, kw_only=True):
     """Figures 9 and 10 of NSDI'20: the distribution of rho on the testbed, for one of the two workloads."""
 
     name: str

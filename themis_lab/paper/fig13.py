@@ -6,10 +6,10 @@ In the paper themis is best on workload 2; on workload 1 all are equal.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
+from themis.values import Value
 from themis_lab.paper import macro
 from themis_lab.paper.plotting import cdf_lines, legend_below, new_figure
 from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
@@ -20,8 +20,7 @@ _WHOLE = 0.99
 _PANELS = (("w2", macro.ALIGNED), ("w2", macro.STAGGERED), ("w1", macro.ALIGNED))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementScores:
+class PlacementScores(Value, frozen=True, kw_only=True):
     """Figure 13 of NSDI'20. An app's score is the mean of 1/S over the GPU time of its running jobs."""
 
     name: str = "fig13"

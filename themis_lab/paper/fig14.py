@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from themis.values import Value
 from themis_lab.paper import sweeps
 from themis_lab.paper.differences import NOT_KNOWN, differs, scatter_text, sentence, side
 from themis_lab.paper.macro import LOADS
@@ -20,8 +20,7 @@ CLUSTERS: Mapping[int, str] = {1: "testbed", 2: "4x2+6x4", 4: "2x2+3x4"}
 """The testbed, and clusters with half and a quarter of its machines of each kind, by contention."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contention:
+class Contention(Value, frozen=True, kw_only=True):
     """Figure 14 of NSDI'20: workload 1 on the testbed, halved and quartered."""
 
     name: str = "fig14"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from themis.values import Value
 from themis_lab.paper import sweeps
 from themis_lab.paper.differences import NOT_KNOWN, differs, lead_text, scatter_text, sentence
 from themis_lab.paper.network import COLUMN, network_cells
@@ -25,8 +25,7 @@ PAPER_LEAST, PAPER_MOST = 1.24, 1.77
 _MIXED = (40.0, 60.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MixOfFairness:
+class MixOfFairness(Value, frozen=True, kw_only=True):
     """Figure 15 of NSDI'20: the simulated cluster, workload 2 with models chosen at random by kind."""
 
     name: str = "fig15"

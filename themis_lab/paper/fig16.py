@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from themis.values import Value
 from themis_lab.paper import sweeps
 from themis_lab.paper.differences import NOT_KNOWN, differs, scatter_text, sentence
 from themis_lab.paper.network import COLUMN, network_cells
@@ -18,8 +18,7 @@ PAPER_UNDER_GANDIVA = 8.1
 _ALIKE = 1.02
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MixOfEfficiency:
+class MixOfEfficiency(Value, frozen=True, kw_only=True):
     """Figure 16 of NSDI'20: the runs of figure 15."""
 
     name: str = "fig16"

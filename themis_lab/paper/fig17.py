@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
+from themis.values import Value
 from themis_lab.paper import sweeps
 from themis_lab.paper.plans import LEAD_S, make_workload, settings_of, workload_arguments
 from themis_lab.paper.plotting import fair_line, lines, new_figure
@@ -26,8 +26,7 @@ PAPER_CHANGE = 10.76
 _CHANGE = "max_rho_change_percent"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Errors:
+class Errors(Value, frozen=True, kw_only=True):
     """Figure 17 of NSDI'20: themis on the simulated cluster with agents that err."""
 
     name: str = "fig17"

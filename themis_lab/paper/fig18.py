@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.round_values import RoundSettings
 from themis.apps import JobShape
 from themis.choices import BundleRule, EmptyBundle
+from themis.values import Value
 from themis_lab.paper import sweeps
 from themis_lab.paper.differences import NOT_KNOWN, differs, sentence, side
 from themis_lab.paper.plans import settings_of
@@ -39,8 +40,7 @@ POINTS = (0, 20, 40, 100)
 """X in percent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Value, frozen=True, kw_only=True):
     """A choice that the paper leaves open: jobs per app, f, and the value of a bundle beyond its lease.
 
     `liars` apps of each seed lie, one per run. At quick scale they lie by `quick_points` percent.
@@ -83,8 +83,7 @@ _LOSS = 0.05
 _LIAR, _OTHERS, _ALL = "liar_completion_h", "truthful_completion_h", "mean_completion_h"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StrategicLie:
+class StrategicLie(Value, frozen=True, kw_only=True):
     """Figure 18 of NSDI'20: one machine of 8 GPUs, 28 of 2, and 8 identical apps of which one lies by X %."""
 
     name: str = "fig18"

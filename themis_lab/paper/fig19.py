@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
 from rm_plugin.arbiter.round_values import RoundSettings
+from themis.values import Value
 from themis_lab.paper import sweeps
 from themis_lab.paper.differences import NOT_KNOWN, differs, sentence
 from themis_lab.paper.plans import make_workload, settings_of, workload_arguments
@@ -28,8 +28,7 @@ _ALIKE = 0.02
 _NAMES = {"f": "f", "lease_min": "leases"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knobs:
+class Knobs(Value, frozen=True, kw_only=True):
     """Figure 19 of NSDI'20: themis on the simulated cluster over f and the lease."""
 
     name: str = "fig19"

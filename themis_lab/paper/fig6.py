@@ -7,7 +7,6 @@ on two servers, Inception-v3 242 and 243, so no slowdown at all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,6 +15,7 @@ from matplotlib.patches import FancyBboxPatch
 from rm_plugin.arbiter.round_values import RoundSettings
 from themis.apps import JobShape, Slowdown
 from themis.choices import LeaseEnds
+from themis.values import Value
 from themis_lab.paper.plans import policies, settings_of
 from themis_lab.paper.plotting import INK, new_figure
 from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
@@ -34,8 +34,7 @@ RULES = ("drf", "tiresias", "themis")
 ONE_SHOT_F = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instance:
+class Instance(Value, frozen=True, kw_only=True):
     """A cluster of eight GPUs and two apps. `blind` is the allocation in the paper's figure, which DRF allows."""
 
     name: str
@@ -94,8 +93,7 @@ def make_instance(name: str) -> Workload:
     return Workload(name=f"fig6-{name}", apps=apps, source="NSDI'20, figure 5 and table 1")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TwoInstances:
+class TwoInstances(Value, frozen=True, kw_only=True):
     """The first round of each policy, compared with all possible allocations, and rho at the end of the run."""
 
     name: str = "fig6"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rm_plugin.arbiter.round_values import RoundSettings
 from rm_plugin.policies.registry import POLICIES
+from themis.values import Value
 from themis_lab.paper import sweeps
 from themis_lab.paper.plans import make_workload, settings_of
 from themis_lab.paper.plotting import COLOURS, GRID, INK, legend_below, new_figure
@@ -27,8 +27,7 @@ OPTIONS: Mapping[str, object] = {"apps": APPS, "jobs": 4, "load": 2.0, "task_gpu
 """Apps that always compete: twice as much work arrives as the cluster can do. Small apps keep runs short."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contender:
+class Contender(Value, frozen=True, kw_only=True):
     """A policy with its settings, and the lies that affect it."""
 
     name: str
@@ -64,8 +63,7 @@ HONEST = "none"
 _PAYS = 0.01
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LyingOverRuns:
+class LyingOverRuns(Value, frozen=True, kw_only=True):
     """One app lies in every round of its life: its gain, and the loss of the others."""
 
     name: str = "lying"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from themis_lab.paper.port import Comparison, Experiment, Findings
+from themis.values import Value
+from themis_lab.paper.port import Comparison, Findings, Shown
 from themis_lab.paper.report_frame import ReportSection, csv_text, figure_png, finite, number_text
 from themis_lab.paper.result_files import write_whole
 
 HEADINGS = ("what", "paper", "ours", "least to largest", "ours / paper")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Written(Value, frozen=True, kw_only=True):
     """The files of one experiment."""
 
     csv: Path
@@ -23,7 +22,7 @@ class Written:
     markdown: Path
 
 
-def write(experiment: Experiment, findings: Findings, folder: Path) -> Written:
+def write(experiment: Shown, findings: Findings, folder: Path) -> Written:
     """Write all files of an experiment into an existing folder. Raises InputError if a file cannot be written."""
     stem = folder / experiment.name
     files = Written(
@@ -42,7 +41,7 @@ def write(experiment: Experiment, findings: Findings, folder: Path) -> Written:
     return files
 
 
-def section(experiment: Experiment, findings: Findings) -> ReportSection:
+def section(experiment: Shown, findings: Findings) -> ReportSection:
     """The comparison of an experiment with the paper. Remarks on single lines come first and name their line."""
     return ReportSection(
         name=experiment.name,
@@ -57,7 +56,7 @@ def section(experiment: Experiment, findings: Findings) -> ReportSection:
     )
 
 
-def summary_markdown(done: Sequence[tuple[Experiment, Findings]], how: str) -> str:
+def summary_markdown(done: Sequence[tuple[Shown, Findings]], how: str) -> str:
     """One page on all experiments: the paper's claims and our results, causes of differences, then each experiment.
 
     Args:
@@ -81,13 +80,13 @@ def summary_markdown(done: Sequence[tuple[Experiment, Findings]], how: str) -> s
     return "\n".join(["# Reproduction", "", how, "", *overview, "", "## The experiments", "", *parts])
 
 
-def overview_text(done: Sequence[tuple[Experiment, Findings]]) -> str:
+def overview_text(done: Sequence[tuple[Shown, Findings]]) -> str:
     """The paper's claims and our results, for a terminal."""
     claims = [claim for _, findings in done for claim in findings.claims]
     return "\n".join(f"{claim.paper}\n    here: {claim.here}" for claim in claims) + "\n"
 
 
-def document(experiment: Experiment, findings: Findings, files: Written | None) -> dict[str, object]:
+def document(experiment: Shown, findings: Findings, files: Written | None) -> dict[str, object]:
     """The findings for `--json`, without the rows, which the CSV holds.
 
     Numbers that are not finite become null. `files` is null if they could not be written.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
+from themis.values import Value
 from themis_lab.paper import macro
 from themis_lab.paper.differences import differs, sentence, side
 from themis_lab.paper.plotting import INK, PAPER, cdf_lines, legend_below, new_figure
@@ -39,8 +39,7 @@ _DIFFERENT = {
 _QUANTILES = {0.5: "median", 0.95: "95th percentile"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overheads:
+class Overheads(Value, frozen=True, kw_only=True):
     """Bids and auctions of the production code, timed in the runs of figures 9 and 10 under themis."""
 
     name: str = "overheads"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import RoundSettings
 from rm_plugin.policies.registry import POLICIES
 from themis.choices import LeaseEnds
+from themis.values import Value
 from themis_lab.paper.port import Cell, Experiment, Scale
 from themis_lab.simulator.clusters import cluster_named
 from themis_lab.simulator.settings import Settings
@@ -24,8 +24,7 @@ PAPER_POLICIES = ("themis", "gandiva", "tiresias", "optimus", "slaq", "srtf", "s
 ENDS = (LeaseEnds.ALIGNED, LeaseEnds.STAGGERED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class Load(Value, frozen=True, kw_only=True):
     """A workload at a scale: a name for `workload_named`, and its options."""
 
     name: str

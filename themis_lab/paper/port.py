@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import field
+
+from themis.values import Value
 from themis_lab.simulator.agents import Agent
 from themis_lab.simulator.record import RunRecord
 from themis_lab.simulator.settings import Settings
@@ -23,8 +25,7 @@ class Scale(StrEnum):
     PAPER = "paper"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Cell(Value, frozen=True, kw_only=True):
     """One run to make. Cells are sent to other processes, so their functions must be module-level.
 
     Attributes:
@@ -65,16 +66,14 @@ def _name(function: Callable[..., object] | None) -> str:
     return "" if function is None else f"{function.__module__}.{function.__qualname__}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class Done(Value, frozen=True, kw_only=True):
     """A cell with the record of its run."""
 
     cell: Cell
     record: RunRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Value, frozen=True, kw_only=True):
     """A line of the table that compares our results with the paper.
 
     Attributes:
@@ -99,16 +98,14 @@ class Comparison:
         return None if not self.paper_value else self.ours / self.paper_value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Value, frozen=True, kw_only=True):
     """A row of the overview: a claim in the paper's words, and our result in a few words and numbers."""
 
     paper: str
     here: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class Findings(Value, frozen=True, kw_only=True):
     """The findings of an experiment.
 
     Attributes:
@@ -126,11 +123,26 @@ class Findings:
     causes: tuple[str, ...] = ()
 
 
-class Experiment(Protocol):
-    """One row of themis.md, section 9."""
+class Shown(Protocol):
+    """What the files of an experiment need, however its runs are made."""
 
-    name: str
-    title: str
+    @property
+    def name(self) -> str:
+        """Names its files."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What it shows."""
+        ...
+
+    def draw(self, findings: Findings) -> Figure:
+        """Draw the figure in the paper's form, from the rows only."""
+        ...
+
+
+class Experiment(Shown, Protocol):
+    """One row of themis.md, section 9."""
 
     def cells(self, scale: Scale, seeds: int) -> Sequence[Cell]:
         """The runs to make. Equal cells of several experiments are run once."""
@@ -138,8 +150,4 @@ class Experiment(Protocol):
 
     def evaluate(self, done: Sequence[Done]) -> Findings:
         """Evaluate the runs."""
-        ...
-
-    def draw(self, findings: Findings) -> Figure:
-        """Draw the figure in the paper's form, from the rows only."""
         ...

@@ -36,11 +36,16 @@ MODULES: Mapping[str, str] = MappingProxyType(
 """The module of each experiment, in the order of themis.md, section 9."""
 
 
+PAPERS: Mapping[str, str] = MappingProxyType({"oef": "themis_lab.paper.oef.registry"})
+"""Further papers whose evaluations are reproduced. Each module lists EXPERIMENTS, which make their own runs."""
+
+
 def experiment_named(name: str) -> Experiment:
     """Return the experiment of this name. Raises UnknownNameError, which lists all names."""
     if name not in MODULES:
-        error = UnknownNameError("experiment", name, MODULES)
-        near = nearest(name, MODULES)
-        error.remedy = f"{f'did you mean {near!r}? ' if near else ''}known: {', '.join(MODULES)}"
+        known = (*MODULES, *PAPERS)
+        error = UnknownNameError("experiment", name, known)
+        near = nearest(name, known)
+        error.remedy = f"{f'did you mean {near!r}? ' if near else ''}known: {', '.join(known)}"
         raise error
     return cast(Experiment, importlib.import_module(MODULES[name]).EXPERIMENT)

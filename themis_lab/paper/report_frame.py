@@ -10,17 +10,16 @@ import csv
 import io
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from themis.values import Value
 from themis_lab.paper.statistics import Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportSection:
+class ReportSection(Value, frozen=True, kw_only=True):
     """One figure or table of the paper, compared with our results.
 
     Attributes:

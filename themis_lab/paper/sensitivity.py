@@ -7,11 +7,12 @@ the workloads are assumptions. Each variant changes one of them; none is more pl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from matplotlib.figure import Figure
+from msgspec import field
 
 from themis.choices import LeaseEnds
+from themis.values import Value
 from themis_lab.paper import sweeps
 from themis_lab.paper.macro import CLUSTER, LOADS
 from themis_lab.paper.plans import PAPER_POLICIES, Load, policy_cells
@@ -23,8 +24,7 @@ AS_SHIPPED = "as shipped"
 WORKLOADS = ("w1", "w2")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class Variant(Value, frozen=True, kw_only=True):
     """A workload with one assumption changed: a name, and the options that change it."""
 
     name: str
@@ -47,8 +47,7 @@ ten.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sensitivity:
+class Sensitivity(Value, frozen=True, kw_only=True):
     """The paper's policies on variants of both workloads, on the testbed, with aligned lease ends."""
 
     name: str = "standins"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import comb, prod
 
 from themis.apps import Slowdown
+from themis.values import Value
 
 _ROUNDING = 1e-9
 
@@ -15,8 +15,7 @@ Counts = tuple[int, ...]
 """GPUs by machine, in the order of the cluster's machines."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taker:
+class Taker(Value, frozen=True, kw_only=True):
     """An app with one job that runs on exactly `gpus` GPUs."""
 
     name: str
@@ -25,8 +24,7 @@ class Taker:
     slowdown: Slowdown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Value, frozen=True, kw_only=True):
     """Which of the three properties an allocation has, and each app's slowdown (infinite if it cannot run)."""
 
     slowdowns: tuple[float, ...]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from themis.values import Value
 from themis_lab.simulator.metrics import jain, percentile, share_over
 from themis_lab.simulator.record import RunRecord
 
@@ -21,8 +21,7 @@ They are reported side by side and never compared with one another.
 UNFAIR_RHO = 1.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(Value, frozen=True, kw_only=True):
     """A quantity over seeds: median, smallest and largest value, and number of runs."""
 
     median: float

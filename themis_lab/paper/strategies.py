@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from am.agent.model.fairness import RhoDefinition, ideal_times_s
 from am.agent.model.views import AppView, ClusterView

@@ -7,12 +7,12 @@ its median arrival. They also run alone on one machine of four GPUs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from themis.apps import JobShape
+from themis.values import Value
 from themis_lab.paper import macro
 from themis_lab.paper.differences import differs, sentence, side
 from themis_lab.paper.plans import ENDS, make_workload, policies, settings_of, workload_arguments
@@ -34,8 +34,7 @@ ALONE_CLUSTER = "1x4"
 _POLICIES = ("themis", "tiresias")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaperApp:
+class PaperApp(Value, frozen=True, kw_only=True):
     """A row of the paper's table: GPU minutes over all its GPUs, and rho as printed."""
 
     name: str
@@ -76,8 +75,7 @@ def make_pair(
     return Workload(name=f"tab5 in {around}", apps=tuple(apps), source=other.source)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LongAndShort:
+class LongAndShort(Value, frozen=True, kw_only=True):
     """Table 5 of NSDI'20."""
 
     name: str = "tab5"

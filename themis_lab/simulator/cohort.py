@@ -44,6 +44,7 @@ class Cohort:
         self._apps = apps
         self._lead_s = lead_s
         self._memory = BidMemory()
+        self._submitted_at_s: dict[str, float] = {}
         # Agents of apps that lie or err.
         self._agents: dict[str, Agent] = {}
         # Outlooks of honest apps, each with the lease end (in seconds) from which on it is stale.
@@ -56,11 +57,13 @@ class Cohort:
 
     def enter(self, app_id: str, agent: Agent) -> None:
         """An app arrived."""
+        self._submitted_at_s[app_id] = self._apps[app_id].submitted_at_s
         if type(agent) is not HonestAgent:
             self._agents[app_id] = agent
 
     def leave(self, app_id: str) -> None:
         """An app ended."""
+        del self._submitted_at_s[app_id]
         self._agents.pop(app_id, None)
         self.mark_changed(app_id)
 
@@ -142,7 +145,8 @@ class Cohort:
 
     def _moment(self, snapshot: RoundSnapshot, app_ids: Sequence[str]) -> tuple[Floats, Floats]:
         """Seconds since each app was submitted, and N_avg of each."""
-        submitted_s = np.fromiter([self._apps[app_id].submitted_at_s for app_id in app_ids], np.float64, len(app_ids))
-        since = chain.from_iterable([snapshot.contentions.since[app_id] for app_id in app_ids])
-        entered_s, before_app_s = np.fromiter(since, np.float64, 2 * len(app_ids)).reshape(-1, 2).T
+        count = len(app_ids)
+        submitted_s = np.fromiter(map(self._submitted_at_s.__getitem__, app_ids), np.float64, count)
+        since = chain.from_iterable(map(snapshot.contentions.since.__getitem__, app_ids))
+        entered_s, before_app_s = np.fromiter(since, np.float64, 2 * count).reshape(count, 2).T
         return snapshot.now_s - submitted_s, snapshot.contentions.of_all(entered_s, before_app_s)

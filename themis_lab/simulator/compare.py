@@ -20,7 +20,7 @@ def figures_of(document: Mapping[str, object]) -> Figures:
 
 
 def spreads_of(documents: Sequence[Mapping[str, object]]) -> dict[str, Spread]:
-    """Median, least and largest of each figure over runs that differ in their seed; None where no run has it."""
+    """Median, minimum and maximum of each figure over runs with different seeds; None if no run has it."""
     rows = [figures_of(document) for document in documents]
     keys = list(dict.fromkeys(key for row in rows for key in row))
     return {key: _spread([row.get(key) for row in rows]) for key in keys}

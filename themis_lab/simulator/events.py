@@ -1,17 +1,17 @@
-"""What happens when: a queue of events in phases, so that runs do not depend on the order in which they were planned.
+"""A queue of events in phases, so that a run does not depend on the order in which events were scheduled.
 
-Events at one time are taken by phase, within a phase in the order in which they were scheduled. The phases:
+Events at the same time are taken by phase; within a phase in the order in which they were scheduled. The phases:
 
-1. `MACHINE`: machines are lost, or come back.
-2. `TARGET`: jobs reach the iteration that their tuner set them.
-3. `STOPPED`: jobs have written their checkpoint; their GPUs are idle.
+1. `MACHINE`: machines are lost or return.
+2. `TARGET`: jobs reach the target iteration that their tuner set.
+3. `STOPPED`: jobs have written their checkpoint, and their GPUs are idle.
 4. `ARRIVAL`: apps arrive.
 
-A moment is a microsecond: its events are taken in order of their times, whatever their phases. When all of them have
-happened the apps that they concern act, in turns: first each of them once, least id first, then those that heard of
-GPUs and were not due any more, and so on. So an app that only gets GPUs shares out at once all that others give back,
-and not one by one as they come. When nobody has anything to do a round is played if there is a reason. What follows
-from a round at the same moment (jobs that stop at once, for instance) is taken in the same way, before the next round.
+A moment lasts one microsecond. Its events are taken in order of time, whatever their phases. Then the affected apps act
+in turns: first each of them once, smallest id first, then those that got GPUs after their turn, and so on. So an app
+that only gets GPUs divides all GPUs that others give back at once, not one by one. When no app has anything to do, a
+round runs if there is a reason for one. Events that a round causes in the same moment, for example jobs that stop at
+once, are taken in the same way before the next round.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Phase(IntEnum):
-    """Which events come first at one time."""
+    """The order of events at the same time."""
 
     MACHINE = 1
     TARGET = 2
@@ -35,7 +35,7 @@ class Phase(IntEnum):
 
 
 class EventQueue(Generic[T]):
-    """Events in order of (time, phase, sequence)."""
+    """A queue of events, ordered by (time, phase, sequence)."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, Phase, int, T]] = []
@@ -46,11 +46,11 @@ class EventQueue(Generic[T]):
         heapq.heappush(self._heap, (time_s, phase, next(self._sequence), event))
 
     def next_s(self) -> float:
-        """When the next event is; infinite when there is none."""
+        """Return the time of the next event, or infinity if there is none."""
         return self._heap[0][0] if self._heap else math.inf
 
     def pop(self) -> T:
-        """Take the next event."""
+        """Remove and return the next event."""
         return heapq.heappop(self._heap)[-1]
 
 

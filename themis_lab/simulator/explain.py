@@ -1,32 +1,31 @@
-"""Why an app got what it got: every round of its life, from the records of the rounds alone."""
+"""Explain an app's grants: every round of its life, from the records of the rounds alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
+from themis.values import Value
 from themis_lab.simulator.record import BidRecord, RoundRecord
 from themis_lab.simulator.workload import unknown_app
 
 _MOST_NAMED = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppRound:
-    """One round as one app went through it. GPUs are counts by machine.
+class AppRound(Value, frozen=True, kw_only=True):
+    """One round from the view of one app. GPUs are counts by machine.
 
     Attributes:
-        rho: What it told.
-        rank: Its place among the apps that reported, worst rho first, from 1 on.
+        rho: The rho that it reported.
+        rank: Its rank among the apps that reported, from 1, worst rho first.
         apps: How many reported.
         asked: Whether it was asked to bid.
-        won: What the auction gave it before payments; `granted` is after them, or by the policy's own rule.
-        share: c_i, the share of its win that it keeps; None when it did not bid.
+        won: Its win in the auction before payments; `granted` is after them, or by the policy's own rule.
+        share: c_i, the share of its win that it keeps; None if it did not bid.
         payment: 1 - c_i.
-        kept: GPUs that it had whatever the round decided.
-        renewable: GPUs that it would lose unless it got them again.
-        lease_end_s: When the last of what it was granted ends; None when it was granted nothing.
-        why: Why it got no more, in words.
+        kept: GPUs that it keeps whatever the round decides.
+        renewable: GPUs that it loses unless it wins them back.
+        lease_end_s: The end of its last granted lease; None without a grant.
+        why: Why it got no more GPUs, as text.
     """
 
     round_id: int
@@ -50,15 +49,15 @@ class AppRound:
 
     @property
     def payment(self) -> float | None:
-        """The share of its win that it gave up."""
+        """The share of its win that it pays."""
         return None if self.share is None else 1.0 - self.share
 
 
 def explain(rounds: Iterable[RoundRecord], app: str) -> tuple[AppRound, ...]:
-    """Every round that an app reported in.
+    """Return every round in which an app reported.
 
     Raises:
-        UnknownNameError: No round has that app.
+        UnknownNameError: No round has this app.
     """
     seen: dict[str, None] = {}
     found = []
@@ -97,7 +96,7 @@ def _app_round(round_: RoundRecord, app: str) -> AppRound:
 
 
 def _why(round_: RoundRecord, app: str) -> Iterator[str]:
-    """Why the app got no more, the auction first, then what was left."""
+    """Return why the app got no more GPUs: first the auction, then the leftovers."""
     unmet = unmet_gpus(round_, app)
     if not round_.demand_gpus.get(app, 0):
         yield "it could use nothing more"
@@ -139,24 +138,24 @@ def _in_the_auction(round_: RoundRecord, app: str) -> Iterator[str]:
 def _lost_against(round_: RoundRecord, app: str) -> str:
     winners = {name: _gpus(gpus) for name, gpus in round_.proportional.items() if name != app and gpus}
     if not winners:
-        return f"nobody won: the auction ended {round_.status or 'without an outcome'}"
+        return f"no app won: the auction ended {round_.status or 'without an outcome'}"
     return f"lost against {_named(winners)}"
 
 
 def unmet_gpus(round_: RoundRecord, app: str) -> int:
-    """GPUs that the app could still use after the round."""
+    """Return how many more GPUs the app could use after the round."""
     got = _gpus(round_.granted.get(app, {})) + _gpus(round_.leftovers.get(app, {}))
     return max(0, round_.demand_gpus.get(app, 0) - got)
 
 
 def _served(round_: RoundRecord) -> dict[str, int]:
-    """GPUs by app, granted and leftovers together."""
+    """Return GPUs by app, with granted and leftover GPUs added."""
     apps = {**round_.granted, **round_.leftovers}
     return {name: _gpus(round_.granted.get(name, {})) + _gpus(round_.leftovers.get(name, {})) for name in apps}
 
 
 def _named(served: Mapping[str, int]) -> str:
-    """Apps with their GPUs, those of most GPUs first."""
+    """Return apps with their GPUs, most GPUs first."""
     ordered = sorted(served, key=lambda name: (-served[name], name))
     named = [f"{name} ({served[name]})" for name in ordered[:_MOST_NAMED]]
     more = len(ordered) - len(named)

@@ -1,18 +1,20 @@
-"""Frozen dataclasses as plain JSON values and back, by their type hints: what recordings are made of.
+"""Values as plain JSON and back, by their type hints: what recordings are made of.
 
-A field that a record lacks takes its default; one that nobody knows is refused, so that no word of a record is lost in
+A field that a record lacks takes its default. An unknown field is refused, so that no part of a record is lost in
 silence. Numbers that JSON has no word for, infinities, are written as text.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin
+
+from msgspec import Struct
+from msgspec.structs import fields
 
 from themis.errors import InputError, UnknownNameError
 
@@ -25,14 +27,12 @@ _MOST = 2**64
 
 
 def plain(value: Any, tagged: Sequence[type] = ()) -> Any:
-    """A value as dictionaries, lists, text and numbers; dataclasses among `tagged` say in `kind` which they are."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    """A value as dictionaries, lists, text and numbers; classes among `tagged` are named in `kind`."""
+    if isinstance(value, Struct):
         tag = {KIND: type(value).__name__} if type(value) in tagged else {}
         omitted = _empty_fields(value)
         return tag | {
-            each.name: plain(getattr(value, each.name), tagged)
-            for each in dataclasses.fields(value)
-            if each.name not in omitted
+            name: plain(getattr(value, name), tagged) for name in value.__struct_fields__ if name not in omitted
         }
     if isinstance(value, Mapping):
         return {str(key): plain(inner, tagged) for key, inner in value.items()}
@@ -56,10 +56,10 @@ def restored(kind: type[T], value: Any, place: str, choices: Mapping[type, Seque
     """The inverse of `plain`.
 
     Args:
-        kind: The dataclass to make.
+        kind: The class of the value to make.
         value: What `plain` made of one.
         place: Names the value in errors.
-        choices: For a Protocol, the dataclasses that a tagged value may be.
+        choices: For a Protocol, the classes that a tagged value may have.
 
     Raises:
         InputError: The value does not fit; the place of the part that does not is named.
@@ -75,8 +75,8 @@ class _Restorer:
         """A value of that type hint."""
         if hint in self._choices:
             hint, value = self._chosen(self._choices[hint], value, place)
-        if dataclasses.is_dataclass(hint):
-            return self._dataclass(hint, value, place)
+        if isinstance(hint, type) and issubclass(hint, Struct):
+            return self._value(hint, value, place)
         origin = get_origin(hint)
         if origin in (Union, UnionType):
             return self._union(get_args(hint), value, place)
@@ -88,19 +88,19 @@ class _Restorer:
             return {key: self.restore(inner, each, f"{place}.{key}") for key, each in _mapping(value, place).items()}
         return _scalar(hint, value, place)
 
-    def _dataclass(self, kind: Any, value: Any, place: str) -> Any:
+    def _value(self, kind: Any, value: Any, place: str) -> Any:
         hints = _hints(kind)
         for key in _mapping(value, place):
             if key not in hints:
                 raise UnknownNameError(f"key of {place}", key, hints)
-        fields = {key: self.restore(hints[key], inner, f"{place}.{key}") for key, inner in value.items()}
+        parts = {key: self.restore(hints[key], inner, f"{place}.{key}") for key, inner in value.items()}
         try:
-            return kind(**fields)
+            return kind(**parts)
         except TypeError:
-            lacking = sorted(set(hints) - set(fields))
+            lacking = sorted(set(hints) - set(parts))
             raise InputError(f"{place} lacks a key", value=", ".join(lacking)) from None
         except InputError as error:
-            # What no value of its kind can be: the value tells why, but not where.
+            # The value's own check refuses it, with the reason but without the path.
             raise InputError(f"{place}: {error.what}", value=error.value, remedy=error.remedy) from None
 
     def _union(self, hints: Sequence[Any], value: Any, place: str) -> Any:
@@ -120,10 +120,9 @@ class _Restorer:
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
-    """The type hint of every field that the dataclass is made from."""
-    hints = get_type_hints(kind)
-    return {each.name: hints[each.name] for each in dataclasses.fields(kind) if each.init}
+def _hints(kind: type[Struct]) -> dict[str, Any]:
+    """The type of every field."""
+    return {each.name: each.type for each in fields(kind)}
 
 
 def _listed(value: Any, place: str) -> enumerate[Any]:

@@ -1,7 +1,7 @@
-"""The numbers of a run (themis.md, section 8) as one JSON document; what differs from run to run is kept apart.
+"""The figures of a run as one JSON document. Values that differ between runs of the same input have their own keys.
 
-Definitions of rho are never mixed: whatever is said of rho is said of one definition, by its name. Medians are the
-middle value or the mean of the two middle ones, 95th percentiles the nearest rank, as in the testbed's report.
+Each figure of rho names its definition. A median is the middle value or the mean of the two middle ones. A 95th
+percentile is the value of the nearest rank, as in the testbed's report.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ Document = dict[str, Any]
 Summary = dict[str, float | int | None]
 
 DEFINITION = "themis"
-"""The definition of rho that scalars of the document are of."""
+"""The definition of rho that the document's scalars use."""
 
 FAIR = 1.0
 NEARLY_FAIR = 1.05
 MEASURED = ("wall_s", "peak_memory_mb", "overheads")
-"""Keys of the document that are of this machine and differ from run to run; nothing else does."""
+"""Keys of the document that depend on the machine and differ between runs. All others are reproducible."""
 
 _TENTHS = 10
 
 
 def document_of(record: RunRecord) -> Document:
-    """The whole document: the metrics, and what the run took on this machine."""
+    """Return the whole document: the metrics, and the run's time and memory on this machine."""
     metrics = metrics_of(record)
     invariants = metrics.pop("invariants")
     return {**metrics, **measured_of(record), "invariants": invariants}
 
 
 def metrics_of(record: RunRecord) -> Document:
-    """All that the same input gives again, to the byte."""
+    """Return the reproducible part: the same input gives the same bytes."""
     apps, counts = record.apps, record.counts
     fairness = by_definition(apps)
     return {
@@ -69,19 +69,19 @@ def metrics_of(record: RunRecord) -> Document:
 
 
 def measured_of(record: RunRecord) -> Document:
-    """Wall times and memory: of this machine, and never the same twice."""
+    """Return wall times and memory, which differ between runs."""
     counts = record.counts
     overheads = {"bid_ms": _milliseconds(counts.bid_s), "auction_ms": _milliseconds(counts.auction_s)}
     return {"wall_s": record.wall_s, "peak_memory_mb": record.peak_memory_mb, "overheads": overheads}
 
 
 def by_definition(apps: Sequence[AppOutcome]) -> dict[str, Summary]:
-    """Fairness by the name of each definition of rho."""
+    """Return the fairness figures of each definition of rho, by its name."""
     return {name: fairness([app.rho[name] for app in apps]) for name in apps[0].rho}
 
 
 def fairness(rho: Sequence[float]) -> Summary:
-    """How fair a run was by one definition of rho, smaller being better but for Jain's index."""
+    """Return the fairness figures of one definition of rho. Smaller is better, except for Jain's index."""
     of_rho = summary(rho)
     return {
         "max": max(rho),
@@ -95,18 +95,21 @@ def fairness(rho: Sequence[float]) -> Summary:
 
 
 def jain(values: Sequence[float]) -> float:
-    """Jain's index, (sum x)^2 / (n sum x^2): 1 when all are alike, 1/n when one has everything."""
+    """Return Jain's index, (sum x)^2 / (n sum x^2): 1 if all values are equal, 1/n if one has everything.
+
+    Example: 1, 1, 2 gives 16 / (3 * 6) = 0.89.
+    """
     squares = sum(value * value for value in values)
     return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
 def share_over(values: Sequence[float], limit: float) -> float:
-    """The share of values above a limit."""
+    """Return the share of values above a limit."""
     return sum(value > limit for value in values) / len(values)
 
 
 def summary(values: Iterable[float]) -> Summary:
-    """Mean, median and 95th percentile; None for each when there is no value."""
+    """Return mean, median and 95th percentile, each None if there are no values."""
     ordered = sorted(values)
     if not ordered:
         return {"mean": None, "p50": None, "p95": None}
@@ -117,13 +120,13 @@ def summary(values: Iterable[float]) -> Summary:
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The value below which this share of the values lies, linear between neighbours; nan for none.
+    """Return a quantile of the values, interpolated linearly, or NaN without values.
 
-    For distributions that are compared with others; a run's own summary goes by the nearest rank, as the testbed's.
+    Use it to compare distributions. A run's own summary uses the nearest rank, as the testbed does.
 
     Args:
         values: In any order.
-        share: From 0 to 1: 0.95 for the 95th percentile.
+        share: 0 to 1, for example 0.95 for the 95th percentile.
     """
     ordered = sorted(values)
     if not ordered:
@@ -155,7 +158,7 @@ def _app(app: AppOutcome) -> Document:
 
 
 def _placement(apps: Sequence[AppOutcome]) -> Mapping[str, Any]:
-    """How well jobs were placed: mean over apps, mean over GPU time, and eleven points of the apps' distribution."""
+    """Return the placement scores: mean over apps, mean over GPU time, and eleven points of the apps' distribution."""
     ordered = sorted(app.placement_score for app in apps)
     ran_s = sum(app.running_gpu_s for app in apps)
     weighted = sum(app.placement_score * app.running_gpu_s for app in apps) / ran_s if ran_s else None

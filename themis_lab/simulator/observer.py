@@ -1,4 +1,4 @@
-"""Being told of a run as it goes, for those who want more of it than its record keeps."""
+"""Observe a run while it is made, for callers that need more than its record."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from themis.leases import LeaseChange
 
 
 class Observer(Protocol):
-    """Hears of every round and of every lease."""
+    """Gets every round and every lease change."""
 
     def round_played(self, result: RoundResult) -> None:
-        """A round was decided and its leases were given; no app has acted on it yet."""
+        """Called after a round is decided and its leases are granted, before apps act on it."""
         ...
 
     def leases_changed(self, changes: Sequence[LeaseChange]) -> None:
-        """Leases changed, in this order."""
+        """Called with lease changes, in their order."""
         ...
 
 
 @dataclass(slots=True)
 class History:
-    """Keeps all that it hears: for short runs."""
+    """Keeps all rounds and changes. For short runs."""
 
     results: list[RoundResult] = field(default_factory=list)
     changes: list[LeaseChange] = field(default_factory=list)

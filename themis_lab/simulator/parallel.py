@@ -1,4 +1,4 @@
-"""Several runs at a time, each in a process of its own kind: what comes out does not depend on how many."""
+"""Make several runs at a time, each in a worker process. The results do not depend on the number of processes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _DEAF_TO = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
 
 class Board:
-    """Numbers that processes write, each its own places, and their parent reads: no lock, so no killed one holds it."""
+    """Shared numbers: each process writes its own, and the parent reads all. A killed process cannot hold a lock."""
 
     here: Board | None = None
-    """In a process that was started for `run_parallel`: the one it was given."""
+    """The board of this process, if `run_parallel` started it."""
 
     def __init__(self, places: int) -> None:
         from multiprocessing.sharedctypes import RawArray
@@ -37,11 +37,11 @@ class Board:
         self._numbers: Array[c_long] = RawArray("l", places)
 
     def put(self, place: int, number: int) -> None:
-        """Write a number."""
+        """Write the number at an index."""
         self._numbers[place] = number
 
     def numbers(self) -> list[int]:
-        """All numbers, by their places."""
+        """Return all numbers, by index."""
         return list(self._numbers)
 
 
@@ -52,14 +52,14 @@ def run_parallel(
     board: Board | None = None,
     look: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[K, R]]:
-    """`function` of each item, with the item's key, as they come.
+    """Yield `function` of each item with the item's key, in order of completion.
 
     Args:
-        function: Of a module, so that it can cross to other processes.
+        function: A function of a module, so that it can be sent to other processes.
         items: (key, item).
-        processes: At a time; with 1 everything is done here, in order.
-        board: Is `Board.here` in the other processes.
-        look: Called ten times a second while they are at work.
+        processes: The number of processes; 1 runs everything in this one, in order.
+        board: Becomes `Board.here` in the other processes.
+        look: Called ten times a second while they work.
 
     Raises:
         ThemisError: A process was killed.
@@ -76,7 +76,7 @@ def _apart(
     board: Board | None,
     look: Callable[[], None],
 ) -> Iterator[tuple[K, R]]:
-    # Imported late: a single run needs no other process, and starts the sooner.
+    # Imported late: a single run needs no other process, and starts sooner without this import.
     import multiprocessing
     from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
     from concurrent.futures.process import BrokenProcessPool
@@ -88,12 +88,12 @@ def _apart(
     # A second interrupt must not come between the first and the end of the processes: Python would wait for their runs.
     with OneInterruption() as interruption:
         try:
-            # A few ahead only: an interrupt should not find hundreds of runs waiting.
+            # Submit only a few runs ahead, so that an interrupt does not find hundreds waiting.
             todo = iter(items)
             running: dict[Future[R], K] = {}
             while True:
                 while len(running) < 2 * processes and (item := next(todo, None)) is not None:
-                    # It may start a process, of which `_end` would not know were the start interrupted.
+                    # This may start a process. If the start were interrupted, `_end` would not know the process.
                     with interruption.held():
                         running[pool.submit(function, item[1])] = item[0]
                 if not running:
@@ -112,7 +112,7 @@ def _apart(
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
-    """Leave nothing running, also when a run is under way."""
+    """End all processes, also during a run."""
     workers = list((pool._processes or {}).values())
     manager: Any = pool._executor_manager_thread
     pool.shutdown(wait=False, cancel_futures=True)
@@ -121,19 +121,19 @@ def _end(pool: ProcessPoolExecutor) -> None:
     for worker in workers:
         worker.join()
     if manager is not None:
-        # It sees that they are gone. Python, at its exit, would try to wake it while it closes what it is woken by.
+        # The thread notices that the processes are gone. At exit, Python would wake it while closing its wake-up pipe.
         manager.join(_MANAGER_S)
 
 
 def _start_server() -> None:
-    """Start the two processes that look after the others, deaf to interrupts: while they load they would tell where."""
+    """Start the two helper processes of `multiprocessing` with interrupts blocked: they would print a traceback."""
     from multiprocessing import forkserver, resource_tracker
 
-    # A hang-up comes to all processes of a terminal, and the word to end to all of a service; these two end with their
-    # parent, whose word on it is enough.
+    # SIGHUP reaches all processes of a terminal, and SIGTERM all of a service. These two ignore both: they end with
+    # their parent.
     former = signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF_TO)
     try:
-        # Started apart: it unblocks interrupts when it has.
+        # Started separately: it unblocks interrupts itself afterwards.
         resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF_TO)
         forkserver.ensure_running()
@@ -142,10 +142,10 @@ def _start_server() -> None:
 
 
 def _begin(board: Board | None) -> None:
-    """Leave interrupts to the parent, and do not outlive it, however it ends: nobody else would end this process."""
+    """Leave interrupts to the parent, and end with it in any case: no other process would end this one."""
     Board.here = board
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # By this one the parent ends it.
+    # The parent ends this process with SIGTERM.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 

@@ -1,9 +1,8 @@
-"""What a simulated run leaves: how each app fared, what each round decided, and counts over the whole."""
+"""The record of a simulated run: the result of each app, the decision of each round, and counts over the run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -11,17 +10,17 @@ from themis.values import Value
 
 
 class AppOutcome(Value, frozen=True, kw_only=True):
-    """How one app fared. Times are on the run's clock, which begins at 0.
+    """The result of one app. Times are in seconds on the run's clock, which begins at 0.
 
     Attributes:
         rho: Finish-time fairness at its end by the name of each definition.
-        bound: The least rho (definition `themis`) that any policy could have given it (fairness-study.md, 2.5).
-        gpu_time_s: GPU seconds that it held leases.
-        running_gpu_s: GPU seconds of these in which its jobs made iterations.
-        ideal_gpu_s: Its work, in GPU seconds at S = 1, as far as the search ran it.
-        placement_score: Mean of 1/S over the GPU time in which its jobs ran; 1.0 for one that never ran.
-        restarts: Times that a job began anew after it had run before: resizes, moves, lost machines.
-        lost_gpu_s: GPU seconds of work at S = 1 that were done and lost.
+        bound: A lower bound on the rho (definition `themis`) that any policy can give it.
+        gpu_time_s: GPU seconds that its leases lasted.
+        running_gpu_s: GPU seconds of these in which its jobs ran iterations.
+        ideal_gpu_s: The work that its search ran, in GPU seconds at S = 1.
+        placement_score: Mean of 1/S over the GPU time in which its jobs ran; 1.0 if none ran.
+        restarts: Restarts of its jobs: resizes, moves, lost machines.
+        lost_gpu_s: Work that was done and lost, in GPU seconds at S = 1.
         contention: N_avg at its end.
     """
 
@@ -44,17 +43,17 @@ class AppOutcome(Value, frozen=True, kw_only=True):
 
     @property
     def completion_s(self) -> float:
-        """Seconds from submission to end."""
+        """The seconds from submission to end."""
         return self.ended_at_s - self.submitted_at_s
 
     @property
     def queueing_s(self) -> float:
-        """Seconds from submission to the first GPU."""
+        """The seconds from submission to the first GPU."""
         return (self.ended_at_s if self.first_gpu_at_s is None else self.first_gpu_at_s) - self.submitted_at_s
 
 
 class BidRecord(Value, frozen=True, kw_only=True):
-    """An app's bid in short: how many rows, what nothing and the best row are worth to it."""
+    """A summary of an app's bid: the number of rows, and the values of the empty bundle and the best row."""
 
     rows: int
     rows_dropped: int
@@ -63,26 +62,26 @@ class BidRecord(Value, frozen=True, kw_only=True):
 
 
 class RoundRecord(Value, frozen=True, kw_only=True):
-    """One round, as `--explain` and `--record` tell it. GPUs are counts by machine.
+    """One round, as `--explain` and `--record` show it. GPUs are counts by machine.
 
     Attributes:
-        reasons: Why there was a round.
-        free: GPUs on offer, those up for renewal included.
-        renewable: GPUs up for renewal, by app.
-        kept: GPUs that go on whatever the round decides, by app.
-        rho: What the apps told, worst first.
-        demand_gpus: What they could use more.
+        reasons: The reasons for the round.
+        free: GPUs on offer, renewable ones included.
+        renewable: Renewable GPUs, by app.
+        kept: GPUs whose leases continue whatever the round decides, by app.
+        rho: The reported rho, worst first.
+        demand_gpus: How many more GPUs they could use.
         asked: Apps that were offered the free GPUs, worst first.
-        bids: Their bids, those that were refused left out.
+        bids: Their bids, without refused ones.
         refused: Why a report or a bid was refused, by app.
-        proportional: What the auction gave them before payments.
+        proportional: Their win in the auction before payments.
         shares: c_i, the share that each keeps.
-        granted: What the policy itself granted: by auction after payments, or by its own rule.
-        leftovers: What came as leftovers.
-        lease_end_s: When the leases granted in it end that began with it.
-        later_ends_s: When the last lease granted in it ends, by app, where that is later: a staggered lease begins
-            with the end of the one that it follows.
-        status: How the auction was solved; empty when there was none.
+        granted: The policy's own grants: by auction after payments, or by its own rule.
+        leftovers: Grants of leftover GPUs.
+        lease_end_s: The end of the granted leases that begin with this round.
+        later_ends_s: The end of the last granted lease, by app, if it is later: a staggered lease begins when the
+            one before it ends.
+        status: How the auction was solved; empty without an auction.
     """
 
     round_id: int
@@ -106,11 +105,10 @@ class RoundRecord(Value, frozen=True, kw_only=True):
     later_ends_s: Mapping[str, float] = msgspec.field(default_factory=dict)
 
 
-@dataclass(slots=True, kw_only=True)
-class Counts:
-    """Sums over all rounds of a run, kept also where the rounds themselves are not.
+class Counts(msgspec.Struct, kw_only=True):
+    """Sums over all rounds of a run, kept even if the rounds themselves are not.
 
-    `declined` are moments at which round after round only granted what was given straight back.
+    `declined` counts moments at which repeated rounds granted only GPUs that apps gave back at once.
     """
 
     rounds: int = 0
@@ -126,17 +124,17 @@ class Counts:
     granted_gpus: int = 0
     renewed_gpus: int = 0
     leftover_gpus: int = 0
-    bid_s: list[float] = field(default_factory=list)
-    auction_s: list[float] = field(default_factory=list)
+    bid_s: list[float] = msgspec.field(default_factory=list)
+    auction_s: list[float] = msgspec.field(default_factory=list)
     checks: int = 0
-    violations: list[str] = field(default_factory=list)
+    violations: list[str] = msgspec.field(default_factory=list)
 
 
 class RunRecord(Value, frozen=True, kw_only=True):
     """A whole run. `makespan_s` runs from the first arrival to the last end.
 
-    `leased_share` and `running_share` are of the cluster's GPU time over the makespan. `wall_s` and
-    `peak_memory_mb` are of this machine and differ from run to run; nothing else does.
+    `leased_share` and `running_share` are shares of the cluster's GPU time over the makespan. Only `wall_s` and
+    `peak_memory_mb` depend on the machine and differ between runs.
     """
 
     policy: str

@@ -1,22 +1,21 @@
-"""Recordings of runs: JSON lines, the whole input first, then a line a round, a line an app, and the end.
+"""Recordings of runs as JSON lines: a header with the whole input, a line per round, a line per app, and an end.
 
-The same input gives the same bytes: wall times are left out. `themis replay` asks of a recording what another policy
-would have done.
+The same input gives the same bytes, since wall times are left out. `themis replay` runs the input of a recording under
+another policy.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from am.agent.model.fairness import RhoDefinition
 from themis.errors import InputError, UnknownNameError
+from themis.values import Value
 from themis_lab.simulator.clusters import check_size
 from themis_lab.simulator.json_codec import plain, restored
 from themis_lab.simulator.record import AppOutcome, Counts, RoundRecord, RunRecord
@@ -31,22 +30,21 @@ FORMAT = "themis recording"
 CURVES = (LossCurve, ReplayedCurve)
 _CHOICES: Mapping[type, tuple[type, ...]] = {Curve: CURVES}
 _MOST = 1e100
-"""Less is every figure of a run: sums of squares must be numbers."""
+"""The maximum of every figure of a run, so that sums of squares stay finite."""
 
 _NOT_COUNTED = ("bid_s", "auction_s")
 _OF_THE_END = ("policy", "cluster", "cluster_gpus", "workload", "seed", "makespan_s", "leased_share", "running_share")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
-    """What was run, and what came of it. Wall times of `record` are not known: they are 0."""
+class Recording(Value, frozen=True, kw_only=True):
+    """The input of a run and its record. Wall times are not recorded: they are 0."""
 
     run: Run
     record: RunRecord
 
 
 def recording_lines(run: Run, record: RunRecord) -> Iterator[str]:
-    """The lines of a recording, each with its end."""
+    """Yield the lines of a recording, each with its newline."""
     yield _line("header", {"format": FORMAT, "version": VERSION, **_input(run)})
     for round_ in record.rounds:
         yield _line("round", _round(round_))
@@ -57,14 +55,14 @@ def recording_lines(run: Run, record: RunRecord) -> Iterator[str]:
 
 
 def parse_recording(text: str, source: str) -> Recording:
-    """The inverse of recording_lines.
+    """Parse a recording: the inverse of `recording_lines`.
 
     Args:
-        text: The whole file.
-        source: Names the file in errors.
+        text: The content of the file.
+        source: The name of the file, for errors.
 
     Raises:
-        InputError: It is no recording, of another version, damaged, or cut short; the line is named.
+        InputError: The text is no recording, is of another version, damaged or truncated. The message names the line.
     """
     lines = [_parsed(line, f"{source}, line {n}") for n, line in enumerate(text.splitlines(), start=1)]
     header = lines[0] if lines else {}
@@ -89,14 +87,14 @@ _ORDER = ("header", "round", "app", "end")
 
 
 def _check_order(lines: Sequence[Mapping[str, Any]], source: str) -> None:
-    """One header, the rounds as they were, the apps, one end: nothing else, and nothing out of its place."""
+    """Check the order of the lines: a header, the rounds, the apps, an end."""
     reached = round_id = 0
     for number, line in enumerate(lines, start=1):
         kind, place = line.get("line"), f"{source}, line {number}"
         if kind not in _ORDER:
             raise UnknownNameError(f"kind of {place}", str(kind), _ORDER)
         step = _ORDER.index(kind)
-        # Of header and end there is one; between them may be no round.
+        # There is one header and one end; there may be no round.
         if step < reached or (step == reached and number > 1 and kind in ("header", "end")):
             raise InputError(f"{place} is out of its place", value=kind, remedy="make the recording again")
         if kind == "round":
@@ -107,23 +105,25 @@ def _check_order(lines: Sequence[Mapping[str, Any]], source: str) -> None:
 
 
 def _check_told_alike(run: Run, header: Mapping[str, Any], record: RunRecord, source: str) -> None:
-    """What was run stands in the header, in its settings and at the end: a file edited in one place tells nonsense."""
-    told = {
+    """Raise InputError if header, settings and end differ in what was run: the file was edited in one place only."""
+    stated = {
         "policy": (run.settings.policy, header.get("policy"), record.policy),
         "seed": (run.settings.seed, header.get("seed"), record.seed),
         "cluster": (run.settings.cluster.name, record.cluster),
         "GPUs of the cluster": (run.settings.cluster.gpus, record.cluster_gpus),
         "workload": (run.workload.name, record.workload),
     }
-    for what, values in told.items():
+    for what, values in stated.items():
         if any(value != values[0] for value in values):
             raise InputError(
-                f"{source} is damaged: it tells the {what} differently", value=values, remedy="make it again"
+                f"{source} is damaged: its header, settings and end differ in the {what}",
+                value=values,
+                remedy="make it again",
             )
 
 
 def _check_whole(run: Run, record: RunRecord, source: str) -> None:
-    """A line that is gone from the middle would go unnoticed: the figures would be of some apps only."""
+    """Check the number of lines. A missing line would go unnoticed, and figures would cover some apps only."""
     wanted = {app.name for app in run.workload.apps}
     found = [app.name for app in record.apps]
     strange = sorted(wanted ^ set(found)) or sorted({name for name in found if found.count(name) > 1})
@@ -143,7 +143,7 @@ def _check_whole(run: Run, record: RunRecord, source: str) -> None:
 
 
 def _round(round_: RoundRecord) -> dict[str, Any]:
-    """A round; ends that differ are told where leases are staggered alone."""
+    """Return a round's content. `later_ends_s` is only written if leases are staggered."""
     content: dict[str, Any] = plain(round_)
     if not round_.later_ends_s:
         del content["later_ends_s"]
@@ -151,7 +151,7 @@ def _round(round_: RoundRecord) -> dict[str, Any]:
 
 
 def _input(run: Run) -> dict[str, Any]:
-    """What was run; gaps of the workload are told where there are any alone."""
+    """Return the header's content. `gaps` of the workload are only written if there are any."""
     workload = plain(run.workload, CURVES)
     if not run.workload.gaps:
         del workload["gaps"]
@@ -199,7 +199,7 @@ def _record(end: Mapping[str, Any], rounds: list[RoundRecord], apps: list[AppOut
     content = {key: end[key] for key in _OF_THE_END}
     record = restored(RunRecord, {**content, "apps": [], "counts": plain(Counts())}, place)
     counts = restored(Counts, end["counts"], f"{place}: counts")
-    return dataclasses.replace(record, apps=tuple(apps), rounds=tuple(rounds), counts=counts)
+    return replace(record, apps=tuple(apps), rounds=tuple(rounds), counts=counts)
 
 
 def _line(kind: str, content: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What is kept of a round: its record, and what it adds to the counts of a run."""
+"""Record a round, and add it to the counts of a run."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def round_record(
     asked: tuple[str, ...],
     lease_end_s: float,
 ) -> RoundRecord:
-    """A round as `--explain` and `--record` tell it.
+    """Return a round's record, as `--explain` and `--record` show it.
 
     Args:
-        result: How it ended.
-        changes: What it did to the leases.
-        reasons: Why it was held.
+        result: The result of the round.
+        changes: Its lease changes.
+        reasons: The reasons for the round.
         asked: The apps that were offered the free GPUs.
-        lease_end_s: When leases end that began with it.
+        lease_end_s: The end of leases that begin with it.
     """
     snapshot, decision = result.snapshot, result.decision
     outcome = snapshot.outcome

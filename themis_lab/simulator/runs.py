@@ -1,4 +1,4 @@
-"""A run as it is asked for: a workload, settings, and whose agents err or lie; and making it."""
+"""A run: its workload, settings, and the agents that err or lie; and the function that makes it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import gc
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from msgspec import field
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.seeds import child_seed
 from themis.errors import InputError, UnknownNameError
@@ -20,7 +20,7 @@ from themis_lab.simulator.simulation import MakeAgent, Simulation, Watch
 from themis_lab.simulator.workload import AppTrace, Workload, unknown_app
 
 MOST_LIED = 1e6
-"""Larger factors say no more, and values would leave the range of numbers."""
+"""The maximum factor. Larger ones have no further effect, and values would overflow."""
 
 _KIB = 1024.0
 _ALLOCATIONS = 500_000
@@ -36,19 +36,19 @@ class LieChoice(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.kind not in LIES:
             raise UnknownNameError("lie", self.kind, LIES)
-        # A lie about S has a share, of which none is the truth.
+        # The factor of a lie about S is a share; 0 is the truth.
         of_share = self.kind == "slowdown"
-        least, told = (0.0, "0") if of_share else (1.0 / MOST_LIED, f"1/{MOST_LIED:,.0f}")
+        least, range_start = (0.0, "0") if of_share else (1.0 / MOST_LIED, f"1/{MOST_LIED:,.0f}")
         if not least <= self.factor <= MOST_LIED:
-            what = f"the factor of a lie must lie in {told} to {MOST_LIED:,.0f}"
+            what = f"the factor of a lie must be from {range_start} to {MOST_LIED:,.0f}"
             raise InputError(what, value=self.factor, remedy=f"{0 if of_share else 1} is the truth")
 
 
 class Run(Value, frozen=True, kw_only=True):
-    """A run to make. `error` is X of every app's ErringAgent, 0 for none.
+    """A run to make. `error` is X of every app's ErringAgent, 0 for exact agents.
 
     Raises:
-        InputError: An app is to lie that the workload does not have, or twice.
+        InputError: An app is to lie twice, or the workload does not have it.
     """
 
     workload: Workload
@@ -65,11 +65,11 @@ class Run(Value, frozen=True, kw_only=True):
             if name not in names:
                 raise unknown_app(name, names)
             if liars.count(name) > 1:
-                raise InputError("an app can tell one lie only", value=name)
+                raise InputError("an app can have one lie only", value=name)
 
     @property
     def make_agent(self) -> MakeAgent:
-        """The agent of each app."""
+        """Return the agent of each app."""
         lies = {lie.app: lie_named(lie.kind, lie.factor) for lie in self.lies}
 
         def make(app: AppTrace) -> Agent:
@@ -83,7 +83,7 @@ class Run(Value, frozen=True, kw_only=True):
 
 @contextmanager
 def few_collections() -> Iterator[None]:
-    """Look for cycles of garbage seldom: a run makes many values and hardly a cycle."""
+    """Run the garbage collector rarely: a run makes many values but hardly any reference cycles."""
     usual = gc.get_threshold()
     gc.set_threshold(_ALLOCATIONS, *usual[1:])
     try:
@@ -93,7 +93,7 @@ def few_collections() -> Iterator[None]:
 
 
 def make_run(run: Run, watch: Watch | None = None) -> RunRecord:
-    """Make it. `peak_memory_mb` of the record is the most that this process has ever held, in MiB."""
+    """Make the run. `peak_memory_mb` of the record is the peak of this process so far, in MiB."""
     with few_collections():
         record = Simulation(run.workload, run.settings, run.make_agent).run(watch)
     return replace(record, peak_memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _KIB)

@@ -1,4 +1,4 @@
-"""Makes many runs and keeps what users read of them."""
+"""Make many runs and return their documents."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def documents_of(
     watch: Watch | None = None,
     watch_apart: Progress = lambda *_: None,
 ) -> list[Document]:
-    """The documents of runs, in their order.
+    """Return the documents of runs, in the order of `runs`.
 
     Args:
-        runs: What to run.
-        processes: Runs at a time; with 1 they are made here, one after the other.
-        progress: Told (runs made, runs in all) after each.
-        watch: Called after every round of a run that is made here.
-        watch_apart: Told (apps ended, apps in all), over all runs, ten times a second while runs are made elsewhere.
+        runs: The runs to make.
+        processes: Runs at a time; with 1 they are made in this process, one after the other.
+        progress: Called with (runs made, runs in total) after each run.
+        watch: Called after every round of a run in this process.
+        watch_apart: Called with (apps ended, apps in total) of all runs, ten times a second, if other processes run.
     """
     found: dict[int, Document] = {}
     workers = min(processes, len(runs))
@@ -49,7 +49,7 @@ def _apart(runs: Sequence[Run], workers: int, watch: Progress) -> Iterator[tuple
 
 
 def _document(item: tuple[int, Run]) -> Document:
-    """The document of a run, made in another process; its place on the board has how many of its apps have ended."""
+    """Return the document of a run, made in another process. The board shows how many of its apps have ended."""
     place, run = item
     board = Board.here
 

@@ -1,4 +1,4 @@
-"""What arrives at a cluster: apps with their jobs as they really are, which the scheduler may only learn."""
+"""Workloads: apps with the true properties of their jobs, which the scheduler can only estimate."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ LEAST_ITERATION_S = 1e-15
 
 
 class Curve(Protocol):
-    """What a job's loss is by iteration."""
+    """A job's loss by iteration."""
 
     def at(self, iteration: float) -> float:
-        """The loss after so many iterations."""
+        """Return the loss after `iteration` iterations."""
         ...
 
 
@@ -39,7 +39,7 @@ class LossCurve(Value, frozen=True, kw_only=True):
             raise InputError("a loss needs a finite floor, a drop of 0 or more, a scale and a power", value=value)
 
     def at(self, iteration: float) -> float:
-        """The loss after so many iterations."""
+        """Return the loss after `iteration` iterations."""
         return self.floor + self.drop * math.pow(1.0 + iteration / self.scale, -self.power)
 
 
@@ -79,15 +79,15 @@ class JobTrace(Value, frozen=True, kw_only=True):
 
     @property
     def work_gpu_s(self) -> float:
-        """The whole run in GPU seconds at S = 1."""
+        """The work of the whole run, in GPU seconds at S = 1."""
         return self.iterations_total * self.serial_iteration_s
 
 
 class AppTrace(Value, frozen=True, kw_only=True):
-    """An app: when it arrives, its jobs, the tuner that searches them, and the model, for the reader only.
+    """An app: its arrival, its jobs and the tuner that searches them. `model` is for readers only.
 
-    `startup_s` is how long its app master takes from the app's arrival until it can answer the arbiter; `costs` are
-    those of its jobs where they differ from the run's. `owner` is whose app it is, for policies that share among users.
+    `startup_s` is the time from the app's arrival until its app master can answer the arbiter. `costs` are those of its
+    jobs if they differ from the run's. `owner` is whose app it is, for policies that share among users.
     """
 
     name: str
@@ -116,7 +116,7 @@ class AppTrace(Value, frozen=True, kw_only=True):
 
     @property
     def demand_max_gpus(self) -> int:
-        """The most GPUs that all jobs together can use."""
+        """The maximum number of GPUs that all jobs together can use."""
         return sum(job.shape.demand_max_gpus for job in self.jobs)
 
 
@@ -124,8 +124,8 @@ class Workload(Value, frozen=True, kw_only=True):
     """Apps in order of arrival.
 
     Attributes:
-        source: A sentence on where they come from and what in them is made up.
-        gaps: What of a trace is left out, or stood in for: how much, and why. Empty where nothing is.
+        source: A sentence on their origin, and on what is assumed.
+        gaps: Parts of a trace that are left out or replaced: how many, and why. Empty if there are none.
     """
 
     name: str
@@ -145,9 +145,9 @@ _MOST_NAMED = 12
 
 
 def unknown_app(name: str, known: Iterable[str]) -> UnknownNameError:
-    """The error for an app that is not there, with the first of those that are.
+    """Return the error for an unknown app, which names the first known ones.
 
-    Apps are mostly numbered: the name that looks most like another is no more likely to be meant than the others.
+    App names are usually numbers, so the most similar name is not a better guess.
     """
     names = list(known)
     more = len(names) - _MOST_NAMED

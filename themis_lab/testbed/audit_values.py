@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from msgspec import field
+
+from themis.values import Value
 from themis_lab.testbed.events import Event
 
 JobKey = tuple[str, str]
 """App id and job id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditLimits:
+class AuditLimits(Value, frozen=True, kw_only=True):
     """Bounds in seconds, and the settings of the rounds.
 
     Attributes:
@@ -34,8 +35,7 @@ class AuditLimits:
     f: float = 0.8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditedJob:
+class AuditedJob(Value, frozen=True, kw_only=True):
     """A job at the end of the run: its state, the iteration it had to reach, and its smallest gang."""
 
     state: str = ""
@@ -44,8 +44,7 @@ class AuditedJob:
     gpus_per_task: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryLine:
+class HistoryLine(Value, frozen=True, kw_only=True):
     """A line written by a job's chief task. `event` is start, checkpoint, stop or end.
 
     `iteration` is where it starts, or what is saved from then on.
@@ -56,8 +55,7 @@ class HistoryLine:
     iteration: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditInput:
+class AuditInput(Value, frozen=True, kw_only=True):
     """A run to audit.
 
     Attributes:
@@ -85,8 +83,7 @@ class AuditInput:
         return min((event.time_s for event in self.events), default=0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditResult:
+class AuditResult(Value, frozen=True, kw_only=True):
     """Result of an audit.
 
     Attributes:

@@ -6,7 +6,6 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -18,6 +17,7 @@ from themis.cluster import Cluster
 from themis.config.cluster_file import load_cluster
 from themis.config.rm_settings import RmSettings
 from themis.errors import ThemisError, UnreachableError
+from themis.values import Value
 from themis.wire import themis_pb2 as pb
 from themis_lab.testbed.collector import Collector
 from themis_lab.testbed.engines import EngineSetting, running_engine
@@ -41,8 +41,7 @@ SETTLE_S = 1.0
 SETTLE_LIMIT_S = 8.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Value, frozen=True, kw_only=True):
     """The plan of a run: cluster and settings, arrivals, policy and seed."""
 
     setup: Setup

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import field
 from rich.console import Console
 
 from themis.cluster import Cluster
 from themis.errors import UnknownNameError
+from themis.values import Value
 from themis_lab.devcluster.spec import ClusterSpec
 from themis_lab.testbed.own_cluster import own_cluster
 from themis_lab.testbed.run_folder import RunFolder
@@ -28,8 +29,7 @@ _NODE_MEMORY_MB = 64 * 1024
 """The memory that each node declares. The machine has less, but emulated tasks need no more on YARN than without it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSetting:
+class EngineSetting(Value, frozen=True, kw_only=True):
     """Further settings of the ResourceManager, and variables of its environment."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import field
+
 from themis.errors import InputError
+from themis.values import Value
 from themis.wire import themis_pb2 as pb
 
 EVENTS_NAME = "events.jsonl"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Value, frozen=True, kw_only=True):
     """One event. `time_s` is in seconds since the epoch; the kind determines the content of `detail`."""
 
     sequence: int

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from msgspec import field, to_builtins
+
 from themis.errors import InputError
+from themis.values import Value
 from themis_lab.testbed.sampler import ProcessPeaks
 
 
@@ -22,8 +24,7 @@ class Ending(StrEnum):
     RM_FAILED = "the ResourceManager failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFacts:
+class RunFacts(Value, frozen=True, kw_only=True):
     """The facts of a run. `expected_apps` is the mix's number of apps; `left_over` are processes that did not end.
 
     `environment` comes from `themis_lab.testbed.environment`. It is empty for older runs.
@@ -46,7 +47,7 @@ class RunFacts:
 
 def write_facts(path: Path, facts: RunFacts) -> None:
     """Write the facts of a run."""
-    path.write_text(json.dumps(asdict(facts), indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(to_builtins(facts), indent=1) + "\n", encoding="utf-8")
 
 
 def read_facts(path: Path) -> RunFacts:

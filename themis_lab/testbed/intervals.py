@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from themis.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(Value, frozen=True):
     """A time interval in seconds, from `start_s` up to `end_s`."""
 
     start_s: float

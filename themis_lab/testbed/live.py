@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from submarine_client.status import has_ended, rho
+from themis.values import Value
 from themis.wire import themis_pb2 as pb
 
 PLAIN_EVERY_S = 5.0
@@ -22,8 +22,7 @@ _RUNNING_STATES = ("STARTING", "RUNNING", "CHECKPOINTING")
 _DONE_STATES = ("FINISHED", "STOPPED")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Value, frozen=True, kw_only=True):
     """The state of a run at one moment: `elapsed_s` since its start, `expected` apps in total."""
 
     elapsed_s: float

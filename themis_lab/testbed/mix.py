@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from pydantic import Field
 
 from submarine_client.groups import load_app
@@ -15,6 +15,7 @@ from themis.config.loader import Section, fit, load
 from themis.config.names import check_app_name
 from themis.config.rm_settings import LeaseSettings, RmSettings
 from themis.errors import InputError
+from themis.values import Value
 
 _MANAGED = ("cluster", "state_dir", "listen", "policy", "lease", "time_scale", "seed", "engine", "yarn")
 """Settings of the ResourceManager that other keys of a mix set, or that the run determines."""
@@ -46,8 +47,7 @@ class Mix(Setup):
     apps: tuple[AppArrival, ...] = Field(min_length=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class Arrival(Value, frozen=True, kw_only=True):
     """An app, ready to be submitted `at_s` seconds after the start."""
 
     at_s: float

@@ -6,10 +6,10 @@ import fcntl
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from themis.errors import InputError
+from themis.values import Value
 from themis_lab.devcluster.cluster import DevCluster
 from themis_lab.devcluster.layout import Layout
 from themis_lab.testbed.events import EVENTS_NAME
@@ -33,8 +33,7 @@ _NAMES = frozenset(
 """All names in a run's folder. If there is anything else, nothing is removed."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunFolder:
+class RunFolder(Value, frozen=True):
     """Paths of one run."""
 
     root: Path

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from themis.cluster import Cluster
 from themis.config.cluster_file import load_cluster
 from themis.config.rm_settings import RmSettings, load_rm_settings
+from themis.values import Value
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message
 from themis_lab.testbed.audit_values import AuditedJob, AuditInput, AuditLimits, HistoryLine, JobKey
@@ -22,8 +24,7 @@ ROUND_SLACK_S = 3.5
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord:
+class RunRecord(Value, frozen=True, kw_only=True):
     """A run: its events by sequence, the final apps in order of submission, and its settings."""
 
     events: tuple[Event, ...]

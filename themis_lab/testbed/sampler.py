@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import psutil
 
 from themis.processes import find_marked
+from themis.values import Value
 from themis_lab.testbed.reaper import RUN_MARK
 
 _PSS_EVERY = 5
 """Number of samples per PSS sample: for PSS the kernel walks the pages of every process."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessPeaks:
+class ProcessPeaks(Value, frozen=True, kw_only=True):
     """The largest values seen.
 
     Attributes:

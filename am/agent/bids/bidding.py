@@ -54,7 +54,7 @@ from am.agent.bids.bounded_cache import BoundedCache
 from am.agent.bids.by_type import app_on_type, merge_bids, offer_on_type, types_on_offer
 from am.agent.bids.candidate_set import CandidateSet
 from am.agent.bids.candidate_tables import tables_of
-from am.agent.candidates.gang_kinds import Way, relevant_slowdown, ways_to_ask
+from am.agent.candidates.gang_kinds import GangRequest, gang_requests, relevant_slowdown
 from am.agent.model.division_times import finish_times_s
 from am.agent.model.fairness import shared_times_s, values_of
 from am.agent.model.outlook import Outlook, times_of
@@ -84,23 +84,23 @@ class BidMemory:
     """
 
     def __init__(self) -> None:
-        self._ways: BoundedCache[tuple[Way, ...]] = BoundedCache(4096)
+        self._ways: BoundedCache[tuple[GangRequest, ...]] = BoundedCache(4096)
         self._sets: BoundedCache[CandidateSet] = BoundedCache(4096)
 
     def single_job_set(self, app: AppView, offer: Offer, capacity: GangCapacity) -> CandidateSet:
         """The candidates of an app that has one job and keeps no GPUs (`keeps_nothing`)."""
         (job,) = app.jobs
         same_job = job.shape, relevant_slowdown(job), capacity.traits
-        ways = self._ways.of(same_job, lambda: tuple(ways_to_ask(app, capacity, job.shape.demand_max_gpus)))
+        ways = self._ways.of(same_job, lambda: tuple(gang_requests(app, capacity, job.shape.demand_max_gpus)))
         fits = tuple([capacity.most(at.gpus, unit_gpus, within) > 0 for at, within, unit_gpus in ways])
-        held = tuple([(gang, gang.up.within(offer.free), app.restart_s) for gang in app.held])
+        held = tuple([(gang, gang.renewable_gpus.within(offer.free), app.restart_s) for gang in app.held])
         return self._sets.of((same_job, fits, held), lambda: CandidateSet(tables_of(app, offer, capacity), job))
 
 
-def make_bid(app: AppView, offer: Offer, around: ClusterView, memory: BidMemory | None = None) -> Bid:
+def make_bid(app: AppView, offer: Offer, cluster: ClusterView, memory: BidMemory | None = None) -> Bid:
     """The bid of one app, at the moment of its view; see `make_bids`."""
     moment = np.array([app.elapsed_s]), np.array([app.contention])
-    return make_bids([Outlook(app, around)], *moment, offer, around, memory)[0]
+    return make_bids([Outlook(app, cluster)], *moment, offer, cluster, memory)[0]
 
 
 def make_bids(
@@ -108,7 +108,7 @@ def make_bids(
     elapsed_s: Floats,
     contentions: Floats,
     offer: Offer,
-    around: ClusterView,
+    cluster: ClusterView,
     memory: BidMemory | None = None,
 ) -> list[Bid]:
     """The bids of N apps on one offer, in their order: V of the empty bundle, and rows that say V of every bundle.
@@ -121,30 +121,30 @@ def make_bids(
         elapsed_s: Seconds since each was submitted [N].
         contentions: N_avg of each [N].
         offer: Free GPUs by machine and slot, renewable ones included.
-        around: The cluster now.
+        cluster: The cluster now.
         memory: What earlier bids have in common with these.
     """
-    if around.types:
+    if cluster.types:
         moment = zip(elapsed_s.tolist(), contentions.tolist(), strict=True)
-        return [_bid_by_type(each, *at, offer, around) for each, at in zip(outlooks, moment, strict=True)]
-    return _make_bids_on_one_type(outlooks, elapsed_s, contentions, offer, around, memory or BidMemory())
+        return [_bid_by_type(each, *at, offer, cluster) for each, at in zip(outlooks, moment, strict=True)]
+    return _make_bids_on_one_type(outlooks, elapsed_s, contentions, offer, cluster, memory or BidMemory())
 
 
-def _bid_by_type(outlook: Outlook, elapsed_s: float, contention: float, offer: Offer, around: ClusterView) -> Bid:
+def _bid_by_type(outlook: Outlook, elapsed_s: float, contention: float, offer: Offer, cluster: ClusterView) -> Bid:
     """The bid of one app on a cluster of several device types; see `am.agent.bids.by_type`."""
     moment = np.array([elapsed_s]), np.array([contention])
-    types = types_on_offer(outlook.app, offer, around)
+    types = types_on_offer(outlook.app, offer, cluster)
     if not types:
         nothing = replace(offer, free=Allocation(), slots={}, renewable=Allocation())
-        return _make_bids_on_one_type([outlook], *moment, nothing, around, BidMemory())[0]
+        return _make_bids_on_one_type([outlook], *moment, nothing, cluster, BidMemory())[0]
     bids = []
     for each in types:
-        there = replace(around, fitting_level=each.fitting_level)
+        there = replace(cluster, fitting_level=each.fitting_level)
         app = Outlook(app_on_type(outlook.app, each.device), there)
-        part = offer_on_type(offer, each.device, around)
+        part = offer_on_type(offer, each.device, cluster)
         bids.append((each.device, _make_bids_on_one_type([app], *moment, part, there, BidMemory())[0]))
     # With one type on offer, the market is one of a single type and gangs need not name it.
-    several = len({around.device_of.get(machine_id) for machine_id, _ in offer.free}) > 1
+    several = len({cluster.device_of.get(machine_id) for machine_id, _ in offer.free}) > 1
     return merge_bids(bids) if several else bids[0][1]
 
 
@@ -153,15 +153,15 @@ def _make_bids_on_one_type(
     elapsed_s: Floats,
     contentions: Floats,
     offer: Offer,
-    around: ClusterView,
+    cluster: ClusterView,
     memory: BidMemory,
 ) -> list[Bid]:
     """`make_bids` on an offer of one device type."""
     if not outlooks:
         return []
-    candidates = _candidates(outlooks, offer, around, memory)
-    times_s = [_times_s(outlook.app, each, around) for outlook, each in zip(outlooks, candidates, strict=True)]
-    empty_values, values = _values(outlooks, candidates, times_s, (elapsed_s, contentions), around)
+    candidates = _candidates(outlooks, offer, cluster, memory)
+    times_s = _times_s(outlooks, candidates, cluster)
+    empty_values, values = _values(outlooks, candidates, times_s, (elapsed_s, contentions), cluster)
     gains = _gains(values, np.repeat(empty_values, [len(each) for each in candidates]))
     bids, start = [], 0
     for outlook, each, empty_value in zip(outlooks, candidates, empty_values.tolist(), strict=True):
@@ -179,10 +179,10 @@ def _make_bids_on_one_type(
 
 
 def _candidates(
-    outlooks: Sequence[Outlook], offer: Offer, around: ClusterView, memory: BidMemory
+    outlooks: Sequence[Outlook], offer: Offer, cluster: ClusterView, memory: BidMemory
 ) -> list[CandidateSet]:
     """What each app may ask for. Single jobs of one shape and S that keep no GPUs may ask for the same."""
-    capacity = GangCapacity(offer.free.by_machine(), offer.slots, around.rack_of)
+    capacity = GangCapacity(offer.free.by_machine(), offer.slots, cluster.rack_of)
     shared: dict[object, CandidateSet] = {}
     found = []
     for outlook in outlooks:
@@ -200,18 +200,30 @@ def _candidates(
 
 def keeps_nothing(app: AppView) -> bool:
     """Whether all GPUs of the app are renewable: at most one gang, and that as a whole."""
-    return not app.held or (len(app.held) == 1 and app.held[0].renewable and app.held[0].up == app.held[0].gpus)
+    return not app.held or (
+        len(app.held) == 1 and app.held[0].renewable and app.held[0].renewable_gpus == app.held[0].gpus
+    )
 
 
-def _times_s(app: AppView, candidates: CandidateSet, around: ClusterView) -> Floats:
-    """T on every candidate, in seconds.
+def _times_s(outlooks: Sequence[Outlook], candidates: Sequence[CandidateSet], cluster: ClusterView) -> Floats:
+    """T on all candidates, one app after the other, in seconds."""
+    slowdowns, usables = np.concatenate([each.paces for each in candidates], axis=1)
+    works_s = np.array([outlook.app.jobs[0].serial_work_s if outlook.app.jobs else 0.0 for outlook in outlooks])
+    times_s: Floats = works_s.repeat([len(each) for each in candidates]) * slowdowns / usables
+    start = 0
+    for outlook, each in zip(outlooks, candidates, strict=True):
+        if not each.single_job:
+            times_s[start : start + len(each)] = _packed_times_s(outlook.app, each, cluster)
+        start += len(each)
+    return times_s
+
+
+def _packed_times_s(app: AppView, candidates: CandidateSet, cluster: ClusterView) -> Floats:
+    """T on every candidate of an app whose jobs may share gangs, in seconds.
 
     The best candidates of an app that holds nothing are packed more closely. What an app holds is timed without that
     wherever it is compared with a bundle, and a bundle must not look better only because it is packed more closely.
     """
-    if candidates.paces is not None:
-        slowdowns, usables = candidates.paces
-        return app.jobs[0].serial_work_s * slowdowns / usables
     tables = candidates.tables
     if not tables:
         return np.zeros(0)
@@ -220,41 +232,41 @@ def _times_s(app: AppView, candidates: CandidateSet, around: ClusterView) -> Flo
         for gang in (*table.gangs, *[kind.at for kind in table.kinds]):
             gangs.setdefault(gang, len(gangs))
     counts = np.concatenate([table.counts_of(gangs) for table in tables])
-    times_s = finish_times_s(app, tuple(gangs), counts, around)
+    times_s = finish_times_s(app, tuple(gangs), counts, cluster)
     if not app.held:
         best = np.argsort(times_s, kind="stable")[:_CLOSELY]
-        times_s[best] = finish_times_s(app, tuple(gangs), counts[best], around, closely=True)
+        times_s[best] = finish_times_s(app, tuple(gangs), counts[best], cluster, closely=True)
     return times_s
 
 
 def _values(
     outlooks: Sequence[Outlook],
     candidates: Sequence[CandidateSet],
-    times_s: Sequence[Floats],
+    times_s: Floats,
     moment: tuple[Floats, Floats],
-    around: ClusterView,
+    cluster: ClusterView,
 ) -> tuple[Floats, Floats]:
     """V of the empty bundle of each app, and of all candidates one app after the other.
 
     Args:
         outlooks: The N apps.
         candidates: Those of each.
-        times_s: T on each app's candidates, in seconds.
+        times_s: T on all of these, in seconds.
         moment: Seconds since each app was submitted, and N_avg of each.
-        around: The cluster now.
+        cluster: The cluster now.
     """
     elapsed_s, contentions = moment
     apps, sizes = np.arange(len(outlooks)), [len(each) for each in candidates]
     of = np.concatenate((apps, apps.repeat(sizes)))
-    known = times_of(outlooks, around)
+    known = times_of(outlooks, cluster)
     ideal_s = known.cluster_s * contentions
     switch_s = np.concatenate((known.switch_s, *[each.switch_s for each in candidates]))
     shared_s = shared_times_s(
-        around.rule,
-        np.concatenate((known.empty_s, *times_s)),
+        cluster.rule,
+        np.concatenate((known.empty_s, times_s)),
         spent_s=elapsed_s[of] + switch_s,
         share_s=known.share_s[of],
-        lease_s=around.lease_s,
+        lease_s=cluster.lease_s,
     )
     values = values_of(ideal_s[of], shared_s)
     return values[: len(outlooks)], values[len(outlooks) :]

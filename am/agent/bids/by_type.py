@@ -23,12 +23,12 @@ from themis.bids import Bid, BidRow, Offer
 from themis.cluster import Allocation
 
 
-def types_on_offer(app: AppView, offer: Offer, around: ClusterView) -> list[TypeView]:
+def types_on_offer(app: AppView, offer: Offer, cluster: ClusterView) -> list[TypeView]:
     """The device types with free GPUs on which all jobs of the app can run, in the cluster's order."""
-    free = {around.device_of.get(machine_id, "") for machine_id, _ in offer.free}
+    free = {cluster.device_of.get(machine_id, "") for machine_id, _ in offer.free}
     jobs = [*app.jobs, *([app.reference] if app.reference is not None else [])]
     return [
-        each for each in around.types if each.device in free and all(job.speeds.on(each.device) > 0.0 for job in jobs)
+        each for each in cluster.types if each.device in free and all(job.speeds.on(each.device) > 0.0 for job in jobs)
     ]
 
 
@@ -48,7 +48,7 @@ def _job_on_type(job: JobView, device: str, elsewhere: HeldGang | None) -> JobVi
     """A job on one device type; one that keeps a gang on another type cannot grow."""
     shape = job.shape
     if elsewhere is not None:
-        kept = elsewhere.gpus - elsewhere.up if elsewhere.up else elsewhere.gpus
+        kept = elsewhere.gpus - elsewhere.renewable_gpus if elsewhere.renewable_gpus else elsewhere.gpus
         if tasks := usable_gpus(shape, kept) // shape.gpus_per_task:
             shape = replace(shape, tasks=tasks)
     return replace(
@@ -59,11 +59,11 @@ def _job_on_type(job: JobView, device: str, elsewhere: HeldGang | None) -> JobVi
     )
 
 
-def offer_on_type(offer: Offer, device: str, around: ClusterView) -> Offer:
+def offer_on_type(offer: Offer, device: str, cluster: ClusterView) -> Offer:
     """The part of an offer on machines of one device type."""
 
     def mine(gpus: Allocation) -> Allocation:
-        return Allocation(tuple([entry for entry in gpus.counts if around.device_of.get(entry[0]) == device]))
+        return Allocation(tuple([entry for entry in gpus.counts if cluster.device_of.get(entry[0]) == device]))
 
     free = mine(offer.free)
     return replace(

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from am.agent.candidates.enumeration import enumerate_candidates
 from am.agent.candidates.gang_extension import GangExtension, added_up, gang_extensions
 from am.agent.candidates.gang_kinds import GangKind, LocalitySensitivity, gang_kinds
-from am.agent.candidates.multifit import Ask
-from am.agent.candidates.sub_bundles import sub_bundle_candidates
+from am.agent.candidates.search_space import SearchSpace
 from am.agent.model.demands import parts_left
 from am.agent.model.views import AppView, GangAt, HeldGang
 from themis.bids import Gang, Offer
@@ -36,7 +35,7 @@ class Table(Value, frozen=True, dict=True, kw_only=True):
         pinned: GPUs on named machines that every row asks for.
         anywhere: Gangs anywhere that every row asks for.
         kinds: K kinds of new gangs.
-        asks: New gangs of each row, R rows by K kinds.
+        candidates: New gangs of each row, R rows by K kinds.
         switch_s: Seconds of restart that every row costs.
         steady: Whether the rows only keep jobs where they are: they are worth no more than others.
         missing: Candidates that a complete table would have in addition.
@@ -46,32 +45,32 @@ class Table(Value, frozen=True, dict=True, kw_only=True):
     pinned: tuple[Allocation, ...] = ()
     anywhere: tuple[Gang, ...] = ()
     kinds: tuple[GangKind, ...] = ()
-    asks: Counts
+    candidates: Counts
     switch_s: float = 0.0
     steady: bool = False
     missing: int = 0
 
     def counts_of(self, gangs: Mapping[GangAt, int]) -> Counts:
         """The gangs that the app holds with each row, R rows by gangs."""
-        counts = np.zeros((len(self.asks), len(gangs)), dtype=np.int64)
+        counts = np.zeros((len(self.candidates), len(gangs)), dtype=np.int64)
         for gang, count in Counter(self.gangs).items():
             counts[:, gangs[gang]] += count
         for place, kind in enumerate(self.kinds):
-            counts[:, gangs[kind.at]] += self.asks[:, place]
+            counts[:, gangs[kind.at]] += self.candidates[:, place]
         return counts
 
     @remembered
     def gpus(self) -> Counts:
         """The GPUs that each row asks for."""
         fixed = sum([gang.gpus for gang in self.pinned]) + sum([gang.total_gpus for gang in self.anywhere])
-        return fixed + self.asks @ np.array([kind.at.gpus for kind in self.kinds], dtype=np.int64)
+        return fixed + self.candidates @ np.array([kind.at.gpus for kind in self.kinds], dtype=np.int64)
 
-    def gangs_asked(self, kinds: Sequence[GangKind]) -> Counts:
-        """The gangs that each row asks for, R rows by these kinds: `asks` and `anywhere`."""
-        place = {_asked(kind): number for number, kind in enumerate(kinds)}
-        counts = np.zeros((len(self.asks), len(kinds)), dtype=np.int64)
+    def gangs_requested(self, kinds: Sequence[GangKind]) -> Counts:
+        """The gangs that each row asks for, R rows by these kinds: `candidates` and `anywhere`."""
+        place = {_request_key(kind): number for number, kind in enumerate(kinds)}
+        counts = np.zeros((len(self.candidates), len(kinds)), dtype=np.int64)
         for number, kind in enumerate(self.kinds):
-            counts[:, place[_asked(kind)]] += self.asks[:, number]
+            counts[:, place[_request_key(kind)]] += self.candidates[:, number]
         for gang in self.anywhere:
             counts[:, place[gang.gpus, gang.unit_gpus, gang.within]] += gang.count
         return counts
@@ -82,22 +81,22 @@ class Table(Value, frozen=True, dict=True, kw_only=True):
         for gang in self.pinned:
             pinned.update(dict(gang))
         counts = np.array([pinned[machine] for machine in machines], dtype=np.int64)
-        return np.ones((len(self.asks), 1), dtype=np.int64) * counts
+        return np.ones((len(self.candidates), 1), dtype=np.int64) * counts
 
 
-def kinds_asked(tables: Sequence[Table]) -> list[GangKind]:
+def kinds_requested(tables: Sequence[Table]) -> list[GangKind]:
     """The distinct kinds that rows of these tables ask for."""
     kinds: dict[tuple[int, int, Level], GangKind] = {}
     for table in tables:
         for kind in table.kinds:
-            kinds.setdefault(_asked(kind), kind)
+            kinds.setdefault(_request_key(kind), kind)
         for gang in table.anywhere:
             more = GangKind(GangAt(gang.gpus, Level.CLUSTER), gang.within, gang.unit_gpus, 0)
-            kinds.setdefault(_asked(more), more)
+            kinds.setdefault(_request_key(more), more)
     return list(kinds.values())
 
 
-def _asked(kind: GangKind) -> tuple[int, int, Level]:
+def _request_key(kind: GangKind) -> tuple[int, int, Level]:
     return kind.at.gpus, kind.unit_gpus, kind.within
 
 
@@ -115,11 +114,11 @@ def tables_of(app: AppView, offer: Offer, capacity: GangCapacity) -> list[Table]
     if not app.jobs:
         return []
     renewable = app.renewable
-    up = tuple(gang.up for gang in renewable)
+    pinned = tuple(gang.renewable_gpus for gang in renewable)
     # The ResourceManager may not offer what the app believes to be renewable, and would refuse a bid that pins it.
-    all_up = added_up(up)
-    offered = all_up.within(offer.free)
-    tables = [_all_stay(app, offer.free - all_up, up, capacity)] if offered else []
+    all_renewable = added_up(pinned)
+    offered = all_renewable.within(offer.free)
+    tables = [_all_stay(app, offer.free - all_renewable, pinned, capacity)] if offered else []
     tables += _some_stay(app, renewable) if offered else ()
     return [*tables, *_restarted(app, offer, capacity)]
 
@@ -128,21 +127,26 @@ _NOTHING_NEW: Counts = np.zeros((1, 0), dtype=np.int64)
 """One row without new gangs."""
 
 
-def _all_stay(app: AppView, free: Allocation, up: tuple[Allocation, ...], capacity: GangCapacity) -> Table:
-    """All gangs stay in place. New gangs are of the `free` GPUs, those of the offer without the renewable ones `up`."""
+def _all_stay(app: AppView, free: Allocation, pinned: tuple[Allocation, ...], capacity: GangCapacity) -> Table:
+    """All gangs stay in place, and the renewable ones are `pinned`. New gangs are of the other GPUs, `free`."""
     gangs = tuple(gang.at for gang in app.held)
     new = len(app.jobs) - len(app.held)
     if not new:
-        return Table(gangs=gangs, pinned=up, asks=_NOTHING_NEW)
-    if up:
+        return Table(gangs=gangs, pinned=pinned, candidates=_NOTHING_NEW)
+    if pinned:
         capacity = GangCapacity(free.by_machine(), capacity.slots, capacity.rack_of)
     kinds = gang_kinds(app, capacity)
 
-    def sub_bundles() -> list[Ask]:
-        return [] if up else sub_bundle_candidates(kinds, new, capacity)
-
-    asks, missing = enumerate_candidates(kinds, new, free.gpus, app.jobs, 2 if up else 1, sub_bundles, capacity)
-    return Table(gangs=gangs, pinned=up, kinds=kinds, asks=asks, missing=missing)
+    space = SearchSpace(
+        kinds=kinds,
+        most_gangs=new,
+        most_gpus=free.gpus,
+        jobs=app.jobs,
+        tables=2 if pinned else 1,
+        capacity=capacity,
+    )
+    candidates, missing = enumerate_candidates(space)
+    return Table(gangs=gangs, pinned=pinned, kinds=kinds, candidates=candidates, missing=missing)
 
 
 def _some_stay(app: AppView, renewable: Sequence[HeldGang]) -> Iterator[Table]:
@@ -151,22 +155,22 @@ def _some_stay(app: AppView, renewable: Sequence[HeldGang]) -> Iterator[Table]:
     Such a row is worth as much as one that asks for the same gangs anywhere; a solver takes the first of equal rows.
     Not if slots matter: a row pins GPUs by machine, and cannot say that they are in one slot.
     """
-    judges = LocalitySensitivity.of(app)
+    sensitivity = LocalitySensitivity.of(app)
     in_slots = {gang.gpus.gpus for gang in renewable if gang.level is Level.SLOT}
-    slots_matter = {gpus for gpus in in_slots if not judges.same_speed(*_near(gpus))}
+    slots_matter = {gpus for gpus in in_slots if not sensitivity.same_speed(*_near(gpus))}
     most = len(renewable) - 1
     if slots_matter:
-        told = (gang.level is Level.SLOT and gang.gpus.gpus in slots_matter for gang in renewable[:most])
-        most = next((place for place, matters in enumerate(told) if matters), most)
+        matter = (gang.level is Level.SLOT and gang.gpus.gpus in slots_matter for gang in renewable[:most])
+        most = next((place for place, matters in enumerate(matter) if matters), most)
     if not most:
         return
     kept = [gang.at for gang in app.kept]
-    ats, ups = [gang.at for gang in renewable], [gang.up for gang in renewable]
-    parts = [parts_left(app, (gang,)) if gang.up != gang.gpus else () for gang in renewable]
+    ats, ups = [gang.at for gang in renewable], [gang.renewable_gpus for gang in renewable]
+    parts = [parts_left(app, (gang,)) if gang.renewable_gpus != gang.gpus else () for gang in renewable]
     for staying in range(most, 0, -1):
         gangs = (*kept, *ats[:staying], *itertools.chain.from_iterable(parts[staying:]))
         pinned = tuple(ups[:staying])
-        yield Table(gangs=gangs, pinned=pinned, asks=_NOTHING_NEW, switch_s=app.restart_s, steady=True)
+        yield Table(gangs=gangs, pinned=pinned, candidates=_NOTHING_NEW, switch_s=app.restart_s, steady=True)
 
 
 def _near(gpus: int) -> tuple[GangAt, GangAt]:
@@ -182,28 +186,29 @@ def _restarted(app: AppView, offer: Offer, capacity: GangCapacity) -> Iterator[T
         ways = ways[1:]
     if not ways:
         return
-    kinds = gang_kinds(app, capacity)
+    kinds, tables = gang_kinds(app, capacity), len(ways) + len(app.renewable[:1])
     known: dict[tuple[int, int], tuple[Counts, int]] = {}
     for way in ways:
         left = offer.free.gpus - sum(gang.gpus for gang in way.pinned) - sum(gang.gpus for gang in way.anywhere)
         new = len(app.jobs) - len(way.gangs)
         if (new, left) not in known:
-            known[new, left] = enumerate_candidates(kinds, new, left, app.jobs, len(ways) + len(app.renewable[:1]))
+            space = SearchSpace(kinds=kinds, most_gangs=new, most_gpus=left, jobs=app.jobs, tables=tables)
+            known[new, left] = enumerate_candidates(space)
         yield _table_of_growth(app, kinds, way, *known[new, left])
 
 
 def _table_of_growth(
-    app: AppView, kinds: tuple[GangKind, ...], way: GangExtension, asks: Counts, missing: int
+    app: AppView, kinds: tuple[GangKind, ...], way: GangExtension, candidates: Counts, missing: int
 ) -> Table:
     if way.grown:
         # A gang grows only once every job has one.
-        asks = asks[asks.sum(axis=1) == len(app.jobs) - len(way.gangs)]
+        candidates = candidates[candidates.sum(axis=1) == len(app.jobs) - len(way.gangs)]
     return Table(
         gangs=way.gangs,
         pinned=way.pinned,
         anywhere=way.anywhere,
         kinds=kinds,
-        asks=asks,
+        candidates=candidates,
         switch_s=app.restart_s,
         missing=missing,
     )

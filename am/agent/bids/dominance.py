@@ -45,9 +45,9 @@ class DominanceKey:
             columns += _threshold_sets(kinds, [place for place, kind in enumerate(kinds) if kind.unit_gpus == unit])
         self._harder = np.array(columns, dtype=np.int64).reshape(len(columns), len(kinds))
 
-    def needs(self, asks: Counts) -> Needs:
+    def needs(self, candidates: Counts) -> Needs:
         """R x needs of R x K counts: a candidate with no more in any column fits wherever the other one fits."""
-        return (asks @ self._harder.T).astype(np.int16)
+        return (candidates @ self._harder.T).astype(np.int16)
 
 
 def _threshold_sets(kinds: Sequence[GangKind], mine: Sequence[int]) -> list[NDArray[np.bool_]]:
@@ -75,21 +75,21 @@ def _column(kinds: Sequence[GangKind], members: Sequence[int]) -> NDArray[np.boo
 _NONE: Places = np.zeros(0, dtype=np.int64)
 
 
-def neighbours(kinds: Sequence[GangKind], asks: Counts) -> tuple[Places, Places]:
+def neighbours(kinds: Sequence[GangKind], candidates: Counts) -> tuple[Places, Places]:
     """Pairs of candidates of which the second asks for a little less: a gang fewer, smaller, or at a looser level.
 
     A first sieve for large tables: a candidate that is worth no more than its easier neighbour is useless.
 
     Args:
         kinds: K kinds.
-        asks: R x K counts.
+        candidates: R x K counts.
 
     Returns:
         The harder and the easier candidate of each pair; none for tables too large for keys.
     """
     # A neighbour may have one more gang of a kind than any candidate has: its key must be that of no other.
-    weights = [(int(asks.max(initial=0)) + 2) ** place for place in range(len(kinds))]
-    if len(asks) <= 1 or weights[-1:] > [2**55]:
+    weights = [(int(candidates.max(initial=0)) + 2) ** place for place in range(len(kinds))]
+    if len(candidates) <= 1 or weights[-1:] > [2**55]:
         return _NONE, _NONE
     easier_than = [just_easier(kinds, place) for place in range(len(kinds))]
     places = [place for place, easier in enumerate(easier_than) for _ in range(1 + len(easier))]
@@ -98,8 +98,8 @@ def neighbours(kinds: Sequence[GangKind], asks: Counts) -> tuple[Places, Places]
         for place, easier in enumerate(easier_than)
         for other in (0, *(weights[kind] for kind in easier))
     ]
-    pairs = np.empty((2, len(asks) * len(places)), dtype=np.int64)
-    keys, counts = asks @ np.array(weights, dtype=np.int64), np.ascontiguousarray(asks)
+    pairs = np.empty((2, len(candidates) * len(places)), dtype=np.int64)
+    keys, counts = candidates @ np.array(weights, dtype=np.int64), np.ascontiguousarray(candidates)
     where = np.array(places, dtype=np.int64), np.array(changes, dtype=np.int64)
     many = _candidates.next_to(keys, counts, *where, pairs[0], pairs[1])
     # Most of the space reserved for pairs stays unused.

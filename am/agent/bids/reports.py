@@ -15,17 +15,17 @@ from themis.bids import AppReport, RhoOf
 Floats = NDArray[np.float64]
 
 
-def make_report(app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+def make_report(app: AppView, cluster: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
     """The report of one app, at the moment of its view."""
     moment = np.array([app.elapsed_s]), np.array([app.contention])
-    return make_reports([Outlook(app, around)], *moment, around, round_id, rho_of)[0]
+    return make_reports([Outlook(app, cluster)], *moment, cluster, round_id, rho_of)[0]
 
 
 def make_reports(
     outlooks: Sequence[Outlook],
     elapsed_s: Floats,
     contentions: Floats,
-    around: ClusterView,
+    cluster: ClusterView,
     round_id: int,
     rho_of: RhoOf = RhoOf.EVERY_APP,
 ) -> list[AppReport]:
@@ -37,15 +37,15 @@ def make_reports(
         outlooks: The N apps.
         elapsed_s: Seconds since each was submitted [N].
         contentions: N_avg of each [N].
-        around: The cluster now.
+        cluster: The cluster now.
         round_id: The round that asks.
         rho_of: The apps whose rho it asks for.
     """
-    asked = [rho_of.asks(outlook.demands) for outlook in outlooks]
+    asked = [rho_of.asks(outlook.demands) for outlook in outlooks] if rho_of is not RhoOf.EVERY_APP else ()
     if not all(asked):
         some = [place for place, is_asked in enumerate(asked) if is_asked]
         with_rho = iter(
-            make_reports([outlooks[place] for place in some], elapsed_s[some], contentions[some], around, round_id)
+            make_reports([outlooks[place] for place in some], elapsed_s[some], contentions[some], cluster, round_id)
         )
         return [
             next(with_rho)
@@ -61,7 +61,7 @@ def make_reports(
         ]
     if not outlooks:
         return []
-    shared_s, ideal_s = _shared_and_ideal_s(outlooks, elapsed_s, contentions, around)
+    shared_s, ideal_s = _shared_and_ideal_s(outlooks, elapsed_s, contentions, cluster)
     rhos = (shared_s / ideal_s).tolist()
     return [
         AppReport(
@@ -79,15 +79,15 @@ def make_reports(
 
 
 def _shared_and_ideal_s(
-    outlooks: Sequence[Outlook], elapsed_s: Floats, contentions: Floats, around: ClusterView
+    outlooks: Sequence[Outlook], elapsed_s: Floats, contentions: Floats, cluster: ClusterView
 ) -> tuple[Floats, Floats]:
     """t_shared of the empty bundle and t_ideal of each app, in seconds [N]."""
-    times = times_of(outlooks, around, share_if_sooner=True)
+    times = times_of(outlooks, cluster, share_if_sooner=True)
     shared_s = shared_times_s(
-        around.rule,
+        cluster.rule,
         times.empty_s,
         spent_s=elapsed_s + times.switch_s,
         share_s=times.share_s,
-        lease_s=around.lease_s,
+        lease_s=cluster.lease_s,
     )
     return shared_s, times.cluster_s * contentions

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from am.agent import _candidates
-from am.agent.candidates.gang_kinds import GangKind
+from am.agent.candidates.gang_kinds import Candidate, GangKind
 from am.agent.candidates.generation import generate_candidates
-from am.agent.candidates.multifit import Ask
+from am.agent.candidates.search_space import SearchSpace
 from am.agent.model.finish_time import even_sizes
 from am.agent.model.views import JobView
 from themis.apps import JobShape
 from themis.cluster import Level
-from themis.placement.gang_capacity import GangCapacity
 
 Counts = NDArray[np.int64]
 
@@ -34,9 +34,6 @@ _COMPLETE, _ON_GRID, _FEW = 10000, 600, 40
 _BALANCED = 20_000
 """Most evenly divided candidates (`_balanced`) times jobs: for many jobs `generate_candidates` finds better ones."""
 
-_FILLED = 230
-"""Most generated candidates (`generate_candidates`) in addition to those of a grid."""
-
 _FAR_PARTS = (0.01, 0.3, 0.6)
 """Parts of a candidate's gangs that are at the looser of two levels; 0.01 stands for one gang."""
 
@@ -44,47 +41,29 @@ _AT_ONCE = (1.0, 0.75, 0.5)
 """Parts of the jobs that run at once: fewer jobs have larger gangs."""
 
 
-def enumerate_candidates(
-    kinds: Sequence[GangKind],
-    most_gangs: int,
-    most_gpus: int,
-    jobs: Sequence[JobView],
-    tables: int = 1,
-    more: Callable[[], Sequence[Ask]] = tuple,
-    capacity: GangCapacity | None = None,
-) -> tuple[Counts, int]:
-    """Candidates of at most `most_gangs` gangs and `most_gpus` GPUs, the empty one included.
+def enumerate_candidates(space: SearchSpace) -> tuple[Counts, int]:
+    """Candidates of a search space, the empty one included.
 
     All of them if they are at most `_COMPLETE`. Otherwise counts of each kind are on the finest grid with at most
     `_ON_GRID` candidates. If there are too many kinds even for that, GPUs are divided about evenly over a number of
-    gangs at one level or two (`_balanced`). Both are joined by `more` and by `generate_candidates`.
-
-    Args:
-        kinds: Kinds of gangs that fit.
-        most_gangs: Gangs at most.
-        most_gpus: GPUs at most.
-        jobs: The jobs without a gang.
-        tables: The number of tables of the bid, which share the limits.
-        more: Further candidates, only asked for if the enumeration is incomplete.
-        capacity: The free capacity, for a closer search; None leaves that search out.
+    gangs at one level or two (`_balanced`). Both are joined by `generate_candidates`.
 
     Returns:
         The candidates, and how many of the complete ones are missing (an upper bound: those beyond `most_gpus` count).
     """
-    most_gpus = min(most_gpus, most_gangs * max((kind.at.gpus for kind in kinds), default=0))
-    complete, asks = _on_grids(tuple(kinds), most_gangs, most_gpus, tables)
+    kinds, most_gangs, tables = space.kinds, space.most_gangs, space.tables
+    most_gpus = min(space.most_gpus, most_gangs * max((kind.at.gpus for kind in kinds), default=0))
+    complete, candidates = _on_grids(kinds, most_gangs, most_gpus, tables)
     if complete is not None:
         return complete, 0
-    if asks is None:
-        budget = max(1, min(_ON_GRID, _BALANCED // max(1, len(jobs))) // tables)
-        rows = _balanced(kinds, most_gangs, most_gpus, jobs, budget)
+    if candidates is None:
+        budget = max(1, min(_ON_GRID, _BALANCED // max(1, len(space.jobs))) // tables)
+        rows = _balanced(kinds, most_gangs, most_gpus, space.jobs, budget)
     else:
-        rows = list(map(tuple, asks.tolist()))
-    filled = itertools.islice(
-        generate_candidates(kinds, most_gangs, most_gpus, jobs, tables, capacity), max(1, _FILLED // tables)
-    )
-    asks = _that_may_fit(kinds, _each_once([*rows, *more(), *filled]))
-    return asks, _complete([min(kind.most, most_gangs) for kind in kinds], most_gangs) - len(asks)
+        rows = list(map(tuple, candidates.tolist()))
+    generated = generate_candidates(replace(space, most_gpus=most_gpus))
+    candidates = _that_may_fit(kinds, _each_once([*rows, *generated]))
+    return candidates, _complete([min(kind.most, most_gangs) for kind in kinds], most_gangs) - len(candidates)
 
 
 def _on_grids(
@@ -95,16 +74,15 @@ def _on_grids(
     sizes = [kind.at.gpus for kind in kinds]
     for ratio in RATIOS:
         budget = max(_FEW, _COMPLETE // max(1, tables - 1)) if ratio == 1.0 else max(1, _ON_GRID // tables)
-        asks = _product([_grid(limit, ratio) for limit in limits], sizes, most_gangs, most_gpus, budget)
-        if asks is None:
+        candidates = _product([_grid(limit, ratio) for limit in limits], sizes, most_gangs, most_gpus, budget)
+        if candidates is None:
             continue
         complete = ratio == 1.0
-        told = _that_may_fit(kinds, asks) if complete else asks
-        return (told, None) if complete else (None, told)
+        return (_that_may_fit(kinds, candidates), None) if complete else (None, candidates)
     return None, None
 
 
-def _that_may_fit(kinds: Sequence[GangKind], asks: Counts) -> Counts:
+def _that_may_fit(kinds: Sequence[GangKind], candidates: Counts) -> Counts:
     """Candidates without those that provably do not fit: a gang takes the place of every smaller and looser one."""
     takes = [
         [
@@ -113,12 +91,12 @@ def _that_may_fit(kinds: Sequence[GangKind], asks: Counts) -> Counts:
         ]
         for kind in kinds
     ]
-    taken = asks @ np.array(takes, dtype=np.int64).reshape(len(kinds), len(kinds))
-    return np.asarray(asks[(taken <= [kind.most for kind in kinds]).all(axis=1)])
+    taken = candidates @ np.array(takes, dtype=np.int64).reshape(len(kinds), len(kinds))
+    return np.asarray(candidates[(taken <= [kind.most for kind in kinds]).all(axis=1)])
 
 
-def _each_once(asks: Sequence[tuple[int, ...]]) -> Counts:
-    return np.array(list(dict.fromkeys(asks)), dtype=np.int64)
+def _each_once(candidates: Sequence[tuple[int, ...]]) -> Counts:
+    return np.array(list(dict.fromkeys(candidates)), dtype=np.int64)
 
 
 def _grid(most: int, ratio: float) -> list[int]:
@@ -137,9 +115,9 @@ def _product(
         return np.zeros((1, 0), dtype=np.int64)
     ends = np.array(list(itertools.accumulate(map(len, grids))), dtype=np.int64)
     counts = np.array(list(itertools.chain.from_iterable(grids)), dtype=np.int64)
-    asks = np.empty((budget, len(grids)), dtype=np.int64)
-    many = _candidates.on_grids(counts, ends, np.array(sizes, dtype=np.int64), most_gangs, most_gpus, asks)
-    return None if many < 0 else asks[:many].copy()
+    candidates = np.empty((budget, len(grids)), dtype=np.int64)
+    many = _candidates.on_grids(counts, ends, np.array(sizes, dtype=np.int64), most_gangs, most_gpus, candidates)
+    return None if many < 0 else candidates[:many].copy()
 
 
 def _complete(limits: Sequence[int], most_gangs: int) -> int:
@@ -162,7 +140,7 @@ Split = tuple[tuple[int, int, int], ...]
 
 def _balanced(
     kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView], budget: int
-) -> list[Ask]:
+) -> list[Candidate]:
     """Candidates that share a total of GPUs evenly, at one level or two; totals on ever finer grids."""
     layout = _Layout(kinds)
     shares = _shares(jobs)
@@ -222,7 +200,7 @@ class _Layout:
             size: tuple([_kind_within(places, kinds, level) for level in Level]) for size, places in by_size.items()
         }
 
-    def laid_out(self, sizes: Split) -> list[Ask]:
+    def laid_out(self, sizes: Split) -> list[Candidate]:
         """Every layout of these gangs that fits, as counts by kind."""
         gangs = sum([count for _, _, count in sizes])
         aways = tuple(sorted({math.ceil(part * gangs) for part in _FAR_PARTS}))

@@ -128,10 +128,12 @@ def _bases(app: AppView) -> list[tuple[_Base, HeldGang]]:
     jobs = {job.job_id: job for job in app.jobs}
     bases = []
     for gang in app.held:
-        if gang.job_id in jobs and gang.gpus != gang.up:
+        if gang.job_id in jobs and gang.gpus != gang.renewable_gpus:
             job = jobs[gang.job_id]
             at = part_left(gang, job.shape) if gang.renewable else gang.at
-            bases.append((_Base(job, gang.gpus - gang.up, at, app.restart_s, must_pay=not gang.renewable), gang))
+            bases.append(
+                (_Base(job, gang.gpus - gang.renewable_gpus, at, app.restart_s, must_pay=not gang.renewable), gang)
+            )
     return sorted(bases, key=lambda base: (-base[0].job.serial_work_s, base[0].job.job_id))
 
 
@@ -177,7 +179,7 @@ def _ways(base: _Base, gang: HeldGang, offered: GangCapacity, sensitivity: Local
     ways += [(job_time_s(base.job, way.gangs[0]), way) for way in whole]
     if gang.renewable:
         # It wins back exactly what it may lose. Then its slots are known: the same as before.
-        ways.append((job_time_s(base.job, gang.at), GangExtension((gang.at,), pinned=(gang.up,))))
+        ways.append((job_time_s(base.job, gang.at), GangExtension((gang.at,), pinned=(gang.renewable_gpus,))))
     return [stay, *(growth for _, growth in sorted(ways, key=lambda way: -way[0]))]
 
 
@@ -234,7 +236,7 @@ def _counts(machine: str, free: Mapping[str, int]) -> Iterator[Allocation]:
 
 
 def _spreads(units: Mapping[str, int], own: Sequence[str], most: int, unit: int) -> Iterator[Allocation]:
-    """Ways to take up to so many units from machines of the gang's rack."""
+    """Ways to take at most `most` units from machines of the gang's rack."""
     ways = 1
     for count in units.values():
         ways *= min(count, most) + 1

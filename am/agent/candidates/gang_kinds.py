@@ -40,6 +40,10 @@ class GangKind(Value, frozen=True):
         return Gang(gpus=self.at.gpus, within=self.within, count=self.most, unit_gpus=self.unit_gpus)
 
 
+Candidate = tuple[int, ...]
+"""A bundle that a bid may ask for, as the number of gangs of each kind."""
+
+
 class LocalitySensitivity(Value, frozen=True):
     """How sensitive an app is to locality: each S of a job with the GPUs of its tasks, and S of later phases."""
 
@@ -50,10 +54,10 @@ class LocalitySensitivity(Value, frozen=True):
     def of(cls, app: AppView) -> LocalitySensitivity:
         """The sensitivity of an app."""
         # Equal values are usually the same objects, which are faster to look up.
-        told = {
+        distinct = {
             (id(job.slowdown), job.shape.gpus_per_task): (job.slowdown, job.shape.gpus_per_task) for job in app.jobs
         }
-        return cls(frozenset(told.values()), app.median_job.slowdown if app.later_phases else None)
+        return cls(frozenset(distinct.values()), app.median_job.slowdown if app.later_phases else None)
 
     def same_speed(self, one: GangAt, other: GangAt) -> bool:
         """Whether all jobs, also of later phases, are equally fast on two gangs of one size."""
@@ -66,7 +70,7 @@ def _slowdown(slowdown: Slowdown, gpus_per_task: int, at: GangAt) -> float:
     return slowdown.at(at.level) if at.holds_tasks_of(gpus_per_task) else math.inf
 
 
-Way = tuple[GangAt, Level, int]
+GangRequest = tuple[GangAt, Level, int]
 """What a gang counts as, the level asked for, and its unit."""
 
 
@@ -77,7 +81,7 @@ def gang_kinds(app: AppView, capacity: GangCapacity) -> tuple[GangKind, ...]:
     is always on one machine, a single GPU always in one slot.
     """
     kinds = []
-    for at, within, unit_gpus in ways_to_ask(app, capacity, capacity.gpus):
+    for at, within, unit_gpus in gang_requests(app, capacity, capacity.gpus):
         most = capacity.most(at.gpus, unit_gpus, within)
         if most:
             # One job needs one gang: capped at 1, the kinds of an app of one job are the same in many offers.
@@ -91,13 +95,13 @@ def relevant_slowdown(job: JobView) -> Slowdown:
     return Slowdown(slot, slot, slot, slot) if job.shape.demand_max_gpus == 1 else job.slowdown
 
 
-def ways_to_ask(app: AppView, capacity: GangCapacity, most_gpus: int) -> Iterator[Way]:
-    """Ways to ask for a gang that a job can run on; of equally fast ones only the one that needs least."""
-    judges = LocalitySensitivity.of(app)
+def gang_requests(app: AppView, capacity: GangCapacity, most_gpus: int) -> Iterator[GangRequest]:
+    """The gangs that a job can run on; of equally fast ones only the one that needs least."""
+    sensitivity = LocalitySensitivity.of(app)
     for gpus, unit_gpus in sorted(_sizes({job.shape for job in app.jobs}, most_gpus), reverse=True):
-        told = _levels(gpus, unit_gpus, capacity)
-        for place, (at, within) in enumerate(told):
-            if place + 1 == len(told) or not judges.same_speed(at, told[place + 1][0]):
+        levels = _levels(gpus, unit_gpus, capacity)
+        for place, (at, within) in enumerate(levels):
+            if place + 1 == len(levels) or not sensitivity.same_speed(at, levels[place + 1][0]):
                 yield at, within, unit_gpus
 
 

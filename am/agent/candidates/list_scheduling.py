@@ -7,14 +7,17 @@ the candidates are 1; 1 + 1; 2 + 1; 3 + 1; .. `core/list_scheduling.c` does the 
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from am.agent import _candidates
+from am.agent.candidates.gang_kinds import Candidate, GangKind
+from am.agent.candidates.search_space import SearchSpace
 from am.agent.model.finish_time import unlike_in_pace
 from am.agent.model.views import JobView
 from themis.apps import JobShape
@@ -28,6 +31,19 @@ Dealt = tuple[int, Sizes]
 
 _STEP = 1.04
 """Totals of GPUs grow by one, or by this factor if that is more."""
+
+_LEAST_GANGS = (0.0, 0.5, 1.0)
+"""Gangs of elastic jobs have at least these parts of the tasks that their job could use."""
+
+_AT_ONCE = (1.0, 0.75, 0.5)
+"""Parts of the jobs that run at once if gangs are sized by the work of their jobs: fewer jobs have larger gangs."""
+
+_NEAR = (math.inf, 1.0, 0.6, 0.0)
+"""Parts of the places at each level but the loosest, in units of the part of all GPUs that is asked for: all places, as
+many as an average bundle has, fewer, none."""
+
+_WHOLE_NEAR = (1.0, 0.0)
+"""The same if all GPUs are asked for."""
 
 
 # ---- job by job -----------------------------------------------------------------------------------------------------
@@ -69,15 +85,15 @@ class Jobs:
         for row, job in enumerate(unlike):
             shape = job.shape
             tasks = range(shape.min_tasks, shape.tasks + 1)
-            told = [self._slowdown_of(job, count * shape.gpus_per_task) for count in tasks]
-            slowdowns[row, shape.min_tasks : shape.tasks + 1] = told
+            by_tasks = [self._slowdown_of(job, count * shape.gpus_per_task) for count in tasks]
+            slowdowns[row, shape.min_tasks : shape.tasks + 1] = by_tasks
         return slowdowns
 
 
 def shapes_array(shapes: Sequence[JobShape]) -> NDArray[np.int64]:
     """GPUs of the smallest gang, of a task and of the largest gang of each shape."""
-    told = [(shape.demand_min_gpus, shape.gpus_per_task, shape.demand_max_gpus) for shape in shapes]
-    return np.array(told, dtype=np.int64).reshape(len(told), 3)
+    sizes = [(shape.demand_min_gpus, shape.gpus_per_task, shape.demand_max_gpus) for shape in shapes]
+    return np.array(sizes, dtype=np.int64).reshape(len(sizes), 3)
 
 
 # ---- shape by shape -------------------------------------------------------------------------------------------------
@@ -104,3 +120,71 @@ def scheduled_by_shape(jobs: Sequence[JobView], most_gangs: int, most_gpus: int,
 def least_tasks(shape: JobShape, least: float) -> int:
     """The tasks of a gang that has at least this part of those that its job could use."""
     return max(shape.min_tasks, math.ceil(least * shape.tasks))
+
+
+# ---- candidates -----------------------------------------------------------------------------------------------------
+
+
+def sizes_by_work(jobs: Sequence[JobView], gpus: int) -> list[Sizes]:
+    """All GPUs shared among shapes of jobs by their work, for each of `_LEAST_GANGS`; empty if no gang fits."""
+    dealt = [scheduled_by_shape(jobs, len(jobs), gpus, least) for least in _leasts_of(jobs)]
+    # The last of each has all of the GPUs.
+    return list(dict.fromkeys(some[-1][1] for some in dealt if some))
+
+
+def whole_offer_candidates(space: SearchSpace) -> list[Candidate]:
+    """All GPUs shared among shapes of jobs by their work, gangs at their tightest levels."""
+    layout = _Nearest(space.kinds)
+    by_work = sizes_by_work(space.jobs, space.most_gpus)
+    return [candidate for sizes in by_work for candidate in layout.layouts(sizes, _WHOLE_NEAR)]
+
+
+def list_scheduling_candidates(space: SearchSpace, _found: Sequence[Candidate] = ()) -> Iterator[Candidate]:
+    """List-scheduling candidates, gangs at their tightest levels; coarse totals first."""
+    kinds, most_gangs, most_gpus, jobs = space.kinds, space.most_gangs, space.most_gpus, space.jobs
+    layout = _Nearest(kinds)
+    nearest = {(kind.at.gpus, kind.unit_gpus): kind.at.level for kind in reversed(kinds)}
+    longest = Jobs(jobs, nearest)
+    at_once = dict.fromkeys(min(most_gangs, math.ceil(part * len(jobs))) for part in _AT_ONCE)
+    by_total: dict[int, dict[Sizes, None]] = {}
+    for gpus, sizes in itertools.chain(
+        *(longest.scheduled_by_job(some, most_gpus) for some in at_once),
+        *(scheduled_by_shape(jobs, most_gangs, most_gpus, least) for least in _leasts_of(jobs)),
+    ):
+        by_total.setdefault(gpus, {})[sizes] = None
+    for gpus in sorted(by_total, key=_fineness):
+        share = gpus / most_gpus
+        parts = tuple([min(1.0, share * near) if near else 0.0 for near in _NEAR])
+        for sizes in by_total[gpus]:
+            yield from dict.fromkeys(layout.layouts(sizes, parts))
+
+
+def _fineness(gpus: int) -> tuple[int, int]:
+    """Multiples of large powers of two come first."""
+    return -(gpus & -gpus), gpus
+
+
+def _leasts_of(jobs: Sequence[JobView]) -> list[float]:
+    """The parts of `_LEAST_GANGS` that differ for these jobs: gangs of few tasks have few smallest sizes."""
+    shapes = dict.fromkeys([job.shape for job in jobs])
+    leasts: dict[tuple[int, ...], float] = {}
+    for least in _LEAST_GANGS:
+        leasts.setdefault(tuple([least_tasks(shape, least) for shape in shapes]), least)
+    return list(leasts.values())
+
+
+class _Nearest:
+    """Places gangs at their tightest levels with free capacity, the largest first (`core/gang_layout.c`)."""
+
+    def __init__(self, kinds: Sequence[GangKind]) -> None:
+        self._most = [kind.most for kind in kinds]
+        self._within = [int(kind.within) for kind in kinds]
+        self._arrays = np.array(self._most, dtype=np.int64), np.array(self._within, dtype=np.int64)
+        self._places: dict[tuple[int, int], tuple[int, ...]] = {}
+        for place, kind in enumerate(kinds):
+            size = kind.at.gpus, kind.unit_gpus
+            self._places[size] = (*self._places.get(size, ()), place)
+
+    def layouts(self, sizes: Sizes, parts: tuple[float, ...]) -> list[Candidate]:
+        """The layouts that take at most these parts of the tight places; layouts that do not fit are left out."""
+        return _candidates.lay_out(*self._arrays, self._places, sizes, parts)

@@ -18,14 +18,16 @@ from operator import le, mul
 import numpy as np
 
 from am.agent import _candidates
-from am.agent.candidates.gang_kinds import GangKind
-from am.agent.model.finish_time import Line, job_time_s
+from am.agent.candidates.gang_kinds import Candidate, GangKind
+from am.agent.candidates.search_space import SearchSpace
+from am.agent.model.finish_time import JobTimes, job_time_s
 from am.agent.model.views import JobView
-
-Ask = tuple[int, ...]
 
 _NEAR_ENOUGH = 1.01
 """The earliest end is found up to this factor."""
+
+_END_STEP = 1.1
+"""The factor between ends."""
 
 _MAX_DOUBLINGS, _MAX_ENDS = 12, 80
 """Most doublings to find an end that suffices, and most ends after the earliest."""
@@ -46,49 +48,48 @@ def _part(taker: GangKind, taken: GangKind) -> float:
     return min(float(-(-taker.at.gpus // taken.at.gpus)), taken.most / taker.most)
 
 
-def multifit_candidates(
-    kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView], step: float
-) -> Iterator[Ask]:
-    """Counts by kind: those found on the way to the earliest end, then for later ends on fewer GPUs.
+def multifit_candidates(space: SearchSpace, _found: Sequence[Candidate] = ()) -> Iterator[Candidate]:
+    """Candidates found on the way to the earliest end, then for later ends on fewer GPUs.
 
-    Ends grow by the factor `step`, or by the effect of one GPU less if that is more.
+    Ends grow by a factor, or by the effect of one GPU less if that is more. The more tables a bid has, the larger is
+    the factor.
     """
-    fitting = _Fitting(kinds, most_gangs, most_gpus, jobs)
-    found = list(_sooner_and_sooner(fitting, most_gpus))
-    yield from [ask for _, ask in found]
+    fitting, step = _Fitting(space), _END_STEP**space.tables
+    found = list(_sooner_and_sooner(fitting, space.most_gpus))
+    yield from [candidate for _, candidate in found]
     if not found:
         return
-    end_s, ask = found[-1]
+    end_s, candidate = found[-1]
     for _ in range(_MAX_ENDS):
-        if sum(ask) == 1:
+        if sum(candidate) == 1:
             return
-        gpus = fitting.gpus_of(ask)
+        gpus = fitting.gpus_of(candidate)
         end_s *= max(step, gpus / (gpus - 1))
-        fewer = fitting.ask_by(end_s, gpus - 1)
+        fewer = fitting.candidate_by(end_s, gpus - 1)
         if fewer is not None:
             yield fewer
-            ask = fewer
+            candidate = fewer
 
 
-def _sooner_and_sooner(fitting: _Fitting, gpus: int) -> Iterator[tuple[float, Ask]]:
+def _sooner_and_sooner(fitting: _Fitting, gpus: int) -> Iterator[tuple[float, Candidate]]:
     """Ends with candidates for them; the last is about the earliest end for which `gpus` GPUs suffice."""
     low_s = high_s = fitting.least_s
     for _ in range(_MAX_DOUBLINGS if math.isfinite(low_s) else 0):
-        ask = fitting.ask_by(high_s, gpus)
-        if ask is not None:
-            yield high_s, ask
+        candidate = fitting.candidate_by(high_s, gpus)
+        if candidate is not None:
+            yield high_s, candidate
             break
         low_s, high_s = high_s, 2.0 * high_s
     else:
         return
     while high_s > _NEAR_ENOUGH * low_s:
         middle_s = math.sqrt(low_s * high_s)
-        ask = fitting.ask_by(middle_s, gpus)
-        if ask is None:
+        candidate = fitting.candidate_by(middle_s, gpus)
+        if candidate is None:
             low_s = middle_s
         else:
             high_s = middle_s
-            yield high_s, ask
+            yield high_s, candidate
 
 
 class _Fitting:
@@ -98,14 +99,15 @@ class _Fitting:
         least_s: A lower bound on the end: by the longest job, and by all work together.
     """
 
-    def __init__(self, kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView]) -> None:
+    def __init__(self, space: SearchSpace) -> None:
+        kinds, most_gpus, jobs = space.kinds, space.most_gpus, space.jobs
         self._order = _worth_opening(kinds, jobs)
         self._kinds = [kinds[place] for place in self._order]
         self._all_kinds = len(kinds)
         self._takes = [list(column) for column in zip(*capacity_taken(self._kinds), strict=True)]
         self._sizes = [kind.at.gpus for kind in self._kinds]
-        self._most_gangs, self._most_gpus = most_gangs, most_gpus
-        times_s = Line(jobs).times_s([kind.at for kind in self._kinds])
+        self._most_gangs, self._most_gpus = space.most_gangs, most_gpus
+        times_s = JobTimes(jobs).times_s([kind.at for kind in self._kinds])
         self._arrays = (
             times_s,
             np.array(self._takes, dtype=np.float64),
@@ -116,17 +118,17 @@ class _Fitting:
         work_gpu_s = sum(min(map(mul, times_s, self._sizes)) for times_s in self._times_s)
         self.least_s = max(max(map(min, self._times_s)), work_gpu_s / most_gpus)
 
-    def gpus_of(self, ask: Ask) -> int:
+    def gpus_of(self, candidate: Candidate) -> int:
         """The GPUs of a candidate."""
-        return sum(ask[place] * gpus for place, gpus in zip(self._order, self._sizes, strict=True))
+        return sum(candidate[place] * gpus for place, gpus in zip(self._order, self._sizes, strict=True))
 
-    def ask_by(self, end_s: float, gpus: int) -> Ask | None:
+    def candidate_by(self, end_s: float, gpus: int) -> Candidate | None:
         """Gangs on which all jobs end in time; None if they need more GPUs, or more than that part of the capacity."""
         found = np.empty(len(self._kinds), dtype=np.int64)
         fits = _candidates.ask_by(*self._arrays, self._most_gpus, self._most_gangs, end_s, gpus, found)
         return self._in_place(found.tolist()) if fits else None
 
-    def _in_place(self, found: Sequence[int]) -> Ask:
+    def _in_place(self, found: Sequence[int]) -> Candidate:
         """Counts of the kinds worth opening, as counts of all kinds."""
         counts = [0] * self._all_kinds
         for place, count in zip(self._order, found, strict=True):

@@ -15,10 +15,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from am.agent.candidates.gang_kinds import GangKind
-from am.agent.candidates.multifit import Ask
+from am.agent.candidates.gang_kinds import Candidate
+from am.agent.candidates.search_space import SearchSpace
 from themis.cluster import Level
-from themis.placement.gang_capacity import GangCapacity
 
 Counts = NDArray[np.int64]
 
@@ -26,15 +25,11 @@ _MAX_PARTS = 600
 """Most combinations of parts of the classes: more would make bids slower and longer."""
 
 
-def sub_bundle_candidates(kinds: Sequence[GangKind], most_gangs: int, capacity: GangCapacity) -> list[Ask]:
-    """Distinct counts by kind; none if gangs come in several sizes or at one level.
-
-    Args:
-        kinds: Tightest first.
-        most_gangs: Gangs at most.
-        capacity: The free GPUs.
-    """
-    if len(kinds) < 2 or len({(kind.at.gpus, kind.unit_gpus) for kind in kinds}) > 1:
+def sub_bundle_candidates(space: SearchSpace, _found: Sequence[Candidate] = ()) -> list[Candidate]:
+    """Distinct candidates. None if gangs come in several sizes or at one level, or a bid has several tables."""
+    kinds, capacity = space.kinds, space.capacity
+    one_size = len({(kind.at.gpus, kind.unit_gpus) for kind in kinds}) == 1
+    if capacity is None or space.tables > 1 or len(kinds) < 2 or not one_size:
         return []
     free, slots, rack_of = capacity.free, capacity.slots, capacity.rack_of
     machines = sorted(free)
@@ -52,9 +47,9 @@ def sub_bundle_candidates(kinds: Sequence[GangKind], most_gangs: int, capacity: 
         Level.RACK: (units // (size // unit)).sum(axis=1),
         Level.CLUSTER: units.sum(axis=1) // (size // unit),
     }
-    within = np.minimum(np.column_stack([most[kind.within] for kind in kinds]), most_gangs)
-    asks = np.diff(within, axis=1, prepend=0)
-    return [ask for ask in dict.fromkeys(map(tuple, asks.tolist())) if any(ask)]
+    within = np.minimum(np.column_stack([most[kind.within] for kind in kinds]), space.most_gangs)
+    candidates = np.diff(within, axis=1, prepend=0)
+    return [candidate for candidate in dict.fromkeys(map(tuple, candidates.tolist())) if any(candidate)]
 
 
 def _parts(machines: Sequence[str], free: Mapping[str, int], slots: Mapping[str, Sequence[int]]) -> Counts:

@@ -32,14 +32,14 @@ def phases_left(app: AppView) -> tuple[PhaseLeft, ...]:
     return tuple(left)
 
 
-def empty_bundle_s(app: AppView, around: ClusterView) -> tuple[float, float]:
+def empty_bundle_s(app: AppView, cluster: ClusterView) -> tuple[float, float]:
     """T of what the app keeps if it wins nothing, and the restart that losing the rest costs, in seconds."""
     if app.jobs and not app.held:
         return math.inf, 0.0
-    kept = [gang.at for gang in app.held if not gang.up.counts]
+    kept = [gang.at for gang in app.held if not gang.renewable_gpus.counts]
     if len(kept) == len(app.held):
-        return finish_time_s(app, kept, around), 0.0
-    return finish_time_s(app, [*kept, *parts_left(app, app.renewable)], around), app.restart_s
+        return finish_time_s(app, kept, cluster), 0.0
+    return finish_time_s(app, [*kept, *parts_left(app, app.renewable)], cluster), app.restart_s
 
 
 def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
@@ -57,7 +57,7 @@ def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
         if gang is None:
             demands.append(job.demand)
         # Most gangs continue, and are as large as their jobs can use.
-        elif gang.up.counts or gang.at.gpus < job.shape.demand_max_gpus:
+        elif gang.renewable_gpus.counts or gang.at.gpus < job.shape.demand_max_gpus:
             demand = _demand_of(job, gang, app.restart_s)
             if demand is not None:
                 demands.append(demand)
@@ -76,7 +76,8 @@ def is_satisfied(shapes: Sequence[JobShape], gangs: Sequence[HeldGang]) -> bool:
     if len(gangs) < len(shapes):
         return False
     return all(
-        not gang.up.counts and gang.at.gpus >= shape.demand_max_gpus for shape, gang in zip(shapes, gangs, strict=True)
+        not gang.renewable_gpus.counts and gang.at.gpus >= shape.demand_max_gpus
+        for shape, gang in zip(shapes, gangs, strict=True)
     )
 
 
@@ -108,7 +109,7 @@ def pays_above(job: JobView, gang: GangAt, restart_s: float) -> float:
 
 def parts_left(app: AppView, gangs: Iterable[HeldGang]) -> tuple[GangAt, ...]:
     """What the app keeps of partly renewable gangs, if their jobs can run on that."""
-    torn = [gang for gang in gangs if gang.up != gang.gpus]
+    torn = [gang for gang in gangs if gang.renewable_gpus != gang.gpus]
     shapes = {job.job_id: job.shape for job in app.jobs} if torn else {}
     parts = (part_left(gang, shapes[gang.job_id]) for gang in torn if gang.job_id in shapes)
     return tuple(part for part in parts if part.gpus)
@@ -119,7 +120,7 @@ def part_left(gang: HeldGang, shape: JobShape) -> GangAt:
 
     On one machine its level is MACHINE at best: the agent does not know the slots of its GPUs.
     """
-    part = gang.gpus - gang.up
+    part = gang.gpus - gang.renewable_gpus
     level = min(gang.level, Level.MACHINE) if len(part.counts) <= 1 else gang.level
     unit_gpus = shape.gpus_per_task if level > Level.MACHINE else 0
     return GangAt(usable_gpus(shape, part), level, unit_gpus, gang.device)
@@ -133,11 +134,11 @@ def usable_gpus(shape: JobShape, gpus: Allocation) -> int:
 def _demand_of(job: JobView, held: HeldGang, restart_s: float) -> GangDemand | None:
     """What a job demands in addition to its gang, or instead of it."""
     shape = job.shape
-    if not held.up.counts:
+    if not held.renewable_gpus.counts:
         if not growth_pays(job, held.at, shape.demand_max_gpus, held.level, restart_s):
             return None
         return _growth_of(job, held.gpus, pays_above(job, held.at, restart_s))
-    near = held.gpus - held.up if held.up != held.gpus else Allocation()
+    near = held.gpus - held.renewable_gpus if held.renewable_gpus != held.gpus else Allocation()
     if not near or not usable_gpus(shape, near):
         return job.demand
     return _growth_of(job, near, 0.0)

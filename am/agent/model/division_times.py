@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from am.agent.model.finish_time import (
-    Line,
+    JobTimes,
     even_counts,
     gang_order,
     job_time_s,
@@ -37,7 +37,7 @@ _AT_ONCE = 16
 
 
 def finish_times_s(
-    app: AppView, gangs: Sequence[GangAt], counts: Counts, around: ClusterView, *, closely: bool = False
+    app: AppView, gangs: Sequence[GangAt], counts: Counts, cluster: ClusterView, *, closely: bool = False
 ) -> Seconds:
     """`finish_time_s` of every division, in seconds.
 
@@ -45,7 +45,7 @@ def finish_times_s(
         app: The app.
         gangs: G gangs, each one once.
         counts: D x G, how many of each gang a division has.
-        around: The cluster.
+        cluster: The cluster.
         closely: As for `packing.end_times_s`; `finish_time_s` does not.
 
     Returns:
@@ -58,7 +58,7 @@ def finish_times_s(
     spread = np.array([gang.level if gang.gpus > 1 else Level.SLOT for gang in gangs], dtype=np.int64)
     at_least = np.where(counts > 0, spread, int(Level.SLOT)).max(axis=1, initial=int(Level.SLOT))
     keys, place = np.unique(gpus * len(Level) + at_least, return_inverse=True)
-    later_s = _later_times_s(app, keys // len(Level), keys % len(Level), around)
+    later_s = _later_times_s(app, keys // len(Level), keys % len(Level), cluster)
     return now_s + later_s[place]
 
 
@@ -120,7 +120,7 @@ def _by_kind(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts) -
     """Times of jobs alone on each kind of gang, and the divisions by kind, without kinds that no division has."""
     used = np.flatnonzero(counts.any(axis=0)).tolist()
     order = sorted(used, key=lambda place: gang_order(gangs[place]))
-    alone_s, alike = merged(Line(jobs).times_s([gangs[place] for place in order]))
+    alone_s, alike = merged(JobTimes(jobs).times_s([gangs[place] for place in order]))
     return alone_s, np.add.reduceat(counts[:, order], alike, axis=1)
 
 
@@ -129,7 +129,7 @@ class PhaseOn:
 
     def __init__(self, jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> None:
         self._order = sorted(range(len(gangs)), key=lambda place: gang_order(gangs[place]))
-        self._alone_s, self._alike = merged(Line(jobs).times_s([gangs[place] for place in self._order]))
+        self._alone_s, self._alike = merged(JobTimes(jobs).times_s([gangs[place] for place in self._order]))
 
     def times_s(self, counts: Counts, *, in_pairs: bool = False) -> Seconds:
         """`phase_times_s` of divisions."""
@@ -160,20 +160,20 @@ def _each_once(counts: Counts) -> tuple[Counts, Places]:
 # ---- later phases ---------------------------------------------------------------------------------------------------
 
 
-def _later_times_s(app: AppView, gpus: Counts, at_least: Counts, around: ClusterView) -> Seconds:
+def _later_times_s(app: AppView, gpus: Counts, at_least: Counts, cluster: ClusterView) -> Seconds:
     """`later_phases_time_s` for each pair of GPUs and level."""
     total_s = np.zeros(len(gpus))
     pairs = [(count, Level(level)) for count, level in zip(gpus.tolist(), at_least.tolist(), strict=True)]
     for phase in app.later_phases:
         job = later_job(app, phase)
-        total_s = total_s + np.array([_even_time_s(job, phase, count, around, level) for count, level in pairs])
+        total_s = total_s + np.array([_even_time_s(job, phase, count, cluster, level) for count, level in pairs])
     return total_s
 
 
-def _even_time_s(job: JobView, phase: Phase, gpus: int, around: ClusterView, at_least: Level) -> float:
+def _even_time_s(job: JobView, phase: Phase, gpus: int, cluster: ClusterView, at_least: Level) -> float:
     """Seconds of a phase of identical jobs on GPUs that are divided evenly."""
     # Largest gangs first.
-    kinds = list(even_counts(gpus, phase.jobs, job.shape, around, at_least, job.speeds).items())
+    kinds = list(even_counts(gpus, phase.jobs, job.shape, cluster, at_least, job.speeds).items())
     if not kinds:
         return inf
     times_s = [job_time_s(job, gang) for gang, _ in kinds]

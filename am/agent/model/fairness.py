@@ -31,33 +31,33 @@ class RhoDefinition(StrEnum):
     ATTAINABLE = "attainable"
 
 
-def cluster_time_s(app: AppView, around: ClusterView) -> float:
+def cluster_time_s(app: AppView, cluster: ClusterView) -> float:
     """t_cluster = B / min(R_C, app_demand_max), in seconds (equation 2).
 
     On a cluster of several device types, or of another speed than 1, the GPUs are those on which the app's median job
     is fastest, and each counts by its speed.
     """
-    most_gpus, cluster_gpus = app.demand_max_gpus, around.cluster_gpus
+    most_gpus, cluster_gpus = app.demand_max_gpus, cluster.cluster_gpus
     usable_gpus = most_gpus if most_gpus < cluster_gpus else cluster_gpus
     speeds = app.median_job.speeds if app.jobs or app.reference is not None else SAME_SPEED
     if not speeds.by_type:
         return app.work_total_gpu_s / usable_gpus
-    return app.work_total_gpu_s / around.reference_gpus(usable_gpus, speeds)
+    return app.work_total_gpu_s / cluster.reference_gpus(usable_gpus, speeds)
 
 
-def ideal_time_s(app: AppView, around: ClusterView) -> float:
+def ideal_time_s(app: AppView, cluster: ClusterView) -> float:
     """t_ideal = t_cluster * N_avg, in seconds: the definition `themis`."""
-    return cluster_time_s(app, around) * app.contention
+    return cluster_time_s(app, cluster) * app.contention
 
 
-def ideal_times_s(whole: AppView, around: ClusterView) -> dict[RhoDefinition, float]:
+def ideal_times_s(whole: AppView, cluster: ClusterView) -> dict[RhoDefinition, float]:
     """t_ideal by every definition, in seconds. `whole` is the app as submitted, with all its work still to do."""
-    return {definition: rule(whole, around) for definition, rule in _IDEALS.items()}
+    return {definition: rule(whole, cluster) for definition, rule in _IDEALS.items()}
 
 
-def rho_by_definition(whole: AppView, completion_s: float, around: ClusterView) -> dict[RhoDefinition, float]:
+def rho_by_definition(whole: AppView, completion_s: float, cluster: ClusterView) -> dict[RhoDefinition, float]:
     """Rho at completion by every definition: seconds from submission to end over each t_ideal."""
-    return {definition: completion_s / ideal_s for definition, ideal_s in ideal_times_s(whole, around).items()}
+    return {definition: completion_s / ideal_s for definition, ideal_s in ideal_times_s(whole, cluster).items()}
 
 
 class Valuer(Value, frozen=True, kw_only=True):
@@ -78,14 +78,14 @@ class Valuer(Value, frozen=True, kw_only=True):
     rule: BundleRule
 
     @classmethod
-    def of(cls, app: AppView, around: ClusterView) -> Valuer:
+    def of(cls, app: AppView, cluster: ClusterView) -> Valuer:
         """The valuer of an app at the moment of its view."""
         return cls(
             elapsed_s=app.elapsed_s,
-            ideal_s=ideal_time_s(app, around),
-            share_s=time_on_count_s(app, around.share_gpus, around),
-            lease_s=around.lease_s,
-            rule=around.rule,
+            ideal_s=ideal_time_s(app, cluster),
+            share_s=time_on_count_s(app, cluster.share_gpus, cluster),
+            lease_s=cluster.lease_s,
+            rule=cluster.rule,
         )
 
     def shared_s(self, time_s: float, switch_s: float = 0.0) -> float:
@@ -135,28 +135,28 @@ def shared_times_s(
     return spent_s + np.where(longer, np.minimum(times_s, after_s), times_s)
 
 
-def _exclusive_s(whole: AppView, around: ClusterView) -> float:
-    return time_on_count_s(whole, around.cluster_gpus, around)
+def _exclusive_s(whole: AppView, cluster: ClusterView) -> float:
+    return time_on_count_s(whole, cluster.cluster_gpus, cluster)
 
 
-def _isolated_share_s(whole: AppView, around: ClusterView) -> float:
-    demand_share = around.cluster_gpus / min(around.cluster_gpus, whole.demand_max_gpus)
-    return _exclusive_s(whole, around) * max(1.0, whole.contention / demand_share)
+def _isolated_share_s(whole: AppView, cluster: ClusterView) -> float:
+    demand_share = cluster.cluster_gpus / min(cluster.cluster_gpus, whole.demand_max_gpus)
+    return _exclusive_s(whole, cluster) * max(1.0, whole.contention / demand_share)
 
 
-def _placement_aware_s(whole: AppView, around: ClusterView) -> float:
+def _placement_aware_s(whole: AppView, cluster: ClusterView) -> float:
     # The best S that any gang of the app can have: that of its largest gang placed as near as it fits.
     median = whole.median_job
-    best = median.slowdown.at(around.nearest_level(median.shape.demand_max_gpus))
-    return ideal_time_s(whole, around) * best
+    best = median.slowdown.at(cluster.nearest_level(median.shape.demand_max_gpus))
+    return ideal_time_s(whole, cluster) * best
 
 
-def _private_cluster_s(whole: AppView, around: ClusterView) -> float:
-    return time_on_count_s(whole, around.cluster_gpus / whole.contention, around)
+def _private_cluster_s(whole: AppView, cluster: ClusterView) -> float:
+    return time_on_count_s(whole, cluster.cluster_gpus / whole.contention, cluster)
 
 
-def _attainable_s(whole: AppView, around: ClusterView) -> float:
-    return max(ideal_time_s(whole, around), _exclusive_s(whole, around) + whole.restart_s)
+def _attainable_s(whole: AppView, cluster: ClusterView) -> float:
+    return max(ideal_time_s(whole, cluster), _exclusive_s(whole, cluster) + whole.restart_s)
 
 
 _IDEALS: Mapping[RhoDefinition, Callable[[AppView, ClusterView], float]] = MappingProxyType(

@@ -79,14 +79,14 @@ def _phase_time_s(jobs: tuple[JobView, ...], gangs: Mapping[GangAt, int]) -> flo
         return min([job_time_s(jobs[0], gang) for gang in gangs])
     kinds = sorted(gangs, key=gang_order)
     counts = [gangs[kind] for kind in kinds]
-    line = Line(jobs)
-    if line.all_alike:
+    job_times = JobTimes(jobs)
+    if job_times.all_alike:
         return _like_jobs_time_s(len(jobs), [job_time_s(jobs[0], kind) for kind in kinds], counts)
-    alone_s, first = merged(line.times_s(kinds))
+    alone_s, first = merged(job_times.times_s(kinds))
     return float(end_times_s(alone_s, np.add.reduceat(np.array([counts], dtype=np.int64), first, axis=1))[0])
 
 
-class Line:
+class JobTimes:
     """Jobs in `job_order`, with their times on gangs as arrays.
 
     Attributes:
@@ -187,7 +187,7 @@ def even_counts(
     gpus: int,
     jobs: int,
     shape: JobShape,
-    around: ClusterView,
+    cluster: ClusterView,
     at_least: Level = Level.SLOT,
     speeds: Speeds = SAME_SPEED,
 ) -> Mapping[GangAt, int]:
@@ -196,16 +196,16 @@ def even_counts(
     On a cluster of several device types the GPUs are those of the types on which a job of these `speeds` is fastest.
     Each type gives gangs to as many jobs as it can, and the next type to the others.
     """
-    if around.types:
-        return _counts_by_type(gpus, jobs, shape, around, at_least, speeds)
-    return {nearest_gang(size, around, at_least): count for size, count in even_sizes(gpus, jobs, shape)}
+    if cluster.types:
+        return _counts_by_type(gpus, jobs, shape, cluster, at_least, speeds)
+    return {nearest_gang(size, cluster, at_least): count for size, count in even_sizes(gpus, jobs, shape)}
 
 
 def _counts_by_type(
-    gpus: int, jobs: int, shape: JobShape, around: ClusterView, at_least: Level, speeds: Speeds
+    gpus: int, jobs: int, shape: JobShape, cluster: ClusterView, at_least: Level, speeds: Speeds
 ) -> Mapping[GangAt, int]:
     counts: dict[GangAt, int] = {}
-    for each in around.types_for(speeds):
+    for each in cluster.types_for(speeds):
         taken = min(gpus, each.gpus)
         gpus -= taken
         for size, count in even_sizes(taken, jobs, shape):
@@ -216,27 +216,27 @@ def _counts_by_type(
 
 
 def even_gangs(
-    gpus: int, jobs: int, shape: JobShape, around: ClusterView, at_least: Level = Level.SLOT
+    gpus: int, jobs: int, shape: JobShape, cluster: ClusterView, at_least: Level = Level.SLOT
 ) -> tuple[GangAt, ...]:
     """An even split with every gang at its tightest level, but no tighter than `at_least` (except single GPUs)."""
-    return tuple(nearest_gang(size, around, at_least) for size in split_evenly(gpus, jobs, shape))
+    return tuple(nearest_gang(size, cluster, at_least) for size in split_evenly(gpus, jobs, shape))
 
 
-def nearest_gang(gpus: int, around: ClusterView, at_least: Level = Level.SLOT) -> GangAt:
+def nearest_gang(gpus: int, cluster: ClusterView, at_least: Level = Level.SLOT) -> GangAt:
     """A gang at its tightest level in the empty cluster, but no tighter than `at_least` (except a single GPU)."""
-    return GangAt(gpus, max(around.nearest_level(gpus), at_least) if gpus > 1 else Level.SLOT)
+    return GangAt(gpus, max(cluster.nearest_level(gpus), at_least) if gpus > 1 else Level.SLOT)
 
 
-def later_phases_time_s(app: AppView, gpus: int, around: ClusterView, at_least: Level) -> float:
+def later_phases_time_s(app: AppView, gpus: int, cluster: ClusterView, at_least: Level) -> float:
     """Seconds that the later phases take on `gpus` GPUs if every job is the median job."""
     total_s = 0.0
     # Not `sum`: from Python 3.12 on it compensates rounding errors, and the last bit would depend on the version.
     for phase in app.later_phases:
-        total_s += _later_phase_s(app, phase, gpus, around, at_least)
+        total_s += _later_phase_s(app, phase, gpus, cluster, at_least)
     return total_s
 
 
-def finish_time_s(app: AppView, gangs: Sequence[GangAt], around: ClusterView) -> float:
+def finish_time_s(app: AppView, gangs: Sequence[GangAt], cluster: ClusterView) -> float:
     """T(G): seconds from now until the app ends on these gangs, held to the end (equation 2).
 
     **Choice** later phases divide the same number of GPUs evenly over their jobs, at the tightest level at which their
@@ -244,7 +244,7 @@ def finish_time_s(app: AppView, gangs: Sequence[GangAt], around: ClusterView) ->
     """
     if len(app.jobs) == 1 and not app.later_phases:
         return min([job_time_s(app.jobs[0], gang) for gang in gangs], default=math.inf)
-    return _finish_time_s(app, _counted(gangs), around)
+    return _finish_time_s(app, _counted(gangs), cluster)
 
 
 def _counted(gangs: Iterable[GangAt]) -> dict[GangAt, int]:
@@ -255,17 +255,17 @@ def _counted(gangs: Iterable[GangAt]) -> dict[GangAt, int]:
     return counts
 
 
-def _finish_time_s(app: AppView, gangs: Mapping[GangAt, int], around: ClusterView) -> float:
+def _finish_time_s(app: AppView, gangs: Mapping[GangAt, int], cluster: ClusterView) -> float:
     """`finish_time_s` with identical gangs counted."""
     now_s = _phase_time_s(app.jobs, gangs)
     if math.isinf(now_s) or not app.later_phases:
         return now_s
     at_least = max((gang.level for gang in gangs if gang.gpus > 1), default=Level.SLOT)
     gpus = sum(gang.gpus * count for gang, count in gangs.items())
-    return now_s + later_phases_time_s(app, gpus, around, at_least)
+    return now_s + later_phases_time_s(app, gpus, cluster, at_least)
 
 
-def time_on_count_s(app: AppView, gpus: float, around: ClusterView) -> float:
+def time_on_count_s(app: AppView, gpus: float, cluster: ClusterView) -> float:
     """T on a number of GPUs placed at their tightest levels, in seconds.
 
     The GPUs are split evenly into gangs for one of the jobs' shapes: the one that ends the app first. The smallest gang
@@ -273,7 +273,7 @@ def time_on_count_s(app: AppView, gpus: float, around: ClusterView) -> float:
     long as all of it.
     """
     smallest = smallest_gang_gpus(app)
-    whole_s = time_on_whole_s(app, max(int(gpus), smallest), around)
+    whole_s = time_on_whole_s(app, max(int(gpus), smallest), cluster)
     return float(in_proportion_s(np.array([whole_s]), smallest, gpus)[0])
 
 
@@ -295,13 +295,13 @@ def in_proportion_s(whole_s: Seconds, smallest_gpus: int | Seconds, gpus: float)
     return np.where(smallest_gpus <= gpus, whole_s, whole_s * smallest_gpus / gpus)
 
 
-def time_on_whole_s(app: AppView, gpus: int, around: ClusterView) -> float:
+def time_on_whole_s(app: AppView, gpus: int, cluster: ClusterView) -> float:
     """`time_on_count_s` of a whole number of GPUs, at least `smallest_gang_gpus`."""
     if not app.jobs:
-        return later_phases_time_s(app, gpus, around, Level.SLOT)
+        return later_phases_time_s(app, gpus, cluster, Level.SLOT)
     speeds = app.median_job.speeds
-    splits = [even_counts(gpus, len(app.jobs), shape, around, speeds=speeds) for shape in _shapes_of(app)]
-    return min([_finish_time_s(app, split, around) for split in splits])
+    splits = [even_counts(gpus, len(app.jobs), shape, cluster, speeds=speeds) for shape in _shapes_of(app)]
+    return min([_finish_time_s(app, split, cluster) for split in splits])
 
 
 def _shapes_of(app: AppView) -> list[JobShape]:
@@ -321,9 +321,9 @@ def later_job(app: AppView, phase: Phase) -> JobView:
     )
 
 
-def _later_phase_s(app: AppView, phase: Phase, gpus: int, around: ClusterView, at_least: Level) -> float:
+def _later_phase_s(app: AppView, phase: Phase, gpus: int, cluster: ClusterView, at_least: Level) -> float:
     median = app.median_job
-    gangs = even_counts(gpus, phase.jobs, median.shape, around, at_least, median.speeds)
+    gangs = even_counts(gpus, phase.jobs, median.shape, cluster, at_least, median.speeds)
     if not gangs:
         return math.inf
     job, kinds = later_job(app, phase), sorted(gangs, key=gang_order)

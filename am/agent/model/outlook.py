@@ -31,44 +31,36 @@ class Outlook:
 
     Args:
         app: The app. Its elapsed time and N_avg may be out of date.
-        around: The cluster. Only the levels at which gangs fit into the empty cluster are kept.
+        cluster: The cluster. Only the levels at which gangs fit into the empty cluster are kept.
     """
 
-    __slots__ = ("_around", "_empty_bundle_s", "_phases_left", "_times", "app", "demands")
+    __slots__ = ("_cluster", "_empty_bundle_s", "_times", "app", "demands", "phases_left")
 
-    def __init__(self, app: AppView, around: ClusterView) -> None:
+    def __init__(self, app: AppView, cluster: ClusterView) -> None:
         self.app = app
         self.demands: tuple[GangDemand, ...] = unmet_demands(app)
-        self._around = around
+        self.phases_left: tuple[PhaseLeft, ...] = phases_left(app)
+        self._cluster = cluster
         self._empty_bundle_s: tuple[float, float] | None = None
-        self._phases_left: tuple[PhaseLeft, ...] | None = None
         self._times: dict[tuple[int, int, bool], _Times] = {}
 
-    @property
-    def phases_left(self) -> tuple[PhaseLeft, ...]:
-        """The work left of the search, phase by phase."""
-        if self._phases_left is None:
-            self._phases_left = phases_left(self.app)
-        return self._phases_left
-
-    def times(self, around: ClusterView, share: tuple[int, int, bool]) -> _Times:
+    def times(self, cluster: ClusterView, share: tuple[int, int, bool]) -> _Times:
         """What `times_of` needs of this app. `share` is what it depends on: see `times_of`."""
         times = self._times.get(share)
         if times is None:
-            times = self._times[share] = self._compute_times(around, share)
+            times = self._times[share] = self._compute_times(cluster, share)
         return times
 
-    def _compute_times(self, around: ClusterView, share: tuple[int, int, bool]) -> _Times:
+    def _compute_times(self, cluster: ClusterView, share: tuple[int, int, bool]) -> _Times:
         whole_gpus, _, if_sooner = share
         if self._empty_bundle_s is None:
-            self._empty_bundle_s = empty_bundle_s(self.app, self._around)
+            self._empty_bundle_s = empty_bundle_s(self.app, self._cluster)
         empty_s, switch_s = self._empty_bundle_s
-        smallest_gpus = smallest_gang_gpus(self.app)
         if if_sooner and empty_s < _least_s(self.app, whole_gpus + 1) * CERTAIN:
-            share_s = math.inf
-        else:
-            share_s = time_on_whole_s(self.app, max(whole_gpus, smallest_gpus), self._around)
-        return empty_s, switch_s, cluster_time_s(self.app, around), share_s, smallest_gpus
+            return empty_s, switch_s, cluster_time_s(self.app, cluster), math.inf, 1
+        smallest_gpus = smallest_gang_gpus(self.app)
+        share_s = time_on_whole_s(self.app, max(whole_gpus, smallest_gpus), self._cluster)
+        return empty_s, switch_s, cluster_time_s(self.app, cluster), share_s, smallest_gpus
 
 
 class Times(Value, frozen=True, kw_only=True):
@@ -87,23 +79,23 @@ class Times(Value, frozen=True, kw_only=True):
     cluster_s: Seconds
 
 
-def times_of(outlooks: Sequence[Outlook], around: ClusterView, *, share_if_sooner: bool = False) -> Times:
+def times_of(outlooks: Sequence[Outlook], cluster: ClusterView, *, share_if_sooner: bool = False) -> Times:
     """The times of at least one app.
 
     The share changes with every app that comes or goes, its whole GPUs seldom. T on the share follows from T on those.
 
     Args:
         outlooks: The N apps.
-        around: The cluster now.
+        cluster: The cluster now.
         share_if_sooner: Whether T on the share matters only if it is less than T of the empty bundle. Then infinity may
             replace a longer time, since packing many jobs takes time. The empty bundle's t_shared is the same.
     """
-    share = int(around.share_gpus), around.cluster_gpus, share_if_sooner
-    rows = chain.from_iterable([outlook.times(around, share) for outlook in outlooks])
+    share = int(cluster.share_gpus), cluster.cluster_gpus, share_if_sooner
+    rows = chain.from_iterable([outlook.times(cluster, share) for outlook in outlooks])
     empty_s, switch_s, cluster_s, whole_s, smallest_gpus = (
         np.fromiter(rows, np.float64, 5 * len(outlooks)).reshape(len(outlooks), 5).T
     )
-    share_s = in_proportion_s(whole_s, smallest_gpus, around.share_gpus)
+    share_s = in_proportion_s(whole_s, smallest_gpus, cluster.share_gpus)
     return Times(empty_s=empty_s, switch_s=switch_s, share_s=share_s, cluster_s=cluster_s)
 
 

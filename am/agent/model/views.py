@@ -87,19 +87,19 @@ class GangAt(Value, frozen=True):
 class HeldGang(Value, frozen=True, dict=True, kw_only=True):
     """A gang that a job runs on, or starts on as soon as other apps have returned its GPUs.
 
-    `up` are its renewable GPUs: their leases end in this round, and the app keeps them only if it wins them back.
+    The leases of `renewable_gpus` end in this round: the app keeps these GPUs only if it wins them back.
     """
 
     job_id: str
     gpus: Allocation
     level: Level
-    up: Allocation = field(default_factory=Allocation)
+    renewable_gpus: Allocation = field(default_factory=Allocation)
     device: str = ""
 
     @property
     def renewable(self) -> bool:
         """Whether the app must win back the gang, or a part of it, to keep it."""
-        return bool(self.up)
+        return bool(self.renewable_gpus)
 
     @remembered
     def at(self) -> GangAt:
@@ -150,12 +150,12 @@ class AppView(Value, frozen=True, dict=True, kw_only=True):
     @remembered
     def kept(self) -> tuple[HeldGang, ...]:
         """Gangs whose leases continue."""
-        return tuple([gang for gang in self.held if not gang.up.counts])
+        return tuple([gang for gang in self.held if not gang.renewable_gpus.counts])
 
     @remembered
     def renewable(self) -> tuple[HeldGang, ...]:
         """Gangs with renewable GPUs: tightest level first, then largest. The app gives up the last one first."""
-        mine = [gang for gang in self.held if gang.up.counts]
+        mine = [gang for gang in self.held if gang.renewable_gpus.counts]
         if not mine:
             return ()
         return tuple(sorted(mine, key=lambda gang: (gang.level, -gang.gpus.gpus, gang.gpus.counts, gang.job_id)))

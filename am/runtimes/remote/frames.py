@@ -22,8 +22,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from themis.values import Value
 
 MAX_HEADER_BYTES = 1 << 20
 MAX_PAYLOAD_BYTES = 1 << 20
@@ -39,8 +40,7 @@ class BrokenFrameError(ConnectionError):
     """The other side sent bytes that are not a frame of this protocol."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Value, frozen=True):
     """One message: its kind, its fields and its payload."""
 
     kind: str

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from am.runtimes.port import SeatRequest, TaskExit
+from themis.values import Value, repr_without
 
 
 def _ignore(_: str) -> None:
     pass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerWish:
+class ContainerWish(Value, frozen=True, kw_only=True):
     """A request for a container with a task host.
 
     Attributes:
@@ -27,8 +26,10 @@ class ContainerWish:
 
     seat_id: str
     request: SeatRequest
-    environment: Mapping[str, str] = field(repr=False)
-    on_step: Callable[[str], None] = field(default=_ignore, repr=False, compare=False)
+    environment: Mapping[str, str]
+    on_step: Callable[[str], None] = _ignore
+
+    __repr__ = repr_without("environment", "on_step")
 
     @property
     def machine_id(self) -> str:

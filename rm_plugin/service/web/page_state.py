@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 
 from rm_plugin.service.entries import AppEntry
@@ -11,6 +10,7 @@ from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.web.event_index import EventIndex
 from themis.cluster import GpuId, Machine
 from themis.leases import Lease
+from themis.values import Value
 from themis.wire import themis_pb2 as pb
 
 
@@ -31,8 +31,7 @@ class MachineState(StrEnum):
     LOST = "lost"
 
 
-@dataclass(frozen=True, slots=True)
-class PageState:
+class PageState(Value, frozen=True):
     """Read access to the ResourceManager, for its pages, REST interface and metrics."""
 
     manager: ResourceManager

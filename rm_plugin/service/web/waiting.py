@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rm_plugin.service.web.round_record import RoundRecord
+from themis.values import Value
 from themis.web.formatting import counted, number
 
 AHEAD_MOST = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class Waiting(Value, frozen=True, kw_only=True):
     """An app in the newest round that asked for rho.
 
     Attributes:

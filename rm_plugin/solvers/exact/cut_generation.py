@@ -12,11 +12,11 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import takewhile
 from typing import TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from rm_plugin.solvers.exact.market_arrays import Ints, MarketArrays
 from rm_plugin.solvers.exact.resources import Item, Resource, item_of

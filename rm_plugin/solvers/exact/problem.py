@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.market_arrays import Ints, Longs

@@ -7,7 +7,8 @@ distance between the bound and the best choice found is in no better choice (doc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rm_plugin.solvers.exact.market_arrays import MarketArrays
 from rm_plugin.solvers.port import Solution, Win

@@ -7,12 +7,12 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import pytest
 from live_rm import Live, address_of, kill, live, replay_app, settings, start_process
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.market_file import read_market
 from rm_plugin.engines.local import LocalAppLauncher

@@ -98,7 +98,7 @@ class TestView:
         )
         run_on(app, "j0", "m0/0", "m0/1")
         view = app.view({"j1": tuple(gpus("m1/0"))}, gpus("m0/1"))
-        assert [(gang.job_id, gang.gpus, gang.up) for gang in view.held] == [
+        assert [(gang.job_id, gang.gpus, gang.renewable_gpus) for gang in view.held] == [
             ("j0", Allocation.of({"m0": 2}), Allocation.of({"m0": 1})),
             ("j1", Allocation.of({"m1": 1}), Allocation()),
         ]

@@ -124,7 +124,7 @@ class TestSurroundings:
         mine = [GpuId("m0", 0), GpuId("m0", 2), GpuId("m1", 0)]
         gang = held_gang("a", mine, {GpuId("m0", 2), GpuId("m1", 1)}, self.CLUSTER)
         assert gang.gpus == Allocation.of({"m0": 2, "m1": 1})
-        assert gang.up == Allocation.of({"m0": 1})
+        assert gang.renewable_gpus == Allocation.of({"m0": 1})
         assert gang.level is Level.CLUSTER
         assert gang.renewable
 

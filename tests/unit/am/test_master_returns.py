@@ -3,11 +3,11 @@
 import asyncio
 import itertools
 import sys
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from agent_cases import cluster_of
+from msgspec.structs import replace
 
 from am.context import AmContext
 from am.jobs.planner import Plan

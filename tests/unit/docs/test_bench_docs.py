@@ -1,10 +1,10 @@
 """docs/reference/benchmarks.md holds every option with its default, every column, and every key of the documents."""
 
 import argparse
-from dataclasses import fields
 
 import pytest
 from documents import code, table_rows, text_of
+from msgspec.structs import fields
 
 from themis_cli.bench_command import add_to
 from themis_lab.bench.apps import ELASTIC_SHARE

@@ -1,11 +1,11 @@
 """The pages on checkpoints and on their benchmark hold every option, key, scheme and number."""
 
 import argparse
-from dataclasses import fields
 from itertools import islice
 
 import pytest
 from documents import code, table_rows, text_of
+from msgspec.structs import fields
 
 from am import journal_hdfs
 from am.checkpoints.hdfs import LEFTOVER_AGE_S

@@ -2,9 +2,9 @@
 
 import argparse
 import re
-from dataclasses import fields
 
 from documents import code, table_rows, text_of
+from msgspec.structs import fields
 
 from am.profiler.event_folder import MAX_DEPTH, MAX_ENTRIES
 from am.profiler.event_format import EVALUATION_FOLDERS, LOSS_TAGS

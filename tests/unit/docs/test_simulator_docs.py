@@ -1,11 +1,11 @@
 """docs/explanation/simulator.md holds every phase, cost, option, lie and key of the documents."""
 
 import argparse
-from dataclasses import fields, replace
 
 import pytest
 from agent_cases import FLAT, app_of, cluster_of, job
 from documents import code, table_rows, text_of
+from msgspec.structs import fields, replace
 
 from am.agent.model.fairness import RhoDefinition, ideal_times_s
 from am.app_view import surroundings

@@ -1,9 +1,9 @@
 """The part of docs/reference/benchmarks.md on valuations holds every option and key."""
 
 import argparse
-from dataclasses import fields
 
 from documents import code, table_rows, text_of
+from msgspec.structs import fields
 
 from themis_cli.bench_valuation_command import add_to
 from themis_lab.bench.valuation_output import document

@@ -5,10 +5,10 @@ import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import replace
 
 import pytest
 from free_ports import free_port
+from msgspec.structs import replace
 from replay_gang import tf_config
 
 from tf_jobs import peers, replay_job, waiting
@@ -239,7 +239,7 @@ def test_a_connection_that_met_itself_is_dropped_and_leaves_the_port_free(monkey
     plain = socket.create_connection
     # What the kernel's choice of a port does once in some tens of thousands of times.
     monkeypatch.setattr(socket, "create_connection", lambda where, limit_s: plain(where, limit_s, where))
-    with pytest.raises(ConnectionRefusedError, match="nobody listens there yet"):
+    with pytest.raises(ConnectionRefusedError, match="no process listens there yet"):
         peers.connect(address)
     peers.listen(address).close()
 

@@ -178,7 +178,7 @@ def test_bad_flags_are_one_line_and_exit_2(tmp_path, monkeypatch, capsys, flags,
 
 def test_it_loads_neither_numpy_nor_tensorflow():
     code = "import sys, tf_jobs.replay_job; print([m for m in ('numpy', 'tensorflow', 'shutil') if m in sys.modules])"
-    shown = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
 
 

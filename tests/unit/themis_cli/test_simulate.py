@@ -217,7 +217,7 @@ def test_a_mix_with_an_auction_that_is_none_is_refused(printed, tmp_path, auctio
         (("--option", "job_divisor=1e-300"), "an app would have too many jobs: "),
         (("--option", "stretch=1e300"), "an app cannot arrive more than a century later: "),
         (("--scale", "1e300"), "a job needs iterations, and each of them time: a femtosecond or more: "),
-        (("--lie", "app-00:work:1e308"), "the factor of a lie must lie in 1/1,000,000 to 1,000,000: 1e+308; 1 is"),
+        (("--lie", "app-00:work:1e308"), "the factor of a lie must be from 1/1,000,000 to 1,000,000: 1e+308; 1 is"),
         (("--jobs", "0"), "--jobs must be 1 or more: 0"),
         (("--solver", "exat"), "unknown solver: 'exat'; did you mean 'exact'?"),
         (("--bundle-rule", "lexicographic"), "add --empty-bundle lexicographic"),
@@ -308,7 +308,7 @@ def test_a_replay_adds_lies_and_outages_to_those_of_the_recording(document, prin
     code, out = printed("replay", str(path), "--outage", "m01:100:200")
     assert (code, "a machine cannot be lost while it is away: 'm01:100:200'" in out.err) == (2, True)
     code, out = printed("replay", str(path), "--lie", "app-00:rho:3")
-    assert (code, out.err) == (2, "themis: an app can tell one lie only: 'app-00'\n")
+    assert (code, out.err) == (2, "themis: an app can have one lie only: 'app-00'\n")
 
 
 def test_what_is_no_recording_is_refused(printed, tmp_path):

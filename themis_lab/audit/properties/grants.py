@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.round_values import Decision, RoundSnapshot
 from rm_plugin.arbiter.rounding import keep_shares

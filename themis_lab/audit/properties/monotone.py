@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rm_plugin.solvers.port import Solution, SolveStatus
 from themis.bids import Market

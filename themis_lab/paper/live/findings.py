@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from themis.values import Value
 from themis_lab.paper.live.results import SIMULATOR, TESTBED, Results
 from themis_lab.paper.statistics import Row, grouped, median
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 OURS = "themis"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(Value, frozen=True, kw_only=True):
     """One quantity.
 
     Attributes:
@@ -75,8 +74,7 @@ class View(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class Shown(Value, frozen=True, kw_only=True):
     """A view with its content. `figure` is None for a table."""
 
     view: View

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from themis.config.loader import Section, fit
 from themis.errors import InputError
+from themis.values import Value
 from themis_lab.paper.live.scale import ScaleFile
 from themis_lab.testbed.run_folder import RunFolder
 
@@ -16,8 +16,7 @@ FORMAT: Final = "themis testbed experiment"
 RUNS = "runs"
 
 
-@dataclass(frozen=True, slots=True)
-class ExperimentFolder:
+class ExperimentFolder(Value, frozen=True):
     """Paths of one experiment."""
 
     root: Path

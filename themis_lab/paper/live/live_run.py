@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from themis.errors import InputError
+from themis.values import Value
 from themis.wire.values import app_from_message
 from themis_lab.paper.live.live_settings import as_live
 from themis_lab.paper.live.measured_costs import as_measured
@@ -26,8 +28,7 @@ _OF_AN_APP = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveRun:
+class LiveRun(Value, frozen=True, kw_only=True):
     """A live run: its input as the simulator would run it, and the known part of its document."""
 
     run: Run

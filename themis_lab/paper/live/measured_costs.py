@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
+
+from msgspec.structs import replace
 
 from themis.apps import Slowdown
 from themis.cluster import Level
 from themis.durations import median_with_cuts
+from themis.values import Value
 from themis.wire import themis_pb2 as pb
 from themis_lab.simulator.costs import Costs
 from themis_lab.simulator.workload import AppTrace, Workload
@@ -18,8 +20,7 @@ from themis_lab.testbed.events import Event
 from themis_lab.testbed.run_record import RunRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(Value, frozen=True, kw_only=True):
     """One app's medians in seconds; None for costs that did not occur.
 
     Attributes:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import yaml
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from submarine_client.programs import check_program
 from themis.cluster import Cluster
@@ -17,6 +18,7 @@ from themis.config.group_file import build_app
 from themis.config.loader import fit
 from themis.config.rm_settings import AuctionSettings
 from themis.errors import InputError
+from themis.values import Value
 from themis_lab.paper.live.apps import replayed
 from themis_lab.paper.live.live_settings import as_live
 from themis_lab.paper.live.scale import ScaleFile, TrainedApp
@@ -33,8 +35,7 @@ LONG, SHORT = (f"tab5-{app.name}" for app in APPS)
 """The two apps of the paper's table 5."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experiment:
+class Experiment(Value, frozen=True, kw_only=True):
     """One workload of the paper at a scale: the same apps at the same times under each of the policies."""
 
     workload: str
@@ -51,7 +52,7 @@ class Experiment:
             "workload": self.workload,
             "seed": self.seed,
             "scale": self.scale.model_dump(mode="json"),
-            "apps": [asdict(arrival) for arrival in self.arriving],
+            "apps": [to_builtins(arrival) for arrival in self.arriving],
         }
         return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:16]
 

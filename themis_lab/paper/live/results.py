@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import field
+from msgspec.structs import replace
+
+from themis.values import Value
 from themis_lab.paper.live.folder import ExperimentFolder
 from themis_lab.paper.live.live_run import read_live
 from themis_lab.paper.live.runs import finished_report, why_cut_short
@@ -19,8 +22,7 @@ PREDICTIONS = 3
 """Simulated runs per live run. Leftovers are assigned at random, so one run is not enough."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Results:
+class Results(Value, frozen=True, kw_only=True):
     """All runs of one workload.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from themis_lab.paper.live.findings import Line, Shown
 from themis_lab.paper.report_frame import ReportSection, finite, number_text
@@ -31,5 +32,5 @@ def section(shown: Shown) -> ReportSection:
 
 def document(line: Line) -> dict[str, Any]:
     """A line for programs. Numbers that are not finite become null."""
-    values = asdict(line) | {"testbed_over_paper": line.over_paper, "simulator_over_testbed": line.predicted}
+    values = to_builtins(line) | {"testbed_over_paper": line.over_paper, "simulator_over_testbed": line.predicted}
     return {key: finite(value) if isinstance(value, float) else value for key, value in values.items()}

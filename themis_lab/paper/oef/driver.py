@@ -137,7 +137,7 @@ class Driver:
         """Compute the fair shares of the tenants that are active now."""
         self._active = active
         if not active:
-            self._ideal = self._efficiency = {}
+            self._ideal, self._efficiency = {}, {}
             return
         tenants = tuple(
             Tenant(tenant_id=load.tenant_id, speedup=load.claimed or load.speedup, weight=load.weight)

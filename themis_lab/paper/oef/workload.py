@@ -74,15 +74,20 @@ def model_speedup(model: str, rng: Random) -> tuple[float, ...]:
     return speedup_of(published[model] if model in published else rng.uniform(VGG, LSTM), rng)
 
 
-def endless_jobs(tenant_id: str, rng: Random, count: int = 12) -> tuple[Job, ...]:
-    """Enough jobs to use any share, which do not end."""
+def endless_jobs(tenant_id: str, rng: Random, *, single: bool = False) -> tuple[Job, ...]:
+    """Enough jobs to use any share, which do not end: of 1, 2 and 4 workers, or all of one."""
     return tuple(
-        Job(job_id=f"{tenant_id}-{number}", gang=rng.choices(GANGS, GANG_ODDS)[0], work_s=ENDLESS_S, arrival_s=0.0)
-        for number in range(count)
+        Job(
+            job_id=f"{tenant_id}-{number}",
+            gang=1 if single else rng.choices(GANGS, GANG_ODDS)[0],
+            work_s=ENDLESS_S,
+            arrival_s=0.0,
+        )
+        for number in range(sum(CAPACITY) if single else 12)
     )
 
 
-def four_tenants(seed: int, *, ascending: bool) -> list[TenantLoad]:
+def four_tenants(seed: int, *, ascending: bool, single: bool = False) -> list[TenantLoad]:
     """The small experiments' tenants: VGG, LSTM and two models between, in ascending or descending order of speedup.
 
     Section 6.2.1 has LSTM as user 1 and VGG as user 4, section 6.2.2 the fastest as user 4.
@@ -90,7 +95,11 @@ def four_tenants(seed: int, *, ascending: bool) -> list[TenantLoad]:
     rng = Random(child_seed(seed, "four tenants"))
     fastest = sorted([VGG, LSTM, *(rng.uniform(VGG, LSTM) for _ in range(2))], reverse=not ascending)
     return [
-        TenantLoad(tenant_id=f"user{number}", speedup=speedup_of(value, rng), jobs=endless_jobs(f"user{number}", rng))
+        TenantLoad(
+            tenant_id=f"user{number}",
+            speedup=speedup_of(value, rng),
+            jobs=endless_jobs(f"user{number}", rng, single=single),
+        )
         for number, value in enumerate(fastest, start=1)
     ]
 

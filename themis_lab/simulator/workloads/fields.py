@@ -1,4 +1,4 @@
-"""Numbers in the fields of traces."""
+"""Parse numbers in the fields of traces."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _NUMBER = re.compile(r"\s*[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
 
 
 def number_of_field(text: str | None) -> float | None:
-    """The finite number of 0 or more that a field holds, None where it holds none.
+    """Parse a field as a finite number of 0 or more. Returns None for any other text.
 
-    `float` alone would also take 1_0 for 10, and the digits of every script.
+    Stricter than `float`, which also reads `1_0` as 10 and accepts the digits of every script.
     """
     if text is None or not _NUMBER.fullmatch(text):
         return None

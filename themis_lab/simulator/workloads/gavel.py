@@ -1,4 +1,4 @@
-"""Gavel's trace format with its table of measured throughputs: every job is an app of its own."""
+"""Read Gavel's trace format and its table of measured throughputs. Every job becomes an app."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class GavelJob(Value, frozen=True, kw_only=True):
     """A line of the trace.
 
     Attributes:
-        batch: Batch size, empty for a model that has none.
-        steps: Steps to run, of all GPUs together.
+        batch: Batch size; empty for a model without one.
+        steps: Steps to run, by all GPUs together.
         gpus: Its scale factor.
-        duration_s: How long it is said to take on its GPUs.
+        duration_s: Its duration on its GPUs, according to the trace.
     """
 
     model: str
@@ -50,10 +50,10 @@ class GavelJob(Value, frozen=True, kw_only=True):
 
 
 class Throughput(Value, frozen=True, kw_only=True):
-    """Steps a second, on one server and on several.
+    """Steps per second on one server, and on several.
 
-    `speed_by_type`: of each type of GPU that was measured, its steps a second on one server relative to these, if there
-    are several types.
+    `speed_by_type`: the steps per second on one server of each measured type of GPU, relative to those of this one. It
+    is empty if the table has one type.
     """
 
     consolidated: float
@@ -66,15 +66,15 @@ Throughputs = Mapping[tuple[str, str, int], Throughput]
 
 
 def unreadable(error: Exception) -> str:
-    """Why a file could not be read, in few words."""
+    """Return in few words why a file could not be read."""
     return str(error.strerror) if isinstance(error, OSError) else "it is not the text that it should be"
 
 
 def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughputs:
-    """The table of throughputs for one type of GPU, the reference, without rows that tell a throughput of 0.
+    """Read the throughputs of one type of GPU, the reference, without rows whose throughput is 0.
 
     Raises:
-        InputError: The file cannot be read, is malformed (file, line and field are named), or has other types only.
+        InputError: The file cannot be read, is malformed, or lacks the type. The message names file, line and field.
     """
     found: dict[tuple[str, str, int], Throughput] = {}
     by_type: dict[tuple[str, str, int], dict[str, float]] = {}
@@ -90,7 +90,7 @@ def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughput
                 _check_complete(row, place)
                 key = (row["model"], row["batch_size"], _whole(row["num_gpus"], f"{place}: num_gpus"))
                 types.add(row["gpu_type"])
-                # The public table tells 0 of what was not measured.
+                # The public table has 0 for throughputs that were not measured.
                 steps_per_s = _number(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}")
                 if steps_per_s > 0.0:
                     by_type.setdefault(key, {})[row["gpu_type"]] = steps_per_s
@@ -123,7 +123,7 @@ def _check_complete(row: Mapping[str, str | None], place: str) -> None:
 
 
 def read_gavel_trace(path: Path) -> tuple[GavelJob, ...]:
-    """The jobs of a trace, tab-separated as Gavel writes it; raises InputError naming file, line and field."""
+    """Read the jobs of a tab-separated trace. Raises InputError that names file, line and field."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -134,17 +134,17 @@ def read_gavel_trace(path: Path) -> tuple[GavelJob, ...]:
 
 
 def from_gavel(jobs: tuple[GavelJob, ...], throughputs: Throughputs, seed: int, name: str) -> Workload:
-    """The workload of a trace; it begins with the first arrival.
+    """Return the workload of a trace. It begins with the first arrival.
 
-    Work: a step is an iteration, and its steps take `steps / throughput` seconds on a job's GPUs on one server, so an
-    iteration takes `gpus / throughput` seconds on one at S = 1. Where the table lacks the throughput, the trace's
-    duration stands for it, with 1,024 iterations.
+    Work: a step is an iteration. A job on its GPUs on one server takes `steps / throughput` seconds, so an iteration
+    takes `gpus / throughput` seconds on one GPU at S = 1. For example, 2 GPUs at 10 steps/s give 0.2 s. If the table
+    lacks the throughput, work follows from the trace's duration, with 1,024 iterations.
 
-    Speed: relative to the table's reference type, on each type of GPU for which the table has the throughput.
+    Speed: relative to the reference type, on each type of GPU for which the table has the throughput.
 
-    S: 1 within a slot and a machine, since the throughput on one server is what work is measured by; within a rack
-    the ratio of the throughputs on one server and on several, at least 1; across racks the same. Crude S without a
-    throughput.
+    S: 1 within a slot and a machine, since work is measured by the throughput on one server. Within a rack and across
+    racks it is the ratio of the throughputs on one server and on several, at least 1. Without a throughput it is the
+    crude S.
     """
     if not jobs:
         raise InputError(f"{name} holds no job")

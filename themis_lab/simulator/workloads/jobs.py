@@ -1,4 +1,4 @@
-"""Jobs of an app from its model and the work they have: whole iterations of a sane number, and loss curves by seed."""
+"""Make the jobs of an app from its model and work: a limited number of whole iterations, and seeded loss curves."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from themis_lab.simulator.workloads.models import Model
 
 MOST_ITERATIONS = 100_000
 LEAST_ITERATIONS = 1024
-"""An iteration takes what the model's takes, unless the app's longest job would have more or fewer of them."""
+"""Limits of the iterations of an app's longest job. Within them an iteration takes as long as the model's."""
 
 ITERATION_SIGMA = 0.15
-"""Iteration times of the jobs of one search differ with their hyper-parameters: lognormal, so wide."""
+"""Sigma of the lognormal iteration times of one search's jobs, which differ with their hyper-parameters."""
 
 
 @cache
 def shape_of(gpus: int, *, rigid: bool) -> JobShape:
-    """The shape of jobs of so many GPUs, or of up to so many: one object, by which agents know it again."""
+    """Return the shape of jobs of exactly, or up to, `gpus` GPUs. Equal shapes are one object, the key of caches."""
     return JobShape(tasks=gpus, min_tasks=gpus if rigid else 1)
 
 
 def jobs_of_work(
     works_gpu_s: Sequence[float], model: Model, shape: JobShape, rng: Random, *, prefix: str = "j"
 ) -> tuple[JobTrace, ...]:
-    """Jobs that run to their own end, each with so many GPU seconds of work at S = 1, on one iteration time."""
+    """Return jobs that run to their own end, each with its GPU seconds of work at S = 1, with one iteration time."""
     longest = max(works_gpu_s)
     serial_s = longest / whole_iterations(longest, model.serial_iteration_s)
     return tuple(
@@ -47,9 +47,9 @@ def jobs_of_work(
 def jobs_of_search(
     count: int, work_gpu_s: float, tuner: TunerSpec, model: Model, shape: JobShape, rng: Random, *, prefix: str = "j"
 ) -> tuple[JobTrace, ...]:
-    """Jobs of equally many iterations that a tuner searches in phases: the search runs `work_gpu_s` in all.
+    """Return jobs of equal iterations that a tuner searches in phases, with `work_gpu_s` of work in total.
 
-    What the search runs is the sum over its phases of jobs times iterations, at the mean iteration time.
+    The work of a search is the sum over its phases of jobs times iterations, at the mean iteration time.
     """
     per_iteration = search_iterations(count, MOST_ITERATIONS, tuner) / MOST_ITERATIONS
     total = whole_iterations(work_gpu_s / per_iteration, model.serial_iteration_s)
@@ -70,18 +70,18 @@ def jobs_of_search(
 
 
 def search_iterations(count: int, total: int, tuner: TunerSpec) -> int:
-    """Iterations that a search of so many jobs, of `total` iterations each, runs over all its phases."""
+    """Return the iterations that a search of `jobs` jobs, of `total` iterations each, runs over all its phases."""
     specs = [JobSpec(job_id=f"j{number:06d}", iterations_total=total) for number in range(count)]
     return sum(phase.jobs * phase.iterations for phase in make_tuner(tuner, specs).plan().phases)
 
 
 def whole_iterations(work_gpu_s: float, serial_iteration_s: float) -> int:
-    """How many iterations the longest job is to have: as the model's time has it, within the limits above."""
+    """Return the iterations of the longest job: by the model's iteration time, within the limits above."""
     return min(max(round(work_gpu_s / serial_iteration_s), LEAST_ITERATIONS), MOST_ITERATIONS)
 
 
 def draw_curve(iterations: float, rng: Random) -> LossCurve:
-    """A loss curve for a run of about so many iterations: it falls fast for a hundredth to a fifth of them."""
+    """Draw a loss curve for a run of about `iterations` iterations. It falls fast for 1 % to 20 % of them."""
     return LossCurve(
         floor=rng.uniform(0.05, 1.0),
         drop=rng.uniform(1.0, 4.0),

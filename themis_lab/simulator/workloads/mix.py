@@ -1,9 +1,8 @@
-"""Apps as their users specify them, a testbed's mix for instance, made into a workload on the testbed's own clock."""
+"""Make a workload from apps as users specify them, for example a testbed's mix, on the testbed's clock."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from random import Random
 
 from rm_plugin.arbiter.seeds import child_seed
@@ -11,6 +10,7 @@ from tf_jobs.tables_reader import Curve as Recorded
 from tf_jobs.tables_reader import Speed, family_of, model_speed, nearest_curve, parse_slowdown
 from themis.apps import CRUDE_SLOWDOWN, AppSpec, HyperParameter, JobSpec, Slowdown
 from themis.errors import InputError
+from themis.values import Value
 from themis_lab.simulator.workload import AppTrace, Curve, JobTrace, Workload
 from themis_lab.simulator.workloads.jobs import draw_curve
 
@@ -19,7 +19,7 @@ DEFAULT_LEARNING_RATE = 0.05
 DEFAULT_LOG_EVERY = 20
 DEFAULT_CURVE_ITERATIONS = 500
 DEFAULT_MODEL = "resnet50"
-"""What the replay job takes for flags that are not given; a test compares them with its catalogue."""
+"""Defaults of the replay job's flags. A test compares them with its catalogue."""
 
 _SOURCE = (
     "apps as submitted to the testbed; replayed jobs run at their measured speeds and on their recorded curves, others "
@@ -27,12 +27,11 @@ _SOURCE = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayedCurve:
-    """The loss that a replay job logged last at an iteration.
+class ReplayedCurve(Value, frozen=True, kw_only=True):
+    """The loss in a replay job's last log line at an iteration.
 
-    The job adds noise by its app's seed and the iteration, a factor that all jobs of the app share: it decides nothing
-    among them and is left out here. Nor is `log_every_s` known here, by which a slow job may log more often.
+    The job multiplies losses by noise from its app's seed and the iteration. All jobs of the app share this noise, so
+    it does not change their order and is left out here. So is `log_every_s`, by which a slow job may log more often.
     """
 
     recorded: Recorded
@@ -40,7 +39,7 @@ class ReplayedCurve:
     log_every: int
 
     def at(self, iteration: float) -> float:
-        """The loss of the last log line at or before an iteration."""
+        """Return the loss of the last log line at or before an iteration."""
         logged = max(1, int(iteration) // self.log_every * self.log_every)
         return self.recorded.loss(logged / self.iterations)
 
@@ -48,20 +47,20 @@ class ReplayedCurve:
 def from_specs(
     arrivals: Iterable[tuple[float, AppSpec]], *, name: str, time_scale: float = 1.0, seed: int = 0
 ) -> Workload:
-    """The workload of these apps, each with the second at which it is submitted.
+    """Return the workload of these apps, each with the second of its submission.
 
-    A replayed app's iterations take `1 / time_scale` of what was measured, as on the testbed; any other app's take
-    what its user estimates. S is the one measured or estimated, else the crude one.
+    A replayed app's iterations take `1 / time_scale` of the measured time, as on the testbed. Those of other apps take
+    the time that the user estimates. S is the measured or estimated one, else the crude one.
 
     Args:
-        arrivals: Seconds after the start and apps, in any order.
-        name: The workload's.
-        time_scale: How many times faster replayed jobs run than they were measured.
-        seed: Of the loss curves that have to be drawn.
+        arrivals: Pairs of seconds after the start and app, in any order.
+        name: The name of the workload.
+        time_scale: How many times faster replayed jobs run than measured.
+        seed: The seed of the drawn loss curves.
 
     Raises:
-        InputError: An app that is not replayed has no estimate of its serial iteration time, or a replayed one's
-            arguments do not fit.
+        InputError: An app without replay has no estimate of its serial iteration time, or a replayed app has invalid
+            arguments.
     """
     ordered = sorted(arrivals, key=lambda arrival: arrival[0])
     apps = tuple(
@@ -124,18 +123,18 @@ def _trace(job: JobSpec, serial_s: float, slowdown: Slowdown, curve: Curve) -> J
 
 
 class _Arguments:
-    """What a replay job is given: its app's arguments, and over them its own hyper-parameters."""
+    """The arguments of a replay job: those of its app, overridden by its hyper-parameters."""
 
     def __init__(self, spec: AppSpec, job: JobSpec) -> None:
         self._app = spec.name
         self._values: dict[str, HyperParameter] = {**spec.program.arguments, **job.hyper_parameters}
 
     def text(self, name: str) -> str:
-        """A text; empty where it is not given."""
+        """Return a text, empty if it is not given."""
         return str(self._values.get(name, ""))
 
     def number(self, name: str, default: float) -> float:
-        """A number; raises InputError where it is none."""
+        """Return a number. Raises InputError for any other text."""
         value = self._values.get(name, default)
         try:
             return float(value)

@@ -1,4 +1,4 @@
-"""The paper's models (table 4): how often each occurs, how long an iteration takes, and S by level."""
+"""The paper's models (table 4): their shares, iteration times, and S by level."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from themis.values import Value
 DATA = Path(__file__).parent / "data"
 
 CATEGORY_SHARES: Mapping[str, float] = {"cv": 0.1, "nlp": 0.6, "speech": 0.3}
-"""Share of the apps by kind of model (table 4); the models of a kind are drawn alike often."""
+"""Share of the apps by kind of model (table 4). The models of a kind are equally likely."""
 
 STRICT_FROM = 2.0
-"""A model is network-intensive when it runs so many times slower, or more, across the machines of a rack."""
+"""A model is network-intensive if it runs at least this many times slower across the machines of a rack."""
 
 
 class Model(Value, frozen=True, kw_only=True):
-    """A model of the paper's mix. `themis_lab/simulator/workloads/data/models.csv` says why it is measured as it is.
+    """A model of the paper's mix. `themis_lab/simulator/workloads/data/models.csv` gives the reason for `measured_as`.
 
     Attributes:
         measured_as: Its row in `tf_jobs/tables/slowdown.csv`.
         basis: `measured`, `stand-in` for another model with a reason, or `assumed`.
-        serial_iteration_s: Seconds that an iteration takes on one GPU.
+        serial_iteration_s: Seconds per iteration on one GPU.
     """
 
     name: str
@@ -41,13 +41,13 @@ class Model(Value, frozen=True, kw_only=True):
 
     @property
     def strict(self) -> bool:
-        """Whether it is network-intensive: strict about its placement."""
+        """Whether the model is network-intensive, and so strict about its placement."""
         return self.slowdown.rack >= STRICT_FROM
 
 
 @cache
 def read_models() -> Mapping[str, Model]:
-    """All models by name, in the order of the paper's table."""
+    """Return all models by name, in the order of the paper's table."""
     speeds = read_speeds()
     models = {}
     with (DATA / "models.csv").open(newline="", encoding="utf-8") as stream:
@@ -66,7 +66,7 @@ def read_models() -> Mapping[str, Model]:
 
 
 def model_named(name: str) -> Model:
-    """The model of that name; raises UnknownNameError, which names the nearest."""
+    """Return the model of this name. Raises UnknownNameError, which names the nearest."""
     models = read_models()
     if name not in models:
         raise UnknownNameError("model", name, models)
@@ -74,17 +74,17 @@ def model_named(name: str) -> Model:
 
 
 def draw_models(count: int, rng: Random, network_intensive: float | None = None) -> tuple[Model, ...]:
-    """A model for each of `count` apps.
+    """Draw a model for each of `count` apps.
 
     Args:
-        count: How many.
-        rng: Draws them.
-        network_intensive: None for the paper's mix, whose shares are met as nearly as whole apps allow. Else the share
-            of apps, 0 to 1, that are drawn from strict models, the others from the rest; with the same `rng`, an app
-            that is strict at one share is so, with the same model, at every larger one.
+        count: The number of apps.
+        rng: The random generator.
+        network_intensive: None for the paper's mix, rounded to whole apps. Otherwise the share of apps, 0 to 1, with
+            strict models. With the same `rng`, an app that is strict at one share has the same strict model at every
+            larger share.
 
     Raises:
-        InputError: A share outside 0 to 1.
+        InputError: The share is not from 0 to 1.
     """
     if network_intensive is None:
         return _draw_mix(count, rng)
@@ -106,7 +106,7 @@ def _draw_mix(count: int, rng: Random) -> tuple[Model, ...]:
 
 
 def shared_out(shares: Mapping[str, float], count: int) -> Sequence[str]:
-    """`count` names in the proportion of their shares, by the method of largest remainders."""
+    """Return `count` names in proportion to their shares, by the method of largest remainders."""
     exact = {name: share * count / sum(shares.values()) for name, share in shares.items()}
     whole = {name: int(part) for name, part in exact.items()}
     by_rest = sorted(exact, key=lambda name: whole[name] - exact[name])

@@ -1,4 +1,4 @@
-"""Options of workloads by name, as values or as the text that a user types."""
+"""Read the options of workloads, given as values or as text."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ T = TypeVar("T", bound=Value)
 
 
 def build_options(kind: type[T], given: Mapping[str, Any], name: str) -> T:
-    """The options of a workload.
+    """Return the options of a workload.
 
     Args:
-        kind: The value that holds them; its attributes are whole numbers, numbers, truth values or texts.
-        given: Values by attribute; text is read as the attribute's type, `none` where it may be None.
-        name: The workload's, for errors.
+        kind: The class of the options; its attributes are whole numbers, numbers, truth values or texts.
+        given: Values by attribute. Text is read as the attribute's type; `none` gives None if that is allowed.
+        name: The name of the workload, for errors.
 
     Raises:
-        UnknownNameError: An unknown option.
-        InputError: A value that its option cannot take.
+        UnknownNameError: An option is unknown.
+        InputError: An option has an invalid value.
     """
     kinds = {field.name: field.type for field in fields(kind)}
     for key in given:

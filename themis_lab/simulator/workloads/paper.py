@@ -28,11 +28,11 @@ from themis_lab.simulator.workloads.sampling import (
 
 W1_GPUS = (1, 2)
 W2_GPUS: Mapping[str, float] = {"2": 1.0, "4": 1.0, "8": 1.0}
-"""Tasks of a job in workload 2, equally many apps each: the paper only says that there are more than in workload 1."""
+"""Tasks of a job in workload 2, each for equally many apps. The paper says only: more than in workload 1."""
 SPREAD = 10.0
 
 _MOST_JOBS = 10_000
-"""Jobs of an app: a hundred times the paper's largest."""
+"""Maximum jobs of an app: a hundred times the paper's largest."""
 
 _SOURCE_1 = (
     "Workload 1, a stand-in: arrivals, order by size and spread within an app from bursts of Philly jobs (8 to 21 "
@@ -45,17 +45,17 @@ _SOURCE_2 = (
 
 
 class PaperOptions(Value, frozen=True, kw_only=True):
-    """How a workload departs from the paper's.
+    """How a workload differs from the paper's.
 
     Attributes:
-        apps: Apps to choose. With fewer than 85 the arrivals move together in proportion, so that the load stays.
-        scale: All work is divided by it, and the arrivals move together by the same factor.
-        stretch: Gaps between arrivals are multiplied by it: the load falls, the work stays.
-        job_divisor: Counts of jobs are divided by it, but not the app's work: its jobs become so much longer.
+        apps: The number of apps. With fewer than 85, arrivals move closer together in proportion: the load stays.
+        scale: Divides all work, and the gaps between arrivals.
+        stretch: Multiplies the gaps between arrivals: the load falls, the work stays.
+        job_divisor: Divides the number of jobs, but not the app's work: its jobs become longer.
         network_intensive: Share of apps with models strict about placement; None for the paper's mix.
-        rigid: Jobs need all their tasks; otherwise, as in the paper's formula, any number up to them will do.
-        app_spread: An app of the 5th or 95th percentile has so many times less or more work than the median app.
-        job_spread: A job lasts at most so many times longer or shorter than the median job of its app (workload 1).
+        rigid: Jobs need all their tasks. Otherwise any number up to them, as in the paper's formula.
+        app_spread: Ratio of the work of the median app and the 5th percentile, and of the 95th and the median.
+        job_spread: Maximum ratio of a job's duration to its app's median, up or down (workload 1).
     """
 
     apps: int = APPS
@@ -79,9 +79,9 @@ class PaperOptions(Value, frozen=True, kw_only=True):
 
 
 class Workload1Options(PaperOptions, frozen=True, kw_only=True):
-    """Options of workload 1: beside those of both, the share of the apps whose jobs have two GPUs.
+    """Options of workload 1: also the share of the apps whose jobs have two GPUs.
 
-    It is made up: the paper says 1 or 2, and Philly's bursts hardly have any of 2.
+    The default is an assumption: the paper says 1 or 2, and hardly any of Philly's bursts have 2.
     """
 
     two_gpu_share: float = 0.25
@@ -93,7 +93,7 @@ class Workload1Options(PaperOptions, frozen=True, kw_only=True):
 
 
 class _Draft(Value, frozen=True, kw_only=True):
-    """An app before its jobs are made: what both workloads share."""
+    """An app before its jobs are made; the same in both workloads."""
 
     name: str
     arrival_s: float
@@ -104,7 +104,7 @@ class _Draft(Value, frozen=True, kw_only=True):
 
 
 def workload_1(seed: int, options: Workload1Options | None = None) -> Workload:
-    """Searches of 1- and 2-GPU jobs in one phase: in the trace a job's end already tells when its tuner stopped it."""
+    """Make workload 1: searches of 1- and 2-GPU jobs in one phase. The trace's durations include early stops."""
     options = options or Workload1Options()
     drafts = _drafts(seed, options)
     shares = {"2": options.two_gpu_share, "1": 1.0 - options.two_gpu_share}
@@ -119,7 +119,7 @@ def workload_1(seed: int, options: Workload1Options | None = None) -> Workload:
 
 
 def workload_2(seed: int, options: PaperOptions | None = None) -> Workload:
-    """Successive halving, more tasks a job; arrivals, job counts, models and GPU time of an app as in workload 1."""
+    """Make workload 2: successive halving, and more tasks per job. All else is as in workload 1."""
     options = options or PaperOptions()
     drafts = _drafts(seed, options)
     gpus = _dealt(W2_GPUS, len(drafts), Random(child_seed(seed, "w2", "gpus")))
@@ -140,7 +140,7 @@ def _app(draft: _Draft, jobs: tuple[JobTrace, ...], tuner: str) -> AppTrace:
 
 
 def _dealt(shares: Mapping[str, float], count: int, rng: Random) -> list[int]:
-    """Whole numbers in the proportion of their shares, in an order drawn."""
+    """Return whole numbers in proportion to their shares, in random order."""
     dealt = [int(name) for name in shared_out(shares, count)]
     rng.shuffle(dealt)
     return dealt
@@ -165,7 +165,7 @@ def _drafts(seed: int, options: PaperOptions) -> list[_Draft]:
 
 
 def _choose(count: int, rng: Random) -> list[ExtractApp]:
-    """So many apps of the extract whose jobs have 1 or 2 GPUs, a tenth of them of one job, in order of arrival."""
+    """Choose `count` apps of the extract with jobs of 1 or 2 GPUs, in order of arrival. A tenth have one job."""
     fitting = [app for app in read_extract() if app.gpus in W1_GPUS]
     singles = [app for app in fitting if app.jobs == 1]
     searches = [app for app in fitting if app.jobs > 1]
@@ -178,7 +178,7 @@ def _choose(count: int, rng: Random) -> list[ExtractApp]:
 
 
 def _most_apps(singles: int, searches: int) -> int:
-    """How many apps may be chosen of which a tenth have one job."""
+    """Return the maximum number of apps such that a tenth can have one job."""
     most = singles + searches
     while (alone := round(most * SINGLE_SHARE)) > singles or most - alone > searches:
         most -= 1
@@ -186,14 +186,14 @@ def _most_apps(singles: int, searches: int) -> int:
 
 
 def _job_counts(chosen: Sequence[ExtractApp]) -> dict[str, int]:
-    """The trace says which search has more jobs, the paper how many (rank for rank)."""
+    """Return the number of jobs of each search. The trace gives the ranks, the paper the number for each rank."""
     searches = sorted((app for app in chosen if app.jobs > 1), key=lambda app: (app.jobs, app.name))
     counts = {app.name: search_jobs(middle_share(rank, len(searches))) for rank, app in enumerate(searches)}
     return {app.name: counts.get(app.name, 1) for app in chosen}
 
 
 def _works_gpu_s(chosen: Sequence[ExtractApp], sigma: float) -> dict[str, float]:
-    """The trace says which app takes more GPU time, the paper how much (rank for rank); apps of one job come first."""
+    """Return the GPU time of each app. The trace gives the ranks, the paper their times. Single jobs come first."""
     ordered = sorted(chosen, key=lambda app: (app.jobs > 1, app.gpu_s, app.name))
     return {
         app.name: lognormal(middle_share(rank, len(ordered)), MEDIAN_APP_GPU_S, sigma)
@@ -209,7 +209,7 @@ def _divided(jobs: int, divisor: float) -> int:
 
 
 def _ragged_jobs(draft: _Draft, shape: JobShape, spread: float, rng: Random) -> tuple[JobTrace, ...]:
-    """Jobs as unequal as the burst's, in an order drawn: the deciles tell how unequal, not which job was which."""
+    """Return job durations as unequal as the burst's deciles, in random order: the deciles do not identify jobs."""
     median_s = draft.origin.duration_s(0.5)
     low, high = median_s / spread, median_s * spread
     ragged = [min(max(draft.origin.duration_s(middle_share(job, draft.jobs)), low), high) for job in range(draft.jobs)]

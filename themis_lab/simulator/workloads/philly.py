@@ -1,4 +1,4 @@
-"""Microsoft's Philly trace: its flat table, its public JSON release, and the bursts of jobs that stand in for apps."""
+"""Read Microsoft's Philly trace, as a flat table or the public JSON, and group its jobs into bursts, used as apps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from themis_lab.simulator.costs import A_CENTURY_S
 from themis_lab.simulator.workloads.fields import number_of_field
 
 BURST_GAP_S = 30.0
-"""Jobs submitted within so many seconds of the one before them belong together."""
+"""Maximum seconds between the submissions of two jobs of one burst."""
 
 _COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
 _EPOCH = datetime(1970, 1, 1)
@@ -35,45 +35,46 @@ class PhillyJob(Value, frozen=True, kw_only=True):
 
     @property
     def gpu_s(self) -> float:
-        """GPU seconds that it ran."""
+        """The GPU seconds of the run."""
         return self.gpus * self.duration_s
 
 
 class PhillyTrace(Value, frozen=True, kw_only=True):
-    """The jobs of a trace that ran; `gaps` says what else there was, as in a Workload."""
+    """The jobs of a trace that ran. `gaps` describes the others, as in a Workload."""
 
     jobs: tuple[PhillyJob, ...]
     gaps: str = ""
 
 
 class Burst(Value, frozen=True, kw_only=True):
-    """Jobs that stand in for one app, in order of submission."""
+    """Jobs that are used as one app, in order of submission."""
 
     jobs: tuple[PhillyJob, ...]
 
     @property
     def submitted_s(self) -> float:
-        """When the first was submitted."""
+        """The time of the first submission."""
         return self.jobs[0].submitted_s
 
     @property
     def gpus(self) -> int:
-        """GPUs of each job."""
+        """The GPUs of each job."""
         return self.jobs[0].gpus
 
     @property
     def gpu_s(self) -> float:
-        """GPU seconds of all its jobs."""
+        """The GPU seconds of all jobs."""
         return sum(job.gpu_s for job in self.jobs)
 
 
 def read_philly_csv(path: Path) -> PhillyTrace:
-    """The jobs of the flat table with columns timestamp, duration, num_gpus and cluster; others are left aside.
+    """Read the flat table with columns timestamp, duration, num_gpus and cluster; other columns are ignored.
 
     Jobs that never ran, of duration 0, are left out and counted.
 
     Raises:
-        InputError: The file cannot be read, lacks a column, or a field does not fit; file, line and field are named.
+        InputError: The file cannot be read, lacks a column, or has an invalid field. The message names file, line and
+            field.
     """
     with _opened(path) as stream:
         reader = csv.DictReader(stream)
@@ -90,33 +91,33 @@ def read_philly_csv(path: Path) -> PhillyTrace:
 
 
 def read_philly_json(path: Path) -> PhillyTrace:
-    """The jobs of `cluster_job_log` as released: a list of jobs, each with its attempts.
+    """Read the released `cluster_job_log`: a list of jobs, each with its attempts.
 
-    A job ran for the sum of its attempts' durations and had as many GPUs as the largest of them; attempts without an
-    end or without GPUs do not count, and jobs without an attempt that counts are left out; both are counted.
+    A job's duration is the sum over its attempts, and its GPUs those of the largest attempt. Attempts without an end or
+    without GPUs are ignored. Jobs without a valid attempt are left out. `gaps` counts both.
 
     Raises:
-        InputError: The file cannot be read, or a field does not fit; file, number of the job and field are named.
+        InputError: The file cannot be read, or has an invalid field. The message names file, job number and field.
     """
     with _opened(path) as stream:
         try:
-            # No field of a job is a number, and Python refuses to read a very long whole one: so each field is named.
+            # Floats: Python refuses very long whole numbers. A field that is a number gets its own error later.
             log = json.load(stream, parse_int=float)
         except (json.JSONDecodeError, RecursionError) as error:
             line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
             raise InputError(f"{path}{line}: not valid JSON", remedy="is it the public release?") from None
     if not isinstance(log, list):
         raise InputError(f"{path}: must hold a list of jobs", value=type(log).__name__)
-    told = [_json_job(entry, f"{path}, job {number}") for number, entry in enumerate(log, start=1)]
-    ran = tuple(job for job, _ in told if job is not None)
-    return PhillyTrace(jobs=ran, gaps=_gaps(len(told) - len(ran), len(told), sum(unknown for _, unknown in told)))
+    jobs = [_json_job(entry, f"{path}, job {number}") for number, entry in enumerate(log, start=1)]
+    ran = tuple(job for job, _ in jobs if job is not None)
+    return PhillyTrace(jobs=ran, gaps=_gaps(len(jobs) - len(ran), len(jobs), sum(unknown for _, unknown in jobs)))
 
 
 def bursts_of(jobs: Iterable[PhillyJob], gap_s: float = BURST_GAP_S) -> tuple[Burst, ...]:
-    """Group jobs into apps: one virtual cluster, one user where known, equal GPUs, each at most `gap_s` after the last.
+    """Group jobs into bursts: same virtual cluster, user if known, and GPUs, each at most `gap_s` after the previous.
 
-    The chain is of the last submission, not of the first: a burst may last longer than the gap. Jobs submitted in
-    one second keep their order in the trace; bursts come in order of their first submission.
+    The gap counts from the previous job, not from the first one, so a burst may last longer than the gap. Jobs of the
+    same second keep their order in the trace. Bursts are in order of their first submission.
     """
     bursts: list[list[PhillyJob]] = []
     newest: dict[tuple[str, str, int], list[PhillyJob]] = {}
@@ -132,13 +133,13 @@ def bursts_of(jobs: Iterable[PhillyJob], gap_s: float = BURST_GAP_S) -> tuple[Bu
 
 def _gaps(never_ran: int, jobs: int, unknown_attempts: int) -> str:
     never = f"{never_ran} of the {jobs} jobs have no time in which they ran: left out"
-    unknown = f"{unknown_attempts} of the other jobs' attempts tell no time or no GPUs: not counted"
+    unknown = f"{unknown_attempts} of the other jobs' attempts have no time or no GPUs: not counted"
     return "; ".join(text for text, number in ((never, never_ran), (unknown, unknown_attempts)) if number)
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """The file as text; one that cannot be read as such raises InputError."""
+    """Read a text file. Raises InputError if that fails."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             yield stream
@@ -149,7 +150,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _believed(job: PhillyJob, place: str) -> PhillyJob:
-    """The job; one that ran for less than a millisecond, or for more than a century of one GPU, raises InputError."""
+    """Return the job. Raises InputError if it ran under a millisecond, or more than a century of one GPU."""
     if job.duration_s > 0.0 and not (job.duration_s >= _LEAST_S and job.gpu_s <= A_CENTURY_S):
         value = f"{job.duration_s:g} s on {job.gpus} GPUs"
         remedy = "a job takes a millisecond or more, and at most a century of one GPU"
@@ -158,7 +159,7 @@ def _believed(job: PhillyJob, place: str) -> PhillyJob:
 
 
 def _csv_job(row: Mapping[Any, Any], place: str) -> PhillyJob:
-    # Where the reader puts what it has no column for.
+    # The key under which the reader keeps fields without a column.
     surplus = row.get(None)
     if surplus:
         remedy = "a comma within a field must stand in quotes"
@@ -173,14 +174,16 @@ def _csv_job(row: Mapping[Any, Any], place: str) -> PhillyJob:
 
 
 def _json_job(entry: Any, place: str) -> tuple[PhillyJob | None, int]:
-    """The job, None if it never ran, and how many attempts of one that ran tell no time or no GPUs."""
+    """Return the job, or None if it never ran, and the number of its attempts without time or GPUs."""
     if not isinstance(entry, dict):
         raise InputError(f"{place}: must be a mapping", value=entry)
     attempts = entry.get("attempts")
     if not isinstance(attempts, list):
         raise InputError(f"{place}: attempts: must be a list", value=attempts)
-    told = [_attempt(attempt, f"{place}: attempts[{number}]") for number, attempt in enumerate(attempts, start=1)]
-    ran = [each for each in told if each is not None and each[0] > 0.0]
+    attempts_read = [
+        _attempt(attempt, f"{place}: attempts[{number}]") for number, attempt in enumerate(attempts, start=1)
+    ]
+    ran = [each for each in attempts_read if each is not None and each[0] > 0.0]
     if not ran:
         return None, 0
     job = PhillyJob(
@@ -190,16 +193,16 @@ def _json_job(entry: Any, place: str) -> tuple[PhillyJob | None, int]:
         virtual_cluster=_text(entry.get("vc"), f"{place}: vc"),
         user=_text(entry.get("user"), f"{place}: user"),
     )
-    return _believed(job, place), told.count(None)
+    return _believed(job, place), attempts_read.count(None)
 
 
 def _attempt(attempt: Any, place: str) -> tuple[float, int] | None:
-    """Seconds and GPUs of an attempt; None where it does not tell both."""
+    """Return seconds and GPUs of an attempt, or None unless it has both."""
     if not isinstance(attempt, dict):
         raise InputError(f"{place}: must be a mapping", value=attempt)
     gpus = _detail_gpus(attempt.get("detail"), f"{place}.detail")
     begun, ended = attempt.get("start_time"), attempt.get("end_time")
-    # The release marks a time that it does not know by "None".
+    # The release writes an unknown time as "None".
     if not gpus or begun in (None, "None") or ended in (None, "None"):
         return None
     seconds = _seconds(ended, f"{place}.end_time") - _seconds(begun, f"{place}.start_time")
@@ -218,7 +221,7 @@ def _detail_gpus(detail: Any, place: str) -> int:
 
 
 def _seconds(value: object, place: str) -> float:
-    """A wall clock time as the trace writes it, in seconds; the time zone is the trace's own and is not converted."""
+    """Parse a wall clock time of the trace into seconds. Its time zone is not converted."""
     try:
         moment = datetime.strptime(str(value).strip(), "%Y-%m-%d %H:%M:%S")
     except ValueError:

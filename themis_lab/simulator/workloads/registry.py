@@ -1,4 +1,4 @@
-"""Workloads by name, or from the file of a public trace."""
+"""Find workloads by name, or read the file of a public trace."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from themis_lab.simulator.workloads.synthetic import SyntheticOptions, synthetic
 from themis_lab.simulator.workloads.trace_apps import from_bursts, from_extract
 
 SMALL: Mapping[str, Any] = {"apps": 12, "scale": 10.0, "job_divisor": 5.0}
-"""The small workloads: 12 apps that load a cluster as the 85 do; a fifth of the jobs, each of half the work."""
+"""Options of the small workloads: 12 apps with the load of the 85, a fifth of the jobs, and half of the work each."""
 
 
 class NoOptions(Value, frozen=True, kw_only=True):
-    """A workload that takes no options."""
+    """Options of a workload that has none."""
 
 
 class PhillyOptions(Value, frozen=True, kw_only=True):
-    """Options of a Philly trace: `least_jobs` leaves smaller bursts out."""
+    """Options of a Philly trace. Bursts of fewer than `least_jobs` jobs are left out."""
 
     least_jobs: int = 1
 
@@ -36,14 +36,14 @@ class PhillyOptions(Value, frozen=True, kw_only=True):
 
 
 class GavelOptions(Value, frozen=True, kw_only=True):
-    """Options of a Gavel trace: the path of its throughputs, by default beside it, and the type of GPU."""
+    """Options of a Gavel trace: the path of its throughputs, by default in its folder, and the type of GPU."""
 
     throughputs: str = ""
     gpu_type: str = DEFAULT_GPU_TYPE
 
 
 class Entry(Value, frozen=True, kw_only=True):
-    """A workload: one line on it, what it is made by, its options, and those that its name sets."""
+    """A workload: a line about it, its function, its options, and the option values that its name sets."""
 
     summary: str
     make: Callable[[int, Cluster, Any], Workload]
@@ -89,34 +89,34 @@ WORKLOADS: Mapping[str, Entry] = {
         defaults={},
     ),
 }
-"""What `workload_named` knows by name."""
+"""The workloads that `workload_named` knows by name."""
 
 SUFFIXES = (".trace", ".csv", ".json")
 RELEASED = "cluster_job_log"
-"""The name under which Philly's JSON was released."""
+"""The file name of Philly's released JSON."""
 
 
 def workload_named(text: str, seed: int, cluster: Cluster, **options: Any) -> Workload:
-    """The workload of that name, or of the trace at that path.
+    """Return the workload of this name, or of the trace at this path.
 
     Args:
         text: A key of WORKLOADS, or the path of a Gavel trace (`.trace`), of Philly's flat table (`.csv`) or of its
             JSON release (`.json`, or `cluster_job_log` as it is called there).
         seed: The same seed gives the same workload.
-        cluster: Where it is to run; only `synthetic` goes by it.
+        cluster: The cluster that it will run on; only `synthetic` uses it.
         options: By keyword, the attributes of the workload's options (see its Entry; PhillyOptions and GavelOptions
             for files), as values or as text.
 
     Raises:
-        UnknownNameError: An unknown workload or option.
-        InputError: A file or an option that does not fit.
+        UnknownNameError: The workload or an option is unknown.
+        InputError: A file or an option is invalid.
     """
     path = Path(text)
     if path.suffix in SUFFIXES or path.name == RELEASED:
         return _from_file(path, seed, options)
     if text not in WORKLOADS and path.is_file():
         remedy = f"its name must end with {', '.join(SUFFIXES)}, or be {RELEASED}"
-        raise InputError("a file whose kind its name does not tell", value=text, remedy=remedy)
+        raise InputError("a file whose format cannot be derived from its name", value=text, remedy=remedy)
     if text not in WORKLOADS:
         raise UnknownNameError("workload", text, WORKLOADS)
     entry = WORKLOADS[text]

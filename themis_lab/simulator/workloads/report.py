@@ -1,14 +1,14 @@
-"""What a workload achieves of the distributions that the paper tells, side by side."""
+"""Compare a workload with the distributions in the paper, side by side."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from am.tuners.port import Phase
 from am.tuners.registry import make_tuner
 from themis.apps import JobSpec
+from themis.values import Value
 from themis_lab.simulator.metrics import percentile
 from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
 from themis_lab.simulator.workloads.models import CATEGORY_SHARES, read_models
@@ -28,9 +28,8 @@ DEMAND_GPUS = 50
 """The paper's mean demand of the apps of its trace, in GPUs (NSDI'20, section 2.2)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportRow:
-    """One quantity, with its unit: what the paper says, None where it says nothing, and what the workload has."""
+class ReportRow(Value, frozen=True, kw_only=True):
+    """One quantity with its unit: the paper's value, or None if it gives none, and the workload's value."""
 
     quantity: str
     paper: float | None
@@ -38,10 +37,10 @@ class ReportRow:
 
 
 def report(workload: Workload, cluster_gpus: Sequence[int] = ()) -> tuple[ReportRow, ...]:
-    """The table of a workload; for each number of GPUs also how much work there is for them over the arrivals.
+    """Return the table of a workload. For each number of GPUs it also has the load: work per GPU time of the arrivals.
 
-    Work is what the tuners plan to run, in GPU seconds at S = 1. The paper's tails ("10X shorter", "10X longer") are
-    taken as the 5th and the 95th percentile.
+    Work is the GPU seconds at S = 1 that the tuners plan to run. The paper's tails ("10X shorter", "10X longer") are
+    read as the 5th and the 95th percentile.
     """
     return (
         *_counts(workload),
@@ -54,12 +53,12 @@ def report(workload: Workload, cluster_gpus: Sequence[int] = ()) -> tuple[Report
 
 
 def planned_work_gpu_s(app: AppTrace) -> float:
-    """What the app's tuner plans to run, in GPU seconds at S = 1, whichever jobs survive."""
+    """Return the GPU seconds at S = 1 that the app's tuner plans to run, whichever jobs survive."""
     return sum(_planned_runs_gpu_s(app))
 
 
 def _planned_runs_gpu_s(app: AppTrace) -> list[float]:
-    """Work of each job as planned; where a tuner lets jobs go, survivors are taken to be like the others."""
+    """Return the planned work of each job. If a tuner stops jobs, survivors are assumed to be like the others."""
     phases = make_tuner(app.tuner, [_spec(job) for job in app.jobs]).plan().phases
     if len(phases) == 1:
         return [min(phases[0].iterations, job.iterations_total) * job.serial_iteration_s for job in app.jobs]
@@ -68,7 +67,7 @@ def _planned_runs_gpu_s(app: AppTrace) -> list[float]:
 
 
 def _iterations(phases: Sequence[Phase]) -> Iterator[int]:
-    """Iterations of each job: those that leave after a phase have run it and all before it."""
+    """Return the iterations of each job. A job that ends after a phase has run this phase and all earlier ones."""
     done = 0
     leaving = [phase.jobs for phase in phases[1:]] + [0]
     for phase, kept in zip(phases, leaving, strict=True):
@@ -81,7 +80,7 @@ def _spec(job: JobTrace) -> JobSpec:
 
 
 def _tasks_gpu_s(workload: Workload) -> list[float]:
-    """GPU seconds of each task: its share of its job."""
+    """Return the GPU seconds of each task: its share of its job."""
     return [
         work_gpu_s / app.jobs[0].shape.tasks
         for app in workload.apps
@@ -100,8 +99,8 @@ def _counts(workload: Workload) -> Iterator[ReportRow]:
 
 
 def _spread(quantity: str, values: Sequence[float], unit: float, median: float) -> Iterator[ReportRow]:
-    told = (("5 %", 0.05, median / TAIL_FACTOR), ("median", 0.5, median), ("95 %", 0.95, median * TAIL_FACTOR))
-    for label, share, paper in told:
+    quantiles = (("5 %", 0.05, median / TAIL_FACTOR), ("median", 0.5, median), ("95 %", 0.95, median * TAIL_FACTOR))
+    for label, share, paper in quantiles:
         yield ReportRow(quantity=f"{quantity}, {label}", paper=paper / unit, ours=percentile(values, share) / unit)
 
 
@@ -123,7 +122,7 @@ def _models(workload: Workload) -> Iterator[ReportRow]:
 
 
 def _loads(workload: Workload, cluster_gpus: Sequence[int]) -> Iterator[ReportRow]:
-    """Work by the time over which the apps arrive."""
+    """Return the work divided by the time over which the apps arrive."""
     span_s = workload.apps[-1].arrival_s - workload.apps[0].arrival_s
     if span_s <= 0.0:
         return

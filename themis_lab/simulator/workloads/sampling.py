@@ -1,4 +1,4 @@
-"""Quantiles of the distributions that the paper tells (NSDI'20, section 2.2): jobs an app, GPU time of an app."""
+"""Quantiles of the paper's distributions (NSDI'20, section 2.2): jobs per app, and GPU time per app."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DAY_S = 86400.0
 HOUR_S = 3600.0
 
 APPS = 85
-"""Apps of the paper's trace."""
+"""The number of apps in the paper's trace."""
 WINDOW_S = 14 * DAY_S
 SINGLE_SHARE = 0.1
 MEDIAN_JOBS = 75
@@ -19,7 +19,7 @@ TAIL_FACTOR = 10.0
 
 
 def tail_sigma(factor: float) -> float:
-    """Sigma of the lognormal whose 5th and 95th percentiles lie `factor` times from its median."""
+    """Return the sigma of the lognormal whose 5th and 95th percentiles differ from its median by `factor`."""
     return log(factor) / NormalDist().inv_cdf(0.95)
 
 
@@ -29,18 +29,18 @@ _FEWEST_JOBS, _MORE_JOBS = 20, 82
 
 
 def lognormal(share: float, median: float, sigma: float = TAIL_SIGMA) -> float:
-    """The quantile of a lognormal distribution at a share in (0, 1)."""
+    """Return the quantile of a lognormal distribution at a share in (0, 1)."""
     return median * exp(sigma * NormalDist().inv_cdf(share))
 
 
 def search_jobs(share: float) -> int:
-    """Jobs of a search at a share, 0 to 1, of all searches: 20 to 102, so that the median app of all has 75.
+    """Return the jobs of the search at a quantile, 0 to 1: 20 to 102, so that the median of all apps is 75.
 
-    The paper: a few tens to about a hundred, the median of 75 over all apps, a tenth of which have one job.
+    The paper: a few tens to about a hundred, a median of 75 over all apps, and a tenth of the apps with one job.
     """
     return round(_FEWEST_JOBS + _MORE_JOBS * sqrt(share))
 
 
 def middle_share(rank: int, count: int) -> float:
-    """The share that stands for a rank, 0 to count - 1: the middle of its part."""
+    """Return the quantile of a rank, 0 to count - 1: the middle of its interval. Rank 0 of 4 gives 0.125."""
     return (rank + 0.5) / count

@@ -1,4 +1,4 @@
-"""A generator: Poisson arrivals, with as much work as keeps a cluster busy to a given degree."""
+"""Generate workloads: Poisson arrivals, with the work that gives a cluster a chosen load."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "task_gpu_s": (1e-3, 1e9),
     "sigma": (0.0, 5.0),
 }
-"""The least and the most that options may be: far beyond what anybody asks for, short of where numbers overflow."""
+"""Limits of the options: far beyond any use, but small enough that numbers do not overflow."""
 
 
 class SyntheticOptions(Value, frozen=True, kw_only=True):
-    """What to generate.
+    """The options of the generator.
 
     Attributes:
-        apps: How many.
-        load: All work by the cluster's GPU time from the first arrival to the last: 1 would keep it just busy.
-        jobs: Mean jobs of a search; each has half to one and a half times as many.
-        single_share: Share of the apps that have one job.
-        task_gpu_s: Median work of an app by its jobs and their GPUs, in GPU seconds.
-        sigma: How wide that is spread, lognormal; the default puts the 5th and 95th percentile ten times away.
+        apps: The number of apps.
+        load: All work divided by the cluster's GPU time between the first and the last arrival; 1 keeps it just busy.
+        jobs: Mean jobs of a search; each has 0.5 to 1.5 times as many.
+        single_share: Share of the apps with one job.
+        task_gpu_s: Median over apps of the work per job and GPU, in GPU seconds.
+        sigma: Sigma of its lognormal spread. By default the 5th and 95th percentiles differ tenfold from the median.
         tuner: `successive_halving` or `single`.
         network_intensive: Share of apps with models strict about placement; None for the paper's mix.
         rigid: Jobs need all their tasks.
@@ -74,10 +74,10 @@ class _Draft(Value, frozen=True, kw_only=True):
 
 
 def synthetic(seed: int, cluster: Cluster, options: SyntheticOptions | None = None) -> Workload:
-    """A workload for this cluster: gangs of 1, 2 and 4 GPUs drawn alike often, none larger than the cluster.
+    """Generate a workload for this cluster. Gangs of 1, 2 and 4 GPUs are equally likely, none larger than the cluster.
 
-    The first app arrives at 0. Gaps between arrivals are exponential, then brought to the length, one factor for all,
-    that makes all work by the time of the arrivals exactly `load` times the cluster's GPUs.
+    The first app arrives at 0. Gaps between arrivals are exponential. One factor then scales all gaps, so that the work
+    divided by the time of the arrivals is exactly `load` times the cluster's GPUs.
     """
     options = options or SyntheticOptions()
     rng = Random(child_seed(seed, "synthetic"))
@@ -92,7 +92,7 @@ def synthetic(seed: int, cluster: Cluster, options: SyntheticOptions | None = No
 
 
 def _arrivals_s(count: int, span_s: float, rng: Random) -> list[float]:
-    """From 0 to `span_s`."""
+    """Draw the arrivals, from 0 to `span_s`."""
     reached = [0.0, *accumulate(rng.expovariate(1.0) for _ in range(count - 1))]
     unit_s = span_s / reached[-1] if count > 1 else 0.0
     return [place * unit_s for place in reached]

@@ -1,4 +1,4 @@
-"""Bursts of a trace as they are, made into apps; their models, which it does not tell, come from the paper's mix."""
+"""Make apps from the bursts of a trace. The trace does not name models, so they come from the paper's mix."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _SOURCE = (
 
 
 def from_bursts(bursts: Sequence[Burst], seed: int, name: str, least_jobs: int = 1, gaps: str = "") -> Workload:
-    """The apps of a trace, from the first arrival on; bursts of fewer jobs are left out and counted.
+    """Return the apps of a trace, from its first arrival. Smaller bursts are left out and counted.
 
     Args:
-        bursts: In order of submission.
-        seed: Of the draws.
-        name: The workload's.
-        least_jobs: Jobs of the smallest burst that is kept.
-        gaps: What was left out of the bursts.
+        bursts: The bursts, in order of submission.
+        seed: The seed of all draws.
+        name: The name of the workload.
+        least_jobs: The minimum number of jobs of a burst.
+        gaps: The parts of the trace that are in no burst, as in a Workload.
 
     Raises:
         InputError: No burst is left.
@@ -38,7 +38,7 @@ def from_bursts(bursts: Sequence[Burst], seed: int, name: str, least_jobs: int =
         raise InputError(f"{name} holds no job that ran")
     if not kept:
         remedy = f"its largest has {max(len(burst.jobs) for burst in bursts)}"
-        raise InputError(f"{name} holds no burst of so many jobs", value=least_jobs, remedy=remedy)
+        raise InputError(f"{name} has no burst of at least this many jobs", value=least_jobs, remedy=remedy)
     models = draw_models(len(kept), Random(child_seed(seed, "models")))
     width = len(str(len(kept) - 1))
     apps = [
@@ -59,7 +59,7 @@ def from_bursts(bursts: Sequence[Burst], seed: int, name: str, least_jobs: int =
 
 
 def from_extract(seed: int) -> Workload:
-    """The extract of Philly that ships, whole: job counts and GPU time as they were, durations between its deciles."""
+    """Return the whole built-in extract of Philly: original job counts and GPU time, durations from its deciles."""
     extract = read_extract()
     models = draw_models(len(extract), Random(child_seed(seed, "models")))
     apps = [
@@ -70,7 +70,7 @@ def from_extract(seed: int) -> Workload:
 
 
 def _durations_s(app: ExtractApp) -> list[float]:
-    """Durations between the deciles, brought to the app's whole GPU time."""
+    """Return durations interpolated between the deciles, scaled to the app's GPU time."""
     drawn = [app.duration_s(middle_share(job, app.jobs)) for job in range(app.jobs)]
     factor = app.gpu_s / (app.gpus * sum(drawn))
     return [duration_s * factor for duration_s in drawn]

@@ -1,11 +1,11 @@
 """What a memory of earlier bids holds changes no bid."""
 
 from copy import deepcopy
-from dataclasses import replace
 from random import Random
 
 import pytest
 from agent_cases import CRUDE_SLOWDOWN, FLAT, ONE, STRICT, app_of, around_of, cluster_of, jobs_of, offer_of
+from msgspec.structs import replace
 
 from am.agent.bids.bidding import BidMemory, make_bid
 from am.agent.bids.reports import make_report

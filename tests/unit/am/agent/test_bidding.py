@@ -39,10 +39,10 @@ PAIRS = JobShape(tasks=2, min_tasks=2)
 
 def asked(bid):
     """Gangs of every row as (GPUs, level, count), with pinned GPUs by machine."""
-    return gangs_asked(bid.rows)
+    return gangs_requested(bid.rows)
 
 
-def gangs_asked(rows):
+def gangs_requested(rows):
     return [
         (tuple((gang.gpus, gang.within.label, gang.count) for gang in row.gangs), row.pinned.by_machine())
         for row in rows
@@ -158,7 +158,7 @@ class TestRenewal:
         value = max(row.value for row in rows if row.gpus == 4)
         two = [row for row in rows if row.value == value]
         # The one that keeps two jobs where they are comes first: of equals a solver takes the first.
-        assert gangs_asked(two)[0] == ((), {"m0": 2, "m1": 2})
+        assert gangs_requested(two)[0] == ((), {"m0": 2, "m1": 2})
         assert any(not row.pinned for row in two)
         assert value == Valuer.of(app, AROUND).value(finish_time_s(app, at(2, 2), AROUND), 7.0)
 

@@ -4,12 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
-from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, jobs_of, whole_offer
+from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, jobs_of, space_of, whole_offer
 
 from am.agent.candidates.enumeration import enumerate_candidates
 from am.agent.candidates.gang_kinds import gang_kinds
-from am.agent.candidates.generation import _leasts_of, generate_candidates
-from am.agent.candidates.list_scheduling import Jobs, scheduled_by_shape
+from am.agent.candidates.generation import generate_candidates
+from am.agent.candidates.list_scheduling import Jobs, _leasts_of, scheduled_by_shape
 from am.agent.model.finish_time import phase_time_s
 from am.agent.model.views import GangAt
 from themis.apps import JobShape
@@ -34,8 +34,8 @@ def mixed(*shapes, slowdown=STRICT):
 def test_they_keep_to_the_limits_and_come_in_one_order(shapes, slowdown):
     app = mixed(*shapes, slowdown=slowdown)
     kinds = kinds_of(app)
-    asks = list(generate_candidates(kinds, 12, 30, app.jobs))
-    assert asks == list(generate_candidates(kinds, 12, 30, app.jobs))
+    asks = list(generate_candidates(space_of(kinds, 12, 30, app.jobs)))
+    assert asks == list(generate_candidates(space_of(kinds, 12, 30, app.jobs)))
     assert len(asks) > 10
     for counts in asks:
         assert all(count <= kind.most for count, kind in zip(counts, kinds, strict=True))
@@ -47,7 +47,9 @@ def test_near_places_are_filled_first_and_farther_ones_take_the_rest():
     app = mixed(*[RIGID] * 30)
     kinds = kinds_of(app)
     levels = [kind.within for kind in kinds]
-    full = max(generate_candidates(kinds, 30, CLUSTER.gpus, app.jobs), key=lambda counts: (sum(counts), counts))
+    full = max(
+        generate_candidates(space_of(kinds, 30, CLUSTER.gpus, app.jobs)), key=lambda counts: (sum(counts), counts)
+    )
     assert full[levels.index(Level.SLOT)] == 16
     assert full[levels.index(Level.MACHINE)] == 4
 
@@ -55,11 +57,11 @@ def test_near_places_are_filled_first_and_farther_ones_take_the_rest():
 def test_they_stand_beside_a_grid():
     app = mixed(*[ELASTIC] * 60)
     kinds = kinds_of(app)
-    asks, missing = enumerate_candidates(kinds, 60, CLUSTER.gpus, app.jobs)
+    asks, missing = enumerate_candidates(space_of(kinds, 60, CLUSTER.gpus, app.jobs))
     assert missing > 0
     known = set(map(tuple, asks.tolist()))
     assert len(known) == len(asks)
-    assert known >= set(itertools.islice(generate_candidates(kinds, 60, CLUSTER.gpus, app.jobs), 150))
+    assert known >= set(itertools.islice(generate_candidates(space_of(kinds, 60, CLUSTER.gpus, app.jobs)), 150))
     assert not np.array(asks[0]).any()
 
 

@@ -6,13 +6,12 @@ from random import Random
 import numpy as np
 import pytest
 import reference_candidates as reference
-from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, whole_offer
+from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, space_of, whole_offer
 
 from am.agent import _candidates
 from am.agent.bids import dominance as selection
 from am.agent.bids.dominance import neighbours, thinned
 from am.agent.candidates import enumeration as divisions
-from am.agent.candidates import generation as filled
 from am.agent.candidates import list_scheduling as dealt
 from am.agent.candidates import multifit as fitted
 from am.agent.candidates.enumeration import enumerate_candidates
@@ -53,7 +52,7 @@ def drawn(seed):
 def plain(call, *arguments):
     """What a function of the product returns with the reference in place of the compiled functions."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (filled, dealt, divisions, fitted, selection):
+        for module in (dealt, divisions, fitted, selection):
             patch.setattr(module, "_candidates", reference)
         return call(*arguments)
 
@@ -62,12 +61,12 @@ def plain(call, *arguments):
 class TestAsTheReference:
     def test_fitted(self, seed):
         case = drawn(seed)
-        assert list(multifit_candidates(*case, 1.1)) == plain(lambda: list(multifit_candidates(*case, 1.1)))
+        assert list(multifit_candidates(space_of(*case))) == plain(lambda: list(multifit_candidates(space_of(*case))))
 
     def test_laid_out(self, seed):
         kinds, most_gangs, most_gpus, jobs = drawn(seed)
-        found = list(generate_candidates(kinds, most_gangs, most_gpus, jobs))
-        assert found == plain(lambda: list(generate_candidates(kinds, most_gangs, most_gpus, jobs)))
+        found = list(generate_candidates(space_of(kinds, most_gangs, most_gpus, jobs)))
+        assert found == plain(lambda: list(generate_candidates(space_of(kinds, most_gangs, most_gpus, jobs))))
         assert seed or len(found) > 10
 
     def test_dealt(self, seed):
@@ -104,9 +103,9 @@ class TestAsTheReference:
     def test_balanced(self, seed):
         kinds, most_gangs, most_gpus, jobs = drawn(seed)
         found = divisions._balanced(kinds, most_gangs, most_gpus, jobs, 200)
-        asks, missing = enumerate_candidates(kinds, most_gangs, most_gpus, jobs)
+        asks, missing = enumerate_candidates(space_of(kinds, most_gangs, most_gpus, jobs))
         assert found == plain(divisions._balanced, kinds, most_gangs, most_gpus, jobs, 200)
-        expected = plain(enumerate_candidates, kinds, most_gangs, most_gpus, jobs)
+        expected = plain(enumerate_candidates, space_of(kinds, most_gangs, most_gpus, jobs))
         assert np.array_equal(asks, expected[0])
         assert missing == expected[1]
 
@@ -134,7 +133,7 @@ class TestAsTheReference:
 
     def test_neighbours(self, seed):
         kinds, most_gangs, most_gpus, jobs = drawn(seed)
-        asks, _ = enumerate_candidates(kinds, most_gangs, most_gpus, jobs)
+        asks, _ = enumerate_candidates(space_of(kinds, most_gangs, most_gpus, jobs))
         found, expected = neighbours(kinds, asks), plain(neighbours, kinds, asks)
         assert [each.tolist() for each in found] == [each.tolist() for each in expected]
 

@@ -1,7 +1,7 @@
 """Steps from an ask to a better one: never worse, within the room, and none where there is nothing to change."""
 
 import pytest
-from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, whole_offer
+from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, space_of, whole_offer
 
 from am.agent.candidates.gang_kinds import gang_kinds
 from am.agent.candidates.local_search import greedy_search
@@ -33,9 +33,9 @@ def gpus_of(kinds, ask):
 def test_they_are_no_worse_than_where_they_start_and_keep_to_the_limits(shapes, slowdown):
     app = app_of([job(f"j{place:02d}", 50 + 7 * place, shape, slowdown) for place, shape in enumerate(shapes)])
     kinds = kinds_of(app)
-    starts = list(multifit_candidates(kinds, 24, CLUSTER.gpus, app.jobs, 1.1))
-    asks = list(greedy_search(kinds, 24, CLUSTER.gpus, app.jobs, starts))
-    assert asks == list(greedy_search(kinds, 24, CLUSTER.gpus, app.jobs, starts))
+    starts = list(multifit_candidates(space_of(kinds, 24, CLUSTER.gpus, app.jobs)))
+    asks = list(greedy_search(space_of(kinds, 24, CLUSTER.gpus, app.jobs), starts))
+    assert asks == list(greedy_search(space_of(kinds, 24, CLUSTER.gpus, app.jobs), starts))
     assert min(time_of(app, kinds, ask) for ask in asks) <= min(time_of(app, kinds, ask) for ask in starts)
     assert set(asks) - set(starts)
     for ask in asks:
@@ -49,7 +49,7 @@ def test_a_large_gang_is_split_step_by_step():
     app = app_of([job(f"j{place}", 60.0, ELASTIC, STRICT) for place in range(4)])
     kinds = kinds_of(app, cluster_of((2, 2)))
     start = tuple(int(kind.at.gpus == 4 and kind.within is Level.MACHINE) for kind in kinds)
-    times_s = [time_of(app, kinds, ask) for ask in greedy_search(kinds, 4, 4, app.jobs, [start])]
+    times_s = [time_of(app, kinds, ask) for ask in greedy_search(space_of(kinds, 4, 4, app.jobs), [start])]
     assert times_s[0] == time_of(app, kinds, start)
     assert times_s == sorted(times_s, reverse=True)
     assert times_s[-1] == 60.0 < times_s[0]
@@ -58,4 +58,7 @@ def test_a_large_gang_is_split_step_by_step():
 def test_gangs_of_one_size_are_left_as_they_are():
     app = app_of([job(f"j{place}", 60.0, RIGID, STRICT) for place in range(4)])
     kinds = kinds_of(app)
-    assert list(greedy_search(kinds, 4, 8, app.jobs, list(multifit_candidates(kinds, 4, 8, app.jobs, 1.1)))) == []
+    assert (
+        list(greedy_search(space_of(kinds, 4, 8, app.jobs), list(multifit_candidates(space_of(kinds, 4, 8, app.jobs)))))
+        == []
+    )

@@ -1,7 +1,7 @@
 """Asks fitted to an end: they keep to the room there is, and need no more GPUs than it takes."""
 
 import pytest
-from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, jobs_of, whole_offer
+from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, jobs_of, space_of, whole_offer
 
 from am.agent.candidates.gang_kinds import gang_kinds
 from am.agent.candidates.multifit import capacity_taken, multifit_candidates
@@ -32,8 +32,8 @@ def time_of(app, kinds, ask):
 def test_they_keep_to_the_limits_and_come_in_one_order(shapes, slowdown):
     app = mixed(*shapes, slowdown=slowdown)
     kinds = kinds_of(app)
-    asks = list(multifit_candidates(kinds, 12, 30, app.jobs, 1.1))
-    assert asks == list(multifit_candidates(kinds, 12, 30, tuple(reversed(app.jobs)), 1.1))
+    asks = list(multifit_candidates(space_of(kinds, 12, 30, app.jobs)))
+    assert asks == list(multifit_candidates(space_of(kinds, 12, 30, tuple(reversed(app.jobs)))))
     assert len(asks) > 10
     for counts in asks:
         assert all(0 <= count <= kind.most for count, kind in zip(counts, kinds, strict=True))
@@ -45,7 +45,7 @@ def test_long_jobs_get_large_gangs_and_short_ones_queue():
     """40 s on two GPUs, and twice two of 10 s on one: no GPU is idle before the end."""
     app = app_of(jobs_of([40.0, 10.0, 10.0, 10.0, 10.0], ELASTIC))
     kinds = kinds_of(app, cluster_of((4,)))
-    asks = list(multifit_candidates(kinds, 5, 4, app.jobs, 1.1))
+    asks = list(multifit_candidates(space_of(kinds, 5, 4, app.jobs)))
     assert min(time_of(app, kinds, ask) for ask in asks) == 20.0
     assert asks[-1] == tuple(int(kind.at.gpus == 1) for kind in kinds)
 
@@ -54,14 +54,14 @@ def test_ends_go_on_until_one_gang_is_left():
     """As many GPUs as each end takes: fewer and fewer."""
     app = app_of(jobs_of([3.0, 3.0, 2.0, 2.0, 2.0], JobShape(tasks=1)))
     kinds = kinds_of(app, cluster_of((4,)))
-    assert {sum(ask) for ask in multifit_candidates(kinds, 5, 4, app.jobs, 1.1)} == {1, 2, 3, 4}
+    assert {sum(ask) for ask in multifit_candidates(space_of(kinds, 5, 4, app.jobs))} == {1, 2, 3, 4}
 
 
 def test_a_job_that_fits_nowhere_leaves_nothing_to_fit():
     app = app_of([job("a", 10.0, JobShape(tasks=1)), job("b", 10.0, JobShape(tasks=8, min_tasks=8))])
     kinds = kinds_of(app, cluster_of((4,)))
     assert kinds
-    assert list(multifit_candidates(kinds, 2, 4, app.jobs, 1.1)) == []
+    assert list(multifit_candidates(space_of(kinds, 2, 4, app.jobs))) == []
 
 
 def test_larger_gangs_take_the_room_of_smaller_ones():

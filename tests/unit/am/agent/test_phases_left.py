@@ -1,9 +1,8 @@
 """What a report tells of the work still to do."""
 
-from dataclasses import replace
-
 import pytest
 from agent_cases import app_of, around_of, job, jobs_of
+from msgspec.structs import replace
 
 from am.agent.bids.reports import make_report
 from am.agent.model.demands import phases_left

@@ -1,6 +1,6 @@
 """What is left of an offer when others win machines of it: by hand."""
 
-from agent_cases import STRICT, app_of, around_of, cluster_of, job, whole_offer
+from agent_cases import STRICT, app_of, around_of, cluster_of, job, space_of, whole_offer
 
 from am.agent.candidates.gang_kinds import gang_kinds
 from am.agent.candidates.sub_bundles import sub_bundle_candidates
@@ -17,7 +17,9 @@ def asks(shape=PAIRS, most_gangs=20, slowdown=STRICT, cluster=CLUSTER):
     offer = whole_offer(cluster)
     capacity = GangCapacity(offer.free.by_machine(), offer.slots, around_of(cluster).rack_of)
     kinds = gang_kinds(app, capacity)
-    return [kind.within.name for kind in kinds], sub_bundle_candidates(kinds, most_gangs, capacity)
+    return [kind.within.name for kind in kinds], sub_bundle_candidates(
+        space_of(kinds, most_gangs, capacity.gpus, app.jobs, capacity=capacity)
+    )
 
 
 def test_all_of_it_laid_as_near_as_it_goes():

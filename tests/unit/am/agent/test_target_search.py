@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, whole_offer
+from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, space_of, whole_offer
 
 from am.agent.candidates.gang_kinds import gang_kinds, splits
 from am.agent.candidates.local_search import target_search
@@ -38,11 +38,11 @@ def app_with(shapes, slowdown):
 def test_each_ends_earlier_than_the_one_before_and_keeps_to_the_capacity(shapes, slowdown, monkeypatch):
     app, capacity = app_with(shapes, slowdown), capacity_of(CLUSTER)
     kinds = gang_kinds(app, capacity)
-    starts = list(multifit_candidates(kinds, 24, CLUSTER.gpus, app.jobs, 1.1))
-    asks = list(target_search(kinds, capacity, 24, app.jobs, starts))
-    assert asks == list(target_search(kinds, capacity, 24, app.jobs, starts))
+    starts = list(multifit_candidates(space_of(kinds, 24, CLUSTER.gpus, app.jobs)))
+    asks = list(target_search(space_of(kinds, 24, capacity.gpus, app.jobs, capacity=capacity), starts))
+    assert asks == list(target_search(space_of(kinds, 24, capacity.gpus, app.jobs, capacity=capacity), starts))
     monkeypatch.setattr("am.agent.candidates.local_search._FINALISTS", 1)
-    steps = list(target_search(kinds, capacity, 24, app.jobs, starts))
+    steps = list(target_search(space_of(kinds, 24, capacity.gpus, app.jobs, capacity=capacity), starts))
     assert asks[: len(steps)] == steps
     assert len(steps) > 1 or WIDE in shapes
     limits = capacity.limits([kind.gang for kind in kinds])
@@ -63,11 +63,15 @@ def test_an_ask_for_all_gpus_may_take_the_last_change(monkeypatch):
     kinds = gang_kinds(app, capacity)
     poor = tuple(int(place == 0) for place in range(len(kinds)))
     whole = min(
-        multifit_candidates(kinds, 24, CLUSTER.gpus, app.jobs, 1.1),
+        multifit_candidates(space_of(kinds, 24, CLUSTER.gpus, app.jobs)),
         key=lambda ask: phase_time_s(app.jobs, gangs_of(kinds, ask)),
     )
     monkeypatch.setattr("am.agent.candidates.local_search._TARGET_STEPS", 0)
-    without, beside = (next(target_search(kinds, capacity, 24, app.jobs, [poor], more)) for more in ([], [whole]))
+    space, found = space_of(kinds, 24, capacity.gpus, app.jobs, capacity=capacity), []
+    for more in ([], [whole]):
+        monkeypatch.setattr("am.agent.candidates.local_search.whole_offer_candidates", lambda _, more=more: more)
+        found.append(next(target_search(space, [poor])))
+    without, beside = found
     ends_s = [phase_time_s(app.jobs, gangs_of(kinds, ask)) for ask in (whole, without, beside)]
     assert ends_s[2] <= ends_s[0] < ends_s[1]
 
@@ -82,7 +86,7 @@ def test_from_one_gang_to_the_best_division_of_a_small_bundle(works, slowdown):
     )
     kinds = gang_kinds(app, capacity)
     start = tuple(int(kind.at.gpus == 4 and place == 0) for place, kind in enumerate(kinds))
-    found = [start, *target_search(kinds, capacity, len(works), app.jobs, [start])]
+    found = [start, *target_search(space_of(kinds, len(works), capacity.gpus, app.jobs, capacity=capacity), [start])]
     free = [
         FreeMachine(machine_id=each.machine_id, rack_id=each.rack_id, free_slots=each.slots)
         for each in cluster.machines
@@ -95,16 +99,17 @@ def test_gangs_of_one_size_are_left_as_they_are():
     app, capacity = app_with([RIGID] * 4, STRICT), capacity_of(CLUSTER)
     kinds = gang_kinds(app, capacity)
     start = tuple(int(place == 0) for place in range(len(kinds)))
-    assert list(target_search(kinds, capacity, 4, app.jobs, [start])) == []
+    assert list(target_search(space_of(kinds, 4, capacity.gpus, app.jobs, capacity=capacity), [start])) == []
 
 
 def test_no_start_that_fits_and_none_that_ends():
     app, capacity = app_with([RIGID, WIDE], STRICT), capacity_of(CLUSTER)
     kinds = gang_kinds(app, capacity)
-    assert list(target_search(kinds, capacity, 2, app.jobs, [])) == []
-    assert list(target_search(kinds, capacity, 2, app.jobs, [(99,) * len(kinds)])) == []
+    space = space_of(kinds, 2, capacity.gpus, app.jobs, capacity=capacity)
+    assert list(target_search(space, [])) == []
+    assert list(target_search(space, [(99,) * len(kinds)])) == []
     assert math.isinf(phase_time_s(app.jobs, []))
-    assert list(target_search(kinds, capacity, 2, app.jobs, [(0,) * len(kinds)])) == []
+    assert list(target_search(space, [(0,) * len(kinds)])) == []
 
 
 def test_capacity_counts_gpus_on_machines_that_are_large_enough():
@@ -133,9 +138,9 @@ def test_no_steps_where_kinds_and_jobs_are_too_many(monkeypatch):
     kinds = gang_kinds(app, capacity)
     start = tuple(int(place == 0) for place in range(len(kinds)))
     monkeypatch.setattr("am.agent.candidates.local_search._MAX_WORK", len(kinds) ** 2 * 30)
-    assert list(target_search(kinds, capacity, 24, app.jobs, [start]))
+    assert list(target_search(space_of(kinds, 24, capacity.gpus, app.jobs, capacity=capacity), [start]))
     monkeypatch.setattr("am.agent.candidates.local_search._MAX_WORK", len(kinds) ** 2 * 30 - 1)
-    assert list(target_search(kinds, capacity, 24, app.jobs, [start])) == []
+    assert list(target_search(space_of(kinds, 24, capacity.gpus, app.jobs, capacity=capacity), [start])) == []
 
 
 def test_splits_are_all_pairs_of_places_that_make_up_another():

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from am.checkpoints import open_store
@@ -49,13 +50,24 @@ def test_an_unknown_scheme_names_the_known_ones():
         open_store("hdsf://x/y")
 
 
-def test_the_port_needs_the_standard_library_only():
-    code = (
-        "import sys; import am.checkpoints; "
-        "print(sorted({m.split('.')[0] for m in sys.modules} - sys.stdlib_module_names - {'__main__', 'am', 'themis'}))"
+@pytest.fixture
+def run_bare(tmp_path):
+    """Run code with no packages but msgspec."""
+
+    def run(code):
+        (tmp_path / "msgspec").symlink_to(Path(msgspec.__file__).parent)
+        command = [sys.executable, "-S", "-c", f"import sys; sys.path.append({str(tmp_path)!r}); {code}"]
+        return subprocess.run(command, capture_output=True, text=True, cwd=repository())
+
+    return run
+
+
+def test_the_port_loads_no_package_but_msgspec(run_bare):
+    ours = "{'__main__', 'am', 'themis'}"
+    shown = run_bare(
+        f"import am.checkpoints; print({{m.split('.')[0] for m in sys.modules}} - sys.stdlib_module_names - {ours})"
     )
-    shown = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, cwd=repository())
-    assert shown.stdout.strip() == "[]", shown.stdout + shown.stderr
+    assert shown.stdout.strip() == "{'msgspec'}", shown.stdout + shown.stderr
 
 
 @pytest.mark.parametrize("uri", ["hdfs://h:8020/a", "WebHDFS://h:9870/a"])
@@ -66,9 +78,8 @@ def test_hdfs(uri):
         local_folder(uri)
 
 
-def test_hdfs_without_its_package_says_what_to_install():
-    code = "import am.checkpoints; am.checkpoints.open_store('hdfs://h/a')"
-    shown = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, cwd=repository())
+def test_hdfs_without_its_package_says_what_to_install(run_bare):
+    shown = run_bare("import am.checkpoints; am.checkpoints.open_store('hdfs://h/a')")
     assert shown.stderr.splitlines()[-1].endswith("pip install 'themis-scheduler[hdfs]'")
 
 

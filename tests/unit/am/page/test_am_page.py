@@ -8,12 +8,12 @@ import math
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
 import pytest
 from agent_cases import cluster_of
+from msgspec.structs import replace
 
 from am.app import App
 from am.journal import Journal

@@ -3,10 +3,10 @@
 import asyncio
 import threading
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from am.runtimes import yarn_source
 from am.runtimes.port import ExitReason, NoRoomError, SeatRequest

@@ -1,9 +1,9 @@
 """A round as a generator: its questions in order, answers checked, absences survived."""
 
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.round_values import (

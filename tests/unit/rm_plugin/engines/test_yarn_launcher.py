@@ -2,10 +2,10 @@
 
 import asyncio
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rm_plugin.engines import yarn_launcher
 from rm_plugin.engines.port import AmExit, AmLaunch

@@ -1,8 +1,7 @@
 """What apps could still use once gangs have been won, and what is left of the machines."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.leftovers import Claim
 from rm_plugin.arbiter.round_values import Decision

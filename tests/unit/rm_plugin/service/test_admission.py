@@ -1,9 +1,8 @@
 """Apps that a ResourceManager takes, and those that it refuses, whichever client submits them."""
 
-from dataclasses import replace
-
 import pytest
 from agent_cases import cluster_of
+from msgspec.structs import replace
 
 from rm_plugin.service.admission import check_app
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TunerSpec

@@ -2,9 +2,9 @@
 
 import math
 import sqlite3
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rm_plugin.service.store import StoredApp, StoreError
 from rm_plugin.service.store_json import from_json, to_json

@@ -1,7 +1,6 @@
 """Markets that presolve answers, tested against the search."""
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from small_markets import prepared
 
 from rm_plugin.solvers.exact.problem import solve_problem

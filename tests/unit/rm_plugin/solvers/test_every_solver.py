@@ -1,10 +1,10 @@
 """Every registered solver on markets worked out by hand: what the port promises, whoever is behind it."""
 
 import math
-from dataclasses import replace
 from itertools import permutations
 
 import pytest
+from msgspec.structs import replace
 from small_markets import bid, gang, machine, market, row, rows_won
 
 from rm_plugin.solvers.candidates import bidders_of

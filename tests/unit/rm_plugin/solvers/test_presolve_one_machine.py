@@ -1,8 +1,7 @@
 """Presolve of markets of one machine, in which only the number of GPUs counts: answered as the search answers them."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from presolved_markets import count_solved_as_by_search
 from small_markets import bid, gang, machine, market, row, rows_won
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from themis.apps import AppSpec, JobShape, Slowdown, TunerSpec
 from themis.config.group_file import GroupFile, build_app, load_group

@@ -2,9 +2,9 @@
 
 import itertools
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from themis.apps import CRUDE_SLOWDOWN, Slowdown
 from themis.bids import FreeMachine, GangDemand

@@ -1,7 +1,8 @@
 """Mechanisms with planted defects: what each property of the auditor must catch."""
 
 import math
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.arbiter.round_values import Decision

@@ -2,9 +2,9 @@
 
 import json
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from mutants import Mutant, all_on_one_machine, auction_with_shares
 
 from rm_plugin.arbiter.market_document import market_document

@@ -1,8 +1,7 @@
 """The check of wins: every way to break a row is found."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rm_plugin.solvers.port import Win
 from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang

@@ -1,10 +1,10 @@
 """Each property of the auditor holds for the code as it is, and catches the defects that are planted for it."""
 
 import math
-from dataclasses import replace
 
 import mutants
 import pytest
+from msgspec.structs import replace
 from mutants import Mutant, PolicyMutant, RemembersTheFirst, auction_with_shares
 
 from rm_plugin.arbiter import rounding

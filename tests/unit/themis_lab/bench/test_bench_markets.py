@@ -55,7 +55,7 @@ def test_bidders_contend(gangs, cluster):
         free = sum(machine.free for machine in scene.machines)
         asked = 0
         for bidder in scene.bidders:
-            kept = sum(gang.gpus.gpus - gang.up.gpus for gang in bidder.app.held)
+            kept = sum(gang.gpus.gpus - gang.renewable_gpus.gpus for gang in bidder.app.held)
             asked += sum(job.shape.demand_max_gpus for job in bidder.app.jobs) - kept
         assert asked >= LEAST_CONTENTION * free > 0
 
@@ -98,8 +98,8 @@ def test_a_fragmented_cluster_has_partly_free_machines_kept_gangs_and_gangs_up_f
         assert any(0 < machine.free < whole[machine.machine_id] for machine in scene.machines)
     gangs = [gang for bidder in bidders for gang in bidder.app.held]
     assert any(not gang.renewable for gang in gangs)
-    assert any(gang.up == gang.gpus for gang in gangs)
-    assert any(gang.renewable and gang.up != gang.gpus for gang in gangs)
+    assert any(gang.renewable_gpus == gang.gpus for gang in gangs)
+    assert any(gang.renewable and gang.renewable_gpus != gang.gpus for gang in gangs)
     assert all(bidder.offer.renewable.within(bidder.offer.free) for bidder in bidders)
     assert any(row.pinned for bidder in bidders for row in bidder.bid().rows)
 

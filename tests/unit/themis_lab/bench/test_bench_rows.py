@@ -1,10 +1,10 @@
 """From single markets to rows, growth, table and document; and when HiGHS is run whole, sampled or left out."""
 
 import json
-from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 import themis_lab.bench.auction_timing as timing
 from themis.errors import InputError, InvariantError

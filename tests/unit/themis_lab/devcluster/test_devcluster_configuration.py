@@ -4,10 +4,10 @@ import itertools
 import shlex
 import socket
 import subprocess
-from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace
 from plans import a_plan
 
 from themis.errors import InputError

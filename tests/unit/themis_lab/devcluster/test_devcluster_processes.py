@@ -5,9 +5,9 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from themis_lab.devcluster.errors import DevClusterError
 from themis_lab.devcluster.processes import KnownProcess, end, kill, known, spawn, working_below

@@ -1,9 +1,9 @@
 """The state file and the folder around it."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from plans import a_plan
 
 from themis.errors import InputError

@@ -1,11 +1,11 @@
 """Experiments in which one app lies: figure 18, and what the auction buys."""
 
 import math
-from dataclasses import replace
 
 import pytest
 from exp_records import app as plain_app
 from exp_records import by_what, done, record
+from msgspec.structs import replace
 
 from rm_plugin.policies.registry import POLICIES
 from themis.errors import UnknownNameError

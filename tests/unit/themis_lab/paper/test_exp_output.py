@@ -1,10 +1,10 @@
 import csv
 import io
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from themis_lab.paper.output import document, overview_text, section, summary_markdown, write
 from themis_lab.paper.plotting import new_figure, policy_bars

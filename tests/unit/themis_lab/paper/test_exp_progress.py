@@ -1,9 +1,9 @@
 """Progress of a reproduction, also within runs, with one process and with several."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.themis_lab.simulator.sim_cases import app, cluster, settings, workload
 from themis_cli import reproduce_progress

@@ -2,11 +2,11 @@
 
 import math
 import random
-from dataclasses import replace
 
 import pytest
 from documents import ROOT
 from exp_records import app, by_what, done, record
+from msgspec.structs import replace
 from owed_remarks import BESIDE_OTHERS, owes, silent
 
 from themis_lab.paper.differences import differs, lead_text, scatter_text, sentence

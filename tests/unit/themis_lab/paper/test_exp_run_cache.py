@@ -1,9 +1,9 @@
 """The cache of runs that an interrupted `themis reproduce` leaves: found again if whole and made by the same code."""
 
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.themis_lab.simulator.sim_cases import app, cluster, job, settings, workload
 from themis.errors import InputError

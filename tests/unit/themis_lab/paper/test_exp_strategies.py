@@ -1,8 +1,7 @@
 """Agents of the experiments only: lies aimed at baselines, and rho by other definitions."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from am.agent.bids.bidding import make_bid
 from am.agent.bids.reports import make_report

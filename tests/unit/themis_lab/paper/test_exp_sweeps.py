@@ -2,10 +2,10 @@
 
 import math
 import pickle
-from dataclasses import replace
 
 import pytest
 from exp_records import app, by_what, done, record
+from msgspec.structs import replace
 
 from rm_plugin.policies.registry import POLICIES
 from themis.choices import LeaseEnds

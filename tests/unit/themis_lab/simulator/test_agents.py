@@ -1,7 +1,7 @@
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from am.agent.bids.bidding import make_bid
 from am.agent.bids.reports import make_report

@@ -61,7 +61,7 @@ def test_an_app_that_was_not_asked_may_be_served_by_leftovers():
         ({"bids": {}, "proportional": {}, "granted": {}, "leftovers": {"c": ALL}}, ("its bid was refused", LEFT_4)),
         (
             {"proportional": {}, "granted": {}, "leftovers": {"c": ALL}, "status": "licence"},
-            ("nobody won: the auction ended licence", LEFT_4),
+            ("no app won: the auction ended licence", LEFT_4),
         ),
         ({"granted": {"a": {"m0": 4}}, "leftovers": {}}, ("its demand was met",)),
     ],

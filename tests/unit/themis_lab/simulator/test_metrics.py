@@ -2,9 +2,9 @@
 
 import json
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from sim_records import app, record
 
 from am.agent.model.fairness import RhoDefinition

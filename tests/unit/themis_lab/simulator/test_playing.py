@@ -1,8 +1,7 @@
 """A run that is played a part of the way, looked at, and told to others."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from sim_cases import FREE, app, cluster, job, settings, workload
 
 from rm_plugin.arbiter.core import LeasePolicy

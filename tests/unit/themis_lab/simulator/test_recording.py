@@ -2,9 +2,9 @@
 
 import json
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from sim_cases import app, cluster, job, settings, workload
 
 from am.agent.model.fairness import RhoDefinition
@@ -171,17 +171,32 @@ def set_to(text, value, *path):
         (lambda text: changed(text, -2, ideal_gpu_s=math.inf), "here is damaged: figures of app"),
         (lambda text: without(text, "round"), r"here is damaged: rounds are missing: \(0, "),
         (lambda text: changed(text, -1, makespan_s=-1.0), "here is damaged: the makespan: -1.0"),
-        (lambda text: changed(text, -1, cluster_gpus=5), "damaged: it tells the GPUs of the cluster differently"),
+        (
+            lambda text: changed(text, -1, cluster_gpus=5),
+            "damaged: its header, settings and end differ in the GPUs of the cluster",
+        ),
         (lambda text: changed(text, -2, rho=dict.fromkeys(RhoDefinition, 1e308)), "damaged: figures of app"),
         (lambda text: twice_the_job(text), "here, line 1: workload.apps.*: two jobs of an app share one id"),
-        (lambda text: changed(text, 0, policy="foo"), "damaged: it tells the policy differently: .*'foo'"),
-        (lambda text: changed(text, -1, policy="foo"), "damaged: it tells the policy differently: .*'foo'"),
-        (lambda text: changed(text, 0, policy=["themis"]), r"damaged: it tells the policy differently: .*\['themis'\]"),
-        (lambda text: changed(text, 0, policy={}), "damaged: it tells the policy differently: "),
+        (
+            lambda text: changed(text, 0, policy="foo"),
+            "damaged: its header, settings and end differ in the policy: .*'foo'",
+        ),
+        (
+            lambda text: changed(text, -1, policy="foo"),
+            "damaged: its header, settings and end differ in the policy: .*'foo'",
+        ),
+        (
+            lambda text: changed(text, 0, policy=["themis"]),
+            r"damaged: its header, settings and end differ in the policy: .*\['themis'\]",
+        ),
+        (lambda text: changed(text, 0, policy={}), "damaged: its header, settings and end differ in the policy: "),
         (lambda text: changed(text, -1, makespan_s=10**400), "makespan_s does not fit: 1000"),
         (lambda text: changed(text, -1, counts={"empty_bids": -(10**400)}), "counts.empty_bids does not fit: -1000"),
-        (lambda text: changed(text, 0, seed=7), "damaged: it tells the seed differently: .*7"),
-        (lambda text: changed(text, -1, workload="foo"), "damaged: it tells the workload differently: .*'foo'"),
+        (lambda text: changed(text, 0, seed=7), "damaged: its header, settings and end differ in the seed: .*7"),
+        (
+            lambda text: changed(text, -1, workload="foo"),
+            "damaged: its header, settings and end differ in the workload: .*'foo'",
+        ),
         (lambda text: changed(text, -1, counts={"rounds": 0.5}), "counts.rounds does not fit: 0.5"),
         (lambda text: set_to(text, math.nan, "costs", "restore_s"), "settings.costs: restore_s must be .*: nan"),
         (lambda text: set_to(text, "inf", "costs", "container_s"), "settings.costs: container_s must be .*: inf"),
@@ -211,10 +226,12 @@ def test_an_app_that_is_not_there_cannot_lie():
         replace(small_run(), lies=(LieChoice(app="c", kind="rho", factor=2.0),))
     with pytest.raises(InputError, match="one lie only"):
         replace(small_run(), lies=(LieChoice(app="a", kind="rho", factor=2.0),) * 2)
-    with pytest.raises(InputError, match=r"factor of a lie must lie in 1/1,000,000 to 1,000,000: 0\.0; 1 is the truth"):
+    with pytest.raises(
+        InputError, match=r"factor of a lie must be from 1/1,000,000 to 1,000,000: 0\.0; 1 is the truth"
+    ):
         LieChoice(app="a", kind="rho", factor=0.0)
     assert LieChoice(app="a", kind="slowdown", factor=0.0).factor == 0.0
-    with pytest.raises(InputError, match=r"must lie in 0 to 1,000,000: -0\.1; 0 is the truth"):
+    with pytest.raises(InputError, match=r"must be from 0 to 1,000,000: -0\.1; 0 is the truth"):
         LieChoice(app="a", kind="slowdown", factor=-0.1)
     with pytest.raises(InputError, match="unknown lie"):
         LieChoice(app="a", kind="rhoo", factor=2.0)

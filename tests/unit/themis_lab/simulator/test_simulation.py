@@ -1,8 +1,7 @@
 """Whole runs that can be worked out by hand."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from sim_cases import COSTS, FAR, FREE, app, cluster, job, run, settings, workload
 
 from rm_plugin.arbiter.core import LeasePolicy

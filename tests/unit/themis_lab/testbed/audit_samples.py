@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from themis_lab.testbed.audit import audit
 from themis_lab.testbed.audit_values import AuditedJob, AuditInput, AuditLimits, AuditResult, HistoryLine

@@ -132,7 +132,7 @@ def test_gpus_may_idle_when_no_job_waits():
 
 
 def test_gpus_may_idle_when_the_gang_does_not_fit():
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     run = run_of(idle_rows(), targets={"a": 200})
     jobs = {key: replace(job, gpus_per_task=4) for key, job in run.jobs.items()}

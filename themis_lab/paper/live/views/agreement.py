@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
+from themis.values import Value
 from themis_lab.paper.live.findings import Line, column
 from themis_lab.paper.live.results import SIMULATOR, TESTBED, Results
 from themis_lab.paper.plotting import INK, colour_of, legend_below, new_figure, plain_log_axis
 from themis_lab.paper.statistics import grouped, median
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
+class Agreement(Value, frozen=True, kw_only=True):
     """Predicted over measured completion time of each app; the median over an app's predictions."""
 
     name: str = "agreement"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
+from themis.values import Value
 from themis_lab.paper.efficiency import PaperLine
 from themis_lab.paper.fig12 import EXPERIMENT as PAPER_FIG12
 from themis_lab.paper.live.findings import Line, both, column, policy_lines, ratios_to_ours
@@ -19,8 +19,7 @@ _MINUTE_S = 60.0
 _COLOURS = {TESTBED: "#34658f", SIMULATOR: "#b9cde0"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Efficiency:
+class Efficiency(Value, frozen=True, kw_only=True):
     """GPU time: from the grant of each lease to its end. `alike`: whether the paper finds about equal times."""
 
     name: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
+from themis.values import Value
 from themis_lab.paper.fairness import PAPER_LEAST, PAPER_MOST
 from themis_lab.paper.live.findings import OURS, Line, both, column, policy_lines, ratios_to_ours
 from themis_lab.paper.live.results import Results
@@ -16,8 +16,7 @@ from themis_lab.paper.statistics import UNFAIR_RHO, Row, median
 from themis_lab.simulator.metrics import percentile, share_over
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fairness:
+class Fairness(Value, frozen=True, kw_only=True):
     """Rho by definition `themis`: its maximum, its spread, and its distribution."""
 
     name: str

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from themis.values import Value
 from themis_lab.paper.live.findings import OURS, Line
 from themis_lab.paper.live.results import Results
 
@@ -30,8 +30,7 @@ _PAPER_RANGES = {"checkpoint_s": "5 to 10"}
 """Values that the paper gives without quantiles."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overheads:
+class Overheads(Value, frozen=True, kw_only=True):
     """Costs of decisions and restarts in the run of themis. The simulator takes these times from the run."""
 
     name: str = "overheads"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from themis.values import Value
 from themis_lab.paper.live.findings import Line, both, column
 from themis_lab.paper.live.plan import LONG, SHORT
 from themis_lab.paper.live.results import Results
@@ -12,8 +12,7 @@ from themis_lab.paper.statistics import Row, median
 from themis_lab.paper.tab5 import APPS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LongAndShort:
+class LongAndShort(Value, frozen=True, kw_only=True):
     """The two apps within the workload. The paper does not say which of its apps they were."""
 
     name: str = "tab5"

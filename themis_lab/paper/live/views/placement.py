@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
+from themis.values import Value
 from themis_lab.paper.live.findings import OURS, Line, both, column, policy_lines
 from themis_lab.paper.live.results import Results
 from themis_lab.paper.live.views.panels import cdf_panels
@@ -16,8 +16,7 @@ from themis_lab.simulator.metrics import share_over
 WHOLE = 0.99
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class Placement(Value, frozen=True, kw_only=True):
     """An app's score is the mean of 1/S over the GPU time of its running jobs; 1 is as fast as in one slot."""
 
     name: str = "fig13"

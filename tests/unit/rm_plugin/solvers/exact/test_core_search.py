@@ -2,11 +2,11 @@
 
 import itertools
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from core_cases import best_first, bound_of, draw_knapsack, feasible_choices, pinned_by, rank
+from msgspec.structs import replace
 
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.knapsack import build_problem

@@ -6,9 +6,9 @@ import random
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from small_markets import bid, gang, machine, market, prepared, row, rows_won
 
 from rm_plugin.solvers import ladder

@@ -3,12 +3,12 @@
 import itertools
 import math
 import random
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from core_cases import bound_of
+from msgspec.structs import replace
 from small_markets import bid, gang, machine, market, prepared, row
 
 from rm_plugin.arbiter.auction import run_auction

@@ -55,7 +55,7 @@ def test_the_release(tmp_path):
     assert job == PhillyJob(submitted_s=1507532515.0, duration_s=90.0, gpus=2, virtual_cluster="6214e9", user="ce2d6e")
     assert trace.gaps == (
         "1 of the 2 jobs have no time in which they ran: left out; "
-        "1 of the other jobs' attempts tell no time or no GPUs: not counted"
+        "1 of the other jobs' attempts have no time or no GPUs: not counted"
     )
 
 
@@ -178,7 +178,7 @@ def test_apps_of_bursts_keep_times_and_work():
     large = from_bursts(bursts, seed=1, name="tiny", least_jobs=2, gaps="so it was")
     assert [len(app.jobs) for app in large.apps] == [2]
     assert large.gaps == "so it was; 1 of the 2 bursts have fewer than 2 jobs: left out"
-    with pytest.raises(InputError, match="tiny holds no burst of so many jobs: 3; its largest has 2"):
+    with pytest.raises(InputError, match="tiny has no burst of at least this many jobs: 3; its largest has 2"):
         from_bursts(bursts, seed=1, name="tiny", least_jobs=3)
 
 

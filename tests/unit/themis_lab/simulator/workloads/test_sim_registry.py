@@ -63,7 +63,7 @@ def test_the_release_of_philly_is_known_by_its_name(tmp_path):
         workload_named(str(released), 1, TESTBED, least_jobs=0)
     other = released.rename(tmp_path / "jobs")
     with pytest.raises(
-        InputError, match=r"a file whose kind its name does not tell: .*jobs.*\.json, or be cluster_job"
+        InputError, match=r"a file whose format cannot be derived from its name: .*jobs.*\.json, or be cluster_job"
     ):
         workload_named(str(other), 1, TESTBED)
 
@@ -113,7 +113,7 @@ def test_traces_by_path(tmp_path):
         "timestamp,duration,num_gpus,cluster\n2017-10-09 07:01:55,66,1,a\n2017-10-09 07:01:56,66,1,a\n"
     )
     assert len(workload_named(str(tmp_path / "p.csv"), 1, TESTBED).apps) == 1
-    with pytest.raises(InputError, match=r"p\.csv holds no burst of so many jobs: 3; its largest has 2"):
+    with pytest.raises(InputError, match=r"p\.csv has no burst of at least this many jobs: 3; its largest has 2"):
         workload_named(str(tmp_path / "p.csv"), 1, TESTBED, least_jobs=3)
     (tmp_path / "h.csv").write_text("timestamp,duration,num_gpus,cluster\n")
     with pytest.raises(InputError, match=r"h\.csv holds no job that ran$"):

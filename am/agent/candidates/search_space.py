@@ -1,0 +1,38 @@
+"""What a bid searches for, and the interface of the generators that propose candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from am.agent.candidates.gang_kinds import Candidate, GangKind
+from am.agent.model.views import JobView
+from themis.placement.gang_capacity import GangCapacity
+from themis.values import Value
+
+
+class SearchSpace(Value, frozen=True, kw_only=True):
+    """All candidates of at most `most_gangs` gangs and `most_gpus` GPUs.
+
+    Attributes:
+        kinds: Kinds of gangs that fit.
+        most_gangs: Gangs at most.
+        most_gpus: GPUs at most.
+        jobs: The jobs without a gang.
+        tables: The number of tables of the bid, which share the time of a bid.
+        capacity: The free capacity. Generators that need it propose nothing without it.
+    """
+
+    kinds: tuple[GangKind, ...]
+    most_gangs: int
+    most_gpus: int
+    jobs: Sequence[JobView]
+    tables: int = 1
+    capacity: GangCapacity | None = None
+
+
+CandidateGenerator = Callable[[SearchSpace, Sequence[Candidate]], Iterable[Candidate]]
+"""A function that proposes candidates, none of them empty, each within the search space and `most` of each kind.
+
+Its second argument are the candidates that other generators proposed before, the latest generator first. A search
+improves them; the other generators do not read them.
+"""
