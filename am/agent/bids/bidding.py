@@ -47,9 +47,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from am.agent.bids.bounded_cache import BoundedCache
+from am.agent.bids.by_type import app_on_type, merge_bids, offer_on_type, types_on_offer
 from am.agent.bids.candidate_set import CandidateSet
 from am.agent.bids.candidate_tables import tables_of
 from am.agent.candidates.gang_kinds import GangRequest, gang_requests, relevant_slowdown
@@ -58,6 +60,7 @@ from am.agent.model.fairness import shared_times_s, values_of
 from am.agent.model.outlook import Outlook, times_of
 from am.agent.model.views import AppView, ClusterView, GangAt
 from themis.bids import Bid, Offer
+from themis.cluster import Allocation
 from themis.placement.gang_capacity import GangCapacity
 
 ROW_CAP = 700
@@ -121,9 +124,42 @@ def make_bids(
         cluster: The cluster now.
         memory: What earlier bids have in common with these.
     """
+    if cluster.types:
+        moment = zip(elapsed_s.tolist(), contentions.tolist(), strict=True)
+        return [_bid_by_type(each, *at, offer, cluster) for each, at in zip(outlooks, moment, strict=True)]
+    return _make_bids_on_one_type(outlooks, elapsed_s, contentions, offer, cluster, memory or BidMemory())
+
+
+def _bid_by_type(outlook: Outlook, elapsed_s: float, contention: float, offer: Offer, cluster: ClusterView) -> Bid:
+    """The bid of one app on a cluster of several device types; see `am.agent.bids.by_type`."""
+    moment = np.array([elapsed_s]), np.array([contention])
+    types = types_on_offer(outlook.app, offer, cluster)
+    if not types:
+        nothing = replace(offer, free=Allocation(), slots={}, renewable=Allocation())
+        return _make_bids_on_one_type([outlook], *moment, nothing, cluster, BidMemory())[0]
+    bids = []
+    for each in types:
+        there = replace(cluster, fitting_level=each.fitting_level)
+        app = Outlook(app_on_type(outlook.app, each.device), there)
+        part = offer_on_type(offer, each.device, cluster)
+        bids.append((each.device, _make_bids_on_one_type([app], *moment, part, there, BidMemory())[0]))
+    # With one type on offer, the market is one of a single type and gangs need not name it.
+    several = len({cluster.device_of.get(machine_id) for machine_id, _ in offer.free}) > 1
+    return merge_bids(bids) if several else bids[0][1]
+
+
+def _make_bids_on_one_type(
+    outlooks: Sequence[Outlook],
+    elapsed_s: Floats,
+    contentions: Floats,
+    offer: Offer,
+    cluster: ClusterView,
+    memory: BidMemory,
+) -> list[Bid]:
+    """`make_bids` on an offer of one device type."""
     if not outlooks:
         return []
-    candidates = _candidates(outlooks, offer, cluster, memory or BidMemory())
+    candidates = _candidates(outlooks, offer, cluster, memory)
     times_s = _times_s(outlooks, candidates, cluster)
     empty_values, values = _values(outlooks, candidates, times_s, (elapsed_s, contentions), cluster)
     gains = _gains(values, np.repeat(empty_values, [len(each) for each in candidates]))
