@@ -1,4 +1,4 @@
-"""`themis audit`: check the properties of the auction, or of OEF, on random cases."""
+"""`themis audit`: check the properties of the auction, of AlloX or of OEF on random cases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXIT_VIOLATION = 1
 EXIT_INTERRUPTED = 3
 _WRITE_EVERY_S = 5.0
 _SHARING = "sharing"
-_OEF = "oef"
+_AUCTION = "auction"
 _OF_THE_AUCTION = ("worlds", "family")
 
 
@@ -28,10 +28,10 @@ def add_to(commands: Subcommands) -> None:
     """Add `audit`."""
     parser = commands.add_parser(
         "audit",
-        help="check the auction's properties on random markets, or those of OEF; exits with 1 if one is violated",
+        help="check properties of the auction, AlloX or OEF on random cases; exits with 1 if one is violated",
     )
     parser.add_argument(
-        "--mechanism", choices=("auction", _OEF), default="auction", help="what to check (default auction)"
+        "--mechanism", choices=(_AUCTION, "allox", "oef"), default=_AUCTION, help="what to check (default auction)"
     )
     parser.add_argument(
         "--markets", type=int, default=200, metavar="N", help="how many markets or instances (default 200)"
@@ -58,8 +58,8 @@ def _run(options: argparse.Namespace) -> int:
     from themis_lab.audit.fuzzing import FuzzResult, fuzz
     from themis_lab.audit.report import document, text
 
-    if options.mechanism == _OEF:
-        return _run_oef(options)
+    if options.mechanism != _AUCTION:
+        return _run_subject(options)
     if options.show is not None:
         return _show(options)
     plan = _plan(options)
@@ -70,28 +70,29 @@ def _run(options: argparse.Namespace) -> int:
     return EXIT_VIOLATION if found.broken.total() else 0
 
 
-def _run_oef(options: argparse.Namespace) -> int:
-    from themis_lab.audit.oef.fuzzing import OefAudit, audit_oef, document, text
-    from themis_lab.audit.oef.instances import instance_document, random_instance
-    from themis_lab.audit.oef.properties import CLAIMS, PROPERTIES
+def _run_subject(options: argparse.Namespace) -> int:
+    from themis_lab.audit.instance_audit import InstanceAudit, audit_instances, document, text
+    from themis_lab.audit.subjects import SUBJECTS
 
+    subject = SUBJECTS[options.mechanism]
     for name in _OF_THE_AUCTION:
         if getattr(options, name) is not None:
-            raise InputError(f"--{name} has no meaning for OEF", value=getattr(options, name), remedy="leave it out")
+            value, title = getattr(options, name), subject.title
+            raise InputError(f"--{name} has no meaning for {title}", value=value, remedy="leave it out")
     _check_numbers(options)
     if options.show is not None:
         if not (options.show.isascii() and options.show.isdigit()):
-            raise InputError("--show wants a number for OEF", value=options.show)
-        instance = random_instance(options.seed, int(options.show))
-        sys.stdout.write(json.dumps(instance_document(instance), indent=1) + "\n")
+            raise InputError(f"--show wants a number for {subject.title}", value=options.show)
+        instance = subject.draw(options.seed, int(options.show))
+        sys.stdout.write(json.dumps(subject.document(instance), indent=1) + "\n")
         return 0
-    known = (*PROPERTIES, *CLAIMS)
+    known = (*subject.properties, *subject.claims)
     for name in options.property or ():
         if name not in known:
             raise UnknownNameError("property", name, known)
     names = [name for name in known if name in (options.property or known)]
-    plan = OefAudit(seed=options.seed, planned=options.markets, names=names)
-    found = audit_oef(plan, _until(options.budget_s))
+    plan = InstanceAudit(subject=subject, seed=options.seed, planned=options.markets, names=names)
+    found = audit_instances(plan, _until(options.budget_s))
     sys.stdout.write(json.dumps(document(found), indent=1) + "\n" if options.json else text(found))
     if found.ended == "interrupted":
         return EXIT_INTERRUPTED

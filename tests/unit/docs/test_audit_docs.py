@@ -6,6 +6,7 @@ from documents import code, table_rows
 
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from themis_cli.audit_command import add_to
+from themis_lab.audit.allox import properties as allox_properties
 from themis_lab.audit.case import Case, Mechanism
 from themis_lab.audit.families import FAMILIES, family
 from themis_lab.audit.measures.registry import MEASURES
@@ -45,3 +46,7 @@ def test_measures_are_all_there():
 def test_checks_of_oef_are_all_there_in_order():
     assert names("check of OEF") == list(oef_properties.PROPERTIES)
     assert names("claim of OEF's paper") == list(oef_properties.CLAIMS)
+
+
+def test_checks_of_allox_are_all_there_in_order():
+    assert names("check of AlloX") == list(allox_properties.PROPERTIES)

@@ -13,8 +13,9 @@ import numpy as np
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.policies.oef.speedup import Instance, Tenant, normalise
 from themis.values import Value
-from themis_lab.paper.oef.experiment import OURS, line, panel_of, point, row, rule
+from themis_lab.paper.oef.experiment import OURS, rule
 from themis_lab.paper.oef.workload import CAPACITY, TYPES, many_tenants
+from themis_lab.paper.own_runs import line, panel_of, point, row
 from themis_lab.paper.plotting import legend_below, lines, new_figure
 from themis_lab.paper.port import Claim, Comparison, Findings, Scale
 from themis_lab.paper.statistics import Row, mean

@@ -3,17 +3,20 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from rm_plugin.policies.oef.instance_file import parse_instance
 from themis_cli.main import main
-from themis_lab.audit.oef import properties
-from themis_lab.audit.oef.fuzzing import OefAudit, audit_oef, document, text
+from themis_lab.audit.instance_audit import InstanceAudit, audit_instances, document, text
 from themis_lab.audit.oef.instances import instance_document, random_instance, smaller
 from themis_lab.audit.oef.properties import CLAIMS, PROPERTIES
+from themis_lab.audit.subjects import SUBJECTS
 
 
 def audited(names, planned=30, seed=1):
-    return audit_oef(OefAudit(seed=seed, planned=planned, names=names), lambda: True)
+    return audit_instances(
+        InstanceAudit(subject=SUBJECTS["oef"], seed=seed, planned=planned, names=names), lambda: True
+    )
 
 
 def test_what_must_hold_does():
@@ -37,8 +40,7 @@ def broken(instance, _):
 
 def test_a_violation_is_shrunk_and_fails_the_command(monkeypatch, capsys):
     checks = {**PROPERTIES, "order": broken}
-    monkeypatch.setattr(properties, "PROPERTIES", checks)
-    monkeypatch.setattr("themis_lab.audit.oef.fuzzing.PROPERTIES", checks)
+    monkeypatch.setitem(SUBJECTS, "oef", replace(SUBJECTS["oef"], properties=checks))
     assert main(["audit", "--mechanism", "oef", "--markets", "1", "--property", "order", "--json"]) == 1
     (finding,) = json.loads(capsys.readouterr().out)["findings"]
     assert (finding["name"], finding["what"]) == ("order", "too fast")
@@ -49,7 +51,7 @@ def test_an_exception_is_a_violation(monkeypatch):
     def raises(*_):
         raise ZeroDivisionError("nothing")
 
-    monkeypatch.setattr("themis_lab.audit.oef.fuzzing.PROPERTIES", {"order": raises})
+    monkeypatch.setitem(SUBJECTS, "oef", replace(SUBJECTS["oef"], properties={"order": raises}))
     found = audited(["order"], planned=1)
     assert found.findings[0].what == "raises ZeroDivisionError: nothing"
 
@@ -70,7 +72,7 @@ def test_smaller_instances_are_valid():
 
 
 def test_time_that_is_over_ends_the_audit():
-    found = audit_oef(OefAudit(seed=1, planned=5, names=["equal"]), lambda: False)
+    found = audit_instances(InstanceAudit(subject=SUBJECTS["oef"], seed=1, planned=5, names=["equal"]), lambda: False)
     assert (found.ended, found.drawn) == ("time", 0)
     assert document(found)["instances"] == 0
     assert text(found).startswith("0 of 5 instances")
