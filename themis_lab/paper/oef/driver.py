@@ -36,7 +36,8 @@ class Record:
     Attributes:
         rounds: By round, the active tenants.
         completion_s: From arrival to end, of every job that ended.
-        straggler_workers: Workers in gangs of several types, summed over rounds.
+        gang_workers: Workers in gangs of more than one, summed over rounds.
+        straggler_workers: Those in gangs of several types.
         cross_host_gangs: Gangs on several hosts, summed over rounds.
         restarts: Starts of jobs elsewhere than they ran before.
         longest_wait: The most rounds that a job waited in a row.
@@ -45,6 +46,7 @@ class Record:
 
     rounds: list[Mapping[str, TenantRound]] = field(default_factory=list)
     completion_s: dict[str, float] = field(default_factory=dict)
+    gang_workers: int = 0
     straggler_workers: int = 0
     cross_host_gangs: int = 0
     restarts: int = 0
@@ -167,6 +169,7 @@ class Driver:
             record.longest_wait = max(record.longest_wait, state.starved_rounds)
             return 0.0
         record.restarts += state.last_gang is not None and gang != state.last_gang
+        record.gang_workers += gang.gpus if gang.gpus > 1 else 0
         record.straggler_workers += gang.gpus if len(gang.type_numbers) > 1 else 0
         record.cross_host_gangs += len(gang.gpus_by_host) > 1
         state.starved_rounds, state.last_gang = 0, gang
