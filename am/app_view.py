@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from am.agent.model.views import AppView, ClusterView, HeldGang, JobView, median_job
+from am.agent.model.views import AppView, ClusterView, HeldGang, JobView, TypeView, median_job
 from am.tuners.port import Phase, TunerPlan
 from themis.apps import AppSpec, JobSpec
 from themis.choices import BundleRule
@@ -36,6 +36,13 @@ class JobProgress(Value, frozen=True, kw_only=True):
         return PRIOR_SERIAL_ITERATION_S if serial_s is None else serial_s
 
 
+def _types(cluster: Cluster) -> tuple[TypeView, ...]:
+    return tuple(
+        TypeView(device=device, gpus=gpus, fitting_level=cluster.of_type(device).fitting_levels)
+        for device, gpus in cluster.gpus_by_device.items()
+    )
+
+
 def job_view(progress: JobProgress, iterations_left: int) -> JobView:
     """A job of the current phase."""
     serial_s = progress.serial_iteration_s
@@ -46,6 +53,7 @@ def job_view(progress: JobProgress, iterations_left: int) -> JobView:
         slowdown=progress.profile.slowdown(),
         shape=progress.spec.shape,
         forecast=progress.profile.forecast(serial_s),
+        speeds=progress.profile.speeds(),
     )
 
 
@@ -161,6 +169,7 @@ def held_gang(job_id: str, gpus: Iterable[GpuId], up: Iterable[GpuId], cluster: 
         gpus=Allocation.of_gpus(members),
         level=cluster.level_of_gpus(members),
         renewable_gpus=Allocation.of_gpus(set(up) & set(members)),
+        device=cluster.machine(members[0].machine_id).device if cluster.has_types else "",
     )
 
 
@@ -172,5 +181,7 @@ def surroundings(cluster: Cluster, *, active_apps: int, lease_s: float, rule: Bu
         lease_s=lease_s,
         fitting_level=tuple(cluster.nearest_level_for(gpus) for gpus in range(1, cluster.gpus + 1)),
         rack_of={machine.machine_id: machine.rack_id for machine in cluster.machines},
+        types=_types(cluster) if cluster.has_types else (),
+        device_of={machine.machine_id: machine.device for machine in cluster.machines} if cluster.has_types else {},
         rule=rule,
     )

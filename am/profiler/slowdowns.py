@@ -94,7 +94,7 @@ def measured_slowdown(paces: Mapping[Placement, IterationTime], assumed: Slowdow
 def serial_iteration_s(paces: Mapping[Placement, IterationTime], slowdown: Slowdown) -> float | None:
     """Return seconds per iteration on one GPU at S = 1: the weighted median of `iteration_s * gpus / S`.
 
-    Returns None without measurements.
+    Returns None without measurements. All placements must have one device type.
     """
     estimates = [(pace.iteration_s * at.gpus / slowdown.at(at.level), pace.count) for at, pace in paces.items()]
     return weighted_median(estimates) if estimates else None

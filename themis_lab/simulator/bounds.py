@@ -29,10 +29,11 @@ def least_rho(
 
 def _phase_s(jobs: Sequence[JobView], gpus: int, around: ClusterView) -> float:
     longest_s = max(_fastest_s(job, around) for job in jobs)
-    return max(longest_s, sum_in_order(job.serial_work_s for job in jobs) / gpus)
+    return max(longest_s, sum_in_order(job.serial_work_s / job.speeds.highest for job in jobs) / gpus)
 
 
 def _fastest_s(job: JobView, around: ClusterView) -> float:
-    """A job's time on the gang that is fastest for it: its S may make fewer GPUs faster than more."""
+    """A job's time on the gang and type that are fastest for it: its S may make fewer GPUs faster than more."""
     sizes = range(job.shape.demand_min_gpus, job.shape.demand_max_gpus + 1, job.shape.gpus_per_task)
-    return min(job.serial_work_s * job.slowdown.at(around.nearest_level(size)) / size for size in sizes)
+    best = min(job.serial_work_s * job.slowdown.at(around.nearest_level(size)) / size for size in sizes)
+    return best / job.speeds.highest

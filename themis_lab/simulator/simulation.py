@@ -221,7 +221,7 @@ class Simulation:
         self.apps[app.app_id] = app
         self._without_chance[app.app_id] = None
         self._cohort.enter(app.app_id, self._make_agent(trace))
-        self.arbiter.add_app(app.app_id, now_s=self.now_s)
+        self.arbiter.add_app(app.app_id, now_s=self.now_s, owner=trace.owner)
         if trace.startup_s:
             self.arbiter.set_silent(app.app_id, True)
             self._queue.add(self.now_s + trace.startup_s, Phase.ARRIVAL, lambda: self._registered(app))
@@ -427,7 +427,7 @@ class Simulation:
             if app is not None:
                 self._unchecked[app.app_id] = None
                 self._cohort.mark_changed(app.app_id)
-                if app.hear(change):
+                if app.on_lease_change(change):
                     self._dirty.add(app.app_id)
 
     def _validate(self) -> None:

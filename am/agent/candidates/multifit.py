@@ -126,7 +126,7 @@ class _Fitting:
     def candidate_by(self, end_s: float, gpus: int) -> Candidate | None:
         """Gangs on which all jobs end in time; None if they need more GPUs, or more than that part of the capacity."""
         found = np.empty(len(self._kinds), dtype=np.int64)
-        fits = _candidates.ask_by(*self._arrays, self._most_gpus, self._most_gangs, end_s, gpus, found)
+        fits = _candidates.fit_by_end(*self._arrays, self._most_gpus, self._most_gangs, end_s, gpus, found)
         return self._in_place(found.tolist()) if fits else None
 
     def _in_place(self, found: Sequence[int]) -> Candidate:

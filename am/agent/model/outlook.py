@@ -101,5 +101,5 @@ def times_of(outlooks: Sequence[Outlook], cluster: ClusterView, *, share_if_soon
 
 
 def _least_s(app: AppView, gpus: int) -> float:
-    """A lower bound on T on `gpus` GPUs, in seconds: all of them work on the jobs at S = 1."""
-    return sum_in_order([job.serial_work_s for job in app.jobs]) / gpus
+    """A lower bound on T on `gpus` GPUs, in seconds: all of them work on the jobs at S = 1, at their highest speed."""
+    return sum_in_order([job.serial_work_s / job.speeds.highest for job in app.jobs]) / gpus
