@@ -18,10 +18,11 @@ from am.jobs.run import JobRun
 from am.profiler.records import Begun
 from am.profiler.themis_format import parse_themis
 from am.runtimes.port import ContainerRuntime, ExitReason, NoRoomError, Seat, SeatRequest, TaskExit, TaskLaunch
-from themis.cluster import GpuId
+from themis.cluster import DeviceType, GpuId
 from themis.errors import ThemisError
 from themis.files import open_regular
 from themis.lifecycle import JobState
+from themis.speeds import speed_on
 
 LOG = logging.getLogger("themis.am.jobs")
 
@@ -77,7 +78,9 @@ class JobRunner:
         job.incarnation += 1
         job.started_at_s = self._app.now_s()
         self._app.board.turn(job, JobState.STARTING)
-        job.profile.started(len(gpus), job.level)
+        cluster = self._app.cluster
+        device = cluster.machine(gpus[0].machine_id).device if cluster.has_types else ""
+        job.profile.started(len(gpus), job.level, device)
         self._spawn(self._run(job))
 
     def stop(self, job: JobRun, reason: str) -> None:
@@ -275,7 +278,9 @@ class JobRunner:
     def _launches(self, job: JobRun, seats: Sequence[Seat]) -> list[TaskLaunch]:
         app = self._app
         tasks = tasks_of(job.gpus, job.spec.shape.gpus_per_task)
-        emulated = all(self._emulated(gpu) for gpu in job.gpus)
+        machine = app.cluster.machine(job.gpus[0].machine_id)
+        device = app.cluster.devices.get(machine.device) or DeviceType(name=machine.device, emulated=True)
+        emulated = not device.has_card
         gang = JobIncarnation(
             app_id=app.app_id,
             job_id=job.job_id,
@@ -287,6 +292,9 @@ class JobRunner:
             job_dir=str(job.folder),
             time_scale=app.time_scale if app.spec.replay else 1.0,
             emulated=emulated,
+            device=device.name,
+            speed=speed_on(job.spec, device),
+            threads=0 if device.is_gpu else machine.cpus,
             environment=app.spec.program.environment,
         )
         command = job_command(app.spec.program, job.spec, self._values(job))
@@ -321,10 +329,6 @@ class JobRunner:
 
     def _target(self, job: JobRun) -> int:
         return self._app.board.plan().targets.get(job.job_id, job.spec.iterations_total)
-
-    def _emulated(self, gpu: GpuId) -> bool:
-        device = self._app.cluster.devices.get(self._app.cluster.machine(gpu.machine_id).device)
-        return device is None or device.emulated
 
     def _saved_iteration(self, job: JobRun, exits: Sequence[TaskExit]) -> int:
         try:

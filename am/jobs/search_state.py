@@ -16,8 +16,11 @@ from am.profiler.health import COUNTING_WAIT_S
 from am.profiler.profile import JobProfile
 from am.tuners.port import Observation, ObservationKind, Phase, Tuner, TunerPlan
 from am.tuners.registry import make_tuner
-from themis.apps import AppSpec, Estimate
+from themis.apps import AppSpec, Estimate, JobSpec
+from themis.cluster import Cluster
 from themis.lifecycle import JOB_LIFECYCLE, JobState
+from themis.speeds import Speeds, speed_on, speeds_in
+from themis.sums import sum_in_order
 
 _WORK_NOTE = "work_total"
 
@@ -63,6 +66,11 @@ class SearchState:
         self._waits_s: dict[str, float] = {}
         self._take_up(saved_iteration)
 
+    def fit_cluster(self, cluster: Cluster) -> None:
+        """Take the speed by device type that each job states, or that its types have."""
+        for job in self.jobs.values():
+            job.profile.assume_speeds(_assumed_speeds(job.spec, cluster))
+
     # ---- reading ----
 
     def plan(self) -> TunerPlan:
@@ -79,7 +87,7 @@ class SearchState:
         if plan.finished:
             return 1.0
         progress = self.progress()
-        done = sum(job.profile.iteration * job.serial_iteration_s for job in progress.values())
+        done = sum_in_order(job.profile.iteration * job.serial_iteration_s for job in progress.values())
         return min(1.0, done / max(work_seen_gpu_s(progress, plan), 1e-9))
 
     # ---- what happened ----
@@ -214,3 +222,10 @@ def _scaled(estimate: Estimate, time_scale: float) -> Estimate:
     if estimate.serial_iteration_s is None:
         return estimate
     return Estimate(serial_iteration_s=estimate.serial_iteration_s / time_scale, slowdown=estimate.slowdown)
+
+
+def _assumed_speeds(job: JobSpec, cluster: Cluster) -> Speeds:
+    # With several types each is named, even if all have speed 1: measured speeds replace them one by one.
+    if not cluster.has_types:
+        return speeds_in(job, cluster)
+    return Speeds.of([(device.name, speed_on(job, device)) for device in cluster.present_devices])

@@ -16,11 +16,11 @@ from am.app_view import at_once_gpus, held_gang, search_work_gpu_s
 from am.jobs.planner import NOWHERE, Holdings, Plan, make_plan
 from am.tuners.port import Observation, ObservationKind, TunerPlan
 from am.tuners.registry import make_tuner
-from themis.apps import JobSpec
 from themis.cluster import Cluster, GpuId
 from themis.errors import InvariantError
 from themis.leases import Lease, LeaseChange, LeaseChangeKind
 from themis.lifecycle import LeaseState
+from themis.speeds import speeds_in
 from themis.values import Value
 from themis_lab.simulator.costs import Costs
 from themis_lab.simulator.jobs import SimJob
@@ -95,14 +95,15 @@ class SimApp:
         self._cluster = cluster
         self.costs = costs
         self._restart_s = costs.restart_s
-        specs = [
-            JobSpec(job_id=job.job_id, shape=job.shape, iterations_total=job.iterations_total) for job in trace.jobs
-        ]
+        specs = [job.spec for job in trace.jobs]
         self._tuner = make_tuner(trace.tuner, specs)
         self.plan: TunerPlan = self._tuner.plan()
         self.first_phases = self.plan.phases
         self._at_once_gpus = at_once_gpus(specs, self.first_phases[0])
-        self.jobs = {job.job_id: SimJob(job) for job in sorted(trace.jobs, key=lambda job: job.job_id)}
+        self.jobs = {
+            job.job_id: SimJob(job, speeds_in(job.spec, cluster))
+            for job in sorted(trace.jobs, key=lambda job: job.job_id)
+        }
         self._gangs: dict[tuple[str, int], tuple[tuple[tuple[GpuId, ...], list[GpuId]], HeldGang]] = {}
         self._still: tuple[JobView, ...] | None = None
         self._median: dict[frozenset[str], JobView] = {}
@@ -329,7 +330,8 @@ class SimApp:
         self.tally.restarts += job.interrupted
         job.interrupted = False
         delay_s = self.costs.restore_s + (self.costs.container_s if cold else 0.0)
-        job.start(gpus, self._cluster.level_of_gpus(gpus), now_s, delay_s)
+        speed = job.speeds.on(self._cluster.machine(gpus[0].machine_id).device)
+        job.start(gpus, self._cluster.level_of_gpus(gpus), now_s, delay_s, speed)
         return self._started(job, now_s)
 
     def _started(self, job: SimJob, now_s: float) -> Started:
@@ -458,6 +460,7 @@ def _view_of(job: SimJob, iterations: int) -> JobView:
         serial_iteration_s=job.trace.serial_iteration_s,
         slowdown=job.trace.slowdown,
         shape=job.trace.shape,
+        speeds=job.speeds,
     )
 
 

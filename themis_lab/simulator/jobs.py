@@ -9,6 +9,7 @@ from am.agent.model.views import JobView
 from am.jobs.planner import PlannedJob
 from themis.bids import LossForecast
 from themis.cluster import GpuId, Level
+from themis.speeds import SAME_SPEED, Speeds
 from themis_lab.simulator.workload import JobTrace, LossCurve
 
 _ROUNDING = 1e-9
@@ -24,6 +25,7 @@ class SimJob:
     """
 
     trace: JobTrace
+    speeds: Speeds = SAME_SPEED
     iteration: int = 0
     target: int = 0
     gpus: tuple[GpuId, ...] = ()
@@ -49,12 +51,12 @@ class SimJob:
         """True while it makes iterations, or is about to."""
         return bool(self.gpus) and not self.stopping
 
-    def start(self, gpus: tuple[GpuId, ...], level: Level, now_s: float, delay_s: float) -> float:
-        """Run on a gang, its first iteration after `delay_s`; returns when the target will be reached, in seconds."""
+    def start(self, gpus: tuple[GpuId, ...], level: Level, now_s: float, delay_s: float, speed: float = 1.0) -> float:
+        """Run on a gang at a speed, its first iteration after `delay_s`. Returns when it reaches its target, in s."""
         self.gpus, self.level, self.stopping = gpus, level, False
         self.ready_at_s = now_s + delay_s
         usable = self.trace.shape.usable_gpus(len(gpus))
-        self.iteration_s = self.trace.serial_iteration_s * self.trace.slowdown.at(level) / usable
+        self.iteration_s = self.trace.serial_iteration_s * self.trace.slowdown.at(level) / (usable * speed)
         self.run += 1
         self._view = self._waiting = None
         self.reaches_at_s = self.ready_at_s + (self.target - self.iteration) * self.iteration_s
@@ -105,6 +107,7 @@ class SimJob:
                 slowdown=trace.slowdown,
                 shape=trace.shape,
                 forecast=self._forecast(iteration),
+                speeds=self.speeds,
             )
         return view
 

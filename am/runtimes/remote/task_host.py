@@ -80,7 +80,9 @@ class TaskHost:
                 await self._meet()
             if not self._over.is_set():
                 if loop.time() - self._last_message_s > LOST_S:
-                    return await self._give_up()
+                    await self._task_run.end(self._grace_s)
+                    code = self._task_run.exit_code
+                    return _EXIT_LOST if code is None else _shell_code(code)
                 await asyncio.sleep(_RETRY_S)
         # The end of the loop removes its handler. Without this, a late SIGTERM of the engine would change the exit
         # code.
@@ -204,10 +206,6 @@ class TaskHost:
         self._stop(DEFAULT_GRACE_S)
         if self._reported_run == self._task_run.number:
             self._over.set()
-
-    async def _give_up(self) -> int:
-        await self._task_run.end(self._grace_s)
-        return _EXIT_LOST if self._task_run.exit_code is None else _shell_code(self._task_run.exit_code)
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
