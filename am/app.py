@@ -56,6 +56,7 @@ class App:
         self.checkpoint_uri = self.spec.checkpoint_uri or f"{kept_at}/checkpoints"
         self.store: CheckpointStore = open_store(self.checkpoint_uri)
         self.board = SearchState(self.spec, folder, self.time_scale, journal, self.store.latest_iteration)
+        self.board.fit_cluster(self.cluster)
         self.leases: dict[GpuId, Lease] = {}
         self.around: ClusterView = replace(
             surroundings(
@@ -117,6 +118,7 @@ class App:
         if not all(gpu in cluster.gpu_set for job in self.board.jobs.values() for gpu in job.gpus):
             return
         self.cluster, update, self._coming = cluster, self._coming, None
+        self.board.fit_cluster(self.cluster)
         fresh = surroundings(
             self.cluster,
             active_apps=self.around.active_apps,
@@ -182,7 +184,7 @@ class App:
 
     # ---- for the agent ----
 
-    def hear(self, *, contention: float, active_apps: int) -> None:
+    def set_contention(self, *, contention: float, active_apps: int) -> None:
         """Note the cluster's contention, from the ResourceManager."""
         # This comes with every heartbeat. Keep the cluster, because computing it takes seconds for ten thousand GPUs.
         self.contention = contention

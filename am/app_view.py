@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from am.agent.model.views import AppView, ClusterView, HeldGang, JobView, median_job
+from am.agent.model.views import AppView, ClusterView, HeldGang, JobView, TypeView, median_job
 from am.tuners.port import Phase, TunerPlan
 from themis.apps import AppSpec, JobSpec
 from themis.choices import BundleRule
 from themis.cluster import Allocation, Cluster, GpuId
+from themis.sums import sum_in_order
 from themis.values import Value
 
 if TYPE_CHECKING:
@@ -35,6 +36,13 @@ class JobProgress(Value, frozen=True, kw_only=True):
         return PRIOR_SERIAL_ITERATION_S if serial_s is None else serial_s
 
 
+def _types(cluster: Cluster) -> tuple[TypeView, ...]:
+    return tuple(
+        TypeView(device=device, gpus=gpus, fitting_level=cluster.of_type(device).fitting_levels)
+        for device, gpus in cluster.gpus_by_device.items()
+    )
+
+
 def job_view(progress: JobProgress, iterations_left: int) -> JobView:
     """A job of the current phase."""
     serial_s = progress.serial_iteration_s
@@ -45,6 +53,7 @@ def job_view(progress: JobProgress, iterations_left: int) -> JobView:
         slowdown=progress.profile.slowdown(),
         shape=progress.spec.shape,
         forecast=progress.profile.forecast(serial_s),
+        speeds=progress.profile.speeds(),
     )
 
 
@@ -74,7 +83,7 @@ def _first(jobs: Mapping[str, JobProgress], first: Phase) -> list[JobProgress]:
 
 def search_work_gpu_s(first: Iterable[JobView], later: Iterable[Phase], reference: JobView) -> float:
     """B of a search (themis.md, section 2): the first phase by its jobs, later ones by the one that stands for all."""
-    own = sum(job.serial_work_s for job in first)
+    own = sum_in_order(job.serial_work_s for job in first)
     return own + sum(phase.jobs * phase.iterations for phase in later) * reference.serial_iteration_s
 
 
@@ -85,8 +94,8 @@ def first_iterations(spec: JobSpec, first: Phase) -> int:
 
 def work_seen_gpu_s(jobs: Mapping[str, JobProgress], plan: TunerPlan) -> float:
     """Work done so far and work still to do, in GPU seconds at S = 1."""
-    done = sum(job.profile.iteration * job.serial_iteration_s for job in jobs.values())
-    now = sum(view.serial_work_s for view in phase_views(jobs, plan))
+    done = sum_in_order(job.profile.iteration * job.serial_iteration_s for job in jobs.values())
+    now = sum_in_order(view.serial_work_s for view in phase_views(jobs, plan))
     median_s = reference_job(jobs).serial_iteration_s
     return done + now + sum(phase.jobs * phase.iterations for phase in plan.phases[1:]) * median_s
 
@@ -160,6 +169,7 @@ def held_gang(job_id: str, gpus: Iterable[GpuId], up: Iterable[GpuId], cluster: 
         gpus=Allocation.of_gpus(members),
         level=cluster.level_of_gpus(members),
         renewable_gpus=Allocation.of_gpus(set(up) & set(members)),
+        device=cluster.machine(members[0].machine_id).device if cluster.has_types else "",
     )
 
 
@@ -171,5 +181,7 @@ def surroundings(cluster: Cluster, *, active_apps: int, lease_s: float, rule: Bu
         lease_s=lease_s,
         fitting_level=tuple(cluster.nearest_level_for(gpus) for gpus in range(1, cluster.gpus + 1)),
         rack_of={machine.machine_id: machine.rack_id for machine in cluster.machines},
+        types=_types(cluster) if cluster.has_types else (),
+        device_of={machine.machine_id: machine.device for machine in cluster.machines} if cluster.has_types else {},
         rule=rule,
     )

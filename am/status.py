@@ -78,4 +78,9 @@ def job_status(app: App, job: JobRun) -> pb.JobStatus:
             pb.LevelSlowdown(level=each.level, factor=each.factor, intervals=each.intervals, spread=each.spread)
             for each in job.profile.slowdown_by_level()
         ],
+        device=job.profile.device if job.gpus else "",
+        speeds=[
+            pb.DeviceSpeed(device=each.device, speed=each.speed, measured=each.measured)
+            for each in job.profile.speed_by_device()
+        ],
     )

@@ -74,6 +74,8 @@ def _job_object(app: pb.AppStatus, job: pb.JobStatus) -> dict[str, Any]:
             each.level: {"factor": each.factor, "intervals": each.intervals, "spread": each.spread}
             for each in job.slowdown
         },
+        "device": job.device or None,
+        "speeds": {each.device: {"speed": each.speed, "measured": each.measured} for each in job.speeds},
     }
 
 

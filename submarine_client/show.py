@@ -14,7 +14,7 @@ _LABEL_WIDTH = 14
 
 
 def app_text(app: pb.AppStatus) -> str:
-    """Format one app: state, best job, leases, jobs, their faults, and their S by level."""
+    """Format one app: state, best job, leases, jobs, their faults, their S by level and speeds by type."""
     lines = [*_head(app), *_outcome(app), "", jobs_table(app)]
     health = [(job.job_id, job.health) for job in app.jobs if job.health]
     if health:
@@ -22,6 +22,9 @@ def app_text(app: pb.AppStatus) -> str:
     measured = [job for job in app.jobs if any(each.intervals for each in job.slowdown)]
     if measured:
         lines += ["", slowdown_table(measured)]
+    typed = [job for job in app.jobs if job.speeds]
+    if typed:
+        lines += ["", speed_table(typed)]
     return "\n".join(lines)
 
 
@@ -30,6 +33,16 @@ def slowdown_table(jobs: Sequence[pb.JobStatus]) -> str:
     heads = ("JOB", *(f"S: {each.level.upper()}" for each in jobs[0].slowdown))
     rows = [(job.job_id, *(_factor(each) for each in job.slowdown)) for job in jobs]
     return table(heads, rows)
+
+
+def speed_table(jobs: Sequence[pb.JobStatus]) -> str:
+    """The device type that each job runs on, and its speed by type; for clusters of several types."""
+    devices = list(dict.fromkeys(each.device for job in jobs for each in job.speeds))
+    rows = []
+    for job in jobs:
+        shown = {each.device: f"{number(each.speed)}{'' if each.measured else ' (assumed)'}" for each in job.speeds}
+        rows.append((job.job_id, job.device or MISSING, *[shown.get(device, "cannot run") for device in devices]))
+    return table(("JOB", "ON", *(f"SPEED: {device.upper()}" for device in devices)), rows)
 
 
 def list_text(apps: Sequence[pb.AppStatus]) -> str:

@@ -27,6 +27,7 @@ class TaskContext(Value, frozen=True, kw_only=True):
         gpus: GPUs leased to the job, over all machines.
         level: The tightest locality level that all of these GPUs share.
         time_scale: How many times faster than real time emulated work runs.
+        speed: How many times faster than on the reference GPU emulated work runs on this device type.
     """
 
     app_id: str
@@ -40,6 +41,7 @@ class TaskContext(Value, frozen=True, kw_only=True):
     gpus: int
     level: str
     time_scale: float
+    speed: float = 1.0
 
     @property
     def chief(self) -> bool:
@@ -83,7 +85,8 @@ def read_context(program_name: str, environment: Mapping[str, str], checkpoint_u
         addresses=read_addresses(environment, tasks=tasks, task_index=task_index),
         gpus=count_gpus(environment.get("THEMIS_GPUS", ""), default=tasks),
         level=level,
-        time_scale=_time_scale(environment),
+        time_scale=_factor(environment, "THEMIS_TIME_SCALE", "use 1 for real time"),
+        speed=_factor(environment, "THEMIS_SPEED", "use 1 for the reference GPU"),
     )
 
 
@@ -123,13 +126,13 @@ def _whole(environment: Mapping[str, str], name: str, default: int, *, low: int)
     return int(text)
 
 
-def _time_scale(environment: Mapping[str, str]) -> float:
-    """Read THEMIS_TIME_SCALE. Raises InputError unless it is a positive number."""
-    text = environment.get("THEMIS_TIME_SCALE") or "1"
+def _factor(environment: Mapping[str, str], name: str, remedy: str) -> float:
+    """Read a factor, 1 by default. Raises InputError unless it is a positive number."""
+    text = environment.get(name) or "1"
     try:
-        scale = float(text)
+        factor = float(text)
     except ValueError:
-        scale = -1.0
-    if not 0.0 < scale < float("inf"):
-        raise InputError("THEMIS_TIME_SCALE is not a positive number", value=text, remedy="use 1 for real time")
-    return scale
+        factor = -1.0
+    if not 0.0 < factor < float("inf"):
+        raise InputError(f"{name} is not a positive number", value=text, remedy=remedy)
+    return factor

@@ -78,7 +78,7 @@ def run_chief(values: Values, context: TaskContext) -> int:
         recorder = Recorder(context, values.whole("keep_checkpoints"), log)
         recorder.started(start, time.monotonic() - begun_s if found else None)
         pace = Pace(
-            iteration_s=speed.iteration_time_s(context.gpus, context.level) / context.time_scale,
+            iteration_s=speed.iteration_time_s(context.gpus, context.level) / (context.time_scale * context.speed),
             seed=values.whole("seed"),
             start=start,
         )

@@ -1,4 +1,4 @@
-"""Import TensorFlow quickly: quiet, one thread per pool, and without Keras, which would double the start-up time."""
+"""Import TensorFlow quickly: quiet, one thread per pool on GPUs, and without Keras, which doubles the start-up time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def load_tensorflow() -> Any:
     import tensorflow as tf
 
     tf.get_logger().setLevel("ERROR")
-    tf.config.threading.set_intra_op_parallelism_threads(1)
+    # On a CPU node the whole machine is the job's.
+    tf.config.threading.set_intra_op_parallelism_threads(int(os.environ.get("THEMIS_THREADS") or 1))
     tf.config.threading.set_inter_op_parallelism_threads(1)
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:

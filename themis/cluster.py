@@ -54,6 +54,16 @@ class DeviceType(Value, frozen=True, kw_only=True):
     speed: float = 1.0
     emulated: bool = False
 
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is a GPU, real or emulated, and not a CPU node."""
+        return self.kind is DeviceKind.GPU
+
+    @property
+    def has_card(self) -> bool:
+        """Whether a machine has a real GPU of this type, which its tasks must see."""
+        return self.is_gpu and not self.emulated
+
     def __post_init__(self) -> None:
         # False for NaN too.
         if not 0.0 < self.speed < math.inf:
@@ -240,6 +250,16 @@ class Cluster(Value, frozen=True, dict=True, kw_only=True):
     def reference_gpus(self) -> float:
         """The devices in reference units: each counts by the speed of its type."""
         return math.fsum(device.speed * self.gpus_by_device[device.name] for device in self.present_devices)
+
+    @cached_property
+    def has_types(self) -> bool:
+        """Whether the machines have several device types. If not, gangs do not name their type."""
+        return len(self.gpus_by_device) > 1
+
+    def of_type(self, device: str) -> Cluster:
+        """The machines of one device type."""
+        machines = tuple(machine for machine in self.machines if machine.device == device)
+        return Cluster(name=self.name, machines=machines, devices=self.devices)
 
     def device_of(self, allocation: Allocation) -> str:
         """The device type of an allocation. Raises InputError without GPUs, or with GPUs of several types."""

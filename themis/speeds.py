@@ -15,14 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from themis.apps import JobSpec
-from themis.cluster import Cluster, DeviceKind, DeviceType
+from themis.cluster import Cluster, DeviceType
 from themis.values import Value
 
 
 class Speeds(Value, frozen=True):
     """The speeds of one job by device type, fastest first; ties: the smaller name. Types that cannot run it are absent.
 
-    Without entries the speed is 1 on every type. That is the usual case: a cluster of one type of speed 1.
+    Without entries the speed is 1 on every type. That is the usual case: a cluster of one type of speed 1. A gang that
+    names no type counts as one of the first type.
     """
 
     by_type: tuple[tuple[str, float], ...] = ()
@@ -38,18 +39,36 @@ class Speeds(Value, frozen=True):
         """The speed on a device type, 0 if the job cannot run there."""
         if not self.by_type:
             return 1.0
+        if not device:
+            return self.fastest
         for name, speed in self.by_type:
             if name == device:
                 return speed
         return 0.0
+
+    def relative_to(self, device: str) -> Speeds:
+        """These speeds in units of the speed on one device type, which comes first. The job must be able to run there.
+
+        Example: (v100: 3, k80: 1) relative to k80 are (k80: 1, v100: 3), relative to v100 (v100: 1, k80: 1/3).
+        """
+        if not self.by_type:
+            return self
+        unit = self.on(device)
+        others = [(name, speed / unit) for name, speed in self.by_type if name != device]
+        return Speeds(((device, 1.0), *others))
 
     def only(self, device: str) -> Speeds:
         """These speeds with one device type left: a demand that names its type. The job must be able to run there."""
         return Speeds(((device, self.on(device)),))
 
     @property
+    def highest(self) -> float:
+        """The highest speed on any type."""
+        return max([speed for _, speed in self.by_type]) if self.by_type else 1.0
+
+    @property
     def fastest(self) -> float:
-        """The highest speed."""
+        """The speed on the first type."""
         return self.by_type[0][1] if self.by_type else 1.0
 
 
@@ -62,7 +81,7 @@ def speed_on(job: JobSpec, device: DeviceType) -> float:
     own = job.speed_by_device.get(device.name)
     if own is not None:
         return own
-    return device.speed if device.kind is DeviceKind.GPU else 0.0
+    return device.speed if device.is_gpu else 0.0
 
 
 def speeds_in(job: JobSpec, cluster: Cluster) -> Speeds:

@@ -24,7 +24,10 @@ class JobIncarnation(Value, frozen=True, kw_only=True):
         checkpoint_uri: Where the job's checkpoints go.
         job_dir: Folder of the job's own files, as the task sees it.
         time_scale: How many emulated seconds a replayed job lets pass in one real second; 1 for training.
-        emulated: The GPUs are emulated.
+        emulated: The GPUs are emulated, or the devices are CPU nodes: tasks see no card.
+        device: The device type of the GPUs.
+        speed: The speed of emulated work on that type.
+        threads: Threads that a task may use on a CPU node, as its machine declares; 0 on GPUs.
         environment: The user's own variables; the contract's names win over them.
     """
 
@@ -38,6 +41,9 @@ class JobIncarnation(Value, frozen=True, kw_only=True):
     addresses: tuple[str, ...] = ()
     time_scale: float = 1.0
     emulated: bool = False
+    device: str = "gpu"
+    speed: float = 1.0
+    threads: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
 
     __repr__ = repr_without("environment")
@@ -79,11 +85,16 @@ def task_environment(gang: JobIncarnation, task_index: int) -> dict[str, str]:
         "THEMIS_GPUS": gpus_text(gang),
         "THEMIS_LEVEL": gang.level.label,
         "THEMIS_TIME_SCALE": f"{gang.time_scale:g}",
+        "THEMIS_DEVICE": gang.device,
+        "THEMIS_SPEED": f"{gang.speed:.17g}",
         "CUDA_VISIBLE_DEVICES": visible_devices(gang.gpus[task_index], emulated=gang.emulated),
         # The two names that Submarine's programs know.
         "_TASK_TYPE": "worker",
         "_TASK_INDEX": str(task_index),
     }
+    if gang.threads:
+        threads = str(gang.threads)
+        environment |= {"THEMIS_THREADS": threads, "OMP_NUM_THREADS": threads}
     environment.pop("TF_CONFIG", None)
     if gang.tasks > 1:
         environment["TF_CONFIG"] = tf_config(gang, task_index)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import field
+from msgspec.structs import replace
 
 from am.agent.model.demands import pays_above
 from am.agent.model.views import GangAt, JobView
@@ -22,6 +23,7 @@ from am.jobs.lazy_mapping import LazyMapping
 from am.jobs.pool import Pool, by_place, speed_of
 from am.jobs.stragglers import find_stragglers
 from themis.cluster import Cluster, GpuId, Level
+from themis.speeds import SAME_SPEED
 from themis.values import Value
 
 OnGpus = tuple[JobView, tuple[GpuId, ...]]
@@ -80,10 +82,88 @@ def make_plan(
         jobs: Jobs of the current phase that have not reached their target.
         others: GPUs by job of tasks that still run although their job should not: it lost, or the app is ending.
         holdings: The leased GPUs.
-        cluster: For levels and racks.
+        cluster: For levels, racks and device types.
         restart_s: The cost of moving a running job, in seconds.
         moving: `move` of the previous plan.
     """
+    if cluster.has_types:
+        return _plan_by_type(jobs, others, holdings, cluster, restart_s, moving)
+    return _plan_on_one_type(jobs, others, holdings, cluster, restart_s, moving)
+
+
+def _plan_by_type(
+    jobs: Sequence[PlannedJob],
+    others: Mapping[str, tuple[GpuId, ...]],
+    holdings: Holdings,
+    cluster: Cluster,
+    restart_s: float,
+    moving: Mapping[str, tuple[GpuId, ...]],
+) -> Plan:
+    """Plan the GPUs of each device type by themselves, since a gang has one type.
+
+    The types with the highest mean speed over the waiting jobs come first, and the next type serves the jobs that are
+    left. A running job stays on its type. While a job stops, no GPU of any type is given back: it may be for that job.
+    """
+    usable = holdings.granted | holdings.reserved
+    unsettled = any(job.stopping or not usable.issuperset(job.gpus) for job in jobs)
+    waiting = [job for job in jobs if not job.gpus]
+
+    def type_of(gpu: GpuId) -> str:
+        return cluster.machine(gpu.machine_id).device
+
+    def mean_speed(device: str) -> float:
+        return sum(job.view.speeds.on(device) for job in waiting)
+
+    parts: list[Plan] = []
+    served: set[str] = set()
+    for device in sorted(cluster.gpus_by_device, key=lambda name: (-mean_speed(name), name)):
+        mine = [
+            job if not job.view.speeds.by_type else replace(job, view=_view_on(job.view, device))
+            for job in jobs
+            if job.view.speeds.on(device) > 0.0
+            and (type_of(job.gpus[0]) == device if job.gpus else job.view.job_id not in served)
+        ]
+        part = _plan_on_one_type(
+            mine,
+            {job_id: gpus for job_id, gpus in others.items() if gpus and type_of(gpus[0]) == device},
+            Holdings(
+                granted=frozenset(gpu for gpu in holdings.granted if type_of(gpu) == device),
+                reserved=frozenset(gpu for gpu in holdings.reserved if type_of(gpu) == device),
+                expiring=frozenset(gpu for gpu in holdings.expiring if type_of(gpu) == device),
+            ),
+            cluster,
+            restart_s,
+            {job_id: gpus for job_id, gpus in moving.items() if type_of(gpus[0]) == device},
+            unsettled=unsettled,
+        )
+        served.update(part.start, part.wait, part.move)
+        parts.append(part)
+    return Plan(
+        stop={job_id: why for part in parts for job_id, why in part.stop.items()},
+        start={job_id: gpus for part in parts for job_id, gpus in part.start.items()},
+        wait={job_id: gpus for part in parts for job_id, gpus in part.wait.items()},
+        move={job_id: gpus for part in parts for job_id, gpus in part.move.items()},
+        prepare={job_id: gpus for part in parts for job_id, gpus in part.prepare.items()},
+        release=() if any(part.stop for part in parts) else tuple(gpu for part in parts for gpu in part.release),
+    )
+
+
+def _view_on(view: JobView, device: str) -> JobView:
+    """A job as it is on one device type."""
+    return replace(view, serial_iteration_s=view.serial_iteration_s / view.speeds.on(device), speeds=SAME_SPEED)
+
+
+def _plan_on_one_type(
+    jobs: Sequence[PlannedJob],
+    others: Mapping[str, tuple[GpuId, ...]],
+    holdings: Holdings,
+    cluster: Cluster,
+    restart_s: float,
+    moving: Mapping[str, tuple[GpuId, ...]],
+    *,
+    unsettled: bool = False,
+) -> Plan:
+    """`make_plan` for GPUs of one device type. `unsettled`: jobs on other types stop, and may need these GPUs."""
     usable = holdings.granted | holdings.reserved
     taken = {job.view.job_id: "its GPUs are taken back" for job in jobs if not usable.issuperset(job.gpus)}
     stop = taken | dict.fromkeys(others, "the tuner stopped it")
@@ -94,7 +174,7 @@ def make_plan(
         return Plan(stop=_without(stop, already))
     # A stopping job will soon need a gang: until then no job grows and no GPU is given back. A job that lost needs
     # none: idle GPUs are for growth at once, as the app's report asks for them.
-    settled = not already and not taken
+    settled = not already and not taken and not unsettled
     idle = Pool(usable - busy - {gpu for gpus in goals.values() for gpu in gpus}, cluster)
     back = {job.view.job_id: goals[job.view.job_id] for job in jobs if job.view.job_id in goals and not job.gpus}
     beside = [PlannedJob(view=job.view, gpus=back.get(job.view.job_id, job.gpus)) for job in jobs] if back else jobs
@@ -107,7 +187,7 @@ def make_plan(
     waiting = [job.view for job in jobs if not job.gpus and job.view.job_id not in start]
     grown = _grow(jobs, waiting, idle, restart_s) if settled and not wait and not move else {}
     stop |= dict.fromkeys(move, "it moves") | dict.fromkeys(grown, "it grows")
-    going = any(job.stopping or job.view.job_id in stop for job in jobs)
+    going = unsettled or any(job.stopping or job.view.job_id in stop for job in jobs)
     return Plan(
         stop=_without(stop, already),
         start=start,

@@ -34,6 +34,7 @@ def app_page(state: AmPageState) -> str:
             _slowdowns(state),
             note="slowdown S: factor on the iteration time when a job's GPUs span this level; 1 means no slowdown",
         ),
+        _speeds(state),
         section("Leases", _leases(state)),
         element(
             "p", join((link("logs/", "All logs"), link("status.json", "The same as JSON")), ", "), f"; {state.folder}"
@@ -85,6 +86,22 @@ def _slowdowns(state: AmPageState) -> Markup:
         return markup("Not measured yet.")
     heads = ("job", *(each.level for each in measured[0].slowdown))
     return table(heads, [(job.job_id, *map(_factor, job.slowdown)) for job in measured])
+
+
+def _speeds(state: AmPageState) -> Markup:
+    """The section on speeds, if the cluster has several device types."""
+    jobs = [job for job in state.jobs if job.speeds]
+    if not jobs:
+        return markup("")
+    devices = list(dict.fromkeys(each.device for job in jobs for each in job.speeds))
+    rows = []
+    for job in jobs:
+        shown = {
+            each.device: f"{number(each.speed)} {'measured' if each.measured else 'assumed'}" for each in job.speeds
+        }
+        rows.append((job.job_id, *[shown.get(device, "cannot run") for device in devices]))
+    note = "speed on the device types of the cluster, relative to the reference GPU"
+    return section("Speed by device type", table(("job", *devices), rows), note=note)
 
 
 def _factor(slowdown: LevelSlowdown) -> str:

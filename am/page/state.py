@@ -8,6 +8,7 @@ from pathlib import Path
 
 from am.app import App
 from am.jobs.run import JobRun
+from am.profiler.profile import DeviceSpeed
 from am.profiler.slowdowns import LevelSlowdown
 from themis.apps import HyperParameter
 from themis.cluster import GpuId
@@ -22,6 +23,7 @@ class JobRow(Value, frozen=True, kw_only=True):
         gpus: The job's GPUs as `MACHINE/INDEX`, separated by blanks.
         health: The job's problem, or empty if it has none.
         slowdown: S by level, tightest first.
+        speeds: The speed by device type, fastest first; empty on a cluster of one type.
     """
 
     job_id: str
@@ -35,6 +37,7 @@ class JobRow(Value, frozen=True, kw_only=True):
     hyper_parameters: Mapping[str, HyperParameter]
     health: str = ""
     slowdown: tuple[LevelSlowdown, ...] = ()
+    speeds: tuple[DeviceSpeed, ...] = ()
 
 
 class LeaseRow(Value, frozen=True, kw_only=True):
@@ -111,4 +114,5 @@ def _job(job: JobRun, target: int) -> JobRow:
         hyper_parameters=job.spec.hyper_parameters,
         health=job.health,
         slowdown=job.profile.slowdown_by_level(),
+        speeds=job.profile.speed_by_device(),
     )

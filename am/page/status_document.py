@@ -51,4 +51,5 @@ def _job(job: JobRow) -> dict[str, object]:
             each.level: {"factor": each.factor, "intervals": each.intervals, "spread": each.spread}
             for each in job.slowdown
         },
+        "speeds": {each.device: {"speed": each.speed, "measured": each.measured} for each in job.speeds},
     }

@@ -20,10 +20,14 @@ _LONGEST_S = 1e9
 
 
 class Placement(Value, frozen=True, order=True):
-    """A number of GPUs and the locality level that they span. A job's iteration time depends on both."""
+    """A number of GPUs, the locality level that they span, and their type. A job's iteration time depends on all.
+
+    `device` is empty on a cluster of one device type.
+    """
 
     gpus: int
     level: Level
+    device: str = ""
 
 
 class IterationTime(Value, frozen=True, kw_only=True):

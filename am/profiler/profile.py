@@ -34,6 +34,16 @@ from am.profiler.step_intervals import StepIntervals
 from themis.apps import CRUDE_SLOWDOWN, Estimate, Slowdown
 from themis.bids import LossForecast
 from themis.cluster import Level
+from themis.speeds import SAME_SPEED, Speeds
+from themis.values import Value
+
+
+class DeviceSpeed(Value, frozen=True, kw_only=True):
+    """The speed of a job on a device type, for display: measured, or assumed."""
+
+    device: str
+    speed: float
+    measured: bool
 
 
 class JobProfile:
@@ -52,6 +62,7 @@ class JobProfile:
 
     def __init__(self, estimate: Estimate | None = None) -> None:
         self._estimate = estimate or Estimate()
+        self._assumed_speeds = SAME_SPEED
         self._intervals: dict[Placement, Intervals] = {}
         self._placement: Placement | None = None
         self._here: Intervals | None = None
@@ -72,9 +83,13 @@ class JobProfile:
         self.restored: Restored | None = None
         self.replay: Replay | None = None
 
-    def started(self, gpus: int, level: Level) -> None:
-        """Note that the job was started or restarted on `gpus` GPUs that span this level."""
-        self._placement = Placement(gpus, level)
+    def assume_speeds(self, speeds: Speeds) -> None:
+        """Set the speed by device type that holds for types that were not measured."""
+        self._assumed_speeds = speeds
+
+    def started(self, gpus: int, level: Level, device: str = "") -> None:
+        """Note that the job was started or restarted on `gpus` GPUs of a type that span this level."""
+        self._placement = Placement(gpus, level, device)
         self._here = self._intervals.setdefault(self._placement, Intervals())
         self._clock.begin()
         self._begin()
@@ -110,30 +125,85 @@ class JobProfile:
     @property
     def iteration_s(self) -> float | None:
         """Seconds per iteration at the job's present or last placement. None before a start or without an estimate."""
-        return None if self._placement is None else self.iteration_s_at(self._placement.gpus, self._placement.level)
+        at = self._placement
+        return None if at is None else self.iteration_s_at(at.gpus, at.level, at.device)
 
-    def iteration_s_at(self, gpus: int, level: Level) -> float | None:
-        """Return seconds per iteration on `gpus` GPUs: measured there, else `serial * S / gpus`, else None."""
-        intervals = self._intervals.get(Placement(gpus, level))
+    def iteration_s_at(self, gpus: int, level: Level, device: str = "") -> float | None:
+        """Return seconds per iteration on GPUs of a type.
+
+        Measured there, else `serial * S / (gpus * speed)`, else None.
+        """
+        intervals = self._intervals.get(Placement(gpus, level, device))
         pace = intervals.pace if intervals else None
         if pace is not None:
             return pace.iteration_s
         serial = self.serial_iteration_s
-        return None if serial is None else serial * self.slowdown().at(level) / gpus
+        speed = self.speeds().on(device)
+        return None if serial is None or not speed else serial * self.slowdown().at(level) / (gpus * speed)
 
     @property
     def serial_iteration_s(self) -> float | None:
-        """Seconds per iteration on one GPU at S = 1: measured at any placement, else the estimate, else None."""
-        measured = serial_iteration_s(self.paces, self.slowdown())
-        return self._estimate.serial_iteration_s if measured is None else measured
+        """Seconds per iteration on one reference GPU at S = 1: measured, else the estimate, else None.
+
+        It is measured on the first type that the job ran on, whose assumed speed counts.
+        """
+        measured = serial_iteration_s(self._base_paces, self.slowdown())
+        if measured is None:
+            return self._estimate.serial_iteration_s
+        return measured * self._assumed_speeds.on(self._base_device)
+
+    def speeds(self) -> Speeds:
+        """Return the speed by device type: measured if possible, else assumed.
+
+        The first type that the job ran on keeps its assumed speed, because there is no other one to compare it with.
+        Example: assumed speeds k80: 1, v100: 3. One GPU takes 0.8 s per iteration on k80, then 0.2 s on v100: the
+        speed on v100 is 0.8 / 0.2 = 4.
+        """
+        base, assumed = self._base_device, self._assumed_speeds
+        if not base or not assumed.by_type:
+            return assumed
+        reference_s = self.serial_iteration_s
+        speeds = dict(assumed.by_type)
+        for device in {placement.device for placement in self.paces} - {base}:
+            reliable = {at: pace for at, pace in self.paces.items() if at.device == device and pace.is_reliable}
+            device_s = serial_iteration_s(reliable, self.slowdown())
+            if device_s is not None and reference_s is not None:
+                speeds[device] = reference_s / device_s
+        return Speeds.of(speeds.items())
+
+    def speed_by_device(self) -> tuple[DeviceSpeed, ...]:
+        """Return the speed on every type, fastest first, and whether it is measured. Empty on a cluster of one type."""
+        if len(self._assumed_speeds.by_type) < 2:
+            return ()
+        measured = {at.device for at, pace in self.paces.items() if pace.is_reliable} - {self._base_device}
+        return tuple(
+            DeviceSpeed(device=device, speed=speed, measured=device in measured)
+            for device, speed in self.speeds().by_type
+        )
+
+    @property
+    def device(self) -> str:
+        """The type of the job's present or last GPUs; empty before a start and on a cluster of one type."""
+        return "" if self._placement is None else self._placement.device
+
+    @property
+    def _base_device(self) -> str:
+        """The first device type with measurements; empty on a cluster of one type."""
+        return next((placement.device for placement in self.paces), "")
+
+    @property
+    def _base_paces(self) -> Mapping[Placement, IterationTime]:
+        """The iteration times on the first type with measurements; S is measured there."""
+        base = self._base_device
+        return {placement: pace for placement, pace in self.paces.items() if placement.device == base}
 
     def slowdown(self) -> Slowdown:
         """Return S by level: measured if possible, else the user's estimate, else the crude one."""
-        return measured_slowdown(self.paces, self._estimate.slowdown or CRUDE_SLOWDOWN)
+        return measured_slowdown(self._base_paces, self._estimate.slowdown or CRUDE_SLOWDOWN)
 
     def levels_seen(self) -> Mapping[Level, LevelSeen]:
         """Return S of the levels at which the job has run, with the number and spread of the measurements."""
-        return levels_seen(self.paces, self._estimate.slowdown or CRUDE_SLOWDOWN)
+        return levels_seen(self._base_paces, self._estimate.slowdown or CRUDE_SLOWDOWN)
 
     def slowdown_by_level(self) -> tuple[LevelSlowdown, ...]:
         """Return S at every level, tightest first, and whether it is measured."""

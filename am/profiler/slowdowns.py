@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from am.profiler.iteration_time import IterationTime, Placement
 from themis.apps import Slowdown
 from themis.cluster import Level
+from themis.sums import sum_in_order
 from themis.values import Value
 
 
@@ -93,7 +94,7 @@ def measured_slowdown(paces: Mapping[Placement, IterationTime], assumed: Slowdow
 def serial_iteration_s(paces: Mapping[Placement, IterationTime], slowdown: Slowdown) -> float | None:
     """Return seconds per iteration on one GPU at S = 1: the weighted median of `iteration_s * gpus / S`.
 
-    Returns None without measurements.
+    Returns None without measurements. All placements must have one device type.
     """
     estimates = [(pace.iteration_s * at.gpus / slowdown.at(at.level), pace.count) for at, pace in paces.items()]
     return weighted_median(estimates) if estimates else None
@@ -102,7 +103,7 @@ def serial_iteration_s(paces: Mapping[Placement, IterationTime], slowdown: Slowd
 def weighted_median(values: Iterable[tuple[float, int]]) -> float:
     """Return the smallest value with at least half of all weight at or below it. `values` must not be empty."""
     ordered = sorted(values)
-    half = sum(weight for _, weight in ordered) / 2
+    half = sum_in_order(weight for _, weight in ordered) / 2
     reached = 0
     for value, weight in ordered:
         reached += weight

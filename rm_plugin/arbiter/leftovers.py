@@ -27,12 +27,14 @@ class Claim(Value, frozen=True, kw_only=True):
         demands: One per job, in the order in which jobs are served.
         renewable: Free GPUs that the app held until now. Jobs placed there go on without a restart.
         bid: Whether the app took part in the auction. Apps that did not are served first.
+        restart_s: Seconds that moving a running job costs.
     """
 
     app_id: str
     demands: tuple[GangDemand, ...]
     renewable: Allocation = field(default_factory=Allocation)
     bid: bool = False
+    restart_s: float = 0.0
 
 
 def share_leftovers(capacity: FreeCapacity, claims: Sequence[Claim], rng_seed: int) -> dict[str, dict[str, PlacedGang]]:

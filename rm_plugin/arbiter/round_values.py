@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang, 
 from themis.choices import EmptyBundle, Rounding
 from themis.cluster import Allocation, Cluster
 from themis.errors import InputError
+from themis.sums import sum_in_order
 from themis.values import Value, remembered
 
 
@@ -29,6 +31,23 @@ class RoundSettings(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not 0.0 <= self.f <= 1.0:
             raise InputError("f must lie in 0 to 1", value=self.f)
+
+
+class AppOwner(Value, frozen=True, kw_only=True):
+    """Whose app it is: its user, its queue, and its weight among them, for policies that share among tenants."""
+
+    user: str = ""
+    queue: str = "default"
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        # False for NaN too.
+        if not 0.0 < self.weight < math.inf:
+            raise InputError("a weight must be a positive number", value=self.weight)
+
+
+NO_OWNER = AppOwner()
+"""The owner of an app without a user."""
 
 
 class AppStanding(Value, frozen=True, kw_only=True):
@@ -48,17 +67,20 @@ class AppStanding(Value, frozen=True, kw_only=True):
     kept: Allocation = field(default_factory=Allocation)
     renewable: Allocation = field(default_factory=Allocation)
     silent: bool = False
+    owner: AppOwner = NO_OWNER
 
     def attained_gpu_s(self, now_s: float) -> float:
         """GPU time that it had so far, leases that still run included."""
-        return self.ended_gpu_s + sum([now_s - granted_s for granted_s in self.granted_at_s])
+        return self.ended_gpu_s + sum_in_order([now_s - granted_s for granted_s in self.granted_at_s])
 
 
 class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
     """Everything a policy decides on. What was not asked for yet is None.
 
-    `machines` are all of the cluster with their GPUs on offer, renewable ones included. `contentions` tells N_avg of
-    the apps. `reports` and `bids` hold the apps that answered.
+    The device types of `cluster` say how fast the reference job is on each; the demands of the reports say on which
+    types each job can run, and how fast (`GangDemand.speeds`). `machines` are all of the cluster with their GPUs on
+    offer, renewable ones included. `contentions` has N_avg of the apps. `reports` and `bids` hold the apps that
+    answered.
     """
 
     round_id: int
@@ -116,7 +138,7 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
         )
 
     def offer_to_anybody(self, deadline_s: float) -> Offer:
-        """What it offers whoever holds nothing; N_avg is not told."""
+        """Return the offer to an app that holds nothing, without N_avg."""
         return Offer(
             round_id=self.round_id,
             now_s=self.now_s,

@@ -144,7 +144,7 @@ def socket_to_mount(socket: str, url: str) -> str:
 
 
 def _emulated(devices: Mapping[str, Any], device: str) -> bool:
-    return device not in devices or bool(devices[device].emulated)
+    return device not in devices or not devices[device].has_card
 
 
 def _check_reachable(settings: RmSettings, url: str) -> None:

@@ -115,7 +115,8 @@ def claims_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...]]) -
         left = unmet(demands, mine, renewable) if mine or len(demands) > 1 else demands
         if left:
             renewable = _less(renewable, mine) if mine else renewable
-            claims.append(Claim(app_id=app_id, demands=left, renewable=renewable, bid=app_id in bids))
+            bid = app_id in bids
+            claims.append(Claim(app_id=app_id, demands=left, renewable=renewable, bid=bid, restart_s=report.restart_s))
     return claims
 
 

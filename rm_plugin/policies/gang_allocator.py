@@ -138,14 +138,32 @@ class GangAllocator:
         return self.renewal(app_id, job, step=step) or self.anywhere(app_id, job, step=step)
 
     def renewal(self, app_id: str, job: int, *, step: bool = False) -> Proposal | None:
-        """As `propose`, but only on free GPUs that the app held until now."""
+        """As `propose`, but only on free GPUs that the app held until now.
+
+        Returns None also if a free gang of another device type is so much faster that moving there pays.
+        """
         if not self.may_renew(app_id):
             return None
         demand, current = self._wanted(app_id, job)
         if demand is None or self._is_unplaceable(demand, current):
             return None
         gang = _best_fit(self._own_capacity(app_id), demand, current, step)
-        return None if gang is None else Proposal(gang, self._prospect(app_id, job, gang, renews=True))
+        if gang is None:
+            return None
+        stay = Proposal(gang, self._prospect(app_id, job, gang, renews=True))
+        return None if current is None and self._pays_elsewhere(app_id, job, stay, step=step) else stay
+
+    def _pays_elsewhere(self, app_id: str, job: int, stay: Proposal, *, step: bool) -> bool:
+        """Whether a free gang of another device type ends the job earlier by more than two restarts."""
+        claim = self.claims[app_id]
+        demand = claim.demands[job]
+        if len(demand.speeds.by_type) < 2 or demand.speeds.on(stay.gang.device) >= demand.speeds.fastest:
+            return False
+        move = self.anywhere(app_id, job, step=step)
+        if move is None or move.gang.device == stay.gang.device:
+            return False
+        saved_s = demand.work_left_gpu_s / stay.prospect.speed - demand.work_left_gpu_s / move.prospect.speed
+        return saved_s > 2.0 * claim.restart_s
 
     def anywhere(self, app_id: str, job: int, *, step: bool = False) -> Proposal | None:
         """As `propose`, but on all free GPUs alike."""

@@ -33,13 +33,18 @@ class SrtfPolicy:
 def remaining_time_s(allocator: GangAllocator, report: AppReport, kept_gpus: int) -> float:
     """Seconds that an app still needs on the GPUs that it keeps and all free GPUs that it can use.
 
-    **Choice** all work has the S of the best gang that its longest job finds (or the next job that finds one). The time
-    is infinite if no job finds a gang, since no offered GPU makes such an app faster.
+    **Choice** all work has the S and the speed of the best gang that its longest job finds (or the next job that finds
+    one). The time is infinite if no job finds a gang, since no offered GPU makes such an app faster.
     """
     jobs = allocator.jobs(report.app_id)
-    found = (allocator.anywhere(report.app_id, job) for job in range(len(jobs)))
-    pairs = zip(found, jobs, strict=True)
-    factor = next((demand.slowdown.at(gang.prospect.level) for gang, demand in pairs if gang is not None), math.inf)
+    gangs = (allocator.anywhere(report.app_id, job) for job in range(len(jobs)))
+    pairs = zip(gangs, jobs, strict=True)
+    factors = (
+        demand.slowdown.at(found.prospect.level) / demand.speeds.on(found.gang.device)
+        for found, demand in pairs
+        if found is not None
+    )
+    factor = next(factors, math.inf)
     if math.isinf(factor):
         return math.inf
     gpus = kept_gpus + min(allocator.free_gpus, sum(demand.max_gpus for demand in jobs))

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rm_plugin.arbiter.round_values import AppOwner
 from rm_plugin.service.session import Session
 from rm_plugin.service.store import StoredApp
 from themis.apps import AppSpec, JobShape
@@ -87,6 +88,11 @@ class AppEntry:
     def turn(self, state: AppState) -> None:
         """Change the state. Raises InvariantError if the new state may not follow the old one."""
         self.state = APP_LIFECYCLE.check(self.state, state, self.app_id)
+
+    @property
+    def owner(self) -> AppOwner:
+        """Whose app it is."""
+        return AppOwner(user=self.spec.user, queue=self.spec.queue)
 
     def stored(self) -> StoredApp:
         """Return the entry in the form that the store keeps."""

@@ -133,7 +133,7 @@ class ResourceManager:
 
     def _add(self, entry: AppEntry) -> None:
         self.entries.add(entry)
-        self.arbiter.add_app(entry.app_id, now_s=self.clock.now_s())
+        self.arbiter.add_app(entry.app_id, now_s=self.clock.now_s(), owner=entry.owner)
 
     async def kill(self, app_id: str, reason: str) -> AppEntry:
         """Ask an app to stop, and end it by force if it does not. An app that has ended stays as it is.

@@ -245,6 +245,11 @@ def _check_jobs(jobs: Sequence[pb.JobStatus], app: AppEntry) -> None:
         _check_number("iteration_s", job.iteration_s)
         # Losses and accuracies come from the user's program and may be NaN.
         _check_few("hyper_parameters", job.hyper_parameters, MOST_PARAMETERS)
+        _check_few("speeds", job.speeds, MAX_DEVICE_TYPES)
+        for device in (job.device, *[each.device for each in job.speeds]):
+            _check_name("device type", device)
+        for each in job.speeds:
+            _check_number(f"speed on {each.device}", each.speed)
         _check_few("slowdown", job.slowdown, len(_LEVELS))
         for level in job.slowdown:
             if level.level not in _LEVELS:

@@ -280,7 +280,8 @@ def _arbiter(settings: RmSettings, cluster: Cluster, store: StateStore, clock: C
     )
     attained_gpu_s = _attained_gpu_s(store)
     for entry in entries.active():
-        arbiter.add_app(entry.app_id, now_s=entry.submitted_at_s, attained_gpu_s=attained_gpu_s.get(entry.app_id, 0.0))
+        attained = attained_gpu_s.get(entry.app_id, 0.0)
+        arbiter.add_app(entry.app_id, now_s=entry.submitted_at_s, attained_gpu_s=attained, owner=entry.owner)
         arbiter.set_silent(entry.app_id, True)
     return arbiter
 

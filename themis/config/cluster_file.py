@@ -63,7 +63,7 @@ def build_cluster(file: ClusterFile, source: str) -> Cluster:
             raise UnknownNameError(f"device type in {source}", group.device, devices)
         if any(size < 1 for size in group.slots):
             raise InputError(f"{source}: a slot needs at least one GPU", value=group.slots)
-        if devices[group.device].kind is DeviceKind.CPU and group.slots != (1,):
+        if not devices[group.device].is_gpu and group.slots != (1,):
             remedy = "a CPU node is leased as one device: write slots: [1]"
             raise InputError(
                 f"{source}: machines of CPU type {group.device} have other slots", value=group.slots, remedy=remedy

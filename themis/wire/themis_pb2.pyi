@@ -409,7 +409,7 @@ class Heartbeat(_message.Message):
     def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ...) -> None: ...
 
 class JobStatus(_message.Message):
-    __slots__ = ("job_id", "state", "iteration", "target_iteration", "loss", "accuracy", "has_loss", "has_accuracy", "restarts", "gpus", "iteration_s", "hyper_parameters", "health", "slowdown")
+    __slots__ = ("job_id", "state", "iteration", "target_iteration", "loss", "accuracy", "has_loss", "has_accuracy", "restarts", "gpus", "iteration_s", "hyper_parameters", "health", "slowdown", "device", "speeds")
     class HyperParametersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -431,6 +431,8 @@ class JobStatus(_message.Message):
     HYPER_PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     SLOWDOWN_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    SPEEDS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     state: str
     iteration: int
@@ -445,7 +447,19 @@ class JobStatus(_message.Message):
     hyper_parameters: _containers.MessageMap[str, Scalar]
     health: str
     slowdown: _containers.RepeatedCompositeFieldContainer[LevelSlowdown]
-    def __init__(self, job_id: _Optional[str] = ..., state: _Optional[str] = ..., iteration: _Optional[int] = ..., target_iteration: _Optional[int] = ..., loss: _Optional[float] = ..., accuracy: _Optional[float] = ..., has_loss: _Optional[bool] = ..., has_accuracy: _Optional[bool] = ..., restarts: _Optional[int] = ..., gpus: _Optional[int] = ..., iteration_s: _Optional[float] = ..., hyper_parameters: _Optional[_Mapping[str, Scalar]] = ..., health: _Optional[str] = ..., slowdown: _Optional[_Iterable[_Union[LevelSlowdown, _Mapping]]] = ...) -> None: ...
+    device: str
+    speeds: _containers.RepeatedCompositeFieldContainer[DeviceSpeed]
+    def __init__(self, job_id: _Optional[str] = ..., state: _Optional[str] = ..., iteration: _Optional[int] = ..., target_iteration: _Optional[int] = ..., loss: _Optional[float] = ..., accuracy: _Optional[float] = ..., has_loss: _Optional[bool] = ..., has_accuracy: _Optional[bool] = ..., restarts: _Optional[int] = ..., gpus: _Optional[int] = ..., iteration_s: _Optional[float] = ..., hyper_parameters: _Optional[_Mapping[str, Scalar]] = ..., health: _Optional[str] = ..., slowdown: _Optional[_Iterable[_Union[LevelSlowdown, _Mapping]]] = ..., device: _Optional[str] = ..., speeds: _Optional[_Iterable[_Union[DeviceSpeed, _Mapping]]] = ...) -> None: ...
+
+class DeviceSpeed(_message.Message):
+    __slots__ = ("device", "speed", "measured")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    SPEED_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_FIELD_NUMBER: _ClassVar[int]
+    device: str
+    speed: float
+    measured: bool
+    def __init__(self, device: _Optional[str] = ..., speed: _Optional[float] = ..., measured: _Optional[bool] = ...) -> None: ...
 
 class LevelSlowdown(_message.Message):
     __slots__ = ("level", "factor", "intervals", "spread")

@@ -16,11 +16,11 @@ from am.app_view import at_once_gpus, held_gang, search_work_gpu_s
 from am.jobs.planner import NOWHERE, Holdings, Plan, make_plan
 from am.tuners.port import Observation, ObservationKind, TunerPlan
 from am.tuners.registry import make_tuner
-from themis.apps import JobSpec
 from themis.cluster import Cluster, GpuId
 from themis.errors import InvariantError
 from themis.leases import Lease, LeaseChange, LeaseChangeKind
 from themis.lifecycle import LeaseState
+from themis.speeds import speeds_in
 from themis.values import Value
 from themis_lab.simulator.costs import Costs
 from themis_lab.simulator.jobs import SimJob
@@ -95,14 +95,15 @@ class SimApp:
         self._cluster = cluster
         self.costs = costs
         self._restart_s = costs.restart_s
-        specs = [
-            JobSpec(job_id=job.job_id, shape=job.shape, iterations_total=job.iterations_total) for job in trace.jobs
-        ]
+        specs = [job.spec for job in trace.jobs]
         self._tuner = make_tuner(trace.tuner, specs)
         self.plan: TunerPlan = self._tuner.plan()
         self.first_phases = self.plan.phases
         self._at_once_gpus = at_once_gpus(specs, self.first_phases[0])
-        self.jobs = {job.job_id: SimJob(job) for job in sorted(trace.jobs, key=lambda job: job.job_id)}
+        self.jobs = {
+            job.job_id: SimJob(job, speeds_in(job.spec, cluster))
+            for job in sorted(trace.jobs, key=lambda job: job.job_id)
+        }
         self._gangs: dict[tuple[str, int], tuple[tuple[tuple[GpuId, ...], list[GpuId]], HeldGang]] = {}
         self._still: tuple[JobView, ...] | None = None
         self._median: dict[frozenset[str], JobView] = {}
@@ -111,7 +112,7 @@ class SimApp:
         self._moving: Mapping[str, tuple[GpuId, ...]] = NOWHERE
         self._holds: _Holds | None = None
         self._warm: set[GpuId] = set()
-        self._heard: list[SimJob] = []
+        self._just_ready: list[SimJob] = []
         self.work_total_gpu_s = self._work_gpu_s()
         self.phases: list[tuple[JobView, ...]] = []
         self._follow_plan()
@@ -189,7 +190,7 @@ class SimApp:
         """GPUs of the smallest gang that one of the jobs can start with."""
         return min(job.shape.demand_min_gpus for job in self.trace.jobs)
 
-    def hear(self, change: LeaseChange) -> bool:
+    def on_lease_change(self, change: LeaseChange) -> bool:
         """Note a changed lease of the app. Returns whether the app must act on it: True except for a renewal."""
         lease = change.lease
         self._holds = None
@@ -248,7 +249,7 @@ class SimApp:
     def act(self, now_s: float) -> Acted:
         """Follow tuner and leases: start, stop and move jobs, and say which leases to return."""
         self._holds = None
-        if not (self.leases or self._reserved or self._heard) and not self._busy():
+        if not (self.leases or self._reserved or self._just_ready) and not self._busy():
             # Like every app that returned all its GPUs.
             self._planned, self._moving = {}, NOWHERE
             return _NOTHING_DONE
@@ -256,15 +257,15 @@ class SimApp:
             self.first_gpu_at_s = now_s
         holdings = self._holdings()
         plan = self._make_plan(holdings, now_s)
-        if not (plan.stop or plan.start or plan.release or holdings.expiring or self._heard):
+        if not (plan.stop or plan.start or plan.release or holdings.expiring or self._just_ready):
             # Usually an app continues as it is after an event.
             self._planned, self._moving = plan.wait, plan.move
             return _NOTHING_DONE
         ending = [job_id for job_id in plan.stop if not self.jobs[job_id].stopping]
         stopping = tuple(job for job_id in ending if self._stop(job := self.jobs[job_id], now_s))
-        heard = tuple(self._started(job, now_s) for job in self._heard if job.running)
-        self._heard.clear()
-        started = heard + tuple(self._start(self.jobs[job_id], gpus, now_s) for job_id, gpus in plan.start.items())
+        ready = tuple(self._started(job, now_s) for job in self._just_ready if job.running)
+        self._just_ready.clear()
+        started = ready + tuple(self._start(self.jobs[job_id], gpus, now_s) for job_id, gpus in plan.start.items())
         self._planned, self._moving = plan.wait, plan.move
         busy = self._busy()
         back = {*plan.release, *(holdings.expiring - busy)}
@@ -284,7 +285,7 @@ class SimApp:
         if self.plan.finished:
             self._stop(job, now_s)
         elif job.job_id in self.plan.targets:
-            self._heard.append(job)
+            self._just_ready.append(job)
 
     def _losers(self) -> list[SimJob]:
         """Jobs that their tuner stopped while they ran and whose GPUs are not free yet."""
@@ -329,7 +330,8 @@ class SimApp:
         self.tally.restarts += job.interrupted
         job.interrupted = False
         delay_s = self.costs.restore_s + (self.costs.container_s if cold else 0.0)
-        job.start(gpus, self._cluster.level_of_gpus(gpus), now_s, delay_s)
+        speed = job.speeds.on(self._cluster.machine(gpus[0].machine_id).device)
+        job.start(gpus, self._cluster.level_of_gpus(gpus), now_s, delay_s, speed)
         return self._started(job, now_s)
 
     def _started(self, job: SimJob, now_s: float) -> Started:
@@ -458,6 +460,7 @@ def _view_of(job: SimJob, iterations: int) -> JobView:
         serial_iteration_s=job.trace.serial_iteration_s,
         slowdown=job.trace.slowdown,
         shape=job.trace.shape,
+        speeds=job.speeds,
     )
 
 

@@ -9,6 +9,7 @@ from am.agent.model.views import JobView
 from am.jobs.planner import PlannedJob
 from themis.bids import LossForecast
 from themis.cluster import GpuId, Level
+from themis.speeds import SAME_SPEED, Speeds
 from themis_lab.simulator.workload import JobTrace, LossCurve
 
 _ROUNDING = 1e-9
@@ -16,14 +17,15 @@ _ROUNDING = 1e-9
 
 @dataclass(slots=True)
 class SimJob:
-    """One job. `iteration` is what it has done and kept up to its last start.
+    """One job. `iteration` is the last one done and saved before its last start.
 
-    `run` changes with every start and stop, so that what was foreseen for another run can be told apart. `interrupted`:
-    it was stopped short of its target and has not run since. While it runs, `gpus` are its gang and `ready_at_s` is
-    when its first iteration begins. While it stops, `gpus` are still busy though it makes no iterations.
+    `run` changes with every start and stop, so that events scheduled for an earlier run can be recognised.
+    `interrupted` is true if it was stopped before its target and has not run since. While it runs, `gpus` are its gang,
+    and its first iteration begins at `ready_at_s`. While it stops, `gpus` are still busy, but it does no iterations.
     """
 
     trace: JobTrace
+    speeds: Speeds = SAME_SPEED
     iteration: int = 0
     target: int = 0
     gpus: tuple[GpuId, ...] = ()
@@ -49,12 +51,12 @@ class SimJob:
         """True while it makes iterations, or is about to."""
         return bool(self.gpus) and not self.stopping
 
-    def start(self, gpus: tuple[GpuId, ...], level: Level, now_s: float, delay_s: float) -> float:
-        """Run on a gang, its first iteration after `delay_s`; returns when the target will be reached, in seconds."""
+    def start(self, gpus: tuple[GpuId, ...], level: Level, now_s: float, delay_s: float, speed: float = 1.0) -> float:
+        """Run on a gang at a speed, its first iteration after `delay_s`. Returns when it reaches its target, in s."""
         self.gpus, self.level, self.stopping = gpus, level, False
         self.ready_at_s = now_s + delay_s
         usable = self.trace.shape.usable_gpus(len(gpus))
-        self.iteration_s = self.trace.serial_iteration_s * self.trace.slowdown.at(level) / usable
+        self.iteration_s = self.trace.serial_iteration_s * self.trace.slowdown.at(level) / (usable * speed)
         self.run += 1
         self._view = self._waiting = None
         self.reaches_at_s = self.ready_at_s + (self.target - self.iteration) * self.iteration_s
@@ -105,6 +107,7 @@ class SimJob:
                 slowdown=trace.slowdown,
                 shape=trace.shape,
                 forecast=self._forecast(iteration),
+                speeds=self.speeds,
             )
         return view
 

@@ -30,7 +30,10 @@ def plain(value: Any, tagged: Sequence[type] = ()) -> Any:
     """A value as dictionaries, lists, text and numbers; classes among `tagged` are named in `kind`."""
     if isinstance(value, Struct):
         tag = {KIND: type(value).__name__} if type(value) in tagged else {}
-        return tag | {name: plain(getattr(value, name), tagged) for name in value.__struct_fields__}
+        omitted = _empty_fields(value)
+        return tag | {
+            name: plain(getattr(value, name), tagged) for name in value.__struct_fields__ if name not in omitted
+        }
     if isinstance(value, Mapping):
         return {str(key): plain(inner, tagged) for key, inner in value.items()}
     if isinstance(value, Enum):
@@ -38,6 +41,15 @@ def plain(value: Any, tagged: Sequence[type] = ()) -> Any:
     if isinstance(value, list | tuple):
         return [plain(inner, tagged) for inner in value]
     return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _empty_fields(value: Any) -> set[str]:
+    """The fields that a record leaves out at their defaults: those of the class's `OMITTED_AT_DEFAULT`, if it has one.
+
+    So records without a newer field stay the bytes that they were.
+    """
+    defaults: Mapping[str, Any] = getattr(type(value), "OMITTED_AT_DEFAULT", {})
+    return {name for name, default in defaults.items() if getattr(value, name) == default}
 
 
 def restored(kind: type[T], value: Any, place: str, choices: Mapping[type, Sequence[type]] | None = None) -> T:

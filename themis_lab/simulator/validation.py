@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from themis.cluster import Cluster
 from themis.errors import InputError
+from themis.speeds import speed_on
 from themis_lab.simulator.settings import Settings
-from themis_lab.simulator.workload import AppTrace, Workload
+from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
 
 
 def check_fits(workload: Workload, settings: Settings) -> None:
@@ -17,19 +21,44 @@ def check_fits(workload: Workload, settings: Settings) -> None:
             value = f"{machine_id}:{outage.lost_at_s:.15g}:{outage.back_at_s:.15g}"
             raise InputError("a machine cannot be lost while it is away", value=value, remedy="make one outage of both")
         away_until_s[machine_id] = outage.back_at_s
-    room: dict[int, int] = {}
+    rooms = [_Room(cluster.of_type(device)) for device in cluster.gpus_by_device]
     for app in workload.apps:
         _check_costs(app, settings)
         for job in app.jobs:
-            least, unit = job.shape.demand_min_gpus, job.shape.gpus_per_task
-            if unit not in room:
-                room[unit] = sum(machine.gpus // unit * unit for machine in cluster.machines)
-            if room[unit] < least:
-                raise InputError(
-                    f"job {job.job_id} of app {app.name} can never run on cluster {cluster.name}",
-                    value=f"at least {least} GPUs in tasks of {unit}",
-                    remedy=f"the cluster has {cluster.gpus} GPUs, its largest machine {cluster.largest_machine_gpus}",
-                )
+            _check_job(app, job, rooms, cluster)
+
+
+class _Room:
+    """How many GPUs the machines of one device type have in tasks of each size."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.device = cluster.present_devices[0]
+        self._cluster = cluster
+        self._gpus: dict[int, int] = {}
+
+    def gpus(self, unit: int) -> int:
+        """GPUs in tasks of `unit` GPUs."""
+        if unit not in self._gpus:
+            self._gpus[unit] = sum(machine.gpus // unit * unit for machine in self._cluster.machines)
+        return self._gpus[unit]
+
+
+def _check_job(app: AppTrace, job: JobTrace, rooms: Sequence[_Room], cluster: Cluster) -> None:
+    """Raise InputError if the job can run on no device type, or none has enough GPUs for its smallest gang."""
+    spec = job.spec
+    able = [room for room in rooms if speed_on(spec, room.device) > 0.0]
+    if not able:
+        raise InputError(
+            f"job {job.job_id} of app {app.name} can run on no device type of cluster {cluster.name}",
+            remedy=f"give its speed on one of them: {', '.join(cluster.gpus_by_device)}",
+        )
+    least, unit = job.shape.demand_min_gpus, job.shape.gpus_per_task
+    if max([room.gpus(unit) for room in able]) < least:
+        raise InputError(
+            f"job {job.job_id} of app {app.name} can never run on cluster {cluster.name}",
+            value=f"at least {least} GPUs in tasks of {unit}",
+            remedy=f"the cluster has {cluster.gpus} GPUs, its largest machine {cluster.largest_machine_gpus}",
+        )
 
 
 def _check_costs(app: AppTrace, settings: Settings) -> None:

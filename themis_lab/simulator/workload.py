@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Protocol
 
 from msgspec import field
 
-from themis.apps import JobShape, Slowdown, TunerSpec
+from rm_plugin.arbiter.round_values import NO_OWNER, AppOwner
+from themis.apps import JobShape, JobSpec, Slowdown, TunerSpec
 from themis.errors import InputError, UnknownNameError
 from themis.values import Value
 from themis_lab.simulator.costs import A_CENTURY_S, Costs
@@ -43,7 +44,10 @@ class LossCurve(Value, frozen=True, kw_only=True):
 
 
 class JobTrace(Value, frozen=True, kw_only=True):
-    """One training run: `iterations_total` iterations of `serial_iteration_s` seconds on one GPU at S = 1."""
+    """One training run: `iterations_total` iterations of `serial_iteration_s` seconds on one reference GPU at S = 1.
+
+    `speed_by_device` is its own speed on device types, as in `JobSpec`.
+    """
 
     job_id: str
     iterations_total: int
@@ -51,6 +55,19 @@ class JobTrace(Value, frozen=True, kw_only=True):
     slowdown: Slowdown
     shape: JobShape = field(default_factory=JobShape)
     curve: Curve = field(default_factory=LossCurve)
+    speed_by_device: Mapping[str, float] = field(default_factory=dict)
+
+    OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {"speed_by_device": {}}
+
+    @property
+    def spec(self) -> JobSpec:
+        """The job as its user would specify it."""
+        return JobSpec(
+            job_id=self.job_id,
+            shape=self.shape,
+            iterations_total=self.iterations_total,
+            speed_by_device=self.speed_by_device,
+        )
 
     def __post_init__(self) -> None:
         if self.iterations_total < 1 or not self.serial_iteration_s >= LEAST_ITERATION_S:
@@ -70,7 +87,7 @@ class AppTrace(Value, frozen=True, kw_only=True):
     """An app: its arrival, its jobs and the tuner that searches them. `model` is for readers only.
 
     `startup_s` is the time from the app's arrival until its app master can answer the arbiter. `costs` are those of its
-    jobs if they differ from the run's.
+    jobs if they differ from the run's. `owner` is whose app it is, for policies that share among users.
     """
 
     name: str
@@ -80,6 +97,9 @@ class AppTrace(Value, frozen=True, kw_only=True):
     costs: Costs | None = None
     tuner: TunerSpec = field(default_factory=lambda: TunerSpec(name="single"))
     model: str = ""
+    owner: AppOwner = NO_OWNER
+
+    OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {"owner": NO_OWNER}
 
     def __post_init__(self) -> None:
         if not self.jobs:

@@ -47,9 +47,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from am.agent.bids.bounded_cache import BoundedCache
+from am.agent.bids.by_type import app_on_type, merge_bids, offer_on_type, types_on_offer
 from am.agent.bids.candidate_set import CandidateSet
 from am.agent.bids.candidate_tables import tables_of
 from am.agent.candidates.gang_kinds import GangRequest, gang_requests, relevant_slowdown
@@ -58,6 +60,7 @@ from am.agent.model.fairness import shared_times_s, values_of
 from am.agent.model.outlook import Outlook, times_of
 from am.agent.model.views import AppView, ClusterView, GangAt
 from themis.bids import Bid, Offer
+from themis.cluster import Allocation
 from themis.placement.gang_capacity import GangCapacity
 
 ROW_CAP = 700
@@ -77,7 +80,7 @@ class BidMemory:
     """Candidates that apps of one job have in common, between bids.
 
     What a single job that keeps no GPUs may ask for depends on its shape, its S, the gangs that fit and its renewable
-    gang, not on its work. Whoever makes many bids keeps one memory: an app master for its app, a simulator for all.
+    gang, not on its work. An app master keeps one memory for its app, a simulator one for all apps.
     """
 
     def __init__(self) -> None:
@@ -121,9 +124,42 @@ def make_bids(
         cluster: The cluster now.
         memory: What earlier bids have in common with these.
     """
+    if cluster.types:
+        moment = zip(elapsed_s.tolist(), contentions.tolist(), strict=True)
+        return [_bid_by_type(each, *at, offer, cluster) for each, at in zip(outlooks, moment, strict=True)]
+    return _make_bids_on_one_type(outlooks, elapsed_s, contentions, offer, cluster, memory or BidMemory())
+
+
+def _bid_by_type(outlook: Outlook, elapsed_s: float, contention: float, offer: Offer, cluster: ClusterView) -> Bid:
+    """The bid of one app on a cluster of several device types; see `am.agent.bids.by_type`."""
+    moment = np.array([elapsed_s]), np.array([contention])
+    types = types_on_offer(outlook.app, offer, cluster)
+    if not types:
+        nothing = replace(offer, free=Allocation(), slots={}, renewable=Allocation())
+        return _make_bids_on_one_type([outlook], *moment, nothing, cluster, BidMemory())[0]
+    bids = []
+    for each in types:
+        there = replace(cluster, fitting_level=each.fitting_level)
+        app = Outlook(app_on_type(outlook.app, each.device), there)
+        part = offer_on_type(offer, each.device, cluster)
+        bids.append((each.device, _make_bids_on_one_type([app], *moment, part, there, BidMemory())[0]))
+    # With one type on offer, the market is one of a single type and gangs need not name it.
+    several = len({cluster.device_of.get(machine_id) for machine_id, _ in offer.free}) > 1
+    return merge_bids(bids) if several else bids[0][1]
+
+
+def _make_bids_on_one_type(
+    outlooks: Sequence[Outlook],
+    elapsed_s: Floats,
+    contentions: Floats,
+    offer: Offer,
+    cluster: ClusterView,
+    memory: BidMemory,
+) -> list[Bid]:
+    """`make_bids` on an offer of one device type."""
     if not outlooks:
         return []
-    candidates = _candidates(outlooks, offer, cluster, memory or BidMemory())
+    candidates = _candidates(outlooks, offer, cluster, memory)
     times_s = _times_s(outlooks, candidates, cluster)
     empty_values, values = _values(outlooks, candidates, times_s, (elapsed_s, contentions), cluster)
     gains = _gains(values, np.repeat(empty_values, [len(each) for each in candidates]))
@@ -132,8 +168,8 @@ def make_bids(
         some = slice(start, start + len(each))
         start = some.stop
         sent, useful = each.chosen(values[some], gains[some], empty_value, ROW_CAP)
-        worth = values[some].tolist()
-        rows = tuple([each.row(place, worth[place]) for place in sent])
+        row_values = values[some].tolist()
+        rows = tuple([each.row(place, row_values[place]) for place in sent])
         dropped = min(useful - len(rows) + each.missing, _MAX_DROPPED)
         app_id = outlook.app.app_id
         bids.append(
@@ -186,7 +222,7 @@ def _packed_times_s(app: AppView, candidates: CandidateSet, cluster: ClusterView
     """T on every candidate of an app whose jobs may share gangs, in seconds.
 
     The best candidates of an app that holds nothing are packed more closely. What an app holds is timed without that
-    wherever it is compared with a bundle, and a bundle must not look better only because it is packed more closely.
+    when it is compared with a bundle, and a bundle must not look better only because it is packed more closely.
     """
     tables = candidates.tables
     if not tables:

@@ -82,26 +82,26 @@ def is_satisfied(shapes: Sequence[JobShape], gangs: Sequence[HeldGang]) -> bool:
 
 
 def growth_pays(job: JobView, gang: GangAt, gpus: int, level: Level, restart_s: float) -> bool:
-    """Whether moving a running job onto `gpus` GPUs at `level` ends it earlier by more than two restarts.
+    """Whether moving a running job onto `gpus` GPUs of its device type ends it earlier by more than two restarts.
 
     Example: 1000 s of serial work on 2 GPUs at S = 1 end after 500 s, on 4 GPUs after 250 s. Growing pays if a restart
     takes less than 125 s.
     """
     usable = job.shape.usable_gpus(gpus)
-    return usable > job.shape.usable_gpus(gang.gpus) and usable / job.slowdown.at(level) > pays_above(
-        job, gang, restart_s
-    )
+    throughput = usable / job.slowdown_on(level, gang.device)
+    return usable > job.shape.usable_gpus(gang.gpus) and throughput > pays_above(job, gang, restart_s)
 
 
 def pays_above(job: JobView, gang: GangAt, restart_s: float) -> float:
-    """The throughput g / S above which a move recovers the cost of a restart twice; infinite if no throughput does.
+    """The throughput above which a move recovers the cost of a restart twice; infinite if no throughput does.
 
-    Twice, because the estimate of the work left is uncertain and the cost of the restart is not.
+    It is g * speed / S, in units of a reference GPU at S = 1. Twice, because the estimate of the work left is uncertain
+    and the cost of the restart is not.
     """
     used = job.shape.usable_gpus(gang.gpus)
     if not used:
         return 0.0
-    slowdown = job.slowdown.at(gang.level)
+    slowdown = job.slowdown_on(gang.level, gang.device)
     spare_s = job.serial_work_s * slowdown / used - 2.0 * restart_s
     # Rounding must not make a job faster than itself: with free restarts it would move for ever.
     return max(used / slowdown, job.serial_work_s / spare_s) if spare_s > 0.0 else math.inf
@@ -122,7 +122,8 @@ def part_left(gang: HeldGang, shape: JobShape) -> GangAt:
     """
     part = gang.gpus - gang.renewable_gpus
     level = min(gang.level, Level.MACHINE) if len(part.counts) <= 1 else gang.level
-    return GangAt(usable_gpus(shape, part), level, shape.gpus_per_task if level > Level.MACHINE else 0)
+    unit_gpus = shape.gpus_per_task if level > Level.MACHINE else 0
+    return GangAt(usable_gpus(shape, part), level, unit_gpus, gang.device)
 
 
 def usable_gpus(shape: JobShape, gpus: Allocation) -> int:
@@ -159,4 +160,5 @@ def _growth_of(job: JobView, near: Allocation, faster_than: float) -> GangDemand
         held=near,
         faster_than=faster_than,
         forecast=job.forecast,
+        speeds=job.speeds,
     )

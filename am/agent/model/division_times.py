@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from am.agent.model.finish_time import (
     JobTimes,
+    even_counts,
     gang_order,
     job_time_s,
     later_job,
     merged,
-    nearest_gang,
-    split_evenly,
 )
 from am.agent.model.views import AppView, ClusterView, GangAt, JobView
 from am.agent.packing.makespan import end_times_s, left_out_s
@@ -173,13 +172,11 @@ def _later_times_s(app: AppView, gpus: Counts, at_least: Counts, cluster: Cluste
 
 def _even_time_s(job: JobView, phase: Phase, gpus: int, cluster: ClusterView, at_least: Level) -> float:
     """Seconds of a phase of identical jobs on GPUs that are divided evenly."""
-    sizes = split_evenly(gpus, phase.jobs, job.shape)
-    if not sizes:
+    # Largest gangs first.
+    kinds = list(even_counts(gpus, phase.jobs, job.shape, cluster, at_least, job.speeds).items())
+    if not kinds:
         return inf
-    # Largest first, and of two sizes at most.
-    larger = sizes.index(sizes[-1])
-    kinds = [(sizes[0], larger), (sizes[-1], len(sizes) - larger)] if larger else [(sizes[0], len(sizes))]
-    times_s = [job_time_s(job, nearest_gang(size, cluster, at_least)) for size, _ in kinds]
+    times_s = [job_time_s(job, gang) for gang, _ in kinds]
     ends_s, left = list(times_s), phase.jobs
     while True:
         # Identical jobs end in the order in which they start, all gangs of one size at once.

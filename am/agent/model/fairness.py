@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from am.agent.model.finish_time import time_on_count_s
 from am.agent.model.views import AppView, ClusterView
 from themis.choices import BundleRule
+from themis.speeds import SAME_SPEED
 from themis.values import Value
 
 Seconds = NDArray[np.float64]
@@ -31,9 +32,17 @@ class RhoDefinition(StrEnum):
 
 
 def cluster_time_s(app: AppView, cluster: ClusterView) -> float:
-    """t_cluster = B / min(R_C, app_demand_max), in seconds (equation 2)."""
+    """t_cluster = B / min(R_C, app_demand_max), in seconds (equation 2).
+
+    On a cluster of several device types, or of another speed than 1, the GPUs are those on which the app's median job
+    is fastest, and each counts by its speed.
+    """
     most_gpus, cluster_gpus = app.demand_max_gpus, cluster.cluster_gpus
-    return app.work_total_gpu_s / (most_gpus if most_gpus < cluster_gpus else cluster_gpus)
+    usable_gpus = most_gpus if most_gpus < cluster_gpus else cluster_gpus
+    speeds = app.median_job.speeds if app.jobs or app.reference is not None else SAME_SPEED
+    if not speeds.by_type:
+        return app.work_total_gpu_s / usable_gpus
+    return app.work_total_gpu_s / cluster.reference_gpus(usable_gpus, speeds)
 
 
 def ideal_time_s(app: AppView, cluster: ClusterView) -> float:

@@ -17,6 +17,7 @@ from am.agent.packing.makespan import end_times_s
 from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown
 from themis.cluster import Level
+from themis.speeds import SAME_SPEED, Speeds
 
 Seconds = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -32,21 +33,21 @@ def job_time_s(job: JobView, gang: GangAt) -> float:
 
 
 def pace_on(job: JobView, gang: GangAt) -> tuple[float, int]:
-    """S of a job on a gang, and the GPUs that it can use there: 0 if the gang is too small.
+    """S of a job on a gang divided by its speed there, and the GPUs that it can use: 0 if the gang is too small.
 
-    Jobs of one shape and S have the same pace.
+    Jobs of one shape, S and speeds have the same pace.
     """
     shape = job.shape
     usable = shape.usable_gpus(gang.gpus) if gang.holds_tasks_of(shape.gpus_per_task) else 0
-    return job.slowdown.at(gang.level), usable
+    return job.slowdown_on(gang.level, gang.device), usable
 
 
-def gang_order(gang: GangAt) -> tuple[int, int, int]:
+def gang_order(gang: GangAt) -> tuple[int, int, int, str]:
     """The sort key that breaks ties between gangs: the smaller first, then the looser level, then smaller units.
 
     So a job leaves to others what it cannot use: a larger gang, or a tighter one.
     """
-    return gang.gpus, -gang.level, gang.unit_gpus
+    return gang.gpus, -gang.level, gang.unit_gpus, gang.device
 
 
 def job_order(job: JobView) -> tuple[int, float, str]:
@@ -112,19 +113,19 @@ class JobTimes:
 
 
 def unlike_in_pace(jobs: Sequence[JobView]) -> tuple[list[int], list[JobView]]:
-    """One job of each shape and S, and for each job the index of its shape and S among them."""
+    """One job of each shape, S and speeds, and for each job the index of its own among them."""
     # Jobs of one search usually share these objects, and identities compare faster than values.
-    if len({id(job.slowdown) for job in jobs}) == 1 and len({id(job.shape) for job in jobs}) == 1:
+    if len({(id(job.slowdown), id(job.shape), id(job.speeds)) for job in jobs}) == 1:
         return [0] * len(jobs), [jobs[0]]
     rows: list[int] = []
     unlike: list[JobView] = []
-    places: dict[tuple[Slowdown, JobShape], int] = {}
-    known: dict[tuple[int, int], int] = {}
+    places: dict[tuple[Slowdown, JobShape, Speeds], int] = {}
+    known: dict[tuple[int, int, int], int] = {}
     for job in jobs:
-        objects = id(job.slowdown), id(job.shape)
+        objects = id(job.slowdown), id(job.shape), id(job.speeds)
         place = known.get(objects)
         if place is None:
-            place = known[objects] = places.setdefault((job.slowdown, job.shape), len(unlike))
+            place = known[objects] = places.setdefault((job.slowdown, job.shape, job.speeds), len(unlike))
             if place == len(unlike):
                 unlike.append(job)
         rows.append(place)
@@ -183,10 +184,35 @@ def even_sizes(gpus: int, jobs: int, shape: JobShape) -> list[tuple[int, int]]:
 
 
 def even_counts(
-    gpus: int, jobs: int, shape: JobShape, cluster: ClusterView, at_least: Level = Level.SLOT
+    gpus: int,
+    jobs: int,
+    shape: JobShape,
+    cluster: ClusterView,
+    at_least: Level = Level.SLOT,
+    speeds: Speeds = SAME_SPEED,
 ) -> Mapping[GangAt, int]:
-    """`even_gangs` with identical gangs counted."""
+    """`even_gangs` with identical gangs counted.
+
+    On a cluster of several device types the GPUs are those of the types on which a job of these `speeds` is fastest.
+    Each type gives gangs to as many jobs as it can, and the next type to the others.
+    """
+    if cluster.types:
+        return _counts_by_type(gpus, jobs, shape, cluster, at_least, speeds)
     return {nearest_gang(size, cluster, at_least): count for size, count in even_sizes(gpus, jobs, shape)}
+
+
+def _counts_by_type(
+    gpus: int, jobs: int, shape: JobShape, cluster: ClusterView, at_least: Level, speeds: Speeds
+) -> Mapping[GangAt, int]:
+    counts: dict[GangAt, int] = {}
+    for each in cluster.types_for(speeds):
+        taken = min(gpus, each.gpus)
+        gpus -= taken
+        for size, count in even_sizes(taken, jobs, shape):
+            level = max(each.fitting_level[size - 1], at_least) if size > 1 else Level.SLOT
+            counts[GangAt(size, level, device=each.device)] = count
+            jobs -= count
+    return counts
 
 
 def even_gangs(
@@ -273,7 +299,8 @@ def time_on_whole_s(app: AppView, gpus: int, cluster: ClusterView) -> float:
     """`time_on_count_s` of a whole number of GPUs, at least `smallest_gang_gpus`."""
     if not app.jobs:
         return later_phases_time_s(app, gpus, cluster, Level.SLOT)
-    splits = [even_counts(gpus, len(app.jobs), shape, cluster) for shape in _shapes_of(app)]
+    speeds = app.median_job.speeds
+    splits = [even_counts(gpus, len(app.jobs), shape, cluster, speeds=speeds) for shape in _shapes_of(app)]
     return min([_finish_time_s(app, split, cluster) for split in splits])
 
 
@@ -290,11 +317,13 @@ def later_job(app: AppView, phase: Phase) -> JobView:
         serial_iteration_s=median.serial_iteration_s,
         slowdown=median.slowdown,
         shape=median.shape,
+        speeds=median.speeds,
     )
 
 
 def _later_phase_s(app: AppView, phase: Phase, gpus: int, cluster: ClusterView, at_least: Level) -> float:
-    gangs = even_counts(gpus, phase.jobs, app.median_job.shape, cluster, at_least)
+    median = app.median_job
+    gangs = even_counts(gpus, phase.jobs, median.shape, cluster, at_least, median.speeds)
     if not gangs:
         return math.inf
     job, kinds = later_job(app, phase), sorted(gangs, key=gang_order)

@@ -14,6 +14,7 @@ from themis.bids import GangDemand, LossForecast
 from themis.choices import BundleRule
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
+from themis.speeds import SAME_SPEED, Speeds
 from themis.values import Value, remembered
 
 
@@ -23,9 +24,10 @@ class JobView(Value, frozen=True, dict=True, kw_only=True):
     Attributes:
         job_id: The job's id.
         iterations_left: Iterations left in the phase.
-        serial_iteration_s: Seconds per iteration on one GPU at S = 1.
+        serial_iteration_s: Seconds per iteration on one reference GPU at S = 1.
         slowdown: S by locality level.
         shape: Tasks and GPUs per task.
+        speeds: The speed by device type.
         forecast: The loss to come; None while too few losses were observed.
     """
 
@@ -35,11 +37,19 @@ class JobView(Value, frozen=True, dict=True, kw_only=True):
     slowdown: Slowdown
     shape: JobShape
     forecast: LossForecast | None = None
+    speeds: Speeds = SAME_SPEED
 
     @property
     def serial_work_s(self) -> float:
-        """Work left in the phase, in GPU seconds at S = 1."""
+        """Work left in the phase, in seconds of a reference GPU at S = 1."""
         return self.iterations_left * self.serial_iteration_s
+
+    def slowdown_on(self, level: Level, device: str) -> float:
+        """S at a level divided by the speed on a device type; infinite if the job cannot run there."""
+        if not self.speeds.by_type:
+            return self.slowdown.at(level)
+        speed = self.speeds.on(device)
+        return self.slowdown.at(level) / speed if speed > 0.0 else math.inf
 
     @remembered
     def demand(self) -> GangDemand:
@@ -52,6 +62,7 @@ class JobView(Value, frozen=True, dict=True, kw_only=True):
             slowdown=self.slowdown,
             work_left_gpu_s=self.serial_work_s,
             forecast=self.forecast,
+            speeds=self.speeds,
         )
 
 
@@ -60,12 +71,13 @@ class GangAt(Value, frozen=True):
 
     A gang over several machines comes in units of `unit_gpus`, each on one machine, and only jobs whose tasks fit into
     a unit can use it; 0 means that any task fits. Example: 8 GPUs as 4 + 4 on two machines have `unit_gpus` 4, so tasks
-    of 1, 2 or 4 GPUs fit.
+    of 1, 2 or 4 GPUs fit. `device` is the device type of its GPUs if the cluster has several, else empty.
     """
 
     gpus: int
     level: Level
     unit_gpus: int = 0
+    device: str = ""
 
     def holds_tasks_of(self, gpus_per_task: int) -> bool:
         """Whether every task of `gpus_per_task` GPUs fits on one machine."""
@@ -82,6 +94,7 @@ class HeldGang(Value, frozen=True, dict=True, kw_only=True):
     gpus: Allocation
     level: Level
     renewable_gpus: Allocation = field(default_factory=Allocation)
+    device: str = ""
 
     @property
     def renewable(self) -> bool:
@@ -91,12 +104,12 @@ class HeldGang(Value, frozen=True, dict=True, kw_only=True):
     @remembered
     def at(self) -> GangAt:
         """The gang without its machines."""
-        return gang_at(self.gpus, self.level)
+        return gang_at(self.gpus, self.level, self.device)
 
 
-def gang_at(gpus: Allocation, level: Level) -> GangAt:
+def gang_at(gpus: Allocation, level: Level, device: str = "") -> GangAt:
     """GPUs that span a level, without their machines."""
-    return GangAt(gpus.gpus, level, math.gcd(*(count for _, count in gpus)) if level > Level.MACHINE else 0)
+    return GangAt(gpus.gpus, level, math.gcd(*(count for _, count in gpus)) if level > Level.MACHINE else 0, device)
 
 
 class AppView(Value, frozen=True, dict=True, kw_only=True):
@@ -156,6 +169,14 @@ def median_job(jobs: tuple[JobView, ...]) -> JobView:
     return next(job for job in jobs if job.serial_iteration_s == middle)
 
 
+class TypeView(Value, frozen=True, kw_only=True):
+    """The machines of one device type: their GPUs, and for g = 1, 2, .. the tightest level at which g of them fit."""
+
+    device: str
+    gpus: int
+    fitting_level: tuple[Level, ...]
+
+
 class ClusterView(Value, frozen=True, dict=True, kw_only=True):
     """The cluster as agents see it; the same for all apps of a round.
 
@@ -165,6 +186,8 @@ class ClusterView(Value, frozen=True, dict=True, kw_only=True):
         lease_s: Seconds of a lease.
         fitting_level: For g = 1, 2, .., the tightest level at which g GPUs fit into the empty cluster.
         rack_of: The rack of every machine.
+        types: The device types, if there are several, else empty.
+        device_of: The device type of every machine, if there are several types.
         rule: What becomes of an app after its lease.
     """
 
@@ -173,6 +196,8 @@ class ClusterView(Value, frozen=True, dict=True, kw_only=True):
     lease_s: float
     fitting_level: tuple[Level, ...] = field(default=())
     rack_of: Mapping[str, str] = field(default_factory=dict)
+    types: tuple[TypeView, ...] = ()
+    device_of: Mapping[str, str] = field(default_factory=dict)
     rule: BundleRule = BundleRule.CONTINUATION
 
     @remembered
@@ -185,3 +210,18 @@ class ClusterView(Value, frozen=True, dict=True, kw_only=True):
         if gpus <= 1 or not self.fitting_level:
             return Level.SLOT
         return self.fitting_level[min(gpus, len(self.fitting_level)) - 1]
+
+    def types_for(self, speeds: Speeds) -> tuple[TypeView, ...]:
+        """The device types on which a job of these speeds can run, fastest first; ties: the smaller name."""
+        able = [each for each in self.types if speeds.on(each.device) > 0.0]
+        return tuple(sorted(able, key=lambda each: (-speeds.on(each.device), each.device)))
+
+    def reference_gpus(self, gpus: float, speeds: Speeds) -> float:
+        """`gpus` GPUs in units of a reference GPU: the sum of the speeds of a job on the fastest of them."""
+        if not self.types or not speeds.by_type:
+            return gpus * speeds.fastest
+        units, left = 0.0, gpus
+        for each in self.types_for(speeds):
+            taken = min(left, each.gpus)
+            units, left = units + taken * speeds.on(each.device), left - taken
+        return units

@@ -42,13 +42,21 @@ _NEGLIGIBLE = 1e-9
 
 Claims = NDArray[np.float64]
 Granted = NDArray[np.int64]
+Usable = NDArray[np.bool_]
 
 
 class GangLimits(Value, frozen=True, kw_only=True):
-    """What a tenant can use in a round: the smallest gang of its jobs, and all their largest gangs together."""
+    """What a tenant can use in a round.
+
+    Attributes:
+        smallest: Workers of the smallest gang of its jobs.
+        most: Workers of the largest gangs of all its jobs together.
+        unusable: Numbers of GPU types on which its jobs cannot run. It is granted none of them.
+    """
 
     smallest: int
     most: int
+    unusable: frozenset[int] = frozenset()
 
 
 class Rounded(Value, frozen=True, kw_only=True):
@@ -77,11 +85,14 @@ def round_shares(
         return Rounded(granted={}, deviation={})
     nothing = (0.0,) * len(capacity)
     claims = np.array([np.add(ideal[tenant], deviation.get(tenant, nothing)) for tenant in tenants])
-    granted = np.column_stack([_largest_remainder(claims[:, number], have) for number, have in enumerate(capacity)])
     bounds = [limits[tenant] for tenant in tenants]
+    usable = np.array([[number not in limit.unusable for number in range(len(capacity))] for limit in bounds])
+    granted = np.column_stack(
+        [_largest_remainder(claims[:, number], usable[:, number], have) for number, have in enumerate(capacity)]
+    )
     _release(granted, claims, bounds)
-    _serve_owed_gangs(granted, claims, capacity, bounds)
-    _offer_again(granted, claims, capacity, bounds)
+    _serve_owed_gangs(granted, claims, usable, capacity, bounds)
+    _offer_again(granted, claims, usable, capacity, bounds)
     after = _settle(claims - granted, granted, bounds)
     return Rounded(
         granted={tenant: tuple(map(int, granted[row])) for row, tenant in enumerate(tenants)},
@@ -89,9 +100,9 @@ def round_shares(
     )
 
 
-def _largest_remainder(claims: Claims, devices: int) -> Granted:
-    """Step 2 for one type: whole GPUs that add up to the devices."""
-    positive = np.maximum(claims, 0.0)
+def _largest_remainder(claims: Claims, usable: Usable, devices: int) -> Granted:
+    """Step 2 for one type: whole GPUs that add up to the devices, if any tenant can use them."""
+    positive = np.where(usable, np.maximum(claims, 0.0), 0.0)
     granted: Granted = np.floor(positive + _NEGLIGIBLE).astype(np.int64)
     while granted.sum() > devices:
         holders = np.flatnonzero(granted > 0)
@@ -99,7 +110,8 @@ def _largest_remainder(claims: Claims, devices: int) -> Granted:
     remainders = positive - granted
     # Rounded, so that noise of the solver does not decide ties.
     order = np.lexsort((-np.round(claims, 9), -np.round(remainders, 9)))
-    while granted.sum() < devices:
+    order = order[usable[order]]
+    while len(order) and granted.sum() < devices:
         for row in order[: devices - int(granted.sum())]:
             granted[row] += 1
     return granted
@@ -115,7 +127,9 @@ def _release(granted: Granted, claims: Claims, limits: list[GangLimits]) -> None
             granted[row] = 0
 
 
-def _serve_owed_gangs(granted: Granted, claims: Claims, capacity: tuple[int, ...], limits: list[GangLimits]) -> None:
+def _serve_owed_gangs(
+    granted: Granted, claims: Claims, usable: Usable, capacity: tuple[int, ...], limits: list[GangLimits]
+) -> None:
     """Step 4, in place. A tenant that loses GPUs here and falls below its own smallest gang releases the rest."""
     owed = claims.sum(axis=1)
     served: set[int] = set()
@@ -130,23 +144,30 @@ def _serve_owed_gangs(granted: Granted, claims: Claims, capacity: tuple[int, ...
             for other in sorted(range(len(limits)), key=lambda other: (round(backlog[other], 9), other))
             if other not in served and granted[other].any() and backlog[other] < owed[row] - _NEGLIGIBLE
         ]
-        if int(sum(capacity) - granted.sum()) + int(granted[givers].sum()) < gang:
+        # Neither what is free nor what others hold counts if this tenant cannot use its type.
+        can_use, devices = usable[row], np.array(capacity)
+        free = devices - granted.sum(axis=0)
+        if int((free + granted[givers].sum(axis=0))[can_use].sum()) < gang:
             continue
         for giver in givers:
-            lacking = gang - int(sum(capacity) - granted.sum())
+            lacking = gang - int((devices - granted.sum(axis=0))[can_use].sum())
             if lacking <= 0:
                 break
             keeps = max(0, int(granted[giver].sum()) - lacking)
             _release(granted[giver : giver + 1], claims[giver : giver + 1], [_at_most(limits[giver], keeps)])
-        _take(granted, claims, row, gang, np.array(capacity) - granted.sum(axis=0))
-        served.add(row)
+        free = devices - granted.sum(axis=0)
+        if int(free[can_use].sum()) >= gang:
+            _take(granted, claims, can_use, row, gang, free)
+            served.add(row)
 
 
 def _at_most(limit: GangLimits, gpus: int) -> GangLimits:
     return GangLimits(smallest=limit.smallest, most=gpus)
 
 
-def _offer_again(granted: Granted, claims: Claims, capacity: tuple[int, ...], limits: list[GangLimits]) -> None:
+def _offer_again(
+    granted: Granted, claims: Claims, usable: Usable, capacity: tuple[int, ...], limits: list[GangLimits]
+) -> None:
     """Step 5, in place: every tenant is asked once, then again while anyone takes something."""
     free = np.array(capacity) - granted.sum(axis=0)
     took = True
@@ -156,18 +177,18 @@ def _offer_again(granted: Granted, claims: Claims, capacity: tuple[int, ...], li
         for row in sorted(range(len(limits)), key=lambda row: (-round(backlog[row], 9), row)):
             held = int(granted[row].sum())
             wanted = max(1, round(backlog[row])) if held else max(limits[row].smallest, math.floor(backlog[row]))
-            takes = min(wanted, limits[row].most - held, int(free.sum()))
+            takes = min(wanted, limits[row].most - held, int(free[usable[row]].sum()))
             if takes <= 0 or held + takes < limits[row].smallest:
                 continue
             took = True
-            _take(granted, claims, row, takes, free)
+            _take(granted, claims, usable[row], row, takes, free)
 
 
-def _take(granted: Granted, claims: Claims, row: int, gpus: int, free: Granted) -> None:
+def _take(granted: Granted, claims: Claims, can_use: Usable, row: int, gpus: int, free: Granted) -> None:
     """Give a tenant free GPUs, in place: first of the types that it is owed most."""
     owed = claims[row] - granted[row]
     for number in np.argsort(-owed, kind="stable"):
-        part = min(gpus, int(free[number]))
+        part = min(gpus, int(free[number])) if can_use[number] else 0
         granted[row, number] += part
         free[number] -= part
         gpus -= part

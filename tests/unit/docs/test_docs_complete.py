@@ -120,6 +120,7 @@ def variables_of_a_task():
         level=Level.MACHINE,
         checkpoint_uri="c",
         job_dir="d",
+        threads=2,
     )
     launch = TaskLaunch(
         app_id="a",

@@ -9,6 +9,9 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
+from msgspec import field
+from msgspec.structs import replace
+
 from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import CRUDE_SLOWDOWN, Slowdown
 from themis.errors import InputError
@@ -47,10 +50,15 @@ class GavelJob(Value, frozen=True, kw_only=True):
 
 
 class Throughput(Value, frozen=True, kw_only=True):
-    """Steps per second on one server, and on several."""
+    """Steps per second on one server, and on several.
+
+    `speed_by_type`: the steps per second on one server of each measured type of GPU, relative to those of this one. It
+    is empty if the table has one type.
+    """
 
     consolidated: float
     unconsolidated: float
+    speed_by_type: Mapping[str, float] = field(default_factory=dict)
 
 
 Throughputs = Mapping[tuple[str, str, int], Throughput]
@@ -63,12 +71,14 @@ def unreadable(error: Exception) -> str:
 
 
 def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughputs:
-    """Read the throughputs of one type of GPU, without rows whose throughput is 0.
+    """Read the throughputs of one type of GPU, the reference, without rows whose throughput is 0.
 
     Raises:
         InputError: The file cannot be read, is malformed, or lacks the type. The message names file, line and field.
     """
-    found, types = {}, set()
+    found: dict[tuple[str, str, int], Throughput] = {}
+    by_type: dict[tuple[str, str, int], dict[str, float]] = {}
+    types: set[str] = set()
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             reader = csv.DictReader(stream)
@@ -81,7 +91,10 @@ def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughput
                 key = (row["model"], row["batch_size"], _whole(row["num_gpus"], f"{place}: num_gpus"))
                 types.add(row["gpu_type"])
                 # The public table has 0 for throughputs that were not measured.
-                if row["gpu_type"] == gpu_type and _number(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}") > 0.0:
+                steps_per_s = _number(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}")
+                if steps_per_s > 0.0:
+                    by_type.setdefault(key, {})[row["gpu_type"]] = steps_per_s
+                if row["gpu_type"] == gpu_type and steps_per_s > 0.0:
                     found[key] = Throughput(
                         consolidated=_positive(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}"),
                         unconsolidated=_positive(row[_COLUMNS[5]], f"{place}: {_COLUMNS[5]}"),
@@ -94,7 +107,12 @@ def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughput
     if gpu_type not in types:
         remedy = f"known: {', '.join(sorted(types))}"
         raise InputError(f"{path} has no such type of GPU", value=gpu_type, remedy=remedy)
-    return found
+    if len(types) == 1:
+        return found
+    return {
+        key: replace(speed, speed_by_type={name: rate / speed.consolidated for name, rate in by_type[key].items()})
+        for key, speed in found.items()
+    }
 
 
 def _check_complete(row: Mapping[str, str | None], place: str) -> None:
@@ -121,6 +139,8 @@ def from_gavel(jobs: tuple[GavelJob, ...], throughputs: Throughputs, seed: int, 
     Work: a step is an iteration. A job on its GPUs on one server takes `steps / throughput` seconds, so an iteration
     takes `gpus / throughput` seconds on one GPU at S = 1. For example, 2 GPUs at 10 steps/s give 0.2 s. If the table
     lacks the throughput, work follows from the trace's duration, with 1,024 iterations.
+
+    Speed: relative to the reference type, on each type of GPU for which the table has the throughput.
 
     S: 1 within a slot and a machine, since work is measured by the throughput on one server. Within a rack and across
     racks it is the ratio of the throughputs on one server and on several, at least 1. Without a throughput it is the
@@ -153,6 +173,7 @@ def _app(name: str, job: GavelJob, first: GavelJob, throughputs: Throughputs, se
             slowdown=_slowdown(speed),
             shape=shape_of(job.gpus, rigid=True),
             curve=draw_curve(steps, Random(child_seed(seed, "gavel", name))),
+            speed_by_device=speed.speed_by_type if speed else {},
         )
     except InputError as error:
         place = f"the job that arrives at {job.arrival_s:g} s, {name},"
@@ -160,11 +181,13 @@ def _app(name: str, job: GavelJob, first: GavelJob, throughputs: Throughputs, se
     return AppTrace(name=name, arrival_s=job.arrival_s - first.arrival_s, jobs=(trace,), model=job.model)
 
 
-@cache
 def _slowdown(speed: Throughput | None) -> Slowdown:
-    if speed is None:
-        return CRUDE_SLOWDOWN
-    across = max(1.0, speed.consolidated / speed.unconsolidated)
+    return CRUDE_SLOWDOWN if speed is None else _measured_slowdown(speed.consolidated, speed.unconsolidated)
+
+
+@cache
+def _measured_slowdown(consolidated: float, unconsolidated: float) -> Slowdown:
+    across = max(1.0, consolidated / unconsolidated)
     return Slowdown(1.0, 1.0, across, across)
 
 

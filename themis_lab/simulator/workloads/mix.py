@@ -118,6 +118,7 @@ def _trace(job: JobSpec, serial_s: float, slowdown: Slowdown, curve: Curve) -> J
         slowdown=slowdown,
         shape=job.shape,
         curve=curve,
+        speed_by_device=job.speed_by_device,
     )
 
 

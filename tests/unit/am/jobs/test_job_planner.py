@@ -7,12 +7,14 @@ import pytest
 from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, cluster_of, job
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from am.jobs import planner
 from am.jobs.planner import Holdings, Plan, PlannedJob, make_plan
 from am.jobs.pool import tasks_of
 from themis.apps import JobShape
-from themis.cluster import GpuId, Level
+from themis.cluster import Cluster, DeviceType, GpuId, Level
+from themis.speeds import Speeds
 
 CLUSTER = cluster_of((2, 2), (2, 2), (2,), (2,), racks=("r0", "r1"))
 ELASTIC = JobShape(tasks=4)
@@ -321,7 +323,7 @@ def job_shapes(draw):
 def situations(draw):
     """Jobs of up to three shapes, some of them on GPUs, some of which are granted, reserved, expiring or gone.
 
-    Some of those that stop or wait were told to move, to whichever GPUs.
+    Some of the stopping or waiting jobs are to move, to any GPUs.
     """
     shapes = draw(st.lists(job_shapes(), min_size=1, max_size=3))
     slowdown = draw(st.sampled_from([FLAT, CRUDE_SLOWDOWN, STRICT]))
@@ -507,3 +509,37 @@ def test_no_job_grows_by_gpus_that_would_go_to_jobs_that_wait():
 @pytest.mark.parametrize("level", Level)
 def test_levels_have_an_order_that_the_pool_relies_on(level):
     assert level == list(Level).index(level)
+
+
+class TestDeviceTypes:
+    """m0, m1: four k80 each; m2, m3: two v100 each."""
+
+    MIXED = Cluster(
+        name="mixed",
+        machines=tuple(replace(machine, device="v100" if machine.gpus == 2 else "k80") for machine in CLUSTER.machines),
+        devices={"k80": DeviceType(name="k80"), "v100": DeviceType(name="v100", speed=3.0)},
+    )
+    SPEEDS = Speeds.of([("k80", 1.0), ("v100", 3.0)])
+
+    def run(self, *jobs, granted=(), expiring=(), speeds=SPEEDS):
+        typed = [replace(each, view=replace(each.view, speeds=speeds)) for each in jobs]
+        holdings = Holdings(granted=frozenset(gpus(*granted)), expiring=frozenset(gpus(*expiring)))
+        return make_plan(typed, {}, holdings, self.MIXED, 8.0)
+
+    def test_no_gang_spans_types_and_the_fastest_type_comes_first(self):
+        plan = self.run(planned("a"), granted=("m0/0", "m2/0", "m2/1"))
+        assert plan.start == {"a": gpus("m2/0", "m2/1")}
+        assert plan.release == gpus("m0/0")
+
+    def test_jobs_without_a_gang_on_one_type_get_one_on_the_next(self):
+        plan = self.run(planned("a", shape=JobShape()), planned("b", shape=JobShape()), granted=("m0/0", "m2/0"))
+        assert sorted(plan.start.values()) == sorted([gpus("m0/0"), gpus("m2/0")])
+
+    def test_a_type_that_cannot_run_the_job_is_given_back(self):
+        plan = self.run(planned("a"), granted=("m0/0", "m2/0"), speeds=Speeds.of([("v100", 3.0)]))
+        assert plan.start == {"a": gpus("m2/0")}
+        assert plan.release == gpus("m0/0")
+
+    def test_gpus_of_another_type_wait_for_a_job_that_stops(self):
+        plan = self.run(planned("a", on=("m0/0",), stopping=True), granted=("m2/0",), expiring=("m0/0",))
+        assert plan.release == ()

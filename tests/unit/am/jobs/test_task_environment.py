@@ -41,6 +41,8 @@ def test_a_lone_task():
         "THEMIS_GPUS": "m1:1",
         "THEMIS_LEVEL": "slot",
         "THEMIS_TIME_SCALE": "30",
+        "THEMIS_DEVICE": "gpu",
+        "THEMIS_SPEED": "1",
         "CUDA_VISIBLE_DEVICES": "0",
         "_TASK_TYPE": "worker",
         "_TASK_INDEX": "0",
@@ -91,3 +93,10 @@ def test_the_programs_read_it():
     assert (context.app_id, context.job_id, context.task_index, context.tasks) == ("app-1", "j0", 1, 2)
     assert (context.incarnation, context.gpus, context.level, context.time_scale) == (3, 4, "rack", 0.5)
     assert context.checkpoint_uri == "file:///ckpt"
+
+
+def test_a_task_on_a_cpu_node_sees_no_card_and_gets_its_threads():
+    environment = task_environment(gang(device="cpu", speed=0.25, threads=4, emulated=True), 0)
+    assert environment["CUDA_VISIBLE_DEVICES"] == ""
+    assert (environment["THEMIS_DEVICE"], environment["THEMIS_SPEED"]) == ("cpu", "0.25")
+    assert environment["THEMIS_THREADS"] == environment["OMP_NUM_THREADS"] == "4"

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[4]
 
 def test_examples_of_the_package_are_those_of_conf():
     assert examples_folder().resolve() == ROOT / "conf"
-    assert set(examples(ExampleKind.CLUSTER)) == {"hadoop-10", "small-8", "testbed-64"}
+    assert set(examples(ExampleKind.CLUSTER)) == {"hadoop-10", "hybrid", "mixed-3", "small-8", "testbed-64"}
 
 
 @pytest.mark.parametrize("kind", ExampleKind)

@@ -76,6 +76,17 @@ def test_another_type_of_gpu(folder):
     assert app.jobs[0].work_gpu_s / 2 == pytest.approx(1000 / 5.0)
 
 
+def test_a_job_has_a_speed_on_every_type_that_was_measured(folder):
+    two, three = workload(folder, line(), line("A3C", gpus="1")).apps
+    assert two.jobs[0].speed_by_device == {"v100": 1.0, "k80": 0.1}
+    assert three.jobs[0].speed_by_device == {"v100": 1.0}
+
+
+def test_a_table_of_one_type_says_nothing_of_speeds(folder):
+    (folder / "throughputs.csv").write_text(TABLE.replace("LM,80,2,k80,5.0,2.0\n", ""), encoding="utf-8")
+    assert workload(folder, line()).apps[0].jobs[0].speed_by_device == {}
+
+
 def test_a_type_of_gpu_that_the_table_lacks_is_refused_with_those_that_it_has(folder):
     with pytest.raises(InputError, match=r"throughputs\.csv has no such type of GPU: 'k81'; known: k80, v100"):
         workload(folder, line(), gpu_type="k81")
