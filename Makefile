@@ -7,7 +7,7 @@ OUT    ?= out/testbed
 MIX    ?= conf/testbed/$(if $(filter yarn,$(ENGINE)),yarn,main).yaml
 BIN    := $(VENV)/bin
 
-.PHONY: setup testbed test test-slow test-hadoop stack stack-down test-stack test-docker lint wire docs docs-site clean
+.PHONY: setup testbed test test-unit test-slow test-hadoop stack stack-down test-stack test-docker lint wire docs docs-site clean
 
 setup: $(VENV)/.ready
 
@@ -26,6 +26,10 @@ BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
 
 test: setup lint
 	@exec $(BIN)/python -m pytest $(BY_FILE) -m "not slow and not hadoop and not stack and not docker"
+
+# On another Python, in an environment of its own: make test-unit PYTHON=python3.13 VENV=.venv-3.13
+test-unit: setup
+	@exec $(BIN)/python -m pytest $(BY_FILE) -m "not slow" tests/unit tests/golden
 
 # Tests that measure how long something takes run after the others, by themselves. The others share no fixtures that
 # take long, so each goes to the process that is free: half of them are in one file.

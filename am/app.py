@@ -184,7 +184,7 @@ class App:
 
     # ---- for the agent ----
 
-    def hear(self, *, contention: float, active_apps: int) -> None:
+    def set_contention(self, *, contention: float, active_apps: int) -> None:
         """Note the cluster's contention, from the ResourceManager."""
         # This comes with every heartbeat. Keep the cluster, because computing it takes seconds for ten thousand GPUs.
         self.contention = contention

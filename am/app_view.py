@@ -10,6 +10,7 @@ from am.tuners.port import Phase, TunerPlan
 from themis.apps import AppSpec, JobSpec
 from themis.choices import BundleRule
 from themis.cluster import Allocation, Cluster, GpuId
+from themis.sums import sum_in_order
 from themis.values import Value
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _first(jobs: Mapping[str, JobProgress], first: Phase) -> list[JobProgress]:
 
 def search_work_gpu_s(first: Iterable[JobView], later: Iterable[Phase], reference: JobView) -> float:
     """B of a search (themis.md, section 2): the first phase by its jobs, later ones by the one that stands for all."""
-    own = sum(job.serial_work_s for job in first)
+    own = sum_in_order(job.serial_work_s for job in first)
     return own + sum(phase.jobs * phase.iterations for phase in later) * reference.serial_iteration_s
 
 
@@ -93,8 +94,8 @@ def first_iterations(spec: JobSpec, first: Phase) -> int:
 
 def work_seen_gpu_s(jobs: Mapping[str, JobProgress], plan: TunerPlan) -> float:
     """Work done so far and work still to do, in GPU seconds at S = 1."""
-    done = sum(job.profile.iteration * job.serial_iteration_s for job in jobs.values())
-    now = sum(view.serial_work_s for view in phase_views(jobs, plan))
+    done = sum_in_order(job.profile.iteration * job.serial_iteration_s for job in jobs.values())
+    now = sum_in_order(view.serial_work_s for view in phase_views(jobs, plan))
     median_s = reference_job(jobs).serial_iteration_s
     return done + now + sum(phase.jobs * phase.iterations for phase in plan.phases[1:]) * median_s
 

@@ -28,7 +28,7 @@ class ArchiveStore(Protocol):
         ...
 
     def get(self) -> bytes | None:
-        """The archive, None where there is none yet; raises ThemisError."""
+        """Return the archive, or None if there is none yet. Raises ThemisError."""
         ...
 
 
@@ -83,7 +83,7 @@ class LogArchive:
 
 
 def open_archive(folder: Path, kept_at: str) -> LogArchive | None:
-    """The archive of an app whose folder on this machine does not last; None where it does."""
+    """Return the archive of an app, or None if its folder on this machine is persistent."""
     if "://" not in kept_at:
         return None
     # Imported here: app masters of the local engine need neither the packages nor the time they take.

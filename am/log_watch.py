@@ -163,5 +163,5 @@ def checkpoint_folders(app: App, job: JobRun) -> list[Path]:
 
 
 def _finite(value: float | None) -> float | None:
-    """The value, or None where JSON could not hold it."""
+    """Return the value, or None if JSON cannot hold it."""
     return value if value is not None and math.isfinite(value) else None

@@ -188,7 +188,7 @@ class AppMaster:
         if sent_at_s is not None:
             app.set_clock(sent_at_s, self._clock.now_s(), message.now_s)
         if not math.isnan(message.contention):
-            app.hear(contention=message.contention, active_apps=message.active_apps)
+            app.set_contention(contention=message.contention, active_apps=message.active_apps)
 
     def _emit(self, kind: str, job_id: str, detail: Mapping[str, object]) -> None:
         time_s = self._clock.now_s() if self._app is None else self._app.now_s()
@@ -338,7 +338,7 @@ class AppMaster:
     async def _poll_logs(self) -> None:
         while True:
             self._logs.poll()
-            self._jobs.look_after()
+            self._jobs.handle_faults()
             await asyncio.sleep(_POLL_S)
 
     async def _beat(self, app: App) -> None:

@@ -27,7 +27,7 @@ class Negotiator:
 
     def report(self, question: pb.AskRho) -> pb.AmMessage:
         """The app's report for a round."""
-        self._app.hear(contention=question.contention, active_apps=question.active_apps)
+        self._app.set_contention(contention=question.contention, active_apps=question.active_apps)
         view = self._app.view(self._planned(), self._app.up_for_renewal(question.now_s))
         return pb.AmMessage(rho=report_to_message(make_report(view, self._app.around, question.round_id)))
 
@@ -35,7 +35,7 @@ class Negotiator:
         """The app's bid on an offer, with the milliseconds that it took."""
         started_s = time.perf_counter()
         offer = offer_from_message(message)
-        self._app.hear(contention=offer.contention, active_apps=offer.active_apps)
+        self._app.set_contention(contention=offer.contention, active_apps=offer.active_apps)
         view = self._app.view(self._planned(), self._app.up_for_renewal(offer.now_s))
         around = replace(self._app.around, lease_s=offer.lease_s)
         bid = make_bid(view, offer, around, self._memory)

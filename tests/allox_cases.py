@@ -9,7 +9,7 @@ from rm_plugin.policies.allox.values import Capacity, Configuration, Job, Machin
 
 
 def job(job_id, user="u", arrival_s=0.0, memory_gb=0.0, **time_s):
-    """A job with a time by type; None for a type that it cannot run on."""
+    """A job with a time by device type, None for a type that it cannot run on."""
     return Job(
         job_id=job_id,
         user=user,

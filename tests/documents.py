@@ -91,7 +91,7 @@ def whole(shown, output):
 
 
 def brought_up(shown, output):
-    """What is shown with the figures of an output that differs in numbers only; None where it differs otherwise."""
+    """Return the shown lines with the figures of the output. Returns None unless they differ in numbers only."""
     found = _pieces(shown, output, _loose)
     if found is None:
         return None
@@ -103,7 +103,7 @@ def brought_up(shown, output):
 
 
 def _pieces(shown, output, pattern_of):
-    """The pieces of all lines shown, parted by `..`, as they stand in the output; None where they do not."""
+    """Return the pieces of all shown lines, split at `..`, as in the output. Returns None if one is missing."""
     patterns = []
     for line in shown:
         pieces = ".*?".join(f"({pattern_of(piece)})" for piece in line.strip().split(".."))

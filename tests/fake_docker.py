@@ -37,7 +37,7 @@ class FakeContainer:
         pass
 
     def end(self, exit_code, *, out_of_memory=False, tell=True):
-        """It ends; nobody hears of it where `tell` is false."""
+        """End the container, without an event if `tell` is false."""
         self.state |= {"Status": "exited", "Running": False, "ExitCode": exit_code, "OOMKilled": out_of_memory}
         if tell:
             self.engine.news.put(self.id)

@@ -1,4 +1,4 @@
-"""An HDFS in memory that speaks WebHDFS and can be told to fail: for tests of what a client does then.
+"""An HDFS in memory with a WebHDFS interface. Tests can make it fail.
 
 Errors and their texts are those that Hadoop 3.4.2 sends. NameNode and DataNode are one server; a redirect leads to the
 same address with `datanode=1`.
@@ -17,10 +17,10 @@ PREFIX = "/webhdfs/v1"
 
 @dataclass
 class Fault:
-    """What befalls the next `times` requests of an operation at the node that does the work.
+    """A fault of the next `times` requests of an operation, at the node that does the work.
 
-    `cut_after`: the connection is cut after so many bytes of content. `lost_reply`: the deed is done, the reply is not
-    sent. `status` and `exception`: answered so.
+    `cut_after`: the connection is cut after this many bytes of content. `lost_reply`: the operation is done, but the
+    reply is not sent. `status` and `exception`: the reply.
     """
 
     op: str

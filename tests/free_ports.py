@@ -1,4 +1,4 @@
-"""Ports to listen on later: nobody is given them in between, as happens to one that the kernel chose and took back."""
+"""Ports to listen on later. The kernel does not assign them to other processes in between."""
 
 import itertools
 import os
@@ -6,12 +6,12 @@ import random
 import socket
 
 _PORTS = range(10_000, 20_000)
-"""Below those that Linux gives to whoever asks for any (net.ipv4.ip_local_port_range, from 32768)."""
+"""Below the ephemeral ports of Linux (net.ipv4.ip_local_port_range, from 32768)."""
 _untried = itertools.cycle(random.Random(os.getpid()).sample(_PORTS, len(_PORTS)))
 
 
 def free_port(host: str) -> int:
-    """A port of that address on which nobody listens; another at each call, and others in each process of the tests."""
+    """Return a free port of this address: another one at each call and in each test process."""
     for port in itertools.islice(_untried, len(_PORTS)):
         try:
             socket.create_server((host, port)).close()

@@ -17,7 +17,7 @@ AT_ONCE = 64
 # ---- MULTIFIT -------------------------------------------------------------------------------------------------------
 
 
-def ask_by(times_s, takes, gang_gpus, most, most_gpus, most_gangs, end_s, gpus, out):
+def fit_by_end(times_s, takes, gang_gpus, most, most_gpus, most_gangs, end_s, gpus, out):
     """First fit under an end: gangs on which all jobs end in time; False if there are none."""
     sizes, takes_of = gang_gpus.tolist(), takes.tolist()
     loads_s = [[] for _ in sizes]

@@ -35,7 +35,7 @@ def rows_won(solution):
 
 
 def covers(found, best):
-    """The status tells of a gap, and the optimum is no further away."""
+    """The status has a gap, and the optimum is within it."""
     assert (found.status is SolveStatus.TIME_LIMIT) == (found.gap > 0.0)
     assert found.positive <= best.positive
     if found.positive == best.positive:

@@ -68,7 +68,7 @@ def loss_at(curve, iteration):
 
 @dataclass
 class Search:
-    """A search as an app master would see it: who ran how far, what it was told, what it planned."""
+    """A search from the app master's view: the jobs' progress, observations and plans."""
 
     tuner: object
     arms: list
@@ -89,7 +89,7 @@ class Search:
         self.tuner.observe(observation)
 
     def step(self, job_id, iterations, loss_of):
-        """The job runs on by so many iterations, at most to its target, and logs its loss."""
+        """Run the job for this many iterations, at most to its target, and log its loss."""
         target = self.plan.targets[job_id]
         self.at[job_id] = min(target, self.at[job_id] + iterations)
         loss = loss_of(job_id, self.at[job_id])

@@ -1,4 +1,4 @@
-"""A ResourceManager in memory for its pages: machines, apps with jobs, leases, and rounds as the log tells them."""
+"""A ResourceManager in memory for its pages: machines, apps with jobs, leases, and rounds from the log."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Stop(Protocol):
         """Whether a stop was requested on this task."""
         ...
 
-    def told_by_peer(self) -> None:
+    def requested_by_peer(self) -> None:
         """Request a stop, since another task was asked to stop."""
         ...
 
@@ -106,7 +106,7 @@ class CalledBack:
         self._length, self._busy, self._stop = length, busy, stop
         self._state = CallbackState(callbacks)
         self._epoch, self._loss_sum, self._batches = -1, 0.0, 0
-        self._told: dict[str, float] = {}
+        self._epoch_logs: dict[str, float] = {}
         self._begun = False
         self.history = keras.callbacks.History()
         self.history.epoch = []
@@ -142,9 +142,9 @@ class CalledBack:
         """End the run after its last iteration is saved. Calls no callback if this start had no iteration to do."""
         # A checkpoint belongs to an epoch that has not ended, so every start that gets here evaluates the last epoch.
         if self._batches and self._length.ends_epoch(self._length.iterations):
-            self._tell_end(self._length.iterations, self._learner.evaluate(self._alive))
+            self._log_epoch_end(self._length.iterations, self._learner.evaluate(self._alive))
         if self._begun:
-            self._call("on_train_end", self._told)
+            self._call("on_train_end", self._epoch_logs)
 
     def validate(self) -> tuple[float, float | None] | None:
         """As in the wrapped learner."""
@@ -195,24 +195,24 @@ class CalledBack:
         self._busy()
         held_out = {} if self._stop.requested() else self._learner.evaluate(self._goes_on)
         if self._learner.any_task(self._stop.requested()):
-            self._stop.told_by_peer()
+            self._stop.requested_by_peer()
             self._busy()
             # The loop handles this like a peer that stopped first: it saves the previous iteration.
             raise PeerLostError("the job was asked to stop at the end of an epoch", value=iteration - 1)
-        self._tell_end(iteration - 1, held_out)
+        self._log_epoch_end(iteration - 1, held_out)
         self._refuse_to_end(iteration - 1)
 
-    def _tell_end(self, iteration: int, held_out: dict[str, float]) -> None:
-        self._told = {
+    def _log_epoch_end(self, iteration: int, held_out: dict[str, float]) -> None:
+        self._epoch_logs = {
             "loss": self._loss_sum / self._batches,
             **{f"val_{name}": value for name, value in held_out.items()},
         }
         epoch = self._length.place_of(iteration)[0]
         self.history.epoch.append(epoch)
-        for name, value in self._told.items():
+        for name, value in self._epoch_logs.items():
             self.history.history.setdefault(name, []).append(value)
         if self._begun:
-            self._call("on_epoch_end", epoch, self._told)
+            self._call("on_epoch_end", epoch, self._epoch_logs)
             self._state.check()
 
     def _refuse_to_end(self, iteration: int) -> None:

@@ -33,7 +33,7 @@ KERAS_BATCH_SIZE = 32
 class JobStop(HandledStop):
     """A stop request, by a signal or from a peer that was asked first."""
 
-    def told_by_peer(self) -> None:
+    def requested_by_peer(self) -> None:
         """Request a stop, as the signal does."""
         self._requested = True
 

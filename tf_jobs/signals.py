@@ -66,8 +66,8 @@ class HandledStop(StopRequest):
 
     def __init__(self) -> None:
         super().__init__()
-        self._told, self._tell = os.pipe()
-        os.set_blocking(self._tell, False)
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_write, False)
 
     def listen(self) -> None:
         """Install the handlers."""
@@ -77,14 +77,14 @@ class HandledStop(StopRequest):
     def take_over(self) -> None:
         """Install our handlers again, over those that a library has set meanwhile."""
         for number in STOP_SIGNALS:
-            signal.signal(number, _heard)
-        signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
+            signal.signal(number, _ignored)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
 
     def _wait(self) -> None:
         while True:
-            if any(number in STOP_SIGNALS for number in os.read(self._told, 64)):
+            if any(number in STOP_SIGNALS for number in os.read(self._wake_read, 64)):
                 self._asked()
 
 
-def _heard(_number: int, _frame: object) -> None:
+def _ignored(_number: int, _frame: object) -> None:
     """Do nothing: the interpreter has already written the signal's number to the pipe."""

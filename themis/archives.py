@@ -46,7 +46,7 @@ def unpack_files(content: bytes, folder: Path) -> None:
 
 
 def _write(target: Path, content: bytes) -> None:
-    # By renaming: somebody may be reading the file that is there.
+    # Replace by renaming: a process may be reading the present file.
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial")
     partial.write_bytes(content)

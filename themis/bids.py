@@ -46,7 +46,7 @@ class BidRow(Value, frozen=True, kw_only=True):
 
     The bundle is `gangs` anywhere they fit, plus `pinned` GPUs on named machines: those that top up a gang that the
     app keeps there, or that it holds there and would renew in place. An explicit row names machines only.
-    `pinned_gangs` tells which pinned GPUs belong together, so that payments keep or take them together; without it
+    `pinned_gangs` says which pinned GPUs belong together, so that payments keep or take them together; without it
     those of one machine do.
     """
 
@@ -209,7 +209,7 @@ class LossForecast(Value, frozen=True, kw_only=True):
             raise InputError("a forecast's iteration must be 0 or more", value=self.iteration)
 
     def decrease(self, first: float, iterations: float) -> float:
-        """How much the loss falls from iteration `first` on in so many iterations, which may be a fraction."""
+        """Return how much the loss falls in `iterations` iterations, which may be a fraction, from `first` on."""
         return self.drop * (self._fall_left(first) - self._fall_left(first + iterations))
 
     def _fall_left(self, iteration: float) -> float:
@@ -270,7 +270,7 @@ class PhaseLeft(Value, frozen=True, kw_only=True):
             raise InputError("the work of a phase must be a number of 0 or more", value=work)
 
     def time_s(self, gpus: int) -> float:
-        """Seconds that it takes on so many GPUs at S = 1, at least one: the longest job's, or the work's share."""
+        """Return the seconds on `gpus` GPUs (at least one) at S = 1: the longest job's, or the work's share."""
         together = self.work_gpu_s / min(gpus, self.jobs * self.gang_gpus)
         return max(together, self.longest_gpu_s / min(gpus, self.gang_gpus))
 
@@ -283,7 +283,7 @@ class RhoOf(StrEnum):
     NO_APP = "no app"
 
     def asks(self, demands: tuple[GangDemand, ...]) -> bool:
-        """True where an app of these demands is to tell its rho."""
+        """Whether an app with these demands must report its rho."""
         return self is _EVERY_APP or (self is _WANTING_APPS and bool(demands))
 
 

@@ -38,13 +38,13 @@ def check_checkpoint_uri(uri: str) -> None:
 
 
 def _check_remote(uri: str) -> None:
-    """What can be told of an HDFS URI without a look at Hadoop's configuration."""
+    """Check an HDFS URI as far as possible without Hadoop's configuration."""
     scheme, _, rest = uri.partition("://")
     authority, _, path = rest.partition("/")
     parts = [part for part in path.split("/") if part]
     # hdfs:///path is of the file system that Hadoop's configuration names.
-    told = re.fullmatch(_AUTHORITY, authority) if authority or scheme.lower() == "webhdfs" else True
-    if not told or not parts or any(part in (".", "..") or "#LATEST" in part for part in parts):
+    valid = re.fullmatch(_AUTHORITY, authority) if authority or scheme.lower() == "webhdfs" else True
+    if not valid or not parts or any(part in (".", "..") or "#LATEST" in part for part in parts):
         raise InputError("not an HDFS URI that names a folder", value=uri, remedy=f"known: {KNOWN}")
 
 

@@ -91,7 +91,7 @@ class WallClock:
 
 
 class VirtualClock:
-    """A clock that moves only when told to."""
+    """A clock that moves only when `advance` is called."""
 
     def __init__(self, start_s: float = 0.0) -> None:
         self._now_s = start_s

@@ -99,7 +99,7 @@ class Container(Value, frozen=True, kw_only=True):
 
 
 class ContainerEnd(Value, frozen=True, kw_only=True):
-    """How a container ended. `exit_code` is None when somebody removed it before that could be read."""
+    """How a container ended. `exit_code` is None if it was removed before the code could be read."""
 
     exit_code: int | None
     out_of_memory: bool = False
@@ -118,14 +118,14 @@ class DockerHost:
     @classmethod
     def connect(cls, url: str = "") -> DockerHost:
         """The engine at this URL; empty: that of DOCKER_HOST, else of this machine."""
-        with _told("the Docker engine does not answer", url or None):
+        with _as_docker_error("the Docker engine does not answer", url or None):
             client = DockerClient(base_url=url) if url else DockerClient.from_env()
             client.ping()
         return cls(client)
 
     def need_image(self, image: str) -> None:
         """Raise InputError when the engine does not have the image."""
-        with _told("the Docker engine does not tell of its images"):
+        with _as_docker_error("the Docker engine does not list its images"):
             try:
                 self._client.images.get(image)
             except NotFound:
@@ -136,10 +136,10 @@ class DockerHost:
 
     def start(self, spec: ContainerSpec) -> Container:
         """Make and start a container; when it cannot be started, what was made of it is removed again."""
-        with _told("cannot make the container", spec.name):
+        with _as_docker_error("cannot make the container", spec.name):
             container = self._client.containers.create(**_arguments(spec))
         try:
-            with _told("cannot start the container", spec.name):
+            with _as_docker_error("cannot start the container", spec.name):
                 container.start()
                 container.reload()
         except DockerError:
@@ -153,7 +153,7 @@ class DockerHost:
 
     def find(self, labels: Mapping[str, str]) -> tuple[Container, ...]:
         """The containers with all these labels, ended ones too; app masters first."""
-        with _told("the Docker engine does not tell of its containers"):
+        with _as_docker_error("the Docker engine does not list its containers"):
             listed = self._client.api.containers(all=True, filters={"label": _filter(labels)})
         found = [
             Container(container_id=each["Id"], labels=each["Labels"], running=each["State"] == "running")
@@ -163,7 +163,7 @@ class DockerHost:
 
     def end_of(self, container_id: str) -> ContainerEnd | None:
         """How a started container ended; None while anything of it runs."""
-        with _told("the Docker engine does not tell of a container", container_id):
+        with _as_docker_error("the Docker engine does not describe a container", container_id):
             try:
                 state = self._client.api.inspect_container(container_id)["State"]
             except NotFound:
@@ -175,26 +175,26 @@ class DockerHost:
     def ends(self, labels: Mapping[str, str]) -> Iterator[str]:
         """Ids of containers with these labels as they end or are removed, for as long as the connection holds."""
         wanted = {"type": "container", "event": ["die", "destroy"], "label": _filter(labels)}
-        with _told("the Docker engine tells no events"):
+        with _as_docker_error("the Docker engine sends no events"):
             for event in self._client.events(filters=wanted, decode=True):
                 yield str(event["Actor"]["ID"])
 
     def last_words(self, container_id: str, lines: int = 5) -> str:
         """The end of what a container's own program wrote; empty where that cannot be had."""
         try:
-            with _told("no log of a container", container_id):
+            with _as_docker_error("no log of a container", container_id):
                 return str(self._client.api.logs(container_id, tail=lines).decode(errors="replace")).strip()
         except DockerError:
             return ""
 
     def kill(self, container_id: str) -> None:
         """SIGKILL to all of a container; one that has ended is no error."""
-        with _told("cannot kill a container", container_id), _gone_already():
+        with _as_docker_error("cannot kill a container", container_id), _gone_already():
             self._client.api.kill(container_id)
 
     def remove(self, container_id: str) -> None:
         """Kill and remove a container; one that is gone, or just being removed, is no error."""
-        with _told("cannot remove a container", container_id), _gone_already():
+        with _as_docker_error("cannot remove a container", container_id), _gone_already():
             self._client.api.remove_container(container_id, force=True, v=True)
 
     def remove_all(self, labels: Mapping[str, str], *, wait_s: float = 30.0) -> None:
@@ -215,7 +215,7 @@ class DockerHost:
 
     def ensure_network(self, name: str, labels: Mapping[str, str]) -> str:
         """The address by which containers of this network reach the engine's machine; made, labelled, where missing."""
-        with _told("cannot make the network", name):
+        with _as_docker_error("cannot make the network", name):
             # The engine finds by a part of the name.
             mine = [each for each in self._client.networks.list(names=[name]) if each.name == name]
             network = mine[0] if mine else self._client.networks.create(name, driver="bridge", labels=dict(labels))
@@ -224,7 +224,7 @@ class DockerHost:
 
     def remove_networks(self, labels: Mapping[str, str]) -> None:
         """Remove the networks with these labels."""
-        with _told("cannot remove a network"):
+        with _as_docker_error("cannot remove a network"):
             for network in self._client.networks.list(filters={"label": _filter(labels)}):
                 with _gone_already():
                     network.remove()
@@ -256,7 +256,7 @@ def _arguments(spec: ContainerSpec) -> dict[str, Any]:
         "network": spec.network,
         "working_dir": spec.working_dir,
         "user": spec.user,
-        # Somebody must reap what a task leaves behind, and pass signals on.
+        # An init process must reap a task's orphans, and forward signals.
         "init": True,
         "mounts": [Mount(target=each.target, source=each.source, type="bind") for each in spec.binds],
         **memory,
@@ -275,13 +275,13 @@ def _gateway(name: str, configurations: Sequence[Mapping[str, str]]) -> str:
     for each in configurations:
         subnet = ipaddress.ip_network(each["Subnet"])
         if subnet.version == 4:
-            # Where the engine chose it, some versions do not tell: it is the first address.
+            # If the engine chose it, some versions do not report it: it is the first address.
             return each.get("Gateway") or str(subnet[1])
     raise InputError("the network has no IPv4 addresses", value=name, remedy="name another, or none, as docker.network")
 
 
 @contextlib.contextmanager
-def _told(what: str, value: object = None) -> Iterator[None]:
+def _as_docker_error(what: str, value: object = None) -> Iterator[None]:
     """What the SDK and the library below it raise, as DockerError."""
     try:
         yield
@@ -292,7 +292,7 @@ def _told(what: str, value: object = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _gone_already() -> Iterator[None]:
-    """It has ended, is gone, or somebody else removes it at this moment."""
+    """Ignore errors of a container that has ended, is gone, or is being removed by another client."""
     try:
         yield
     except NotFound:

@@ -36,7 +36,7 @@ class ContainerWatch:
         self._ends: dict[str, asyncio.Future[ContainerEnd]] = {}
         self._closed = threading.Event()
         self._looking = self._loop.create_task(self._look_on())
-        # Of its own, as it waits for ever; nobody waits for it when the process ends.
+        # A daemon thread, as it waits for ever: the process does not wait for it at its end.
         threading.Thread(target=self._listen, name="docker-events", daemon=True).start()
 
     def follow(self, container_id: str) -> asyncio.Future[ContainerEnd]:

@@ -10,8 +10,9 @@ from themis.lifecycle import LeaseState
 from themis.values import Value
 
 SAME_TIME_S = 1e-6
-"""Times so near are one: arbiter, apps and whoever calls a round must agree on which leases are up with it, or a round
-that found none of them would be called for again at once."""
+"""Times this close count as equal. Arbiter, apps and the caller of a round must agree on its renewable leases.
+
+Otherwise a round that finds none of them would be called again at once."""
 
 
 class Lease(Value, frozen=True, kw_only=True):
@@ -27,7 +28,7 @@ class Lease(Value, frozen=True, kw_only=True):
 
 
 class LeaseChangeKind(StrEnum):
-    """What happened to a lease; also the names of the events that tell of it."""
+    """The kinds of lease changes, which are also the names of their events."""
 
     RESERVED = "lease_reserved"
     GRANTED = "lease_granted"

@@ -3,7 +3,7 @@
 Linux only. The kernel is asked to send SIGNAL to this process when its parent ends, however it ends, and then this
 process becomes the command: the request survives `exec`. Two limits of the kernel's mechanism matter to callers. It is
 bound to the *thread* that forked, so fork from one that lives as long as the parent. And children of the command do not
-inherit it: whoever outlives the parent has to end those by their mark (`themis.processes.kill_marked`).
+inherit it: a process that outlives the parent must end those by their mark (`themis.processes.kill_marked`).
 
 Standard library only and few imports, since every task pays for the start of this interpreter (about 15 ms).
 """
@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"themis: prctl failed: {os.strerror(ctypes.get_errno())}\n")
         return 126
     if os.getppid() != parent_pid:
-        # The parent died before the request above took effect; nobody will send the signal any more.
+        # The parent died before the request above took effect, so the signal will not come.
         return 128 + death_signal
     # Python ignores these at its start and an ignored signal stays ignored across exec: the command gets the defaults.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

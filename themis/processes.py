@@ -92,7 +92,7 @@ class RunningProcess:
             _signal_group(self.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL to the whole group; `wait` tells when it is over."""
+        """Send SIGKILL to the whole group. `wait` returns once it has ended."""
         self.signal_group(signal.SIGKILL)
 
     async def terminate(self, grace_s: float) -> int:
@@ -255,7 +255,7 @@ def _environment_holds(pid: int, marks: Mapping[str, str]) -> bool:
         # It ended just now, is a zombie or a thread of the kernel, or is another user's.
         return False
     wanted = [os.fsencode(f"{name}={value}") for name, value in marks.items()]
-    # Most processes are told apart without taking their environment to pieces.
+    # Most processes can be excluded without parsing their environment.
     return all(mark in environment for mark in wanted) and set(wanted) <= set(environment.split(b"\0"))
 
 

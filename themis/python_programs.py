@@ -9,9 +9,8 @@ def module_command(module: str, *arguments: str, python: str = sys.executable) -
     """The command that runs an installed module, e.g. `(python, "-P", "-m", "am.main")`.
 
     `python -m` alone searches the working folder before the installed packages. That folder may be another checkout of
-    Themis, in which somebody typed a command, or hold a user's own `am/` or `random.py`. `-P` leaves it out. The
-    environment variable PYTHONSAFEPATH would do the same, but users' programs would inherit it, and these may well
-    import what lies beside them.
+    Themis, or contain a user's own `am/` or `random.py`. `-P` leaves it out. The environment variable PYTHONSAFEPATH
+    would do the same. But users' programs would inherit it, and may import files in their own folder.
 
     Args:
         module: Its full name.

@@ -1,4 +1,4 @@
-"""`themis audit`: check the auction's properties on random markets."""
+"""`themis audit`: check the properties of the auction, of AlloX or of OEF on random cases."""
 
 from __future__ import annotations
 
@@ -20,14 +20,22 @@ EXIT_VIOLATION = 1
 EXIT_INTERRUPTED = 3
 _WRITE_EVERY_S = 5.0
 _SHARING = "sharing"
+_AUCTION = "auction"
+_OF_THE_AUCTION = ("worlds", "family")
 
 
 def add_to(commands: Subcommands) -> None:
     """Add `audit`."""
     parser = commands.add_parser(
-        "audit", help="check the auction's properties on random markets; exits with 1 if one is violated"
+        "audit",
+        help="check properties of the auction, AlloX or OEF on random cases; exits with 1 if one is violated",
     )
-    parser.add_argument("--markets", type=int, default=200, metavar="N", help="how many markets (default 200)")
+    parser.add_argument(
+        "--mechanism", choices=(_AUCTION, "allox", "oef"), default=_AUCTION, help="what to check (default auction)"
+    )
+    parser.add_argument(
+        "--markets", type=int, default=200, metavar="N", help="how many markets or instances (default 200)"
+    )
     parser.add_argument(
         "--worlds", type=int, metavar="N", help="worlds for the sharing incentive (default: markets / 50)"
     )
@@ -50,6 +58,8 @@ def _run(options: argparse.Namespace) -> int:
     from themis_lab.audit.fuzzing import FuzzResult, fuzz
     from themis_lab.audit.report import document, text
 
+    if options.mechanism != _AUCTION:
+        return _run_subject(options)
     if options.show is not None:
         return _show(options)
     plan = _plan(options)
@@ -60,6 +70,43 @@ def _run(options: argparse.Namespace) -> int:
     return EXIT_VIOLATION if found.broken.total() else 0
 
 
+def _run_subject(options: argparse.Namespace) -> int:
+    from themis_lab.audit.instance_audit import InstanceAudit, audit_instances, document, text
+    from themis_lab.audit.subjects import SUBJECTS
+
+    subject = SUBJECTS[options.mechanism]
+    for name in _OF_THE_AUCTION:
+        if getattr(options, name) is not None:
+            value, title = getattr(options, name), subject.title
+            raise InputError(f"--{name} has no meaning for {title}", value=value, remedy="leave it out")
+    _check_numbers(options)
+    if options.show is not None:
+        if not (options.show.isascii() and options.show.isdigit()):
+            raise InputError(f"--show wants a number for {subject.title}", value=options.show)
+        instance = subject.draw(options.seed, int(options.show))
+        sys.stdout.write(json.dumps(subject.document(instance), indent=1) + "\n")
+        return 0
+    known = (*subject.properties, *subject.claims)
+    for name in options.property or ():
+        if name not in known:
+            raise UnknownNameError("property", name, known)
+    names = [name for name in known if name in (options.property or known)]
+    plan = InstanceAudit(subject=subject, seed=options.seed, planned=options.markets, names=names)
+    found = audit_instances(plan, _until(options.budget_s))
+    sys.stdout.write(json.dumps(document(found), indent=1) + "\n" if options.json else text(found))
+    if found.ended == "interrupted":
+        return EXIT_INTERRUPTED
+    return EXIT_VIOLATION if found.violations else 0
+
+
+def _check_numbers(options: argparse.Namespace) -> None:
+    for name, least in (("markets", 0), ("worlds", 0)):
+        if (getattr(options, name) or least) < least:
+            raise InputError(f"--{name} must be {least} or more", value=getattr(options, name))
+    if not options.budget_s > 0:
+        raise InputError("--budget-s must be more than 0", value=options.budget_s)
+
+
 def _plan(options: argparse.Namespace) -> FuzzPlan:
     from rm_plugin.solvers.registry import solver
     from themis_lab.audit.case import Mechanism
@@ -68,11 +115,7 @@ def _plan(options: argparse.Namespace) -> FuzzPlan:
     from themis_lab.audit.measures.registry import MEASURES
     from themis_lab.audit.properties.registry import PROPERTIES
 
-    for name, least in (("markets", 0), ("worlds", 0)):
-        if (getattr(options, name) or least) < least:
-            raise InputError(f"--{name} must be {least} or more", value=getattr(options, name))
-    if not options.budget_s > 0:
-        raise InputError("--budget-s must be more than 0", value=options.budget_s)
+    _check_numbers(options)
     solver(options.solver)
     known = (*PROPERTIES, *MEASURES, _SHARING)
     wanted = tuple(options.property or known)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from themis.errors import InputError
 from themis_cli import (
+    bench_allox_command,
     bench_checkpoint_command,
+    bench_oef_command,
     bench_profiler_command,
     bench_resize_command,
     bench_simulator_command,
@@ -36,6 +38,8 @@ def add_to(commands: Subcommands) -> None:
     bench_checkpoint_command.add_to(group)
     bench_resize_command.add_to(group)
     bench_valuation_command.add_to(group)
+    bench_oef_command.add_to(group)
+    bench_allox_command.add_to(group)
     parser = group.add_parser("auction", help="time whole auctions, our solver against HiGHS")
     parser.add_argument("--sizes", default="64,168,1024,10000", metavar="GPUS,..", help="default: %(default)s")
     parser.add_argument("--markets", type=int, default=16, metavar="N", help="markets a row; default: %(default)s")

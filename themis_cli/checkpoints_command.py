@@ -69,8 +69,8 @@ def _copy(options: argparse.Namespace) -> int:
     for number, copied in enumerate(copy(source, target, checkpoints, verify=options.verify), start=1):
         counts[copied.outcome] += 1
         sys.stderr.write(f"{number} of {len(checkpoints)}: {_line(copied)}\n")
-    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count) or "nothing to copy"
-    sys.stdout.write(f"{told}\n")
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count) or "nothing to copy"
+    sys.stdout.write(f"{summary}\n")
     return EXIT_LEFT_OUT if counts[Outcome.BROKEN] + counts[Outcome.GONE] else 0
 
 

@@ -1,7 +1,6 @@
-"""What is compiled of bids' asks. Arrays are C-contiguous: i2 is int16, i8 int64, f8 float64.
+"""The compiled functions for candidates. Arrays are C-contiguous: i2 is int16, i8 int64, f8 float64.
 
-Arrays of other types or of shapes that do not agree are a ValueError, as are numbers that cannot be. Arrays must not
-overlap.
+Arrays of other types, shapes that do not agree and invalid numbers raise a ValueError. Arrays must not overlap.
 """
 
 from collections.abc import Mapping
@@ -11,36 +10,36 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-def ask_by(
+def fit_by_end(
     times_s: Array,  # f8 [jobs, kinds]
-    takes: Array,  # f8 [kinds, kinds]: of how many gangs of each kind a gang of one takes the room
+    takes: Array,  # f8 [kinds, kinds]: `capacity_taken`
     gang_gpus: Array,  # i8 [kinds]
     most: Array,  # i8 [kinds]
-    most_gpus: int,  # GPUs by which all room is told, at least 1
+    most_gpus: int,  # the GPUs of the whole capacity, at least 1
     most_gangs: int,
     end_s: float,
     gpus: int,
     out: Array,  # i8 [kinds]
 ) -> bool:
-    """Gangs on which jobs end by a time, if there are any."""
+    """First fit under an end: gangs on which all jobs end in time, if it finds any."""
 
 def lay_out(
     most: Array,  # i8 [kinds]
     within: Array,  # i8 [kinds], levels
-    kinds_of: Mapping[tuple[int, int], tuple[int, ...]],  # a dict; the kinds by GPUs and unit, the nearest first
+    kinds_of: Mapping[tuple[int, int], tuple[int, ...]],  # a dict; the kinds by GPUs and unit, the tightest first
     sizes: tuple[tuple[int, int, int], ...],  # GPUs, unit and count
     parts: tuple[float, ...],  # from 0 to 1
 ) -> list[tuple[int, ...]]:
-    """Asks that lay gangs as near as there is room, for parts of the near places."""
+    """Candidates with gangs at their tightest levels, for parts of the tight places."""
 
 def lay_apart(
     most: Array,  # i8 [kinds]
     within: Array,  # i8 [kinds], levels
     kinds_of: Mapping[tuple[int, int], tuple[int, ...]],  # a dict; by GPUs and unit a kind for each level
     sizes: tuple[tuple[int, int, int], ...],  # GPUs, unit and count
-    aways: tuple[int, ...],  # how many lie at the farther of two levels
+    aways: tuple[int, ...],  # how many gangs are at the looser of two levels
 ) -> list[tuple[int, ...]]:
-    """Asks that lay gangs at one level, or the first of them at a farther one."""
+    """Candidates with gangs at one level, or the first of them at a looser one."""
 
 def by_work(
     work_s: Array,  # f8 [jobs]
@@ -50,7 +49,7 @@ def by_work(
     most_gpus: int,
     step: float,
 ) -> list[tuple[int, tuple[tuple[int, int, int], ...]]]:
-    """GPUs dealt to jobs, each time to the one that would end last: totals, and the gangs that they make."""
+    """List scheduling, each step for the job that would end last: totals of GPUs, and the gangs that they make."""
 
 def in_turn(
     work_s: Array,  # f8 [shapes]
@@ -60,7 +59,7 @@ def in_turn(
     most_gpus: int,
     step: float,
 ) -> list[tuple[int, tuple[tuple[int, int, int], ...]]]:
-    """GPUs dealt to shapes of jobs, each time to the one of most work a GPU: totals, and the gangs that they make."""
+    """List scheduling, each step for the shape with most work per GPU: totals of GPUs, and the gangs that they make."""
 
 def on_grids(
     counts: Array,  # i8: ascending from 0 for each kind, one kind after the other
@@ -70,17 +69,17 @@ def on_grids(
     most_gpus: int,
     out: Array,  # i8 [most, kinds]
 ) -> int:
-    """All choices of a count for each kind, within gangs and GPUs: -1 where they are more than `out` holds."""
+    """All choices of a count for each kind within the limits. Returns their number, -1 if they exceed `out`."""
 
 def next_to(
-    keys: Array,  # i8 [asks]: each another
-    asks: Array,  # i8 [asks, kinds]
-    places: Array,  # i8 [changes]: of which kind there is a gang less
-    changes: Array,  # i8 [changes]: by which keys change
-    harder: Array,  # i8 [asks * changes]
-    easier: Array,  # i8 [asks * changes]
+    keys: Array,  # i8 [candidates]: distinct
+    candidates: Array,  # i8 [candidates, kinds]
+    places: Array,  # i8 [changes]: the kind that has one gang less
+    changes: Array,  # i8 [changes]: the change of the key
+    harder: Array,  # i8 [candidates * changes]
+    easier: Array,  # i8 [candidates * changes]
 ) -> int:
-    """How many pairs of asks there are of which a change makes the easier one of the harder one."""
+    """Finds the pairs of candidates of which a change turns the harder into the easier one. Returns their number."""
 
 def undominated(
     values: Array,  # f8 [candidates]
@@ -95,11 +94,11 @@ def undominated(
     """The number of candidates worth more than the empty bundle that no other one dominates; fewest needs first."""
 
 def uncovered(
-    needs: Array,  # i2 [asks, needs]
-    gains: Array,  # f8 [asks]
-    enough: Array,  # f8 [asks]: what another must gain to stand in for each
-    first: int,  # how many asks are kept at first
+    needs: Array,  # i2 [candidates, needs]
+    gains: Array,  # f8 [candidates]
+    enough: Array,  # f8 [candidates]: what another one must gain to replace each
+    first: int,  # the number of candidates in `kept` at first
     cap: int,
-    kept: Array,  # i8 [first + asks]: the first ones, then what is found
+    kept: Array,  # i8 [first + candidates]: the first ones, then those found
 ) -> int:
-    """How many asks are kept: the first ones, and all that none kept before stands in for; it ends past the cap."""
+    """Keeps the first candidates and all that none kept before replaces. Returns their number; stops past the cap."""

@@ -12,8 +12,8 @@ Array = NDArray[Any]
 def times_s(
     alone_s: Array,  # f8 [jobs, kinds], one of each at least
     counts: Array,  # i8 [divisions, kinds]
-    in_pairs: bool,  # jobs change places in pairs as well
-    closely: bool,  # gangs are filled one after the other as well
+    in_pairs: bool,  # also exchange pairs of jobs
+    closely: bool,  # also fill gangs one after the other
     out: Array,  # f8 [divisions]
 ) -> None:
     """When the last job ends, for each division of gangs."""
@@ -22,7 +22,7 @@ def left_out_s(
     alone_s: Array,  # f8 [jobs, kinds], one of each at least
     counts: Array,  # i8 [divisions, kinds]
     end_s: float,
-    most_s: float,  # where counting stops, as at the least of those before
+    most_s: float,  # counting stops at this sum, and at the least sum before
     out: Array,  # f8 [divisions]
 ) -> None:
     """The time of the jobs that do not end in time, for each division of gangs."""
@@ -46,4 +46,4 @@ def follow_s(
     surely: float,
     best_s: float,
 ) -> float:
-    """When the last job ends where those that wait get the GPUs that others leave; not followed past `best_s`."""
+    """When the last job ends if waiting jobs get the GPUs that others leave; the simulation stops past `best_s`."""

@@ -22,7 +22,7 @@ _FLAG = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class RunValues(Value, frozen=True, kw_only=True):
-    """What the app master itself tells a job.
+    """The values that the app master itself passes to a job.
 
     Attributes:
         iterations: Cumulative iteration at which the program ends.

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from am.agent.model.finish_time import job_time_s, pace_on
 from am.agent.model.views import GangAt, JobView
+from themis.sums import sum_in_order
 
 
 class _JobClass:
@@ -51,7 +52,7 @@ class FinishTimeBound:
         self._held: dict[GangAt, list[float]] = {}
         for gang, free_s in busy:
             self._held.setdefault(gang, []).append(free_s)
-        self._busy_gpu_s = sum([gang.gpus * sum(loads_s) for gang, loads_s in self._held.items()])
+        self._busy_gpu_s = sum_in_order([gang.gpus * sum_in_order(loads_s) for gang, loads_s in self._held.items()])
         self._busy_gpus = sum([gang.gpus * len(loads_s) for gang, loads_s in self._held.items()])
         self._busy_s = max([max(loads_s) for loads_s in self._held.values()], default=0.0)
 
@@ -62,9 +63,11 @@ class FinishTimeBound:
         # work; the others take at least weight / speed of it.
         weights = self._classes[0].speeds_on(gangs)
         weight_of = dict(zip(gangs, weights, strict=True))
-        capacity = sum([weight_of[gang] * len(loads_s) for gang, loads_s in self._held.items()])
-        capacity += sum([weight_of[gang] for gang in new])
-        needed = sum([weight_of[gang] * sum(loads_s) for gang, loads_s in self._held.items() if weight_of[gang]])
+        capacity = sum_in_order([weight_of[gang] * len(loads_s) for gang, loads_s in self._held.items()])
+        capacity += sum_in_order([weight_of[gang] for gang in new])
+        needed = sum_in_order(
+            [weight_of[gang] * sum_in_order(loads_s) for gang, loads_s in self._held.items() if weight_of[gang]]
+        )
         latest_s = self._busy_s
         for each in self._classes:
             speeds = each.speeds_on(gangs)
@@ -87,6 +90,6 @@ class FinishTimeBound:
         if not gpus:
             return math.inf
         tightest = min([gang.level for gang in (*self._held, *new)])
-        needed = sum([each.work_gpu_s * each.job.slowdown.at(tightest) for each in self._classes])
+        needed = sum_in_order([each.work_gpu_s * each.job.slowdown.at(tightest) for each in self._classes])
         started_s = [job_time_s(job, gang) for job, gang in zip(waiting, new, strict=False)]
         return max(self._busy_s, *started_s, (needed + self._busy_gpu_s) / gpus)

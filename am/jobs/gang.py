@@ -25,7 +25,7 @@ async def start_gang(runtime: ContainerRuntime, launches: Sequence[TaskLaunch]) 
             handles.append(await runtime.start(launch))  # noqa: PERF401 - those started must be known on failure
     except BaseException:
         unused = [launch.seat for launch in launches[len(handles) :] if launch.seat is not None]
-        # Side by side: seats go back even if a task cannot be killed, and what went wrong first is what is told.
+        # In parallel: seats are returned even if a task cannot be killed. The first error is the one raised.
         undone = [*(runtime.kill(handle) for handle in handles), runtime.vacate(unused)]
         for failure in await asyncio.gather(*undone, return_exceptions=True):
             if isinstance(failure, Exception):

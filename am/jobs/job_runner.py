@@ -1,4 +1,4 @@
-"""Starts and stops the tasks of jobs on GPUs, and tells how each incarnation ended."""
+"""Start and stop the tasks of jobs on GPUs, and report how each incarnation ended."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class JobRunner:
     Args:
         app: The app.
         runtime: Where tasks run.
-        emit: Tells an event.
-        drain: Reads all that a job has written to its end, told whether its tasks ended well.
-        on_change: Told of every end of an incarnation.
-        on_no_room: Told of GPUs that the app has leases on but the engine no room, and why. They must be given back
-            within the call.
+        emit: Sends an event.
+        drain: Reads a job's log to its end. The argument is whether its tasks ended well.
+        on_change: Called after every end of an incarnation.
+        on_no_room: Called with leased GPUs on which the engine has no free capacity, and the reason. It must give
+            them back.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class JobRunner:
         requests = self._requests(job, gpus)
         self._runtime.kept.prepare([request for request in requests if granted.issuperset(request.gpus)])
 
-    def look_after(self) -> None:
+    def handle_faults(self) -> None:
         """Stop jobs that have diverged, to give them up, and those that stall, to start them again."""
         for job in self._app.board.jobs.values():
             if not job.handles or job.trouble is not None:
@@ -125,7 +125,7 @@ class JobRunner:
         try:
             await self._run_incarnation(job)
         except Exception as error:
-            # The journal cannot be written, perhaps. Nobody can go on from here but another attempt.
+            # The journal cannot be written, perhaps. Only another attempt can continue.
             LOG.exception("%s cannot be settled", job.job_id)
             self.broken = error
         finally:
@@ -171,9 +171,9 @@ class JobRunner:
             await asyncio.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (job.restarts - 1)))
 
     def _cut_short(self, job: JobRun) -> None:
-        """Its tasks were told to stop before their first step: their start was for nothing.
+        """Note that its tasks were stopped before their first step, so that their start was useless.
 
-        Not of a program whose log tells no steps: it would seem to start for as long as each of its leases lasts.
+        Ignores programs that log no steps: these would seem to start for as long as each lease lasts.
         """
         seconds = job.stop_asked_at_s - job.started_at_s
         self._app.start_cut_short(seconds)
@@ -187,7 +187,7 @@ class JobRunner:
         mark_incarnation(job.log_path, job.incarnation)
         job.handles = await start_gang(self._runtime, launches)
         if job.stop_reason:
-            # It was told to stop while it was being started, before there was anything to tell.
+            # It was stopped during its start, before any task could get the signal.
             for handle in job.handles:
                 self._spawn(self._stop_task(handle))
         detail = {
@@ -205,7 +205,7 @@ class JobRunner:
         return await wait_gang(self._runtime, job.handles)
 
     async def _reserve(self, job: JobRun) -> tuple[Seat, ...] | None:
-        """Room for the gang, or None when the job was told to stop while it waited for it."""
+        """Return seats for the gang, or None if the job was stopped while it waited for them."""
         reserving = asyncio.ensure_future(self._runtime.reserve(self._requests(job, job.gpus)))
         self._reserving[job.job_id] = reserving
         try:

@@ -20,10 +20,10 @@ from themis.lifecycle import JOB_LIFECYCLE, JobState
 class JobRun:
     """One job. Times are seconds since the epoch on the ResourceManager's clock.
 
-    `saved_iteration` is the newest checkpoint's; `stop_reason` is set from the moment that its tasks are told to stop.
-    `stop_took_s` and `moved_from` remember a stop until the job's next first step, which ends the resize; `startup` is
-    what the program tells of its start, in seconds by step. `trouble` is why its tasks are being stopped though nobody
-    wants its GPUs, `restarted_for` why it was last started again, `stalls` how often for a stall.
+    `saved_iteration` is the newest checkpoint's; `stop_reason` is set when its tasks are asked to stop.
+    `stop_took_s` and `moved_from` remember a stop until the job's next first step, which ends the resize; `startup` has
+    the times that the program logged of its start, in seconds by step. `trouble` is the fault for which its tasks are
+    stopped, `restarted_for` the reason of its last restart, and `stalls` the number of restarts for a stall.
     """
 
     spec: JobSpec

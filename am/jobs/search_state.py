@@ -20,11 +20,12 @@ from themis.apps import AppSpec, Estimate, JobSpec
 from themis.cluster import Cluster
 from themis.lifecycle import JOB_LIFECYCLE, JobState
 from themis.speeds import SAME_SPEED, Speeds, speeds_in
+from themis.sums import sum_in_order
 
 _WORK_NOTE = "work_total"
 
 _LONGER = 1.1
-"""A wait that is so many times longer than the one journaled last is journaled."""
+"""A wait is journaled if it is this many times longer than the one journaled last."""
 
 SavedIteration = Callable[[str], int | None]
 
@@ -39,7 +40,7 @@ class SearchState:
         journal: What earlier attempts wrote is taken up; what happens from now on is added.
         saved_iteration: The iteration of a job's newest checkpoint.
 
-    `on_turn` is told of every change of a job's state.
+    `on_turn` is called on every change of a job's state.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class SearchState:
         if plan.finished:
             return 1.0
         progress = self.progress()
-        done = sum(job.profile.iteration * job.serial_iteration_s for job in progress.values())
+        done = sum_in_order(job.profile.iteration * job.serial_iteration_s for job in progress.values())
         return min(1.0, done / max(work_seen_gpu_s(progress, plan), 1e-9))
 
     # ---- what happened ----
@@ -107,7 +108,7 @@ class SearchState:
         return job.spec.iterations_total if short else job.profile.iteration
 
     def target_reached(self, job: JobRun) -> None:
-        """A job's tasks all exited 0: it reached its target, whether its log tells the last step or not."""
+        """Note that all tasks of a job exited with 0: it reached its target, even if its log lacks the last step."""
         job.profile.reach(self.plan().targets[job.job_id])
         self._observe(job, ObservationKind.TARGET_REACHED)
         self.turn(job, JobState.PHASE_DONE)
@@ -176,7 +177,7 @@ class SearchState:
         self._journal.note(_WORK_NOTE, {"gpu_s": work_gpu_s, "measured": self._measured})
 
     def _observe(self, job: JobRun, kind: ObservationKind) -> None:
-        """Journal what the tuner is told. The job's state comes after: it follows from this line, not this from it."""
+        """Journal an observation before the tuner gets it. The job's state follows from it, so it is written later."""
         observation = Observation(kind=kind, job_id=job.job_id, iteration=job.profile.iteration, loss=job.loss)
         self._journal.observation(observation)
         self.tuner.observe(observation)
@@ -198,7 +199,7 @@ class SearchState:
             job.profile.remember_wait(record.longest_wait_s)
             self._waits_s[job_id] = record.longest_wait_s
             job.saved_iteration = saved_iteration(job_id) or 0
-            # Where its log was written nobody may be able to read any more.
+            # Its log may be on a machine that can no longer be read.
             job.profile.reach(job.saved_iteration)
             job.state = JobState.FAILED if job_id in failed else _taken_up(record, plan)
 

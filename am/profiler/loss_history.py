@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from themis.bids import LossForecast
+from themis.sums import sum_in_order
 
 Numbers = npt.NDArray[np.float64]
 
@@ -87,7 +88,7 @@ class LossHistory:
 def _mean(points: list[tuple[float, float]]) -> tuple[float, float]:
     # Divide before adding, so that losses near the largest float do not add up to infinity.
     count = len(points)
-    return sum(iteration / count for iteration, _ in points), sum(loss / count for _, loss in points)
+    return sum_in_order(iteration / count for iteration, _ in points), sum_in_order(loss / count for _, loss in points)
 
 
 def _fit(points: tuple[tuple[float, float], ...], *, diverged: bool) -> LossForecast | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from am.profiler.iteration_time import IterationTime, Placement
 from themis.apps import Slowdown
 from themis.cluster import Level
+from themis.sums import sum_in_order
 from themis.values import Value
 
 
@@ -102,7 +103,7 @@ def serial_iteration_s(paces: Mapping[Placement, IterationTime], slowdown: Slowd
 def weighted_median(values: Iterable[tuple[float, int]]) -> float:
     """Return the smallest value with at least half of all weight at or below it. `values` must not be empty."""
     ordered = sorted(values)
-    half = sum(weight for _, weight in ordered) / 2
+    half = sum_in_order(weight for _, weight in ordered) / 2
     reached = 0
     for value, weight in ordered:
         reached += weight

@@ -66,7 +66,8 @@ class TaskContainers(Value, frozen=True, kw_only=True):
     def spec(self, wish: ContainerWish) -> ContainerSpec:
         """Return the container for this wish."""
         request = wish.request
-        cards = tuple(str(gpu.index) for gpu in sorted(request.gpus)) if self._has_cards(wish) else ()
+        has_cards = wish.machine_id in self.machines_with_cards
+        cards = tuple(str(gpu.index) for gpu in sorted(request.gpus)) if has_cards else ()
         return ContainerSpec(
             name=f"themis-{wish.seat_id}-{self.name_suffix}",
             image=self.image,
@@ -97,9 +98,6 @@ class TaskContainers(Value, frozen=True, kw_only=True):
             device_ids=cards,
             runtime=self.runtime,
         )
-
-    def _has_cards(self, wish: ContainerWish) -> bool:
-        return wish.machine_id in self.machines_with_cards
 
 
 @dataclass(slots=True, kw_only=True)

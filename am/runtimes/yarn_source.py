@@ -141,7 +141,10 @@ class YarnSource:
         self.gone_for_good = asyncio.Event()
         self._resting = asyncio.Event()
         self._beating = asyncio.get_running_loop().create_task(self._beat())
-        self._end_old()
+        if not self._old:
+            self._old_gone.set()
+        for container in self._old.values():
+            self._spawn(self._stop_old(container))
 
     async def alone(self) -> None:
         """Wait until no container of earlier attempts runs. Until then the app cannot give their GPUs back."""
@@ -388,12 +391,6 @@ class YarnSource:
             seat.gone.set_result(exit_)
         if not seat.up.done():
             seat.up.cancel()
-
-    def _end_old(self) -> None:
-        if not self._old:
-            self._old_gone.set()
-        for container in self._old.values():
-            self._spawn(self._stop_old(container))
 
     async def _call(self, function: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._calls, function, *arguments)

@@ -65,8 +65,8 @@ class AuctionOutcome(Value, frozen=True, kw_only=True):
     @property
     def states(self) -> int | None:
         """States that all searches visited, each solved problem counted once. None if the solver reports none."""
-        told = [problem.states for problem in self._solved()]
-        return None if None in told else sum(states for states in told if states is not None)
+        states = [problem.states for problem in self._solved()]
+        return None if None in states else sum(each for each in states if each is not None)
 
     @property
     def fallbacks(self) -> int:
@@ -87,7 +87,7 @@ def run_auction(market: Market, solver: WinnerDetermination, time_limit_s: float
 
     Bidders that won nothing need no solve, and bidders with equal bids share one. The full market gets half of the
     time, the other problems share the rest in equal parts. The solver may also spend on them what the full market left.
-    If the full market exceeds the solver's licence, nobody wins and the status is LICENCE.
+    If the full market exceeds the solver's licence, no app wins and the status is LICENCE.
 
     Args:
         market: Free machines and bids.

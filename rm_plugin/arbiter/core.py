@@ -1,6 +1,6 @@
 """The arbiter: active apps, contention and leases, and what rounds do to them. Pure state: no clock, no I/O.
 
-Every method takes the time and returns the lease changes that it made; the caller writes them down and tells the apps.
+Every method takes the time and returns the lease changes that it made; the caller stores them and notifies the apps.
 The live service and the simulator drive this same class.
 """
 
@@ -24,6 +24,7 @@ from themis.cluster import Allocation, Cluster, GpuId
 from themis.errors import InputError, InvariantError
 from themis.leases import SAME_TIME_S, Lease, LeaseChange, LeaseChangeKind, allocation_of
 from themis.lifecycle import LeaseState
+from themis.sums import sum_in_order
 from themis.values import Value
 
 LEAST_LEASE_S = 1e-3
@@ -181,7 +182,7 @@ class Arbiter:
         """Frame a round: leases that end within the lead are up for renewal, and all free GPUs on offer.
 
         Leases of apps whose master is away are prolonged in place instead: they wait for it until it is given up.
-        Leases on closed GPUs are nobody's to renew: they begin to expire. Both are in the changes.
+        Leases on closed GPUs cannot be renewed: they begin to expire. Both are in the changes.
         """
         ending = self.table.ending(now_s + self._leases.checkpoint_lead_s + SAME_TIME_S)
         closed = self.table.closed
@@ -283,13 +284,13 @@ class Arbiter:
 
     @property
     def gpus_available(self) -> int:
-        """GPUs of the machines that are there: R_C as apps are told it."""
+        """The GPUs of all available machines: R_C, as sent to apps."""
         return self.table.gpus_there
 
     def machine_lost(self, machine_id: str, *, now_s: float, reason: str) -> list[LeaseChange]:
         """A machine is lost: its leases are revoked, and nothing on it is offered until it is back.
 
-        Nothing is told of a machine that is lost already; an unknown one raises UnknownNameError.
+        Returns no changes if the machine is lost already. Raises UnknownNameError for an unknown machine.
         """
         return self._account(self.table.lose(machine_id, now_s=now_s, reason=reason), now_s)
 
@@ -397,7 +398,7 @@ class Arbiter:
 
 def _running_gpu_s(leases: Iterable[Lease], now_s: float) -> float:
     """GPU time of leases until now; a lease of a store whose clock was ahead has had none."""
-    return sum([max(0.0, now_s - lease.granted_at_s) for lease in leases])
+    return sum_in_order([max(0.0, now_s - lease.granted_at_s) for lease in leases])
 
 
 _NOTHING = Allocation()

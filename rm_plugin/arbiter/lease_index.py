@@ -15,7 +15,7 @@ from themis.lifecycle import LEASE_LIFECYCLE, LeaseState
 
 @dataclass(slots=True)
 class Told:
-    """What leases say, to hold against it what is kept elsewhere.
+    """Values recomputed from the leases, to check what is stored elsewhere.
 
     `gpus` are the leased GPUs by machine, as numbers (`gpu_choice`); `planned` those by app and machine, by their
     count, whose leases do not expire; `ends` counts GRANTED leases by their end.
@@ -145,7 +145,7 @@ class LeaseIndex:
         return told
 
     def check_sizes(self) -> None:
-        """Assert that no lease stands in one index only, as far as their numbers tell."""
+        """Assert that the sizes of all indices agree, so that no lease is in one index only."""
         by_app = self._by_app.values()
         if not all(by_app) or sum(map(len, by_app)) != len(self._by_gpu):
             raise InvariantError("the leases and their index by app differ", value=sorted(self._by_app))

@@ -199,7 +199,7 @@ class LeaseTable:
 
         What an app wins on a machine is first taken from its own renewable GPUs there, which are renewed in place;
         then from free GPUs; then from GPUs that others lose, which are reserved until they are given back. Renewable
-        leases that nobody renewed begin to expire.
+        leases that were not renewed begin to expire.
 
         A lease begins where the one that it follows on its GPU ends, on a free GPU now. Those of a gang end together,
         by the last of their beginnings.
@@ -273,7 +273,7 @@ class LeaseTable:
         self._unchecked.add(machine_id)
 
     def expire(self, leases: Iterable[Lease]) -> list[LeaseChange]:
-        """GRANTED leases that nobody will renew begin to expire."""
+        """Let GRANTED leases expire that no round can renew."""
         return [self._expire(lease, 0) for lease in leases]
 
     def close(self, gpus: Collection[GpuId]) -> None:

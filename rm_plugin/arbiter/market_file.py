@@ -42,7 +42,7 @@ def read_market(content: bytes, source: str) -> Market:
 
 
 def parse_market(document: object) -> Market:
-    """A market from a parsed JSON document; docs/explanation/auction.md tells what every key means.
+    """A market from a parsed JSON document; docs/explanation/auction.md explains every key.
 
     Raises:
         InputError: A field is missing, unknown, of the wrong type or out of range; the message names the field.
@@ -62,7 +62,7 @@ def parse_market(document: object) -> Market:
         raise InputError(
             f"market.machines are too uneven: {len(shapes)} of them, times {largest_gpus} GPUs of the largest, are more"
             f" than {MOST_CELLS}",
-            remedy="tell a machine that is so much larger than the others as several",
+            remedy="split a machine that is so much larger than the others",
         )
     free = _free_slots(root, known)
     bids = tuple(_bid(entry, field, known) for entry, field in root.entries("bidders"))
@@ -128,7 +128,7 @@ def _slots(fields: Fields) -> tuple[int, ...]:
     """The GPUs of each slot that a machine states."""
     stated = fields.entries("slots")
     if not 1 <= len(stated) <= MOST_SLOTS:
-        remedy = "leave machines without GPUs out" if not stated else "tell the machine as several"
+        remedy = "leave machines without GPUs out" if not stated else "split the machine into several"
         raise InputError(f"{fields.at('slots')} must be 1 to {MOST_SLOTS} slots", value=len(stated), remedy=remedy)
     return tuple(whole(size, where, least=1) for size, where in stated)
 

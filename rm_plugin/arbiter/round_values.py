@@ -16,6 +16,7 @@ from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang, 
 from themis.choices import EmptyBundle, Rounding
 from themis.cluster import Allocation, Cluster
 from themis.errors import InputError
+from themis.sums import sum_in_order
 from themis.values import Value, remembered
 
 
@@ -70,7 +71,7 @@ class AppStanding(Value, frozen=True, kw_only=True):
 
     def attained_gpu_s(self, now_s: float) -> float:
         """GPU time that it had so far, leases that still run included."""
-        return self.ended_gpu_s + sum([now_s - granted_s for granted_s in self.granted_at_s])
+        return self.ended_gpu_s + sum_in_order([now_s - granted_s for granted_s in self.granted_at_s])
 
 
 class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
@@ -78,7 +79,7 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
 
     The device types of `cluster` say how fast the reference job is on each; the demands of the reports say on which
     types each job can run, and how fast (`GangDemand.speeds`). `machines` are all of the cluster with their GPUs on
-    offer, renewable ones included. `contentions` tells N_avg of the apps. `reports` and `bids` hold the apps that
+    offer, renewable ones included. `contentions` has N_avg of the apps. `reports` and `bids` hold the apps that
     answered.
     """
 
@@ -137,7 +138,7 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
         )
 
     def offer_to_anybody(self, deadline_s: float) -> Offer:
-        """What it offers whoever holds nothing; N_avg is not told."""
+        """Return the offer to an app that holds nothing, without N_avg."""
         return Offer(
             round_id=self.round_id,
             now_s=self.now_s,

@@ -87,7 +87,7 @@ def _problem_of_report(report: AppReport, app_id: str, round_id: int, machines: 
     if report.app_id != app_id or report.round_id != round_id:
         return f"the report is app {report.app_id}'s for round {report.round_id}"
     if math.isnan(report.rho) and rho_of.asks(report.demands):
-        return "the report tells no rho"
+        return "the report has no rho"
     # Placement looks up the racks of the GPUs that a job holds; most jobs with demands hold none.
     for demand in report.demands:
         if demand.held.counts and not _are_known(demand.held, machines):

@@ -134,7 +134,7 @@ class LiveCluster:
             ended = self._arbiter.machine_lost(machine_id, now_s=change.now_s, reason=reason)
             change.event("machine_lost", detail={"machine_id": machine_id, "reason": reason})
             self.leases_ended(change, ended)
-            change.then(self._tell_cluster)
+            change.then(self._send_cluster)
 
         await self._changes.make_surely(lose)
 
@@ -173,7 +173,7 @@ class LiveCluster:
         self._arbiter.machine_back(machine_id)
 
     def _machines_came(self) -> None:
-        self._tell_cluster()
+        self._send_cluster()
         self._rounds().trigger("gpus free")
 
     def close_gpus(self, gpus: frozenset[GpuId]) -> None:
@@ -195,7 +195,7 @@ class LiveCluster:
         if not unfit <= closed:
             self._arbiter.close_gpus(closed | unfit)
 
-    def _tell_cluster(self) -> None:
+    def _send_cluster(self) -> None:
         update = pb.ClusterUpdate(
             cluster=cluster_to_message(self._arbiter.cluster), gpus_available=self._arbiter.gpus_available
         )

@@ -193,7 +193,7 @@ class RoundRunner:
         change.then(lambda: self._notify(prolonged))
         change.then(self._see_demand)
         if _is_played(snapshot):
-            self._tell_start(change, snapshot, reasons)
+            self._record_start(change, snapshot, reasons)
         return snapshot
 
     def _see_demand(self) -> None:
@@ -344,7 +344,7 @@ class RoundRunner:
         """Write one step of a round."""
         await self._changes.make(lambda change: change.event(kind, detail=detail))
 
-    def _tell_start(self, change: Change, snapshot: RoundSnapshot, reasons: list[str]) -> None:
+    def _record_start(self, change: Change, snapshot: RoundSnapshot, reasons: list[str]) -> None:
         change.event(
             "round_started",
             detail={

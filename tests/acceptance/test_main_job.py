@@ -118,7 +118,7 @@ def kill_a_master(client: Client) -> str:
 def kill_a_task(client: Client, not_of: str) -> tuple[str, str]:
     """Kill a task that made its first step, of another app than the victim; returns app and job.
 
-    A task may be ending or be told to stop just then, and nobody mends what was over anyway: then another one is shot.
+    A task may be ending or stopping just then, so that its kill has no effect. Then another one is killed.
     """
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -161,7 +161,7 @@ def running_tasks(client: Client) -> list[tuple[str, str, int]]:
 
 
 def kill_a_client(run: TestbedRun, app_id: str) -> None:
-    """A client that waits for an app is killed; nobody minds."""
+    """Killing a client that waits for an app has no effect."""
     waiting = subprocess.Popen(
         [*SUBMARINE, "--rm", run.address, "app", "wait", app_id], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

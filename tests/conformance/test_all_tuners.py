@@ -48,7 +48,7 @@ FEW = settings(max_examples=20, deadline=None)
 
 @st.composite
 def any_observations(draw, count):
-    """Whatever an app master might tell, in any order: stale, repeated, beyond the end."""
+    """All observations that an app master may send, in any order: stale, repeated, beyond the end."""
     return [
         Observation(
             kind=draw(st.sampled_from(ObservationKind)),
@@ -268,7 +268,7 @@ def test_all_jobs_fail(name, chosen, count):
 @FEW
 @given(st.integers(1, 8), st.integers(1, 4), st.integers(0, 2**32))
 def test_as_many_jobs_are_run_as_trials_are_asked_for(pruner, trials, parallel, seed):
-    """Also when jobs fail on their way to the stop that the pruner wanted: they were trials, and told their losses."""
+    """Also if jobs fail before the stop that the pruner wanted: they are trials with losses."""
     rng, arms = random.Random(seed), jobs_of([40] * 12)
     tuner = make("optuna", arms, sampler="random", trials=trials, parallel=parallel, pruner=pruner)
     search = Checked(tuner, arms)
@@ -283,7 +283,7 @@ def test_as_many_jobs_are_run_as_trials_are_asked_for(pruner, trials, parallel, 
 
 @EACH
 def test_a_search_goes_on_while_a_job_lives(name, chosen):
-    """Whoever would come to its end fails there: each time another takes its place, until none is left."""
+    """Each job that reaches its end fails there. Another takes its place, until none is left."""
     arms = jobs_of([64] * 8)
     search = Checked(make(name, arms, **chosen), arms)
     while not search.plan.finished:

@@ -130,7 +130,7 @@ class ThemisOnDocker:
             return "?"
 
     def wait_until_iterating(self, app_id, iterations=30, limit_s=90.0):
-        """Until every job of the app has made so many iterations."""
+        """Wait until every job of the app has done this many iterations."""
 
         def ran():
             jobs = self.app(app_id).jobs

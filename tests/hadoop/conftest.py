@@ -21,7 +21,7 @@ TIMEOUT_S = 300
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Whatever lies here is of this tier, also where somebody forgot to say so."""
+    """Mark every test in this folder as one of this tier."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.hadoop)

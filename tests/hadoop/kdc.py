@@ -89,7 +89,7 @@ def _split(folder):
 
 
 def _entries(data):
-    """The entries of a keytab in MIT's format, version 2: each a length and so many bytes."""
+    """The entries of a keytab in MIT's format, version 2: each a length followed by that number of bytes."""
     assert data.startswith(_KEYTAB_MAGIC)
     at = len(_KEYTAB_MAGIC)
     while at < len(data):

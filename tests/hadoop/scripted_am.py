@@ -1,4 +1,4 @@
-"""An app master in a real YARN container that does what a test tells it over a socket, a JSON line a time."""
+"""An app master in a real YARN container that executes a test's commands, one JSON line each, from a socket."""
 
 import json
 import os

@@ -89,7 +89,7 @@ class SecureCluster(Value, frozen=True):
 
 @contextmanager
 def running_secure_cluster(hadoop_programs, kdc_programs, folder):
-    """One node of 2 GPUs; user themis may act for alice and for whoever runs this."""
+    """One node of 2 GPUs; user themis may act for alice and for the user of the test."""
     (folder / "kdc").mkdir()
     # Beside the nodes' names, which clients need not know, what `_HOST` stands for: the first name of our address.
     (folder / "hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n")

@@ -31,7 +31,7 @@ def test_the_guide_from_its_first_command_to_its_last(hadoop_programs, tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     with (tmp_path / "conf" / "themis-yarn.yaml").open("a") as settings:
-        # Where the guide says nothing: the usual port may be somebody's here.
+        # The guide sets no port, and the default one may be in use here.
         settings.write(f"listen: {address}\n")
     _, jars = hadoop_programs
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

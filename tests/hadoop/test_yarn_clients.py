@@ -165,7 +165,7 @@ def test_an_unknown_host_is_never_granted_and_a_withdrawn_ask_is_gone(cluster, y
 
 
 def held_by(cluster, yarn, am):
-    """The one container that the application which runs has beside its app master's, as YARN's own page tells it."""
+    """Return the running application's only container besides the app master's, from YARN's page."""
     (app,) = yarn.reports(states=[AppState.RUNNING])
     attempt = f"{app.yarn_app_id.replace('application', 'appattempt')}_000001"
     url = f"{cluster.rm_web}/ws/v1/cluster/apps/{app.yarn_app_id}/appattempts/{attempt}/containers"
@@ -352,7 +352,7 @@ def host_of(am):
 
 
 def test_an_attempt_that_yarn_gave_up_is_told(breakable_cluster, yarn, application):
-    """Its NodeManager hangs, so nobody ends its process."""
+    """Its NodeManager hangs, so its process does not end."""
     app = application(max_attempts=1)
     am = app.attempt()
     am.register()
@@ -397,7 +397,7 @@ def test_yarns_resource_manager_may_be_killed_and_come_back(breakable_cluster, y
 
 
 def test_a_heartbeat_waits_for_a_resource_manager_that_comes_back(breakable_cluster, application):
-    """And holds up nobody else."""
+    """It does not block other requests."""
     am = application(connect_wait_s=60.0).attempt()
     am.register()
     breakable_cluster.kill("resourcemanager")

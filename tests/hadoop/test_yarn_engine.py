@@ -56,7 +56,7 @@ def test_jobs_follow_one_another_in_containers_which_end_before_their_app(themis
     assert (app.state, {job.iteration for job in app.jobs}) == ("FINISHED", {60}), themis.log()
     started = [event.detail for event in themis.events() if event.kind == "tasks_started" and event.app_id == app_id]
     assert sum(detail["reused"] for detail in started) >= 2
-    # Whoever takes a container over asks YARN for nothing.
+    # A task that reuses a container makes no request to YARN.
     assert all(not detail["seconds"].get("grant") for detail in started if detail["reused"])
 
 

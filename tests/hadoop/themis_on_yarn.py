@@ -95,7 +95,7 @@ class ThemisOnYarn:
             return json.load(answer)
 
     def yarn_app(self, app_id):
-        """An app as YARN tells it."""
+        """An app as YARN reports it."""
         return self.yarn_says(f"apps/{self.app(app_id).engine_id}")["app"]
 
     def memory_of(self, host):
@@ -131,7 +131,7 @@ class ThemisOnYarn:
             return "?"
 
     def wait_until_iterating(self, app_id, iterations=20, limit_s=60.0):
-        """Until every job of the app has made so many iterations."""
+        """Wait until every job of the app has done this many iterations."""
 
         def ran():
             jobs = self.app(app_id).jobs

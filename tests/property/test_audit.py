@@ -34,7 +34,7 @@ def test_a_small_audit_of_every_small_family_finds_nothing():
 
 
 def test_where_valuations_are_of_degree_one_no_lie_pays_by_any_count():
-    """What the theory promises; `themis_lab.audit.misreports` tells the ways of counting."""
+    """The promise of the theory. `themis_lab.audit.misreports` explains the ways of counting."""
     _, found = audited(["homogeneous"], markets=4, seed=12)
     gains = {measure: max(tally.values) for (measure, _), tally in found.tallies.items() if "misreport" in measure}
     assert len(gains) == 8
@@ -42,7 +42,7 @@ def test_where_valuations_are_of_degree_one_no_lie_pays_by_any_count():
 
 
 def test_where_apps_keep_gpus_a_lie_may_pay():
-    """The limit of the theory, so that nobody reads more into it: what is kept does not scale with the payment."""
+    """The limit of the theory: the kept win does not scale with the payment."""
     _, found = audited(["homogeneous-kept"], markets=5, seed=12)
     assert max(found.tallies["misreport_factor_win", "homogeneous-kept"].values) > 0.05
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oef_cases import instance, random_capacity, random_rows, solve
+from scipy.optimize import linprog
 
 from rm_plugin.policies.oef.audit import envy_matrix, gain_from_lie, pareto_gap, sharing_incentive
 from rm_plugin.policies.oef.baselines.gandiva_fair import gandiva_fair
@@ -58,6 +59,12 @@ class TestRandomInstances:
         speedups = normalise(instance(rows, capacity, weights))
         full = cooperative(speedups, HighsModel, generate_rows=False)
         assert cooperative(speedups, HighsModel).total == pytest.approx(full.total, rel=1e-6)
+
+    def test_cooperative_equals_a_second_solver(self, seed, types):
+        _, rows, capacity, weights = draw(seed, types)
+        speedups = normalise(instance(rows, capacity, weights))
+        total = cooperative(speedups, HighsModel).total
+        assert interior_point_total(speedups) == pytest.approx(total, rel=1e-5)
 
     def test_more_capacity_never_lowers_the_optimum(self, seed, types):
         rng, rows, capacity, weights = draw(seed, types)
@@ -137,3 +144,22 @@ def test_gandiva_fair_ends_and_nobody_loses_by_its_trades(wild):
 
 def solve_cooperative(wild):
     return cooperative(normalise(wild), HighsModel)
+
+
+def interior_point_total(speedups):
+    """Equation 10 stated anew, and solved by an interior-point method."""
+    tenants, types = speedups.matrix.shape
+    capacity = np.tile(np.eye(types), tenants)
+    envy = np.zeros((tenants * (tenants - 1), tenants * types))
+    pairs = ((one, other) for one in range(tenants) for other in range(tenants) if one != other)
+    for number, (one, other) in enumerate(pairs):
+        row = speedups.matrix[one]
+        envy[number, one * types : (one + 1) * types] = -row / speedups.weights[one]
+        envy[number, other * types : (other + 1) * types] = row / speedups.weights[other]
+    solved = linprog(
+        -speedups.matrix.ravel(),
+        A_ub=np.vstack((capacity, envy)),
+        b_ub=np.concatenate((speedups.capacity, np.zeros(len(envy)))),
+        method="highs-ipm",
+    )
+    return -solved.fun

@@ -1,6 +1,6 @@
 """The profiler on any log and any event file: nothing crashes it, nothing makes progress run backwards.
 
-Nor is anything of a job then too large to be told: the messages about it are built as the app master does.
+No value of a job is then too large for a message: messages are built as in the app master.
 """
 
 import itertools
@@ -95,7 +95,7 @@ HUGE_EPOCHS = b"".join(
 
 
 def assert_tellable(profile):
-    """Build what the ResourceManager is told of a job: the wire's integers have 64 bits."""
+    """Build the job's messages to the ResourceManager: integers on the wire have 64 bits."""
     spec = JobSpec(job_id="j", iterations_total=60)
     job = JobRun(spec=spec, folder=Path(), profile=profile, follower=LogFollower(Path("log")))
     app = SimpleNamespace(board=SimpleNamespace(plan=lambda: None, target_of=lambda job, plan: job.profile.iteration))

@@ -61,7 +61,7 @@ class ComposeStack:
         wait_until(lambda: all(node["usedMemoryMB"] == 0 for node in self.nodes()))
 
     def nodes(self):
-        """YARN's nodes, as its REST service tells of them."""
+        """YARN's nodes, from its REST service."""
         return self.yarn("/ws/v1/cluster/nodes")["nodes"]["node"]
 
     def events(self, app_id=""):

@@ -35,7 +35,7 @@ INT32_MAX = 2**31 - 1
 
 MOST_TASKS = 10_000
 MOST_JOBS = 10_000
-"""Far more than a search can use, far fewer than would exhaust the memory of whoever reads the file."""
+"""Far more than a search can use, but far too few to exhaust the reader's memory."""
 
 COMMAND_ITERATIONS = 1
 """Iterations of a command that says none: it runs until it exits 0, and that is its one iteration."""

@@ -77,7 +77,7 @@ def check_label(label: str, key: str, source: str) -> str:
 
 
 def login_name() -> str:
-    """The login name of whoever runs this process; `user` where the system knows none."""
+    """Return the login name of this process's user, or `user` if the system has none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):

@@ -24,7 +24,7 @@ class AuctionSettings(Section):
     payments: bool = True
     solver: str = "exact"
     time_limit_s: float = Field(default=10.0, gt=0)
-    keep_markets: int = Field(default=20, ge=0, description="so many of the newest rounds' markets are kept as files")
+    keep_markets: int = Field(default=20, ge=0, description="how many of the newest rounds' markets are kept as files")
 
     @model_validator(mode="after")
     def _empty_bundles_can_count(self) -> AuctionSettings:
@@ -151,14 +151,14 @@ class RmSettings(Section):
     auction: AuctionSettings = AuctionSettings()
     lease: LeaseSettings = LeaseSettings()
     coalesce_s: float = Field(default=1.0, ge=0, description="events so close together make one round")
-    report_deadline_s: float = Field(default=2.0, gt=0, description="how long apps may take to tell rho")
+    report_deadline_s: float = Field(default=2.0, gt=0, description="how long apps may take to report rho")
     bid_deadline_s: float = Field(default=5.0, gt=0)
     heartbeat_s: float = Field(default=1.0, gt=0)
     am_expiry_s: float = Field(default=30.0, gt=0, description="an app master silent for so long is lost")
     am_start_s: float = Field(default=300.0, gt=0, description="an app master that did not register by then is lost")
     unfit_s: float = Field(default=30.0, ge=0, description="GPUs where the engine had no room wait so long")
     am_max_attempts: int = Field(default=2, ge=1)
-    time_scale: float = Field(default=1.0, gt=0, description="replayed jobs run so many times faster")
+    time_scale: float = Field(default=1.0, gt=0, description="factor by which replayed jobs run faster")
     seed: int = 0
     validate_state: bool = Field(default=False, description="check every invariant after every step")
 

@@ -13,7 +13,7 @@ _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 
 def number(value: Any) -> Any:
     """The value, as a number where it is one that YAML took for text."""
-    # YAML 1.1 reads 1e-3 as text, since it has no dot; nobody who writes it means text.
+    # YAML 1.1 reads 1e-3 as text, since it has no dot; its author meant a number.
     return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
 
 

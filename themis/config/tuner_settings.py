@@ -160,7 +160,7 @@ TUNERS: Mapping[str, TunerEntry] = {
                 kind=int, low=1, help="of both halving pruners: first iteration; default: a hundredth of job.iterations"
             ),
             "reduction_factor": SettingEntry(
-                kind=int, low=2, help="of both halving pruners: one job in so many goes on; default: Optuna's"
+                kind=int, low=2, help="of both halving pruners: one job of this many continues; default: Optuna's"
             ),
             "n_startup_trials": SettingEntry(
                 kind=int, help="of the median pruner: jobs that must have come to their end first; default: Optuna's"
@@ -283,7 +283,7 @@ def find_plugin(name: str, source: str = "the app") -> TunerPlugin:
     try:
         found = known[name].load()
     except Exception as error:
-        # Whatever the package of somebody else does wrong: it is told where it comes from, and nothing else breaks.
+        # Any error in another project's package: name the package, and keep the others usable.
         remedy = f"mend or remove the package that brings {known[name].value}: {type(error).__name__}: {error}"
         raise MissingHereError(f"{source}: tuner {name} cannot be loaded", remedy=remedy) from error
     if not isinstance(found, TunerPlugin):

@@ -11,15 +11,17 @@
 
 Rules:
 
-- One thread calls `allocate`, at a steady pace; the others may be called from any thread meanwhile.
-- While the ResourceManager is away `allocate` blocks for at most `connect_wait_s`, then raises UnreachableError. Asks
-  and releases are kept and sent again by the next call, also to a ResourceManager that was started anew (the client
-  registers again by itself). Keep it off a loop that must stay responsive.
-- AttemptGoneError means that YARN has started another attempt or ended the application: exit, touch no container.
-- An ask for a host that YARN does not know, or that has not that much free, stays pending without a word. Whoever asks
-  waits as long as is right, then withdraws.
+- One thread calls `allocate` at regular intervals. All other methods may be called from any thread at the same time.
+- While the ResourceManager is unreachable, `allocate` blocks for up to `connect_wait_s`, then raises UnreachableError.
+  Requests and releases are kept, and sent again by the next call. If the ResourceManager restarted, the client
+  registers again by itself. Do not call it on an event loop.
+- AttemptGoneError means that YARN has started another attempt or ended the application. Exit without touching any
+  container.
+- A request for an unknown host, or for more than a host has free, stays pending without an error. The caller must
+  withdraw it after a time limit.
 - **Never release a container whose process was started.** YARN counts its GPUs as free at once and grants them again
-  within 50 ms, while the process lives on: two on one GPU. `NmClient.stop` it, and wait for its `ContainerEnd`.
+  within 50 ms, while the process still runs: two processes then share a GPU. Call `NmClient.stop`, and wait for its
+  `ContainerEnd`.
 
 The process needs what the table in `themis.hadoop.jvm` says.
 """
@@ -73,7 +75,7 @@ class AmClient:
             self._client.stop()
 
     def register(self, host: str, rpc_port: int, tracking_url: str) -> Registration:
-        """Tell YARN that this attempt runs. Once, before anything else.
+        """Register this attempt with YARN, once, before any other call.
 
         Args:
             host: Where the app master can be reached.

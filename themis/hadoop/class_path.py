@@ -21,8 +21,8 @@ from themis.hadoop.jars import JARS_VARIABLE, jar_folder
 GPU = "yarn.io/gpu"
 _RESOURCE_TYPES = "yarn.resource-types"
 _CLASSPATH_TIMEOUT_S = 60.0
-# To standard error, as Python's own. That there is no native library is told at every start and harms nobody, nor that
-# something was left to tidy when the process ended: JPype interrupts all threads of Java's then.
+# Log to standard error, as Python does. Leave out two harmless warnings: the missing native library at every start, and
+# interrupted threads at the end, when JPype interrupts all threads of Java.
 _LOG4J = """\
 log4j.rootLogger=WARN,stderr
 log4j.appender.stderr=org.apache.log4j.ConsoleAppender
@@ -73,7 +73,7 @@ def client_class_path(environment: Mapping[str, str], own_folder: Path) -> tuple
 
 
 def named_jar_folder(environment: Mapping[str, str]) -> Path | None:
-    """The folder that jars are taken from; None where an installed Hadoop names its own. Raises HadoopMissingError."""
+    """Return the folder of the jars, or None if an installed Hadoop names its own. Raises HadoopMissingError."""
     if folder := environment.get(JARS_VARIABLE):
         return Path(folder)
     return None if _hadoop_command(environment) else jar_folder()
@@ -115,9 +115,11 @@ def _classpath_of(command: str, environment: Mapping[str, str]) -> tuple[str, ..
         raise HadoopMissingError("the command does not run", value=" ".join(arguments), remedy=str(error)) from error
     entries = tuple(entry for entry in done.stdout.strip().split(os.pathsep) if entry)
     if done.returncode != 0 or not entries:
-        told = done.stderr.strip().splitlines()
+        error_lines = done.stderr.strip().splitlines()
         raise HadoopMissingError(
-            "the command gives no class path", value=" ".join(arguments), remedy=told[-1] if told else "it said nothing"
+            "the command gives no class path",
+            value=" ".join(arguments),
+            remedy=error_lines[-1] if error_lines else "it said nothing",
         )
     return entries
 

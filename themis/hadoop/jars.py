@@ -61,7 +61,7 @@ def fetched_jars(pom: Path, folder: Path, version: str) -> Path:
 
 
 def cache_folder(version: str, name: str = "hadoop") -> Path:
-    """Where the jars of that version lie once fetched, in `lib`; `name` tells what they are for."""
+    """Return the folder of this version's jars, which are in `lib` below it; `name` is their purpose."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "themis" / f"{name}-{version}"
 
@@ -108,7 +108,7 @@ def _fetch(pom: Path, folder: Path, version: str) -> None:
     java_program()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(folder.with_name(f"{folder.name}.lock")):
-        # Whoever held the lock before has perhaps fetched them.
+        # The process that held the lock before may have fetched them.
         if _is_current(folder, pom):
             return
         with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as temporary:

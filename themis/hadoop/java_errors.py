@@ -1,4 +1,4 @@
-"""Exceptions of Java's become errors of ours at the border, by the class of the first cause that tells something."""
+"""Turn Java's exceptions into our errors, by the class of the first known cause."""
 
 from __future__ import annotations
 
@@ -97,13 +97,13 @@ def typed_errors(doing: str, value: object = None, *, bad_token: Meaning = _LOGI
 def as_typed(error: jpype.JException, doing: str, value: object = None, *, bad_token: Meaning = _LOGIN) -> ThemisError:
     """The error of ours that says what an exception of Java's means; arguments as of `typed_errors`."""
     meanings = {**_MEANINGS, "SecretManager$InvalidToken": bad_token}
-    told = list(causes(error))
-    for cause in told:
+    chain = list(causes(error))
+    for cause in chain:
         if meaning := meanings.get(_simple_name(cause)):
             what = f"{meaning.what} ({doing})"
             remedy = "; ".join(part for part in (meaning.remedy, f"it said: {_message(cause)}") if part)
             return meaning.kind(what, value=value, remedy=remedy)
-    return YarnError(f"Hadoop refused ({doing})", value=value, remedy=f"it said: {_message(told[0])}")
+    return YarnError(f"Hadoop refused ({doing})", value=value, remedy=f"it said: {_message(chain[0])}")
 
 
 def causes(error: jpype.JException) -> Iterator[jpype.JException]:

@@ -17,9 +17,9 @@ What the environment of a process that calls YARN must hold, the app master's in
 | HADOOP_TOKEN_FILE_LOCATION | credentials | set by NodeManagers in every container |
 | HADOOP_USER_NAME | who we are where security is off | else the process's user |
 
-A JVM that dislikes the value of an option, such as too small a heap, says so and ends the process: nobody can catch
-that. An app master also needs PYTHONPATH, which NodeManagers do not hand on. `handed_on` picks from these what a
-submission must repeat in its launch environment.
+A JVM that refuses the value of an option, for example too small a heap, prints a message and ends the process, which
+no code can catch. An app master also needs PYTHONPATH, which NodeManagers do not pass on. `handed_on` selects the
+variables that a submission must repeat in its launch environment.
 """
 
 from __future__ import annotations

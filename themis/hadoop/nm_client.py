@@ -50,7 +50,7 @@ class NmClient:
     def start(self, container: Container, launch: ProcessLaunch) -> None:
         """Start the process; returns when the NodeManager has taken the order, before its files are there.
 
-        A command that fails ends the container with the shell's code, told by `AmClient.allocate`.
+        A command that fails ends the container with the shell's code, reported by `AmClient.allocate`.
 
         Raises:
             UnreachableError: No answer. The process may have been started all the same: stop it or wait for its end.
@@ -81,7 +81,7 @@ class NmClient:
 
         Raises:
             UnreachableError: No answer.
-            ContainerStateError: It does not accept our token, and so does not tell.
+            ContainerStateError: It does not accept our token, and so does not answer.
         """
         try:
             self.status(container)

@@ -19,7 +19,7 @@ _OVER = ("DONE", "EXITED_WITH_SUCCESS", "EXITED_WITH_FAILURE", "CONTAINER_CLEANE
 def living_containers(addresses: Iterable[str], yarn_app_id: str) -> tuple[str, ...]:
     """Ids of an application's containers that have not ended on these nodes.
 
-    A node that does not answer counts as one that still runs something: nobody knows. Ask no node that is lost.
+    A node that does not answer counts as one that may still run something. Do not ask lost nodes.
 
     Args:
         addresses: `host:port` of NodeManagers' web services.

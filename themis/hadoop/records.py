@@ -51,7 +51,7 @@ def resource(memory_mb: int, vcores: int, gpus: int) -> Any:
 
 
 def gpus_of(held: Any) -> int:
-    """GPUs in a Resource; 0 for none at all, which is how YARN tells what a lost node uses."""
+    """Return the GPUs in a Resource, or 0 without one: YARN reports no resource for a lost node."""
     return 0 if held is None else int(held.getResourceValue(GPU))
 
 
@@ -146,7 +146,7 @@ def fill_submission(context: Any, submission: AppSubmission) -> None:
 
 
 def container_request(ask: ContainerAsk) -> Any:
-    """A request pinned to one host, told apart by its allocation request id."""
+    """A request pinned to one host, identified by its allocation request id."""
     request = java_class("org.apache.hadoop.yarn.client.api.AMRMClient$ContainerRequest")
     return request(
         resource(ask.memory_mb, ask.vcores, ask.gpus),
@@ -235,7 +235,7 @@ def container_end(status: Any) -> ContainerEnd:
 
 def container_status(status: Any) -> ContainerStatus:
     """From a ContainerStatus as a NodeManager gives it."""
-    # The state is RUNNING from the start; the sub-state tells one that waits for its files from one that runs.
+    # The state is RUNNING from the start; the sub-state says whether it waits for its files or runs.
     waits = str(status.getContainerSubState()) == "SCHEDULED"
     return ContainerStatus(
         container_id=str(status.getContainerId()),

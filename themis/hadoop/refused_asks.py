@@ -1,9 +1,9 @@
-"""Asks that YARN refuses for being larger than any node, and how to be rid of them.
+"""Remove requests that YARN refuses because they are larger than any node.
 
-YARN refuses the whole heartbeat for one such ask. Hadoop's `AMRMClient` then keeps it for the next, and after it was
-removed it still tells YARN that none of it is wanted any more, which is refused as well: one ask too large and the app
-master never gets another heartbeat through. It must be taken out of the client's own set of things to say, which only
-reflection reaches (`AMRMClientImpl.ask`, the same in Hadoop 2.x to 3.5).
+YARN refuses the whole heartbeat for one such request. Hadoop's `AMRMClient` keeps it for the next heartbeat. After its
+removal the client still reports to YARN that none of it is wanted, which YARN refuses as well. So after one request
+that is too large, no heartbeat of the app master succeeds. The request must be removed from the client's internal set
+of changes, which only reflection reaches (`AMRMClientImpl.ask`, the same in Hadoop 2.x to 3.5).
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def submission_tokens(file_systems: Iterable[str] = (), *, connect_wait_s: float
 
 
 def own_token(file_system: str, environment: Mapping[str, str]) -> IssuedToken:
-    """A new delegation token for our own use, which nobody renews.
+    """Return a new delegation token for our own use, without a renewer.
 
     Args:
         file_system: URI of the file system.
@@ -145,7 +145,7 @@ def own_token(file_system: str, environment: Mapping[str, str]) -> IssuedToken:
         uri = java_class("java.net.URI")(file_system)
         system = java_class("org.apache.hadoop.fs.FileSystem").get(uri, configuration)
         token = system.getDelegationToken(us.getUserName())
-        # Only a renewal tells when it ends, and only its renewer may ask. Both times are the NameNode's own.
+        # Only a renewal returns the end, and only the renewer may renew. Both times are the NameNode's.
         ends_ms, issued_ms = int(token.renew(configuration)), int(token.decodeIdentifier().getIssueDate())
         return IssuedToken(text=str(token.encodeToUrlString()), life_s=(ends_ms - issued_ms) / 1000)
 

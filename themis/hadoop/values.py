@@ -267,7 +267,7 @@ class AllocateReply(Value, frozen=True, kw_only=True):
 
     Args:
         granted: Containers that answer a pending ask; each ask is answered once.
-        ended: Containers that are over, in the order told. Also those that were released or never launched.
+        ended: Containers that have ended, in the order reported, including released and never launched ones.
         nodes: Nodes whose state changed since the last heartbeat, with the state they have now.
         recovered: Containers of an earlier attempt whose nodes reported after we registered.
         preempted: Ids of containers that YARN itself wants or takes back.

@@ -61,7 +61,7 @@ class WebHdfs:
         return WebHdfs(self._client, rule)
 
     def status(self, path: str) -> HdfsStatus | None:
-        """A file's or folder's status, or None where there is neither."""
+        """Return the status of a file or folder, or None if it does not exist."""
         try:
             found = self._patiently("cannot look at a file on HDFS", path, lambda: self._client.status(path))
         except HdfsMissingError:
@@ -151,7 +151,7 @@ class WebHdfs:
                 raise
 
     def delete(self, path: str) -> bool:
-        """Delete a file, or a folder with all that is in it; False where there was nothing."""
+        """Delete a file, or a folder with its content. Returns False if it does not exist."""
         return bool(self._patiently("cannot delete on HDFS", path, lambda: self._client.delete(path, recursive=True)))
 
     def _patiently(self, what: str, path: str, attempt: Callable[[], T]) -> T:
@@ -223,7 +223,7 @@ class _LoginSession(_Session):
 
 
 class _ByName(InsecureClient):  # type: ignore[misc]
-    """Without security: whoever we say we are."""
+    """Access without security: the server trusts the user name."""
 
     _concat = _Request("POST")
 

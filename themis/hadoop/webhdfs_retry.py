@@ -11,7 +11,7 @@ from themis.values import Value
 
 LOG = logging.getLogger("themis.hdfs")
 
-TELL_AFTER_S = 3.0
+REPORT_AFTER_S = 3.0
 """A wait of less is no news: that long a NameNode takes that hands over to another one."""
 
 
@@ -19,7 +19,7 @@ class RetryRule(Value, frozen=True, kw_only=True):
     """Waits of `first_wait_s`, `factor` times that and so on up to `longest_wait_s`, until `deadline_s` is over.
 
     The deadline counts from the first failure since anything got through. Without jitter: a site has few writers, and
-    a schedule that is always the same can be tested and told.
+    a fixed schedule can be tested and documented.
     """
 
     first_wait_s: float = 0.1
@@ -61,13 +61,13 @@ class Patience:
         self.progressed()
 
     def progressed(self) -> None:
-        """Something got through: deadline and waits begin anew with the next failure."""
+        """Note that an operation succeeded: the deadline and the waits start again with the next failure."""
         self._waits_s = self._rule.waits_s()
         self._since_s: float | None = None
-        self._told = False
+        self._reported = False
 
     def failed(self, error: Exception, what: str, path: str) -> None:
-        """Wait until the operation may be tried again. A wait that is not over soon is logged, once.
+        """Wait until the operation may be tried again. A long wait is logged once.
 
         Raises:
             HdfsRefusedError: It would fail again.
@@ -83,7 +83,7 @@ class Patience:
         left_s = self._since_s + self._rule.deadline_s - now_s
         if left_s <= 0.0:
             raise away(what, path, error, now_s - self._since_s) from error
-        if not self._told and now_s - self._since_s >= TELL_AFTER_S:
-            self._told = True
+        if not self._reported and now_s - self._since_s >= REPORT_AFTER_S:
+            self._reported = True
             LOG.warning("%s; tried again for %.0f s", away(what, path, error, now_s - self._since_s), left_s)
         self._sleep(min(next(self._waits_s), left_s))

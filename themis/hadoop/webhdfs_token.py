@@ -30,7 +30,7 @@ class IssuedToken(Value, frozen=True, kw_only=True):
 
 
 def delegation_token(path: Path, service: str) -> str | None:
-    """The token for an HDFS, as WebHDFS takes it; None where the file holds none.
+    """Return the token for an HDFS, in WebHDFS's form, or None if the file has none.
 
     Args:
         path: A token file.

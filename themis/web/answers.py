@@ -1,4 +1,4 @@
-"""Our errors over HTTP, and a server that listens; for pages and APIs that only tell. The one place for both."""
+"""Our errors over HTTP, and an HTTP server, for read-only pages and APIs."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ def _meaning(request: web.Request, error: Exception) -> tuple[int, ThemisError]:
     if isinstance(error, web.HTTPNotFound):
         return 404, NotThereError("no such page", value=request.path)
     if isinstance(error, web.HTTPMethodNotAllowed):
-        remedy = "pages only tell; submit and kill with the command submarine"
+        remedy = "pages are read-only; submit and kill with the command submarine"
         return 405, InputError("nothing can be changed here", value=request.method, remedy=remedy)
     if isinstance(error, web.HTTPException):
         return error.status, InputError(error.reason, value=request.path)
     LOG.error("a page failed: %s", request.path, exc_info=error)
-    return 500, ThemisError("a defect of ours; the service's log tells more", value=request.path)
+    return 500, ThemisError("a defect of Themis; see the service's log", value=request.path)

@@ -34,7 +34,7 @@ def link(address: str, content: object) -> Markup:
 
 
 def outside_link(address: str, content: object) -> Markup:
-    """A link to an address that somebody else gave: only http and https make one, anything else stays text."""
+    """Return a link to an address from outside. Only http and https become links, anything else stays text."""
     if not address.lower().startswith(("http://", "https://")):
         return markup(content)
     return element("a", content, href=address, rel="noreferrer noopener")

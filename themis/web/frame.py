@@ -83,7 +83,7 @@ if (seconds) setInterval(async () => {
 
 _SCRIPT_HASH = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
 
-# No script but ours runs, even if a name that somebody chose were not escaped somewhere.
+# Only our script runs, even if a user's name were not escaped somewhere.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; connect-src 'self'; "
     f"base-uri 'none'; form-action 'none'; script-src 'sha256-{_SCRIPT_HASH}'",

@@ -323,7 +323,7 @@ def report_to_message(report: AppReport) -> pb.RhoReport:
 
 
 def report_from_message(message: pb.RhoReport, app_id: str) -> AppReport:
-    """The report of the app `app_id`; InputError where it tells no rho, which the wire always asks for."""
+    """Return the report of the app `app_id`. Raises InputError if it has no rho, which is required on the wire."""
     if math.isnan(message.rho):
         raise InputError("rho must be a number of 0 or more, or infinite", value=message.rho)
     return AppReport(

@@ -53,15 +53,15 @@ def changes(events: Sequence[Event], app_id: str) -> list[Change]:
 
 
 def _frees(events: Sequence[Event]) -> Iterator[Change]:
-    told: dict[int, Event] = {}
+    warnings: dict[int, Event] = {}
     stop: _Stop | None = None
     for event in events:
         if event.kind == "lease_expiring":
-            told[int(event.detail["lease_id"])] = event
-        elif event.kind == "tasks_ended" and told:
+            warnings[int(event.detail["lease_id"])] = event
+        elif event.kind == "tasks_ended" and warnings:
             stop = _stop_before(events, event)
         elif event.kind == "lease_released":
-            warned = told.pop(int(event.detail["lease_id"]), None)
+            warned = warnings.pop(int(event.detail["lease_id"]), None)
             if warned is not None and stop is not None and stop.asked_s >= warned.time_s - _CLOCKS_S:
                 yield _free(warned, stop, event)
                 # Leases that were announced together are returned together: one stop, one change.
@@ -121,9 +121,9 @@ def _step(granted: Event, started: Event, first: Event, events: Sequence[Event])
     reserve = {step: float(started.detail["seconds"].get(step, 0.0)) for step in RESERVE_STEPS}
     # Between the last step of reserving and the event is the launch, which is part of starting the process.
     launch_s = max(0.0, started.time_s - begun_s - sum(reserve.values()))
-    told = {step: float(first.detail["seconds"].get(step, 0.0)) for step in START_STEPS}
-    seconds |= reserve | told | {"process": told["process"] + launch_s}
-    seconds["first step"] = max(0.0, first.time_s - started.time_s - sum(told.values()))
+    steps_s = {step: float(first.detail["seconds"].get(step, 0.0)) for step in START_STEPS}
+    seconds |= reserve | steps_s | {"process": steps_s["process"] + launch_s}
+    seconds["first step"] = max(0.0, first.time_s - started.time_s - sum(steps_s.values()))
     return Change(kind="step", seconds=seconds, tasks=int(started.detail["tasks"]))
 
 

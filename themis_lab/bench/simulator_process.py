@@ -47,8 +47,8 @@ def simulate_apart(arguments: Sequence[str], folder: Path, limit_s: float) -> Us
     Raises:
         ThemisError: The run failed.
     """
-    printed, told = folder / "document.json", folder / "progress.txt"
-    with told.open("wb") as progress:
+    printed, progress_path = folder / "document.json", folder / "progress.txt"
+    with progress_path.open("wb") as progress:
         started = subprocess.Popen(
             [*_guarded(), str(limit_s), str(printed), *_command(arguments)], stdout=subprocess.PIPE, stderr=progress
         )
@@ -62,7 +62,9 @@ def simulate_apart(arguments: Sequence[str], folder: Path, limit_s: float) -> Us
     if taken["exit_code"] == -signal.SIGKILL and taken["wall_s"] >= limit_s:
         return None
     if taken.pop("exit_code") != 0:
-        raise ThemisError("a simulation failed", value=_last_line(told), remedy=f"themis {' '.join(arguments)}")
+        raise ThemisError(
+            "a simulation failed", value=_last_line(progress_path), remedy=f"themis {' '.join(arguments)}"
+        )
     return Usage(**taken, document=json.loads(printed.read_text(encoding="utf-8")))
 
 

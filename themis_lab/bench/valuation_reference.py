@@ -1,10 +1,10 @@
 """Decide whether a bid's finish time is within a factor of the smallest one, if the lower bound leaves this open.
 
-Asked is a single end, what is told less so much. Either it is proven to be too soon (`valuation_columns`, with times
-counted ten times as finely as for the bound), or jobs are put on gangs so that all end by then: gangs of the linear
-programme, one after the other with the jobs that it likes best there, prices made anew after each, with some chance,
-again and again (a diving heuristic: Sadykov et al., "Primal heuristics for branch and price", 2019). That a division
-with all its jobs fits into the bundle is for the caller to check: the programme knows limits of room only.
+The question is about a single finish time. Either `valuation_columns` proves that it is
+too early, with times counted ten times as finely as for the bound. Or a diving heuristic finds a packing that ends by
+then (Sadykov et al., "Primal heuristics for branch and price", 2019): it fixes one gang of the linear programme after
+another with its best jobs, recomputes prices after each, and repeats this with random choices. The caller checks that
+the division fits into the bundle, since the programme only has capacity limits.
 """
 
 from __future__ import annotations

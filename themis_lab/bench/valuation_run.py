@@ -85,7 +85,7 @@ class LargeGap(Value, frozen=True):
     """Gaps of one large bundle to the bound, for the rows of the bid on everything and for a bid on the bundle alone.
 
     Attributes:
-        is_near: Whether the latter is within `NEAR` of the least T; None where that is not known.
+        is_near: Whether the latter is within `NEAR` of the least T; None if that is unknown.
         shown: The gap to a packing that shows that it is not; 0 without one.
     """
 
@@ -238,9 +238,9 @@ def _gap_row(part: str, gaps: Sequence[float]) -> GapRow:
 
 
 def _reference_row(part: str, gaps: Sequence[LargeGap]) -> ReferenceRow:
-    told = Counter(gap.is_near for gap in gaps)
+    verdicts = Counter(gap.is_near for gap in gaps)
     shown = max(gap.shown for gap in gaps)
-    return ReferenceRow(part=part, near=told[True], far=told[False], undecided=told[None], shown_gap=shown)
+    return ReferenceRow(part=part, near=verdicts[True], far=verdicts[False], undecided=verdicts[None], shown_gap=shown)
 
 
 # ---- times ----------------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class DevCluster:
         Args:
             spec: What it shall be like.
             folder: For all that it writes; must be empty or not be there.
-            say: Told what is going on, a line at a time.
+            say: Called with a line about each step.
             limit_s: How long the daemons may take, in seconds, the fetching of jars not counted.
             identity: Value of the mark `MARK` (configuration.py) in the environment of all daemons. A process that must
                 end them after the death of this one finds them by it. By default a new one.
@@ -228,7 +228,7 @@ class DevCluster:
 
         Args:
             host: The node.
-            graceful_s: Let its containers go on for so many seconds at most; None: end them at once.
+            graceful_s: Maximum seconds for which its containers may continue; None ends them at once.
         """
         self._check_host(host)
         self._exclude(self._excluded() | {host}, graceful_s)

@@ -34,7 +34,7 @@ class DaemonSet:
         write_state(self._plan, self._processes)
 
     def pids(self) -> dict[str, int | None]:
-        """Process id of each daemon, by name; None where it does not run."""
+        """Return the process id of each daemon by name, None if it does not run."""
         found = {daemon: self._processes.get(daemon) for daemon in self._plan.spec.daemons}
         return {name: process.pid if process and process.is_running() else None for name, process in found.items()}
 

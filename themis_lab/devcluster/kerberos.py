@@ -24,7 +24,7 @@ class Kerberos(Value, frozen=True, kw_only=True):
         realm: Its name.
         krb5_conf: Path of the file by which Java finds the KDC.
         keytab: Path of a keytab with the keys of `PRINCIPALS`.
-        proxy_user: Who may act in the name of `proxied`, by the user's short name; empty for nobody.
+        proxy_user: The short name of the user who may act for `proxied`; empty for none.
         proxied: A comma-separated list of users.
         token_life_s: Time after which a delegation token of HDFS's ends unless it is renewed, in seconds.
         token_greatest_life_s: Time after which it cannot be renewed any more, in seconds.

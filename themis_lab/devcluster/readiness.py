@@ -45,7 +45,7 @@ def wait_until_none(missing: Callable[[], str | None], *, limit_s: float, troubl
         missing: The question.
         limit_s: How long to ask, in seconds.
         trouble: What it means when something is missing for longer.
-        say: Told what is missing, whenever that changes.
+        say: Called with what is missing, whenever that changes.
 
     Raises:
         DevClusterError: Something is missing for longer.
@@ -54,7 +54,7 @@ def wait_until_none(missing: Callable[[], str | None], *, limit_s: float, troubl
     said = None
     while (what := missing()) is not None:
         if time.monotonic() >= deadline_s:
-            raise DevClusterError(trouble, value=what, remedy="the logs may tell: see `logs` in its folder")
+            raise DevClusterError(trouble, value=what, remedy="see the logs, in `logs` in its folder")
         if what != said:
             say(what)
             said = what

@@ -37,7 +37,7 @@ class NodeReport(Value, frozen=True, kw_only=True):
         gpus: GPUs it declares.
         gpus_used: GPUs in containers; 0 for a node that is gone.
         health_at_s: When its NodeManager last looked at its own health, in seconds since 1970; it does so when it
-            starts, so a time before that tells that the ResourceManager speaks of the one before.
+            starts, so an earlier time means that the ResourceManager reports on the previous one.
     """
 
     state: str

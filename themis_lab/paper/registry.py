@@ -36,7 +36,9 @@ MODULES: Mapping[str, str] = MappingProxyType(
 """The module of each experiment, in the order of themis.md, section 9."""
 
 
-PAPERS: Mapping[str, str] = MappingProxyType({"oef": "themis_lab.paper.oef.registry"})
+PAPERS: Mapping[str, str] = MappingProxyType(
+    {"allox": "themis_lab.paper.allox.registry", "oef": "themis_lab.paper.oef.registry"}
+)
 """Further papers whose evaluations are reproduced. Each module lists EXPERIMENTS, which make their own runs."""
 
 

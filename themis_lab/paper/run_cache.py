@@ -82,7 +82,7 @@ class RunCache:
         if not left:
             return ""
         files = "1 file stays" if left == 1 else f"{left} files stay"
-        return f"{files} in {self._folder}, of another command or of other code: remove what nobody goes on with\n"
+        return f"{files} in {self._folder}, of another command or of other code: remove those you do not need\n"
 
 
 def _read(path: Path) -> RunRecord | None:

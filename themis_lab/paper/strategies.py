@@ -75,7 +75,7 @@ class RankedAgent:
     """The production agent, but for rho in its reports, which is by other definitions: the arbiter filters by it.
 
     The ideal is of the app as it was submitted, among as many apps as it has had in its time so far (N_avg).
-    Bids are as they are: T_ideal is one number for all bundles of an app, which the auction's product does not tell.
+    Bids are as they are: T_ideal is one number for all bundles of an app, which does not affect the auction's product.
 
     Args:
         inner: Answers on the app as it is.
@@ -113,6 +113,6 @@ FILTERS: Mapping[str, tuple[RhoDefinition, ...]] = MappingProxyType(
 
 
 def ranked_agent(app: AppTrace, by: str) -> Agent:
-    """An honest agent whose reports tell rho by other definitions; `by` is a key of FILTERS."""
+    """An honest agent that reports rho by another definition; `by` is a key of FILTERS."""
     del app
     return RankedAgent(HonestAgent(), FILTERS[by])

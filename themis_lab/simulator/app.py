@@ -112,7 +112,7 @@ class SimApp:
         self._moving: Mapping[str, tuple[GpuId, ...]] = NOWHERE
         self._holds: _Holds | None = None
         self._warm: set[GpuId] = set()
-        self._heard: list[SimJob] = []
+        self._just_ready: list[SimJob] = []
         self.work_total_gpu_s = self._work_gpu_s()
         self.phases: list[tuple[JobView, ...]] = []
         self._follow_plan()
@@ -190,7 +190,7 @@ class SimApp:
         """GPUs of the smallest gang that one of the jobs can start with."""
         return min(job.shape.demand_min_gpus for job in self.trace.jobs)
 
-    def hear(self, change: LeaseChange) -> bool:
+    def on_lease_change(self, change: LeaseChange) -> bool:
         """Note a changed lease of the app. Returns whether the app must act on it: True except for a renewal."""
         lease = change.lease
         self._holds = None
@@ -249,7 +249,7 @@ class SimApp:
     def act(self, now_s: float) -> Acted:
         """Follow tuner and leases: start, stop and move jobs, and say which leases to return."""
         self._holds = None
-        if not (self.leases or self._reserved or self._heard) and not self._busy():
+        if not (self.leases or self._reserved or self._just_ready) and not self._busy():
             # Like every app that returned all its GPUs.
             self._planned, self._moving = {}, NOWHERE
             return _NOTHING_DONE
@@ -257,15 +257,15 @@ class SimApp:
             self.first_gpu_at_s = now_s
         holdings = self._holdings()
         plan = self._make_plan(holdings, now_s)
-        if not (plan.stop or plan.start or plan.release or holdings.expiring or self._heard):
+        if not (plan.stop or plan.start or plan.release or holdings.expiring or self._just_ready):
             # Usually an app continues as it is after an event.
             self._planned, self._moving = plan.wait, plan.move
             return _NOTHING_DONE
         ending = [job_id for job_id in plan.stop if not self.jobs[job_id].stopping]
         stopping = tuple(job for job_id in ending if self._stop(job := self.jobs[job_id], now_s))
-        heard = tuple(self._started(job, now_s) for job in self._heard if job.running)
-        self._heard.clear()
-        started = heard + tuple(self._start(self.jobs[job_id], gpus, now_s) for job_id, gpus in plan.start.items())
+        ready = tuple(self._started(job, now_s) for job in self._just_ready if job.running)
+        self._just_ready.clear()
+        started = ready + tuple(self._start(self.jobs[job_id], gpus, now_s) for job_id, gpus in plan.start.items())
         self._planned, self._moving = plan.wait, plan.move
         busy = self._busy()
         back = {*plan.release, *(holdings.expiring - busy)}
@@ -285,7 +285,7 @@ class SimApp:
         if self.plan.finished:
             self._stop(job, now_s)
         elif job.job_id in self.plan.targets:
-            self._heard.append(job)
+            self._just_ready.append(job)
 
     def _losers(self) -> list[SimJob]:
         """Jobs that their tuner stopped while they ran and whose GPUs are not free yet."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from am.agent.model.fairness import ideal_time_s
 from am.agent.model.views import AppView, ClusterView, JobView
+from themis.sums import sum_in_order
 
 
 def least_rho(
@@ -22,13 +23,13 @@ def least_rho(
         start_s: What starting a job costs.
     """
     gpus = min(around.cluster_gpus, whole.demand_max_gpus)
-    phases_s = sum(_phase_s(jobs, gpus, around) for jobs in phases)
+    phases_s = sum_in_order(_phase_s(jobs, gpus, around) for jobs in phases)
     return (first_chance_s + start_s + phases_s) / ideal_time_s(whole, around)
 
 
 def _phase_s(jobs: Sequence[JobView], gpus: int, around: ClusterView) -> float:
     longest_s = max(_fastest_s(job, around) for job in jobs)
-    return max(longest_s, sum(job.serial_work_s / job.speeds.highest for job in jobs) / gpus)
+    return max(longest_s, sum_in_order(job.serial_work_s / job.speeds.highest for job in jobs) / gpus)
 
 
 def _fastest_s(job: JobView, around: ClusterView) -> float:

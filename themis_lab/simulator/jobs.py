@@ -17,11 +17,11 @@ _ROUNDING = 1e-9
 
 @dataclass(slots=True)
 class SimJob:
-    """One job. `iteration` is what it has done and kept up to its last start.
+    """One job. `iteration` is the last one done and saved before its last start.
 
-    `run` changes with every start and stop, so that what was foreseen for another run can be told apart. `interrupted`:
-    it was stopped short of its target and has not run since. While it runs, `gpus` are its gang and `ready_at_s` is
-    when its first iteration begins. While it stops, `gpus` are still busy though it makes no iterations.
+    `run` changes with every start and stop, so that events scheduled for an earlier run can be recognised.
+    `interrupted` is true if it was stopped before its target and has not run since. While it runs, `gpus` are its gang,
+    and its first iteration begins at `ready_at_s`. While it stops, `gpus` are still busy, but it does no iterations.
     """
 
     trace: JobTrace

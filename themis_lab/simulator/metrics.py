@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from themis.sums import sum_in_order
 from themis_lab.simulator.record import AppOutcome, RunRecord
 
 Document = dict[str, Any]
@@ -49,7 +50,7 @@ def metrics_of(record: RunRecord) -> Document:
         "jain": fairness[DEFINITION]["jain"],
         "share_over_1": fairness[DEFINITION]["share_over_1"],
         "by_definition": fairness,
-        "gpu_time_s": sum(app.gpu_time_s for app in apps),
+        "gpu_time_s": sum_in_order(app.gpu_time_s for app in apps),
         "makespan_s": record.makespan_s,
         "completion_s": summary(app.completion_s for app in apps),
         "queueing_s": summary(app.queueing_s for app in apps),
@@ -60,7 +61,7 @@ def metrics_of(record: RunRecord) -> Document:
         "over_bound": summary(app.rho[DEFINITION] / app.bound for app in apps if app.bound > 0.0),
         "restarts": sum(app.restarts for app in apps),
         "checkpoints": sum(app.checkpoints for app in apps),
-        "lost_gpu_s": sum(app.lost_gpu_s for app in apps),
+        "lost_gpu_s": sum_in_order(app.lost_gpu_s for app in apps),
         "rounds": counts.rounds,
         "events": counts.events,
         "auctions": _auctions(record),
@@ -99,8 +100,8 @@ def jain(values: Sequence[float]) -> float:
 
     Example: 1, 1, 2 gives 16 / (3 * 6) = 0.89.
     """
-    squares = sum(value * value for value in values)
-    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
+    squares = sum_in_order(value * value for value in values)
+    return sum_in_order(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
 def share_over(values: Sequence[float], limit: float) -> float:
@@ -160,8 +161,8 @@ def _app(app: AppOutcome) -> Document:
 def _placement(apps: Sequence[AppOutcome]) -> Mapping[str, Any]:
     """Return the placement scores: mean over apps, mean over GPU time, and eleven points of the apps' distribution."""
     ordered = sorted(app.placement_score for app in apps)
-    ran_s = sum(app.running_gpu_s for app in apps)
-    weighted = sum(app.placement_score * app.running_gpu_s for app in apps) / ran_s if ran_s else None
+    ran_s = sum_in_order(app.running_gpu_s for app in apps)
+    weighted = sum_in_order(app.placement_score * app.running_gpu_s for app in apps) / ran_s if ran_s else None
     deciles = [ordered[round(tenth * (len(ordered) - 1) / _TENTHS)] for tenth in range(_TENTHS + 1)]
     return {"mean": math.fsum(ordered) / len(ordered), "mean_of_gpu_time": weighted, "deciles": deciles}
 

@@ -23,6 +23,7 @@ from themis.bids import AppReport, Bid, Market, RhoOf
 from themis.clock import VirtualClock
 from themis.errors import InvariantError
 from themis.leases import SAME_TIME_S, Lease, LeaseChange
+from themis.sums import sum_in_order
 from themis_lab.simulator.agents import Agent, HonestAgent
 from themis_lab.simulator.app import SimApp
 from themis_lab.simulator.bounds import least_rho
@@ -307,7 +308,7 @@ class Simulation:
             bound=least_rho(whole, phases, around, self._chances.get(app.app_id, 0.0), start_s),
             gpu_time_s=self.arbiter.attained_gpu_s(app.app_id, self.now_s),
             running_gpu_s=tally.running_gpu_s,
-            ideal_gpu_s=sum(job.iteration * job.trace.serial_iteration_s for job in app.jobs.values()),
+            ideal_gpu_s=sum_in_order(job.iteration * job.trace.serial_iteration_s for job in app.jobs.values()),
             placement_score=scored,
             restarts=tally.restarts,
             checkpoints=tally.checkpoints,
@@ -426,7 +427,7 @@ class Simulation:
             if app is not None:
                 self._unchecked[app.app_id] = None
                 self._cohort.mark_changed(app.app_id)
-                if app.hear(change):
+                if app.on_lease_change(change):
                     self._dirty.add(app.app_id)
 
     def _validate(self) -> None:
@@ -465,8 +466,8 @@ class Simulation:
             apps=tuple(sorted(self.ended, key=lambda app: order[app.name])),
             counts=self.counts,
             makespan_s=makespan_s,
-            leased_share=sum(app.gpu_time_s for app in self.ended) / whole_gpu_s,
-            running_share=sum(app.running_gpu_s for app in self.ended) / whole_gpu_s,
+            leased_share=sum_in_order(app.gpu_time_s for app in self.ended) / whole_gpu_s,
+            running_share=sum_in_order(app.running_gpu_s for app in self.ended) / whole_gpu_s,
             rounds=tuple(self.rounds),
             wall_s=wall_s,
         )

@@ -155,7 +155,7 @@ def _check_lines(
             safe = max(safe, line.iteration)
             continue
         span = spans.get(line.incarnation)
-        findings.look(WITNESS, span is not None or am_lost, f"{name} #{line.incarnation} ran, but no event tells of it")
+        findings.look(WITNESS, span is not None or am_lost, f"{name} #{line.incarnation} ran, but it has no event")
         # A task that is killed right after a checkpoint has not recorded it, but the events have.
         known = {safe, *(each.to_iteration for number, each in spans.items() if number < line.incarnation)}
         text = f"{name} #{line.incarnation} began after iteration {line.iteration}, {safe} was safe"

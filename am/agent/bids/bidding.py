@@ -80,7 +80,7 @@ class BidMemory:
     """Candidates that apps of one job have in common, between bids.
 
     What a single job that keeps no GPUs may ask for depends on its shape, its S, the gangs that fit and its renewable
-    gang, not on its work. Whoever makes many bids keeps one memory: an app master for its app, a simulator for all.
+    gang, not on its work. An app master keeps one memory for its app, a simulator one for all apps.
     """
 
     def __init__(self) -> None:
@@ -168,8 +168,8 @@ def _make_bids_on_one_type(
         some = slice(start, start + len(each))
         start = some.stop
         sent, useful = each.chosen(values[some], gains[some], empty_value, ROW_CAP)
-        worth = values[some].tolist()
-        rows = tuple([each.row(place, worth[place]) for place in sent])
+        row_values = values[some].tolist()
+        rows = tuple([each.row(place, row_values[place]) for place in sent])
         dropped = min(useful - len(rows) + each.missing, _MAX_DROPPED)
         app_id = outlook.app.app_id
         bids.append(
@@ -222,7 +222,7 @@ def _packed_times_s(app: AppView, candidates: CandidateSet, cluster: ClusterView
     """T on every candidate of an app whose jobs may share gangs, in seconds.
 
     The best candidates of an app that holds nothing are packed more closely. What an app holds is timed without that
-    wherever it is compared with a bundle, and a bundle must not look better only because it is packed more closely.
+    when it is compared with a bundle, and a bundle must not look better only because it is packed more closely.
     """
     tables = candidates.tables
     if not tables:

@@ -22,6 +22,7 @@ from am.agent.model.finish_time import even_sizes
 from am.agent.model.views import JobView
 from themis.apps import JobShape
 from themis.cluster import Level
+from themis.sums import sum_in_order
 
 Counts = NDArray[np.int64]
 
@@ -170,8 +171,8 @@ def _shares(jobs: Sequence[JobView]) -> list[tuple[JobShape, int, float]]:
     members: dict[JobShape, list[float]] = {}
     for job in jobs:
         members.setdefault(job.shape, []).append(job.serial_work_s)
-    total_s = sum(sum(works_s) for works_s in members.values()) or 1.0
-    return [(shape, len(works_s), sum(works_s) / total_s) for shape, works_s in members.items()]
+    total_s = sum_in_order(sum_in_order(works_s) for works_s in members.values()) or 1.0
+    return [(shape, len(works_s), sum_in_order(works_s) / total_s) for shape, works_s in members.items()]
 
 
 def _split_by_work(shares: Sequence[tuple[JobShape, int, float]], gpus: int, at_once: float) -> Split:

@@ -22,6 +22,7 @@ from am.agent.model.finish_time import unlike_in_pace
 from am.agent.model.views import JobView
 from themis.apps import JobShape
 from themis.cluster import Level
+from themis.sums import sum_in_order
 
 Sizes = tuple[tuple[int, int, int], ...]
 """Gangs as (GPUs, unit, count), largest first."""
@@ -111,7 +112,7 @@ def scheduled_by_shape(jobs: Sequence[JobView], most_gangs: int, most_gpus: int,
     members: dict[JobShape, list[float]] = {}
     for job in jobs:
         members.setdefault(job.shape, []).append(job.serial_work_s)
-    works_s = np.array([sum(each) for each in members.values()], dtype=np.float64)
+    works_s = np.array([sum_in_order(each) for each in members.values()], dtype=np.float64)
     counts = np.array([len(each) for each in members.values()], dtype=np.int64)
     shapes = [replace(shape, min_tasks=least_tasks(shape, least)) for shape in members]
     return _candidates.in_turn(works_s, counts, shapes_array(shapes), most_gangs, most_gpus, _STEP)

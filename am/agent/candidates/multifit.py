@@ -22,6 +22,7 @@ from am.agent.candidates.gang_kinds import Candidate, GangKind
 from am.agent.candidates.search_space import SearchSpace
 from am.agent.model.finish_time import JobTimes, job_time_s
 from am.agent.model.views import JobView
+from themis.sums import sum_in_order
 
 _NEAR_ENOUGH = 1.01
 """The earliest end is found up to this factor."""
@@ -115,7 +116,7 @@ class _Fitting:
             np.array([kind.most for kind in self._kinds], dtype=np.int64),
         )
         self._times_s: list[list[float]] = times_s.tolist()
-        work_gpu_s = sum(min(map(mul, times_s, self._sizes)) for times_s in self._times_s)
+        work_gpu_s = sum_in_order(min(map(mul, times_s, self._sizes)) for times_s in self._times_s)
         self.least_s = max(max(map(min, self._times_s)), work_gpu_s / most_gpus)
 
     def gpus_of(self, candidate: Candidate) -> int:
@@ -125,7 +126,7 @@ class _Fitting:
     def candidate_by(self, end_s: float, gpus: int) -> Candidate | None:
         """Gangs on which all jobs end in time; None if they need more GPUs, or more than that part of the capacity."""
         found = np.empty(len(self._kinds), dtype=np.int64)
-        fits = _candidates.ask_by(*self._arrays, self._most_gpus, self._most_gangs, end_s, gpus, found)
+        fits = _candidates.fit_by_end(*self._arrays, self._most_gpus, self._most_gangs, end_s, gpus, found)
         return self._in_place(found.tolist()) if fits else None
 
     def _in_place(self, found: Sequence[int]) -> Candidate:

@@ -1,5 +1,5 @@
-/* Arrays that Python lends for a call: C-contiguous buffers of a type and so many dimensions, any other is a
- * ValueError. */
+/* Borrows arrays from Python for one call. An array that is not C-contiguous, or has another type or number of
+ * dimensions than expected, is a ValueError. */
 #ifndef THEMIS_AGENT_ARRAYS_H
 #define THEMIS_AGENT_ARRAYS_H
 
@@ -32,7 +32,7 @@ static inline int is_int16(const Py_buffer *view) {
 
 static inline int is_float64(const Py_buffer *view) { return !strcmp(view->format, "d"); }
 
-/* The array in the place that is next; NULL, and an error set, for what is not of that type and so many dimensions. */
+/* Borrows one more array. Returns NULL with an error set if it has another type or number of dimensions. */
 static inline Py_buffer *array(Arrays *arrays, PyObject *object, int (*is_type)(const Py_buffer *), int dimensions,
                                int flags) {
     Py_buffer *view = &arrays->view[arrays->held];
@@ -47,18 +47,18 @@ static inline Py_buffer *array(Arrays *arrays, PyObject *object, int (*is_type)(
 
 static inline int agree(const char *what, Py_ssize_t one, Py_ssize_t two) {
     if (one == two) return 1;
-    PyErr_Format(PyExc_ValueError, "the arrays tell of %zd and of %zd %s", one, two, what);
+    PyErr_Format(PyExc_ValueError, "the arrays have %zd and %zd %s", one, two, what);
     return 0;
 }
 
-/* Whether jobs may be of such shapes. */
+/* Whether the shapes are valid. */
 static inline int are_shapes(const Py_buffer *shapes) {
     const Shape *shape = shapes->buf;
     if (!agree("numbers of a shape", 3, shapes->shape[1])) return 0;
     for (Py_ssize_t n = 0; n < shapes->shape[0]; n++, shape++)
         if (shape->unit < 1 || shape->smallest < 1 || shape->largest < shape->smallest || shape->largest > INT_MAX ||
             shape->smallest % shape->unit || shape->largest % shape->unit) {
-            PyErr_Format(PyExc_ValueError, "gangs of %lld to %lld GPUs in units of %lld cannot be",
+            PyErr_Format(PyExc_ValueError, "gangs of %lld to %lld GPUs in units of %lld are not possible",
                          (long long)shape->smallest, (long long)shape->largest, (long long)shape->unit);
             return 0;
         }

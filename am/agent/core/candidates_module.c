@@ -11,7 +11,7 @@
 #include "multifit.h"
 #include "gang_layout.h"
 
-static PyObject *ask_by(PyObject *self, PyObject *args) {
+static PyObject *fit_by_end(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *objects[5], *result = NULL;
     Py_buffer *times, *takes, *gpus, *most, *out;
@@ -21,7 +21,7 @@ static PyObject *ask_by(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOOOLLdLO", &objects[0], &objects[1], &objects[2], &objects[3], &most_gpus,
                           &most_gangs, &end_s, &gpus_here, &objects[4]))
         return NULL;
-    if (most_gpus < 1) return PyErr_Format(PyExc_ValueError, "%lld GPUs cannot be asked for", most_gpus);
+    if (most_gpus < 1) return PyErr_Format(PyExc_ValueError, "%lld GPUs are not enough for a gang", most_gpus);
     if ((times = array(&arrays, objects[0], is_float64, 2, 0)) &&
         (takes = array(&arrays, objects[1], is_float64, 2, 0)) &&
         agree("kinds", times->shape[1], takes->shape[0]) && agree("kinds", takes->shape[0], takes->shape[1]) &&
@@ -41,7 +41,7 @@ static PyObject *ask_by(PyObject *self, PyObject *args) {
     return result;
 }
 
-/* Whether every level is one that there is. */
+/* Whether every level exists. */
 static int are_levels(const Py_buffer *within) {
     const int64_t *level = within->buf;
     for (Py_ssize_t n = 0; n < within->shape[0]; n++)
@@ -53,7 +53,7 @@ static int are_levels(const Py_buffer *within) {
     return 1;
 }
 
-/* A number of 0 or more that leaves room to add some up. */
+/* A number from 0 to INT_MAX, so that sums do not overflow; -1 with an error set. */
 static int64_t number(PyObject *object) {
     long long value = PyLong_AsLongLong(object);
     if (value == -1 && PyErr_Occurred()) return -1;
@@ -62,16 +62,15 @@ static int64_t number(PyObject *object) {
     return -1;
 }
 
-/* The kinds that a size may be of, at most so many, as numbers into `room`; 0 and an error set where they are none that
- * there are. */
-static int read_kinds(PyObject *told, Py_ssize_t most, Py_ssize_t kinds, Alike *gangs, int64_t *room) {
-    if (!PyTuple_Check(told) || PyTuple_GET_SIZE(told) > most) {
+/* Reads the kinds of a size, at most `most`, into `room`. Returns 0 with an error set if a kind does not exist. */
+static int read_kinds(PyObject *entry, Py_ssize_t most, Py_ssize_t kinds, Alike *gangs, int64_t *room) {
+    if (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) > most) {
         PyErr_Format(PyExc_ValueError, "the kinds of a size must be a tuple of %zd at most", most);
         return 0;
     }
-    gangs->kinds = room, gangs->many = PyTuple_GET_SIZE(told);
+    gangs->kinds = room, gangs->many = PyTuple_GET_SIZE(entry);
     for (Py_ssize_t n = 0; n < gangs->many; n++) {
-        if ((room[n] = number(PyTuple_GET_ITEM(told, n))) < 0) return 0;
+        if ((room[n] = number(PyTuple_GET_ITEM(entry, n))) < 0) return 0;
         if (room[n] >= kinds) {
             PyErr_Format(PyExc_ValueError, "kind %lld is not one of %zd", (long long)room[n], kinds);
             return 0;
@@ -80,7 +79,7 @@ static int read_kinds(PyObject *told, Py_ssize_t most, Py_ssize_t kinds, Alike *
     return 1;
 }
 
-/* One of the sizes: GPUs, unit and count, with the kinds that it may be of, none where it is of no kind. */
+/* Reads a size: GPUs, unit and count, and its kinds, which may be none. */
 static int read_size(PyObject *size, PyObject *kinds_of, Py_ssize_t most, Py_ssize_t kinds, Alike *gangs,
                      int64_t *room) {
     if (!PyTuple_Check(size) || PyTuple_GET_SIZE(size) != 3) {
@@ -94,12 +93,12 @@ static int read_size(PyObject *size, PyObject *kinds_of, Py_ssize_t most, Py_ssi
         return 0;
     }
     PyObject *key = PyTuple_GetSlice(size, 0, 2);
-    /* Reading numbers may run Python, which may take what is told out of the dictionary. */
-    PyObject *told = key ? Py_XNewRef(PyDict_GetItemWithError(kinds_of, key)) : NULL;
+    /* Reading numbers may run Python code, which may delete the entry from the dictionary. */
+    PyObject *entry = key ? Py_XNewRef(PyDict_GetItemWithError(kinds_of, key)) : NULL;
     gangs->kinds = room, gangs->many = 0;
-    int fine = told ? read_kinds(told, most, kinds, gangs, room) : !PyErr_Occurred();
+    int fine = entry ? read_kinds(entry, most, kinds, gangs, room) : !PyErr_Occurred();
     Py_XDECREF(key);
-    Py_XDECREF(told);
+    Py_XDECREF(entry);
     return fine;
 }
 
@@ -113,41 +112,42 @@ static PyObject *tuple_of(const int64_t *counts, Py_ssize_t many) {
     return tuple;
 }
 
-/* Appends an ask to a list; 0 with an error set. */
-static int append_ask(PyObject *asks, const int64_t *counts, Py_ssize_t kinds) {
-    PyObject *ask = tuple_of(counts, kinds);
-    int fine = ask && !PyList_Append(asks, ask);
-    Py_XDECREF(ask);
+/* Appends a candidate to a list. Returns 0 with an error set. */
+static int append_candidate(PyObject *candidates, const int64_t *counts, Py_ssize_t kinds) {
+    PyObject *candidate = tuple_of(counts, kinds);
+    int fine = candidate && !PyList_Append(candidates, candidate);
+    Py_XDECREF(candidate);
     return fine;
 }
 
-/* The asks for each part of the near places, those left out for which there is no room. */
+/* The layouts for each part of the tight places, without those that do not fit. */
 static PyObject *laid(const Py_buffer *most, const Py_buffer *within, const Alike *gangs, Py_ssize_t many,
                       PyObject *parts, int64_t *counts) {
     Py_ssize_t kinds = most->shape[0];
-    PyObject *asks = PyList_New(0);
-    for (Py_ssize_t n = 0; asks && n < PyTuple_GET_SIZE(parts); n++) {
+    PyObject *candidates = PyList_New(0);
+    for (Py_ssize_t n = 0; candidates && n < PyTuple_GET_SIZE(parts); n++) {
         double near = PyFloat_AsDouble(PyTuple_GET_ITEM(parts, n));
         if (near == -1.0 && PyErr_Occurred()) {
-            Py_CLEAR(asks);
+            Py_CLEAR(candidates);
         } else if (!(near >= 0.0 && near <= 1.0)) {
             PyErr_SetString(PyExc_ValueError, "a part must be from 0 to 1");
-            Py_CLEAR(asks);
+            Py_CLEAR(candidates);
         } else if (lay_gangs(most->buf, within->buf, kinds, gangs, many, near, counts)) {
-            if (!append_ask(asks, counts, kinds)) Py_CLEAR(asks);
+            if (!append_candidate(candidates, counts, kinds)) Py_CLEAR(candidates);
         }
     }
-    return asks;
+    return candidates;
 }
 
-/* Levels at which there are kinds of one of the sizes, or 0 and an error set where a size is not told by level; -1
- * where one is of no kind. A size has no kind of its own at a level where the kind told for it lies at another. */
+/* Marks the levels at which a size has a kind of its own. The kinds of a size must be listed by level; a kind of
+ * another level may stand in its place. Returns 0 with an error set if they are not, -1 if a size has no kind, else
+ * 1. */
 static int levels_of(const Py_buffer *within, const Alike *gangs, Py_ssize_t many, int *levels) {
     memset(levels, 0, sizeof(int) * LEVELS);
     for (Py_ssize_t n = 0; n < many; n++) {
         if (!gangs[n].many) return -1;
         if (gangs[n].many != LEVELS) {
-            PyErr_Format(PyExc_ValueError, "the kinds of a size must be told for each of %d levels", LEVELS);
+            PyErr_Format(PyExc_ValueError, "a size must have a kind for each of %d levels", LEVELS);
             return 0;
         }
         for (int level = 0; level < LEVELS; level++)
@@ -156,31 +156,31 @@ static int levels_of(const Py_buffer *within, const Alike *gangs, Py_ssize_t man
     return 1;
 }
 
-/* The asks that lay some of the gangs at one level and so many others, each of `aways`, at a farther one. */
+/* The layouts with each number `aways` of gangs at a looser level, and the others at a tighter one. */
 static PyObject *laid_apart(const Py_buffer *most, const Py_buffer *within, const Alike *gangs, Py_ssize_t many,
                             PyObject *aways, int64_t *counts) {
     int levels[LEVELS], known = levels_of(within, gangs, many, levels);
     if (!known) return NULL;
-    PyObject *asks = PyList_New(0);
+    PyObject *candidates = PyList_New(0);
     for (int near = 0; known > 0 && near < LEVELS; near++)
         for (int far = near; levels[near] && far < LEVELS; far++)
-            for (Py_ssize_t n = 0; asks && levels[far] && n < (near == far ? 1 : PyTuple_GET_SIZE(aways)); n++) {
+            for (Py_ssize_t n = 0; candidates && levels[far] && n < (near == far ? 1 : PyTuple_GET_SIZE(aways)); n++) {
                 int64_t away = near == far ? 0 : number(PyTuple_GET_ITEM(aways, n));
-                if (away < 0) Py_CLEAR(asks);
+                if (away < 0) Py_CLEAR(candidates);
                 else if (lay_apart(most->buf, most->shape[0], gangs, many, near, far, away, counts) &&
-                         !append_ask(asks, counts, most->shape[0]))
-                    Py_CLEAR(asks);
+                         !append_candidate(candidates, counts, most->shape[0]))
+                    Py_CLEAR(candidates);
             }
-    return asks;
+    return candidates;
 }
 
-/* The asks of `lay_out`, or with levels those of `lay_apart`, of the sizes that are told. */
+/* The layouts of `lay_out`, or by level those of `lay_apart`. */
 static PyObject *laid_out(const Py_buffer *most, const Py_buffer *within, PyObject *kinds_of, PyObject *sizes,
                           PyObject *parts, int by_level) {
     Py_ssize_t kinds = most->shape[0], many = PyTuple_GET_SIZE(sizes), read = 0, each = by_level ? LEVELS : kinds;
     PyObject *result = NULL;
     Alike *gangs = malloc(sizeof(Alike) * (many + 1));
-    /* The counts of an ask come first, then the kinds of each size. */
+    /* The counts of a candidate come first, then the kinds of each size. */
     int64_t *room = malloc(sizeof(int64_t) * ((size_t)many * each + kinds + 1));
     if (!gangs || !room) PyErr_NoMemory();
     else
@@ -219,11 +219,11 @@ static PyObject *lay_out_apart(PyObject *self, PyObject *args) {
     return lay(args, 1);
 }
 
-/* ---- GPUs dealt out -------------------------------------------------------------------------------------------- */
+/* ---- list scheduling --------------------------------------------------------------------------------------------- */
 
 /* Appends GPUs and the gangs that they make, largest first, to a list; 0 with an error set. */
 static int append_dealt(void *to, int64_t gpus, const Dealt *dealt) {
-    PyObject *sizes = PyList_New(0), *told = NULL;
+    PyObject *sizes = PyList_New(0), *entry = NULL;
     for (int64_t size = dealt->most_gpus; sizes && size > 0; size--)
         for (int unit = 0; sizes && unit < dealt->units; unit++) {
             long long count = dealt->many[size * dealt->units + unit];
@@ -233,9 +233,9 @@ static int append_dealt(void *to, int64_t gpus, const Dealt *dealt) {
             Py_XDECREF(gangs);
         }
     PyObject *all = sizes ? PyList_AsTuple(sizes) : NULL;
-    if (all) told = Py_BuildValue("(LN)", (long long)gpus, all);
-    int fine = told && !PyList_Append(to, told);
-    Py_XDECREF(told);
+    if (all) entry = Py_BuildValue("(LN)", (long long)gpus, all);
+    int fine = entry && !PyList_Append(to, entry);
+    Py_XDECREF(entry);
     Py_XDECREF(sizes);
     return fine;
 }
@@ -246,8 +246,9 @@ static int are_gpus(long long gpus) {
     return 0;
 }
 
-/* Whether every job is of a shape, and S is told for all gangs that it may get. */
-static int are_told(const Py_buffer *shape_of, const Py_buffer *shapes, const Py_buffer *slowdown, int64_t most_gpus) {
+/* Whether every job has a shape, and S is given for all gangs that it may get. */
+static int have_slowdowns(const Py_buffer *shape_of, const Py_buffer *shapes, const Py_buffer *slowdown,
+                          int64_t most_gpus) {
     const Shape *shape = shapes->buf;
     for (Py_ssize_t job = 0; job < shape_of->shape[0]; job++) {
         int64_t number = ((const int64_t *)shape_of->buf)[job];
@@ -259,14 +260,14 @@ static int are_told(const Py_buffer *shape_of, const Py_buffer *shapes, const Py
     for (Py_ssize_t n = 0; n < shapes->shape[0]; n++) {
         int64_t most = shape[n].largest < most_gpus ? shape[n].largest : most_gpus;
         if (most / shape[n].unit >= slowdown->shape[1]) {
-            PyErr_Format(PyExc_ValueError, "no slowdown is told for %lld tasks", (long long)(most / shape[n].unit));
+            PyErr_Format(PyExc_ValueError, "there is no slowdown for %lld tasks", (long long)(most / shape[n].unit));
             return 0;
         }
     }
     return 1;
 }
 
-/* The list, without memory or where it cannot be told an error. */
+/* The list, or an error if out of memory or if an append failed. */
 static PyObject *dealt_or_error(PyObject *list, int result) {
     if (result < 0) PyErr_NoMemory();
     if (result <= 0) Py_CLEAR(list);
@@ -286,7 +287,8 @@ static PyObject *by_work(PyObject *self, PyObject *args) {
         (shape_of = array(&arrays, objects[1], is_int64, 1, 0)) && agree("jobs", work->shape[0], shape_of->shape[0]) &&
         (shapes = array(&arrays, objects[2], is_int64, 2, 0)) && are_shapes(shapes) &&
         (slowdown = array(&arrays, objects[3], is_float64, 2, 0)) &&
-        agree("shapes", shapes->shape[0], slowdown->shape[0]) && are_told(shape_of, shapes, slowdown, most_gpus) &&
+        agree("shapes", shapes->shape[0], slowdown->shape[0]) &&
+        have_slowdowns(shape_of, shapes, slowdown, most_gpus) &&
         (list = PyList_New(0))) {
         Jobs jobs = {work->shape[0], work->buf, shape_of->buf, slowdown->buf, slowdown->shape[1]};
         list = dealt_or_error(
@@ -317,7 +319,7 @@ static PyObject *in_turn(PyObject *self, PyObject *args) {
     return list;
 }
 
-/* ---- asks on a grid -------------------------------------------------------------------------------------------- */
+/* ---- enumeration ------------------------------------------------------------------------------------------------- */
 
 /* Whether each kind has counts that ascend from 0, and gangs of it have GPUs. */
 static int are_grids(const Py_buffer *counts, const Py_buffer *ends, const Py_buffer *gpus) {
@@ -360,7 +362,7 @@ static PyObject *on_grids(PyObject *self, PyObject *args) {
     return result;
 }
 
-/* ---- asks that are worth sending ------------------------------------------------------------------------------- */
+/* ---- dominance pruning ------------------------------------------------------------------------------------------- */
 
 static PyObject *uncovered(PyObject *self, PyObject *args) {
     (void)self;
@@ -372,26 +374,28 @@ static PyObject *uncovered(PyObject *self, PyObject *args) {
         return NULL;
     if ((needs = array(&arrays, objects[0], is_int16, 2, 0)) &&
         (gains = array(&arrays, objects[1], is_float64, 1, 0)) &&
-        agree("asks", needs->shape[0], gains->shape[0]) && (enough = array(&arrays, objects[2], is_float64, 1, 0)) &&
-        agree("asks", needs->shape[0], enough->shape[0]) &&
+        agree("candidates", needs->shape[0], gains->shape[0]) &&
+        (enough = array(&arrays, objects[2], is_float64, 1, 0)) &&
+        agree("candidates", needs->shape[0], enough->shape[0]) &&
         (kept = array(&arrays, objects[3], is_int64, 1, PyBUF_WRITABLE)) && first >= 0 &&
-        agree("asks", needs->shape[0] + first, kept->shape[0])) {
-        Asks asks = {needs->shape[0], needs->shape[1], needs->buf, gains->buf, enough->buf};
-        int64_t *ask = kept->buf, many = 0;
-        while (many < first && ask[many] >= 0 && ask[many] < asks.asks) many++;
+        agree("candidates", needs->shape[0] + first, kept->shape[0])) {
+        Replaceable candidates = {needs->shape[0], needs->shape[1], needs->buf, gains->buf, enough->buf};
+        int64_t *candidate = kept->buf, many = 0;
+        while (many < first && candidate[many] >= 0 && candidate[many] < candidates.count) many++;
         if (many < first) {
-            PyErr_Format(PyExc_ValueError, "ask %lld is not one of %zd", (long long)ask[many], needs->shape[0]);
+            PyErr_Format(PyExc_ValueError, "candidate %lld is not one of %zd", (long long)candidate[many],
+                         needs->shape[0]);
         } else {
-            many = cover(&asks, first, cap, ask);
+            many = cover(&candidates, first, cap, candidate);
             result = many < 0 ? PyErr_NoMemory() : PyLong_FromLongLong(many);
         }
     }
     release(&arrays);
-    if (!result && !PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "%lld asks cannot be kept at first", first);
+    if (!result && !PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "%lld candidates cannot be kept at first", first);
     return result;
 }
 
-/* Whether all pairs are of candidates that there are. */
+/* Whether all candidates of the pairs exist. */
 static int are_pairs(const Py_buffer *pairs, Py_ssize_t count) {
     const int64_t *place = pairs->buf;
     for (Py_ssize_t n = 0; n < pairs->shape[0]; n++)
@@ -432,7 +436,7 @@ static PyObject *undominated_candidates(PyObject *self, PyObject *args) {
     return result;
 }
 
-/* Whether every change is of a kind that there is. */
+/* Whether the kinds of all changes exist. */
 static int are_kinds(const Py_buffer *places, Py_ssize_t kinds) {
     const int64_t *place = places->buf;
     for (Py_ssize_t n = 0; n < places->shape[0]; n++)
@@ -446,21 +450,23 @@ static int are_kinds(const Py_buffer *places, Py_ssize_t kinds) {
 static PyObject *next_to(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *objects[6], *result = NULL;
-    Py_buffer *keys, *asks, *places, *key, *harder, *easier;
+    Py_buffer *keys, *candidates, *places, *key, *harder, *easier;
     Arrays arrays = {.held = 0};
     if (!PyArg_ParseTuple(args, "OOOOOO", &objects[0], &objects[1], &objects[2], &objects[3], &objects[4], &objects[5]))
         return NULL;
-    if ((keys = array(&arrays, objects[0], is_int64, 1, 0)) && (asks = array(&arrays, objects[1], is_int64, 2, 0)) &&
-        agree("asks", keys->shape[0], asks->shape[0]) && (places = array(&arrays, objects[2], is_int64, 1, 0)) &&
-        are_kinds(places, asks->shape[1]) && (key = array(&arrays, objects[3], is_int64, 1, 0)) &&
+    if ((keys = array(&arrays, objects[0], is_int64, 1, 0)) &&
+        (candidates = array(&arrays, objects[1], is_int64, 2, 0)) &&
+        agree("candidates", keys->shape[0], candidates->shape[0]) &&
+        (places = array(&arrays, objects[2], is_int64, 1, 0)) &&
+        are_kinds(places, candidates->shape[1]) && (key = array(&arrays, objects[3], is_int64, 1, 0)) &&
         agree("changes", places->shape[0], key->shape[0]) &&
         (harder = array(&arrays, objects[4], is_int64, 1, PyBUF_WRITABLE)) &&
         agree("pairs", keys->shape[0] * places->shape[0], harder->shape[0]) &&
         (easier = array(&arrays, objects[5], is_int64, 1, PyBUF_WRITABLE)) &&
         agree("pairs", harder->shape[0], easier->shape[0])) {
         Changes changes = {places->shape[0], places->buf, key->buf};
-        int64_t pairs = neighbours(keys->buf, asks->buf, asks->shape[0], asks->shape[1], &changes, harder->buf,
-                                   easier->buf);
+        int64_t pairs = neighbours(keys->buf, candidates->buf, candidates->shape[0], candidates->shape[1], &changes,
+                                   harder->buf, easier->buf);
         result = pairs < 0 ? PyErr_NoMemory() : PyLong_FromLongLong(pairs);
     }
     release(&arrays);
@@ -468,15 +474,15 @@ static PyObject *next_to(PyObject *self, PyObject *args) {
 }
 
 static PyMethodDef methods[] = {
-    {"ask_by", ask_by, METH_VARARGS, "Gangs on which jobs end by a time, if there are any."},
-    {"lay_out", lay_out, METH_VARARGS, "Asks that lay gangs as near as there is room, for parts of the near places."},
-    {"lay_apart", lay_out_apart, METH_VARARGS, "Asks that lay gangs at one level or at two."},
-    {"by_work", by_work, METH_VARARGS, "GPUs dealt to jobs, each time to the one that would end last."},
-    {"in_turn", in_turn, METH_VARARGS, "GPUs dealt to shapes of jobs, each time to the one of most work a GPU."},
+    {"fit_by_end", fit_by_end, METH_VARARGS, "First fit under an end: gangs on which all jobs end in time."},
+    {"lay_out", lay_out, METH_VARARGS, "Candidates with gangs at their tightest levels."},
+    {"lay_apart", lay_out_apart, METH_VARARGS, "Candidates with gangs at one level or at two."},
+    {"by_work", by_work, METH_VARARGS, "List scheduling: each step goes to the job that would end last."},
+    {"in_turn", in_turn, METH_VARARGS, "List scheduling: each step goes to the shape with most work per GPU."},
     {"on_grids", on_grids, METH_VARARGS, "All choices of a count for each kind, within gangs and GPUs."},
-    {"next_to", next_to, METH_VARARGS, "Pairs of asks of which a small change makes the one of the other."},
+    {"next_to", next_to, METH_VARARGS, "Pairs of candidates of which a small change turns one into the other."},
     {"undominated", undominated_candidates, METH_VARARGS, "Candidates of a bid that no other one dominates."},
-    {"uncovered", uncovered, METH_VARARGS, "Asks that none kept before stands in for."},
+    {"uncovered", uncovered, METH_VARARGS, "Candidates that no candidate kept before replaces."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -7,14 +7,14 @@
 
 enum { BLOCK = 64 };
 
-/* Kept candidates; the last block is padded with ones that need more than any other and gain nothing. */
+/* Kept candidates. The last block is padded with candidates that need more than any other and gain nothing. */
 typedef struct {
     int64_t many, columns;
     int16_t *needs; /* blocks x columns x BLOCK */
     double *gains;
 } Kept;
 
-static void keep(Kept *kept, const Asks *asks, int64_t ask) {
+static void keep(Kept *kept, const Replaceable *candidates, int64_t candidate) {
     int64_t at = kept->many++ % BLOCK, block = (kept->many - 1) / BLOCK;
     int16_t *needs = kept->needs + block * kept->columns * BLOCK;
     if (!at)
@@ -22,11 +22,11 @@ static void keep(Kept *kept, const Asks *asks, int64_t ask) {
     if (!at)
         for (int64_t n = 0; n < kept->columns * BLOCK; n++) needs[n] = INT16_MAX;
     for (int64_t column = 0; column < kept->columns; column++)
-        needs[column * BLOCK + at] = asks->needs[ask * kept->columns + column];
-    kept->gains[block * BLOCK + at] = asks->gains[ask];
+        needs[column * BLOCK + at] = candidates->needs[candidate * kept->columns + column];
+    kept->gains[block * BLOCK + at] = candidates->gains[candidate];
 }
 
-/* Whether one of a block replaces a candidate. */
+/* Whether a candidate of a block replaces another one. */
 static int one_stands_in(const int16_t *needs, const double *gains, int64_t columns, const int16_t *needed,
                          double enough) {
     int16_t fits[BLOCK];
@@ -45,20 +45,20 @@ static int one_stands_in(const int16_t *needs, const double *gains, int64_t colu
     return 0;
 }
 
-int64_t cover(const Asks *asks, int64_t first, int64_t cap, int64_t *kept) {
-    size_t most = ((size_t)(asks->asks + first) / BLOCK + 1) * BLOCK;
-    Kept all = {0, asks->columns, malloc(sizeof(int16_t) * most * (size_t)(asks->columns + 1)),
+int64_t cover(const Replaceable *candidates, int64_t first, int64_t cap, int64_t *kept) {
+    size_t most = ((size_t)(candidates->count + first) / BLOCK + 1) * BLOCK;
+    Kept all = {0, candidates->columns, malloc(sizeof(int16_t) * most * (size_t)(candidates->columns + 1)),
                 malloc(sizeof(double) * most)};
     int64_t result = all.needs && all.gains ? 0 : -1;
-    for (int64_t n = 0; n < first && !result; n++) keep(&all, asks, kept[n]);
-    for (int64_t ask = 0; ask < asks->asks && !result && all.many <= cap; ask++) {
+    for (int64_t n = 0; n < first && !result; n++) keep(&all, candidates, kept[n]);
+    for (int64_t candidate = 0; candidate < candidates->count && !result && all.many <= cap; candidate++) {
         int covered = 0;
         for (int64_t block = 0; block * BLOCK < all.many && !covered; block++)
             covered = one_stands_in(all.needs + block * all.columns * BLOCK, all.gains + block * BLOCK, all.columns,
-                                    asks->needs + ask * all.columns, asks->enough[ask]);
+                                    candidates->needs + candidate * all.columns, candidates->enough[candidate]);
         if (covered) continue;
-        kept[all.many] = ask;
-        keep(&all, asks, ask);
+        kept[all.many] = candidate;
+        keep(&all, candidates, candidate);
     }
     free(all.needs);
     free(all.gains);
@@ -108,7 +108,7 @@ int64_t undominated(const Candidates *all, double empty_value, int64_t *kept) {
             memcpy(needs + n * all->columns, all->needs + ranked[n].place * all->columns,
                    sizeof *needs * (size_t)all->columns);
         }
-        Asks sorted = {many, all->columns, needs, gains, gains};
+        Replaceable sorted = {many, all->columns, needs, gains, gains};
         result = many ? cover(&sorted, 0, many, kept) : 0;
         for (int64_t n = 0; n < result; n++) kept[n] = ranked[kept[n]].place;
     }
@@ -127,20 +127,21 @@ static size_t slot_of(const int64_t *keys, const int64_t *places, size_t slots, 
     return slot;
 }
 
-int64_t neighbours(const int64_t *keys, const int64_t *asks, int64_t many, int64_t kinds, const Changes *changes,
+int64_t neighbours(const int64_t *keys, const int64_t *candidates, int64_t many, int64_t kinds, const Changes *changes,
                    int64_t *harder, int64_t *easier) {
     size_t slots = 2;
     while (slots < (size_t)many * 2) slots *= 2;
     int64_t *places = malloc(sizeof(int64_t) * slots), pairs = 0;
     if (!places) return -1;
     for (size_t slot = 0; slot < slots; slot++) places[slot] = -1;
-    for (int64_t ask = 0; ask < many; ask++) places[slot_of(keys, places, slots, keys[ask])] = ask;
+    for (int64_t candidate = 0; candidate < many; candidate++)
+        places[slot_of(keys, places, slots, keys[candidate])] = candidate;
     for (int64_t change = 0; change < changes->many; change++)
-        for (int64_t ask = 0; ask < many; ask++) {
-            if (!asks[ask * kinds + changes->place[change]]) continue;
-            int64_t other = places[slot_of(keys, places, slots, keys[ask] + changes->key[change])];
+        for (int64_t candidate = 0; candidate < many; candidate++) {
+            if (!candidates[candidate * kinds + changes->place[change]]) continue;
+            int64_t other = places[slot_of(keys, places, slots, keys[candidate] + changes->key[change])];
             if (other < 0) continue;
-            harder[pairs] = ask;
+            harder[pairs] = candidate;
             easier[pairs++] = other;
         }
     free(places);

@@ -7,17 +7,17 @@
 
 /* Candidates with what they need and gain, and what another must gain to replace them. */
 typedef struct {
-    int64_t asks, columns;
-    const int16_t *needs; /* asks x columns */
+    int64_t count, columns;
+    const int16_t *needs; /* count x columns */
     const double *gains, *enough;
-} Asks;
+} Replaceable;
 
 /* Keeps the `first` candidates in `kept`, and appends every other one that none kept before replaces. Returns their
  * number, and stops as soon as it exceeds `cap`; -1 without memory. */
-int64_t cover(const Asks *asks, int64_t first, int64_t cap, int64_t *kept);
+int64_t cover(const Replaceable *candidates, int64_t first, int64_t cap, int64_t *kept);
 
-/* The candidates of a bid with their values and gains, what they need, the GPUs that they ask for (0: never chosen), and
- * pairs of which the second asks for a little less than the first. */
+/* The candidates of a bid with their values and gains, what they need, the GPUs that they ask for (0: never chosen),
+ * and pairs of which the second asks for a little less than the first. */
 typedef struct {
     int64_t count, columns, pairs;
     const double *values, *gains;
@@ -35,10 +35,10 @@ typedef struct {
     const int64_t *place, *key;
 } Changes;
 
-/* Finds the pairs of candidates of which a change turns the harder into the easier one. Returns their number, -1 without
- * memory. Candidates are counts of `kinds` kinds with distinct keys; there is space for a pair of each candidate and
- * change. */
-int64_t neighbours(const int64_t *keys, const int64_t *asks, int64_t many, int64_t kinds, const Changes *changes,
+/* Finds the pairs of candidates of which a change turns the harder into the easier one. Returns their number, -1
+ * without memory. Candidates are counts of `kinds` kinds with distinct keys; there is space for a pair of each
+ * candidate and change. */
+int64_t neighbours(const int64_t *keys, const int64_t *candidates, int64_t many, int64_t kinds, const Changes *changes,
                    int64_t *harder, int64_t *easier);
 
 #endif

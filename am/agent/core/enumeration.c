@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the first kinds of a choice leave of gangs and GPUs. */
+/* The gangs and GPUs that the first kinds of a choice leave. */
 typedef struct {
     int64_t gangs, gpus;
 } Left;
@@ -13,8 +13,8 @@ static const int64_t *first_of(const Grids *grids, int64_t kind) {
     return grids->counts + (kind ? grids->ends[kind - 1] : 0);
 }
 
-/* How many choices there are. Each goes on with a count of 0, so their number never falls from kind to kind: too many
- * now are too many at the end. */
+/* Counts the choices. Each one continues with a count of 0, so their number never falls from kind to kind: too many now
+ * are too many at the end. */
 static int64_t number_of(const Grids *grids, Left left, int64_t most, Left *lefts, Left *next) {
     int64_t many = 1;
     if (most < 1) return -1;

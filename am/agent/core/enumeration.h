@@ -4,18 +4,18 @@
 
 #include <stdint.h>
 
-/* Choices are written kind by kind, each a call in that of the one before. */
+/* The recursion has one level for each kind. */
 enum { MOST_KINDS = 10000 };
 
-/* Counts of each kind of gang, ascending from 0, one kind after the other; where each kind's end; the GPUs of a
- * gang. */
+/* The counts of each kind of gang, ascending from 0, one kind after the other; the end of each kind's counts; the GPUs
+ * of a gang of each kind. */
 typedef struct {
     int64_t kinds;
     const int64_t *counts, *ends, *gpus;
 } Grids;
 
-/* How many choices there are within so many gangs and GPUs, with the choices, each a row, in their order; -1 where they
- * are more than `most`, -2 without memory. */
+/* Writes all choices within `gangs` gangs and `gpus` GPUs as rows. Returns their number, -1 if they exceed `most`,
+ * -2 if out of memory. */
 int64_t choose(const Grids *grids, int64_t gangs, int64_t gpus, int64_t most, int64_t *choices);
 
 #endif

@@ -6,7 +6,7 @@
 
 static int64_t rounded_up(int64_t gpus, int64_t size) { return (gpus + size - 1) / size; }
 
-/* How many of some gangs fit at the kind that is next, given what is taken at each level; the others lie farther. */
+/* How many gangs fit at the next kind, given what is taken at each level. The others need a looser level. */
 static int64_t room_for(const int64_t *most, const int64_t *within, const Alike *gangs, int64_t next,
                         const int64_t *taken, double near) {
     int64_t first = gangs->kinds[next];
@@ -21,7 +21,7 @@ static int64_t room_for(const int64_t *most, const int64_t *within, const Alike 
 
 int lay_gangs(const int64_t *most, const int64_t *within, int64_t kinds, const Alike *gangs, int64_t many, double near,
               int64_t *counts) {
-    /* What lies in a slot lies in its machine as well: GPUs taken at a level are taken at all farther ones. */
+    /* A slot is part of its machine: GPUs taken at a level are taken at all looser ones. */
     int64_t taken[LEVELS] = {0};
     memset(counts, 0, sizeof(int64_t) * (size_t)kinds);
     for (const Alike *some = gangs; some < gangs + many; some++) {

@@ -1,4 +1,4 @@
-/* Each gang gets those of the remaining jobs that leave least of its time over. Sums are made in a fixed order, so that
+/* Each gang gets those remaining jobs that leave the least of its time over. Sums have a fixed order, so that
  * results are bit-identical to tests/reference_least_slack.py. */
 #include "least_slack.h"
 
@@ -8,12 +8,12 @@
 
 #include "limits.h"
 
-/* What a gang is filled with: candidates from the longest to the shortest, and the best choice of them so far. */
+/* The state of filling one gang: jobs from the longest to the shortest, and the best choice of them so far. */
 typedef struct {
-    double capacity_s, enough_s; /* the time that there is, and how much of it is enough */
+    double capacity_s, enough_s; /* the time of the gang, and the used time that suffices */
     const int *job;
-    const double *time_s, *after_s; /* of each candidate, and of it and all after it */
-    const double *worth, *most;     /* of a second of each, and the most of it and all after it */
+    const double *time_s, *after_s; /* of each job, and of it and all later jobs together */
+    const double *worth, *most;     /* the price of a second of each job, and the highest of it and all later jobs */
     int many, steps;
     int *chosen, *best, chosen_many, best_many;
     double best_worth, best_s;
@@ -37,7 +37,7 @@ int make_room_to_fill(Packer *p) {
     return 1;
 }
 
-/* The first candidate from `at` on for which there is time beside what is used: no later one takes longer. */
+/* The first job from `at` on that fits into the time left. No later job takes longer. */
 static int first_that_fits(const Filling *f, int at, double used_s) {
     int low = at, high = f->many;
     if (at >= high || !(used_s + f->time_s[at] > f->capacity_s)) return at;
@@ -52,9 +52,8 @@ static int first_that_fits(const Filling *f, int at, double used_s) {
     return low;
 }
 
-/* Tries the candidates from `at` on beside those chosen, as long as that may be worth more than the best choice. What
- * all from one on may be worth at most is never more than for the one before, so that it need not be asked of those for
- * which there is no time. */
+/* Tries the jobs from `at` on in addition to the chosen ones, as long as that may be worth more than the best choice.
+ * The bound never rises from one job to the next, so jobs that do not fit need no check of it. */
 static void choose(Filling *f, int at, double used_s, double worth) {
     if (worth > f->best_worth) {
         f->best_worth = worth, f->best_s = used_s, f->best_many = f->chosen_many;
@@ -69,13 +68,13 @@ static void choose(Filling *f, int at, double used_s, double worth) {
     }
 }
 
-/* The jobs in no place, the longest on gangs of a kind first: their numbers, times and prices. */
+/* Lists the jobs without a place, the longest on a kind first: their numbers, times and prices. */
 typedef struct {
     int *job, many;
     double *time_s, *price;
 } Left;
 
-/* The best choice found of those of the jobs left for which a gang has time: they are put there. */
+/* Finds the best choice of the remaining jobs for a gang, and puts them there. */
 static int fill(Packer *p, const Left *left, int gang, double capacity_s, double enough_s, double lean) {
     int skipped = 0;
     while (skipped < left->many && left->time_s[skipped] > capacity_s) skipped++;
@@ -96,7 +95,7 @@ static int fill(Packer *p, const Left *left, int gang, double capacity_s, double
     return f.best_many;
 }
 
-/* The jobs that are in no place. */
+/* Lists the jobs without a place. */
 static Left all_left(Packer *p, int64_t kind) {
     Left left = {.job = p->filling, .time_s = p->filling_s, .price = p->filling_s + p->jobs};
     const int *order = p->longest + (size_t)kind * p->jobs;
@@ -110,7 +109,7 @@ static Left all_left(Packer *p, int64_t kind) {
     return left;
 }
 
-/* Those of them that still are. */
+/* Drops the jobs that have a place by now. */
 static void still_left(const Packer *p, Left *left) {
     int many = 0;
     for (int n = 0; n < left->many; n++) {
@@ -129,7 +128,7 @@ int fill_by(Packer *p, double end_s, int way) {
     Left left = {.many = p->jobs};
     for (int job = 0; job < p->jobs; job++) p->place[job] = -1;
     for (int g = 0; g < p->gangs && left.many; g++) {
-        /* Gangs of one kind lie side by side. */
+        /* Gangs of one kind are adjacent. */
         if (!g || p->kind[g] != p->kind[g - 1]) left = all_left(p, p->kind[g]);
         double capacity_s = end_s - p->start_s[g];
         double slack_s = weight > 0.0 ? larger(0.0, (room - work) / weight) : 0.0;

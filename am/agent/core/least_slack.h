@@ -1,13 +1,13 @@
-/* Minimum bin slack: gangs are filled one after the other up to a target end, with little time left over. */
+/* Minimum bin slack: fills gangs one after the other up to a target end, with little time left over. */
 #ifndef THEMIS_AGENT_LEAST_SLACK_H
 #define THEMIS_AGENT_LEAST_SLACK_H
 
 #include "packer.h"
 
-/* Room to fill gangs; 0 without memory. */
+/* Allocates what filling needs. Returns 0 if out of memory. */
 int make_room_to_fill(Packer *packer);
 
-/* Puts jobs on gangs up to an end, by one of `FILLING_WAYS` ways; how many are left over, in no place (-1). */
+/* Puts jobs on gangs up to an end, by one of `FILLING_WAYS` ways. Returns how many jobs are left over (place -1). */
 int fill_by(Packer *packer, double end_s, int way);
 
 #endif

@@ -10,7 +10,7 @@ static void let_go(Dealt *dealt, int *unit_of) {
     free(unit_of);
 }
 
-/* Room for gangs of these shapes, none so far, and the place of each shape's unit; NULL without memory. */
+/* Allocates counts for gangs of these shapes, all 0, and the place of each shape's unit. NULL if out of memory. */
 static int *no_gangs(Dealt *dealt, const Shape *shapes, int64_t many, int64_t most_gpus) {
     dealt->most_gpus = dealt->units = 0;
     dealt->unit = malloc(sizeof(int64_t) * (size_t)(many + 1));
@@ -40,13 +40,13 @@ static void count(Dealt *dealt, int64_t gpus, int unit, int64_t gangs) {
     dealt->many[gpus * dealt->units + unit] += gangs;
 }
 
-/* True when a total is so much larger than the one that was told last that what was dealt up to here is told. */
-static int is_told(int64_t gpus, double told, double step) {
-    double next = told + 1.0 > told * step ? told + 1.0 : told * step;
+/* Whether a total is so much larger than the last reported one that it is reported too. */
+static int is_reported(int64_t gpus, double reported, double step) {
+    double next = reported + 1.0 > reported * step ? reported + 1.0 : reported * step;
     return (double)gpus > next;
 }
 
-/* ---- job by job ---------------------------------------------------------------------------------------------- */
+/* ---- job by job -------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     double turn;
@@ -68,8 +68,8 @@ static void sift(Turn *heap, int64_t size, Turn turn) {
 }
 
 static int deal_tasks(const Jobs *jobs, const Shape *shapes, const int *unit_of, int64_t most_gpus, double step,
-                      Dealt *dealt, Turn *heap, Tell tell, void *to) {
-    int64_t gpus = 0, told = 0, size = jobs->jobs;
+                      Dealt *dealt, Turn *heap, Report report, void *to) {
+    int64_t gpus = 0, reported = 0, size = jobs->jobs;
     for (int64_t job = 0; job < size; job++) heap[job] = (Turn){-INFINITY, job, 0};
     while (size) {
         Turn turn = heap[0];
@@ -81,9 +81,9 @@ static int deal_tasks(const Jobs *jobs, const Shape *shapes, const int *unit_of,
             sift(heap, size, heap[size]);
             continue;
         }
-        if (gpus && is_told(gpus + more, (double)told, step)) {
-            told = gpus;
-            if (!tell(to, gpus, dealt)) return 0;
+        if (gpus && is_reported(gpus + more, (double)reported, step)) {
+            reported = gpus;
+            if (!report(to, gpus, dealt)) return 0;
         }
         if (turn.gpus) count(dealt, turn.gpus, unit_of[number], -1);
         gpus += more, turn.gpus += more;
@@ -92,31 +92,31 @@ static int deal_tasks(const Jobs *jobs, const Shape *shapes, const int *unit_of,
         turn.turn = -jobs->work_s[turn.job] * slowdown / (double)turn.gpus;
         sift(heap, size, turn);
     }
-    return gpus ? tell(to, gpus, dealt) : 1;
+    return gpus ? report(to, gpus, dealt) : 1;
 }
 
-int deal_by_work(const Jobs *jobs, const Shape *shapes, int64_t many, int64_t most_gpus, double step, Tell tell,
+int deal_by_work(const Jobs *jobs, const Shape *shapes, int64_t many, int64_t most_gpus, double step, Report report,
                  void *to) {
     Dealt dealt;
     int *unit_of = no_gangs(&dealt, shapes, many, most_gpus);
     Turn *heap = malloc(sizeof(Turn) * (size_t)(jobs->jobs + 1));
     int result = -1;
-    if (unit_of && heap) result = deal_tasks(jobs, shapes, unit_of, most_gpus, step, &dealt, heap, tell, to);
+    if (unit_of && heap) result = deal_tasks(jobs, shapes, unit_of, most_gpus, step, &dealt, heap, report, to);
     free(heap);
     if (unit_of) let_go(&dealt, unit_of);
     return result;
 }
 
-/* ---- shape by shape ------------------------------------------------------------------------------------------ */
+/* ---- shape by shape ---------------------------------------------------------------------------------------------- */
 
-/* What is dealt to a part: its gangs and GPUs; `done` once it takes no more. */
+/* The gangs and GPUs of a shape; `done` once it takes no more. */
 typedef struct {
     double turn;
     int64_t gangs, gpus;
     int done;
 } Share;
 
-/* The part whose turn it is, -1 where none takes more. */
+/* The shape whose turn it is; -1 if none takes more. */
 static int64_t next_part(const Parts *parts, const Share *shares, int64_t many) {
     int64_t next = -1;
     for (int64_t n = 0; n < many; n++) {
@@ -129,11 +129,11 @@ static int64_t next_part(const Parts *parts, const Share *shares, int64_t many) 
     return next;
 }
 
-/* The gangs of each part, of about one size, as `even_sizes` of finish_time.py has them; told and taken back. A share
- * has GPUs enough for all its gangs, and no more than they can use. */
-static int tell_even(const Shape *shapes, const Share *shares, int64_t many, const int *unit_of, Dealt *dealt,
-                     int64_t gpus, Tell tell, void *to) {
-    for (int sign = 1, told = 1;; sign = -1) {
+/* Reports the gangs of each shape, sized as by `even_sizes` of finish_time.py. A shape has enough GPUs for all its
+ * gangs, and no more than they can use. */
+static int report_even(const Shape *shapes, const Share *shares, int64_t many, const int *unit_of, Dealt *dealt,
+                     int64_t gpus, Report report, void *to) {
+    for (int sign = 1, reported = 1;; sign = -1) {
         for (int64_t n = 0; n < many; n++) {
             const Shape *shape = &shapes[n];
             int64_t gangs = shares[n].gangs, tasks = shares[n].gpus / shape->unit;
@@ -142,14 +142,14 @@ static int tell_even(const Shape *shapes, const Share *shares, int64_t many, con
             if (more) count(dealt, (each + 1) * shape->unit, unit_of[n], sign * more);
             count(dealt, each * shape->unit, unit_of[n], sign * (gangs - more));
         }
-        if (sign < 0) return told;
-        told = tell(to, gpus, dealt);
+        if (sign < 0) return reported;
+        reported = report(to, gpus, dealt);
     }
 }
 
 static int deal_steps(const Parts *parts, const Shape *shapes, int64_t many, const int *unit_of, int64_t most_gangs,
-                      int64_t most_gpus, double step, Dealt *dealt, Share *shares, Tell tell, void *to) {
-    int64_t gangs = 0, gpus = 0, told = 0;
+                      int64_t most_gpus, double step, Dealt *dealt, Share *shares, Report report, void *to) {
+    int64_t gangs = 0, gpus = 0, reported = 0;
     for (int64_t n = 0; n < many; n++) shares[n] = (Share){-INFINITY, 0, 0, 0};
     for (int64_t n; (n = next_part(parts, shares, many)) >= 0;) {
         Share *share = &shares[n];
@@ -160,25 +160,25 @@ static int deal_steps(const Parts *parts, const Shape *shapes, int64_t many, con
             share->done = 1;
             continue;
         }
-        if (is_told(gpus + more, (double)told, step) && gpus > told) {
-            told = gpus;
-            if (!tell_even(shapes, shares, many, unit_of, dealt, gpus, tell, to)) return 0;
+        if (is_reported(gpus + more, (double)reported, step) && gpus > reported) {
+            reported = gpus;
+            if (!report_even(shapes, shares, many, unit_of, dealt, gpus, report, to)) return 0;
         }
         gangs += opens, gpus += more;
         share->gangs += opens, share->gpus += more;
         share->turn = -parts->work_s[n] / (double)share->gpus;
     }
-    return gpus > told ? tell_even(shapes, shares, many, unit_of, dealt, gpus, tell, to) : 1;
+    return gpus > reported ? report_even(shapes, shares, many, unit_of, dealt, gpus, report, to) : 1;
 }
 
 int deal_in_turn(const Parts *parts, const Shape *shapes, int64_t many, int64_t most_gangs, int64_t most_gpus,
-                 double step, Tell tell, void *to) {
+                 double step, Report report, void *to) {
     Dealt dealt;
     int *unit_of = no_gangs(&dealt, shapes, many, most_gpus);
     Share *shares = malloc(sizeof(Share) * (size_t)(many + 1));
     int result = -1;
     if (unit_of && shares)
-        result = deal_steps(parts, shapes, many, unit_of, most_gangs, most_gpus, step, &dealt, shares, tell, to);
+        result = deal_steps(parts, shapes, many, unit_of, most_gangs, most_gpus, step, &dealt, shares, report, to);
     free(shares);
     if (unit_of) let_go(&dealt, unit_of);
     return result;

@@ -1,11 +1,11 @@
-/* Sums are made in a fixed order, so that results are bit-identical to tests/reference_candidates.py. */
+/* Sums have a fixed order, so that results are bit-identical to tests/reference_candidates.py. */
 #include "multifit.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the gangs of one kind the loads, the least first. */
+/* The loads of the gangs of one kind, as a heap: the least first. */
 typedef struct {
     double *load_s;
     int64_t many;
@@ -17,7 +17,7 @@ static void add(Heap *heap, double load_s) {
     heap->load_s[at] = load_s;
 }
 
-/* The least load becomes another one, which is no less. */
+/* Replaces the least load by a larger or equal one. */
 static void raise_least(Heap *heap, double load_s) {
     int64_t at = 0;
     for (int64_t child; (child = 2 * at + 1) < heap->many; at = child) {
@@ -28,7 +28,7 @@ static void raise_least(Heap *heap, double load_s) {
     heap->load_s[at] = load_s;
 }
 
-/* The first kind of which a gang is open that has time for the job; -1 where there is none. */
+/* The first kind with an open gang that has time for the job; -1 if there is none. */
 static int open_with_time(const Fitting *f, const Heap *heaps, const double *times_s, double end_s) {
     for (int k = 0; k < f->kinds; k++)
         if (heaps[k].many && heaps[k].load_s[0] + times_s[k] <= end_s) return k;
@@ -42,7 +42,7 @@ static int has_room(const Fitting *f, int kind, const double *left) {
     return 1;
 }
 
-/* The first kind on which the job ends in time, and for which there is room; -1 where there is none. */
+/* The first kind on which the job ends in time and of which another gang fits; -1 if there is none. */
 static int smallest(const Fitting *f, const double *times_s, double end_s, int64_t gpus, const double *left) {
     for (int k = 0; k < f->kinds; k++)
         if (times_s[k] <= end_s && f->gpus[k] <= gpus && has_room(f, k, left)) return k;

@@ -7,13 +7,13 @@
 typedef struct {
     int jobs, kinds;
     const double *times_s; /* jobs x kinds */
-    const double *takes;   /* kinds x kinds: of how many gangs of each kind a gang of one takes the room */
+    const double *takes;   /* kinds x kinds: `capacity_taken` */
     const int64_t *gpus;   /* of a gang of each kind */
-    const int64_t *most;   /* gangs of each kind for which there is room at most */
+    const int64_t *most;   /* the most gangs of each kind that fit */
 } Fitting;
 
-/* 1, with the gangs of each kind in `counts`, where all jobs end in time on so many GPUs and gangs at most and on that
- * part of all room; 0 where they do not, -1 without memory. */
+/* Sets `counts` to gangs of each kind on which all jobs end by `end_s`: at most `gpus` GPUs, that part of the capacity
+ * for `most_gpus`, and `most_gangs` gangs. Returns 1, 0 if first fit needs more, -1 if out of memory. */
 int fit_jobs(const Fitting *fitting, double end_s, int64_t gpus, int64_t most_gpus, int64_t most_gangs, int64_t *counts);
 
 #endif

@@ -1,5 +1,5 @@
-/* Five ways to put jobs on gangs, and the best of what they find. Sums are made in a fixed order, so
- * that results are bit-identical to tests/reference_packing.py. */
+/* Packs jobs on gangs in five ways and keeps the best result. Sums have a fixed order, so that results are bit-
+ * identical to tests/reference_packing.py. */
 #include "packing.h"
 
 #include <math.h>
@@ -77,7 +77,7 @@ static double latest(const Packer *p) {
     return latest_s;
 }
 
-/* ---- longest first ---------------------------------------------------------------------------------------------- */
+/* ---- longest first ----------------------------------------------------------------------------------------------- */
 
 static int before(const Packer *p, int one, int two) {
     return p->load_s[one] < p->load_s[two] || (p->load_s[one] == p->load_s[two] && one < two);
@@ -123,9 +123,9 @@ static void deal_longest_first(Packer *p) {
     keep(p, latest_s);
 }
 
-/* ---- an end before which it cannot be done ---------------------------------------------------------------------- */
+/* ---- a lower bound on the end ------------------------------------------------------------------------------------ */
 
-/* Gangs count by how fast the last job is on them: what all jobs need at least, by all that there is. */
+/* Weights each gang by the speed of the last job on it: the least work of all jobs over the weight of all gangs. */
 static double bound(Packer *p) {
     double longest_s = 0.0, room = 0.0, used = 0.0;
     int last = p->jobs - 1;
@@ -154,11 +154,11 @@ static double bound(Packer *p) {
     return room > 0.0 ? larger(longest_s, (p->work_after[0] + used) / room) : longest_s;
 }
 
-/* ---- first fit under an end ------------------------------------------------------------------------------------- */
+/* ---- first fit under an end -------------------------------------------------------------------------------------- */
 
 static int first_with_time(Packer *p, int kind, double time_s, double end_s) {
     int *open = &p->open[kind], last = p->first[kind + 1];
-    /* Those without time for any job need not be looked at again. */
+    /* Skip gangs without time for any job. */
     while (*open < last && p->load_s[*open] > end_s - p->shortest_s[kind]) (*open)++;
     for (int g = *open; g < last; g++)
         if (p->load_s[g] <= end_s - time_s) return g;
@@ -182,7 +182,7 @@ static int fit_by(Packer *p, double end_s) {
     return 1;
 }
 
-/* `fit_by`, but jobs that find no gang are left out: their times on the fastest kinds, added up as far as `most_s`. */
+/* `fit_by` that leaves out jobs without a gang. Returns the sum of their times on the fastest kinds, up to `most_s`. */
 static double leave_out(Packer *p, double end_s, double most_s) {
     double sum_s = 0.0;
     memset(p->load_s, 0, sizeof(double) * p->gangs);
@@ -207,7 +207,7 @@ static void fit_sooner_and_sooner(Packer *p, double low_s) {
     for (int pass = 0; pass < MOST_PASSES && high_s > NEAR_ENOUGH * low_s; pass++) {
         double middle_s = 0.5 * (low_s + high_s);
         double end_s = fit_by(p, middle_s) ? latest(p) : INFINITY;
-        /* The sum of the times may be a last bit above the end. */
+        /* Rounding may put the sum of the times above the end. */
         if (end_s < p->least_s) keep(p, end_s);
         if (end_s <= middle_s)
             high_s = end_s;
@@ -216,12 +216,12 @@ static void fit_sooner_and_sooner(Packer *p, double low_s) {
     }
 }
 
-/* ---- jobs that change places ------------------------------------------------------------------------------------- */
+/* ---- exchanges of jobs ------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    int job, second; /* one job or two that go to another gang; -1 for none */
-    int other, third, to; /* the jobs that come for them, or -1, and that gang */
-    double end_s;    /* when the later of the two gangs ends then */
+    int job, second;      /* the jobs that go to another gang; -1 for none */
+    int other, third, to; /* the jobs that come in exchange, -1 for none, and that gang */
+    double end_s;         /* the later end of the two gangs after the exchange */
 } Change;
 
 static void add_up_loads(Packer *p) {
@@ -229,7 +229,7 @@ static void add_up_loads(Packer *p) {
     for (int job = 0; job < p->jobs; job++) p->load_s[p->place[job]] += time_of(p, job, p->kind[p->place[job]]);
 }
 
-/* The change that brings the end of a job's gang forward most, where one does so more than `best`. */
+/* Improves `best` to the exchange of a job that brings the end of its gang forward most. */
 static Change best_change(const Packer *p, int job, Change best) {
     int64_t from = p->place[job], kind = p->kind[from];
     double rest_s = p->load_s[from] - time_of(p, job, kind);
@@ -257,7 +257,7 @@ static void list_by_gang(Packer *p) {
     }
 }
 
-/* The jobs of a gang: how long each takes there and on another. */
+/* The jobs of a gang, with the time of each there and on another gang. */
 typedef struct {
     int job[FEW_ON_A_GANG], many;
     double here_s[FEW_ON_A_GANG], there_s[FEW_ON_A_GANG];
@@ -273,8 +273,7 @@ static void list_members(const Packer *p, int gang, int64_t other_kind, Members 
     }
 }
 
-/* `best_change` for a job, and a second unless that is -1, against none, one or two of those of gang `to`, once they
- * have left and come: when the gangs end then. */
+/* `best_change` of a job, and of a second one unless it is -1, for none, one or two jobs of gang `to`. */
 static Change best_exchange(const Members *its, int job, int second, int to, double rest_s, double there_s, Change best) {
     if (rest_s >= best.end_s) return best;
     if (there_s < best.end_s) best = (Change){job, second, -1, -1, to, larger(rest_s, there_s)};
@@ -290,7 +289,7 @@ static Change best_exchange(const Members *its, int job, int second, int to, dou
     return best;
 }
 
-/* The best exchange of up to two jobs of gang `from` for up to two of another, with the first gang that has one. */
+/* The best exchange of up to two jobs of gang `from` for up to two jobs of the first other gang that has one. */
 static Change first_exchange(Packer *p, int from, Change best) {
     list_by_gang(p);
     if (p->many[from] > FEW_ON_A_GANG) return best;
@@ -326,7 +325,7 @@ static void change(Packer *p, Change best) {
     move(p, best.third, from);
 }
 
-/* The gang that ends last gives jobs away, or takes shorter ones for them, as long as that helps. */
+/* Moves jobs off the gang that ends last, or exchanges them for shorter ones, as long as that helps. */
 static void change_places(Packer *p, double low_s) {
     add_up_loads(p);
     for (int turn = 0; turn < MOST_CHANGES; turn++) {
@@ -351,7 +350,7 @@ static int drawn_job(uint64_t *state, int jobs) {
     return (int)((*state >> 33) % (uint64_t)jobs);
 }
 
-/* Some drawn jobs change places with others, and all go on from there; each time from the best way. */
+/* Iterated local search: exchanges some random jobs of the best packing, and improves from there. */
 static void shake(Packer *p, double low_s) {
     uint64_t state = 1;
     for (int n = 0; n < p->shaken / p->jobs && p->least_s > NEAR_ENOUGH * low_s; n++) {
@@ -366,9 +365,9 @@ static void shake(Packer *p, double low_s) {
     }
 }
 
-/* ---- gangs filled one after the other ---------------------------------------------------------------------------- */
+/* ---- minimum bin slack ------------------------------------------------------------------------------------------- */
 
-/* The jobs that are left over go where they end earliest. */
+/* Puts each job that is left over where it ends earliest. */
 static void put_left_over(Packer *p) {
     memcpy(p->load_s, p->start_s, sizeof(double) * p->gangs);
     for (int job = 0; job < p->jobs; job++)
@@ -385,7 +384,7 @@ static void put_left_over(Packer *p) {
     }
 }
 
-/* True once all jobs end by then: in one way after the other, what was left over is worth more the next time. */
+/* Whether all jobs end by `end_s`. Tries one way after the other; jobs that were left over get a higher price. */
 static int fill_in_ways(Packer *p, double end_s, double low_s, int *fills) {
     for (int way = 0; way < FILLING_WAYS; way++) {
         for (int job = 0; job < p->jobs; job++) p->price[job] = 1.0;
@@ -408,7 +407,7 @@ static void fill_sooner_and_sooner(Packer *p, double low_s) {
         if (!fill_in_ways(p, larger(low_s, p->least_s * (1.0 - sooner)), low_s, &fills)) sooner *= 0.5;
 }
 
-/* ---- every way ---------------------------------------------------------------------------------------------------- */
+/* ---- all ways ---------------------------------------------------------------------------------------------------- */
 
 static int seen_before(const Packer *p, int gang) {
     for (int g = p->first[p->kind[gang]]; g < gang; g++)

@@ -6,18 +6,21 @@
 
 typedef struct Packer Packer;
 
-/* Room for so many jobs, kinds and gangs; NULL without memory. `in_pairs`: jobs change places two for two as well;
- * `closely`: gangs are filled one after the other as well; `shaken`: how often, times jobs, they go on from the best way once some drawn jobs have. */
+/* Allocates a packer for these numbers of jobs, kinds and gangs. Returns NULL if out of memory.
+ *
+ * in_pairs: also exchange pairs of jobs.
+ * closely: also fill gangs one after the other.
+ * shaken: restarts of the iterated local search, for each job. */
 Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, int in_pairs, int closely,
                    int shaken);
 void free_packer(Packer *packer);
 
-/* When the last job ends on these gangs, ordered by kind, each free once its load has passed: `gang` has the place of
- * each job, -1 where it can nowhere run. Infinite where a job can nowhere run. */
+/* Packs all jobs and returns the end of the last one, infinite if a job can run on no gang. Gangs are ordered by kind;
+ * each is free from its load on. Sets `gang` to the gang of each job, -1 if it can run on none. */
 double pack(Packer *packer, const int64_t *kind, const double *load_s, int gangs, int64_t *gang);
 
-/* The time, on the fastest kinds, of the jobs that do not find a gang on which they end in time, put as first fit puts
- * them on gangs that are free; once a job is left out, counted as far as `most_s`. */
+/* Packs jobs by first fit on free gangs and returns the sum of the times, on their fastest kinds, of the jobs that find
+ * no gang on which they end in time. Stops counting at `most_s`. */
 double left_out(Packer *packer, const int64_t *kind, int gangs, double end_s, double most_s);
 
 #endif

@@ -9,7 +9,7 @@
 #include "limits.h"
 #include "packing.h"
 
-/* True for at least one job and one kind, and no more of them than can be counted. */
+/* Whether there is a job and a kind, and no more of them than an int can count. */
 static int can_be_packed(const Py_buffer *alone) {
     Py_ssize_t jobs = alone->shape[0], kinds = alone->shape[1];
     if (jobs > 0 && kinds > 0 && jobs <= INT_MAX / kinds) return 1;
@@ -17,7 +17,7 @@ static int can_be_packed(const Py_buffer *alone) {
     return 0;
 }
 
-/* True when gangs are numbered by kinds that there are, those of a kind side by side, in order of the kinds. */
+/* Whether the kinds of the gangs exist and ascend. */
 static int in_order(const int64_t *kind, Py_ssize_t gangs, Py_ssize_t kinds) {
     int64_t last = 0;
     for (Py_ssize_t g = 0; g < gangs; last = kind[g++])
@@ -29,7 +29,7 @@ static int in_order(const int64_t *kind, Py_ssize_t gangs, Py_ssize_t kinds) {
     return 1;
 }
 
-/* Gangs by kind from counts, no more of a kind than there are jobs; how many. */
+/* Lists gangs by kind from counts, at most as many of a kind as there are jobs. Returns their number. */
 static int lay_out(const int64_t *counts, int kinds, int jobs, int64_t *kind) {
     int gangs = 0;
     for (int k = 0; k < kinds; k++) {
@@ -39,7 +39,7 @@ static int lay_out(const int64_t *counts, int kinds, int jobs, int64_t *kind) {
     return gangs;
 }
 
-/* For each division the first that is the same, which it may be itself; NULL without memory. */
+/* For each division the first equal one, which may be itself; NULL if out of memory. */
 static Py_ssize_t *first_alike(const Py_buffer *counts) {
     Py_ssize_t many = counts->shape[0], kinds = counts->shape[1];
     size_t slots = 2, row = sizeof(int64_t) * (size_t)kinds;
@@ -64,7 +64,7 @@ static Py_ssize_t *first_alike(const Py_buffer *counts) {
     return first;
 }
 
-/* `times_s` of arrays that agree, or `left_out_s` where an end is told; 0 without memory. */
+/* `times_s` of checked arrays, or `left_out_s` if an end is given. Returns 0 if out of memory. */
 static int time_divisions(const Py_buffer *alone, const Py_buffer *counts, int in_pairs, int closely,
                           const double *end_s, double most_s, const Py_buffer *out) {
     int jobs = (int)alone->shape[0], kinds = (int)alone->shape[1];
@@ -82,9 +82,9 @@ static int time_divisions(const Py_buffer *alone, const Py_buffer *counts, int i
                 continue;
             }
             int gangs = lay_out((const int64_t *)counts->buf + d * kinds, kinds, jobs, kind);
-            double *told_s = (double *)out->buf + d;
-            *told_s = end_s ? left_out(packer, kind, gangs, *end_s, most_s) : pack(packer, kind, load_s, gangs, NULL);
-            if (*told_s < most_s) most_s = *told_s;
+            double *result_s = (double *)out->buf + d;
+            *result_s = end_s ? left_out(packer, kind, gangs, *end_s, most_s) : pack(packer, kind, load_s, gangs, NULL);
+            if (*result_s < most_s) most_s = *result_s;
         }
         Py_END_ALLOW_THREADS;
     }
@@ -151,7 +151,7 @@ static PyObject *places(PyObject *self, PyObject *args) {
     return result;
 }
 
-/* Whether all that wait are jobs that there are, and gangs have GPUs at a level. */
+/* Whether all waiting jobs exist, and all gangs have GPUs and a level. */
 static int are_there(const Py_buffer *queue, Py_ssize_t jobs, const Py_buffer *gangs) {
     const int64_t *waiting = queue->buf, *gang = gangs->buf;
     if (!agree("numbers of a gang", 2, gangs->shape[1])) return 0;
@@ -199,7 +199,7 @@ static PyMethodDef methods[] = {
     {"times_s", times_s, METH_VARARGS, "When the last job ends, for each division of gangs."},
     {"left_out_s", left_out_s, METH_VARARGS, "The time of jobs that do not end in time, for each division of gangs."},
     {"places", places, METH_VARARGS, "When the last job ends on some gangs, and on which gang each job runs."},
-    {"follow_s", follow_s, METH_VARARGS, "When the last job ends of those that wait for the GPUs that others leave."},
+    {"follow_s", follow_s, METH_VARARGS, "When the last job ends if waiting jobs get the GPUs that others leave."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,4 +1,4 @@
-/* The reference is `plain_ends_s` in tests/unit/am/jobs/test_division.py; results are bit-identical. */
+/* The reference is `plain_ends_s` in tests/unit/am/jobs/test_gpu_division.py; results are bit-identical. */
 #include "schedule_simulation.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ static End pop(End *heap, int64_t *many) {
     return first;
 }
 
-/* The one of some gangs that is next to get a task: of those that may the smallest, the first of equals; -1: none. */
+/* The gang that gets the next task: the smallest that may grow, ties: the first. Returns -1 if none may grow. */
 static int64_t next_turn(const int64_t *sizes, const int64_t *full, int64_t many) {
     int64_t next = -1;
     for (int64_t n = 0; n < many; n++)
@@ -40,7 +40,7 @@ static int64_t next_turn(const int64_t *sizes, const int64_t *full, int64_t many
     return next;
 }
 
-/* `share_evenly`: sizes of the gangs of the first of some jobs; how many. */
+/* `share_evenly`: sets the sizes of the gangs of the first jobs. Returns the number of gangs. */
 static int64_t share(const Following *following, int64_t first, int64_t gpus, int64_t *sizes, int64_t *full) {
     const int64_t *queue = following->queue + first;
     int64_t many = 0;

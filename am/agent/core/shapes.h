@@ -1,4 +1,4 @@
-/* Shapes of jobs as Python lends them, and the levels at which gangs lie. */
+/* Shapes of jobs as Python passes them, and the number of locality levels. */
 #ifndef THEMIS_AGENT_SHAPES_H
 #define THEMIS_AGENT_SHAPES_H
 

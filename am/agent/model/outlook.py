@@ -15,6 +15,7 @@ from am.agent.model.fairness import cluster_time_s
 from am.agent.model.finish_time import in_proportion_s, smallest_gang_gpus, time_on_whole_s
 from am.agent.model.views import AppView, ClusterView
 from themis.bids import GangDemand, PhaseLeft
+from themis.sums import sum_in_order
 from themis.values import Value
 
 Seconds = NDArray[np.float64]
@@ -101,4 +102,4 @@ def times_of(outlooks: Sequence[Outlook], cluster: ClusterView, *, share_if_soon
 
 def _least_s(app: AppView, gpus: int) -> float:
     """A lower bound on T on `gpus` GPUs, in seconds: all of them work on the jobs at S = 1, at their highest speed."""
-    return sum([job.serial_work_s / job.speeds.highest for job in app.jobs]) / gpus
+    return sum_in_order([job.serial_work_s / job.speeds.highest for job in app.jobs]) / gpus

@@ -250,7 +250,8 @@ class Containers:
                 await asyncio.gather(*map(self._there, containers))
         except TimeoutError:
             remedy = "does its node still fetch files? If not, see the container's log"
-            raise NoRoomError(f"no task host within {CONNECT_S:g} s", value=_where(containers), remedy=remedy) from None
+            gpus = ", ".join(sorted({str(gpu) for container in containers for gpu in container.request.gpus}))
+            raise NoRoomError(f"no task host within {CONNECT_S:g} s", value=gpus, remedy=remedy) from None
         for container in containers:
             container.timing.step_done("connect")
 
@@ -348,7 +349,3 @@ class Containers:
 def _is_same_size(one: SeatRequest, other: SeatRequest) -> bool:
     """Whether both requests need the same GPUs, memory and cores, so that one container serves both."""
     return (sorted(one.gpus), one.memory_mb, one.vcores) == (sorted(other.gpus), other.memory_mb, other.vcores)
-
-
-def _where(containers: Sequence[Container]) -> str:
-    return ", ".join(sorted({str(gpu) for container in containers for gpu in container.request.gpus}))

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from am.runtimes.port import ExitReason, KeptSeats, Seat, SeatRequest, TaskExit, TaskHandle, TaskLaunch
@@ -105,7 +105,9 @@ class RemoteRuntime:
             log_path=launch.log_path,
             folder=Path(launch.working_dir),
         )
-        self._keep(self._watch(task))
+        watcher = asyncio.get_running_loop().create_task(self._watch(task))
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
         return task
 
     async def stop(self, handle: TaskHandle, grace_s: float) -> TaskExit:
@@ -155,11 +157,6 @@ class RemoteRuntime:
         self._hosts.forget(task.seat_id)
         reason = task.reason if seen.reason is ExitReason.EXITED else seen.reason
         task.end.set_result(TaskExit(exit_code=seen.exit_code if code is None else code, reason=reason))
-
-    def _keep(self, work: Coroutine[object, object, None]) -> None:
-        watcher = asyncio.get_running_loop().create_task(work)
-        self._watchers.add(watcher)
-        watcher.add_done_callback(self._watchers.discard)
 
     def _asked_to_end(self, handle: TaskHandle) -> RemoteTask:
         if not isinstance(handle, RemoteTask):

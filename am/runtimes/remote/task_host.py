@@ -67,20 +67,22 @@ class TaskHost:
         self._reported_run = 0
         self._engine_ends = False
         self._grace_s = DEFAULT_GRACE_S
-        self._heard_at_s = 0.0
+        self._last_message_s = 0.0
         self._work: set[asyncio.Task[None]] = set()
 
     async def run(self) -> int:
         """Run until the app master no longer needs the seat. Returns the exit code of the container."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._ended_by_engine)
-        self._heard_at_s = loop.time()
+        self._last_message_s = loop.time()
         while not self._over.is_set():
             with contextlib.suppress(OSError):
                 await self._meet()
             if not self._over.is_set():
-                if loop.time() - self._heard_at_s > LOST_S:
-                    return await self._give_up()
+                if loop.time() - self._last_message_s > LOST_S:
+                    await self._task_run.end(self._grace_s)
+                    code = self._task_run.exit_code
+                    return _EXIT_LOST if code is None else _shell_code(code)
                 await asyncio.sleep(_RETRY_S)
         # The end of the loop removes its handler. Without this, a late SIGTERM of the engine would change the exit
         # code.
@@ -109,7 +111,7 @@ class TaskHost:
         if welcome.kind != "welcome":
             self._take(welcome)
             return
-        self._heard_at_s = asyncio.get_running_loop().time()
+        self._last_message_s = asyncio.get_running_loop().time()
         self._task_run.sent = {str(name): int(count) for name, count in welcome.fields["received"].items()}
         works = {
             asyncio.ensure_future(work) for work in (self._send_news(writer), self._obey(reader), self._over.wait())
@@ -117,7 +119,7 @@ class TaskHost:
         try:
             await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._heard_at_s = asyncio.get_running_loop().time()
+            self._last_message_s = asyncio.get_running_loop().time()
             for work in works:
                 work.cancel()
             await asyncio.gather(*works, return_exceptions=True)
@@ -204,10 +206,6 @@ class TaskHost:
         self._stop(DEFAULT_GRACE_S)
         if self._reported_run == self._task_run.number:
             self._over.set()
-
-    async def _give_up(self) -> int:
-        await self._task_run.end(self._grace_s)
-        return _EXIT_LOST if self._task_run.exit_code is None else _shell_code(self._task_run.exit_code)
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from rm_plugin.policies.allox.matching import Matching, match
 from rm_plugin.policies.allox.progress import value_of
@@ -122,7 +123,8 @@ def decide(snapshot: Snapshot, alpha: float = 0.1, job_cap: int | None = None) -
             starts.append(start)
             waiting.remove(start.job)
             place = next(index for index, each in enumerate(machines) if each.machine_id == start.machine_id)
-            machines[place] = _occupied(machines[place], snapshot.now_s + start.job.time_s(start.type_name))
+            until_s = snapshot.now_s + start.job.time_s(start.type_name)
+            machines[place] = replace(machines[place], available_s=until_s, is_idle=False)
             before = users.get(start.job.user, UserState())
             users[start.job.user] = UserState(progress=before.progress + start.value, last_start_s=snapshot.now_s)
         if everyone:
@@ -193,7 +195,3 @@ def _capped(jobs: list[Job], cap: int | None) -> tuple[list[Job], tuple[str, ...
             if job is not None and len(chosen) < cap:
                 chosen[job.job_id] = None
     return [job for job in jobs if job.job_id in chosen], tuple(job.job_id for job in jobs if job.job_id not in chosen)
-
-
-def _occupied(machine: Machine, until_s: float) -> Machine:
-    return Machine(machine_id=machine.machine_id, type_name=machine.type_name, available_s=until_s, is_idle=False)

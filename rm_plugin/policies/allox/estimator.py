@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
+from msgspec.structs import replace
+
 from themis.errors import InvariantError
 from themis.lifecycle import Lifecycle
 from themis.values import Value
@@ -262,9 +264,7 @@ class Estimator:
 
     def _move(self, sample: Sample, state: SampleState, **changes: object) -> Sample:
         SAMPLE_LIFECYCLE.check(sample.state, state, sample.key)
-        fields = {name: getattr(sample, name) for name in sample.__struct_fields__}
-        moved = Sample(**{**fields, **changes, "state": state})
-        self._samples[sample.key] = moved
+        self._samples[sample.key] = moved = replace(sample, state=state, **changes)
         return moved
 
     def _drop_queued(self, ended: Sample, state: SampleState) -> None:

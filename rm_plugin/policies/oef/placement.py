@@ -105,10 +105,11 @@ def place_plainly(jobs: Sequence[WaitingJob], hosts: Sequence[Host], granted: Wh
     for tenant, gpus in granted.items():
         held = list(gpus)
         for job in _by_starvation(jobs, tenant):
-            if sum(held) < job.smallest:
+            usable = [have if job.speedup[number] > 0 else 0 for number, have in enumerate(held)]
+            if sum(usable) < job.smallest:
                 continue
-            size, parts = min(job.largest, sum(held)), dict[int, int]()
-            for number, have in enumerate(held):
+            size, parts = min(job.largest, sum(usable)), dict[int, int]()
+            for number, have in enumerate(usable):
                 parts[number] = min(have, size - sum(parts.values()))
                 held[number] -= parts[number]
             placed[job.job_id] = _take(parts, hosts, free, lambda *_: ())

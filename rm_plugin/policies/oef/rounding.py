@@ -1,7 +1,7 @@
 """From fractional shares to whole GPUs, round by round, without losing or inventing any (Middleware'24, section 4.3).
 
-Every tenant carries a *deviation* for each GPU type: the GPUs it should have had so far, minus those it had. Its
-*claim* in a round is its ideal share plus its deviation. So a third of a GPU becomes a whole GPU in every third round.
+Every tenant carries a *deviation* for each GPU type: GPUs it should have had so far, minus those it had. Its *claim*
+in a round is its ideal share plus its deviation. So a third of a GPU becomes a whole GPU in every third round.
 
 The paper rounds each claim to the nearest number, which exceeds the capacity in most instances. Here the largest
 remainders win, GPU type by GPU type. A tenant that holds less than its smallest gang could start nothing, so it gives
@@ -9,15 +9,15 @@ its GPUs back, and they are offered again. A round has these steps:
 
     1. claim = ideal + deviation
     2. by type: the floors of all claims. While they exceed the capacity, the smallest claim gives one back. While GPUs
-    are
-       left, one each by descending remainder; ties by claim, then by tenant id.
+       are left, one each by descending remainder; ties by claim, then by tenant id.
     3. A tenant releases what exceeds its demand, and everything if it has less than its smallest gang.
-    4. Released GPUs are offered again by descending backlog, the sum of (claim - granted). A tenant that holds GPUs
-    takes up
-       to its backlog, at least one. One without needs its smallest gang at once.
-    5. deviation = claim - granted. A tenant whose whole demand was met keeps no positive deviation. Negative deviations
-       shrink in proportion until they equal the positive ones of the type: who used GPUs that no other tenant wanted
-       owes them to nobody. Without this, such debts grow for ever.
+    4. A tenant without GPUs whose claims add up to its smallest gang, and to one GPU more for every further type, gets
+       that gang: of free GPUs, then of those of tenants that are owed less, the least first. (The paper has no such
+       step. Without it a tenant whose gang needs GPUs of a type to which it has no claim may wait for ever. The margin
+       is what claims below one GPU of each type may add up to; they are rounded up in their turn.)
+    5. Other released GPUs are offered by descending backlog, the sum of (claim - granted). A tenant that holds GPUs
+       takes up to its backlog, at least one. One without needs its smallest gang at once.
+    6. deviation = claim - granted, settled so that it stays bounded: see `_settle`.
 
 Example: three tenants with a third of one GPU each are served in turn: 1, 2, 3, 1, 2, 3, ..
 """
@@ -42,13 +42,21 @@ _NEGLIGIBLE = 1e-9
 
 Claims = NDArray[np.float64]
 Granted = NDArray[np.int64]
+Usable = NDArray[np.bool_]
 
 
 class GangLimits(Value, frozen=True, kw_only=True):
-    """What a tenant can use in a round: the smallest gang of its jobs, and all their largest gangs together."""
+    """What a tenant can use in a round.
+
+    Attributes:
+        smallest: Workers of the smallest gang of its jobs.
+        most: Workers of the largest gangs of all its jobs together.
+        unusable: Numbers of GPU types on which its jobs cannot run. It is granted none of them.
+    """
 
     smallest: int
     most: int
+    unusable: frozenset[int] = frozenset()
 
 
 class Rounded(Value, frozen=True, kw_only=True):
@@ -77,24 +85,24 @@ def round_shares(
         return Rounded(granted={}, deviation={})
     nothing = (0.0,) * len(capacity)
     claims = np.array([np.add(ideal[tenant], deviation.get(tenant, nothing)) for tenant in tenants])
-    granted = np.column_stack([_largest_remainder(claims[:, number], have) for number, have in enumerate(capacity)])
-    _release(granted, claims, [limits[tenant] for tenant in tenants])
-    _offer_again(granted, claims, capacity, [limits[tenant] for tenant in tenants])
-    after = claims - granted
-    for row, tenant in enumerate(tenants):
-        if granted[row].sum() >= limits[tenant].most:
-            after[row] = np.minimum(after[row], 0.0)
-    owed, debts = np.maximum(after, 0.0).sum(axis=0), np.maximum(-after, 0.0).sum(axis=0)
-    after = np.where(after < 0, after * np.minimum(1.0, owed / np.maximum(debts, _NEGLIGIBLE)), after)
+    bounds = [limits[tenant] for tenant in tenants]
+    usable = np.array([[number not in limit.unusable for number in range(len(capacity))] for limit in bounds])
+    granted = np.column_stack(
+        [_largest_remainder(claims[:, number], usable[:, number], have) for number, have in enumerate(capacity)]
+    )
+    _release(granted, claims, bounds)
+    _serve_owed_gangs(granted, claims, usable, capacity, bounds)
+    _offer_again(granted, claims, usable, capacity, bounds)
+    after = _settle(claims - granted, granted, bounds)
     return Rounded(
         granted={tenant: tuple(map(int, granted[row])) for row, tenant in enumerate(tenants)},
         deviation={tenant: tuple(map(float, after[row])) for row, tenant in enumerate(tenants)},
     )
 
 
-def _largest_remainder(claims: Claims, devices: int) -> Granted:
-    """Step 2 for one type: whole GPUs that add up to the devices."""
-    positive = np.maximum(claims, 0.0)
+def _largest_remainder(claims: Claims, usable: Usable, devices: int) -> Granted:
+    """Step 2 for one type: whole GPUs that add up to the devices, if any tenant can use them."""
+    positive = np.where(usable, np.maximum(claims, 0.0), 0.0)
     granted: Granted = np.floor(positive + _NEGLIGIBLE).astype(np.int64)
     while granted.sum() > devices:
         holders = np.flatnonzero(granted > 0)
@@ -102,7 +110,8 @@ def _largest_remainder(claims: Claims, devices: int) -> Granted:
     remainders = positive - granted
     # Rounded, so that noise of the solver does not decide ties.
     order = np.lexsort((-np.round(claims, 9), -np.round(remainders, 9)))
-    while granted.sum() < devices:
+    order = order[usable[order]]
+    while len(order) and granted.sum() < devices:
         for row in order[: devices - int(granted.sum())]:
             granted[row] += 1
     return granted
@@ -118,8 +127,48 @@ def _release(granted: Granted, claims: Claims, limits: list[GangLimits]) -> None
             granted[row] = 0
 
 
-def _offer_again(granted: Granted, claims: Claims, capacity: tuple[int, ...], limits: list[GangLimits]) -> None:
-    """Step 4, in place: every tenant is asked once, then again while anyone takes something."""
+def _serve_owed_gangs(
+    granted: Granted, claims: Claims, usable: Usable, capacity: tuple[int, ...], limits: list[GangLimits]
+) -> None:
+    """Step 4, in place. A tenant that loses GPUs here and falls below its own smallest gang releases the rest."""
+    owed = claims.sum(axis=1)
+    served: set[int] = set()
+    for row in sorted(range(len(limits)), key=lambda row: (-round(owed[row], 9), row)):
+        gang = limits[row].smallest
+        enough = gang + len(capacity) - 1
+        if granted[row].any() or owed[row] < enough - _NEGLIGIBLE or limits[row].most < gang:
+            continue
+        backlog = (claims - granted).sum(axis=1)
+        givers = [
+            other
+            for other in sorted(range(len(limits)), key=lambda other: (round(backlog[other], 9), other))
+            if other not in served and granted[other].any() and backlog[other] < owed[row] - _NEGLIGIBLE
+        ]
+        # Neither what is free nor what others hold counts if this tenant cannot use its type.
+        can_use, devices = usable[row], np.array(capacity)
+        free = devices - granted.sum(axis=0)
+        if int((free + granted[givers].sum(axis=0))[can_use].sum()) < gang:
+            continue
+        for giver in givers:
+            lacking = gang - int((devices - granted.sum(axis=0))[can_use].sum())
+            if lacking <= 0:
+                break
+            keeps = max(0, int(granted[giver].sum()) - lacking)
+            _release(granted[giver : giver + 1], claims[giver : giver + 1], [_at_most(limits[giver], keeps)])
+        free = devices - granted.sum(axis=0)
+        if int(free[can_use].sum()) >= gang:
+            _take(granted, claims, can_use, row, gang, free)
+            served.add(row)
+
+
+def _at_most(limit: GangLimits, gpus: int) -> GangLimits:
+    return GangLimits(smallest=limit.smallest, most=gpus)
+
+
+def _offer_again(
+    granted: Granted, claims: Claims, usable: Usable, capacity: tuple[int, ...], limits: list[GangLimits]
+) -> None:
+    """Step 5, in place: every tenant is asked once, then again while anyone takes something."""
     free = np.array(capacity) - granted.sum(axis=0)
     took = True
     while took and free.sum() > 0:
@@ -128,14 +177,40 @@ def _offer_again(granted: Granted, claims: Claims, capacity: tuple[int, ...], li
         for row in sorted(range(len(limits)), key=lambda row: (-round(backlog[row], 9), row)):
             held = int(granted[row].sum())
             wanted = max(1, round(backlog[row])) if held else max(limits[row].smallest, math.floor(backlog[row]))
-            takes = min(wanted, limits[row].most - held, int(free.sum()))
+            takes = min(wanted, limits[row].most - held, int(free[usable[row]].sum()))
             if takes <= 0 or held + takes < limits[row].smallest:
                 continue
             took = True
-            for number in sorted(
-                range(len(capacity)), key=lambda number: (granted[row, number] - claims[row, number], number)
-            ):
-                part = min(takes, int(free[number]))
-                granted[row, number] += part
-                free[number] -= part
-                takes -= part
+            _take(granted, claims, usable[row], row, takes, free)
+
+
+def _take(granted: Granted, claims: Claims, can_use: Usable, row: int, gpus: int, free: Granted) -> None:
+    """Give a tenant free GPUs, in place: first of the types that it is owed most."""
+    owed = claims[row] - granted[row]
+    for number in np.argsort(-owed, kind="stable"):
+        part = min(gpus, int(free[number])) if can_use[number] else 0
+        granted[row, number] += part
+        free[number] -= part
+        gpus -= part
+
+
+def _settle(deviation: Claims, granted: Granted, limits: list[GangLimits]) -> Claims:
+    """Step 6: the deviations that the next round begins with.
+
+    - A tenant whose whole demand was met has no claim to more later: its deviations add up to at most 0.
+    - A gang over several types has GPUs of one type too many and of another too few, in every round. Of such opposite
+      deviations a tenant keeps at most its smallest gang, and one GPU for each type.
+    - Negative deviations shrink in proportion until they equal the positive ones of the type: who used GPUs that no
+      other tenant wanted owes them to no other tenant.
+    """
+    after = deviation.copy()
+    for row, limit in enumerate(limits):
+        positive, negative = np.maximum(after[row], 0.0), np.maximum(-after[row], 0.0)
+        more, less = float(positive.sum()), float(negative.sum())
+        met = granted[row].sum() >= limit.most
+        cancelled = max(0.0, min(more, less) - limit.smallest - after.shape[1])
+        keep_more = min(more, less) if met else more
+        keep_more, keep_less = max(0.0, keep_more - cancelled), less - cancelled
+        after[row] = positive * (keep_more / more if more else 0.0) - negative * (keep_less / less if less else 0.0)
+    owed, debts = np.maximum(after, 0.0).sum(axis=0), np.maximum(-after, 0.0).sum(axis=0)
+    return np.where(after < 0, after * np.minimum(1.0, owed / np.maximum(debts, _NEGLIGIBLE)), after)

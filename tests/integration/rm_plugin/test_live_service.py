@@ -262,7 +262,7 @@ def test_stopping_the_resource_manager_in_good_order_costs_an_app_no_attempt(tmp
 def test_an_app_that_is_being_killed_ends_also_where_the_resource_manager_stops_before_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """Its app master is stopped, so that it cannot heed what it is told."""
+    """Its app master is stopped (SIGSTOP), so that it cannot process messages."""
     monkeypatch.setattr(app_masters, "KILL_GRACE_S", 1.0)
 
     async def begun(stub: rpc.ClientServiceStub) -> str:
@@ -309,7 +309,7 @@ def test_an_app_that_is_being_killed_ends_also_where_the_resource_manager_stops_
 def test_an_app_that_is_killed_while_the_engine_is_away_stays_killed_once_it_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its ResourceManager has just started again, and waits for the engine to tell whether the app lives."""
+    """Its ResourceManager has just restarted, and waits for the engine to report whether the app lives."""
     monkeypatch.setattr(app_masters, "RELAUNCH_EVERY_S", 0.2)
     away = True
 

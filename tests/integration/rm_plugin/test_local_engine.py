@@ -1,4 +1,4 @@
-"""App masters as real processes: started, told of, adopted, ended with all their tasks."""
+"""App masters as real processes: start, report of the end, adoption, and end with all tasks."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ def order(app_id, attempt, environment, working_dir):
 
 
 class Exits:
-    """Collects the ends it is told of."""
+    """Collects the reported ends."""
 
     def __init__(self):
         self.told = []

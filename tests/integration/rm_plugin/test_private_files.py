@@ -1,4 +1,4 @@
-"""A real run leaves files that their owner alone can read, and its logs hang nobody, whatever a task leaves there."""
+"""A real run leaves files that only their owner can read, and reading its logs never blocks."""
 
 import asyncio
 import os

@@ -61,7 +61,7 @@ def test_a_dead_worker_ends_in_a_restart_from_the_checkpoint(tmp_path):
         first, second = [event for event in themis.history(app_id) if event["event"] == "start"]
         assert first["from_iteration"] == 0
         assert second["from_iteration"] >= 80
-        # From one of every forty iterations, or from where the other worker was when it was told to stop.
+        # From one of every forty iterations, or from where the other worker was when it was stopped.
         check_starts(themis.history(app_id), target=240)
         seen = {}
         for loss, step in LOSS.findall(themis.log(app_id)):

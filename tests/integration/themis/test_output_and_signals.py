@@ -1,4 +1,4 @@
-"""`themis` whose reader goes away, whose output is closed, and which is told to end."""
+"""`themis` with a closed pipe, with closed output, and with signals that end it."""
 
 import json
 import signal
@@ -110,7 +110,7 @@ def test_a_second_interrupt_changes_nothing(tmp_path, apart_s):
 
 
 def recording(folder):
-    """The command, with its recording begun; no signal is ignored, whoever started the tests."""
+    """Start the command with default signal handlers, and wait until its recording has begun."""
     started = subprocess.Popen(
         ["env", "--default-signal", *THEMIS, *LONG, "--record", str(folder / "run.jsonl")],
         cwd=ROOT,

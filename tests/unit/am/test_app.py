@@ -1,4 +1,4 @@
-"""An app as its master knows it: leases by what may be done with them, views, restarts, the clock."""
+"""The app in its master: leases by state, views, restart costs, and the clock."""
 
 import pytest
 from agent_cases import cluster_of
@@ -58,7 +58,7 @@ class TestLeases:
         version=1, leases=[lease(1, "m0/0"), lease(2, "m0/1", "EXPIRING"), lease(3, "m1/0", "RESERVED")]
     )
 
-    def test_each_is_held_by_what_may_be_done_with_it(self, app):
+    def test_leases_are_grouped_by_state(self, app):
         app.take_leases(self.UPDATE)
         holdings = app.holdings()
         assert (holdings.granted, holdings.expiring, holdings.reserved) == (
@@ -67,18 +67,18 @@ class TestLeases:
             gpus("m1/0"),
         )
 
-    def test_an_update_is_whole(self, app):
+    def test_update_replaces_all_leases(self, app):
         app.take_leases(self.UPDATE)
         app.take_leases(pb.LeaseUpdate(version=2, leases=[lease(3, "m1/0")]))
         assert app.holdings().granted == gpus("m1/0")
         assert app.holdings().reserved == app.holdings().expiring == frozenset()
 
-    def test_an_older_update_that_was_overtaken_changes_nothing(self, app):
+    def test_older_update_is_ignored(self, app):
         app.take_leases(pb.LeaseUpdate(version=2, leases=[lease(3, "m1/0")]))
         app.take_leases(self.UPDATE)
         assert app.holdings().granted == gpus("m1/0")
 
-    def test_what_was_given_back_does_not_come_back_with_a_late_update(self, app):
+    def test_late_update_does_not_restore_returned_lease(self, app):
         app.take_leases(self.UPDATE)
         assert app.give_back(gpus("m0/0", "m0/1")) == [1, 2]
         late = pb.LeaseUpdate(version=2, leases=self.UPDATE.leases)
@@ -86,13 +86,13 @@ class TestLeases:
         assert app.holdings().granted == app.holdings().expiring == frozenset()
 
     @pytest.mark.parametrize(("now_s", "up"), [(1569.9, ()), (1570.0, ("m0/0",)), (1700.0, ("m0/0",))])
-    def test_granted_leases_that_end_within_the_lead_are_up_for_renewal(self, app, now_s, up):
+    def test_leases_that_end_within_lead_are_renewable(self, app, now_s, up):
         app.take_leases(self.UPDATE)
         assert app.up_for_renewal(now_s) == gpus(*up)
 
 
 class TestView:
-    def test_gangs_that_run_and_gangs_that_are_planned(self, app):
+    def test_view_includes_running_and_planned_gangs(self, app):
         app.take_leases(
             pb.LeaseUpdate(version=1, leases=[lease(1, "m0/0"), lease(2, "m0/1"), lease(3, "m1/0", "RESERVED")])
         )
@@ -105,12 +105,12 @@ class TestView:
         assert view.elapsed_s == 100.0
         assert view.work_total_gpu_s == 2 * 100 * 2.0
 
-    def test_a_gang_without_all_its_leases_is_none(self, app):
+    def test_gang_with_missing_lease_is_omitted(self, app):
         app.take_leases(pb.LeaseUpdate(version=1, leases=[lease(1, "m0/0")]))
         run_on(app, "j0", "m0/0", "m0/1")
         assert app.view({}, frozenset()).held == ()
 
-    def test_rho_counts_what_it_holds(self, app):
+    def test_rho_counts_held_gpus(self, app):
         app.take_leases(pb.LeaseUpdate(version=1, leases=[lease(1, "m0/0"), lease(2, "m0/1")]))
         idle = app.rho_now(app.view({}, frozenset()))
         run_on(app, "j0", "m0/0")
@@ -119,27 +119,27 @@ class TestView:
         assert app.rho_now(app.view({}, frozenset())) == pytest.approx(1.0)
         assert idle > 1.0
 
-    def test_rho_at_the_end_by_every_definition(self, app):
+    def test_final_rho_has_every_definition(self, app):
         final = app.final_rho()
         assert final["themis"] == pytest.approx(100 / 300)
         assert set(final) == {"themis", "isolated_share", "placement_aware", "private_cluster", "attainable"}
 
 
 class TestSurroundings:
-    def test_what_is_heard_changes_contention_and_share_only(self, app):
+    def test_contention_update_changes_contention_and_share_only(self, app):
         before = app.around
-        app.hear(contention=3.0, active_apps=3)
+        app.set_contention(contention=3.0, active_apps=3)
         assert (app.contention, app.around.share_gpus) == (3.0, 2.0)
         assert app.around.fitting_level is before.fitting_level
-        app.hear(contention=0.0, active_apps=0)
+        app.set_contention(contention=0.0, active_apps=0)
         assert (app.view({}, frozenset()).contention, app.around.active_apps) == (1.0, 1)
 
 
 class TestTimes:
-    def test_the_clock_is_the_resource_managers(self, app):
+    def test_clock_follows_resource_manager(self, app):
         assert app.now_s() == 1000.0
 
-    def test_the_quickest_answer_sets_it(self, app):
+    def test_fastest_answer_sets_clock(self, app):
         app.set_clock(50.0, 52.0, 1010.0)
         assert app.now_s() == 50.0 + 1010.0 - 51.0
         app.set_clock(50.0, 60.0, 5000.0)
@@ -147,7 +147,7 @@ class TestTimes:
         app.set_clock(50.0, 50.2, 1001.0)
         assert app.now_s() == pytest.approx(1000.9)
 
-    def test_a_restart_costs_what_restarts_cost_lately(self, app):
+    def test_restart_cost_is_median_of_recent_restarts(self, app):
         assert app.restart_s == PRIOR_RESTART_S[False]
         for seconds in (3.0, 100.0, 5.0):
             app.restarted(seconds)
@@ -156,7 +156,7 @@ class TestTimes:
             app.restarted(7.0)
         assert app.restart_s == 7.0
 
-    def test_starts_that_leases_are_too_short_for_are_learnt_from(self, app):
+    def test_starts_cut_short_raise_restart_cost(self, app):
         app.start_cut_short(2.0)
         assert app.restart_s == PRIOR_RESTART_S[False]
         for seconds in (17.0, 12.0, 16.0):

@@ -1,4 +1,4 @@
-"""From what runs to what the agent reasons about: work, the median job, gangs, surroundings; by hand."""
+"""The agent's view of an app, checked by hand: work, median job, gangs, and cluster."""
 
 import pytest
 from agent_cases import cluster_of
@@ -54,15 +54,15 @@ def view(the_plan, held=(), **changes):
 
 
 class TestWork:
-    def test_the_first_phase_counts_its_own_jobs_and_later_ones_the_median(self):
+    def test_first_phase_counts_jobs_and_later_phases_the_median_job(self):
         assert work_gpu_s(JOBS, PHASES) == (1 + 2 + 9) * 10 + 20 * 2.0
 
-    def test_what_is_done_what_is_left_and_what_is_to_come(self):
+    def test_work_is_split_into_done_left_and_future(self):
         seen = work_seen_gpu_s(JOBS, plan({"b": 10, "c": 10}))
         assert seen == (10 * 1 + 4 * 2) + (6 * 2 + 10 * 9) + 20 * 2
 
-    def test_jobs_that_are_tried_a_few_at_a_time(self):
-        """Two at once, of those with the first ids, then the third; nor can the app use more GPUs than two jobs do."""
+    def test_concurrency_limits_work_and_demand(self):
+        """Two jobs run at once, first those with the smallest ids. So the app can use the GPUs of two jobs only."""
         waves = (Phase(jobs=2, iterations=30), Phase(jobs=1, iterations=30))
         assert work_gpu_s(JOBS, waves) == (1 + 2) * 30 + 30 * 2.0
         one = whole_view(SPEC, "app", JOBS, waves, 99.0, 8.0, 2.5)
@@ -72,45 +72,45 @@ class TestWork:
         assert now.demand_max_gpus == one.demand_max_gpus
         assert view(plan({"b": 30})).demand_max_gpus == SPEC.demand_max_gpus == 3 * SHAPE.demand_max_gpus
 
-    def test_of_an_untouched_app_both_agree(self):
+    def test_untouched_app_has_same_work_left_as_total(self):
         fresh = {job_id: progress(job_id, serial_s) for job_id, serial_s in (("a", 1.0), ("b", 2.0), ("c", 9.0))}
         assert work_seen_gpu_s(fresh, plan(dict.fromkeys(fresh, 10))) == work_gpu_s(fresh, PHASES)
 
-    def test_a_pace_that_nobody_knows_has_a_prior(self):
+    def test_unknown_iteration_time_uses_prior(self):
         unknown = JobProgress(spec=SPEC.jobs[0], profile=JobProfile())
         assert unknown.serial_iteration_s == PRIOR_SERIAL_ITERATION_S
 
 
 class TestViews:
-    def test_jobs_of_the_phase_with_what_is_left_of_it(self):
+    def test_view_lists_jobs_of_phase_with_work_left(self):
         views = phase_views(JOBS, plan({"c": 10, "b": 10}))
         assert [(each.job_id, each.iterations_left) for each in views] == [("b", 6), ("c", 10)]
 
-    def test_a_job_at_its_target_has_an_iteration_left_until_the_tuner_knows(self):
+    def test_job_at_target_has_one_iteration_left_until_tuner_reacts(self):
         assert phase_views(JOBS, plan({"a": 10}))[0].iterations_left == 1
 
-    def test_later_phases_go_by_the_median_of_all_that_are_still_in_the_search(self):
-        """Two of three are done with the phase: the slow one that is left is not the median."""
+    def test_later_phases_use_median_of_remaining_jobs(self):
+        """Two of three jobs have ended the phase: the slow one that is left is not the median."""
         assert view(plan({"c": 10})).median_job.serial_iteration_s == 2.0
         assert reference_job(JOBS).serial_iteration_s == 2.0
 
-    def test_losers_do_not_count(self):
+    def test_stopped_jobs_do_not_count(self):
         assert view(plan({"b": 30, "c": 30}, stopped=["a"])).median_job.serial_iteration_s == 9.0
 
-    def test_the_view_says_what_it_was_told(self):
+    def test_view_holds_contention_and_offer(self):
         one = view(plan({"b": 10, "c": 10}))
         assert (one.elapsed_s, one.contention, one.work_total_gpu_s) == (5.0, 2.5, 99.0)
         assert (one.demand_max_gpus, one.restart_s, one.later_phases) == (6, 8.0, PHASES[1:])
 
-    def test_an_app_is_never_alone_with_less_than_itself(self):
-        """Where clocks disagree a little, a mean of less than one app may be told of an app that just came."""
+    def test_contention_is_at_least_one(self):
+        """If clocks differ slightly, a new app may get a mean below one app."""
         assert view(plan({"b": 10}), contention=0.2).contention == 1.0
         assert whole_view(SPEC, "app", JOBS, PHASES, 99.0, 8.0, 0.0).contention == 1.0
 
-    def test_an_app_between_phases_has_a_median_job_all_the_same(self):
+    def test_app_between_phases_has_median_job(self):
         assert view(plan({}, phases=PHASES[1:])).median_job.serial_iteration_s == 2.0
 
-    def test_the_whole_app_has_all_its_work_to_do(self):
+    def test_whole_app_has_all_work_left(self):
         one = whole_view(SPEC, "app", JOBS, PHASES, 99.0, 8.0, 2.5)
         assert [each.iterations_left for each in one.jobs] == [10, 10, 10]
         assert (one.elapsed_s, one.contention) == (0.0, 2.5)
@@ -120,7 +120,7 @@ class TestViews:
 class TestSurroundings:
     CLUSTER = cluster_of((2, 2), (2,), racks=("r0", "r1"))
 
-    def test_gangs_by_machine_with_what_is_up_of_them(self):
+    def test_gangs_have_renewable_gpus_by_machine(self):
         mine = [GpuId("m0", 0), GpuId("m0", 2), GpuId("m1", 0)]
         gang = held_gang("a", mine, {GpuId("m0", 2), GpuId("m1", 1)}, self.CLUSTER)
         assert gang.gpus == Allocation.of({"m0": 2, "m1": 1})
@@ -129,7 +129,7 @@ class TestSurroundings:
         assert gang.renewable
 
     @pytest.mark.parametrize(("active", "share"), [(2, 3.0), (0, 6.0)])
-    def test_what_the_resource_manager_told(self, active, share):
+    def test_cluster_view_holds_facts_of_resource_manager(self, active, share):
         one = surroundings(self.CLUSTER, active_apps=active, lease_s=60.0, rule=BundleRule.CONTINUATION)
         assert one.share_gpus == share
         assert [one.nearest_level(gpus) for gpus in (1, 2, 3, 5, 99)] == [

@@ -37,18 +37,18 @@ def read(path):
     return journal.content
 
 
-def test_a_new_journal_is_empty(tmp_path):
+def test_new_journal_is_empty(tmp_path):
     assert read(tmp_path / "deep" / "journal") == JournalContent()
 
 
-def test_it_reads_back_what_was_written(tmp_path):
+def test_journal_reads_back_written_lines(tmp_path):
     write(tmp_path / "journal")
     assert read(tmp_path / "journal") == JournalContent(
         observations=(PROGRESS, FAILED), jobs={"j0": RUNNING}, notes={"attempt": {"deep": [2]}}
     )
 
 
-def test_jobs_of_earlier_versions_are_read(tmp_path):
+def test_jobs_of_earlier_versions_are_readable(tmp_path):
     line = {"job": "j0", "state": JobState.RUNNING.value, "incarnation": 2, "iteration": 40, "restarts": 1}
     (tmp_path / "journal").write_text(json.dumps({"job": line}) + "\n")
     known = {"job_id": "j0", "state": JobState.RUNNING, "incarnation": 2, "iteration": 40, "restarts": 1}
@@ -63,7 +63,7 @@ def test_nan_survives(tmp_path):
     assert math.isnan(observation.loss)
 
 
-def test_cut_anywhere_it_keeps_the_whole_lines_and_goes_on(tmp_path):
+def test_truncated_journal_keeps_whole_lines(tmp_path):
     write(tmp_path / "journal")
     data = (tmp_path / "journal").read_bytes()
     for length in range(len(data) + 1):
@@ -80,7 +80,7 @@ def test_cut_anywhere_it_keeps_the_whole_lines_and_goes_on(tmp_path):
 
 
 @pytest.mark.parametrize("line", [b"{", b"17", b"null", b'{"job": {"job": "j0"}}', b'{"observation": 3}', b"\xff\xfe"])
-def test_damage_in_the_middle_is_told(tmp_path, line):
+def test_damaged_middle_line_is_an_error(tmp_path, line):
     write(tmp_path / "journal")
     data = (tmp_path / "journal").read_bytes().split(b"\n")
     (tmp_path / "journal").write_bytes(b"\n".join([data[0], line, *data[1:]]))
@@ -88,14 +88,14 @@ def test_damage_in_the_middle_is_told(tmp_path, line):
         read(tmp_path / "journal")
 
 
-def test_an_unusable_path_is_told(tmp_path):
+def test_unusable_path_is_an_error(tmp_path):
     with pytest.raises(JournalError):
         Journal(tmp_path)
 
 
 @contextlib.contextmanager
 def a_full_disk(path, left_bytes):
-    """Files of this process can grow to so many bytes more than this one has, and then no further."""
+    """Limit this process's files to a number of bytes above the size of this file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + left_bytes, hard))
     try:
@@ -105,7 +105,7 @@ def a_full_disk(path, left_bytes):
 
 
 @pytest.mark.parametrize("left_bytes", [0, 1, 10])
-def test_a_full_disk_is_told_and_leaves_the_whole_lines(tmp_path, left_bytes):
+def test_full_disk_is_an_error_and_keeps_whole_lines(tmp_path, left_bytes):
     path = tmp_path / "journal"
     journal = Journal(path)
     journal.note("kept", 1)
@@ -119,7 +119,7 @@ def test_a_full_disk_is_told_and_leaves_the_whole_lines(tmp_path, left_bytes):
     assert path.read_bytes().endswith(b"\n")
 
 
-def test_a_torn_line_that_cannot_be_cut_off_stays_the_last(tmp_path, monkeypatch):
+def test_torn_line_stays_last_if_it_cannot_be_removed(tmp_path, monkeypatch):
     path = tmp_path / "journal"
     journal = Journal(path)
     journal.note("kept", 1)
@@ -151,7 +151,7 @@ while True:
 """
 
 
-def test_killed_writers_lose_nothing_they_wrote(tmp_path):
+def test_killed_writer_loses_no_written_line(tmp_path):
     path = tmp_path / "journal"
     for _ in range(3):
         with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True) as writer:

@@ -1,4 +1,4 @@
-"""The journal on HDFS: nothing is lost while the process lives, and what is read is a beginning of what was written."""
+"""The journal on HDFS: a living process loses no line, and a reader sees a prefix of the written lines."""
 
 import threading
 import time
@@ -47,7 +47,7 @@ def kept(hdfs):
     return b"".join(content for _, content in sorted(hdfs.files().items()))
 
 
-def test_a_whole_journal_comes_back(server):
+def test_journal_reads_back_whole(server):
     written = Journal(server.uri("/app/journal"))
     observation = Observation(kind=ObservationKind.PROGRESS, job_id="j0", iteration=3, loss=0.25)
     record = JobRecord(job_id="j0", state=JobState.RUNNING, incarnation=2, iteration=3)
@@ -62,7 +62,7 @@ def test_a_whole_journal_comes_back(server):
     assert again.content.notes == {"attempt": 1}
 
 
-def test_lines_come_back_in_order_over_many_openings(server):
+def test_lines_stay_in_order_over_many_openings(server):
     assert read(server) == b""
     for attempt in range(4):
         journal = opened(server)
@@ -74,7 +74,7 @@ def test_lines_come_back_in_order_over_many_openings(server):
     assert read(server) == b"".join(lines(0, 120))
 
 
-def test_many_lines_are_written_together(server):
+def test_lines_are_written_in_batches(server):
     journal = opened(server, flush_every_s=0.2)
     for line in lines(0, 1000):
         journal.append(line)
@@ -83,7 +83,7 @@ def test_many_lines_are_written_together(server):
     assert read(server) == b"".join(lines(0, 1000))
 
 
-def test_small_files_become_one(server):
+def test_small_files_are_merged(server):
     journal = opened(server, flush_every_s=0.0, batches_per_epoch=5)
     for line in lines(0, 23):
         journal.append(line)
@@ -94,7 +94,7 @@ def test_small_files_become_one(server):
     assert read(server) == b"".join(lines(0, 23))
 
 
-def test_appending_waits_for_nothing_and_loses_nothing_while_hdfs_is_away(server):
+def test_append_neither_waits_nor_loses_lines_while_hdfs_is_unreachable(server):
     journal = opened(server)
     journal.append(b"before\n")
     until(lambda: b"before" in kept(server.hdfs))
@@ -111,7 +111,7 @@ def test_appending_waits_for_nothing_and_loses_nothing_while_hdfs_is_away(server
 
 
 @pytest.mark.parametrize("fault", [{"lost_reply": True}, {"cut_after": 1}, {"exception": "SafeModeException"}])
-def test_a_batch_is_there_once_however_often_it_was_sent(server, fault):
+def test_batch_sent_twice_is_stored_once(server, fault):
     journal = opened(server, close_within_s=5.0)
     server.hdfs.fail("CREATE", times=3, match="/00000000", **fault)
     journal.append(b"1\n")
@@ -121,7 +121,7 @@ def test_a_batch_is_there_once_however_often_it_was_sent(server, fault):
     assert read(server) == b"1\n2\n"
 
 
-def test_a_torn_last_line_is_cut_off(server):
+def test_torn_last_line_is_removed(server):
     journal = opened(server)
     journal.append(b"1\n")
     journal.close()
@@ -131,7 +131,7 @@ def test_a_torn_last_line_is_cut_off(server):
     assert read(server) == b"1\n2\n"
 
 
-def test_a_line_damaged_in_the_middle_is_told(server):
+def test_damaged_middle_line_is_an_error(server):
     journal = opened(server)
     journal.append(b"not json\n")
     journal.append(b"{}\n")
@@ -140,7 +140,7 @@ def test_a_line_damaged_in_the_middle_is_told(server):
         Journal(server.uri("/j"))
 
 
-def test_a_master_that_was_replaced_is_not_heard_and_learns_of_it(server):
+def test_replaced_master_cannot_write_and_gets_an_error(server):
     old = opened(server, batches_per_epoch=3)
     old.append(b"1\n")
     until(lambda: b"1\n" in kept(server.hdfs))
@@ -161,7 +161,7 @@ def test_a_master_that_was_replaced_is_not_heard_and_learns_of_it(server):
     assert read(server) == b"1\n2\n"
 
 
-def test_what_is_refused_for_good_is_told_at_the_next_line(server):
+def test_permanent_refusal_is_raised_at_next_line(server):
     journal = opened(server)
     server.hdfs.fail("CREATE", exception="DSQuotaExceededException", message="quota exceeded", times=99)
     journal.append(b"1\n")
@@ -171,7 +171,7 @@ def test_what_is_refused_for_good_is_told_at_the_next_line(server):
     journal.close()
 
 
-def test_closing_gives_up_in_time_and_says_so(server, caplog):
+def test_close_gives_up_at_deadline_with_an_error(server, caplog):
     journal = opened(server)
     server.stop()
     journal.append(b"1\n")
@@ -182,13 +182,13 @@ def test_closing_gives_up_in_time_and_says_so(server, caplog):
     server.start()
 
 
-def test_opening_where_hdfs_is_away_is_one_clear_error(server, monkeypatch):
+def test_open_fails_with_one_error_if_hdfs_is_unreachable(server, monkeypatch):
     monkeypatch.setattr("am.journal_hdfs.RetryRule", lambda: RetryRule(deadline_s=0.1))
     with pytest.raises(JournalError, match=r"cannot open the journal: .*away"):
         Journal("webhdfs://127.0.0.1:1/j")
 
 
-def test_two_that_open_at_once_both_get_all_and_one_is_heard(server):
+def test_of_two_concurrent_openers_one_may_write(server):
     first = opened(server)
     for line in lines(0, 5):
         first.append(line)

@@ -10,7 +10,7 @@ A, B, C = (GpuId("m0", index) for index in range(3))
 
 
 class FakeKept:
-    """Seats that end when the test says so."""
+    """Seats that end when the test ends them."""
 
     def __init__(self, *gpus):
         self.there = set(gpus)
@@ -45,7 +45,7 @@ def run(scenario, *gpus):
     asyncio.run(asyncio.wait_for(whole(), 10))
 
 
-def test_what_is_occupied_is_not_free_before_it_is_cleared():
+def test_occupied_gpu_is_free_only_after_clearing():
     async def scenario(kept, returns, told):
         assert returns.free([A, B]) == [B]
         assert returns.free([A]) == []
@@ -58,7 +58,7 @@ def test_what_is_occupied_is_not_free_before_it_is_cleared():
     run(scenario, A, C)
 
 
-def test_elsewhere_nothing_is_kept():
+def test_stay_only_on_clears_all_other_gpus():
     async def scenario(kept, returns, told):
         returns.stay_only_on({A})
         returns.stay_only_on({A})
@@ -73,7 +73,7 @@ def test_elsewhere_nothing_is_kept():
     run(scenario, A, B, C)
 
 
-def test_a_clearing_that_fails_frees_nothing_and_is_tried_again():
+def test_failed_clearing_frees_nothing_and_is_retried():
     async def scenario(kept, returns, told):
         kept.fails = True
         assert returns.free([A]) == []
@@ -88,7 +88,7 @@ def test_a_clearing_that_fails_frees_nothing_and_is_tried_again():
     run(scenario, A)
 
 
-def test_the_end_of_the_app_waits_for_everything():
+def test_end_of_app_waits_for_all_gpus():
     async def scenario(kept, returns, told):
         ending = asyncio.ensure_future(returns.all())
         await asyncio.sleep(0.01)
@@ -101,7 +101,7 @@ def test_the_end_of_the_app_waits_for_everything():
     run(scenario, A, B)
 
 
-def test_where_nothing_is_kept_everything_is_free_at_once():
+def test_runtime_without_kept_seats_frees_at_once():
     async def scenario(*_):
         returns = LeaseReturn(NothingKept(), lambda: None)
         returns.stay_only_on(())

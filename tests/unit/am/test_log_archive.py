@@ -1,4 +1,4 @@
-"""The archive of an app's logs: what the next attempt and the ResourceManager find."""
+"""The archive of an app's logs, which the next attempt and the ResourceManager read."""
 
 import asyncio
 
@@ -41,7 +41,7 @@ def keep(archive, times=1):
     asyncio.run(kept())
 
 
-def test_logs_and_histories_come_back_for_the_next_attempt_and_nothing_else(tmp_path):
+def test_archive_restores_only_logs_and_histories(tmp_path):
     store = MemoryArchive()
     for name in ("jobs/j0/task-0.log", "jobs/j0/history.jsonl", "jobs/j1/task-12.log", "jobs/j0/scratch/big", "other"):
         write(tmp_path / "one", name, f"{name}\n")
@@ -54,7 +54,7 @@ def test_logs_and_histories_come_back_for_the_next_attempt_and_nothing_else(tmp_
     assert (tmp_path / "two/jobs/j0/task-0.log").read_text() == "jobs/j0/task-0.log\n"
 
 
-def test_it_is_made_again_only_when_something_was_logged(tmp_path):
+def test_archive_is_rewritten_only_after_new_log_lines(tmp_path):
     store = MemoryArchive()
     archive = LogArchive(tmp_path, store)
     write(tmp_path, "jobs/j0/task-0.log", "a\n")
@@ -66,7 +66,7 @@ def test_it_is_made_again_only_when_something_was_logged(tmp_path):
 
 
 @pytest.mark.parametrize("trouble", [UnreachableError("HDFS is away"), OSError("no space left")])
-def test_what_cannot_be_kept_is_kept_the_next_time(tmp_path, trouble):
+def test_failed_archive_is_written_next_time(tmp_path, trouble):
     store = MemoryArchive()
     archive = LogArchive(tmp_path, store)
     write(tmp_path, "jobs/j0/task-0.log", "a\n")
@@ -77,7 +77,7 @@ def test_what_cannot_be_kept_is_kept_the_next_time(tmp_path, trouble):
     assert store.puts == 1
 
 
-def test_an_archive_that_cannot_be_read_or_is_not_there_is_no_hindrance(tmp_path):
+def test_unreadable_or_missing_archive_is_ignored(tmp_path):
     store = MemoryArchive()
     LogArchive(tmp_path, store).restore()
     store.trouble = UnreachableError("HDFS is away")
@@ -85,5 +85,5 @@ def test_an_archive_that_cannot_be_read_or_is_not_there_is_no_hindrance(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_app_whose_folder_lasts_needs_none(tmp_path):
+def test_app_with_persistent_folder_has_no_archive(tmp_path):
     assert open_archive(tmp_path, str(tmp_path)) is None

@@ -1,4 +1,4 @@
-"""What a job's log makes the app master tell."""
+"""The events that the app master emits for the lines of a job's log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUBMITTED_AT_S = 1.7e9
 
 
 class Watched:
-    """A job whose log is watched every `look_s` seconds, and what was told of it."""
+    """A job whose log is read every `look_s` seconds, with the emitted events."""
 
     def __init__(self, folder: Path, look_s: float = 10.0, checkpoints: str = "hdfs://nn/ckpt", path: str = "") -> None:
         self.told: list[tuple[str, dict[str, object]]] = []
@@ -73,7 +73,7 @@ class Watched:
         return [detail for name, detail in self.told if name == kind]
 
 
-def test_progress_is_that_of_the_incarnation_not_of_one_that_crashed_further_on(tmp_path: Path) -> None:
+def test_progress_is_of_present_incarnation(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     watched.log("INFO:tensorflow:loss = 0.5, step = 350\n")
     watched.job.incarnation, watched.job.stepped = 2, False
@@ -83,7 +83,7 @@ def test_progress_is_that_of_the_incarnation_not_of_one_that_crashed_further_on(
     assert watched.job.profile.iteration == 350
 
 
-def test_the_first_step_tells_what_the_program_told_of_its_start(tmp_path):
+def test_first_step_event_has_startup_times(tmp_path):
     watched = Watched(tmp_path)
     watched.log("INFO:themis:imported seconds = 2.5, after = 0.25\nINFO:themis:restored iteration = 7, seconds = 0.5\n")
     assert watched.details("first_step") == []
@@ -93,7 +93,7 @@ def test_the_first_step_tells_what_the_program_told_of_its_start(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "iteration"), [("keras_bars", 96), ("keras_lines", 96), ("tf_cnn_benchmarks", 30)])
-def test_scripts_that_know_nothing_of_us_are_told_of_by_their_logs_alone(tmp_path, name, iteration):
+def test_plain_script_is_followed_by_its_log(tmp_path, name, iteration):
     watched = Watched(tmp_path)
     for line in (GOLDEN / f"{name}.log").read_text().splitlines(keepends=True):
         watched.log(line)
@@ -103,7 +103,7 @@ def test_scripts_that_know_nothing_of_us_are_told_of_by_their_logs_alone(tmp_pat
     assert watched.details("job_progress")[-1]["iteration_s"] > 0.0
 
 
-def test_event_files_in_the_jobs_folder_tell_of_a_silent_one(tmp_path):
+def test_silent_script_is_followed_by_event_files_in_job_folder(tmp_path):
     source = next((GOLDEN / "summary_events").iterdir())
     folder = tmp_path / "logs" / "train"
     folder.mkdir(parents=True)
@@ -123,7 +123,7 @@ def test_event_files_in_the_jobs_folder_tell_of_a_silent_one(tmp_path):
         ({"path": "model"}, "jobs/job-00/model"),
     ],
 )
-def test_event_files_where_the_script_keeps_its_model_tell_of_a_silent_one(tmp_path, settings, lies):
+def test_silent_script_is_followed_by_event_files_in_model_folder(tmp_path, settings, lies):
     (source,) = (GOLDEN / "summary_events").iterdir()
     folder, job = tmp_path / lies, tmp_path / "jobs" / "job-00"
     folder.mkdir(parents=True)
@@ -134,7 +134,7 @@ def test_event_files_where_the_script_keeps_its_model_tell_of_a_silent_one(tmp_p
     assert watched.job.profile.iteration == 40
 
 
-def test_event_files_that_an_earlier_run_left_in_the_model_directory_are_left_alone(tmp_path):
+def test_old_event_files_in_model_folder_are_ignored(tmp_path):
     (source,) = (GOLDEN / "summary_events").iterdir()
     job, model, left = tmp_path / "job", tmp_path / "model", tmp_path / "model" / source.name
     for folder in (job, model):
@@ -152,7 +152,7 @@ def test_event_files_that_an_earlier_run_left_in_the_model_directory_are_left_al
 @pytest.mark.parametrize(
     "places", [{"checkpoints": "hdfs://nn/ckpt"}, {"path": "webhdfs://nn:1/model"}, {"path": "s3://bucket/model"}]
 )
-def test_a_model_directory_that_is_no_local_folder_is_not_looked_at(tmp_path, places):
+def test_model_folder_that_is_not_local_is_ignored(tmp_path, places):
     watched = Watched(tmp_path, **places)
     assert checkpoint_folders(watched.app, watched.job) == []
 
@@ -169,7 +169,7 @@ def test_a_model_directory_that_is_no_local_folder_is_not_looked_at(tmp_path, pl
         ("{0}/job-00/jobs", "", ["job-00/jobs/job-00"]),
     ],
 )
-def test_of_several_jobs_none_reads_what_another_writes(tmp_path, checkpoints, path, looked_at):
+def test_jobs_read_only_their_own_files(tmp_path, checkpoints, path, looked_at):
     folder = tmp_path / "job-00" / "jobs"
     watched = Watched(folder / "job-00", checkpoints=checkpoints.format(tmp_path), path=path.format(tmp_path))
     watched.app.board.jobs["job-01"] = Watched(folder / "job-01").job
@@ -177,7 +177,7 @@ def test_of_several_jobs_none_reads_what_another_writes(tmp_path, checkpoints, p
     assert found == looked_at
 
 
-def test_a_stall_is_told_once_and_again_when_it_comes_back(tmp_path):
+def test_stall_is_reported_once_per_occurrence(tmp_path):
     watched = Watched(tmp_path, look_s=1.0)
     for step in range(1, 6):
         watched.log(f"INFO:tensorflow:loss = 0.5, step = {step}\n")
@@ -190,14 +190,14 @@ def test_a_stall_is_told_once_and_again_when_it_comes_back(tmp_path):
     assert [detail["iteration"] for detail in watched.details("job_stalled")] == [5, 6]
 
 
-def test_a_divergence_is_told_once(tmp_path):
+def test_divergence_is_reported_once(tmp_path):
     watched = Watched(tmp_path)
     for step in range(1, 6):
         watched.log(f"INFO:tensorflow:loss = nan, step = {step}\n")
     assert watched.details("job_diverged") == [{"iteration": 1, "losses": 2}]
 
 
-def test_what_earlier_attempts_logged_is_read_without_a_word(tmp_path):
+def test_logs_of_earlier_attempts_emit_no_events(tmp_path):
     watched = Watched(tmp_path)
     watched.job.log_path.write_bytes((GOLDEN / "keras_lines.log").read_bytes())
     watched.watch.catch_up()
@@ -206,7 +206,7 @@ def test_what_earlier_attempts_logged_is_read_without_a_word(tmp_path):
     assert watched.told == []
 
 
-def test_what_a_job_writes_just_before_its_end_is_known_when_it_is_settled(tmp_path):
+def test_last_lines_are_read_before_job_is_final(tmp_path):
     watched = Watched(tmp_path, look_s=1.0)
     watched.look()
     source = next((GOLDEN / "summary_events").iterdir())
@@ -219,7 +219,7 @@ def test_what_a_job_writes_just_before_its_end_is_known_when_it_is_settled(tmp_p
     assert watched.job.state is JobState.RUNNING
 
 
-def test_all_that_a_job_logged_counts_for_the_incarnation_that_logged_it(tmp_path, monkeypatch):
+def test_log_lines_count_for_their_incarnation(tmp_path, monkeypatch):
     monkeypatch.setattr(follower, "MAX_POLL_BYTES", 500)
     watched = Watched(tmp_path)
     lines = [f"INFO:tensorflow:loss = 0.5, step = {step} (2.000 sec)\n" for step in range(1, 101)]
@@ -231,7 +231,7 @@ def test_all_that_a_job_logged_counts_for_the_incarnation_that_logged_it(tmp_pat
     assert set(watched.job.profile.paces) == {Placement(1, Level.SLOT)}
 
 
-def test_a_last_line_without_an_end_is_read_and_no_later_incarnations_line_is_glued_to_it(tmp_path):
+def test_unterminated_last_line_is_read_and_kept_separate(tmp_path):
     watched = Watched(tmp_path)
     watched.log("INFO:tensorflow:loss = 0.5, step = 10\nINFO:tensorflow:loss = 0.25, step = 20")
     assert watched.job.profile.iteration == 10
@@ -242,7 +242,7 @@ def test_a_last_line_without_an_end_is_read_and_no_later_incarnations_line_is_gl
     assert (watched.job.profile.iteration, watched.job.loss) == (30, 0.125)
 
 
-def test_a_line_that_a_killed_job_left_half_written_tells_nothing_and_is_kept_apart(tmp_path):
+def test_partial_line_of_killed_job_is_ignored_and_kept_separate(tmp_path):
     watched = Watched(tmp_path)
     watched.log("INFO:tensorflow:loss = 0.5, step = 10\nINFO:tensorflow:loss = 0.2")
     watched.watch.drain(watched.job, ended_well=False)

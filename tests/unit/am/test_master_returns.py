@@ -1,4 +1,4 @@
-"""What an app master does with its leases while containers are kept on their GPUs, and how it tells of its app."""
+"""The app master's leases while containers stay on their GPUs, and its reports about the app."""
 
 import asyncio
 import itertools
@@ -26,7 +26,7 @@ A, B, C = (GpuId("m0", index) for index in range(3))
 
 
 class FakeKept:
-    """Seats that go when the test says so; remembers what was prepared."""
+    """Seats that end when the test ends them. Keeps the prepared requests."""
 
     def __init__(self):
         self.there, self.cleared, self.prepared = set(), set(), []
@@ -44,7 +44,7 @@ class FakeKept:
 
 
 class Attempt:
-    """An app master with leases that the test grants, on a runtime in memory; its session sends to nobody."""
+    """An app master with leases from the test and a runtime in memory. Its session sends nothing."""
 
     def __init__(self, folder, *, tasks=3):
         self.runtime = MemoryRuntime()
@@ -73,7 +73,7 @@ class Attempt:
         return self.master._app
 
     def hold(self, **states):
-        """Leases of these GPUs by the state of each."""
+        """Make leases on GPUs, each with a state."""
         self.version += 1
         leases = [
             pb.Lease(lease_id=index + 1, machine_id="m0", gpu_index=index, state=state, expires_at_s=2000.0)
@@ -85,7 +85,7 @@ class Attempt:
         self.master._apply(self.app, Plan(**plan))
 
     def released(self):
-        """Indices of the GPUs that were given back so far."""
+        """Return the indices of the GPUs returned so far."""
         messages = self.master._session._unacknowledged.values()
         return sorted(number - 1 for message in messages for number in message.release.lease_ids)
 
@@ -105,7 +105,7 @@ def run(tmp_path, scenario, **settings):
     asyncio.run(asyncio.wait_for(whole(), 10))
 
 
-def test_a_lease_that_ends_is_released_only_when_its_container_is_gone(tmp_path):
+def test_ending_lease_is_released_after_its_container_ended(tmp_path):
     async def scenario(one):
         one.hold(g0="GRANTED", g1="EXPIRING", g2="EXPIRING")
         one.kept.there = {A, B}
@@ -122,7 +122,7 @@ def test_a_lease_that_ends_is_released_only_when_its_container_is_gone(tmp_path)
     run(tmp_path, scenario)
 
 
-def test_so_is_one_that_no_job_can_use(tmp_path, monkeypatch):
+def test_unusable_lease_is_released_after_its_container_ended(tmp_path, monkeypatch):
     monkeypatch.setattr("am.master._LINGER_S", 0.0)
 
     async def scenario(one):
@@ -137,7 +137,7 @@ def test_so_is_one_that_no_job_can_use(tmp_path, monkeypatch):
     run(tmp_path, scenario)
 
 
-def test_what_is_kept_on_a_gpu_whose_lease_is_gone_is_ended(tmp_path):
+def test_container_on_gpu_without_lease_is_ended(tmp_path):
     async def scenario(one):
         one.hold(g0="GRANTED", g1="GRANTED")
         one.kept.there = {A, B}
@@ -151,7 +151,7 @@ def test_what_is_kept_on_a_gpu_whose_lease_is_gone_is_ended(tmp_path):
     run(tmp_path, scenario)
 
 
-def test_the_app_is_over_only_when_all_its_containers_are_gone(tmp_path):
+def test_app_ends_after_all_its_containers(tmp_path):
     async def scenario(one):
         one.hold(g0="GRANTED")
         one.kept.there = {A}
@@ -170,7 +170,7 @@ def test_the_app_is_over_only_when_all_its_containers_are_gone(tmp_path):
     run(tmp_path, scenario)
 
 
-def test_a_job_that_grows_has_its_room_prepared_where_the_gpus_are_granted(tmp_path):
+def test_growing_job_prepares_containers_on_granted_gpus(tmp_path):
     async def scenario(one):
         one.hold(g0="GRANTED", g1="GRANTED", g2="RESERVED")
         one.apply(prepare={"j0": (A, B, C)})
@@ -179,8 +179,8 @@ def test_a_job_that_grows_has_its_room_prepared_where_the_gpus_are_granted(tmp_p
     run(tmp_path, scenario)
 
 
-def test_a_job_that_moves_starts_again_where_it_was_told(tmp_path):
-    """Alone it would take all three GPUs; two are kept for it, and prepared, while it stops."""
+def test_moving_job_restarts_on_reserved_gpus(tmp_path):
+    """Alone it would take all three GPUs. Two are reserved and prepared for it while it stops."""
 
     async def scenario(one):
         one.hold(g0="GRANTED", g1="GRANTED", g2="GRANTED")
@@ -203,7 +203,7 @@ def test_a_job_that_moves_starts_again_where_it_was_told(tmp_path):
     run(tmp_path, scenario)
 
 
-def test_a_heartbeat_that_cannot_be_built_is_left_out(tmp_path, monkeypatch):
+def test_heartbeat_that_fails_is_skipped(tmp_path, monkeypatch):
     beats = itertools.chain([ValueError("Value out of range")], itertools.repeat(pb.Heartbeat(progress=0.5)))
 
     def next_beat(app, view):
@@ -227,7 +227,7 @@ def test_a_heartbeat_that_cannot_be_built_is_left_out(tmp_path, monkeypatch):
     run(tmp_path, scenario)
 
 
-def test_heartbeats_that_fail_are_logged_once_until_one_succeeds(tmp_path, monkeypatch, caplog):
+def test_repeated_heartbeat_failure_is_logged_once(tmp_path, monkeypatch, caplog):
     told, all_told = [True, False, False, False, True, False, False], asyncio.Event()
     beats = iter(told)
 
@@ -268,7 +268,7 @@ def test_final_report_omits_job_whose_status_fails(tmp_path, monkeypatch, caplog
     run(tmp_path, scenario)
 
 
-def test_an_app_that_cannot_be_taken_up_ends_with_the_reason(tmp_path):
+def test_app_that_cannot_start_fails_with_the_reason(tmp_path):
     async def scenario():
         one, ends = Attempt(tmp_path), []
         one.spec = replace(one.spec, tuner=TunerSpec(name="optuna", settings={"pruner": "medain"}))
@@ -294,7 +294,7 @@ def test_an_app_that_cannot_be_taken_up_ends_with_the_reason(tmp_path):
 
 
 class WithoutHdfs:
-    """Finds no package `hdfs`, as where none is installed."""
+    """Hides the package `hdfs`, as if it were not installed."""
 
     @staticmethod
     def find_spec(name, path, target=None):
@@ -303,7 +303,7 @@ class WithoutHdfs:
 
 
 class TestAnotherAttemptMayDo:
-    """What another machine or moment may mend ends the attempt with the error itself, and no end is told."""
+    """Errors that another machine or a later time may repair end the attempt, without a final report."""
 
     def attempted(self, tmp_path, spec, error, **settings):
         async def scenario():
@@ -317,16 +317,16 @@ class TestAnotherAttemptMayDo:
 
         asyncio.run(asyncio.wait_for(scenario(), 10))
 
-    def test_optuna_is_not_installed_here(self, tmp_path, monkeypatch):
+    def test_missing_optuna_ends_only_the_attempt(self, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "optuna", None)
         for module in [name for name in sys.modules if name.startswith("am.tuners.optuna_")]:
             monkeypatch.delitem(sys.modules, module)
         self.attempted(tmp_path, {"tuner": TunerSpec(name="optuna")}, MissingHereError)
 
-    def test_nobody_here_brings_the_tuner(self, tmp_path):
+    def test_missing_tuner_package_ends_only_the_attempt(self, tmp_path):
         self.attempted(tmp_path, {"tuner": TunerSpec(name="patient")}, MissingHereError)
 
-    def test_the_package_for_hdfs_is_not_installed_here(self, tmp_path, monkeypatch):
+    def test_missing_hdfs_package_ends_only_the_attempt(self, tmp_path, monkeypatch):
         for module in (
             "am.checkpoints.hdfs",
             "am.checkpoints.hdfs_upload",
@@ -338,11 +338,11 @@ class TestAnotherAttemptMayDo:
         monkeypatch.setattr(sys, "meta_path", [WithoutHdfs, *sys.meta_path])
         self.attempted(tmp_path, {"checkpoint_uri": "hdfs://name-node/kept"}, MissingHereError)
 
-    def test_the_name_service_is_not_configured_here(self, tmp_path, monkeypatch):
+    def test_unknown_nameservice_ends_only_the_attempt(self, tmp_path, monkeypatch):
         monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
         self.attempted(tmp_path, {"checkpoint_uri": "hdfs:///kept"}, MissingHereError)
 
-    def test_what_comes_after_it_was_taken_up(self, tmp_path, monkeypatch):
+    def test_error_after_start_ends_only_the_attempt(self, tmp_path, monkeypatch):
         def odd(app, message):
             raise InputError("a message that cannot be")
 

@@ -62,12 +62,12 @@ class Stop:
         self.asked += 1
         return self.asked > self.after
 
-    def told_by_peer(self):
+    def requested_by_peer(self):
         self.after = 0
 
 
 class Heard(keras.callbacks.Callback):
-    """Writes down what it is told."""
+    """Records its calls."""
 
     def __init__(self):
         super().__init__()

@@ -32,7 +32,7 @@ class Left(Exception):  # noqa: N818 - an end of the process
 
 
 class StopAt(keras.callbacks.Callback):
-    """Asks for a stop while an iteration is done, the how many-th of this start `after` tells: the next is the last."""
+    """Requests a stop during iteration number `after` of this start. The next iteration is the last."""
 
     def __init__(self, stop, after):
         super().__init__()
@@ -41,7 +41,7 @@ class StopAt(keras.callbacks.Callback):
     def on_train_batch_end(self, _batch, _logs=None):
         self.notes[1] -= 1
         if self.notes[1] == 0:
-            self.notes[0].told_by_peer()
+            self.notes[0].requested_by_peer()
 
 
 def net(width=3):
@@ -163,7 +163,7 @@ def test_a_stop_in_the_last_iteration_of_a_fit_is_heeded_once_it_has_ended(tmp_p
 def test_a_stop_that_comes_as_callbacks_hear_of_the_end_is_heeded(tmp_path):
     script = Script(tmp_path)
     job = script.job()
-    asks = keras.callbacks.LambdaCallback(on_train_end=lambda _logs: script.stop.told_by_peer())
+    asks = keras.callbacks.LambdaCallback(on_train_end=lambda _logs: script.stop.requested_by_peer())
     with pytest.raises(Left, match="75"):
         job.fit(net(), X, Y, 8, 3, callbacks=asks)
     assert script.store.latest_iteration("j") == 9

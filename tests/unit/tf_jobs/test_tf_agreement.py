@@ -36,7 +36,7 @@ class Learner:
 
 
 def train(folder, monkeypatch, peer):
-    """Train as the second of two tasks, whose chief tells `peer`; the steps that were done."""
+    """Train as the second of two tasks, whose chief sends `peer`. Returns the steps done."""
 
     def exchanged(_tf, _workers, mine):
         if mine.ndim == 1:

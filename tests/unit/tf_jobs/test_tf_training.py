@@ -136,7 +136,7 @@ def test_a_dead_peer_is_a_failure_unless_a_stop_was_asked_for(job):
 
 @pytest.mark.parametrize("start", [0, 4])
 def test_a_stop_before_any_work_saves_nothing(job, start):
-    """A peer was told to stop and left before the first iteration, as it happens when a lease ends at once."""
+    """A peer was stopped and left before the first iteration, as when a lease ends at once."""
     if start:
         job.run(Counter(), start)
     before = job.store.latest("j")

@@ -113,7 +113,7 @@ def test_an_engine_that_is_away_and_an_image_that_is_missing(fake, host):
     with pytest.raises(InputError, match="no such image: 'other'; build or pull it"):
         host.need_image("other")
     fake.away = True
-    with pytest.raises(DockerError, match="does not tell of its containers; nobody answers"):
+    with pytest.raises(DockerError, match="does not list its containers; nobody answers"):
         host.find(LABELS)
     with pytest.raises(DockerError, match="does not answer: 'tcp://"):
         DockerHost.connect("tcp://127.0.0.1:9")

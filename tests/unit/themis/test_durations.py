@@ -19,7 +19,7 @@ def test_without_cuts_it_is_the_median(lengths):
 @pytest.mark.parametrize(
     ("whole", "cut", "expected"),
     [
-        # Three of four are longer than 5: nobody knows by how much.
+        # Three of four are longer than 5, by an unknown time.
         ([5.0], [17.0, 12.0, 16.0], 17.0),
         # Kaplan and Meier: 3/4 go on past 1, then 3/8 past 3.
         ([1.0, 3.0, 4.0], [2.0], 3.0),
@@ -29,7 +29,7 @@ def test_without_cuts_it_is_the_median(lengths):
         ([5.0], [5.0], 5.0),
         ([2.0, 4.0], [1.0], 3.0),
         ([], [3.0, 2.0], 3.0),
-        # Half go on past 5, and nobody knows how far past 60.
+        # Half continue after 5, and the end after 60 is unknown.
         ([5.0], [60.0], 32.5),
     ],
 )

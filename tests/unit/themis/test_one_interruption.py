@@ -16,7 +16,7 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @pytest.fixture
 def heeded():
-    """Signals that nobody ignores: under nohup SIGHUP would be, which `OneInterruption` rightly leaves so."""
+    """Reset signals that a parent may ignore: nohup ignores SIGHUP, which `OneInterruption` keeps."""
     former = {number: signal.signal(number, signal.SIG_DFL) for number in NUMBERS}
     yield
     for number, handler in former.items():

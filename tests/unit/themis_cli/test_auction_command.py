@@ -1,4 +1,4 @@
-"""`themis auction`: what it prints, its exit codes, and that no file makes it fail in another way."""
+"""`themis auction`: its output, its exit codes, and bad files."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def written(folder, document):
 
 
 def auction(capsys, *arguments, market=EXAMPLE):
-    """Exit code, standard output and standard error."""
+    """Run the command. Returns exit code, standard output and standard error."""
     code = main(["auction", "--market", str(market), *arguments])
     told = capsys.readouterr()
     return code, told.out, told.err
@@ -39,7 +39,7 @@ def as_json(capsys, *arguments, market=EXAMPLE):
 
 
 @pytest.mark.parametrize("name", sorted(SOLVERS))
-def test_the_example_by_every_solver(name, capsys):
+def test_every_solver_solves_example(name, capsys):
     result = as_json(capsys, "--solver", name, "--seed", "0")
     seconds = result.pop("solve_s")
     assert 0 < seconds["first"] <= seconds["all"]
@@ -54,14 +54,14 @@ def test_the_example_by_every_solver(name, capsys):
     }
 
 
-def test_exact_is_the_default_and_the_same_seed_gives_the_same(capsys):
+def test_default_solver_is_exact_and_reproducible(capsys):
     first, again, exact = (as_json(capsys, *more) for more in ([], [], ["--solver", "exact", "--seed", "0"]))
     for result in (first, again, exact):
         del result["solve_s"]
     assert first == again == exact
 
 
-def test_seeds_and_roundings_change_what_is_kept_and_nothing_else(capsys):
+def test_seed_and_rounding_change_only_kept_gpus(capsys):
     results = [as_json(capsys, "--seed", seed) for seed in ("-9223372036854775808", "18446744073709551615", "1", "2")]
     assert {len(result["allocation"]["vision"]) for result in results} == {0, 1}
     assert all(result["proportional_fair"] == results[0]["proportional_fair"] for result in results)
@@ -72,7 +72,7 @@ def test_seeds_and_roundings_change_what_is_kept_and_nothing_else(capsys):
     assert by_gpu["vision"] in ({}, {"m1": 4})
 
 
-def test_the_table_has_a_line_an_app(capsys):
+def test_table_has_a_line_per_app(capsys):
     code, out, err = auction(capsys)
     assert (code, err) == (0, "")
     lines = [line.split() for line in out.splitlines()]
@@ -82,11 +82,11 @@ def test_the_table_has_a_line_an_app(capsys):
     assert TIES["exact"] in out
 
 
-def test_every_solver_tells_its_ties():
+def test_every_solver_reports_ties():
     assert TIES.keys() == SOLVERS.keys()
 
 
-def test_bidders_without_a_win_and_odd_names_are_shown(tmp_path, capsys):
+def test_losing_bidders_and_odd_names_are_shown(tmp_path, capsys):
     one = market(
         [machine("m0", 1)],
         bid("[red]\x1b[2J", 0.5, row(0.6, gang(1, Level.CLUSTER))),
@@ -99,14 +99,14 @@ def test_bidders_without_a_win_and_odd_names_are_shown(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("json_flag", [(), ("--json",)])
-def test_a_market_without_bidders(json_flag, tmp_path, capsys):
+def test_market_without_bidders_has_empty_result(json_flag, tmp_path, capsys):
     path = written(tmp_path, {"machines": [{"id": "m0", "gpus": 2}], "bidders": []})
     code, out, _ = auction(capsys, *json_flag, market=path)
     assert code == 0
     assert "optimal" in out
 
 
-def test_the_market_may_come_by_standard_input():
+def test_market_is_read_from_standard_input():
     command = [sys.executable, "-m", "themis_cli.main", "auction", "--market", "-", "--json"]
     ended = subprocess.run(command, input=EXAMPLE.read_bytes(), capture_output=True, check=False, cwd=ROOT, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, b"")
@@ -127,7 +127,7 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize("bad", BAD_FILES)
-def test_a_malformed_market_ends_with_exit_2_and_its_name(bad, tmp_path, capsys):
+def test_malformed_market_exits_2_with_file_name(bad, tmp_path, capsys):
     content, message = BAD_FILES[bad]
     code, out, err = auction(capsys, market=written(tmp_path, content))
     assert (code, out) == (2, "")
@@ -137,14 +137,14 @@ def test_a_malformed_market_ends_with_exit_2_and_its_name(bad, tmp_path, capsys)
 
 
 @pytest.mark.parametrize("name", ["missing.json", "", "nul\0.json"])
-def test_a_file_that_cannot_be_read_is_named(name, tmp_path, capsys):
+def test_unreadable_file_is_named(name, tmp_path, capsys):
     path = tmp_path / name
     code, _, err = auction(capsys, market=path)
     assert code == 2
     assert err.startswith(f"themis: cannot read {path}")
 
 
-def test_an_unknown_solver_is_told_with_the_nearest(capsys):
+def test_unknown_solver_names_nearest(capsys):
     code, _, err = auction(capsys, "--solver", "exct")
     assert code == 2
     assert "unknown solver: 'exct'; did you mean 'exact'?" in err
@@ -159,7 +159,7 @@ TOO_LARGE = {
 
 
 @pytest.mark.parametrize("what", TOO_LARGE)
-def test_a_market_too_large_for_brute_force_is_refused(what, tmp_path, capsys):
+def test_market_too_large_for_brute_force_is_refused(what, tmp_path, capsys):
     path = written(tmp_path, market_document(market(*TOO_LARGE[what])))
     code, _, err = auction(capsys, "--solver", "brute_force", market=path)
     assert code == 2
@@ -180,14 +180,14 @@ def test_a_market_too_large_for_brute_force_is_refused(what, tmp_path, capsys):
         ("--rounding", "floor"),
     ],
 )
-def test_bad_options_end_with_exit_2(arguments, capsys):
+def test_bad_options_exit_2(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
         auction(capsys, *arguments)
     assert ended.value.code == 2
     assert arguments[0] in capsys.readouterr().err
 
 
-def test_a_market_past_the_licence_fails_with_a_typed_status(tmp_path, capsys):
+def test_market_above_licence_fails_with_status(tmp_path, capsys):
     rows = [row(size / 100, gang(size, Level.CLUSTER)) for size in range(1, 41)]
     large = market([machine("m0", 80)], *(bid(f"a{index:02}", 0.001, *rows) for index in range(51)))
     path = written(tmp_path, market_document(large))
@@ -199,7 +199,7 @@ def test_a_market_past_the_licence_fails_with_a_typed_status(tmp_path, capsys):
     assert "past the licence of gurobi; choose another --solver" in err
 
 
-def test_past_its_time_the_best_found_is_shown_with_its_gap(tmp_path, capsys):
+def test_timeout_shows_best_choice_with_gap(tmp_path, capsys):
     rows = [row(size / 41, gang(size, Level.MACHINE)) for size in range(2, 9)]
     bids = [bid(f"a{index:02}", 0.01 + index / 1000, *rows) for index in range(20)]
     large = market([machine(f"m{index}", 5, 2) for index in range(15)], *bids)

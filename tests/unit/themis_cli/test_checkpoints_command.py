@@ -33,7 +33,7 @@ def folder(tmp_path):
     return tmp_path / "ck"
 
 
-def test_the_commands_in_the_documents_do_what_they_show(tmp_path, monkeypatch, capsys):
+def test_commands_in_documents_print_what_they_show(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for name in ("curve", "state"):
         (tmp_path / name).write_text(name)
@@ -70,7 +70,7 @@ def test_copy_to_hdfs_and_back(folder, server, tmp_path, capsys):
     assert FolderStore(tmp_path / "back").latest("a").files == FolderStore(folder).latest("a").files
 
 
-def test_broken_ones_end_with_1(folder, tmp_path, capsys):
+def test_broken_checkpoints_exit_1(folder, tmp_path, capsys):
     (folder / "a" / f"{5:012d}" / "f").write_bytes(b"?" * 1000)
     assert main(["checkpoints", "copy", str(folder), str(tmp_path / "to")]) == 1
     told = capsys.readouterr()
@@ -90,13 +90,13 @@ def test_broken_ones_end_with_1(folder, tmp_path, capsys):
         (["list", "webhdfs://127.0.0.1:1/x", "--wait-s", "nan"], "--wait-s must be"),
     ],
 )
-def test_what_cannot_be_used_ends_with_2(folder, words, reason, capsys):
+def test_unusable_arguments_exit_2(folder, words, reason, capsys):
     assert main(["checkpoints", *(word.format(folder=folder) for word in words)]) == 2
     told = capsys.readouterr()
     assert told.out == "" and reason in told.err and "Traceback" not in told.err
 
 
-def test_ctrl_c_leaves_whole_checkpoints_only_and_the_next_run_goes_on(folder, server, tmp_path, capsys):
+def test_interrupted_copy_leaves_whole_checkpoints_and_resumes(folder, server, tmp_path, capsys):
     server.hdfs.fail("RENAME", exception="SafeModeException", times=1_000_000, match="/b/")
     command = [sys.executable, "-m", "themis_cli.main", "checkpoints", "copy", str(folder), server.uri("/x")]
     environment = {**os.environ, "TMPDIR": str(tmp_path / "spool")}

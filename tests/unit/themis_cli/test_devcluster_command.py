@@ -1,4 +1,4 @@
-"""What `themis devcluster` refuses before anything is started, and how it shows a cluster."""
+"""`themis devcluster`: refused input, and the output about a cluster."""
 
 import argparse
 
@@ -39,7 +39,7 @@ def without_hadoop(tmp_path, monkeypatch):
         ("", "required: COMMAND"),
     ],
 )
-def test_wrong_input_ends_with_2_and_a_remedy(tmp_path, capsys, words, message):
+def test_wrong_input_exits_2_with_remedy(tmp_path, capsys, words, message):
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "thesis.txt").touch()
     assert exit_code(["devcluster", *words.split()]) == 2
@@ -60,11 +60,11 @@ def exit_code(words):
     ("nodes", "gpus", "wanted"),
     [(None, None, (4, 4, 2)), (2, None, (4, 4)), (None, "1,2", (1, 2)), (3, "0,0,8", (0, 0, 8))],
 )
-def test_nodes_and_gpus_make_a_cluster(nodes, gpus, wanted):
+def test_nodes_and_gpus_options_set_cluster(nodes, gpus, wanted):
     assert devcluster_command._gpus(nodes, gpus) == wanted
 
 
-def test_the_page_has_every_option():
+def test_page_documents_every_option():
     parser = argparse.ArgumentParser()
     devcluster_command.add_to(parser.add_subparsers())
     (group,) = parser._subparsers._group_actions

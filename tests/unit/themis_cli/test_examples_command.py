@@ -14,13 +14,13 @@ def test_list_names_every_example(capsys):
     assert listed == {path.stem for folder in folders for path in (ROOT / folder).iterdir() if path.is_file()}
 
 
-def test_copy_makes_files_of_ones_own(tmp_path, capsys):
+def test_copy_writes_example_files(tmp_path, capsys):
     assert main(["examples", "--copy", str(tmp_path / "mine")]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'mine'}\n"
     assert (tmp_path / "mine/apps/digits-cnn.yaml").read_bytes() == (ROOT / "conf/apps/digits-cnn.yaml").read_bytes()
 
 
-def test_copy_leaves_an_existing_folder_alone(tmp_path, capsys):
+def test_copy_refuses_existing_folder(tmp_path, capsys):
     (tmp_path / "themis.yaml").write_text("policy: drf\n", encoding="utf-8")
     assert main(["examples", "--copy", str(tmp_path)]) == 2
     assert "the folder exists already" in capsys.readouterr().err

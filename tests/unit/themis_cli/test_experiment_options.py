@@ -1,4 +1,4 @@
-"""Options of the experiment that are given but empty: they are refused, and no default takes their place."""
+"""Empty options of the experiment are refused, not replaced by a default."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from themis_cli.main import main
         (["--scale", ""], "unknown scale of the experiment: ''"),
     ],
 )
-def test_an_empty_name_is_refused(options, told, tmp_path, monkeypatch, capsys):
+def test_empty_name_is_refused(options, told, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("themis_lab.paper.live.command._forecast", lambda *_: pytest.fail("the experiment was begun"))
     out = tmp_path / "out"
     assert main(["testbed", "--workload", "w1", *options, "--out", str(out)]) == 2
@@ -23,7 +23,7 @@ def test_an_empty_name_is_refused(options, told, tmp_path, monkeypatch, capsys):
     assert not out.exists()
 
 
-def test_blanks_between_names_do_not_count(tmp_path, monkeypatch):
+def test_blanks_between_names_are_ignored(tmp_path, monkeypatch):
     asked = {}
     monkeypatch.setattr("themis_lab.paper.live.command.run_experiment", lambda **given: asked.update(given) or 0)
     assert main(["testbed", "--workload", "w1", "--policies", "themis, tiresias"]) == 0

@@ -1,4 +1,4 @@
-"""How long the rest of a reproduction is said to take."""
+"""The forecast of the time left of a reproduction."""
 
 import pytest
 
@@ -18,13 +18,13 @@ from themis_cli.reproduce_progress import _left_s
     ],
     ids=["none", "as foretold", "twice as slow", "surer", "all", "a last bit more"],
 )
-def test_what_is_left_follows_the_forecast_first_and_then_this_machine(share, spent_s, left_s):
+def test_time_left_uses_forecast_first_then_measured_pace(share, spent_s, left_s):
     assert _left_s(100.0, share, spent_s) == pytest.approx(left_s)
 
 
-def test_a_start_without_anything_done_is_no_long_wait_yet():
+def test_time_left_before_first_result_stays_near_forecast():
     assert _left_s(100.0, 0.0, 5.0) == pytest.approx(125.0)
 
 
-def test_nothing_is_left_of_nothing():
+def test_no_cells_have_no_time_left():
     assert _left_s(0.0, 1.0, 3.0) == 0.0

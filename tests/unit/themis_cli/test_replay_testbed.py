@@ -1,4 +1,4 @@
-"""A run of the testbed, read from its folder and played again by the simulator."""
+"""A run of the testbed, read from its folder and repeated in the simulator."""
 
 import json
 
@@ -27,7 +27,7 @@ auction: {f: 0.5}
 
 @pytest.fixture
 def folder(tmp_path):
-    """The folder of a run of the small mix, each app of which took 20 s and was as far from fair as its place says."""
+    """Make the folder of a run of the small mix. Each app took 20 s, and its rho is its position."""
     run, mix = RunFolder(tmp_path), load_mix(SMALL)
     run.cluster.write_bytes(mix.cluster.read_bytes())
     run.settings.write_text(SETTINGS)
@@ -60,7 +60,7 @@ def status(place, arrival):
     )
 
 
-def test_a_live_run_is_played_again_on_its_own_arrivals(folder, capsys):
+def test_live_run_is_simulated_with_its_arrivals(folder, capsys):
     assert main(["replay", str(folder), "--policy", "themis", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     recorded, (replayed,) = told["recorded"], told["replayed"]
@@ -74,7 +74,7 @@ def test_a_live_run_is_played_again_on_its_own_arrivals(folder, capsys):
     assert [app["submitted_at_s"] for app in replayed["apps"]] == [0.0, 1.0, 3.0]
 
 
-def test_what_nobody_measured_is_shown_as_unknown(folder, capsys):
+def test_unmeasured_values_are_shown_as_unknown(folder, capsys):
     assert main(["replay", str(folder)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["of", "the", "run", "recorded:", "tiresias", "tiresias"]
@@ -82,7 +82,7 @@ def test_what_nobody_measured_is_shown_as_unknown(folder, capsys):
     assert bound.split()[4] == "-"
 
 
-def test_a_run_without_apps_is_refused(folder, capsys):
+def test_run_without_apps_is_refused(folder, capsys):
     (folder / "apps.json").write_text("[]")
     assert main(["replay", str(folder)]) == 2
     assert "the run has no apps to play again: 'small'" in capsys.readouterr().err

@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "state" / "rm.sqlite"
 
 
-def test_garbage(tmp_path, store, capsys):
+def test_file_that_is_no_store_is_refused(tmp_path, store, capsys):
     store.write_bytes(b"not a data base at all " * 100)
     assert refusal(tmp_path, capsys) == (
         f"themis: the file is no store (file is not a database): '{store}';"
@@ -34,14 +34,14 @@ def test_garbage(tmp_path, store, capsys):
     )
 
 
-def test_a_store_in_use(tmp_path, store, capsys):
+def test_store_in_use_is_refused(tmp_path, store, capsys):
     with store.with_name("rm.sqlite.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         told = refusal(tmp_path, capsys)
     assert told == (f"themis: another ResourceManager holds the store: '{store}'; stop it, or name another state_dir\n")
 
 
-def test_a_file_in_place_of_the_folder(tmp_path, capsys):
+def test_file_instead_of_folder_is_refused(tmp_path, capsys):
     (tmp_path / "state").write_text("a file")
     told = refusal(tmp_path, capsys)
     assert told.startswith(f"themis: cannot make the folder of the store (File exists): '{tmp_path}/state'; ")

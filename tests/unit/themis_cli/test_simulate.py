@@ -1,4 +1,4 @@
-"""`themis simulate` and `themis replay`: what they print, what they write, and what they refuse."""
+"""`themis simulate` and `themis replay`: output, recordings, and refused input."""
 
 import argparse
 import json
@@ -53,7 +53,7 @@ def deterministic(document):
 # ---- simulate -------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_printed_as_one_document(document):
+def test_run_prints_one_document(document):
     found = document(*QUICK)
     assert (found["policy"], found["cluster"], found["workload"], found["seed"]) == ("themis", "4x2", "w1-small", 1)
     assert len(found["apps"]) == 3
@@ -63,13 +63,13 @@ def test_a_run_is_printed_as_one_document(document):
     assert min(found["wall_s"], found["peak_memory_mb"], found["makespan_s"], found["events"]) > 0
 
 
-def test_the_same_call_prints_the_same_numbers_and_another_seed_others(document):
+def test_output_depends_on_seed_only(document):
     one, two, other = document(*QUICK), document(*QUICK), document(*QUICK, "--seed", "2")
     assert deterministic(one) == deterministic(two)
     assert deterministic(one)["apps"] != deterministic(other)["apps"]
 
 
-def test_several_policies_stand_side_by_side(document, printed):
+def test_several_policies_share_one_document(document, printed):
     both = document(*QUICK, "--policy", "tiresias")
     assert both["policies"] == ["themis", "tiresias"]
     assert [run["policy"] for run in both["runs"]] == ["themis", "tiresias"]
@@ -78,7 +78,7 @@ def test_several_policies_stand_side_by_side(document, printed):
     assert out.out.splitlines()[0].split() == ["of", "the", "run", "themis", "tiresias"]
 
 
-def test_seeds_give_a_median_and_a_spread_whatever_the_number_of_processes(document):
+def test_seeds_give_same_median_and_spread_for_any_processes(document):
     one, two = (document(*QUICK, "--seeds", "3", "--jobs", jobs) for jobs in ("1", "2"))
     assert [deterministic(run) for run in one["runs"]] == [deterministic(run) for run in two["runs"]]
     assert one["metrics"] == two["metrics"]
@@ -87,7 +87,7 @@ def test_seeds_give_a_median_and_a_spread_whatever_the_number_of_processes(docum
     assert one["metrics"]["themis"]["max_rho.themis"] == {"min": worst[0], "median": worst[1], "max": worst[2]}
 
 
-def test_output_without_json_is_tables(printed):
+def test_default_output_is_tables(printed):
     code, out = printed(*QUICK)
     lines = out.out.splitlines()
     assert code == 0
@@ -96,7 +96,7 @@ def test_output_without_json_is_tables(printed):
     assert "w1-small on 4x2 (8 GPUs), seed 1" in out.out
 
 
-def test_figures_of_the_table_are_those_of_the_document(document):
+def test_table_has_figures_of_document(document):
     found = document(*QUICK)
     for _, key, _ in ROWS:
         value = found
@@ -105,7 +105,7 @@ def test_figures_of_the_table_are_those_of_the_document(document):
         assert value is None or value >= 0
 
 
-def test_every_choice_has_an_option():
+def test_every_setting_has_an_option():
     parser = options_of("simulate")
     values = {action.dest: action.choices for action in parser._actions if action.choices}
     for dest, kind in (
@@ -135,7 +135,7 @@ def options_of(name):
         (("--outage", "m01:60:120"), lambda run: run.outages),
     ],
 )
-def test_options_reach_the_settings(options, where):
+def test_options_set_the_settings(options, where):
     parser = options_of("simulate")
     usual, chosen = (
         simulate_command.planned(parser.parse_args([*QUICK[1:], *more]))[0].settings for more in ((), options)
@@ -145,14 +145,14 @@ def test_options_reach_the_settings(options, where):
 
 @pytest.fixture
 def with_colons(tmp_path):
-    """A cluster file with the machines row:00 and row:01."""
+    """Write a cluster file with the machines row:00 and row:01."""
     group = "{count: 2, prefix: 'row:', slots: [2], racks: [r0]}"
     path = tmp_path / "colons.yaml"
     path.write_text(f"name: colons\ndevices: {{gpu: {{kind: gpu}}}}\nmachines: [{group}]\n", encoding="utf-8")
     return str(path)
 
 
-def test_an_outage_may_be_of_a_machine_with_colons_in_its_id(with_colons, printed):
+def test_outage_accepts_machine_id_with_colons(with_colons, printed):
     options = [*QUICK[1:], "--cluster", with_colons, "--outage", "row:01:60:120"]
     (run,) = simulate_command.planned(options_of("simulate").parse_args(options))
     assert run.settings.outages == (NodeOutage(machine_id="row:01", lost_at_s=60.0, back_at_s=120.0),)
@@ -160,13 +160,13 @@ def test_an_outage_may_be_of_a_machine_with_colons_in_its_id(with_colons, printe
     assert (code, out.err) == (2, "themis: unknown machine: 'row:1'; did you mean 'row:01'?\n")
 
 
-def test_errors_and_lies_reach_the_agents(document):
+def test_errors_and_lies_apply_to_agents(document):
     honest = deterministic(document(*QUICK))
     assert deterministic(document(*QUICK, "--error", "0")) == honest
     assert deterministic(document(*QUICK, "--error", "0.5", "--lie", "app-00:throughout:3")).keys() == honest.keys()
 
 
-def test_a_mix_of_the_testbed_brings_cluster_lease_f_and_seed(document):
+def test_testbed_mix_sets_cluster_lease_f_and_seed(document):
     parser = options_of("simulate")
     (run,) = simulate_command.planned(parser.parse_args(MIX[1:]))
     assert (run.settings.leases.duration_s, run.settings.leases.checkpoint_lead_s) == (5.0, 1.0)
@@ -179,7 +179,7 @@ def test_a_mix_of_the_testbed_brings_cluster_lease_f_and_seed(document):
 
 
 @pytest.mark.parametrize("auction", ["", "5", "x", "[[1]]", "{f: 2}"])
-def test_a_mix_with_an_auction_that_is_none_is_refused(printed, tmp_path, auction):
+def test_mix_with_invalid_auction_is_refused(printed, tmp_path, auction):
     text = (
         (ROOT / "conf/testbed/small.yaml")
         .read_text()
@@ -245,14 +245,14 @@ def test_a_mix_with_an_auction_that_is_none_is_refused(printed, tmp_path, auctio
         (("--record", "/dev/null"), "cannot write the recording: '/dev/null'; it is no plain file"),
     ],
 )
-def test_wrong_input_is_told_with_its_remedy(printed, options, told):
+def test_wrong_input_error_has_remedy(printed, options, told):
     code, out = printed(*QUICK, *options)
     assert code == 2
     assert told in out.err
     assert out.out == ""
 
 
-def test_a_cluster_is_needed_where_the_workload_brings_none(printed):
+def test_workload_without_cluster_requires_cluster_option(printed):
     code, out = printed("simulate", "--policy", "themis", "--workload", "w1-small")
     assert (code, out.err) == (2, "themis: --cluster is missing; only a mix of the testbed brings its own\n")
 
@@ -260,7 +260,7 @@ def test_a_cluster_is_needed_where_the_workload_brings_none(printed):
 # ---- explain --------------------------------------------------------------------------------------------------------
 
 
-def test_every_round_of_an_app_is_explained(printed, document):
+def test_explain_lists_every_round_of_app(printed, document):
     code, out = printed(*QUICK, "--explain", "app-01")
     found = document(*QUICK, "--explain", "app-01")["explained"]
     assert code == 0
@@ -274,7 +274,7 @@ def test_every_round_of_an_app_is_explained(printed, document):
 # ---- record and replay ----------------------------------------------------------------------------------------------
 
 
-def test_a_recording_is_the_same_to_the_byte_and_can_be_replayed(document, printed, tmp_path):
+def test_recording_is_reproducible_and_replayable(document, printed, tmp_path):
     one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
     found = document(*QUICK, "--record", str(one))
     printed(*QUICK, "--record", str(two))
@@ -289,7 +289,7 @@ def test_a_recording_is_the_same_to_the_byte_and_can_be_replayed(document, print
     assert out.out.splitlines()[0].split() == ["of", "the", "run", "recorded:", "themis", "tiresias"]
 
 
-def test_a_replay_may_change_a_choice_and_keeps_the_others(document, tmp_path):
+def test_replay_changes_only_given_choice(document, tmp_path):
     path = tmp_path / "run.jsonl"
     document(*QUICK, "--f", "0.5", "--container-s", "60", "--record", str(path))
     replayed = document("replay", str(path), "--lease-s", "300")
@@ -298,7 +298,7 @@ def test_a_replay_may_change_a_choice_and_keeps_the_others(document, tmp_path):
     assert deterministic(found) == deterministic(wanted)
 
 
-def test_a_replay_adds_lies_and_outages_to_those_of_the_recording(document, printed, tmp_path):
+def test_replay_adds_lies_and_outages(document, printed, tmp_path):
     path, kept = tmp_path / "run.jsonl", ("--lie", "app-00:rows:2", "--outage", "m01:60:120")
     added = ("--lie", "app-01:rho:3", "--outage", "m02:90:300", "--outage", "m01:120:200")
     document(*QUICK, *kept, "--record", str(path))
@@ -311,7 +311,7 @@ def test_a_replay_adds_lies_and_outages_to_those_of_the_recording(document, prin
     assert (code, out.err) == (2, "themis: an app can have one lie only: 'app-00'\n")
 
 
-def test_what_is_no_recording_is_refused(printed, tmp_path):
+def test_file_that_is_no_recording_is_refused(printed, tmp_path):
     path = tmp_path / "file"
     path.write_text('{"a": 1}\n')
     code, out = printed("replay", str(path), "--policy", "themis")
@@ -321,7 +321,7 @@ def test_what_is_no_recording_is_refused(printed, tmp_path):
     assert printed("replay", str(tmp_path / "none"), "--policy", "themis")[0] == 2
 
 
-def test_a_recording_is_written_through_a_link(printed, tmp_path):
+def test_recording_is_written_to_target_of_link(printed, tmp_path):
     real, link = tmp_path / "real.jsonl", tmp_path / "link.jsonl"
     link.symlink_to(real)
     assert printed(*QUICK, "--record", str(link))[0] == 0
@@ -330,7 +330,7 @@ def test_a_recording_is_written_through_a_link(printed, tmp_path):
     assert sorted(tmp_path.iterdir()) == [link, real]
 
 
-def test_a_recording_never_replaces_what_is_no_plain_file(printed, tmp_path):
+def test_recording_refuses_path_that_is_no_plain_file(printed, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     code, out = printed(*QUICK, "--record", str(pipe))
@@ -339,7 +339,7 @@ def test_a_recording_never_replaces_what_is_no_plain_file(printed, tmp_path):
     assert pipe.is_fifo()
 
 
-def test_two_runs_that_record_to_one_file_leave_one_whole_recording(tmp_path):
+def test_concurrent_recordings_leave_one_whole_file(tmp_path):
     path, mine = tmp_path / "run.jsonl", tmp_path / "run.jsonl.part"
     mine.write_text("somebody's own", encoding="utf-8")
     with opened_recording(path) as one, opened_recording(path) as other:
@@ -355,7 +355,7 @@ def test_two_runs_that_record_to_one_file_leave_one_whole_recording(tmp_path):
     assert mine.read_text(encoding="utf-8") == "somebody's own"
 
 
-def test_a_run_whose_recording_finds_no_room_is_told_all_the_same(monkeypatch, printed, tmp_path):
+def test_run_is_printed_if_recording_fails_for_lack_of_space(monkeypatch, printed, tmp_path):
     def full(*_):
         raise OSError(27, "File too large")
 
@@ -368,7 +368,7 @@ def test_a_run_whose_recording_finds_no_room_is_told_all_the_same(monkeypatch, p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupted_recording_leaves_no_file(monkeypatch, tmp_path, printed):
+def test_interrupted_recording_leaves_no_file(monkeypatch, tmp_path, printed):
     monkeypatch.setattr("themis_cli.simulate_running.make_run", interrupt)
     code, out = printed(*QUICK, "--record", str(tmp_path / "run.jsonl"))
     assert (code, out.err) == (3, "themis: interrupted\n")
@@ -382,12 +382,12 @@ def interrupt(*_):
 # ---- progress and start ---------------------------------------------------------------------------------------------
 
 
-def test_virtual_time_is_written_as_people_read_it():
+def test_virtual_time_is_formatted_for_people():
     assert span(3661.9) == "01:01:01"
     assert span(2 * 86400 + 59) == "2 d 00:00:59"
 
 
-def test_progress_is_quiet_without_a_terminal_but_for_a_line_now_and_then(capsys, monkeypatch):
+def test_progress_without_terminal_is_an_occasional_line(capsys, monkeypatch):
     with Progress(4) as progress:
         progress.run_made(1, 4)
         progress.watch_apart(7, 20)
@@ -399,7 +399,7 @@ def test_progress_is_quiet_without_a_terminal_but_for_a_line_now_and_then(capsys
     assert capsys.readouterr().err == "simulate: 1 of 4 runs, 7 of 20 apps\n"
 
 
-def test_a_run_starts_without_what_is_slow_to_import():
+def test_run_skips_slow_imports():
     program = (
         "import sys; from themis_cli.main import main; code = main(sys.argv[1:]);"
         "slow = {'pydantic', 'grpc', 'rich', 'matplotlib', 'yaml'} & sys.modules.keys();"

@@ -1,4 +1,4 @@
-"""What of a trace a run leaves out, or has something stand in for, is told on standard error in one line."""
+"""Parts of a trace that a run omits or replaces are one line on standard error."""
 
 import json
 
@@ -39,29 +39,29 @@ def told(capsys, workload, *options):
     return capsys.readouterr()
 
 
-def test_jobs_without_a_throughput_are_told(gavel, capsys):
+def test_jobs_without_throughput_are_counted_on_stderr(gavel, capsys):
     assert told(capsys, gavel).err == f"simulate: jobs.trace: {LACK}\n"
 
 
-def test_jobs_and_bursts_that_are_left_out_are_told_in_one_line(philly, capsys):
+def test_omitted_jobs_and_bursts_are_one_line(philly, capsys):
     err = told(capsys, philly, "--option", "least_jobs=2").err
     never = "1 of the 4 jobs have no time in which they ran: left out"
     assert err == f"simulate: philly.csv: {never}; 1 of the 2 bursts have fewer than 2 jobs: left out\n"
 
 
-def test_it_is_told_once_for_all_policies_and_seeds_and_not_on_standard_output(gavel, capsys):
+def test_gaps_are_printed_once_for_all_runs_on_stderr(gavel, capsys):
     out, err = told(capsys, gavel, "--policy", "drf", "--seeds", "2", "--json")
     assert err == f"simulate: jobs.trace: {LACK}\n"
     assert LACK not in out
     assert len(json.loads(out)["runs"]) == 4
 
 
-def test_a_trace_that_is_used_whole_is_run_without_a_word(gavel, capsys):
+def test_complete_trace_prints_no_gaps(gavel, capsys):
     gavel.write_text(f"{gavel_line(80, 0)}\n", encoding="utf-8")
     assert told(capsys, gavel).err == ""
 
 
-def test_a_replay_tells_what_its_recording_left_out(gavel, tmp_path, capsys):
+def test_replay_prints_gaps_of_recording(gavel, tmp_path, capsys):
     recording = tmp_path / "run.jsonl"
     told(capsys, gavel, "--record", str(recording))
     assert main(["replay", str(recording), "--policy", "drf"]) == 0

@@ -1,4 +1,4 @@
-"""Help comes at once: it loads neither numpy nor HiGHS nor any solver, so that no start pays for the compiled core."""
+"""Help starts quickly: it loads neither numpy nor HiGHS nor any solver."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ finally:
 
 
 def loaded(*words):
-    """What a command line says, and what of all that is slow to load it loads."""
+    """Return the output of a command line, and the slow modules that it loads."""
     ran = subprocess.run(
         [sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, check=False, timeout=60
     )
@@ -53,7 +53,7 @@ def test_help_loads_no_solver(words):
 
 
 @pytest.mark.parametrize(("threads", "told"), [(None, "1"), ("3", "3")])
-def test_what_computes_starts_no_threads_for_large_matrices_unless_told_to(monkeypatch, threads, told):
+def test_computing_commands_use_one_blas_thread_by_default(monkeypatch, threads, told):
     monkeypatch.delenv(THREADS, raising=False)
     if threads is not None:
         monkeypatch.setenv(THREADS, threads)
@@ -61,14 +61,14 @@ def test_what_computes_starts_no_threads_for_large_matrices_unless_told_to(monke
     assert os.environ[THREADS] == told
 
 
-def test_jobs_that_others_start_are_left_to_choose(monkeypatch):
+def test_commands_that_start_jobs_set_no_blas_threads(monkeypatch):
     monkeypatch.delenv(THREADS, raising=False)
     with pytest.raises(SystemExit):
         main(["testbed", "--help"])
     assert THREADS not in os.environ
 
 
-def test_an_auction_loads_the_compiled_core():
-    """So the test above looks where it should."""
+def test_auction_loads_compiled_core():
+    """Shows that the test above looks for the right module."""
     _, slow = loaded("themis_cli.main", "auction", "--market", "conf/markets/three-apps.json")
     assert {"numpy", "rm_plugin.solvers.exact._core"} <= set(slow)

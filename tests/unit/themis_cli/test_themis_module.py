@@ -6,7 +6,7 @@ import sys
 import pytest
 
 
-def test_it_is_the_themis_command(monkeypatch, capsys):
+def test_module_runs_themis_command(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["themis_cli", "rho", "--example", "no-such-example"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("themis_cli", run_name="__main__")

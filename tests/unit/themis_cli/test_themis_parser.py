@@ -1,4 +1,4 @@
-"""The parser of one command says what that of all says."""
+"""The parser of a single command behaves like the parser of all commands."""
 
 import pytest
 
@@ -13,13 +13,13 @@ def told(capsys, parser, *words):
 
 
 @pytest.mark.parametrize("command", _COMMANDS)
-def test_help_of_a_command_is_the_same(capsys, command):
+def test_help_of_single_parser_equals_full_parser(capsys, command):
     alone = told(capsys, build_parser(command), command, "--help")
     assert alone == told(capsys, build_parser(), command, "--help")
     assert alone.startswith(f"usage: themis {command}")
 
 
-def test_an_unknown_command_is_told_of_all(capsys):
+def test_unknown_command_lists_all_commands(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["zzz"])
     said = capsys.readouterr().err
@@ -35,7 +35,7 @@ def test_an_unknown_command_is_told_of_all(capsys):
         (["simulate", "--lease-ends", "never"], "invalid choice: 'never' (choose from "),
     ],
 )
-def test_the_choice_nearest_to_an_unknown_one_is_named(capsys, words, told):
+def test_unknown_choice_names_nearest(capsys, words, told):
     with pytest.raises(SystemExit, match="2"):
         main(words)
     assert told in capsys.readouterr().err
@@ -54,7 +54,7 @@ def test_the_choice_nearest_to_an_unknown_one_is_named(capsys, words, told):
         ),
     ],
 )
-def test_the_option_nearest_to_an_unknown_one_is_named(capsys, words, told):
+def test_unknown_option_names_nearest(capsys, words, told):
     assert main(words) == 2
     assert told in capsys.readouterr().err
 
@@ -62,34 +62,34 @@ def test_the_option_nearest_to_an_unknown_one_is_named(capsys, words, told):
 @pytest.mark.parametrize(
     "words", [["simulate", "--policy", "themis", "--workload", "w1", "--zzz"], ["audit", "--nope"]]
 )
-def test_an_option_like_no_other_is_left_to_argparse(capsys, words):
+def test_unknown_option_without_near_one_keeps_argparse_error(capsys, words):
     with pytest.raises(SystemExit, match="2"):
         main(words)
     assert f"unrecognized arguments: {words[-1]}\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("value", ["--reason: it waits", "--reasons=2 of them", "-- reason"])
-def test_an_unknown_word_with_a_space_is_a_value(value):
+def test_word_with_space_is_a_value(value):
     parser = HelpfulParser()
     parser.add_argument("--reason")
     assert parser.parse_args(["--reason", value]).reason == value
 
 
-def test_words_behind_two_dashes_are_no_options():
+def test_words_after_two_dashes_are_no_options():
     parser = HelpfulParser()
     parser.add_argument("--reason")
     parser.add_argument("words", nargs="*")
     assert parser.parse_args(["--", "--reasn"]).words == ["--reasn"]
 
 
-def test_the_beginning_of_an_option_is_one():
+def test_prefix_of_option_is_accepted():
     options = build_parser("simulate").parse_args(["simulate", "--pol", "themis", "--workl", "w1"])
     assert options.policy == ["themis"]
 
 
 @pytest.mark.parametrize("option", ["--seed", "--f", "--jobs"])
 @pytest.mark.parametrize("number", ["1_0", "\u0661"])
-def test_numbers_are_plain_ones(capsys, option, number):
+def test_numbers_must_be_plain(capsys, option, number):
     with pytest.raises(SystemExit, match="2"):
         main(["simulate", "--policy", "themis", "--workload", "w1-small", option, number])
     assert f"argument {option}: invalid " in capsys.readouterr().err

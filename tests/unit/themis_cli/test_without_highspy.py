@@ -1,4 +1,4 @@
-"""Where the package highspy is missing, whoever asks for HiGHS is told what to do; nobody else misses it."""
+"""Without the package highspy, only requests for HiGHS fail, with the remedy."""
 
 import os
 import subprocess
@@ -23,12 +23,12 @@ def without_highspy(monkeypatch):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
-def test_the_error_tells_how_to_get_it():
+def test_error_names_installation_command():
     with pytest.raises(InputError, match=TOLD):
         solver("highs")
 
 
-def test_the_other_solvers_do_without():
+def test_other_solvers_work_without_it():
     assert [solver(name).name for name in ("exact", "brute_force")] == ["exact", "brute_force"]
 
 
@@ -37,7 +37,7 @@ def test_the_other_solvers_do_without():
     [("auction", *MARKET), ("simulate", *RUN), ("bench", "auction")],
     ids=lambda command: " ".join(command[:2]),
 )
-def test_a_command_ends_with_exit_2_and_one_line(command, capsys):
+def test_command_exits_2_with_one_line(command, capsys):
     assert main([*command, "--solver", "highs"]) == 2
     told = capsys.readouterr()
     assert told.out == ""
@@ -46,12 +46,12 @@ def test_a_command_ends_with_exit_2_and_one_line(command, capsys):
     assert told.err.count("\n") == 1
 
 
-def test_a_market_by_exact_is_held_without_it(capsys):
+def test_exact_solves_market_without_it(capsys):
     assert main(["auction", *MARKET]) == 0
     assert "optimal by exact" in capsys.readouterr().out
 
 
-def test_where_it_is_the_reference_no_other_solver_is_offered(tmp_path):
+def test_error_of_reference_solver_offers_no_other_solver(tmp_path):
     # In a process of its own: here the audit may have been imported before.
     (tmp_path / "highspy.py").write_text("raise ImportError('there is none')\n", encoding="utf-8")
     path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))

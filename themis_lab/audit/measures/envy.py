@@ -26,7 +26,7 @@ def envy(case: Case) -> list[Sample]:
 
 def _of_one(case: Case, bid: Bid, valuer: Valuer) -> Iterator[Sample]:
     own = case.values[bid.app_id]
-    most, but_one, whom = 0.0, 0.0, "nobody"
+    most, but_one, whom = 0.0, 0.0, "no app"
     for other, win in case.outcome.wins.items():
         if other == bid.app_id:
             continue

@@ -19,5 +19,5 @@ def pareto(case: Case) -> list[str] | None:
         better = [app_id for app_id, row in chosen.items() if row.value > case.values[app_id] * (1.0 + 10 * SAME)]
         if better:
             offered = {app_id: row.value for app_id, row in sorted(chosen.items())}
-            return [f"a choice worth {offered} is better for {', '.join(sorted(better))} and worse for nobody"]
+            return [f"a choice worth {offered} is better for {', '.join(sorted(better))} and worse for no app"]
     return []

@@ -13,6 +13,8 @@ import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.policies.allox.decision import AlloxDecision
 from rm_plugin.policies.allox.estimator import Estimator, Sample
@@ -27,7 +29,8 @@ from rm_plugin.policies.allox.values import (
     Snapshot,
     Start,
 )
-from themis_lab.paper.allox.workload import Trace, TraceJob
+from themis.values import Value
+from themis_lab.simulator.workloads.interchangeable import Trace, TraceJob
 
 Policy = Callable[[Snapshot], Decision]
 
@@ -43,8 +46,7 @@ _BINS = 50
 _END, _SAMPLE_END, _ARRIVAL = range(3)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profiling:
+class Profiling(Value, frozen=True, kw_only=True):
     """How estimates come about.
 
     Attributes:
@@ -57,8 +59,7 @@ class Profiling:
     overhead: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
+class RunResult(Value, frozen=True, kw_only=True):
     """What one run gave.
 
     Attributes:
@@ -156,6 +157,13 @@ class _Steps:
         return values
 
 
+def estimate_error(rng: random.Random, sigma: float) -> float:
+    """A relative error: normal with this standard deviation, drawn again beyond +-0.99."""
+    while abs(error := rng.gauss(0.0, sigma)) > _MOST_ERROR:
+        pass
+    return error
+
+
 def run(trace: Trace, policy: Policy, seed: int = 0, profiling: Profiling | None = None) -> RunResult:
     """Run a workload until all jobs have ended.
 
@@ -234,9 +242,7 @@ class _Run:
         if not self.profiling.sigma:
             return 1.0
         rng = random.Random(child_seed(self.seed, "allox error", job.job_id, type_name))
-        while abs(error := rng.gauss(0.0, self.profiling.sigma)) > _MOST_ERROR:
-            pass
-        return 1.0 + error
+        return 1.0 + estimate_error(rng, self.profiling.sigma)
 
     def _ready(self, trace: TraceJob, time_s: Mapping[str, float]) -> None:
         """A job's estimates are complete: it waits from now on."""
@@ -358,19 +364,14 @@ class _Run:
         self.completion_s[job_id] = self.now_s - live.trace.arrival_s
 
     def _occupy(self, slot: _Slot, job_id: str, until_s: float) -> None:
-        machine = slot.machine
-        slot.machine = Machine(
-            machine_id=machine.machine_id, type_name=machine.type_name, available_s=until_s, is_idle=False
-        )
+        slot.machine = replace(slot.machine, available_s=until_s, is_idle=False)
         slot.job, slot.busy_since_s = job_id, self.now_s
 
     def _release(self, slot: _Slot) -> float:
         """Make a machine idle. Returns how long it was busy."""
         machine, busy_s = slot.machine, self.now_s - slot.busy_since_s
         self.busy_s[machine.type_name] += busy_s
-        slot.machine = Machine(
-            machine_id=machine.machine_id, type_name=machine.type_name, available_s=self.now_s, is_idle=True
-        )
+        slot.machine = replace(machine, available_s=self.now_s, is_idle=True)
         slot.job, slot.busy_since_s = "", math.nan
         return busy_s
 

@@ -9,7 +9,7 @@ from rm_plugin.policies.allox import allox_plus, decision
 from rm_plugin.policies.allox.baselines import bf, drfa, drff, drfs, es, es_fcfs, jsq, sjf, srpt
 from themis.errors import UnknownNameError
 from themis_lab.paper.allox.driver import Policy
-from themis_lab.paper.allox.workload import CPU, GPU, Trace
+from themis_lab.simulator.workloads.interchangeable import CPU, GPU, Trace
 
 ALPHA = 0.1
 """The paper's value in simulations."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from themis.values import Value
 from themis_lab.paper.oef.driver import Record, run
-from themis_lab.paper.oef.experiment import line, panel_of, row, rule, values
+from themis_lab.paper.oef.experiment import rule
 from themis_lab.paper.oef.workload import CAPACITY, ROUND_S, TenantLoad, trace
+from themis_lab.paper.own_runs import line, panel_of, row, values
 from themis_lab.paper.plotting import grouped_bars, legend_below, new_figure
 from themis_lab.paper.port import Claim, Comparison, Findings, Scale
 from themis_lab.paper.statistics import Row, Summary, summary

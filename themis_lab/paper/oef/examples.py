@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from rm_plugin.policies.oef.fair_share import FairShare
 from rm_plugin.policies.oef.speedup import Instance, Tenant, normalise
 from themis.values import Value
-from themis_lab.paper.oef.experiment import COLOURS, line, panel_of, point, row, rule
+from themis_lab.paper.oef.experiment import COLOURS, rule
 from themis_lab.paper.oef.workload import LSTM, VGG
+from themis_lab.paper.own_runs import line, panel_of, point, row
 from themis_lab.paper.plotting import grouped_bars, legend_below, new_figure
 from themis_lab.paper.port import Claim, Findings, Scale
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from rm_plugin.policies.oef.speedup import Instance, Tenant, normalise
 from themis.values import Value
 from themis_lab.paper.oef.driver import Record, run
-from themis_lab.paper.oef.experiment import line, panel_of, point, row, rule
+from themis_lab.paper.oef.experiment import rule
 from themis_lab.paper.oef.workload import CAPACITY, ROUND_S, TYPES, TenantLoad, endless_jobs, four_tenants, speedup_of
+from themis_lab.paper.own_runs import line, panel_of, point, row
 from themis_lab.paper.plotting import grouped_bars, legend_below, lines, new_figure
 from themis_lab.paper.port import Claim, Comparison, Findings, Scale
 from themis_lab.paper.statistics import Row, Summary, summary

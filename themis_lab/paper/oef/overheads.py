@@ -13,11 +13,13 @@ import numpy as np
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.policies.oef.speedup import Instance, Tenant, normalise
 from themis.values import Value
-from themis_lab.paper.oef.experiment import OURS, line, panel_of, point, row, rule
+from themis_lab.paper.oef.experiment import OURS, rule
 from themis_lab.paper.oef.workload import CAPACITY, TYPES, many_tenants
+from themis_lab.paper.own_runs import line, panel_of, point, row
 from themis_lab.paper.plotting import legend_below, lines, new_figure
 from themis_lab.paper.port import Claim, Comparison, Findings, Scale
 from themis_lab.paper.statistics import Row, mean
+from themis_lab.simulator.workloads.speedups import random_speedups
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,19 +29,6 @@ GPU_TYPES = 10
 ERRORS = (0.0, 0.05, 0.10, 0.15, 0.20)
 DRAWS = 20
 """Draws of errors for one seed."""
-
-
-def large_instance(seed: int, tenants: int, types: int = GPU_TYPES) -> Instance:
-    """Tenants with random rising speedups from 1 to 4 on many types of 4 to 32 devices."""
-    rng = Random(child_seed(seed, "large", str(tenants)))
-    return Instance(
-        types=tuple(f"type{number}" for number in range(types)),
-        capacity=tuple(4 * rng.randint(1, 8) for _ in range(types)),
-        tenants=tuple(
-            Tenant(tenant_id=f"u{number}", speedup=(1.0, *sorted(rng.uniform(1.0, 4.0) for _ in range(types - 1))))
-            for number in range(tenants)
-        ),
-    )
 
 
 class Overheads(Value, frozen=True, kw_only=True):
@@ -53,7 +42,7 @@ class Overheads(Value, frozen=True, kw_only=True):
         rows: list[Row] = []
         for seed in range(1, seeds + 1):
             for tenants in SIZES[scale]:
-                speedups = normalise(large_instance(seed, tenants))
+                speedups = normalise(random_speedups(seed, tenants, GPU_TYPES))
                 for name in OURS:
                     began_s = time.process_time()
                     rule(name)(speedups)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from themis_lab.paper.oef import completion, examples, fairness, overheads, throughput
-from themis_lab.paper.oef.experiment import OefExperiment
+from themis_lab.paper.own_runs import OwnRuns
 
-EXPERIMENTS: tuple[OefExperiment, ...] = (
+EXPERIMENTS: tuple[OwnRuns, ...] = (
     *examples.EXPERIMENTS,
     *fairness.EXPERIMENTS,
     *throughput.EXPERIMENTS,

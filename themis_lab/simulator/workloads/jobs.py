@@ -8,6 +8,7 @@ from random import Random
 
 from am.tuners.registry import make_tuner
 from themis.apps import JobShape, JobSpec, TunerSpec
+from themis.sums import sum_in_order
 from themis_lab.simulator.workload import JobTrace, LossCurve
 from themis_lab.simulator.workloads.models import Model
 
@@ -55,7 +56,7 @@ def jobs_of_search(
     total = whole_iterations(work_gpu_s / per_iteration, model.serial_iteration_s)
     factors = [rng.lognormvariate(0.0, ITERATION_SIGMA) for _ in range(count)]
     mean_s = work_gpu_s / search_iterations(count, total, tuner)
-    scale_s = mean_s * count / sum(factors)
+    scale_s = mean_s * count / sum_in_order(factors)
     return tuple(
         JobTrace(
             job_id=f"{prefix}{number:03d}",

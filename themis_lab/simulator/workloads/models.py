@@ -11,6 +11,7 @@ from random import Random
 from tf_jobs.tables_reader import read_speeds
 from themis.apps import Slowdown
 from themis.errors import InputError, UnknownNameError
+from themis.sums import sum_in_order
 from themis.values import Value
 
 DATA = Path(__file__).parent / "data"
@@ -107,7 +108,7 @@ def _draw_mix(count: int, rng: Random) -> tuple[Model, ...]:
 
 def shared_out(shares: Mapping[str, float], count: int) -> Sequence[str]:
     """Return `count` names in proportion to their shares, by the method of largest remainders."""
-    exact = {name: share * count / sum(shares.values()) for name, share in shares.items()}
+    exact = {name: share * count / sum_in_order(shares.values()) for name, share in shares.items()}
     whole = {name: int(part) for name, part in exact.items()}
     by_rest = sorted(exact, key=lambda name: whole[name] - exact[name])
     for name in by_rest[: count - sum(whole.values())]:

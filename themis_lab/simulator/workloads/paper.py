@@ -10,6 +10,7 @@ from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import JobShape, TunerSpec
 from themis.config.tuner_settings import SINGLE, SUCCESSIVE_HALVING
 from themis.errors import InputError
+from themis.sums import sum_in_order
 from themis.values import Value
 from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
 from themis_lab.simulator.workloads.extract import ExtractApp, read_extract
@@ -214,5 +215,5 @@ def _ragged_jobs(draft: _Draft, shape: JobShape, spread: float, rng: Random) -> 
     low, high = median_s / spread, median_s * spread
     ragged = [min(max(draft.origin.duration_s(middle_share(job, draft.jobs)), low), high) for job in range(draft.jobs)]
     rng.shuffle(ragged)
-    unit = draft.work_gpu_s / sum(ragged)
+    unit = draft.work_gpu_s / sum_in_order(ragged)
     return jobs_of_work([part * unit for part in ragged], draft.model, shape, rng)

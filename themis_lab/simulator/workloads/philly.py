@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from themis.errors import InputError
+from themis.sums import sum_in_order
 from themis.values import Value
 from themis_lab.simulator.costs import A_CENTURY_S
 from themis_lab.simulator.workloads.fields import number_of_field
@@ -64,7 +65,7 @@ class Burst(Value, frozen=True, kw_only=True):
     @property
     def gpu_s(self) -> float:
         """The GPU seconds of all jobs."""
-        return sum(job.gpu_s for job in self.jobs)
+        return sum_in_order(job.gpu_s for job in self.jobs)
 
 
 def read_philly_csv(path: Path) -> PhillyTrace:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from am.tuners.port import Phase
 from am.tuners.registry import make_tuner
 from themis.apps import JobSpec
+from themis.sums import sum_in_order
 from themis.values import Value
 from themis_lab.simulator.metrics import percentile
 from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
@@ -54,7 +55,7 @@ def report(workload: Workload, cluster_gpus: Sequence[int] = ()) -> tuple[Report
 
 def planned_work_gpu_s(app: AppTrace) -> float:
     """Return the GPU seconds at S = 1 that the app's tuner plans to run, whichever jobs survive."""
-    return sum(_planned_runs_gpu_s(app))
+    return sum_in_order(_planned_runs_gpu_s(app))
 
 
 def _planned_runs_gpu_s(app: AppTrace) -> list[float]:
@@ -62,7 +63,7 @@ def _planned_runs_gpu_s(app: AppTrace) -> list[float]:
     phases = make_tuner(app.tuner, [_spec(job) for job in app.jobs]).plan().phases
     if len(phases) == 1:
         return [min(phases[0].iterations, job.iterations_total) * job.serial_iteration_s for job in app.jobs]
-    mean_s = sum(job.serial_iteration_s for job in app.jobs) / len(app.jobs)
+    mean_s = sum_in_order(job.serial_iteration_s for job in app.jobs) / len(app.jobs)
     return [iterations * mean_s for iterations in _iterations(phases)]
 
 
@@ -126,7 +127,7 @@ def _loads(workload: Workload, cluster_gpus: Sequence[int]) -> Iterator[ReportRo
     span_s = workload.apps[-1].arrival_s - workload.apps[0].arrival_s
     if span_s <= 0.0:
         return
-    demand = sum(planned_work_gpu_s(app) for app in workload.apps) / span_s
+    demand = sum_in_order(planned_work_gpu_s(app) for app in workload.apps) / span_s
     yield ReportRow(quantity="work by the time of the arrivals, GPUs", paper=DEMAND_GPUS, ours=demand)
     for gpus in cluster_gpus:
         yield ReportRow(quantity=f"load on {gpus} GPUs", paper=None, ours=demand / gpus)

@@ -11,6 +11,7 @@ from themis.apps import JobShape, TunerSpec
 from themis.cluster import Cluster
 from themis.config.tuner_settings import SUCCESSIVE_HALVING
 from themis.errors import InputError
+from themis.sums import sum_in_order
 from themis.values import Value
 from themis_lab.simulator.workload import AppTrace, Workload
 from themis_lab.simulator.workloads.jobs import jobs_of_search, shape_of
@@ -84,7 +85,7 @@ def synthetic(seed: int, cluster: Cluster, options: SyntheticOptions | None = No
     models = draw_models(options.apps, Random(child_seed(seed, "models")), options.network_intensive)
     gangs = [gpus for gpus in GANGS if gpus <= cluster.gpus]
     drafts = [_draft(f"app-{number:03d}", model, gangs, options, rng) for number, model in enumerate(models)]
-    span_s = sum(draft.work_gpu_s for draft in drafts) / (options.load * cluster.gpus)
+    span_s = sum_in_order(draft.work_gpu_s for draft in drafts) / (options.load * cluster.gpus)
     arrivals_s = _arrivals_s(len(drafts), span_s, rng)
     apps = tuple(_app(draft, at_s, options.tuner, seed) for draft, at_s in zip(drafts, arrivals_s, strict=True))
     source = f"Generated: Poisson arrivals at a load of {options.load:g} on {cluster.gpus} GPUs, work lognormal."

@@ -7,6 +7,7 @@ from random import Random
 
 from rm_plugin.arbiter.seeds import child_seed
 from themis.errors import InputError
+from themis.sums import sum_in_order
 from themis_lab.simulator.workload import AppTrace, Workload
 from themis_lab.simulator.workloads.extract import ExtractApp, read_extract
 from themis_lab.simulator.workloads.jobs import jobs_of_work, shape_of
@@ -72,7 +73,7 @@ def from_extract(seed: int) -> Workload:
 def _durations_s(app: ExtractApp) -> list[float]:
     """Return durations interpolated between the deciles, scaled to the app's GPU time."""
     drawn = [app.duration_s(middle_share(job, app.jobs)) for job in range(app.jobs)]
-    factor = app.gpu_s / (app.gpus * sum(drawn))
+    factor = app.gpu_s / (app.gpus * sum_in_order(drawn))
     return [duration_s * factor for duration_s in drawn]
 
 

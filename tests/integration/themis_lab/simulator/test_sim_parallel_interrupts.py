@@ -20,7 +20,7 @@ def interrupt():
 
 @pytest.fixture
 def heeded():
-    """Interrupts raise KeyboardInterrupt, also where whoever started the tests ignores them."""
+    """Let interrupts raise KeyboardInterrupt, even if the parent of the tests ignores them."""
     former = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, former)

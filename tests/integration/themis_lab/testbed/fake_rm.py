@@ -109,7 +109,7 @@ class FakeRm(rpc.ClientServiceServicer):
             yield from news
             after += len(news)
             if news and after % 2 == 0:
-                # A stream that breaks now and then: whoever watches has to come back for the rest.
+                # The stream breaks now and then, so that the watcher must reconnect for the rest.
                 context.abort(grpc.StatusCode.UNAVAILABLE, "the stream broke")
 
 

@@ -30,7 +30,7 @@ def test_go_back_removes_later_pieces():
 
 
 class Slow:
-    """Hashes when it is told to."""
+    """Hashes when the test allows it."""
 
     def __init__(self):
         self.begun, self.go_on = threading.Event(), threading.Event()

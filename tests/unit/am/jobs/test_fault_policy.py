@@ -86,7 +86,7 @@ class Attempt:
         for _ in range(seconds):
             self.clock.advance_to(self.clock.now_s() + 1.0)
             self.watch.poll()
-            self.runner.look_after()
+            self.runner.handle_faults()
 
     async def ended(self, job_id):
         """Wait until the incarnation is settled."""
@@ -260,7 +260,7 @@ class TestStall:
         assert job.state is JobState.RUNNING
         assert job.health == f"started again: {detail['reason']}"
         assert one.details("resize") == []
-        # It hung: how long its start would have taken nobody saw.
+        # It hung, so the duration of its start is unknown.
         assert one.details("start_cut_short") == []
 
     def test_one_restart_too_many_and_it_is_given_up(self, attempt):
@@ -369,7 +369,7 @@ def test_what_comes_after_the_last_iteration_may_take_its_time():
     for second in range(6, 100):
         profile.look(float(second))
     assert profile.stall is not None
-    assert fault_of(profile, 6) is None  # It is told of, and not yet acted on.
+    assert fault_of(profile, 6) is None  # The fault is reported, but not handled yet.
     for second in range(100, 606):
         profile.look(float(second))
     assert fault_of(profile, 5) is None
@@ -391,7 +391,7 @@ def test_s_by_level_is_measured_where_the_job_has_run():
 
 
 class TestAStartThatIsCutShort:
-    """Tasks that are told to stop before their first step."""
+    """Tasks that are stopped before their first step."""
 
     @staticmethod
     async def cut_short(one, *lines):
@@ -471,7 +471,7 @@ def test_a_restart_is_marked_in_the_log_and_the_mark_is_nobodys_last_word(attemp
         ("INFO:themis:begun incarnation = 2\nthe second's\n", ""),
         ("INFO:themis:begun incarnation = 2  \n", ""),
         ("INFO:themis:begun incarnation = 3\n" + "x\n" * 5000 + "its own", "its own"),
-        # Nobody wrote before it: such a log is not marked.
+        # No incarnation wrote before it, so the log is not marked.
         ("its own\n", "its own"),
     ],
 )

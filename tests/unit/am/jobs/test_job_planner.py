@@ -323,7 +323,7 @@ def job_shapes(draw):
 def situations(draw):
     """Jobs of up to three shapes, some of them on GPUs, some of which are granted, reserved, expiring or gone.
 
-    Some of those that stop or wait were told to move, to whichever GPUs.
+    Some of the stopping or waiting jobs are to move, to any GPUs.
     """
     shapes = draw(st.lists(job_shapes(), min_size=1, max_size=3))
     slowdown = draw(st.sampled_from([FLAT, CRUDE_SLOWDOWN, STRICT]))

@@ -382,7 +382,7 @@ def cut_last_line(one):
 
 
 def test_a_job_that_failed_stays_so_when_the_app_master_dies_before_its_state_is_written(bench):
-    """Between the two lines that a failure writes: what the tuner is told, then the state."""
+    """Between the two lines that a failure writes: first the observation, then the state."""
     one = bench()
     one.board.failed(one.start("j1"), "it broke")
     cut_last_line(one)

@@ -68,7 +68,7 @@ class Site:
 
 
 def ask(shown, scenario):
-    """Serve what `shown` tells, and run the scenario against it."""
+    """Serve the state `shown`, and run the scenario against the page."""
 
     async def whole():
         page = AmPage(lambda: shown)

@@ -173,7 +173,7 @@ STEPS = range(10, ITERATIONS, 10)
 
 
 def ours(tuner, job_id, loss_of):
-    """The step at which our tuner stops the arm; None where it does not."""
+    """Return the step at which our tuner stops the arm, or None if it does not."""
     for step in STEPS:
         tuner.observe(progress(job_id, step, loss_of(job_id, step)))
         if job_id in tuner.plan().stopped:
@@ -182,7 +182,7 @@ def ours(tuner, job_id, loss_of):
 
 
 def optunas(study, job_id, loss_of):
-    """The step at which Optuna prunes the arm; None where it does not."""
+    """Return the step at which Optuna prunes the arm, or None if it does not."""
     trial = study.ask()
     for step in STEPS:
         trial.report(loss_of(job_id, step), step)
@@ -256,7 +256,7 @@ class TestStudyAsTuner:
 
     @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0.0, 2.0)), max_size=40))
     def test_study_is_rebuilt_from_observations(self, story):
-        """Half way a new study takes over, told what the first one was: both decide alike from there on."""
+        """Halfway a new study with the same observations takes over. Both decide the same from then on."""
         one = Search(make("optuna", jobs(4), pruner="successive_halving", min_resource=5, reduction_factor=2), jobs(4))
         two = None
         for place, (number, loss) in enumerate(story):

@@ -224,7 +224,7 @@ class TestForecast:
 
 class TestPerformanceCurve:
     def test_nan_loss_drops_forecast(self):
-        """Else the others would be told to stop by a curve that has broken off."""
+        """Otherwise an incomplete curve would stop the others."""
         rule = CurveRule(threshold=0.05, warmup=10, interval=2)
         points = [(at, 0.1 + 0.5 * math.exp(-at / 20)) for at in range(2, 42, 2)]
         assert not rule.stops("j0", {"j0": curve_of(points), "j1": Curve(100)})

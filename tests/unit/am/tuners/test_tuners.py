@@ -177,7 +177,7 @@ class TestHalving:
         plan = feed(tuner, failed("j1"))
         assert (plan.targets, plan.best, plan.stopped) == ({"j3": 100}, "j3", {"j0", "j2"})
         assert plan.phases == (Phase(jobs=1, iterations=50),)
-        # Nobody is left of its phase: now the best of the phase before, from where it stands to the very end.
+        # No job of its phase is left: the best of the previous phase continues to the end.
         plan = feed(tuner, failed("j3"))
         assert (plan.targets, plan.best, plan.stopped) == ({"j2": 100}, "j2", {"j0"})
         assert plan.phases == (Phase(jobs=1, iterations=75),)

@@ -101,7 +101,7 @@ class TestLeaseEnds:
 
 class TestFraming:
     def test_what_ends_at_the_same_time_but_for_rounding_is_up_too(self):
-        """Whoever calls a round for it would else call the next one at once, and so on."""
+        """Otherwise the caller of a round for it would call the next one at once, and so on."""
         one = arbiter(checkpoint_lead_s=30.0)
         one.add_app("a", now_s=0.0)
         grant(one, 0.0, a=gang(m0=2))

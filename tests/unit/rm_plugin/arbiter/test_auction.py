@@ -59,7 +59,7 @@ def test_bidders_with_one_bid_share_one_solve():
 
 
 def test_bidders_with_equal_values_for_other_rows_do_not_share_a_solve():
-    """One GPU each on m0 and m1: a wants m0, b and c want m1. Only b costs somebody something: c has 0.5, not 0.9."""
+    """One GPU each on m0 and m1: a wants m0, b and c want m1. Only b affects another bidder: c has 0.5, not 0.9."""
     machines = tuple(FreeMachine(machine_id=name, rack_id="r0", free_slots=(1,)) for name in ("m0", "m1"))
     bids = tuple(
         Bid(
@@ -168,7 +168,7 @@ def test_the_record_says_so_when_time_ran_out_and_all_problems_share_the_time(mo
 
 
 class _Unlicensed:
-    """A solver whose licence allows so many bidders; it notes which markets it was asked without."""
+    """A solver whose licence limits the bidders. It records which bidder each market lacks."""
 
     name = "unlicensed"
 

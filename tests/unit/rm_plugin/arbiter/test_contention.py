@@ -102,6 +102,6 @@ def test_what_was_told_of_a_moment_stays_as_apps_come_and_go():
     contention.leave("a", 20.0)
     assert before.of("a") == 1.0
     assert before.active == 1
-    # Nobody asked knows of `b` yet: to an app of no life at all N_avg is how many there are.
+    # `b` has just arrived: for an app of age 0, N_avg is the present number of apps.
     assert before.of("b") == 1.0
     assert contention.at(20.0).of("b") == 2.0

@@ -85,7 +85,7 @@ def test_two_claims_of_one_app_are_refused():
 
 
 def test_what_is_hopeless_for_one_app_is_not_for_another_of_another_kind():
-    """Two GPUs on two machines: too far for those that must not leave a machine, whoever asks first."""
+    """Two GPUs on two machines: too far apart for apps that must stay within a machine, in any order of apps."""
     near = Slowdown(1.0, 1.0, math.inf, math.inf)
     free = machines(m0=(1,), m1=(1,))
     for names in (("a", "b", "c"), ("c", "a", "b"), ("b", "c", "a")):

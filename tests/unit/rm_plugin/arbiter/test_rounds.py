@@ -68,7 +68,7 @@ def play(round_, *answers):
 
 
 class Scripted:
-    """A policy that says what it is told to, and remembers what it was shown."""
+    """A policy that returns given answers, and records its arguments."""
 
     name = "scripted"
 
@@ -124,7 +124,7 @@ class TestReportsThatAreChecked:
 
     def test_a_report_without_rho_is_refused_if_the_round_asks_for_it(self):
         reports = {"a": report("a"), "b": report("b", math.nan)}
-        assert self.checked(reports, "a", "b") == ({"a": report("a")}, {"b": "the report tells no rho"})
+        assert self.checked(reports, "a", "b") == ({"a": report("a")}, {"b": "the report has no rho"})
         valid, refused = self.checked(reports, "a", "b", rho_of=RhoOf.NO_APP)
         assert list(valid) == ["a", "b"]
         assert refused == {}

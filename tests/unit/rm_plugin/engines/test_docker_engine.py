@@ -1,4 +1,4 @@
-"""App masters as containers on a fake of a Docker engine: launched, told of once, adopted, killed; bad settings."""
+"""App masters as containers on a fake Docker engine: launch, report of the end, adoption, kill, and bad settings."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ def settings(**changes):
 
 
 class World:
-    """A launcher over a fake engine, and what it told."""
+    """A launcher on a fake engine, with the ends that it reported."""
 
     def __init__(self, folder, monkeypatch):
         monkeypatch.delenv("DOCKER_HOST", raising=False)
@@ -84,7 +84,7 @@ def run(tmp_path, monkeypatch):
     return run
 
 
-def test_an_attempt_is_a_container_that_reaches_us(run, tmp_path):
+def test_attempt_is_container_with_rm_address(run, tmp_path):
     async def scenario(world):
         assert await world.launcher.launch(world.order(attempt=2)) == 1001
         made = world.master().create
@@ -109,7 +109,7 @@ def test_an_attempt_is_a_container_that_reaches_us(run, tmp_path):
     run(scenario)
 
 
-def test_an_address_that_is_given_is_kept(run):
+def test_given_address_is_kept(run):
     async def scenario(world):
         await world.launcher.launch(world.order(address="rm.example:8650"))
         assert world.master().create["environment"]["THEMIS_RM_ADDRESS"] == "rm.example:8650"
@@ -117,7 +117,7 @@ def test_an_address_that_is_given_is_kept(run):
     run(scenario)
 
 
-def test_an_end_is_told_once_after_the_tasks_are_gone(run):
+def test_end_is_reported_once_after_tasks_ended(run):
     async def scenario(world):
         await world.launcher.launch(world.order())
         world.add_task()
@@ -131,7 +131,7 @@ def test_an_end_is_told_once_after_the_tasks_are_gone(run):
     run(scenario)
 
 
-def test_the_next_attempt_ends_the_former(run):
+def test_next_attempt_ends_previous_one(run):
     async def scenario(world):
         await world.launcher.launch(world.order())
         task = world.add_task()
@@ -146,7 +146,7 @@ def test_the_next_attempt_ends_the_former(run):
     run(scenario)
 
 
-def test_a_living_app_master_is_adopted(run):
+def test_living_app_master_is_adopted(run):
     async def scenario(world):
         await world.launcher.launch(world.order())
         world.add_task()
@@ -163,7 +163,7 @@ def test_a_living_app_master_is_adopted(run):
     run(scenario)
 
 
-def test_one_that_ended_meanwhile_is_not_adopted_and_leaves_nothing(run):
+def test_ended_app_master_is_not_adopted_and_is_removed(run):
     async def scenario(world):
         world.launcher._host.ensure_network("themis-01234567", world.launcher._run)
         labels = {**world.launcher._app_master("app-1"), "themis.attempt": "1"}
@@ -177,7 +177,7 @@ def test_one_that_ended_meanwhile_is_not_adopted_and_leaves_nothing(run):
     run(scenario)
 
 
-def test_a_start_that_fails_is_told_and_leaves_nothing(run):
+def test_failed_start_is_an_error_and_leaves_no_container(run):
     async def scenario(world):
         world.fake.refuse_start = "no space left"
         with pytest.raises(DockerError, match="no space left"):
@@ -187,7 +187,7 @@ def test_a_start_that_fails_is_told_and_leaves_nothing(run):
     run(scenario)
 
 
-def test_a_network_that_somebody_else_uses_does_not_spoil_the_end(run):
+def test_network_in_use_does_not_prevent_the_end(run):
     async def scenario(world):
         await world.launcher.launch(world.order())
         (network,) = world.fake.made_networks
@@ -205,7 +205,7 @@ class NetworkInUse:
         raise api_error(403, "it has active endpoints")
 
 
-def test_shutting_down_tells_no_end(run):
+def test_shutdown_reports_no_end(run):
     worlds = []
 
     async def scenario(world):
@@ -220,7 +220,7 @@ def test_shutting_down_tells_no_end(run):
 # ---- what cannot be used --------------------------------------------------------------------------------------------
 
 
-def test_without_the_sdk_the_remedy_is_told():
+def test_missing_sdk_error_has_remedy():
     script = (
         "import sys; sys.modules['docker'] = None\n"
         "from themis.errors import InputError\n"
@@ -232,14 +232,14 @@ def test_without_the_sdk_the_remedy_is_told():
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:8650", "localhost:8650", "[::1]:8650"])
-def test_a_resource_manager_that_no_container_reaches_is_refused(listen, monkeypatch):
+def test_unreachable_rm_address_is_refused(listen, monkeypatch):
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     with pytest.raises(InputError, match=r"listens on loopback.*172\.17\.0\.1:PORT"):
         DockerEngine(settings(listen=listen), cluster())
     DockerEngine(settings(listen=listen, advertise="10.0.0.1"), cluster())
 
 
-def test_an_engine_elsewhere_must_be_told_where_we_are(monkeypatch):
+def test_remote_engine_requires_rm_address(monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "tcp://gpu-host:2375")
     with pytest.raises(InputError, match="set `advertise`"):
         DockerEngine(settings(), cluster())
@@ -248,7 +248,7 @@ def test_an_engine_elsewhere_must_be_told_where_we_are(monkeypatch):
         DockerEngine(settings(docker={"host": "ssh://other", "socket": "/run/docker.sock"}), cluster())
 
 
-def test_cards_of_two_machines_are_not_one_engines():
+def test_cluster_with_cards_on_two_machines_is_refused():
     assert machines_with_cards(cluster("real")) == ("real",)
     with pytest.raises(InputError, match="cards of one machine only"):
         machines_with_cards(cluster("real", "other"))
@@ -263,11 +263,11 @@ def test_cards_of_two_machines_are_not_one_engines():
         ("/run/docker.sock", "ssh://gpu-host", "/run/docker.sock"),
     ],
 )
-def test_how_app_masters_reach_the_engine(socket, url, mounted):
+def test_app_masters_mount_socket_or_use_url(socket, url, mounted):
     assert socket_to_mount(socket, url) == mounted
 
 
-def test_an_engine_that_app_masters_cannot_reach_is_refused():
+def test_engine_unreachable_for_app_masters_is_refused():
     with pytest.raises(InputError, match=r"set docker\.socket"):
         socket_to_mount("", "ssh://gpu-host")
 
@@ -280,6 +280,6 @@ def test_an_engine_that_app_masters_cannot_reach_is_refused():
         ({"imag": "x"}, "image"),
     ],
 )
-def test_settings_that_cannot_be_used(docker, said):
+def test_unusable_settings_are_refused(docker, said):
     with pytest.raises(InputError, match=said):
         fit(RmSettings, {"cluster": "c.yaml", "docker": docker}, "rm.yaml")

@@ -1,4 +1,4 @@
-"""Logs from an app master's page: what has grown is added, another attempt's replace what was there."""
+"""Logs from an app master's page: new bytes are appended, and another attempt's log replaces the file."""
 
 import asyncio
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from rm_plugin.engines.remote_logs import fetch_archive, fetch_page
 
 
 class Page:
-    """An app master's page, as far as logs go."""
+    """The log routes of an app master's page."""
 
     def __init__(self):
         self.logs = {}
@@ -49,7 +49,7 @@ def run(scenario):
     asyncio.run(whole())
 
 
-def test_only_what_has_grown_is_sent(tmp_path):
+def test_only_new_bytes_are_fetched(tmp_path):
     async def scenario(page, _):
         page.logs = {"j0/task-0.log": b"one\n"}
         assert await fetch_page(page.url, tmp_path)
@@ -62,7 +62,7 @@ def test_only_what_has_grown_is_sent(tmp_path):
     assert (tmp_path / "jobs/j1/task-0.log").read_bytes() == b"x\n"
 
 
-def test_what_an_earlier_attempt_logged_and_lost_is_not_spliced_with_the_next_ones(tmp_path):
+def test_log_of_next_attempt_replaces_lost_one(tmp_path):
     async def scenario(first, second):
         first.logs = {"j0/task-0.log": b"step 1\nstep 2\n", "j9/task-0.log": b"lost\n"}
         assert await fetch_page(first.url, tmp_path)
@@ -75,7 +75,7 @@ def test_what_an_earlier_attempt_logged_and_lost_is_not_spliced_with_the_next_on
     assert not (tmp_path / "jobs/j9").exists()
 
 
-def test_nor_with_an_archive_that_came_between(tmp_path, monkeypatch):
+def test_log_restored_from_archive_replaces_lost_one(tmp_path, monkeypatch):
     hdfs = SimpleNamespace(status=lambda path: object(), read_whole=lambda path: b"")
     monkeypatch.setattr(remote_logs, "open_webhdfs", lambda uri: (hdfs, "/s"))
     old = lambda content, folder: (folder / "jobs/j0/task-0.log").write_bytes(b"step 1\nold\n")  # noqa: E731
@@ -93,7 +93,7 @@ def test_nor_with_an_archive_that_came_between(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("path", ["../../rm.yaml", "/etc/passwd"])
-def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path, path):
+def test_name_outside_of_folder_is_refused(tmp_path, path):
     async def scenario(page, _):
         page.logs = {path: b"x"}
         assert not await fetch_page(page.url, tmp_path / "app")
@@ -102,7 +102,7 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path, path):
     assert [each.name for each in tmp_path.rglob("*") if each.is_file()] == ["logs.from"]
 
 
-def test_a_page_that_does_not_answer_costs_nothing_of_what_is_there(tmp_path):
+def test_silent_page_keeps_fetched_logs(tmp_path):
     async def scenario(page, _):
         page.logs = {"j0/task-0.log": b"one\n"}
         assert await fetch_page(page.url, tmp_path)

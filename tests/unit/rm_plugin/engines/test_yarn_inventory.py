@@ -35,7 +35,7 @@ def nodes(one):
     return {node.machine.machine_id: node for node in asyncio.run(one.read()).nodes}
 
 
-def test_a_node_is_a_machine_with_what_its_report_tells():
+def test_node_becomes_machine_with_values_of_its_report():
     (node,) = nodes(inventory(FakeYarn(report()))).values()
     assert node.machine == Machine(machine_id="n1", rack_id="/r1", slots=(4,), device="gpu", cpus=8, memory_mb=2048)
     assert (node.state, node.used_gpus, node.reason) == (NodeState.USABLE, 1, "")
@@ -53,14 +53,14 @@ def test_a_node_is_a_machine_with_what_its_report_tells():
         (YarnState.REBOOTED, NodeState.LOST),
     ],
 )
-def test_states(yarn, ours):
+def test_node_states_map_to_machine_states(yarn, ours):
     node = nodes(inventory(FakeYarn(report(state=yarn, health="bad disk"))))["n1"]
     assert node.state is ours
     assert (node.reason == "") == (ours is NodeState.USABLE)
 
 
-def test_a_node_that_yarn_just_registers_is_not_lost_but_not_mentioned():
-    """As after a restart of YARN's ResourceManager: the node's tasks run all the while."""
+def test_registering_node_is_not_listed():
+    """As after a restart of YARN's ResourceManager, while the node's tasks continue."""
     yarn = FakeYarn(report(), report("n2", state=YarnState.NEW))
     one = inventory(yarn)
     assert nodes(one).keys() == {"n1"}
@@ -71,7 +71,7 @@ def test_a_node_that_yarn_just_registers_is_not_lost_but_not_mentioned():
 
 
 @pytest.mark.parametrize("reports", [(), (report(state=YarnState.NEW),)])
-def test_a_node_of_which_yarn_does_not_say_that_it_is_lost_is_asked_what_runs_on_it(reports):
+def test_node_not_reported_lost_is_asked_for_its_containers(reports):
     yarn = FakeYarn(report())
     one = inventory(yarn)
     nodes(one)
@@ -80,12 +80,12 @@ def test_a_node_of_which_yarn_does_not_say_that_it_is_lost_is_asked_what_runs_on
     assert one.web_addresses({"n1"}) == ("n1:8042",)
 
 
-def test_a_node_without_gpus_is_none_of_ours():
+def test_node_without_gpus_is_ignored():
     assert nodes(inventory(FakeYarn(report(gpus=0), report("n2")))).keys() == {"n2"}
 
 
-def test_a_node_that_is_decommissioned_keeps_the_gpus_that_it_had():
-    """YARN tells less and less of its resources."""
+def test_decommissioning_node_keeps_its_gpus():
+    """YARN reports fewer and fewer of its resources."""
     yarn = FakeYarn(report(gpus=4))
     one = inventory(yarn)
     nodes(one)
@@ -95,13 +95,13 @@ def test_a_node_that_is_decommissioned_keeps_the_gpus_that_it_had():
     assert nodes(one)["n1"].machine.gpus == 2
 
 
-def test_of_two_reports_of_one_host_the_running_one_counts():
+def test_running_report_wins_over_other_report_of_same_host():
     both = (report(port=1, state=YarnState.LOST, gpus=2), report(port=2))
     assert nodes(inventory(FakeYarn(*both)))["n1"].machine.gpus == 4
     assert nodes(inventory(FakeYarn(*reversed(both))))["n1"].state is NodeState.USABLE
 
 
-def test_an_overlay_tells_slots_and_racks_where_its_gpus_agree(caplog):
+def test_overlay_sets_slots_and_racks_if_gpus_agree(caplog):
     known = Machine(machine_id="n1", rack_id="mine", slots=(2, 2), device="v100")
     overlay = Cluster(name="o", machines=(known,), devices={"v100": DeviceType(name="v100")})
     assert nodes(inventory(FakeYarn(report()), overlay))["n1"].machine == known
@@ -111,7 +111,7 @@ def test_an_overlay_tells_slots_and_racks_where_its_gpus_agree(caplog):
     assert caplog.text.count("n1 has 4 GPUs in the cluster file and 3 in YARN") == 1
 
 
-def test_nobody_is_asked_what_runs_on_a_node_that_is_lost():
+def test_lost_node_is_not_asked_for_containers():
     yarn = FakeYarn(report(), report("n2"))
     one = inventory(yarn)
     nodes(one)

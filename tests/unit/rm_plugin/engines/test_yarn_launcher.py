@@ -1,4 +1,4 @@
-"""App masters as YARN applications, by a fake of YARN's client."""
+"""App masters as YARN applications, with a fake YARN client."""
 
 import asyncio
 import threading
@@ -49,7 +49,7 @@ class FakeYarn:
 
 @pytest.fixture
 def living(monkeypatch):
-    """Containers that NodeManagers say still run, one answer after the other."""
+    """The containers that NodeManagers report as running, one answer after the other."""
     answers = []
     monkeypatch.setattr(yarn_launcher, "living_containers", lambda *_: answers.pop(0) if answers else ())
     monkeypatch.setattr(yarn_launcher, "submission_tokens", lambda: b"")
@@ -89,7 +89,7 @@ async def until(condition):
         await asyncio.sleep(0.005)
 
 
-def test_what_is_submitted(living):
+def test_submission_has_command_resources_and_tags(living):
     yarn = FakeYarn()
 
     async def scenario(launcher, exits):
@@ -108,7 +108,7 @@ def test_what_is_submitted(living):
     assert submission.launch.environment_templates == {"PYTHONPATH": "{{PWD}}/x"}
 
 
-def test_tags_are_ascii_as_yarn_demands(living):
+def test_tags_are_ascii(living):
     yarn = FakeYarn()
 
     async def scenario(launcher, exits):
@@ -119,8 +119,8 @@ def test_tags_are_ascii_as_yarn_demands(living):
 
 
 @pytest.mark.parametrize("user", ["ada admins", "ada,bob", "*"])
-def test_nobodys_name_opens_an_app_to_others(living, user):
-    """In such a list a blank begins groups, a comma another user, and a star is everybody."""
+def test_user_name_cannot_widen_access_list(living, user):
+    """In an access list a blank begins groups, a comma another user, and a star means all users."""
     yarn = FakeYarn()
 
     async def scenario(launcher, exits):
@@ -130,7 +130,7 @@ def test_nobodys_name_opens_an_app_to_others(living, user):
     assert yarn.submissions[0].modify_acl == "themis"
 
 
-def test_an_answer_that_cannot_be_read_is_not_the_end_of_the_poll(living, caplog):
+def test_unreadable_answer_does_not_end_polling(living, caplog):
     yarn = FakeYarn()
     answers = yarn.reports
 
@@ -149,7 +149,7 @@ def test_an_answer_that_cannot_be_read_is_not_the_end_of_the_poll(living, caplog
     assert [end.exit_code for end in run(yarn, scenario)] == [0]
 
 
-def test_the_settings_queue_goes_before_the_apps_and_it_may_belong_to_its_user(living):
+def test_queue_of_settings_overrides_apps_queue(living):
     yarn = FakeYarn()
 
     async def scenario(launcher, exits):
@@ -159,7 +159,7 @@ def test_the_settings_queue_goes_before_the_apps_and_it_may_belong_to_its_user(l
     assert (yarn.submissions[0].queue, yarn.submissions[0].user) == ("themis", "ada")
 
 
-def test_an_end_is_told_once_with_the_attempts_that_yarn_made_after_its_containers_are_gone(living):
+def test_end_is_reported_once_after_containers_ended(living):
     yarn = FakeYarn()
     living.extend([("c1",), ("c1",)])
 
@@ -174,7 +174,7 @@ def test_an_end_is_told_once_with_the_attempts_that_yarn_made_after_its_containe
     assert run(yarn, scenario) == [AmExit(app_id="app-1", attempt=4, pid=1, exit_code=1)]
 
 
-def test_yarn_is_not_asked_for_what_is_over(living):
+def test_ended_application_is_not_polled(living):
     yarn = FakeYarn()
     asked = []
     reports = yarn.reports
@@ -194,7 +194,7 @@ def test_yarn_is_not_asked_for_what_is_over(living):
     assert set(asked) == {("themis-app:app-2",)}
 
 
-def test_an_operators_kill_is_told_as_such(living):
+def test_kill_by_operator_is_reported_as_kill(living):
     yarn = FakeYarn()
 
     async def scenario(launcher, exits):
@@ -206,7 +206,7 @@ def test_an_operators_kill_is_told_as_such(living):
     assert run(yarn, scenario) == "killed by ada"
 
 
-def test_kill_returns_when_no_node_runs_anything_of_it(living):
+def test_kill_returns_after_all_containers_ended(living):
     yarn = FakeYarn()
     living.extend([("c1",), ("c1",)])
 
@@ -220,7 +220,7 @@ def test_kill_returns_when_no_node_runs_anything_of_it(living):
     run(yarn, scenario)
 
 
-def test_another_launch_ends_the_one_before(living):
+def test_next_launch_ends_previous_application(living):
     yarn = FakeYarn()
 
     async def scenario(launcher, exits):
@@ -231,7 +231,7 @@ def test_another_launch_ends_the_one_before(living):
     assert yarn.apps["application_17_0001"].state is AppState.KILLED
 
 
-def test_an_application_of_this_run_is_adopted_and_others_are_not(living):
+def test_only_application_of_this_run_is_adopted(living):
     yarn = FakeYarn()
 
     async def first(launcher, exits):
@@ -254,8 +254,8 @@ def test_an_application_of_this_run_is_adopted_and_others_are_not(living):
 
 @pytest.mark.parametrize("known", [3, 4])
 @pytest.mark.parametrize("tagged", [True, False])
-def test_attempts_that_yarn_made_while_nobody_looked_are_counted(living, known, tagged):
-    """The application began as attempt 3; that its fourth runs the former ResourceManager may not have seen."""
+def test_attempts_by_yarn_during_downtime_are_counted(living, known, tagged):
+    """The application began as attempt 3. The former ResourceManager may not know of its fourth attempt."""
     yarn = FakeYarn()
 
     async def first(launcher, exits):
@@ -273,11 +273,11 @@ def test_attempts_that_yarn_made_while_nobody_looked_are_counted(living, known, 
         await until(lambda: exits)
         return exits[0].attempt
 
-    # What an older version submitted tells nothing but the attempt that was last heard of.
+    # An application of an older version has no tag of its attempt: the last known one counts.
     assert run(yarn, second) == (4 if tagged else known)
 
 
-def test_one_that_is_over_is_not_adopted(living):
+def test_ended_application_is_not_adopted(living):
     yarn = FakeYarn()
 
     async def scenario(launcher, exits):
@@ -289,7 +289,7 @@ def test_one_that_is_over_is_not_adopted(living):
     assert run(yarn, scenario) is False
 
 
-def test_who_is_told_of_an_end_may_launch_and_kill(living):
+def test_end_callback_may_launch_and_kill(living):
     yarn = FakeYarn()
 
     async def react(launcher, end):
@@ -306,7 +306,7 @@ def test_who_is_told_of_an_end_may_launch_and_kill(living):
     assert yarn.apps["application_17_0002"].state is AppState.KILLED
 
 
-def test_an_end_that_drains_long_keeps_no_other_from_being_told(living, monkeypatch):
+def test_slow_drain_does_not_delay_other_ends(living, monkeypatch):
     yarn = FakeYarn()
     stuck = {"application_17_0001"}
     monkeypatch.setattr(yarn_launcher, "living_containers", lambda _, app: ("c1",) if app in stuck else ())
@@ -324,7 +324,7 @@ def test_an_end_that_drains_long_keeps_no_other_from_being_told(living, monkeypa
     assert run(yarn, scenario) == ["app-2", "app-1"]
 
 
-def test_shutdown_waits_for_an_end_that_is_being_told_and_kills_what_that_launches(living):
+def test_shutdown_waits_for_end_callback_and_kills_its_launch(living):
     yarn = FakeYarn()
     told = asyncio.Event()
 
@@ -342,7 +342,7 @@ def test_shutdown_waits_for_an_end_that_is_being_told_and_kills_what_that_launch
     assert yarn.apps["application_17_0002"].state is AppState.KILLED
 
 
-def test_shutdown_goes_on_when_one_application_cannot_be_killed(living, monkeypatch, caplog):
+def test_shutdown_continues_after_failed_kill(living, monkeypatch, caplog):
     yarn = FakeYarn()
     kill = yarn.kill
 
@@ -365,7 +365,7 @@ def test_shutdown_goes_on_when_one_application_cannot_be_killed(living, monkeypa
 
 
 class AnswersGetLost(FakeYarn):
-    """Takes what is submitted, or not, and the first answer never arrives."""
+    """Accepts a submission or not, and loses its first answer."""
 
     def __init__(self, takes=True):
         super().__init__()
@@ -381,7 +381,7 @@ class AnswersGetLost(FakeYarn):
 
 
 @pytest.mark.parametrize("takes", [True, False])
-def test_an_application_whose_answer_was_lost_is_not_submitted_twice(living, takes):
+def test_lost_answer_does_not_submit_twice(living, takes):
     yarn = AnswersGetLost(takes)
 
     async def scenario(launcher, exits):
@@ -397,7 +397,7 @@ def test_an_application_whose_answer_was_lost_is_not_submitted_twice(living, tak
 
 
 @pytest.mark.parametrize("end", ["kill", "shutdown"])
-def test_an_application_whose_answer_was_lost_is_killed(living, end):
+def test_application_with_lost_answer_is_killed(living, end):
     yarn = AnswersGetLost()
 
     async def scenario(launcher, exits):
@@ -411,7 +411,7 @@ def test_an_application_whose_answer_was_lost_is_killed(living, end):
     assert yarn.apps["application_17_0001"].state is AppState.KILLED
 
 
-def test_a_kill_that_finds_an_application_before_its_launch_does_ends(living):
+def test_kill_during_launch_ends_application(living):
     yarn = FakeYarn()
     taken, answer = threading.Event(), threading.Event()
     submit = yarn.submit

@@ -1,4 +1,4 @@
-"""Our packages on their way to the nodes."""
+"""The archive of our packages for the nodes."""
 
 import io
 import subprocess
@@ -8,7 +8,7 @@ import zipfile
 from rm_plugin.engines.yarn_package import PACKAGES, package_bytes, package_digest
 
 
-def test_the_archive_holds_what_app_masters_and_tasks_import_and_nothing_of_the_resource_manager(tmp_path):
+def test_archive_has_packages_of_app_masters_and_tasks_only(tmp_path):
     with zipfile.ZipFile(io.BytesIO(package_bytes())) as archive:
         names = archive.namelist()
         archive.extractall(tmp_path)
@@ -37,5 +37,5 @@ def test_the_archive_holds_what_app_masters_and_tasks_import_and_nothing_of_the_
     assert (tmp_path / "am" / "__pycache__" / f"main.{sys.implementation.cache_tag}.pyc").read_bytes() == before
 
 
-def test_the_name_depends_on_the_files_alone():
+def test_archive_name_depends_on_files_only():
     assert package_digest() == package_digest()

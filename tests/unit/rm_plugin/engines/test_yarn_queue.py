@@ -1,4 +1,4 @@
-"""Queues that can take no apps are refused at the start; one that keeps GPUs from us is told."""
+"""Unusable queues are refused at the start; a queue that withholds GPUs is logged."""
 
 import pytest
 
@@ -14,8 +14,8 @@ def queue(**changes):
 
 
 @pytest.mark.parametrize("share", [1.0, 0.0])
-def test_a_queue_that_takes_apps_and_every_gpu_is_well(caplog, share):
-    """A share of 0 is what schedulers say that do not tell it."""
+def test_queue_with_all_gpus_is_accepted_without_warning(caplog, share):
+    """Schedulers that do not know the share report 0."""
     check_queue(queue(max_capacity_share=share))
     assert caplog.text == ""
 
@@ -27,11 +27,11 @@ def test_a_queue_that_takes_apps_and_every_gpu_is_well(caplog, share):
         ({"children": ("vision", "speech")}, "without others below it .*root.research.*vision, speech"),
     ],
 )
-def test_one_that_takes_none_is_refused_with_the_remedy(changes, words):
+def test_unusable_queue_is_refused_with_remedy(changes, words):
     with pytest.raises(InputError, match=words):
         check_queue(queue(**changes))
 
 
-def test_one_that_keeps_gpus_from_us_is_told(caplog):
+def test_queue_that_withholds_gpus_is_logged(caplog):
     check_queue(queue(max_capacity_share=0.5))
     assert "root.research may use 50 %" in caplog.text

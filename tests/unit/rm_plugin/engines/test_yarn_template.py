@@ -1,4 +1,4 @@
-"""What app masters on YARN are told of where things lie on their nodes."""
+"""The environment of app masters on YARN: the paths on their nodes."""
 
 import json
 
@@ -12,7 +12,7 @@ OURS = ("HADOOP_CONF_DIR", "JAVA_HOME", "THEMIS_HADOOP_JARS")
 
 @pytest.fixture
 def template(tmp_path, monkeypatch):
-    """The template by settings; this machine has Hadoop's things in folders of its own."""
+    """Return the template for settings. This machine has its own Hadoop folders."""
     for name in OURS:
         monkeypatch.setenv(name, str(tmp_path / name))
 
@@ -29,18 +29,18 @@ def told(template):
     return json.loads(template.environment["THEMIS_ENGINE_SETTINGS"])
 
 
-def test_nodes_laid_out_alike_are_told_this_machine_s_folders(template, tmp_path):
+def test_nodes_with_same_paths_get_this_machines_folders(template, tmp_path):
     made = template()
     for name in OURS:
         assert made.environment[name] == told(made)["environment"][name] == str(tmp_path / name)
 
 
-def test_others_find_their_own_but_for_what_the_settings_name(template):
+def test_other_nodes_use_own_folders_except_those_in_settings(template):
     made = template(same_paths=False, environment={"JAVA_HOME": "/usr/lib/jvm/java-17"})
     assert not {"HADOOP_CONF_DIR", "THEMIS_HADOOP_JARS"} & made.environment.keys()
     assert made.environment["JAVA_HOME"] == told(made)["environment"]["JAVA_HOME"] == "/usr/lib/jvm/java-17"
 
 
-def test_whether_the_plugin_shows_the_cards(template):
+def test_gpu_plugin_sets_card_numbering(template):
     assert told(template())["gpu_plugin"] is False
     assert told(template(gpu_plugin=True))["gpu_plugin"] is True

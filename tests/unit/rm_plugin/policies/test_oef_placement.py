@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from rm_plugin.policies.oef.placement import Host, PlacedGang, WaitingJob, place_compactly, place_plainly
 
@@ -72,6 +73,13 @@ def test_a_job_on_a_lost_host_is_placed_again():
 
 def test_the_plain_placer_mixes_types():
     assert place_plainly([job("a", 4)], HOSTS, {"u": (2, 4, 4)})["a"].type_numbers == (0, 1)
+
+
+@pytest.mark.parametrize("place", [place_compactly, place_plainly])
+def test_a_job_gets_no_type_on_which_it_cannot_run(place):
+    picky = replace(job("a", 2), speedup=(0.0, 1.0, 2.0))
+    assert place([picky], HOSTS, {"u": (2, 1, 0)}) == {}
+    assert place([picky], HOSTS, {"u": (2, 1, 1)})["a"].type_numbers == (1, 2)
 
 
 @pytest.mark.parametrize("place", [place_compactly, place_plainly])

@@ -113,3 +113,35 @@ def test_gpus_that_nobody_else_wanted_are_no_debt():
     ideal = {"done": (3.0,), "busy": (1.0,)}
     limits = {"done": GangLimits(smallest=1, most=1), "busy": ANY}
     assert [rounded.deviation["busy"] for rounded in rounds(5, (4,), ideal, limits)] == [(0.0,)] * 5
+
+
+@pytest.mark.parametrize("most", [2, 1000])
+def test_a_gang_over_types_is_served_although_each_type_is_claimed_in_full(most):
+    # Found by `themis audit`: the first tenant has no claim to the other's GPU, and cannot start with its own alone.
+    ideal = {"pair": (0.0, 1.0), "single": (1.0, 0.0)}
+    limits = {"pair": GangLimits(smallest=2, most=most), "single": ANY}
+    decided = list(rounds(100, (1, 1), ideal, limits))
+    served = [rounded.granted["pair"] == (1, 1) for rounded in decided]
+    assert sum(served) == pytest.approx(50, abs=3)
+    assert all(abs(value) <= 6 for rounded in decided for row in rounded.deviation.values() for value in row)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_types_on_which_a_tenant_cannot_run_go_to_others(seed):
+    rng = random.Random(seed)
+    ideal = {"half": (0.0, 4.0), "other": (4.0, 0.0)}
+    limits = {
+        "half": GangLimits(smallest=rng.randint(1, 4), most=1000, unusable=frozenset({0})),
+        "other": GangLimits(smallest=rng.randint(1, 8), most=rng.choice((8, 1000))),
+    }
+    idle = dict.fromkeys(ideal, 0)
+    for rounded in rounds(60, (4, 4), ideal, limits):
+        assert rounded.granted["half"][0] == 0
+        for name, gpus in rounded.granted.items():
+            idle[name] = 0 if any(gpus) else idle[name] + 1
+            assert idle[name] <= 15
+
+
+def test_devices_that_no_tenant_can_use_stay_free():
+    limits = {"a": GangLimits(smallest=1, most=10, unusable=frozenset({0}))}
+    assert round_shares((2, 3), {"a": (0.0, 3.0)}, {}, limits).granted == {"a": (0, 3)}

@@ -1,4 +1,4 @@
-"""Apps that a ResourceManager takes, and those that it refuses, whichever client submits them."""
+"""Apps that a ResourceManager accepts or refuses, from any client."""
 
 import pytest
 from agent_cases import cluster_of
@@ -18,7 +18,7 @@ def with_job(**changes):
     return replace(APP, jobs=(replace(JOB, **changes),))
 
 
-def test_an_app_that_fits_is_taken():
+def test_valid_app_is_accepted():
     check_app(APP, CLUSTER)
     check_app(with_job(shape=JobShape(tasks=3, gpus_per_task=2)), CLUSTER)
     check_app(with_job(job_id="application_1506638472019_10258"), CLUSTER)
@@ -42,7 +42,7 @@ def test_an_app_that_fits_is_taken():
         (replace(APP, checkpoint_uri="s3://b/c"), "unknown scheme in a checkpoint URI"),
     ],
 )
-def test_others_are_refused_with_the_reason(app, told):
+def test_invalid_apps_are_refused_with_reason(app, told):
     with pytest.raises(InputError) as refused:
         check_app(app, CLUSTER)
     assert told in str(refused.value)

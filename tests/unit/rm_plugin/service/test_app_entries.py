@@ -1,4 +1,4 @@
-"""An app that is over is shown the same by the ResourceManager that saw its end and by the next."""
+"""The status of an ended app is the same before and after a restart of the ResourceManager."""
 
 import asyncio
 import math
@@ -19,7 +19,7 @@ JOBS = [pb.JobStatus(job_id="job-0", state="FINISHED", iteration=500, loss=0.1, 
 
 
 def after_a_restart(case: RmCase, entry: AppEntry) -> AppEntry:
-    """The app as the next ResourceManager reads it: what the store was given at its last change."""
+    """Return the app as the next ResourceManager reads it from the store."""
     (stored,) = [app for app in case.recorder.store.apps() if app.app_id == entry.app_id]
     assert from_json(to_json(stored.final)) == stored.final
     return AppEntry.restored(stored)
@@ -31,7 +31,7 @@ def shown(case: RmCase, entry: AppEntry) -> str:
 
 
 def ended(tmp_path, how) -> tuple[RmCase, AppEntry]:
-    """An app that ran, told of its progress, and ended as `how` says."""
+    """Run an app that reports progress and ends as `how` says."""
 
     async def scenario():
         case = RmCase(((4,),), folder=str(tmp_path))
@@ -69,7 +69,7 @@ async def finished(manager, entry):
 
 
 @pytest.mark.parametrize("how", [killed_by_force, lost, killed_in_order, finished])
-def test_an_app_that_is_over_looks_the_same_after_a_restart(tmp_path, how):
+def test_ended_app_is_same_after_restart(tmp_path, how):
     case, entry = ended(tmp_path, how)
     again = after_a_restart(case, entry)
     assert shown(case, again) == shown(case, entry)
@@ -79,7 +79,7 @@ def test_an_app_that_is_over_looks_the_same_after_a_restart(tmp_path, how):
 
 
 @pytest.mark.parametrize("how", [killed_by_force, lost])
-def test_the_forecast_of_an_app_that_ended_without_a_word_is_no_final_rho(tmp_path, how):
+def test_forecast_is_no_final_rho_without_final_report(tmp_path, how):
     case, entry = ended(tmp_path, how)
     status = app_status(case.manager, entry, whole=False)
     assert math.isnan(status.rho) and rho_of(entry) is None
@@ -87,7 +87,7 @@ def test_the_forecast_of_an_app_that_ended_without_a_word_is_no_final_rho(tmp_pa
 
 
 @pytest.mark.parametrize("how", [killed_by_force, lost])
-def test_jobs_of_an_app_that_was_ended_by_force_run_no_more(tmp_path, how):
+def test_jobs_of_killed_app_are_not_running(tmp_path, how):
     case, entry = ended(tmp_path, how)
     told = [(job.state, job.gpus) for job in entry.heartbeat.jobs]
     assert ("RUNNING", 2) in told
@@ -100,13 +100,13 @@ async def refused_in_a_later_attempt(manager, entry):
     await tell(manager, entry, finish=pb.Finish(state="FAILED", diagnostics="its program is gone"))
 
 
-def test_jobs_that_the_last_word_does_not_tell_of_are_those_of_the_heartbeat(tmp_path):
+def test_jobs_missing_in_final_report_come_from_heartbeat(tmp_path):
     case, entry = ended(tmp_path, refused_in_a_later_attempt)
     assert [job.state for job in entry.jobs] == ["KILLED"] * len(entry.heartbeat.jobs) != []
     assert shown(case, after_a_restart(case, entry)) == shown(case, entry)
 
 
-def test_jobs_that_had_ended_before_stay_as_they_ended(tmp_path):
+def test_jobs_that_ended_before_keep_their_state(tmp_path):
     async def how(manager, entry):
         entry.heartbeat.jobs[0].state = "STOPPED"
         await killed_by_force(manager, entry)
@@ -116,13 +116,13 @@ def test_jobs_that_had_ended_before_stay_as_they_ended(tmp_path):
 
 
 @pytest.mark.parametrize(("how", "rho", "progress"), [(killed_in_order, 1.75, 0.4), (finished, 1.25, 1.0)])
-def test_the_final_rho_is_the_one_told_at_the_end(tmp_path, how, rho, progress):
+def test_final_rho_is_of_final_report(tmp_path, how, rho, progress):
     case, entry = ended(tmp_path, how)
     status = app_status(case.manager, entry, whole=False)
     assert (status.rho, status.progress) == (rho, progress)
 
 
-def test_a_heartbeat_that_comes_after_the_end_changes_nothing(tmp_path):
+def test_heartbeat_after_end_changes_nothing(tmp_path):
     async def how(manager, entry):
         await killed_by_force(manager, entry)
         await tell(manager, entry, heartbeat=pb.Heartbeat(progress=0.9, rho=2.0))
@@ -136,7 +136,7 @@ async def started(manager, entry):
     manager.recorder.record("am_started", app=entry)
 
 
-def test_an_app_that_goes_on_waits_for_its_master_to_tell_of_it_anew(tmp_path):
+def test_running_app_has_no_heartbeat_after_restart(tmp_path):
     case, entry = ended(tmp_path, started)
     again = after_a_restart(case, entry)
     assert (again.page_url, again.progress, list(again.jobs)) == ("", 0.0, [])

@@ -1,4 +1,4 @@
-"""App masters while the engine is away: nothing is lost, and nothing is counted against the app."""
+"""App masters while the engine is unreachable: no app is lost, and no attempt is counted."""
 
 import asyncio
 import errno
@@ -24,7 +24,7 @@ SPEC = AppSpec(
 
 
 class FakeEngine:
-    """A launcher that fails as long as it is told to."""
+    """A launcher that fails while `trouble` is set."""
 
     def __init__(self, trouble):
         self.trouble = trouble
@@ -71,13 +71,13 @@ def run(scenario, tmp_path, trouble):
 
 
 async def looked(case):
-    """One look of the watch at every app."""
+    """Check every app once, and wait for the checks."""
     case.manager.app_masters.check_apps()
     while case.manager.app_masters._being_checked:
         await asyncio.sleep(0.001)
 
 
-def test_a_look_that_fails_does_not_end_the_watch(tmp_path):
+def test_failed_check_does_not_end_watch(tmp_path):
     async def scenario(case, engine):
         looks = []
 
@@ -103,7 +103,7 @@ def kinds(case):
     return [event.kind for event in case.recorder.events(0, "", 100)]
 
 
-def test_an_app_that_comes_while_the_engine_is_away_is_launched_when_it_is_back(tmp_path: Path, caplog) -> None:
+def test_app_is_launched_once_engine_is_reachable(tmp_path: Path, caplog) -> None:
     async def scenario(case, engine):
         entry = await case.manager.submit(SPEC)
         # It is not taken for one that never registered, however long that lasts.
@@ -121,13 +121,13 @@ def test_an_app_that_comes_while_the_engine_is_away_is_launched_when_it_is_back(
 
 
 def start_error(number):
-    """A start that failed with an error of the system."""
+    """Return the error of a start that failed with an OSError."""
     error = StartError("cannot start a process", value="python", remedy=os.strerror(number))
     error.__cause__ = OSError(number, os.strerror(number))
     return error
 
 
-def test_an_app_that_comes_while_the_disk_is_full_is_launched_once_there_is_room(tmp_path: Path) -> None:
+def test_app_is_launched_once_disk_has_space(tmp_path: Path) -> None:
     async def scenario(case, engine):
         entry = await case.manager.submit(SPEC)
         assert entry.state is AppState.ACCEPTED
@@ -138,7 +138,7 @@ def test_an_app_that_comes_while_the_disk_is_full_is_launched_once_there_is_room
     run(scenario, tmp_path, start_error(errno.ENOSPC))
 
 
-def test_an_app_whose_app_master_does_not_exist_fails(tmp_path: Path) -> None:
+def test_app_without_app_master_program_fails(tmp_path: Path) -> None:
     async def scenario(case, engine):
         entry = await case.manager.submit(SPEC)
         assert entry.state is AppState.FAILED
@@ -146,7 +146,7 @@ def test_an_app_whose_app_master_does_not_exist_fails(tmp_path: Path) -> None:
     run(scenario, tmp_path, start_error(errno.ENOENT))
 
 
-def test_the_engine_is_asked_again_only_after_a_while(tmp_path: Path, monkeypatch) -> None:
+def test_launch_is_retried_after_a_pause(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(app_masters, "RELAUNCH_EVERY_S", 5.0)
 
     async def scenario(case, engine):
@@ -161,7 +161,7 @@ def test_the_engine_is_asked_again_only_after_a_while(tmp_path: Path, monkeypatc
     run(scenario, tmp_path, UnreachableError("YARN is away"))
 
 
-def test_an_engine_that_is_away_as_the_resource_manager_comes_back_is_waited_for(tmp_path: Path, caplog) -> None:
+def test_recovery_waits_for_unreachable_engine(tmp_path: Path, caplog) -> None:
     async def scenario(case, engine):
         entry = await case.manager.submit(SPEC)
         engine.away_for, engine.lives = 3, True
@@ -172,7 +172,7 @@ def test_an_engine_that_is_away_as_the_resource_manager_comes_back_is_waited_for
     run(scenario, tmp_path, None)
 
 
-def test_a_kill_ends_an_app_that_waits_for_the_engine(tmp_path: Path) -> None:
+def test_kill_ends_app_that_waits_for_engine(tmp_path: Path) -> None:
     async def scenario(case, engine):
         entry = await case.manager.submit(SPEC)
         await case.manager.kill(entry.app_id, "no longer wanted")
@@ -187,7 +187,7 @@ def test_a_kill_ends_an_app_that_waits_for_the_engine(tmp_path: Path) -> None:
     run(scenario, tmp_path, UnreachableError("YARN is away"))
 
 
-def test_an_app_that_is_being_killed_is_asked_for_nothing_though_its_app_master_comes_back(tmp_path: Path) -> None:
+def test_app_being_killed_is_not_asked_after_reconnect(tmp_path: Path) -> None:
     async def scenario(case, engine):
         entry = await case.manager.submit(SPEC)
         message = pb.Register(app_id=entry.app_id, token=entry.token, attempt=1, pid=4711)
@@ -206,7 +206,7 @@ def test_an_app_that_is_being_killed_is_asked_for_nothing_though_its_app_master_
     run(scenario, tmp_path, None)
 
 
-def test_an_attempt_that_never_could_be_started_is_not_counted(tmp_path: Path) -> None:
+def test_attempt_that_never_started_is_not_counted(tmp_path: Path) -> None:
     async def scenario(case, engine):
         entry = await case.manager.submit(SPEC)
         for _ in range(case.manager.settings.am_max_attempts + 1):
@@ -219,7 +219,7 @@ def test_an_attempt_that_never_could_be_started_is_not_counted(tmp_path: Path) -
     run(scenario, tmp_path, UnreachableError("YARN is away"))
 
 
-def test_a_refusal_ends_the_app(tmp_path: Path) -> None:
+def test_refused_launch_ends_app(tmp_path: Path) -> None:
     async def scenario(case, engine):
         entry = await case.manager.submit(SPEC)
         assert entry.state is AppState.FAILED
@@ -228,7 +228,7 @@ def test_a_refusal_ends_the_app(tmp_path: Path) -> None:
     run(scenario, tmp_path, ThemisError("no such queue"))
 
 
-def test_an_app_that_no_former_resource_manager_could_start_is_started(tmp_path: Path) -> None:
+def test_recovery_starts_app_that_never_started(tmp_path: Path) -> None:
     async def scenario(case, engine):
         entry = case.app("mine")
         await case.manager.app_masters.recover()
@@ -237,7 +237,7 @@ def test_an_app_that_no_former_resource_manager_could_start_is_started(tmp_path:
     run(scenario, tmp_path, None)
 
 
-def test_recovery_adopts_the_app_masters_that_live_and_starts_the_others_again(tmp_path: Path) -> None:
+def test_recovery_adopts_living_app_masters_and_restarts_others(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with memory_service(tmp_path) as former:
             for _ in range(3):

@@ -293,7 +293,7 @@ def test_trouble_is_one_line_in_the_log_however_long_it_lasts(tmp_path, caplog):
 
 @pytest.mark.parametrize("writes", range(6))
 def test_a_round_whose_write_fails_is_played_again_when_the_store_is_back(tmp_path, writes):
-    """The store breaks after so many writes of the round: at its start, within, at its grants, at its end."""
+    """The store fails after this many writes of the round: at its start, within, at its grants, at its end."""
 
     async def scenario(rm):
         entry, session = await rm.registered(SPEC)

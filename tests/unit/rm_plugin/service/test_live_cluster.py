@@ -1,4 +1,4 @@
-"""Changes of leases and machines outside rounds: written down, told to the apps concerned, and reasons for rounds."""
+"""Changes of leases and machines outside rounds: stored, sent to the affected apps, and triggering rounds."""
 
 import asyncio
 from types import SimpleNamespace
@@ -35,7 +35,7 @@ class Case(RmCase):
         return lease
 
     async def told(self, entry):
-        """What an app was sent."""
+        """Return the messages sent to an app."""
         entry.session.close()
         return [message async for message in entry.session.outgoing()]
 
@@ -51,7 +51,7 @@ def run(scenario):
     asyncio.run(whole())
 
 
-def test_a_release_is_written_down_told_to_its_app_alone_and_a_reason_for_a_round():
+def test_release_is_stored_sent_to_its_app_and_triggers_round():
     async def scenario(case):
         lease = case.lease(case.one)
         await case.made(
@@ -66,7 +66,7 @@ def test_a_release_is_written_down_told_to_its_app_alone_and_a_reason_for_a_roun
     run(scenario)
 
 
-def test_nobody_gives_back_what_is_anothers():
+def test_release_ignores_leases_of_other_apps():
     async def scenario(case):
         before = case.kinds
         await case.made(
@@ -78,7 +78,7 @@ def test_nobody_gives_back_what_is_anothers():
     run(scenario)
 
 
-def test_gpus_given_back_for_want_of_room_are_closed_until_they_are_fit_again():
+def test_gpus_returned_without_free_capacity_are_closed_for_a_while():
     async def scenario(case):
         lease = case.lease(case.one)
         await case.made(
@@ -94,7 +94,7 @@ def test_gpus_given_back_for_want_of_room_are_closed_until_they_are_fit_again():
 
 
 @pytest.mark.parametrize(("closed", "reasons"), [(frozenset(), ["gpus free"]), (frozenset([GpuId("m01", 0)]), [])])
-def test_gpus_that_are_opened_are_a_reason_for_a_round(closed, reasons):
+def test_opened_gpus_trigger_round(closed, reasons):
     async def scenario(case):
         case.live_cluster.close_gpus(frozenset([GpuId("m01", 0)]))
         case.live_cluster.close_gpus(closed)
@@ -104,7 +104,7 @@ def test_gpus_that_are_opened_are_a_reason_for_a_round(closed, reasons):
     run(scenario)
 
 
-def test_all_apps_are_told_of_a_machine_that_is_lost_and_those_on_it_of_their_leases():
+def test_lost_machine_is_sent_to_all_apps():
     async def scenario(case):
         await case.live_cluster.machine_lost("m00", "its switch died")
         assert case.kinds[-3:] == ["machine_lost", "lease_revoked", "lease_revoked"]

@@ -28,7 +28,7 @@ class Case(RmCase):
         self.grant(**{entry.app_id.replace("-", "_"): {"m00": 1}})
 
     async def see(self, *more, **changes):
-        """Look, when the inventory tells so of these machines: changes of a node, or None for no word of it."""
+        """Apply an inventory with these changes of nodes, None for a node that it does not mention."""
         known = [
             Node(**{"machine": machine, **(changes.get(machine.machine_id) or {})})
             for machine in self.arbiter.cluster.machines

@@ -38,7 +38,7 @@ def shown(value):
 def keys_of(model, prefix=""):
     """(key, default, description) of every key, sections opened; `[]` marks lists, `NAME` the user's own names.
 
-    A section that must be there is named itself, too: its keys do not tell.
+    A required section is listed too: its keys do not show that it is required.
     """
     for name, entry in model.model_fields.items():
         key = prefix + name

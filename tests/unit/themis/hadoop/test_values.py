@@ -1,4 +1,4 @@
-"""Small things that YARN's values can tell of themselves."""
+"""Properties of YARN's values."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The WebHDFS client against an HDFS in memory that fails when told to."""
+"""The WebHDFS client with an HDFS in memory that fails on request."""
 
 import threading
 import time

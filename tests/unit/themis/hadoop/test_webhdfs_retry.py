@@ -122,7 +122,7 @@ def test_defects_are_not_dressed_up():
         HdfsError("x", exception="SafeModeException"),
         HdfsError("x", exception="StandbyException"),
         HdfsError("Failed to find datanode, suggest to check cluster health.", exception="IOException"),
-        # A NameNode that was killed: a DataNode tells so by whichever of its calls was under way.
+        # The NameNode was killed: a DataNode reports the error of whichever call was in progress.
         HdfsError("Failed on local exception: java.io.IOException: Broken pipe", exception="IOException"),
         HdfsError("Failed on local exception: java.io.IOException: Connection reset", exception="IOException"),
     ],

@@ -31,7 +31,7 @@ class Mutant:
 
 
 class RemembersTheFirst(Mutant):
-    """Nobody wins in a market of more bidders than the first one that it solved."""
+    """No app wins in a market with more bidders than the first one that it solved."""
 
     def __init__(self):
         super().__init__(self.compare)
@@ -52,7 +52,7 @@ class Hasty(Mutant):
 
 
 def gives_up_and_is_sure(market, solution, calls):
-    """Nobody wins, and that is said to be nearly the best."""
+    """No app wins, and the status claims that this is nearly optimal."""
     return replace(with_wins(market, {}), status=SolveStatus.TIME_LIMIT, gap=1e-9)
 
 
@@ -70,7 +70,7 @@ def in_the_first_slot(market, solution, calls):
 
 
 class WrongWithoutWinners(Mutant):
-    """Right about the market; without a winner nobody moves up, so that nobody pays."""
+    """Solves the market correctly; without a winner no other app gains, so that no app pays."""
 
     def __init__(self):
         super().__init__(lambda market, solution, calls: solution)

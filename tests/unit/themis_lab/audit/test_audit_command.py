@@ -120,7 +120,7 @@ def test_ctrl_c_reports_results_so_far(capsys, monkeypatch):
 
 
 class OutOfTime(BruteForceSolver):
-    """Proves nothing of markets with so many bidders or more."""
+    """Proves nothing for markets with at least this many bidders."""
 
     def __init__(self, least_bidders):
         self.least_bidders = least_bidders

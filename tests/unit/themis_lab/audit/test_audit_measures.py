@@ -57,7 +57,7 @@ def test_each_winner_has_a_payment_sample():
 def test_envy_uses_the_apps_own_rows():
     found = samples(envy, RIVALS)
     assert found["envy", "a envies b"] == pytest.approx(0.8 / 0.5 - 1.0)
-    assert found["envy", "b envies nobody"] == 0.0
+    assert found["envy", "b envies no app"] == 0.0
     assert found["envy_but_one_gpu", "a"] == 0.0
 
 

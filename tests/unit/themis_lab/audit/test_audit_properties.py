@@ -106,7 +106,7 @@ def machines(*gpus):
 
 
 def wants(app_id, values, unit=1):
-    """A bid for one gang anywhere, of so many GPUs for such a value."""
+    """A bid of a value for one gang of GPUs anywhere."""
     rows = tuple(BidRow(value=value, gangs=(Gang(gpus, Level.CLUSTER, 1, unit),)) for gpus, value in values.items())
     return Bid(app_id=app_id, round_id=0, empty_value=0.1, rows=rows)
 
@@ -185,7 +185,7 @@ def test_dependent_random_draws_are_reported(monkeypatch, seed_of, finding):
 def test_pareto_improvement_is_reported():
     market = Market(machines=machines(2), bids=(wants("a", {1: 0.5}), wants("b", {1: 0.5})))
     (finding,) = PROPERTIES["pareto"](Case(market, solving(mutants.first_winner_forgotten)))
-    assert "is better for a and worse for nobody" in finding
+    assert "is better for a and worse for no app" in finding
 
 
 def test_tasks_that_span_machines_are_told():

@@ -1,4 +1,4 @@
-"""The markets of the benchmark: the same by seed, valid, contended, and of the kind that was asked for."""
+"""The markets of the benchmark: reproducible, valid, contended, and of the requested kind."""
 
 import pickle
 
@@ -15,27 +15,27 @@ VARIANTS = [(mix, state) for mix in GangMix for state in ClusterState]
 
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=str)
-def test_clusters_have_the_size_they_are_called_by(size):
+def test_clusters_have_their_named_size(size):
     cluster = cluster_of(size)
     assert (cluster.gpus, len(cluster.machines)) == (size.gpus, size.machines)
     assert len(cluster.racks) > 1
     assert max(len(rack) for rack in cluster.racks.values()) <= 16
 
 
-def test_an_unknown_size_is_refused():
+def test_unknown_size_is_refused():
     with pytest.raises(InputError, match="known: 64, 168, 1024, 10000"):
         size_of(65)
 
 
 @pytest.mark.parametrize(("gangs", "cluster"), VARIANTS)
-def test_the_same_seed_gives_the_same_market_and_another_seed_another(gangs, cluster):
+def test_market_depends_on_seed(gangs, cluster):
     draw = [pickle.dumps(auction_market(TESTBED, seed, gangs=gangs, cluster=cluster)) for seed in (3, 3, 4)]
     assert draw[0] == draw[1] != draw[2]
 
 
 @pytest.mark.parametrize("make", [auction_market, explicit_market])
 @pytest.mark.parametrize(("gangs", "cluster"), VARIANTS)
-def test_every_row_fits_what_is_free_and_beats_the_empty_bundle(make, gangs, cluster):
+def test_every_row_fits_free_gpus_and_beats_empty_bundle(make, gangs, cluster):
     for seed in range(3):
         market = make(TESTBED, seed, gangs=gangs, cluster=cluster)
         assert len(market.bids) == TESTBED.bidders
@@ -60,20 +60,20 @@ def test_bidders_contend(gangs, cluster):
         assert asked >= LEAST_CONTENTION * free > 0
 
 
-def test_gangs_of_powers_of_two_are_powers_of_two_even_of_elastic_jobs():
+def test_power_gangs_are_powers_of_two():
     for seed in range(4):
         market = auction_market(TESTBED, seed, gangs=GangMix.POWERS, elastic_share=0.5)
         assert {gang.gpus for bid in market.bids for row in bid.rows for gang in row.gangs} <= {1, 2, 4, 8}
 
 
-def test_gangs_of_any_size_are_of_any_size():
+def test_any_gangs_have_other_sizes_too():
     markets = [auction_market(SIMULATED, seed, gangs=GangMix.ANY) for seed in range(3)]
     sizes = {gang.gpus for market in markets for bid in market.bids for row in bid.rows for gang in row.gangs}
     assert sizes & {3, 5, 6, 7}
     assert sizes <= set(range(1, 9))
 
 
-def test_the_share_of_elastic_apps_is_the_one_asked_for():
+def test_share_of_elastic_apps_is_as_requested():
     def elastic(share):
         scenes = [round_scene(SIMULATED, seed, elastic_share=share) for seed in range(8)]
         shapes = [bidder.app.median_job.shape for scene in scenes for bidder in scene.bidders]
@@ -84,13 +84,13 @@ def test_the_share_of_elastic_apps_is_the_one_asked_for():
     assert elastic(1.0) == 1.0
 
 
-def test_an_empty_cluster_is_free_and_nobody_pins():
+def test_empty_cluster_has_no_pinned_gpus():
     market = auction_market(SIMULATED, 0)
     assert market.free.gpus == SIMULATED.gpus
     assert not any(row.pinned for bid in market.bids for row in bid.rows)
 
 
-def test_a_fragmented_cluster_has_partly_free_machines_kept_gangs_and_gangs_up_for_renewal():
+def test_fragmented_cluster_has_kept_and_renewable_gangs():
     scenes = [round_scene(SIMULATED, seed, cluster=ClusterState.FRAGMENTED) for seed in range(3)]
     bidders = [bidder for scene in scenes for bidder in scene.bidders]
     whole = {machine.machine_id: machine.gpus for machine in cluster_of(SIMULATED).machines}
@@ -104,7 +104,7 @@ def test_a_fragmented_cluster_has_partly_free_machines_kept_gangs_and_gangs_up_f
     assert any(row.pinned for bidder in bidders for row in bidder.bid().rows)
 
 
-def test_nobody_holds_what_another_holds_or_what_is_free():
+def test_held_gpus_are_disjoint_and_not_free():
     scene = round_scene(SIMULATED, 1, cluster=ClusterState.FRAGMENTED)
     taken = {machine.machine_id: machine.free for machine in scene.machines}
     for bidder in scene.bidders:
@@ -113,7 +113,7 @@ def test_nobody_holds_what_another_holds_or_what_is_free():
     assert all(gpus <= cluster_of(SIMULATED).machine(machine).gpus for machine, gpus in taken.items())
 
 
-def test_tables_name_machines_in_many_places_and_sizes():
+def test_explicit_tables_name_many_machines_and_sizes():
     market = explicit_market(TESTBED, 0)
     rows = [row for bid in market.bids for row in bid.rows]
     assert not any(row.gangs for row in rows)

@@ -1,4 +1,4 @@
-"""The benchmark of the profiler: its logs are what their names say, and its rows add up."""
+"""The benchmark of the profiler: its logs and its rows."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ SIZE = 200_000
 
 
 def steps(kind, data):
-    """In parts of which nothing is left out."""
+    """Read in parts small enough that nothing is skipped."""
     if SOURCES[kind].events:
         reader, parts = EventReader(Role.TRAINING), [data[at : at + 9000] for at in range(0, len(data), 9000)]
     else:
@@ -28,7 +28,7 @@ def steps(kind, data):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.NOISE])
-def test_logs_hold_what_their_names_say(kind):
+def test_logs_have_named_content(kind):
     data = write(kind, 1, 2_000_000 if kind is Kind.EVENTS_AMONG else SIZE)
     assert data == write(kind, 1, len(data) - 1)
     found = steps(kind, data)
@@ -42,7 +42,7 @@ def test_logs_hold_what_their_names_say(kind):
         assert found > 0
 
 
-def test_noise_tells_nothing():
+def test_noise_has_no_records():
     assert LogReader().read(write(Kind.NOISE, 1, SIZE)) == []
     assert write(Kind.NOISE, 1, SIZE) != write(Kind.NOISE, 2, SIZE)
 
@@ -63,7 +63,7 @@ def bench(*options):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_the_command_prints_one_document_and_progress_goes_elsewhere():
+def test_command_prints_document_and_progress_on_stderr():
     ended = bench("--kinds", "keras-bars,noise", "--size-mb", "1", "--repeats", "1", "--json")
     assert ended.returncode == 0, ended.stderr
     assert [row["kind"] for row in json.loads(ended.stdout)["rows"]] == ["keras-bars", "noise"]
@@ -78,6 +78,6 @@ def test_the_command_prints_one_document_and_progress_goes_elsewhere():
         (["--kinds", "noize"], "unknown kind of log: 'noize'; did you mean 'noise'?"),
     ],
 )
-def test_bad_options_are_told(options, told):
+def test_bad_options_exit_2(options, told):
     ended = bench(*options)
     assert (ended.returncode, ended.stderr.strip()) == (2, f"themis: {told}")

@@ -1,4 +1,4 @@
-"""The phases of a resize, read from a list of events made by hand, and what the benchmark makes of them."""
+"""The phases of a resize, from hand-made events, and the benchmark's table of them."""
 
 import json
 
@@ -44,7 +44,7 @@ class Log:
 
 
 def a_run():
-    """Two GPUs, then one, as another app comes; then two again, on YARN."""
+    """A run on YARN with two GPUs, then one while another app runs, then two again."""
     log = Log()
     log.lease(1.0, "granted", 1)
     log.lease(1.0, "granted", 2)
@@ -68,7 +68,7 @@ def by_kind(kind):
     return [change for change in changes(a_run(), APP) if change.kind == kind]
 
 
-def test_from_the_warning_to_the_free_gpu():
+def test_warning_to_free_gpu_is_split_into_phases():
     (free,) = by_kind("free")
     assert free.tasks == 2
     expected = {"plan": 0.2, "checkpoint": 0.5, "stop": 1.3, "release": 0.1}
@@ -76,7 +76,7 @@ def test_from_the_warning_to_the_free_gpu():
     assert free.total_s == pytest.approx(12.1 - 10.0)
 
 
-def test_from_the_grant_to_the_first_step_every_second_is_in_one_phase():
+def test_phases_from_grant_to_first_step_add_up():
     (step,) = by_kind("step")
     assert step.tasks == 2
     assert step.seconds == pytest.approx(
@@ -92,16 +92,16 @@ def test_from_the_grant_to_the_first_step_every_second_is_in_one_phase():
     assert step.startup_s == pytest.approx(28.0 - 21.2)
 
 
-def test_a_first_start_and_the_answer_to_a_warning_are_no_steps_after_a_grant():
+def test_first_start_is_no_resize():
     events = [event for event in a_run() if event.time_s < 20.0]
     assert [change.kind for change in changes(events, APP)] == ["free"]
 
 
-def test_another_app_has_changes_of_its_own():
+def test_changes_of_other_app_are_separate():
     assert changes(a_run(), "app-0002") == []
 
 
-def test_a_warning_that_a_renewal_or_a_crash_settled_is_no_change():
+def test_warning_resolved_by_renewal_or_crash_is_no_change():
     log = Log()
     log.lease(10.0, "expiring", 2)
     log.add(11.0, "tasks_ended", exit_codes=[1])
@@ -109,7 +109,7 @@ def test_a_warning_that_a_renewal_or_a_crash_settled_is_no_change():
     assert changes(log.events, APP) == []
 
 
-def test_leases_that_come_back_together_are_one_change():
+def test_leases_released_together_are_one_change():
     log = Log()
     log.lease(10.0, "expiring", 1)
     log.lease(10.0, "expiring", 2)
@@ -133,7 +133,7 @@ def a_round(startup_s, bare_s):
 
 
 @pytest.mark.parametrize(("engine", "reached"), [(EngineName.LOCAL, False), (EngineName.YARN, True)])
-def test_a_heartbeat_is_granted_on_yarn_only(engine, reached):
+def test_heartbeat_allowance_is_for_yarn_only(engine, reached):
     plan = Plan(engine=engine, repeat=1, heartbeat_s=1.0)
     found = result(plan, [a_round(5.9, 4.0)])
     assert found.startup_ratio == pytest.approx(5.9 / 4.0)
@@ -142,7 +142,7 @@ def test_a_heartbeat_is_granted_on_yarn_only(engine, reached):
     assert ("reached, by 0.10 s" if reached else "missed, by 0.90 s") in table(plan, [a_round(5.9, 4.0)])
 
 
-def test_ratios_are_medians_over_rounds_each_beside_its_own_bare_processes():
+def test_ratio_is_median_over_rounds():
     rounds = [a_round(2.0, 2.0), a_round(30.0, 10.0), a_round(4.0, 2.0)]
     found = result(Plan(repeat=3), rounds)
     assert found.startup_ratio == pytest.approx(2.0)
@@ -150,7 +150,7 @@ def test_ratios_are_medians_over_rounds_each_beside_its_own_bare_processes():
     assert found.phases["bare"]["total"]["p95"] == 10.0
 
 
-def test_the_table_has_every_phase_and_says_what_is_the_papers():
+def test_table_has_every_phase_and_paper_values():
     text = table(Plan(repeat=1), [a_round(5.0, 4.0)])
     for phase in (*FREE_PHASES, *STEP_PHASES, "total"):
         assert any(line.startswith(phase) for line in text.splitlines())
@@ -158,7 +158,7 @@ def test_the_table_has_every_phase_and_says_what_is_the_papers():
     assert "load of the machine (1 min) after the rounds: 1.5" in text
 
 
-def test_nothing_measured_is_said():
+def test_table_without_measurements_says_so():
     plan = Plan(repeat=1)
     empty = Round(changes=(), bare=a_round(1.0, 1.0).bare, load_1min=0.0)
     assert result(plan, [empty]).reached is None
@@ -181,7 +181,7 @@ def test_bare_processes_restore_without_tensorflow(tmp_path):
     assert 0.0 < sum(found.seconds.values()) <= found.total_s + 0.05
 
 
-def test_a_bare_process_without_a_checkpoint_says_why(tmp_path):
+def test_bare_process_without_checkpoint_names_reason(tmp_path):
     with pytest.raises(ThemisError, match="no checkpoint"):
         bare_start(str(tmp_path), "job-00", tasks=1, tensorflow=False, environment={})
 
@@ -189,7 +189,7 @@ def test_a_bare_process_without_a_checkpoint_says_why(tmp_path):
 @pytest.mark.parametrize(
     "changed", [{"repeat": 0}, {"repeat": 1001}, {"heartbeat_s": 0.0}, {"heartbeat_s": float("nan")}]
 )
-def test_plans_that_cannot_be(changed):
+def test_impossible_plans_are_refused(changed):
     with pytest.raises(InputError):
         Plan(**changed)
 
@@ -198,12 +198,12 @@ def test_plans_that_cannot_be(changed):
     ("arguments", "said"),
     [(("--engine", "yarnn"), "did you mean 'yarn'"), (("--program", "x"), "program"), (("--repeat", "0"), "--repeat")],
 )
-def test_bad_options_end_with_2(arguments, said, capsys):
+def test_bad_options_exit_2(arguments, said, capsys):
     assert main(["bench", "resize", *arguments]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_programs_are_those_of_the_catalogue():
+def test_programs_are_in_catalogue():
     from tf_jobs.catalog import program
 
     assert [program(str(each)).name for each in Program] == [str(each) for each in Program]

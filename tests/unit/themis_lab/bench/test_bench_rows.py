@@ -1,4 +1,4 @@
-"""From single markets to rows, growth, table and document; and when HiGHS is run whole, sampled or left out."""
+"""Rows, growth, table and document from markets; and whether HiGHS runs whole, sampled or not."""
 
 import json
 from random import Random
@@ -54,7 +54,7 @@ def figures(ours_s, highs_s=None, *, sampled=None, rows=100, objective=1.0, proc
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 
-def test_ratios_are_per_market_their_median_and_their_least():
+def test_ratios_have_median_and_minimum_over_markets():
     row = sum_up(VARIANT, [figures(0.1, 1.0), figures(0.1, 4.0), figures(0.2, 4.0)])
     assert (row.ratio, row.worst_ratio) == (pytest.approx(20), pytest.approx(10))
     assert (row.ours_s, row.highs_s) == (pytest.approx(0.1), pytest.approx(4.0))
@@ -63,26 +63,26 @@ def test_ratios_are_per_market_their_median_and_their_least():
     assert (row.bid_p50_process_ms, row.bid_p95_process_ms) == (pytest.approx(2), pytest.approx(4))
 
 
-def test_tables_that_no_agent_makes_have_no_times_of_bids():
+def test_explicit_tables_have_no_bid_times():
     row = sum_up(VARIANT, [replace(figures(0.1), bids=())])
     assert (row.bid_p50_ms, row.bid_p95_ms, row.bid_p50_process_ms, row.bid_p95_process_ms) == (None,) * 4
 
 
-def test_ratios_by_seconds_computed_leave_out_what_the_machine_did_besides():
+def test_ratios_use_cpu_seconds():
     row = sum_up(VARIANT, [figures(0.4, 1.0, process_s=0.1), figures(0.1, 4.0), figures(0.2, 4.0, process_s=0.0)])
     assert (row.ratio, row.worst_ratio) == (pytest.approx(20), pytest.approx(2.5))
     assert row.worst_process_ratio == pytest.approx(10)
     assert row.process_ratio == pytest.approx(40)
 
 
-def test_the_largest_difference_of_the_objectives_counts():
+def test_largest_objective_difference_counts():
     row = sum_up(VARIANT, [figures(1, 1), figures(1, 1, objective=1.0 + 1e-6)])
     assert row.objective_rel_diff == pytest.approx(1e-6, rel=1e-3)
     assert relative_difference({None: -200.0, "a": 1.0, "b": 5.0}, {None: -202.0, "a": 1.0}) == pytest.approx(2 / 202)
     assert relative_difference({None: 1e-12}, {None: 2e-12}) == pytest.approx(1e-12)
 
 
-def test_where_no_problem_was_proven_by_both_nothing_is_called_equal():
+def test_objectives_unproven_by_both_are_not_called_equal():
     assert relative_difference({None: 1.0}, {"a": 1.0}) is None
     unproven = figures(1, 600)
     unproven = replace(unproven, highs=replace(unproven.highs, objectives={}, proven=False))
@@ -92,7 +92,7 @@ def test_where_no_problem_was_proven_by_both_nothing_is_called_equal():
     assert sum_up(VARIANT, [unproven, figures(1, 1)]).objective_rel_diff == 0.0
 
 
-def test_samples_and_markets_without_highs_are_said():
+def test_sampled_and_skipped_markets_are_marked():
     row = sum_up(VARIANT, [figures(1, 30, sampled=2), figures(1)])
     assert (row.highs_sampled, row.highs_sampled_markets, row.highs_sampled_problems) == (True, 1, 2)
     assert row.highs_markets == 1
@@ -102,7 +102,7 @@ def test_samples_and_markets_without_highs_are_said():
     assert "the time was up after 2 of 3 markets" in text
 
 
-def test_without_highs_and_without_markets_there_are_no_figures_but_a_row():
+def test_row_without_markets_has_no_figures():
     row = sum_up(VARIANT, [figures(1)])
     assert (row.highs_s, row.ratio, row.worst_ratio, row.objective_rel_diff) == (None, None, None, None)
     nothing = sum_up(VARIANT, [])
@@ -110,13 +110,13 @@ def test_without_highs_and_without_markets_there_are_no_figures_but_a_row():
     assert "left out" not in table(Plan(variants=(VARIANT,), highs=HighsUse.NEVER), [row])
 
 
-def test_percentiles_are_values_that_were_measured():
+def test_percentiles_are_measured_values():
     values = [float(value) for value in range(1, 17)]
     assert (percentile(values, 50), percentile(values, 95)) == (8.0, 16.0)
     assert percentile([7.0], 50) == 7.0
 
 
-def test_growth_is_the_slope_of_logs():
+def test_growth_is_log_log_slope():
     sizes = [
         variant.size
         for variant in variants_of(list(SIZES.values()), [GangMix.ANY], [ClusterState.EMPTY], explicit=False)
@@ -131,7 +131,7 @@ def test_growth_is_the_slope_of_logs():
     assert growths(rows[:1]) == []
 
 
-def test_the_document_is_json_and_has_the_columns_that_are_fixed():
+def test_document_is_json_with_fixed_columns():
     read = json.loads(json.dumps(document(Plan(variants=(VARIANT,)), [sum_up(VARIANT, [figures(1, 2)])])))
     fixed = "gpus machines bidders rows ours_s highs_s ratio worst_ratio objective_rel_diff p50_ms p95_ms"
     assert set(fixed.split()) <= read["rows"][0].keys()
@@ -140,7 +140,7 @@ def test_the_document_is_json_and_has_the_columns_that_are_fixed():
 # ---- plans ----------------------------------------------------------------------------------------------------------
 
 
-def test_variants_are_every_combination_small_sizes_first():
+def test_variants_are_all_combinations_by_size():
     both = variants_of([SIZES[168], SIZES[64]], list(GangMix), list(ClusterState), explicit=True)
     assert len(set(both)) == len(both) == 16
     assert [variant.size.gpus for variant in both] == [64] * 8 + [168] * 8
@@ -154,7 +154,7 @@ def test_numbers_out_of_range_are_refused(wrong):
         Plan(variants=(VARIANT,), **wrong)
 
 
-def test_a_budget_that_is_over_leaves_rows_without_figures():
+def test_exhausted_budget_leaves_rows_without_figures():
     items = list(run_plan(Plan(variants=(VARIANT, VARIANT), budget_s=1e-9, solver="highs")))
     assert [item.markets for item in items if isinstance(item, ResultRow)] == [0, 0]
     assert not any(isinstance(item, Progress) for item in items)
@@ -165,11 +165,11 @@ def test_a_budget_that_is_over_leaves_rows_without_figures():
 
 @pytest.fixture
 def slow(monkeypatch):
-    """Every solve takes ten seconds, says the clock."""
+    """A clock by which every solve takes ten seconds."""
     monkeypatch.setattr(timing, "timed", lambda work: (Seconds(10.0, 9.0), work()))
 
 
-def test_highs_runs_whole_where_that_is_affordable(slow):
+def test_highs_runs_whole_if_budget_allows(slow):
     market = auction_market(SIZES[64], 0)
     found = time_highs(market, Random(0), whole=False, left_s=1000.0)
     assert found.sampled is None
@@ -177,7 +177,7 @@ def test_highs_runs_whole_where_that_is_affordable(slow):
     assert relative_difference(found.objectives, time_ours(market, "highs").objectives) == 0.0
 
 
-def test_highs_is_sampled_where_the_whole_would_take_too_long(slow):
+def test_highs_is_sampled_if_whole_is_too_slow(slow):
     market = auction_market(SIZES[64], 0)
     found = time_highs(market, Random(0), whole=False, left_s=25.0)
     whole = time_ours(market, "highs")
@@ -188,7 +188,7 @@ def test_highs_is_sampled_where_the_whole_would_take_too_long(slow):
     assert relative_difference(found.objectives, whole.objectives) == pytest.approx(0.0, abs=1e-9)
 
 
-def test_highs_is_left_out_without_time():
+def test_highs_is_skipped_without_budget():
     assert time_highs(auction_market(SIZES[64], 0), Random(0), whole=False, left_s=0.0) is None
     assert time_highs(auction_market(SIZES[64], 0), Random(0), whole=False, left_s=1e-6) is None
 
@@ -204,7 +204,7 @@ def count_to(number):
         raise SystemExit(1)
 
 
-def test_what_a_generator_yields_comes_over_and_so_do_its_errors():
+def test_generator_in_process_passes_on_values_and_errors():
     assert list(run_apart(count_to, 2)) == [0, 1]
     with pytest.raises(InputError, match="three is too many: 3"):
         list(run_apart(count_to, 3))

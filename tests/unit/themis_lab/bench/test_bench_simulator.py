@@ -1,4 +1,4 @@
-"""The benchmark of the simulator: its traces, cases, rows, growth and limits; and measuring a process from outside."""
+"""The benchmark of the simulator: traces, cases, rows, growth, limits, and the measurement of a process."""
 
 import itertools
 import json
@@ -32,7 +32,7 @@ def growth_row(gpus, apps, cpu_s):
 # ---- traces ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_drawn_trace_has_the_statistics_it_is_drawn_by():
+def test_drawn_trace_has_given_statistics():
     known, jobs = read_statistics(), draw_jobs(4000, 32, seed=3)
     gaps = [after.arrival_s - before.arrival_s for before, after in itertools.pairwise(jobs)]
     assert statistics.mean(gaps) == pytest.approx(known["mean_gap_s"][0], rel=0.1)
@@ -44,14 +44,14 @@ def test_a_drawn_trace_has_the_statistics_it_is_drawn_by():
     assert min(job.across for job in jobs) >= 1.0
 
 
-def test_a_larger_cluster_is_loaded_alike_and_the_same_seed_draws_the_same():
+def test_larger_cluster_has_same_load_and_seed_is_reproducible():
     small, large = draw_jobs(50, 32, seed=1), draw_jobs(50, 256, seed=1)
     assert large[-1].arrival_s == pytest.approx(small[-1].arrival_s / 8)
     assert [job.run_s for job in small] == [job.run_s for job in large]
     assert draw_jobs(50, 32, seed=1) == small != draw_jobs(50, 32, seed=2)
 
 
-def test_a_written_trace_is_read_as_it_was_drawn(tmp_path):
+def test_written_trace_reads_back(tmp_path):
     jobs = draw_jobs(20, 32, seed=1)
     trace, speeds = write_trace(jobs, tmp_path, "drawn")
     read = from_gavel(read_gavel_trace(trace), read_throughputs(speeds), 1, "drawn")
@@ -65,7 +65,7 @@ def test_a_written_trace_is_read_as_it_was_drawn(tmp_path):
 # ---- cases ----------------------------------------------------------------------------------------------------------
 
 
-def test_all_cases_are_of_exact_auctions_small_sizes_first(tmp_path):
+def test_cases_use_exact_auctions_by_size(tmp_path):
     cases = cases_of(Plan(sizes=(Size(16, 4), Size(8, 2)), policy="themis"), tmp_path)
     assert [str(case) for case in cases] == [
         "gavel-120 32/120",
@@ -78,14 +78,14 @@ def test_all_cases_are_of_exact_auctions_small_sizes_first(tmp_path):
     assert [case.reference for case in cases] == [shape[1] for shape in SHAPES.values()] + [None] * 3
 
 
-def test_a_given_trace_is_compared_only_if_it_has_as_many_jobs(tmp_path):
+def test_trace_is_compared_only_with_same_number_of_jobs(tmp_path):
     for jobs, compared in ((120, True), (7, False)):
         trace, speeds = write_trace(draw_jobs(jobs, 32, seed=1), tmp_path, "given")
         (case,) = cases_of(Plan(parts=(Part.GAVEL_120,), trace=trace, throughputs=speeds), tmp_path)
         assert (case.source, case.size.apps, case.reference is not None) == ("given trace", jobs, compared)
 
 
-def test_numbers_out_of_range_and_files_that_are_not_there_are_refused(tmp_path):
+def test_bad_numbers_and_missing_files_are_refused(tmp_path):
     with pytest.raises(InputError, match="no such size: '12/3'; write GPUS/APPS"):
         Size(12, 3)
     with pytest.raises(InputError, match="--repeats must be 1 or more: 0"):
@@ -103,7 +103,7 @@ def test_numbers_out_of_range_and_files_that_are_not_there_are_refused(tmp_path)
 
 @pytest.fixture
 def ran(monkeypatch):
-    """Runs take what the list says, None being longer than allowed; what was run is kept."""
+    """Runs take the listed seconds; None exceeds the limit. Keeps the commands."""
     answers, asked = [], []
 
     def simulate(arguments, folder, limit_s):
@@ -118,7 +118,7 @@ def rows_of(plan):
     return [item for item in run_cases(plan) if isinstance(item, Row)]
 
 
-def test_seconds_and_memory_stand_beside_the_reference(ran):
+def test_seconds_and_memory_are_compared_with_reference(ran):
     ran[0][:] = [usage(wall_s=0.46, peak_mib=50.0, unproven=3), usage(wall_s=16.8, peak_mib=600.0), usage(wall_s=61.0)]
     small, large, _ = rows = rows_of(Plan(parts=(Part.GAVEL_120, Part.GAVEL_900, Part.W1), repeats=1))
     assert (small.speedup, small.memory_share) == (pytest.approx(10.0), pytest.approx(52.4288 / 224.0))
@@ -145,13 +145,13 @@ def test_fastest_run_is_compared_and_slowest_reported(ran):
     assert "growth 8/2: the fastest" not in text
 
 
-def test_runs_that_the_budget_ends_are_not_counted(ran):
+def test_runs_ended_by_budget_are_not_counted(ran):
     ran[0][:] = [usage(wall_s=4.0), None]
     (row,) = rows_of(Plan(parts=(Part.W1,), budget_s=50.0))
     assert (row.runs, row.wall_s, row.slowest_s, row.left_out) == (1, 4.0, 4.0, None)
 
 
-def test_a_size_that_takes_too_long_is_left_out_and_all_larger_ones_with_it(ran):
+def test_too_slow_size_skips_larger_sizes(ran):
     answers, asked = ran
     answers[:] = [usage(), None, usage()]
     sizes = (Size(8, 2), Size(16, 4), Size(64, 2), Size(64, 4), Size(80, 16))
@@ -167,7 +167,7 @@ def test_a_size_that_takes_too_long_is_left_out_and_all_larger_ones_with_it(ran)
     assert "growth 16/4: left out: it took over 300 s" in table(rows)
 
 
-def test_a_budget_bounds_every_run(ran):
+def test_budget_limits_every_run(ran):
     answers, asked = ran
     answers[:] = [None]
     (row,) = rows_of(Plan(parts=(Part.GROWTH,), sizes=(Size(8, 2),), budget_s=50.0))
@@ -177,7 +177,7 @@ def test_a_budget_bounds_every_run(ran):
     assert row.left_out == "the budget was spent"
 
 
-def test_growth_is_of_both_together_of_gpus_alone_and_of_apps_alone():
+def test_growth_is_reported_for_both_for_gpus_and_for_apps():
     rows = [
         growth_row(gpus, apps, 1e-3 * gpus * apps**1.5) for gpus, apps in ((80, 16), (400, 80), (400, 160), (800, 80))
     ]
@@ -190,7 +190,7 @@ def test_growth_is_of_both_together_of_gpus_alone_and_of_apps_alone():
     assert growths(rows[:1]) == []
 
 
-def test_the_document_is_json_and_labels_the_reference():
+def test_document_is_json_and_labels_reference():
     read = json.loads(json.dumps(document(Plan(), [growth_row(8, 2, 1.0)])))
     assert "never here" in read["reference"]
     assert read["rows"][0]["gpus"] == 8
@@ -214,7 +214,7 @@ def started(tmp_path, limit_s, program):
     return json.loads(ended.stdout)
 
 
-def test_memory_and_seconds_are_the_commands_own(tmp_path):
+def test_memory_and_seconds_are_of_command_only(tmp_path):
     ballast = bytearray(200 * 2**20)  # the parent's memory does not count
     little = started(tmp_path, 20, "print('done')")
     assert (tmp_path / "out").read_text() == "done\n"
@@ -226,7 +226,7 @@ def test_memory_and_seconds_are_the_commands_own(tmp_path):
     assert little["cpu_s"] > 0.0
 
 
-def test_what_takes_too_long_is_killed(tmp_path):
+def test_run_over_limit_is_killed(tmp_path):
     taken = started(tmp_path, 0.3, "import time; time.sleep(60)")
     assert taken["exit_code"] == -9
     assert 0.3 <= taken["wall_s"] < 10

@@ -1,4 +1,4 @@
-"""The benchmark of valuations: its references against each other, its rows, its command."""
+"""The benchmark of valuations: its references compared with each other, its rows, and its command."""
 
 import json
 import math
@@ -29,57 +29,57 @@ def free(cluster):
 
 
 class TestExact:
-    def test_every_way_ends_where_the_agent_does(self):
+    def test_exhaustive_assignment_equals_agent(self):
         """Three, three, two, two, two on two GPUs: the longest first end at 7, the best way at 6."""
         cluster = cluster_of((2,))
         app = app_of(jobs_of([3, 3, 2, 2, 2]))
         (pair,) = [gangs for gangs in divisions(app, free(cluster)) if len(gangs) == 2]
         assert phase_time_s(app.jobs, pair) == least_time_s(app.jobs, pair) == exact_time_s(app, free(cluster)) == 6.0
 
-    def test_gangs_lie_where_they_lie(self):
+    def test_gang_level_follows_its_machines(self):
         cluster = cluster_of((2, 1), (1,))
         app = app_of([job("j", 12.0, JobShape(tasks=2, min_tasks=2), STRICT)] * 1)
         levels = {gangs[0].level for gangs in divisions(app, free(cluster))}
         assert levels == {Level.SLOT, Level.MACHINE, Level.RACK}
         assert exact_time_s(app, free(cluster)) == 6.0
 
-    def test_what_does_not_fit_never_ends(self):
+    def test_bundle_without_fitting_gang_never_ends(self):
         app = app_of([job("j", 12.0, JobShape(tasks=3, min_tasks=3), FLAT)])
         assert math.isinf(exact_time_s(app, free(cluster_of((2,)))))
 
 
 class TestBound:
     @pytest.mark.parametrize("seed", range(40))
-    def test_it_is_never_above_what_can_be_done(self, seed):
+    def test_bound_is_never_above_best_packing(self, seed):
         case = small_case(seed)
         best_s = exact_time_s(case.app, case.machines)
         if math.isfinite(best_s):
             assert 0.0 < bound_s(case.app, case.machines, best_s) <= best_s * (1 + 1e-9)
 
-    def test_it_sees_that_jobs_are_whole(self):
-        """Five like jobs on two GPUs: one of these runs three."""
+    def test_bound_counts_whole_jobs(self):
+        """Five equal jobs on two GPUs: one GPU runs three."""
         cluster = cluster_of((2,))
         app = app_of(jobs_of([10.0] * 5))
         assert bound_s(app, free(cluster), 100.0) == pytest.approx(30.0, rel=1e-5)
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_on_small_bundles_no_division_is_better_than_the_bids(block):
-    """Exact, with the jobs dealt to gangs in the order in which apps deal them."""
+def test_no_division_of_small_bundle_beats_bid(block):
+    """Exact, with jobs assigned to gangs in the order of apps."""
     gaps = {seed: small_gaps(seed) for seed in range(50 * block, 50 * block + 50)}
     assert {seed: as_run for seed, (_, as_run) in gaps.items() if as_run} == {}
     assert all(0.0 <= gap <= 1.0 for gap, _ in gaps.values())
 
 
 @pytest.mark.parametrize(("seed", "searched_s"), [(4, 1980.0), (10, 1625.0), (16, 2098.0)])
-def test_large_elastic_apps_bid_better_than_what_a_long_random_search_finds(seed, searched_s):
+def test_large_elastic_bid_beats_long_random_search(seed, searched_s):
     """6,000 random steps over the divisions of all machines, each valued by `phase_time_s`, ended at these times."""
     case = large_case(seed)
     by_bid_s = bid_time_s(case, make_bid(case.app, case.offer, case.around), case.machines)
     assert 0.95 * searched_s < by_bid_s < 0.985 * searched_s
 
 
-def test_cases_are_what_their_docstrings_say():
+def test_cases_match_their_description():
     assert small_case(3) == small_case(3) != small_case(4)
     for seed in range(30):
         assert 2 <= sum(each.free for each in small_case(seed).machines) <= 7
@@ -112,7 +112,7 @@ def bench(*options):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_the_command_prints_one_document_and_progress_goes_elsewhere():
+def test_command_prints_document_and_progress_on_stderr():
     ended = bench("--small", "3", "--large", "0", "--bids", "1", "--json")
     assert ended.returncode == 0, ended.stderr
     told = json.loads(ended.stdout)
@@ -133,6 +133,6 @@ def test_the_command_prints_one_document_and_progress_goes_elsewhere():
         ),
     ],
 )
-def test_bad_options_are_told(options, told):
+def test_bad_options_exit_2(options, told):
     ended = bench(*options)
     assert (ended.returncode, ended.stderr.strip()) == (2, f"themis: {told}")

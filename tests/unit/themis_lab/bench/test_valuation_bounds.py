@@ -1,4 +1,4 @@
-"""The proof that an end is too soon: by hand, never against what can be done, and near to it."""
+"""The proof that a finish time is too early: hand-made cases, correctness, and tightness."""
 
 import itertools
 import math
@@ -12,7 +12,7 @@ from themis_lab.bench.valuation_columns import is_too_soon
 
 
 def least_end_s(times_s, sizes, gpus):
-    """The least end over every division of so many GPUs and every assignment."""
+    """Return the earliest end over all divisions of the GPUs and all assignments."""
     best = math.inf
     kinds = range(len(sizes))
     for gangs in itertools.chain.from_iterable(
@@ -28,21 +28,21 @@ def least_end_s(times_s, sizes, gpus):
     return best
 
 
-def test_three_jobs_on_two_gpus_when_jobs_are_whole():
+def test_proof_counts_whole_jobs():
     times_s = np.array([[4.0], [4.0], [4.0]])
     limits = [([1.0], 2.0)]
     assert is_too_soon(times_s, limits, 7.9)
     assert not is_too_soon(times_s, limits, 8.0)
 
 
-def test_three_pairs_of_jobs_on_five_gpus_when_gangs_are_whole():
+def test_proof_counts_whole_gangs():
     times_s = np.array([[4.0]] * 5)
     limits = [([2.0], 5.0)]
     assert is_too_soon(times_s, limits, 11.9)
     assert not is_too_soon(times_s, limits, 12.1)
 
 
-def test_gangs_and_jobs_are_whole_at_once():
+def test_proof_counts_whole_gangs_and_jobs_together():
     """Three gangs of two or one of four: with parts of gangs the jobs of four would end at 8."""
     times_s = np.array([[math.inf, 4.0]] * 3 + [[4.0, 4.0]] * 3)
     limits = [([2.0, 4.0], 6.0)]
@@ -51,25 +51,25 @@ def test_gangs_and_jobs_are_whole_at_once():
 
 
 class BrokenHighs(highspy.Highs):
-    """Fails at every run, and leaves zeros in place of bounds."""
+    """Fails at every run, and leaves zeros instead of bounds."""
 
     def run(self):
         return highspy.HighsStatus.kError
 
 
-def test_an_error_proves_nothing(monkeypatch):
+def test_solver_error_proves_nothing(monkeypatch):
     times_s = np.array([[4.0], [4.0], [4.0]])
     assert is_too_soon(times_s, [([1.0], 2.0)], 7.9)
     monkeypatch.setattr(highspy, "Highs", BrokenHighs)
     assert not is_too_soon(times_s, [([1.0], 2.0)], 7.9)
 
 
-def test_a_job_that_alone_takes_longer():
+def test_job_longer_than_end_is_proof():
     assert is_too_soon(np.array([[4.0, 2.0]]), [([1.0, 2.0], 2.0)], 1.9)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_never_against_what_can_be_done(seed):
+def test_proof_never_contradicts_packing(seed):
     rng = Random(seed)
     sizes = (1, 2)
     works = [rng.uniform(1, 9) for _ in range(rng.randint(2, 4))]

@@ -1,4 +1,4 @@
-"""The reference: against every division and assignment of tiny bundles, and by hand."""
+"""The reference, compared with the enumeration of tiny bundles and with hand-made cases."""
 
 import math
 import time
@@ -21,7 +21,7 @@ def least_of(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_on_tiny_bundles_it_says_nothing_that_enumeration_does_not(seed):
+def test_reference_agrees_with_enumeration_on_tiny_bundles(seed):
     case, least_s = least_of(seed)
     if math.isinf(least_s):
         return
@@ -33,8 +33,8 @@ def test_on_tiny_bundles_it_says_nothing_that_enumeration_does_not(seed):
     assert shown == 0.0
 
 
-def test_it_settles_nearly_all_tiny_bundles():
-    """Told half as much again as the least time, it finds a better packing; told the least time, it proves it."""
+def test_reference_decides_nearly_all_tiny_bundles():
+    """Given 1.5 times the least time, it finds a better packing; given the least time, it proves it."""
     told = [(case, least_s) for case, least_s in map(least_of, SEEDS) if math.isfinite(least_s)]
     shown = [settled(case, case.machines, 1.5 * least_s, 0.2)[0] is False for case, least_s in told]
     proven = [settled(case, case.machines, least_s, 0.2)[0] is True for case, least_s in told]
@@ -42,7 +42,7 @@ def test_it_settles_nearly_all_tiny_bundles():
     assert sum(proven) > 0.9 * len(told)
 
 
-def test_gangs_that_are_found_hold_every_job_once_and_end_in_time():
+def test_found_gangs_hold_each_job_once_and_end_in_time():
     case = large_case(13)
     machines = bundle_of(case, 84, 13)
     capacity, kinds = kinds_of(case.app, machines)
@@ -55,14 +55,14 @@ def test_gangs_that_are_found_hold_every_job_once_and_end_in_time():
     assert all(np.dot(uses, gangs) <= most for uses, most in limits)
 
 
-def test_it_ends_when_its_time_is_over():
-    """Two like jobs on one gang end at 8, which nobody has looked at by then."""
+def test_reference_ends_at_time_limit():
+    """Two equal jobs on one gang end at 8, which was not examined by then."""
     begun_s = time.process_time()
     assert answer(np.array([[4.0], [4.0]]), [([1.0], 1.0)], 8.5, 0.0) == Answer()
     assert time.process_time() - begun_s < 1.0
 
 
-def test_an_end_by_hand():
+def test_end_at_exact_limit_is_undecided():
     """Two like jobs of 4 on one gang: 8 itself, at which both just end, is neither proven nor shown."""
     times_s, limits = np.array([[4.0], [4.0]]), [([1.0], 1.0)]
     assert answer(times_s, limits, 7.999, 5.0) == Answer(is_too_soon=True)
@@ -70,7 +70,7 @@ def test_an_end_by_hand():
     assert answer(times_s, limits, 8.001, 5.0).end_s(times_s) == 8.0
 
 
-def test_a_row_counts_what_is_proven_and_what_is_shown():
+def test_row_counts_proven_and_shown_gaps():
     gaps = [
         LargeGap(0.0, 0.0, True),
         LargeGap(0.0, 2 * NEAR, True),

@@ -1,4 +1,4 @@
-"""Plans of clusters that nobody starts, for tests."""
+"""Plans of clusters for tests; they are never started."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Addresses and ports that nobody else has."""
+"""Addresses and ports that are free."""
 
 import random
 import socket
@@ -6,7 +6,7 @@ import socket
 from themis_lab.devcluster.addresses import Port, free_addresses
 
 
-def test_addresses_are_free_and_below_those_of_outgoing_connections():
+def test_addresses_are_free_and_below_ephemeral_ports():
     found = free_addresses(3, random.Random(1))
     hosts = [found.master, *(found.node(index) for index in range(3))]
     assert len({*hosts}) == 4
@@ -20,7 +20,7 @@ def test_addresses_are_free_and_below_those_of_outgoing_connections():
             server.bind((hosts[-1], port))
 
 
-def test_what_listens_on_one_of_them_is_passed_over():
+def test_port_in_use_is_skipped():
     first = free_addresses(2, random.Random(7))
     for host in (first.node(1), "0.0.0.0"):
         with socket.socket() as taken:

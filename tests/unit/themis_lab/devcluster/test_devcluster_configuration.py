@@ -1,4 +1,4 @@
-"""What is written into Hadoop's files, and how daemons are called."""
+"""Hadoop's configuration files, and the commands of daemons."""
 
 import itertools
 import shlex
@@ -40,7 +40,7 @@ def site(written):
     return HadoopConfiguration.load(written.layout.conf)
 
 
-def test_every_address_is_the_clusters_own(site, plan):
+def test_every_address_belongs_to_cluster(site, plan):
     listening = {name: site.get(name) for name in site.names() if name.endswith("address")}
     assert len(listening) == 10
     assert len(set(listening.values())) == 10
@@ -48,14 +48,14 @@ def test_every_address_is_the_clusters_own(site, plan):
     assert site.get("fs.defaultFS") == f"hdfs://{plan.addresses.master}:20000"
 
 
-def test_nothing_is_kept_outside_the_folder(site, plan):
+def test_all_paths_are_inside_folder(site, plan):
     root = str(plan.layout.root)
     paths = [site.get(name) for name in site.names() if name.endswith(("dir", "path"))]
     assert len(paths) == 5
     assert all(path.removeprefix("file://").startswith(root) for path in paths), paths
 
 
-def test_daemons_that_were_killed_can_come_back(site):
+def test_recovery_of_killed_daemons_is_on(site):
     for name in (
         "yarn.resourcemanager.recovery.enabled",
         "yarn.resourcemanager.work-preserving-recovery.enabled",
@@ -67,14 +67,14 @@ def test_daemons_that_were_killed_can_come_back(site):
     assert {MARK, NODE_MARK} <= set(site.get("yarn.nodemanager.env-whitelist").split(","))
 
 
-def test_queues_share_the_whole(written):
+def test_queue_shares_add_up_to_whole(written):
     root = ElementTree.parse(written.layout.conf / "capacity-scheduler.xml").getroot()
     found = {entry.findtext("name"): entry.findtext("value") for entry in root}
     assert found["yarn.scheduler.capacity.root.queues"] == ",".join(QUEUES)
     assert sum(int(found[f"yarn.scheduler.capacity.root.{queue}.capacity"]) for queue in QUEUES) == 100
 
 
-def test_java_knows_the_nodes_and_this_machine(written):
+def test_java_hosts_file_has_nodes_and_this_machine(written):
     lines = [line.split() for line in written.layout.hosts.read_text().splitlines()]
     assert lines == [
         ["127.0.0.1", "localhost"],
@@ -84,7 +84,7 @@ def test_java_knows_the_nodes_and_this_machine(written):
     ]
 
 
-def test_nodes_differ_in_name_folders_and_gpus_only(plan):
+def test_nodes_differ_only_in_name_folders_and_gpus(plan):
     one, other = (node_properties(plan.spec, plan.addresses, plan.layout, index) for index in range(2))
     assert one.keys() == other.keys()
     assert all(one[name] != other[name] for name in one)
@@ -92,7 +92,7 @@ def test_nodes_differ_in_name_folders_and_gpus_only(plan):
     assert one["yarn.nodemanager.address"] == f"gpu-node-1:{20000 + Port.NM}"
 
 
-def test_daemons_are_called_with_the_clusters_own_files(plan):
+def test_daemon_commands_use_files_of_cluster(plan):
     for daemon in plan.spec.daemons:
         command, environment = daemon_command(plan, daemon), daemon_environment(plan, daemon)
         assert command[0] == "/java/bin/java"
@@ -107,13 +107,13 @@ def test_daemons_are_called_with_the_clusters_own_files(plan):
     assert ("-D", "yarn.nodemanager.hostname=gpu-node-2") in itertools.pairwise(options)
 
 
-def test_formatting_and_refreshing_are_the_same_programs_with_other_arguments(plan):
+def test_format_and_refresh_use_same_programs(plan):
     assert format_command(plan)[-3:] == ["-format", "-force", "-nonInteractive"]
     assert refresh_nodes_command(plan, None)[-1] == "-refreshNodes"
     assert refresh_nodes_command(plan, 60)[-4:] == ["-refreshNodes", "-g", "60", "-server"]
 
 
-def test_the_scripts_are_shells_and_refuse_what_they_do_not_know(written):
+def test_scripts_refuse_unknown_commands(written):
     for name in ("yarn", "hdfs"):
         script = written.layout.bin / name
         subprocess.run(["sh", "-n", script], check=True)
@@ -122,7 +122,7 @@ def test_the_scripts_are_shells_and_refuse_what_they_do_not_know(written):
         assert "first argument must be one of" in done.stderr
 
 
-def test_values_of_another_environment_do_not_come_in(plan, monkeypatch):
+def test_environment_of_caller_is_not_inherited(plan, monkeypatch):
     monkeypatch.setenv("HADOOP_OPTS", "-Dx=y")
     monkeypatch.setenv("HADOOP_CONF_DIR", "/elsewhere")
     environment = daemon_environment(plan, NAMENODE)
@@ -131,12 +131,12 @@ def test_values_of_another_environment_do_not_come_in(plan, monkeypatch):
 
 
 @pytest.mark.parametrize("gpus", [(), (4, -1), (1000,), (1,) * 51])
-def test_clusters_that_cannot_be_are_refused(gpus):
+def test_impossible_clusters_are_refused(gpus):
     with pytest.raises(InputError, match="cannot be"):
         ClusterSpec(gpus=gpus)
 
 
-def test_kerberos_is_told_to_daemons_and_clients_alike(plan):
+def test_kerberos_is_set_for_daemons_and_clients(plan):
     kerberos = Kerberos(
         realm="R", krb5_conf="/a b/krb5.conf", keytab="/k", proxy_user="t", proxied="alice,bob", token_life_s=20
     )
@@ -157,6 +157,6 @@ def test_kerberos_is_told_to_daemons_and_clients_alike(plan):
     assert "HADOOP_USER_NAME" not in exports
 
 
-def test_nobody_acts_for_others_unless_it_is_said(plan):
+def test_proxy_users_are_off_by_default(plan):
     kerberos = Kerberos(realm="R", krb5_conf="/c", keytab="/k")
     assert not any("proxyuser" in name for name in kerberos.core_site())

@@ -1,4 +1,4 @@
-"""Processes that outlive their starter, and strangers that get the id of one."""
+"""Processes that outlive their starter, and reuse of their ids by others."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from themis_lab.devcluster.processes import KnownProcess, end, kill, known, spaw
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts shell scripts detached, and ends what is left of them."""
+    """Start shell scripts detached, and end them after the test."""
     started = []
 
     def run(script, **environment):
@@ -42,7 +42,7 @@ def wait_for(text, path):
         time.sleep(0.01)
 
 
-def test_a_spawned_process_belongs_to_nobody_here(start, tmp_path):
+def test_spawned_process_is_no_child_of_ours(start, tmp_path):
     process = start("echo says $WHAT; echo also >&2; exec sleep 60", WHAT="something")
     wait_for("says something\nalso\n", tmp_path / "log")
     assert process.is_running()
@@ -52,12 +52,12 @@ def test_a_spawned_process_belongs_to_nobody_here(start, tmp_path):
         os.waitpid(process.pid, os.WNOHANG)
 
 
-def test_a_program_that_is_not_there_is_told(tmp_path):
+def test_missing_program_is_an_error(tmp_path):
     with pytest.raises(DevClusterError, match=r"cannot start a daemon: '/no/such'.*No such file"):
         spawn(["/no/such"], {}, tmp_path, tmp_path / "log")
 
 
-def test_terminating_waits_for_the_grace_and_kills_then(start, tmp_path):
+def test_terminate_waits_for_grace_then_kills(start, tmp_path):
     willing = start("trap 'echo ends; exit' TERM; echo waits; while :; do sleep 0.01; done")
     deaf = start("trap '' TERM; echo deaf; while :; do sleep 0.01; done")
     wait_for("waits", tmp_path / "log")
@@ -73,7 +73,7 @@ def test_terminating_waits_for_the_grace_and_kills_then(start, tmp_path):
 
 
 @pytest.mark.parametrize("difference", [{"started": 1}, {"boot": "another"}])
-def test_a_stranger_with_that_id_is_never_signalled(stranger, difference):
+def test_foreign_process_with_same_id_is_not_signalled(stranger, difference):
     once = replace(known(stranger.pid), **difference)
     assert not once.is_running()
     once.send(signal.SIGKILL)
@@ -84,7 +84,7 @@ def test_a_stranger_with_that_id_is_never_signalled(stranger, difference):
     assert stranger.wait(10) == -signal.SIGKILL
 
 
-def test_a_zombie_does_not_run():
+def test_zombie_is_not_running():
     child = subprocess.Popen([sys.executable, "-c", ""])
     process = known(child.pid)
     deadline_s = time.monotonic() + 10
@@ -95,13 +95,13 @@ def test_a_zombie_does_not_run():
     assert child.wait(10) == 0
 
 
-def test_an_id_that_nobody_has_is_not_running():
+def test_unused_id_is_not_running():
     gone = KnownProcess(pid=2**22 + 1, started=1, boot="x")
     assert not gone.is_running()
     gone.send(signal.SIGKILL)
 
 
-def test_processes_are_found_by_their_working_folder(start, tmp_path):
+def test_processes_are_found_by_working_folder(start, tmp_path):
     inside, outside = tmp_path / "in" / "deep", tmp_path / "inside"
     inside.mkdir(parents=True)
     outside.mkdir()

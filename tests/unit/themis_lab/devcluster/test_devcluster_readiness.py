@@ -1,4 +1,4 @@
-"""When a cluster is ready, from what its daemons say; and what they say over HTTP."""
+"""The readiness of a cluster, from its daemons' answers over HTTP."""
 
 import json
 import threading
@@ -23,20 +23,20 @@ def report(state="RUNNING", gpus=4, health_at_s=100.0):
 UP = {"gpu-node-1": report(), "gpu-node-2": report(gpus=2)}
 
 
-def test_a_cluster_is_ready_when_hdfs_and_all_nodes_are():
+def test_cluster_is_ready_if_hdfs_and_all_nodes_are():
     assert what_is_missing(SPEC, ALL, HdfsState.READY, UP) is None
     assert what_is_missing(SPEC, ALL, HdfsState.SAFE_MODE, UP) == "HDFS: safe mode"
     assert what_is_missing(SPEC, ALL, HdfsState.READY, {}) == "YARN: 0 of 2 nodes"
 
 
 @pytest.mark.parametrize("wrong", [report("LOST"), report("UNHEALTHY"), report(gpus=3), report(health_at_s=99.0)])
-def test_a_node_counts_when_it_runs_with_its_gpus_since_it_was_started(wrong):
+def test_node_is_ready_if_running_with_gpus_since_start(wrong):
     since_s = {**ALL, node_manager("gpu-node-1"): 100.0}
     assert what_is_missing(SPEC, since_s, HdfsState.READY, UP) is None
     assert what_is_missing(SPEC, since_s, HdfsState.READY, {**UP, "gpu-node-1": wrong}) == "YARN: 1 of 2 nodes"
 
 
-def test_what_does_not_run_is_not_waited_for():
+def test_stopped_daemon_is_not_waited_for():
     without = {daemon: since for daemon, since in ALL.items() if daemon != node_manager("gpu-node-2")}
     assert what_is_missing(SPEC, without, HdfsState.READY, {"gpu-node-1": report()}) is None
     assert what_is_missing(SPEC, {NAMENODE: 0.0}, HdfsState.NO_DATANODE, {}) is None
@@ -44,7 +44,7 @@ def test_what_does_not_run_is_not_waited_for():
     assert what_is_missing(SPEC, {RESOURCE_MANAGER: 0.0}, HdfsState.AWAY, {}) == "YARN: 0 of 0 nodes"
 
 
-def test_waiting_tells_each_thing_once_and_gives_up():
+def test_wait_reports_each_missing_part_once_and_times_out():
     answers = iter(["a", "a", "b", None])
     said = []
     wait_until_none(lambda: next(answers), limit_s=10, trouble="t", say=said.append)
@@ -79,7 +79,7 @@ NODES = {
 
 
 class Daemon(BaseHTTPRequestHandler):
-    """Answers with what the test put into the server's `answers`, by path or by the name of a bean."""
+    """Answers from the server's `answers`, by path or by name of a bean."""
 
     def do_GET(self):
         url = urlparse(self.path)
@@ -112,7 +112,7 @@ def daemon(monkeypatch):
         thread.join()
 
 
-def test_nodes_are_read_with_their_gpus(daemon):
+def test_nodes_are_read_with_gpus(daemon):
     daemon.answers["/ws/v1/cluster/nodes"] = NODES
     assert node_reports(daemon.url) == {
         "one": NodeReport(state="RUNNING", gpus=4, gpus_used=3, health_at_s=1.5),
@@ -131,18 +131,18 @@ def test_nodes_are_read_with_their_gpus(daemon):
         ({"State": "active"}, {"Safemode": "", "LiveNodes": '{"d": {}}'}, HdfsState.READY),
     ],
 )
-def test_hdfs_is_ready_when_it_can_be_written(daemon, status, info, state):
+def test_hdfs_is_ready_if_writable(daemon, status, info, state):
     for name, bean in (("NameNodeStatus", status), ("NameNodeInfo", info)):
         daemon.answers[f"Hadoop:service=NameNode,name={name}"] = {"beans": [bean]}
     assert hdfs_state(daemon.url) is state
 
 
-def test_hdfs_without_an_answer_is_away(daemon):
+def test_silent_hdfs_is_unreachable(daemon):
     assert hdfs_state(daemon.url) is HdfsState.AWAY
     assert hdfs_state("http://127.0.0.1:9") is HdfsState.AWAY
 
 
-def test_folders_are_made_in_the_users_name(daemon):
+def test_folders_are_created_as_user(daemon):
     make_folder(daemon.url, "/a b", "someone", "755")
     assert daemon.asked == [
         "/webhdfs/v1/a%20b?op=MKDIRS&user.name=someone",

@@ -1,4 +1,4 @@
-"""The state file and the folder around it."""
+"""The state file and its folder."""
 
 import json
 
@@ -21,7 +21,7 @@ def plan(tmp_path):
     return a_plan(tmp_path)
 
 
-def test_what_is_written_is_read_again(plan):
+def test_state_reads_back(plan):
     write_state(plan, {})
     assert read_state(plan.layout.root) == (plan, {})
     write_state(plan, {"namenode": PROCESS})
@@ -29,19 +29,19 @@ def test_what_is_written_is_read_again(plan):
     assert [path.name for path in plan.layout.root.iterdir()] == ["devcluster.json"]
 
 
-def test_a_folder_without_a_cluster_is_told(tmp_path):
+def test_folder_without_cluster_is_an_error(tmp_path):
     with pytest.raises(InputError, match=r"no development cluster in this folder.*devcluster start"):
         read_state(tmp_path / "nothing")
 
 
-def test_a_realm_is_read_again(plan):
+def test_realm_reads_back(plan):
     secure = replace(plan, spec=replace(plan.spec, kerberos=Kerberos(realm="R", krb5_conf="/c", keytab="/k")))
     write_state(secure, {})
     assert read_state(plan.layout.root) == (secure, {})
 
 
 @pytest.mark.parametrize("change", [{"format": 99}, {"spec": {}}, {"processes": {"namenode": 3}}, {"identity": None}])
-def test_a_state_that_is_none_is_told(plan, change):
+def test_invalid_state_is_an_error(plan, change):
     write_state(plan, {"namenode": PROCESS})
     document = {**json.loads(plan.layout.state.read_text()), **change}
     if document["identity"] is None:
@@ -51,14 +51,14 @@ def test_a_state_that_is_none_is_told(plan, change):
         read_state(plan.layout.root)
 
 
-def test_a_state_that_is_cut_off_is_told(plan):
+def test_truncated_state_is_an_error(plan):
     write_state(plan, {})
     plan.layout.state.write_text(plan.layout.state.read_text()[:40])
     with pytest.raises(InputError, match="is unreadable"):
         read_state(plan.layout.root)
 
 
-def test_only_logs_of_ours_may_be_in_the_folder(tmp_path):
+def test_folder_with_foreign_files_is_refused(tmp_path):
     layout = Layout(tmp_path / "c")
     check_free(layout)
     layout.logs.mkdir(parents=True)
@@ -70,13 +70,13 @@ def test_only_logs_of_ours_may_be_in_the_folder(tmp_path):
         check_free(Layout(layout.root / "thesis.txt"))
 
 
-def test_a_cluster_in_the_folder_is_told_first(plan):
+def test_existing_cluster_is_reported_before_other_errors(plan):
     write_state(plan, {})
     with pytest.raises(InputError, match=r"in this folder already.*devcluster stop"):
         check_free(plan.layout)
 
 
-def test_two_cannot_change_one_cluster_at_a_time(tmp_path):
+def test_concurrent_changes_are_refused(tmp_path):
     layout = Layout(tmp_path / "c")
     with locked(layout), pytest.raises(InputError, match="is being started or stopped"), locked(layout):
         pytest.fail("both have it")
@@ -84,14 +84,14 @@ def test_two_cannot_change_one_cluster_at_a_time(tmp_path):
         pass
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+def test_folder_that_cannot_be_created_is_an_error(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot make the cluster's folder"), locked(Layout(tmp_path / "file" / "c")):
         pytest.fail("it is there")
 
 
 @pytest.mark.parametrize("keep_logs", [False, True])
-def test_removing_follows_no_links(tmp_path, keep_logs):
+def test_remove_follows_no_links(tmp_path, keep_logs):
     layout, elsewhere = Layout(tmp_path / "c"), tmp_path / "elsewhere"
     layout.logs.mkdir(parents=True)
     layout.data.mkdir()

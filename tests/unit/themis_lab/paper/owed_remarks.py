@@ -23,11 +23,11 @@ WORDS = {
 """Whether our value matches what the paper says in words."""
 
 BESIDE_OTHERS = {"least", "nearest to 1", "35, 95th percentile 50"}
-"""What our number alone cannot tell: the paper sets it beside those of other policies, or gives two."""
+"""Quantities that our number alone does not show: the paper compares it with other policies, or gives two."""
 
 
 def owes(paper, ours):
-    """Whether a line owes a sentence; `paper` as the table prints it. Words that nobody has listed are an error."""
+    """Whether a line owes a sentence; `paper` as the table prints it. Unlisted words are an error."""
     if not paper or paper in BESIDE_OTHERS:
         return False
     if number := NUMBER.fullmatch(paper):

@@ -39,7 +39,7 @@ def drawn_apps(draw, spread):
 
 
 def drawn_findings(name, seed, spread):
-    """The findings of runs that nobody made: for every cell a record of its own."""
+    """The findings of invented runs: for every cell a record of its own."""
     draw = random.Random(seed)
     experiment = experiment_named(name)
     runs = [

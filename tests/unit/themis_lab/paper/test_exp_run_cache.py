@@ -58,7 +58,7 @@ def test_clear_removes_only_own_records(tmp_path, record):
             half_written = file.with_name(f"{file.name}.77.part")
             half_written.write_bytes(b"")
     assert mine.clear() == (
-        f"3 files stay in {tmp_path}/unfinished, of another command or of other code: remove what nobody goes on with\n"
+        f"3 files stay in {tmp_path}/unfinished, of another command or of other code: remove those you do not need\n"
     )
     assert len(files(tmp_path)) == 3
     assert cache(tmp_path, "a", "c").found == {"c": record}

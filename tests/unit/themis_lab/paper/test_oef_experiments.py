@@ -6,10 +6,11 @@ import pytest
 
 from themis_lab.paper.oef import completion, fairness, overheads
 from themis_lab.paper.oef.driver import CROSS_HOST, run
-from themis_lab.paper.oef.experiment import line, rule
+from themis_lab.paper.oef.experiment import rule
 from themis_lab.paper.oef.registry import EXPERIMENTS
 from themis_lab.paper.oef.workload import ROUND_S, Job, TenantLoad, four_tenants, many_tenants, trace
 from themis_lab.paper.output import section
+from themis_lab.paper.own_runs import line
 from themis_lab.paper.port import Scale
 from themis_lab.paper.report_frame import csv_text
 from themis_lab.paper.statistics import summary

@@ -1,4 +1,4 @@
-"""A run that is played a part of the way, looked at, and told to others."""
+"""A run that is made in part, examined, and observed."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""A small run written out by hand, clean by every check, and ways to spoil it."""
+"""A small hand-made run that passes every check, and ways to damage it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = tuple[float, str, str, dict[str, Any]]
 
 
 def rows() -> list[Row]:
-    """App `a` runs a job on two GPUs, gives them up after a lease, resumes on one, finishes; `b` waits, then runs."""
+    """Return events: `a` runs on two GPUs, releases them, resumes on one, and finishes; `b` waits, then runs."""
     return [
         (0.0, "rm_started", "", {"cluster": "tiny"}),
         (0.0, "app_submitted", "a", {"name": "first"}),
@@ -112,7 +112,7 @@ def run_of(
     histories: dict[tuple[str, str], tuple[HistoryLine, ...]] | None = None,
     targets: dict[str, int] | None = None,
 ) -> AuditInput:
-    """The rows as events, in order of time."""
+    """Return the rows as events, in order of time."""
     ordered = sorted(some, key=lambda row: row[0])
     events = tuple(
         Event(sequence=number, time_s=time_s, kind=kind, app_id=app, detail=detail)
@@ -126,7 +126,7 @@ def run_of(
 
 
 def found(some: list[Row], check: str, **settings: Any) -> AuditResult:
-    """The audit of some rows; every violation must be of this check, and there must be one."""
+    """Audit some rows. There must be a violation, and all must be of this check."""
     result = audit(run_of(some, **settings))
     assert result.violations, "nothing was found"
     assert {text.split(": ")[0] for text in result.violations} == {check}, result.violations
@@ -136,7 +136,7 @@ def found(some: list[Row], check: str, **settings: Any) -> AuditResult:
 def changed(
     kind: str, change: dict[str, Any], *, app: str = "", place: int = 0, at_s: float | None = None
 ) -> list[Row]:
-    """The rows with one event changed: the `place`-th of its kind (and app)."""
+    """Return the rows with one event changed: the `place`-th of its kind (and app)."""
 
     def apply(row: Row) -> list[Row]:
         return [(row[0] if at_s is None else at_s, row[1], row[2], {**row[3], **change})]
@@ -145,7 +145,7 @@ def changed(
 
 
 def dropped(kind: str, *, app: str = "", place: int = 0) -> list[Row]:
-    """The rows without one event."""
+    """Return the rows without one event."""
     return _at(kind, app, place, lambda row: [])
 
 

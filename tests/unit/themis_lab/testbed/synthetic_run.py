@@ -1,4 +1,4 @@
-"""A generator of plausible runs: events and app statuses as a live run would leave them, for the audit and the report.
+"""Generate plausible runs: events and app statuses like those of a live run, for audit and report.
 
 It is no model of Themis: GPUs go to apps in random order. It only keeps the promises that the audit checks.
 """
@@ -57,7 +57,7 @@ class SampleJob:
 
 
 class SyntheticRun:
-    """Plays apps on a cluster, second by second."""
+    """Simulates apps on a cluster, second by second."""
 
     def __init__(self, apps: list[SampleApp], cluster: Cluster | None = None, seed: int = 0) -> None:
         self.cluster = cluster or sample_cluster()
@@ -434,7 +434,7 @@ def _counts(gpus: object) -> dict[str, int]:
 
 
 def twelve_apps(seed: int = 3) -> SyntheticRun:
-    """A run of the main mix's size, for looking at the report."""
+    """Return a run of the main mix's size, to view the report."""
     machines = [Machine(machine_id=f"two{i:02d}", rack_id=f"rack{i % 3}", slots=(2,)) for i in range(8)]
     machines += [Machine(machine_id=f"four{i:02d}", rack_id=f"rack{i % 3}", slots=(2, 2)) for i in range(12)]
     rng = random.Random(seed)

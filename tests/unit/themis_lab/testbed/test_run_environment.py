@@ -1,4 +1,4 @@
-"""A run tells what it was made with, and the same code is known again."""
+"""The environment of a run, and the digest of its code."""
 
 import shutil
 from pathlib import Path
@@ -16,11 +16,11 @@ def copied(tmp_path, name):
     return root
 
 
-def test_the_same_code_has_the_same_digest_wherever_it_lies(tmp_path):
+def test_digest_does_not_depend_on_folder(tmp_path):
     assert code_digest(copied(tmp_path, "one")) == environment()["code"]
 
 
-def test_any_other_line_is_other_code(tmp_path):
+def test_digest_changes_with_any_line(tmp_path):
     for package, name in (
         ("am", "app.py"),
         ("rm_plugin", "solvers/exact/core/search.c"),
@@ -33,13 +33,13 @@ def test_any_other_line_is_other_code(tmp_path):
         assert code_digest(root) != environment()["code"], name
 
 
-def test_what_is_compiled_or_left_behind_does_not_count(tmp_path):
+def test_digest_ignores_compiled_files(tmp_path):
     root = copied(tmp_path, "one")
     (root / "am" / "agent" / "core.o").write_bytes(b"\0")
     assert code_digest(root) == environment()["code"]
 
 
-def test_machine_and_versions_are_told():
+def test_environment_has_machine_and_versions():
     told = environment()
     assert told["cpus"] >= 1
     assert told["load_1min"] >= 0.0

@@ -1,4 +1,4 @@
-"""The audit over generated runs: clean whatever the seed, and never blind to a spoilt one."""
+"""The audit of generated runs: clean for every seed, and violations are found in damaged ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_generated_run_is_clean(run: SyntheticRun):
 
 @SLOW
 @given(runs(), st.integers(0, 2**32))
-def test_a_lease_that_begins_before_the_last_one_ended_is_always_found(run: SyntheticRun, seed: int):
+def test_overlapping_lease_is_always_found(run: SyntheticRun, seed: int):
     spoilt = _spoilt(run, seed, "lease_released", lambda event: None)
     if spoilt is None:
         return
@@ -56,7 +56,7 @@ def test_a_lease_that_begins_before_the_last_one_ended_is_always_found(run: Synt
 
 @SLOW
 @given(runs(), st.integers(0, 2**32))
-def test_tasks_on_a_gpu_of_another_are_always_found(run: SyntheticRun, seed: int):
+def test_tasks_on_gpu_of_other_app_are_always_found(run: SyntheticRun, seed: int):
     gpus = [str(gpu) for gpu in run.cluster.gpu_ids()]
 
     def elsewhere(event: Event) -> Event:
@@ -73,7 +73,7 @@ def test_tasks_on_a_gpu_of_another_are_always_found(run: SyntheticRun, seed: int
 
 @SLOW
 @given(runs(), st.integers(0, 2**32))
-def test_a_resumption_that_is_off_by_one_is_always_found(run: SyntheticRun, seed: int):
+def test_resume_off_by_one_is_always_found(run: SyntheticRun, seed: int):
     def later(event: Event) -> Event:
         return replace(event, detail={**event.detail, "iteration": event.detail["iteration"] + 1})
 
@@ -83,7 +83,7 @@ def test_a_resumption_that_is_off_by_one_is_always_found(run: SyntheticRun, seed
 
 
 def _spoilt(run: SyntheticRun, seed: int, kind: str, change) -> tuple[AuditInput, Event] | None:
-    """The run with one event of a kind changed or dropped, and that event as it was."""
+    """Return the run with one event of a kind changed or dropped, and the original event."""
     given_ = run.audit_input()
     places = [place for place, event in enumerate(given_.events) if event.kind == kind]
     if not places:

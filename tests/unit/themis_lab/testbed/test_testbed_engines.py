@@ -1,4 +1,4 @@
-"""Hadoop daemons of a run end with its driver, however that ends; sleeping processes stand in for them."""
+"""Hadoop daemons of a run end with its driver in any case. Sleeping processes represent them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def gone_within(identity: str, limit_s: float) -> bool:
 
 
 @pytest.mark.parametrize("moment", ["starting", "running"])
-def test_daemons_end_with_a_driver_that_is_killed(tmp_path: Path, moment: str):
+def test_daemons_end_with_killed_driver(tmp_path: Path, moment: str):
     (tmp_path / "hadoop").mkdir()
     command = [sys.executable, "-c", DRIVER, str(tmp_path / "hadoop"), moment]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
@@ -87,7 +87,7 @@ def test_daemons_end_with_a_driver_that_is_killed(tmp_path: Path, moment: str):
 
 
 def old_run(out: Path, identity: str) -> Layout:
-    """A run whose driver was killed and whose daemon, one of them, lives."""
+    """Make a run whose driver was killed and one of whose daemons lives."""
     layout = Layout(out / "hadoop")
     (layout.root / "nodes").mkdir(parents=True)
     (out / "rm.yaml").touch()
@@ -103,14 +103,14 @@ def old_run(out: Path, identity: str) -> Layout:
     return layout
 
 
-def test_daemons_that_an_old_run_left_are_ended_before_their_folder_goes(tmp_path: Path, identity: str):
+def test_daemons_of_old_run_end_before_folder_is_removed(tmp_path: Path, identity: str):
     old_run(tmp_path / "out", identity)
     with fresh_folder(tmp_path / "out"):
         assert find_marked({MARK: identity}) == ()
         assert {path.name for path in (tmp_path / "out").iterdir()} == {"lock"}
 
 
-def test_a_folder_whose_daemons_cannot_be_told_is_left_alone(tmp_path: Path, identity: str):
+def test_folder_with_unknown_daemons_is_kept(tmp_path: Path, identity: str):
     layout = old_run(tmp_path / "out", identity)
     layout.state.write_text("{}")
     with pytest.raises(InputError, match="unreadable"), fresh_folder(tmp_path / "out"):

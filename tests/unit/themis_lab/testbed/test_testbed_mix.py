@@ -1,4 +1,4 @@
-"""Mix files: the ones that ship, and what is refused."""
+"""Mix files: the built-in ones, and refused ones."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("path", MIXES, ids=lambda path: path.stem)
-def test_every_mix_that_ships_can_be_run(path: Path):
+def test_every_built_in_mix_is_runnable(path: Path):
     plan = plan_run(load_mix(path), "themis", None)
     cluster = load_cluster(plan.setup.cluster)
     for arrival in plan.arriving:
@@ -56,7 +56,7 @@ def test_every_mix_that_ships_can_be_run(path: Path):
     assert any(arrival.spec.replay for arrival in plan.arriving)
 
 
-def test_the_main_mix_is_the_experiment_that_is_promised():
+def test_main_mix_matches_documented_experiment():
     mix = load_mix(ROOT / "conf" / "testbed" / "main.yaml")
     specs = [arrival.spec for arrival in arrivals(mix)]
     assert load_cluster(mix.cluster).gpus == 64
@@ -72,7 +72,7 @@ def test_the_main_mix_is_the_experiment_that_is_promised():
     assert max(spec.demand_max_gpus for spec in specs if not spec.replay) <= 5
 
 
-def test_replayed_apps_estimate_what_is_replayed():
+def test_replayed_apps_estimate_measured_times():
     from tf_jobs.tables_reader import model_speed
 
     for arrival in arrivals(load_mix(ROOT / "conf" / "testbed" / "main.yaml")):
@@ -91,19 +91,19 @@ def test_replayed_apps_estimate_what_is_replayed():
             assert told == pytest.approx(speed.slowdown)
 
 
-def test_no_path_of_a_machine_is_named():
+def test_mixes_have_no_absolute_paths():
     for path in [*MIXES, *(ROOT / "conf" / "testbed" / "apps").glob("*.yaml")]:
         words = path.read_text().replace(",", " ").replace("}", " ").split()
         assert not [word for word in words if word.startswith("/")], path
 
 
-def test_paths_are_taken_from_the_mix(place: Path, monkeypatch: pytest.MonkeyPatch):
+def test_paths_are_relative_to_mix(place: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir("/")
     (arrival,) = arrivals(load_mix(place / "mix.yaml"))
     assert (arrival.at_s, arrival.spec.name, arrival.spec.replay) == (2.0, "first", True)
 
 
-def test_an_app_can_be_named_anew(place: Path):
+def test_app_can_be_renamed(place: Path):
     text = MIX + "  - {group: group.yaml, name: second}\n"
     (place / "mix.yaml").write_text(text)
     assert [arrival.spec.name for arrival in arrivals(load_mix(place / "mix.yaml"))] == ["second", "first"]
@@ -119,7 +119,7 @@ def test_an_app_can_be_named_anew(place: Path):
         ("checkpoint_lead_s: 1", "checkpoint_lead_s: 9", "shorter than"),
     ],
 )
-def test_what_does_not_fit_is_refused(place: Path, old: str, new: str, words: str):
+def test_invalid_mix_is_refused(place: Path, old: str, new: str, words: str):
     (place / "mix.yaml").write_text(MIX.replace(old, new))
     with pytest.raises(InputError, match=words):
         load_mix(place / "mix.yaml")
@@ -133,13 +133,13 @@ def test_what_does_not_fit_is_refused(place: Path, old: str, new: str, words: st
         ("  - {group: group.yaml, name: Not Good}\n", "a name is up to 63"),
     ],
 )
-def test_apps_that_cannot_be_are_refused(place: Path, extra: str, words: str):
+def test_impossible_apps_are_refused(place: Path, extra: str, words: str):
     (place / "mix.yaml").write_text(MIX + extra)
     with pytest.raises(InputError, match=words):
         arrivals(load_mix(place / "mix.yaml"))
 
 
-def test_a_mix_sets_the_resource_manager_up(place: Path):
+def test_mix_sets_resource_manager_settings(place: Path):
     (place / "mix.yaml").write_text(MIX + "rm: {coalesce_s: 0.25, auction: {f: 0.5}}\n")
     mix = load_mix(place / "mix.yaml")
     settings = rm_settings(mix, policy="drf", seed=9, cluster=Path("c.yaml"), state_dir=Path("state"))
@@ -149,7 +149,7 @@ def test_a_mix_sets_the_resource_manager_up(place: Path):
 
 
 @pytest.mark.parametrize(("rm", "words"), [("{seed: 3}", "cannot be set under rm"), ("{coalesce: 3}", "did you mean")])
-def test_settings_that_are_not_the_mixs_to_make_are_refused(place: Path, rm: str, words: str):
+def test_settings_reserved_for_testbed_are_refused(place: Path, rm: str, words: str):
     (place / "mix.yaml").write_text(MIX + f"rm: {rm}\n")
     mix = load_mix(place / "mix.yaml")
     with pytest.raises(InputError, match=words):

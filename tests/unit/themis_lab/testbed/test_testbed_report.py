@@ -1,4 +1,4 @@
-"""The report and its page: what they hold, and that they need nothing else."""
+"""The report and its page: content, and no external resources."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def text(record: RunRecord, report: Report) -> str:
     return page(record, report)
 
 
-def test_the_report_has_what_was_promised(report: Report, record: RunRecord):
+def test_report_has_documented_keys(report: Report, record: RunRecord):
     promised = (
         "apps max_rho rounds overheads invariants cluster policy time_scale seed wall_s processes "
         "share_of_gpus_by_leftovers empty_bids"
@@ -92,7 +92,7 @@ def test_the_report_has_what_was_promised(report: Report, record: RunRecord):
     assert 0 < report["utilisation"]["running"] <= report["utilisation"]["leased"] <= 1
 
 
-def test_the_report_is_strict_json(report: Report, tmp_path: Path):
+def test_report_is_strict_json(report: Report, tmp_path: Path):
     write_report(tmp_path / "report.json", report)
 
     def refuse(word: str) -> float:
@@ -103,7 +103,7 @@ def test_the_report_is_strict_json(report: Report, tmp_path: Path):
 
 
 class Checker(HTMLParser):
-    """Follows tags, so that each that is opened is closed, and collects ids and addresses."""
+    """Checks that all tags are closed, and collects ids and addresses."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class Checker(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_the_page_is_sound_and_needs_nothing_else(text: str):
+def test_page_is_valid_and_self_contained(text: str):
     checker = Checker()
     checker.feed(text)
     assert not checker.open
@@ -140,37 +140,37 @@ def test_the_page_is_sound_and_needs_nothing_else(text: str):
     assert not re.search(r"@import|url\((?!#)", text)
 
 
-def test_the_page_says_what_is_emulated_and_what_replayed(text: str):
+def test_page_states_emulation_and_replay(text: str):
     assert "All 20 GPUs are <b>emulated</b>" in text
     assert "<b>trained</b> trains with TensorFlow" in text or "<b>trained</b> train with TensorFlow" in text
     assert "The other 2 apps are <b>replayed</b>" in text
     assert text.count('class="kind replay"') >= 4
 
 
-def test_names_from_outside_are_only_text(text: str):
+def test_user_names_are_escaped(text: str):
     assert "one &amp; two &lt;3&gt;" in text
     assert "<3>" not in text
 
 
-def test_the_page_takes_its_colours_from_light_or_dark(text: str):
+def test_page_supports_light_and_dark(text: str):
     assert "prefers-color-scheme: dark" in text
     assert "#010203" not in text
     assert "#040506" not in text
     assert "var(--ink)" in text
 
 
-def test_the_same_run_gives_the_same_page(record: RunRecord, report: Report, text: str):
+def test_page_is_reproducible(record: RunRecord, report: Report, text: str):
     assert page(record, report) == text
 
 
-def test_a_run_that_never_began_has_a_page_too(record: RunRecord):
+def test_run_that_never_began_has_a_page(record: RunRecord):
     facts = replace(FACTS, ending=Ending.RM_FAILED, trouble="it fell over")
     empty = replace(record, events=record.events[:1], apps=(), facts=facts)
     bare = build_report(empty, audit(SyntheticRun([]).audit_input()))
     assert "it fell over" in page(empty, bare)
 
 
-def test_colours_differ_however_many():
+def test_colours_differ_for_any_number_of_apps():
     colours = app_colours(f"app{number}" for number in range(30))
     assert len(set(colours.values())) == 30
     assert all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in colours.values())
@@ -179,7 +179,7 @@ def test_colours_differ_however_many():
 # ---- outcome
 
 
-def test_a_run_that_did_what_it_was_to_do_has_no_failed_condition(report: Report):
+def test_successful_run_has_no_failed_condition(report: Report):
     assert failed_conditions(report) == []
     text = StringIO()
     print_outcome(report, [], Console(file=text, width=120))
@@ -199,18 +199,18 @@ def test_each_condition_can_fail(report: Report, change: dict, words: str):
     assert any(words in text for text in failed_conditions({**report, **change}))
 
 
-def test_left_over_processes_fail_a_run(report: Report):
+def test_leftover_processes_fail_run(report: Report):
     processes = {**report["processes"], "left_over": [7]}
     assert failed_conditions({**report, "processes": processes}) == ["processes would not end: [7]"]
 
 
 @pytest.mark.parametrize("best", [None, {"accuracy": None}])
-def test_a_real_app_has_to_name_its_best_model(report: Report, best):
+def test_real_app_without_best_model_fails_run(report: Report, best):
     apps = [{**report["apps"][0], "best": best}, *report["apps"][1:]]
     assert any("names no best model" in text for text in failed_conditions({**report, "apps": apps}))
 
 
-def test_a_replayed_app_need_not(report: Report):
+def test_replayed_app_needs_no_best_model(report: Report):
     apps = [report["apps"][0], *({**app, "best": None} for app in report["apps"][1:])]
     assert failed_conditions({**report, "apps": apps}) == []
 
@@ -218,24 +218,24 @@ def test_a_replayed_app_need_not(report: Report):
 # ---- what is kept, and what is shown meanwhile
 
 
-def test_statuses_survive_their_file(record: RunRecord, tmp_path: Path):
+def test_statuses_read_back(record: RunRecord, tmp_path: Path):
     write_statuses(tmp_path / "apps.json", record.apps)
     assert read_statuses(tmp_path / "apps.json") == record.apps
 
 
-def test_facts_survive_their_file(tmp_path: Path):
+def test_facts_read_back(tmp_path: Path):
     write_facts(tmp_path / "run.json", FACTS)
     assert read_facts(tmp_path / "run.json") == FACTS
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"mix": "x"}'])
-def test_facts_that_do_not_fit_are_refused(tmp_path: Path, text: str):
+def test_invalid_facts_are_refused(tmp_path: Path, text: str):
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(InputError):
         read_facts(tmp_path / "run.json")
 
 
-def test_the_bounds_of_a_round_come_from_its_settings(record: RunRecord):
+def test_round_bounds_come_from_settings(record: RunRecord):
     limits = audit_limits(record.settings, 0)
     assert limits.round_s == pytest.approx(1.0 + 2.0 + 5.0 + 10.0 + 3.5)
     assert (limits.lease_s, limits.policy, limits.f) == (LIMITS.lease_s, "themis", 0.8)
@@ -249,14 +249,14 @@ def snapshot() -> Snapshot:
     return Snapshot(elapsed_s=12.4, apps=[running, ended], cluster=cluster, expected=5, processes=9)
 
 
-def test_a_line_tells_how_things_stand():
+def test_progress_line_summarises_run():
     line = plain_line(snapshot())
     assert headline(snapshot()) in line
     assert "3 of 64 GPUs leased  round 7  apps 1 ended, 1 active, 3 to come  9 processes" in line
     assert line.endswith("| one 3 GPUs 25%")
 
 
-def test_a_table_tells_of_every_app():
+def test_progress_table_has_every_app():
     text = StringIO()
     Console(file=text, width=120).print(table(snapshot()))
     one, two = text.getvalue().splitlines()[1:3]
@@ -264,7 +264,7 @@ def test_a_table_tells_of_every_app():
     assert two.split()[:3] == ["two", "replay", "FINISHED"]
 
 
-def test_without_a_terminal_a_line_comes_now_and_then():
+def test_progress_without_terminal_is_an_occasional_line():
     text = StringIO()
     with Display(Console(file=text, width=80)) as display:
         for elapsed_s in (0.0, 1.0, 4.9, 5.1, 6.0):
@@ -272,7 +272,7 @@ def test_without_a_terminal_a_line_comes_now_and_then():
     assert len(text.getvalue().splitlines()) == 2
 
 
-def test_on_a_terminal_a_table_is_shown_and_taken_away_again():
+def test_progress_table_on_terminal_is_removed_at_end():
     text = StringIO()
     console = Console(file=text, width=120, force_terminal=True)
     with Display(console) as display:

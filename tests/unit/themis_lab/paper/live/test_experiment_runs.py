@@ -118,5 +118,5 @@ def test_summary_warns_about_runs_of_different_code(experiment):
     assert "On 2 CPUs, with a load of 0.5 to 3.2 before a run." in alike
     assert "same code" not in alike
     assert "(themis 1f, drf 2e)" in sentences(themis=made_with("1f", 0.5), drf=made_with("2e", 0.5))
-    # A run that was kept from before this was told.
+    # A kept run of an earlier version, which lacks this value.
     assert "(themis 1f, drf not known)" in sentences(themis=made_with("1f", 0.5), drf={"wall_s": 9.0})

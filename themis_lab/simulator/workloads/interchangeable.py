@@ -1,4 +1,4 @@
-"""Workloads of the evaluation, which follow from a seed: jobs with true times on a GPU and on a CPU node.
+"""Jobs that can run on a GPU or on a CPU node, as in the evaluation of AlloX (EuroSys 2020). They follow from a seed.
 
 The paper's trace is not public in full. `large` keeps its size and load: 10 users, GPU load about 1.25 if the CPU nodes
 are idle, mean times of 58 s on a GPU and about 215 s on a CPU node, and a few jobs that are faster on a CPU node.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rm_plugin.arbiter.seeds import child_seed
+from rm_plugin.policies.allox.values import Capacity, Configuration, Job, Machine, Snapshot
+from themis.values import Value
 
 GPU, CPU = "gpu", "cpu"
 
@@ -20,8 +21,7 @@ _SHARED_GPU_S, _LONG_USERS_GPU_S = 58.0, 32.0
 """Mean time on a GPU: of nine users, and of user 9, whose jobs are the longest on CPU nodes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceJob:
+class TraceJob(Value, frozen=True, kw_only=True):
     """A job of a workload.
 
     Attributes:
@@ -39,8 +39,7 @@ class TraceJob:
     memory_gb: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class Trace(Value, frozen=True, kw_only=True):
     """A workload and the cluster that it runs on.
 
     Attributes:
@@ -134,3 +133,43 @@ def small_cluster(seed: int) -> Trace:
             )
         )
     return Trace(jobs=tuple(jobs), machines={GPU: 4, CPU: 8}, memory_gb=8 * 64.0 + 4 * 61.0)
+
+
+def queued(seed: int, jobs: int, machines: int, busy: float = 0.0) -> Snapshot:
+    """Jobs of the simulations' workload, all waiting, on half GPUs and half CPU nodes.
+
+    Args:
+        seed: Of the jobs and the machines.
+        jobs: How many wait.
+        machines: How many there are.
+        busy: Share of them that run a job, for up to 200 s more.
+    """
+    trace = large(seed, -(-jobs // 10))
+    rng = random.Random(child_seed(seed, "allox queued"))
+    now_s = trace.jobs[-1].arrival_s
+    nodes = []
+    for place in range(machines):
+        is_idle = rng.random() >= busy
+        available_s = now_s if is_idle else now_s + rng.uniform(0.0, 200.0)
+        nodes.append(
+            Machine(
+                machine_id=f"m{place:05}",
+                type_name=GPU if place % 2 else CPU,
+                available_s=available_s,
+                is_idle=is_idle,
+            )
+        )
+    return Snapshot(
+        now_s=now_s,
+        machines=tuple(nodes),
+        waiting=tuple(
+            Job(
+                job_id=job.job_id,
+                user=job.user,
+                arrival_s=job.arrival_s,
+                configurations={name: Configuration(time_s=seconds) for name, seconds in job.true_s.items()},
+            )
+            for job in trace.jobs[:jobs]
+        ),
+        capacity=Capacity(units={GPU: machines / 2, CPU: machines / 2}),
+    )

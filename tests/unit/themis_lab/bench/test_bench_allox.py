@@ -1,0 +1,56 @@
+"""`themis bench allox`: its rows, its options, and their documentation."""
+
+import argparse
+import json
+
+import pytest
+from documents import code, table_rows
+
+from themis_cli.bench_allox_command import add_to
+from themis_cli.main import main
+from themis_lab.bench.allox_run import AlloxRow
+
+PAGE = "docs/reference/benchmarks.md"
+
+
+def test_rows_compare_with_the_plain_assignment(capsys):
+    assert main(["bench", "allox", "--sizes", "30x8,12x4", "--plain", "12", "--repeats", "2", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [(row["kind"], row["jobs"], row["busy"]) for row in rows] == [
+        ("matching", 12, 0.0), ("matching", 12, 0.9), ("matching", 30, 0.0), ("matching", 30, 0.9),
+        ("allox_plus", 1000, 0.0),
+    ]  # fmt: skip
+    assert [row["ratio"] is not None for row in rows] == [True, True, False, False, False]
+    assert max(row["difference"] for row in rows[:2]) < 1e-12
+    assert all(0 < row["columns"] < row["jobs"] * row["machines"] for row in rows[:4])
+
+
+def test_the_table_names_every_kind(capsys):
+    assert main(["bench", "allox", "--sizes", "4x2", "--repeats", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["kind", "matching", "matching", "allox_plus"]
+
+
+@pytest.mark.parametrize(
+    "words", [("--sizes", "a"), ("--sizes", "4x"), ("--sizes", "4x0"), ("--repeats", "0"), ("--plain", "-1")]
+)
+def test_bad_options_exit_with_2(capsys, words):
+    assert main(["bench", "allox", *words]) == 2
+    assert words[0] in capsys.readouterr().err
+
+
+def test_options_and_keys_are_documented():
+    commands = argparse.ArgumentParser().add_subparsers()
+    add_to(commands)
+    known = {each.option_strings[-1]: each.default for each in commands.choices["allox"]._actions[1:]}
+    written = {code(row[0])[0]: row[1].strip("`") for row in table_rows(PAGE, "option of `bench allox`")}
+    assert written == {name: "off" if default is False else str(default) for name, default in known.items()}
+    keys = [name for row in table_rows(PAGE, "key of a row of AlloX") for name in code(row[0])]
+    assert keys == list(AlloxRow.__struct_fields__)
+
+
+@pytest.mark.alone
+def test_limits_are_kept(capsys):
+    assert main(["bench", "allox", "--plain", "0", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert all(row["cpu_s"] <= row["limit_s"] for row in rows if row["limit_s"] is not None)

@@ -1,0 +1,1 @@
+"""The audit of AlloX: random instances, and what must hold for them."""

@@ -1,0 +1,159 @@
+"""What must hold for the matching and the decisions of AlloX. A property returns its violations."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from msgspec.structs import replace
+
+from rm_plugin.policies.allox.decision import decide, match_jobs, places_of
+from rm_plugin.policies.allox.progress import ProgressLedger
+from rm_plugin.policies.allox.values import Job, Snapshot
+from themis_lab.audit.allox.instances import AlloxCase, machine_at
+from themis_lab.audit.case import same
+
+_MOST_COMPARED = 20_000
+"""Brute force tries this many assignments at most."""
+
+
+def optimality(case: AlloxCase, _rng: random.Random) -> list[str]:
+    """The total equals that of brute force. Instances too large for brute force are skipped."""
+    if len(case.machines) ** len(case.jobs) > _MOST_COMPARED:
+        return []
+    total_s = match_jobs(case.jobs, case.machines, case.now_s).total_s
+    least_s = _brute_force_s(case)
+    return [] if same(total_s, least_s) else [f"the total is {total_s!r} s, by brute force {least_s!r} s"]
+
+
+def certificate(case: AlloxCase, _rng: random.Random) -> list[str]:
+    """The result is certified, and says so truly: each machine leaves its last offered position free, or needs none."""
+    matching = match_jobs(case.jobs, case.machines, case.now_s)
+    findings = [] if matching.is_certified else ["the matching is not certified"]
+    for place, (queue, offered) in enumerate(zip(matching.queues, matching.positions_offered, strict=True)):
+        if len(queue) > offered:
+            findings.append(f"machine {place} runs {len(queue)} jobs of {offered} positions offered")
+    return findings
+
+
+def conservation(case: AlloxCase, _rng: random.Random) -> list[str]:
+    """Each job has one place, on a machine that runs it, and each machine's jobs follow each other shortest first."""
+    matching = match_jobs(case.jobs, case.machines, case.now_s)
+    placed = Counter(job for queue in matching.queues for job in queue)
+    findings = [f"job {job} has {placed[job]} places" for job in range(len(case.jobs)) if placed[job] != 1]
+    for machine, queue in zip(case.machines, matching.queues, strict=True):
+        times = [case.jobs[job].time_s(machine.type_name) for job in queue]
+        if times != sorted(times) or not all(map(math.isfinite, times)):
+            findings.append(f"{machine.machine_id} runs jobs of {times} s in this order")
+    ends = places_of(case.jobs, case.machines, matching, case.now_s).values()
+    total_s = math.fsum(place.end_s - case.now_s for place in ends)
+    if not same(total_s, matching.total_s):
+        findings.append(f"ends add up to {total_s!r} s, the total is {matching.total_s!r} s")
+    return findings
+
+
+def decisions(case: AlloxCase, _rng: random.Random) -> list[str]:
+    """A decision starts waiting jobs, each once, on idle machines that run them, and stays idle only if all agree."""
+    decision = decide(case.snapshot, case.alpha)
+    idle = {each.machine_id: each.type_name for each in case.machines if each.is_idle}
+    jobs = Counter(start.job.job_id for start in decision.starts)
+    machines = Counter(start.machine_id for start in decision.starts)
+    findings = [f"{name} starts {count} times" for name, count in (jobs + machines).items() if count > 1]
+    findings += [
+        f"{start.job.job_id} starts on {start.machine_id}, which is busy or cannot run it"
+        for start in decision.starts
+        if idle.get(start.machine_id) != start.type_name or start.type_name not in start.job.configurations
+    ]
+    if decision.solves and len(decision.starts) < len(idle) and len(decision.starts) < len(case.jobs):
+        last = decision.solves[-1]
+        if last.considered < len(last.ranked_users):
+            findings.append("a machine stays idle although some users were not let in")
+    return findings
+
+
+def determinism(case: AlloxCase, _rng: random.Random) -> list[str]:
+    """The decision does not depend on the order of jobs and machines."""
+    turned = replace(case, jobs=case.jobs[::-1], machines=case.machines[::-1])
+    before, after = decide(case.snapshot, case.alpha), decide(turned.snapshot, case.alpha)
+    return [] if before == after else ["jobs and machines in another order give another decision"]
+
+
+def starvation(case: AlloxCase, _rng: random.Random) -> list[str]:
+    """Under overload every user's starts go on: jobs are replaced as they start, and no user waits for three turns.
+
+    Applies for alpha below 1 to instances whose jobs run on all types. A turn is as many starts as there are users and
+    machines.
+    """
+    types = {machine.type_name for machine in case.machines}
+    users = sorted({job.user for job in case.jobs})
+    if case.alpha * len(users) > 1.0 or len(users) < 2 or any(types - job.configurations.keys() for job in case.jobs):
+        return []
+    ledger, now_s = ProgressLedger(), case.now_s
+    machines = {each.machine_id: machine_at(each.machine_id, each.type_name, 0.0, now_s) for each in case.machines}
+    running: dict[str, tuple[float, str]] = {}
+    starts: list[str] = []
+    made = itertools.count()
+    waiting = {job.job_id: job for job in case.jobs}
+    turn = len(users) + len(machines)
+    while len(starts) < 6 * turn:
+        snapshot = replace(case, now_s=now_s, jobs=tuple(waiting.values()), machines=tuple(machines.values())).snapshot
+        view = Snapshot(
+            now_s=now_s,
+            machines=snapshot.machines,
+            waiting=snapshot.waiting,
+            capacity=snapshot.capacity,
+            users=ledger.users(),
+        )
+        for start in decide(view, case.alpha).starts:
+            end_s = now_s + start.job.time_s(start.type_name)
+            del waiting[start.job.job_id]
+            again = f"{start.job.user}-{next(made):04}"
+            waiting[again] = Job(
+                job_id=again, user=start.job.user, arrival_s=now_s, configurations=start.job.configurations
+            )
+            running[start.machine_id] = end_s, start.job.job_id
+            ledger.start(start.job.job_id, start.job.user, start.value, now_s)
+            machines[start.machine_id] = machine_at(start.machine_id, start.type_name, end_s, now_s)
+            starts.append(start.job.user)
+        machine_id = min(running, key=lambda name: (running[name][0], name))
+        now_s, job_id = running.pop(machine_id)
+        ledger.end(job_id)
+        machines[machine_id] = machine_at(machine_id, machines[machine_id].type_name, now_s, now_s)
+    late = [user for user in users if user not in starts[3 * turn :]]
+    return [f"{user} started nothing in {3 * turn} starts" for user in late]
+
+
+def _brute_force_s(case: AlloxCase) -> float:
+    """The least total over all assignments; on each machine the shortest job goes first."""
+    least_s = math.inf
+    free_s = [0.0 if each.is_idle else max(0.0, each.available_s - case.now_s) for each in case.machines]
+    for assignment in itertools.product(range(len(case.machines)), repeat=len(case.jobs)):
+        total_s = 0.0
+        for place, machine in enumerate(case.machines):
+            at_s = free_s[place]
+            own = [
+                job.time_s(machine.type_name)
+                for job, where in zip(case.jobs, assignment, strict=True)
+                if where == place
+            ]
+            for time_s in sorted(own):
+                at_s += time_s
+                total_s += at_s
+        least_s = min(least_s, total_s)
+    return least_s
+
+
+Check = Callable[[AlloxCase, random.Random], list[str]]
+
+PROPERTIES: Mapping[str, Check] = {
+    "optimality": optimality,
+    "certificate": certificate,
+    "conservation": conservation,
+    "decisions": decisions,
+    "determinism": determinism,
+    "starvation": starvation,
+}
+"""Properties by name, in the order in which they are checked."""
