@@ -72,6 +72,7 @@ REFUSED = [
     {"heartbeat": changed(heartbeat(), jobs__iteration=-1)},
     {"heartbeat": changed(heartbeat(), jobs__iteration_s=math.inf)},
     {"heartbeat": changed(heartbeat(), jobs__slowdown__level="moon")},
+    {"heartbeat": changed(heartbeat(), jobs__device="v\x1b100")},
     *[{"rho": changed(report(1), rho=value)} for value in (math.nan, -1.0)],
     {"rho": changed(report(1), restart_s=math.inf)},
     {"rho": changed(report(1), demands__work_left_gpu_s=1e300)},
