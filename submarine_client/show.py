@@ -104,6 +104,10 @@ def spec_text(app: AppSpec) -> str:
         _field("Iterations", str(max(job.iterations_total for job in app.jobs))),
         _field("GPUs at most", str(app.demand_max_gpus)),
     ]
+    speeds = app.jobs[0].speed_by_device
+    if speeds:
+        stated = ", ".join(f"{device} {number(speed)}" for device, speed in speeds.items())
+        lines.append(_field("Speed by type", f"{stated}; on other GPU types that of the type, on no other CPU type"))
     rows = [(job.job_id, assignments(job.hyper_parameters)) for job in app.jobs]
     return "\n".join([*lines, "", table(("JOB", "HYPER-PARAMETERS"), rows)])
 

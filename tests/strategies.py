@@ -18,6 +18,7 @@ from themis.bids import AppReport, Bid, BidRow, Gang, GangDemand, LossForecast, 
 from themis.cluster import Allocation, Cluster, DeviceKind, DeviceType, GpuId, Level, Machine
 from themis.leases import Lease
 from themis.lifecycle import LeaseState
+from themis.speeds import Speeds
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -76,11 +77,12 @@ APPS = st.builds(
 )
 
 GANGS = st.builds(
-    lambda units, unit, within, count: Gang(units * unit, within, count, unit),
+    lambda units, unit, within, count, device: Gang(units * unit, within, count, unit, device),
     st.integers(1, 8),
     st.integers(1, 8),
     LEVELS,
     st.integers(1, 32),
+    st.sampled_from(("", "gpu", "v100")),
 )
 
 
@@ -121,7 +123,7 @@ PHASES_LEFT = st.builds(
 )
 
 
-def _demand(job_id, least, more, unit, slowdown, work, held, forecast) -> GangDemand:
+def _demand(job_id, least, more, unit, slowdown, work, held, forecast, speeds) -> GangDemand:
     return GangDemand(
         job_id=job_id,
         min_gpus=least * unit,
@@ -131,6 +133,7 @@ def _demand(job_id, least, more, unit, slowdown, work, held, forecast) -> GangDe
         work_left_gpu_s=work,
         held=held,
         forecast=forecast,
+        speeds=Speeds.of(speeds.items()),
     )
 
 
@@ -144,6 +147,7 @@ DEMANDS = st.builds(
     st.floats(0, 1e12),
     ALLOCATIONS,
     st.none() | FORECASTS,
+    st.dictionaries(NAMES, POSITIVE, max_size=3),
 )
 REPORTS = st.builds(
     AppReport,

@@ -253,8 +253,8 @@ class Cluster(Value, frozen=True, dict=True, kw_only=True):
 
     @cached_property
     def has_types(self) -> bool:
-        """Whether the machines have several device types. If not, gangs do not name their type."""
-        return len(self.gpus_by_device) > 1
+        """Whether the machines have several device types, or CPU nodes. If not, gangs do not name their type."""
+        return len(self.gpus_by_device) > 1 or any(not device.is_gpu for device in self.present_devices)
 
     def of_type(self, device: str) -> Cluster:
         """The machines of one device type."""

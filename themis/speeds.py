@@ -75,6 +75,9 @@ class Speeds(Value, frozen=True):
 SAME_SPEED = Speeds()
 """Speed 1 on every device type."""
 
+NOWHERE = Speeds((("(no type)", 1.0),))
+"""The speeds of a job that can run on no type that machines have now, for example because its only type was lost."""
+
 
 def speed_on(job: JobSpec, device: DeviceType) -> float:
     """The speed of a job on a device type, 0 if it cannot run there (the rule of this module)."""
@@ -87,10 +90,9 @@ def speed_on(job: JobSpec, device: DeviceType) -> float:
 def speeds_in(job: JobSpec, cluster: Cluster) -> Speeds:
     """The speeds of a job on the device types that machines of the cluster have.
 
-    Returns `SAME_SPEED` if every one of these is 1. The cluster must describe at least one type on which the job can
-    run; admission refuses other jobs.
+    Returns `SAME_SPEED` if every one of these is 1, and `NOWHERE` if every one is 0.
     """
     speeds = [(device.name, speed_on(job, device)) for device in cluster.present_devices]
     if all(speed == 1.0 for _, speed in speeds):
         return SAME_SPEED
-    return Speeds.of(speeds)
+    return Speeds.of(speeds) if any(speed > 0.0 for _, speed in speeds) else NOWHERE

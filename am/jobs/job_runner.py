@@ -78,9 +78,7 @@ class JobRunner:
         job.incarnation += 1
         job.started_at_s = self._app.now_s()
         self._app.board.turn(job, JobState.STARTING)
-        cluster = self._app.cluster
-        device = cluster.machine(gpus[0].machine_id).device if cluster.has_types else ""
-        job.profile.started(len(gpus), job.level, device)
+        job.profile.started(len(gpus), job.level, self._app.cluster.machine(gpus[0].machine_id).device)
         self._spawn(self._run(job))
 
     def stop(self, job: JobRun, reason: str) -> None:

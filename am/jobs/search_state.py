@@ -19,7 +19,7 @@ from am.tuners.registry import make_tuner
 from themis.apps import AppSpec, Estimate, JobSpec
 from themis.cluster import Cluster
 from themis.lifecycle import JOB_LIFECYCLE, JobState
-from themis.speeds import Speeds, speed_on, speeds_in
+from themis.speeds import SAME_SPEED, Speeds, speeds_in
 from themis.sums import sum_in_order
 
 _WORK_NOTE = "work_total"
@@ -226,6 +226,7 @@ def _scaled(estimate: Estimate, time_scale: float) -> Estimate:
 
 def _assumed_speeds(job: JobSpec, cluster: Cluster) -> Speeds:
     # With several types each is named, even if all have speed 1: measured speeds replace them one by one.
-    if not cluster.has_types:
-        return speeds_in(job, cluster)
-    return Speeds.of([(device.name, speed_on(job, device)) for device in cluster.present_devices])
+    speeds = speeds_in(job, cluster)
+    if speeds is not SAME_SPEED or not cluster.has_types:
+        return speeds
+    return Speeds.of([(device.name, 1.0) for device in cluster.present_devices])

@@ -20,10 +20,7 @@ _LONGEST_S = 1e9
 
 
 class Placement(Value, frozen=True, order=True):
-    """A number of GPUs, the locality level that they span, and their type. A job's iteration time depends on all.
-
-    `device` is empty on a cluster of one device type.
-    """
+    """A number of GPUs, the locality level that they span, and their type. A job's iteration time depends on all."""
 
     gpus: int
     level: Level

@@ -184,11 +184,12 @@ class JobProfile:
     @property
     def device(self) -> str:
         """The type of the job's present or last GPUs; empty before a start and on a cluster of one type."""
-        return "" if self._placement is None else self._placement.device
+        several = len(self._assumed_speeds.by_type) > 1
+        return self._placement.device if several and self._placement is not None else ""
 
     @property
     def _base_device(self) -> str:
-        """The first device type with measurements; empty on a cluster of one type."""
+        """The first device type with measurements; empty without any."""
         return next((placement.device for placement in self.paces), "")
 
     @property

@@ -31,13 +31,16 @@ def rows(draw, machine_ids):
 
 @st.composite
 def markets(draw):
-    machine_ids = draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
+    machine_ids = draw(st.lists(NAMES, min_size=2, max_size=4, unique=True))
+    # A gang may name only a type that a machine has.
+    devices = ("gpu", "v100", *draw(st.lists(st.sampled_from(("gpu", "k80")), max_size=2)))[: len(machine_ids)]
+    devices += ("gpu",) * (len(machine_ids) - len(devices))
     empty_bundle = draw(st.sampled_from(EmptyBundle))
     empty_values = VALUES if empty_bundle is EmptyBundle.FINITE else st.just(0.0) | VALUES
     return Market(
         machines=tuple(
-            FreeMachine(machine_id=machine_id, rack_id=draw(NAMES), free_slots=draw(SLOTS))
-            for machine_id in machine_ids
+            FreeMachine(machine_id=machine_id, rack_id=draw(NAMES), free_slots=draw(SLOTS), device=device)
+            for machine_id, device in zip(machine_ids, devices, strict=True)
         ),
         bids=tuple(
             Bid(

@@ -224,4 +224,5 @@ class ClusterView(Value, frozen=True, dict=True, kw_only=True):
         for each in self.types_for(speeds):
             taken = min(left, each.gpus)
             units, left = units + taken * speeds.on(each.device), left - taken
-        return units
+        # If machines of its types are all lost, the app counts as it would on them.
+        return units or gpus * speeds.highest

@@ -7,7 +7,7 @@ import pytest
 from themis.apps import JobSpec
 from themis.cluster import Allocation, Cluster, DeviceKind, DeviceType, Machine
 from themis.errors import InputError
-from themis.speeds import SAME_SPEED, Speeds, speed_on, speeds_in
+from themis.speeds import NOWHERE, SAME_SPEED, Speeds, speed_on, speeds_in
 
 V100 = DeviceType(name="v100", speed=3.0)
 CPU = DeviceType(name="cpu", kind=DeviceKind.CPU, speed=0.5)
@@ -41,6 +41,17 @@ def test_speeds_are_fastest_first_without_types_that_cannot_run_the_job():
 def test_a_cluster_where_every_type_has_speed_1_needs_no_speeds():
     assert speeds_in(job(), cluster(DeviceType(name="a"), DeviceType(name="b"))) is SAME_SPEED
     assert SAME_SPEED.on("any") == 1.0
+
+
+def test_a_job_whose_types_are_all_lost_can_run_nowhere():
+    assert speeds_in(job(), cluster(CPU)) is NOWHERE
+    assert NOWHERE.on("cpu") == 0.0
+
+
+def test_a_cluster_of_cpu_nodes_names_types_as_a_cluster_of_several_does():
+    assert cluster(CPU).has_types
+    assert cluster(V100, CPU).has_types
+    assert not cluster(V100, V100).has_types
 
 
 def test_a_type_that_is_absent_cannot_run_the_job():
