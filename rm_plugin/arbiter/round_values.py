@@ -80,7 +80,7 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
     The device types of `cluster` say how fast the reference job is on each; the demands of the reports say on which
     types each job can run, and how fast (`GangDemand.speeds`). `machines` are all of the cluster with their GPUs on
     offer, renewable ones included. `contentions` has N_avg of the apps. `reports` and `bids` hold the apps that
-    answered.
+    answered. `memory` is that of the last decision (`PolicyWithMemory`).
     """
 
     round_id: int
@@ -95,6 +95,7 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
     reports: Mapping[str, AppReport] = field(default_factory=dict)
     bids: Mapping[str, Bid] | None = None
     outcome: AuctionOutcome | None = None
+    memory: Value | None = None
 
     @remembered
     def free(self) -> Allocation:
@@ -176,11 +177,13 @@ class Decision(Value, frozen=True, kw_only=True):
     """What a policy decides: gangs by app, those of the auction (or of the policy's own rule) and the leftovers.
 
     `unserved` is what apps could still use; no free GPU may serve any of it. Where no GPU is left it may be left out.
+    `memory` is what the policy wants to find in the snapshot of the next round (`PolicyWithMemory`).
     """
 
     auction: Mapping[str, tuple[PlacedGang, ...]] = field(default_factory=dict)
     leftovers: Mapping[str, tuple[PlacedGang, ...]] = field(default_factory=dict)
     unserved: tuple[Claim, ...] = ()
+    memory: Value | None = None
 
     def grants(self) -> dict[str, tuple[PlacedGang, ...]]:
         """All gangs by app, in order of app ids."""
