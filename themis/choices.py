@@ -30,6 +30,14 @@ class EmptyBundle(StrEnum):
     LEXICOGRAPHIC = "lexicographic"
 
 
+class TenantOf(StrEnum):
+    """What shares the cluster under policies that are fair among tenants: users, queues, or apps."""
+
+    USER = "user"
+    QUEUE = "queue"
+    APP = "app"
+
+
 class BundleRule(StrEnum):
     """How a bid values the time after the lease (themis.md, section 2; fairness-study.md, section 1)."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import field
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.contention import Contentions
 from rm_plugin.arbiter.leftovers import Claim
 from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang, RhoOf
-from themis.choices import EmptyBundle, Rounding
+from themis.choices import EmptyBundle, Rounding, TenantOf
 from themis.cluster import Allocation, Cluster
 from themis.errors import InputError
 from themis.sums import sum_in_order
@@ -27,6 +27,10 @@ class RoundSettings(Value, frozen=True, kw_only=True):
     empty_bundle: EmptyBundle = EmptyBundle.FINITE
     rounding: Rounding = Rounding.PROBABILISTIC
     payments: bool = True
+    tenant_of: TenantOf = TenantOf.USER
+
+    OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {"tenant_of": TenantOf.USER}
+    """Fields that records leave out at their defaults."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.f <= 1.0:

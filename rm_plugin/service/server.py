@@ -284,6 +284,7 @@ def _arbiter(
             empty_bundle=settings.auction.empty_bundle,
             rounding=settings.auction.rounding,
             payments=settings.auction.payments,
+            tenant_of=settings.tenant_of,
         ),
         seed=settings.seed,
         grid_origin_s=float(origin),

@@ -80,24 +80,52 @@ def round_shares(
     Returns:
         GPUs by tenant, at most the capacity; none, or at least the tenant's smallest gang.
     """
-    tenants = sorted(ideal)
-    if not tenants:
-        return Rounded(granted={}, deviation={})
     nothing = (0.0,) * len(capacity)
-    claims = np.array([np.add(ideal[tenant], deviation.get(tenant, nothing)) for tenant in tenants])
+    claims = {
+        tenant: tuple(map(float, np.add(share, deviation.get(tenant, nothing)))) for tenant, share in ideal.items()
+    }
+    granted = grant_claims(capacity, claims, limits)
+    return Rounded(granted=granted, deviation=settle_claims(claims, granted, limits))
+
+
+def grant_claims(capacity: tuple[int, ...], claims: Shares, limits: Mapping[str, GangLimits]) -> Whole:
+    """Steps 2 to 5: whole GPUs by tenant and type.
+
+    Args:
+        capacity: Devices that are on offer, by type.
+        claims: Step 1. They may add up to more or less than the capacity.
+        limits: By tenant.
+    """
+    tenants = sorted(claims)
+    if not tenants:
+        return {}
+    owed = np.array([claims[tenant] for tenant in tenants])
     bounds = [limits[tenant] for tenant in tenants]
     usable = np.array([[number not in limit.unusable for number in range(len(capacity))] for limit in bounds])
     granted = np.column_stack(
-        [_largest_remainder(claims[:, number], usable[:, number], have) for number, have in enumerate(capacity)]
+        [_largest_remainder(owed[:, number], usable[:, number], have) for number, have in enumerate(capacity)]
     )
-    _release(granted, claims, bounds)
-    _serve_owed_gangs(granted, claims, usable, capacity, bounds)
-    _offer_again(granted, claims, usable, capacity, bounds)
-    after = _settle(claims - granted, granted, bounds)
-    return Rounded(
-        granted={tenant: tuple(map(int, granted[row])) for row, tenant in enumerate(tenants)},
-        deviation={tenant: tuple(map(float, after[row])) for row, tenant in enumerate(tenants)},
-    )
+    _release(granted, owed, bounds)
+    _serve_owed_gangs(granted, owed, usable, capacity, bounds)
+    _offer_again(granted, owed, usable, capacity, bounds)
+    return {tenant: tuple(map(int, granted[row])) for row, tenant in enumerate(tenants)}
+
+
+def settle_claims(claims: Shares, used: Whole, limits: Mapping[str, GangLimits]) -> Shares:
+    """Step 6: the deviations after a round.
+
+    Args:
+        claims: What each tenant should have had.
+        used: What it had.
+        limits: By tenant.
+    """
+    tenants = sorted(claims)
+    if not tenants:
+        return {}
+    had = np.array([used[tenant] for tenant in tenants])
+    owed = np.array([claims[tenant] for tenant in tenants])
+    after = _settle(owed - had, had, [limits[tenant] for tenant in tenants])
+    return {tenant: tuple(map(float, after[row])) for row, tenant in enumerate(tenants)}
 
 
 def _largest_remainder(claims: Claims, usable: Usable, devices: int) -> Granted:

@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 
 import pytest
-from service_cases import NOW_S, ServiceCase, registration
+from service_cases import NOW_S, ServiceCase, registration, report
 
 from rm_plugin.arbiter.round_values import Decision
 from rm_plugin.policies.registry import make_policy
@@ -19,6 +19,7 @@ from themis.cluster import GpuId
 from themis.leases import Lease
 from themis.lifecycle import LeaseState
 from themis.values import Value
+from themis.wire import themis_pb2 as pb
 
 
 def lease(lease_id, app_id="app-0001", machine_id="m0", index=0, state=LeaseState.GRANTED):
@@ -211,6 +212,16 @@ class Counting:
         return Decision(memory=Counted(rounds=rounds + 1, share={"u": (1 / 3, 0.1)}))
 
 
+def wants_two(round_id):
+    """A report of an app that wants two GPUs, no fewer."""
+    message = report(round_id)
+    del message.demands[:]
+    message.demands.append(
+        pb.GangDemand(job_id="job-0", min_gpus=2, max_gpus=2, unit_gpus=1, slowdown=report(1).demands[0].slowdown)
+    )
+    return message
+
+
 def memory_after(store, *, policy):
     return restored_memory(store.events(), policy)
 
@@ -233,6 +244,23 @@ class TestPolicyMemory:
     def test_it_survives_a_restart(self, store):
         again = ServiceCase(store, decider=Counting())
         assert again.arbiter.begin_round(NOW_S)[0].memory == Counted(rounds=2, share={"u": (1 / 3, 0.1)})
+
+    def test_oef_remembers_the_same_after_a_restart(self):
+        async def scenario():
+            store = MemoryStore()
+            case = ServiceCase(store, policy="oef")
+            apps = [await case.started(name) for name in ("one", "two", "three", "four", "five")]
+
+            def answers(round_id, body):
+                return [(*app, pb.AmMessage(rho=wants_two(round_id))) for app in apps]
+
+            await case.round(answers)
+            return case, ServiceCase(store, policy="oef")
+
+        case, again = asyncio.run(scenario())
+        memory = again.arbiter.begin_round(NOW_S)[0].memory
+        assert memory == case.arbiter.begin_round(NOW_S)[0].memory
+        assert memory.starved == {"app-0005": 1}
 
     def test_an_abandoned_round_does_not_change_it(self, store):
         Recorder(store, VirtualClock(NOW_S)).record("round_started", detail={"round_id": 3})
