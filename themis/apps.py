@@ -16,7 +16,11 @@ Setting = str | int | float | bool
 
 
 class Slowdown(Value, frozen=True):
-    """S by locality level: the factor >= 1 on the iteration time because of placement (themis.md, section 1)."""
+    """S by locality level: the factor >= 1 by which placement slows an iteration down (themis.md, section 1).
+
+    Example: with S = 1.3 across racks, an iteration on 4 GPUs in two racks takes 1.3 times as long as within a machine
+    of S = 1. So the 4 GPUs do the work of 4 / 1.3 = 3.1.
+    """
 
     slot: float
     machine: float
@@ -31,7 +35,7 @@ class Slowdown(Value, frozen=True):
             raise InputError("a slowdown cannot shrink as GPUs lie farther apart", value=factors)
 
     def at(self, level: Level) -> float:
-        """S at one level."""
+        """Return S at one level."""
         return (self.slot, self.machine, self.rack, self.cluster)[level]
 
 

@@ -175,18 +175,18 @@ class PlacedGang(Value, frozen=True, order=True):
 
 
 class LossForecast(Value, frozen=True, kw_only=True):
-    """A job's loss by iteration: loss(k) = floor + drop * (1 + k / scale) ** -power, and where on it the job is.
+    """A job's loss by iteration, loss(k) = floor + drop * (1 + k / scale) ** -power, and its present iteration.
 
-    The form is that of SLAQ's curves of sublinear convergence. It falls ever more slowly, so its steepest part is its
-    beginning.
+    The form is that of SLAQ's curves of sublinear convergence. It is steepest at the beginning. For example, floor 0.1,
+    drop 1, scale 10 and power 0.5 give a loss of 1.1 at iteration 0 and 0.6 at iteration 30.
 
     Attributes:
         floor: The loss that it approaches.
-        drop: How far it falls in all, 0 or more; 0 for a job whose loss falls no more.
-        scale: Iterations until the fall slows down, more than 0.
-        power: How fast it slows down, more than 0.
-        iteration: The iteration that the job is at.
-        serial_iteration_s: Seconds an iteration on one GPU at S = 1.
+        drop: How far it falls in total, 0 or more; 0 if the loss no longer falls.
+        scale: Iterations until the fall slows down, above 0.
+        power: How fast it slows down, above 0.
+        iteration: The job's present iteration.
+        serial_iteration_s: Seconds per iteration on one GPU at S = 1.
     """
 
     floor: float
@@ -217,12 +217,12 @@ class LossForecast(Value, frozen=True, kw_only=True):
 
 
 class GangDemand(Value, frozen=True, kw_only=True):
-    """What one job could use more: its smallest and largest gang, the unit, and S by level.
+    """The unmet demand of one job: its smallest and largest gang, the unit, and S by level.
 
-    Policies without bids and leftovers go by it. `held` is the gang that the job runs on and would grow, if any;
-    `faster_than` the throughput g / S that it must exceed to make good the restart that growing costs, 0 where there is
-    none, in units of one reference GPU at S = 1. `forecast` is the job's loss to come, None while too little is known
-    of it. `speeds` says on which device types the job can run and how fast; with one entry the demand names its type.
+    Leftovers, and policies without bids, use it. `held` is the gang that the job runs on and could extend, if any.
+    `faster_than` is the throughput g / S that an extension must exceed to recover the cost of its restart, in units of
+    one reference GPU at S = 1; 0 without a held gang. `forecast` is the job's expected loss, None while it is unknown.
+    `speeds` gives the device types on which the job can run, and its speed there. One entry means a demand for a type.
     """
 
     job_id: str
@@ -248,13 +248,13 @@ class GangDemand(Value, frozen=True, kw_only=True):
 
 
 class PhaseLeft(Value, frozen=True, kw_only=True):
-    """What is left of one phase of a search, at S = 1.
+    """The work left in one phase of a search, at S = 1.
 
     Attributes:
-        jobs: Jobs that are still to run in it.
-        work_gpu_s: Work of them all, in GPU seconds.
-        longest_gpu_s: Work of the longest of them, in GPU seconds.
-        gang_gpus: The most GPUs that one of them can use.
+        jobs: The jobs that still have to run in it.
+        work_gpu_s: The work of all these jobs, in GPU seconds.
+        longest_gpu_s: The work of the longest job, in GPU seconds.
+        gang_gpus: The maximum GPUs that one of them can use.
     """
 
     jobs: int
@@ -270,13 +270,16 @@ class PhaseLeft(Value, frozen=True, kw_only=True):
             raise InputError("the work of a phase must be a number of 0 or more", value=work)
 
     def time_s(self, gpus: int) -> float:
-        """Return the seconds on `gpus` GPUs (at least one) at S = 1: the longest job's, or the work's share."""
+        """Return the seconds on `gpus` GPUs (at least one) at S = 1: the longest job's, or the work's share.
+
+        Example: four jobs of 100 GPU seconds on up to 2 GPUs each take 100 s on 4 GPUs, and 50 s on 8 or more.
+        """
         together = self.work_gpu_s / min(gpus, self.jobs * self.gang_gpus)
         return max(together, self.longest_gpu_s / min(gpus, self.gang_gpus))
 
 
 class RhoOf(StrEnum):
-    """Whose rho a round asks for. To work it out takes an app longer than all else that it reports."""
+    """The apps whose rho a round asks for. Of all reported values, rho takes an app longest to compute."""
 
     EVERY_APP = "every app"
     WANTING_APPS = "apps that could use more GPUs"

@@ -1,4 +1,4 @@
-"""Named choices that the specification leaves open; each is a default in the configuration, never a constant."""
+"""Named choices that the specification leaves open. Each has a key in the configuration."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from enum import StrEnum
 
 
 class LeaseEnds(StrEnum):
-    """When leases end: all on one grid of the lease's length, or each after its own full length."""
+    """When leases end: all on one grid of the lease's length, or each after its own full length.
+
+    Example: leases of 600 s. One granted at 900 s ends at 1,200 s if aligned to a grid from 0 s, else at 1,500 s.
+    """
 
     ALIGNED = "aligned"
     STAGGERED = "staggered"
 
 
 class Rounding(StrEnum):
-    """How a share c of k gangs becomes whole. There is no plain floor: it starves apps of few gangs."""
+    """How a share c of k gangs is rounded to whole gangs. Never down alone: that starves apps with few gangs."""
 
     PROBABILISTIC = "probabilistic"
     NEAREST = "nearest"
@@ -21,14 +24,14 @@ class Rounding(StrEnum):
 
 
 class EmptyBundle(StrEnum):
-    """How winning nothing counts in the auction (themis.md, section 2)."""
+    """How the empty bundle counts in the auction (themis.md, section 2)."""
 
     FINITE = "finite"
     LEXICOGRAPHIC = "lexicographic"
 
 
 class BundleRule(StrEnum):
-    """What a bundle is worth beyond its lease (themis.md, section 2; fairness-study.md, section 1)."""
+    """How a bid values the time after the lease (themis.md, section 2; fairness-study.md, section 1)."""
 
     CONTINUATION = "continuation"
     IDLE_THEN_SHARE = "idle_then_share"

@@ -1,4 +1,4 @@
-"""The median of durations some of which were cut short, so that only their least length is known."""
+"""The median of durations, some of which were cut short, so that only a lower bound is known."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from collections.abc import Iterable
 
 
 def median_with_cuts(durations: Iterable[tuple[float, bool]]) -> float | None:
-    """The median by the product-limit estimate.
+    """Return the median by the product-limit estimate.
 
-    It is Kaplan's and Meier's ("Nonparametric estimation from incomplete observations", 1958). To leave out what was
-    cut short would keep the quick ones only, and to count it as whole would shorten it.
+    The estimate is by Kaplan and Meier ("Nonparametric estimation from incomplete observations", 1958). Without the
+    durations that were cut short, only short ones would remain. Counted as complete, they would be too short.
+
+    Example: 2 and 9 are complete, and two durations were cut short at 3. Without the cut ones the median would be 5.5,
+    and with them as complete ones 3. The estimate is 9: after 2, three of four continue, and only 9 is a known end.
 
     Args:
-        durations: Length in any unit, and whether it was seen whole. Of one cut short it is known to be longer.
+        durations: Lengths in any unit, and whether each is complete. One cut short is known to be longer.
 
     Returns:
-        Where half of the durations end; between two whole ones their mean, as without cuts, and where none is whole
-        beyond, the mean with the next cut. Where more than half are longer than all that was seen, the longest. None
-        without any.
+        The time by which half of the durations end. If that is between two complete ones, their mean; if no complete
+        one follows, the mean with the next cut. If more than half are longer than all observed lengths, the longest
+        length. None without durations.
     """
-    # Where a whole one and a cut are as long, the cut one goes on behind it.
+    # If a complete and a cut duration are equally long, the cut one is the longer.
     ordered = sorted(durations, key=lambda duration: (duration[0], not duration[1]))
     going_on = 1.0
     half_at: float | None = None

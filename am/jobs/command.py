@@ -56,7 +56,8 @@ def job_command(
     Raises:
         InputError: A program or parameter name that cannot be used, or one that the app master gives itself.
     """
-    values = {**_ours(run), **_given(program, job)}
+    ours = (run.iterations, run.checkpoint_every, run.keep_checkpoints, run.seed)
+    values = {**dict(zip(RESERVED, ours, strict=True)), **_given(program, job)}
     if program.command:
         known = {**run.paths, **{name: value_text(value) for name, value in values.items()}}
         return substitute(program.command, {name: shlex.quote(text) for name, text in known.items()})
@@ -69,11 +70,6 @@ def job_command(
 def value_text(value: HyperParameter) -> str:
     """A value as it stands on a command line: `true`, `false`, and numbers so that they read back equal."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _ours(run: RunValues) -> dict[str, HyperParameter]:
-    values = (run.iterations, run.checkpoint_every, run.keep_checkpoints, run.seed)
-    return dict(zip(RESERVED, values, strict=True))
 
 
 def _given(program: ProgramSpec, job: JobSpec) -> dict[str, HyperParameter]:

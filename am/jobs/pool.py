@@ -206,14 +206,12 @@ class Pool:
         yield _smaller_first(self._slots.values())
         machines = _merged((key[0], self._slots[key]) for key in sorted(self._slots))
         yield _smaller_first(machines.values())
-        yield _smaller_first(_merged((self._rack_of(name), group) for name, group in machines.items()).values())
+        racks = _merged((self._cluster.machine(name).rack_id, group) for name, group in machines.items())
+        yield _smaller_first(racks.values())
         yield [[gpu for group in machines.values() for gpu in group]]
 
     def _slot_of(self, gpu: GpuId) -> SlotKey:
         return gpu.machine_id, self._cluster.machine(gpu.machine_id).slot_of(gpu.index)
-
-    def _rack_of(self, machine_id: str) -> str:
-        return self._cluster.machine(machine_id).rack_id
 
     def _remove(self, gpus: tuple[GpuId, ...]) -> tuple[GpuId, ...]:
         for gpu in gpus:

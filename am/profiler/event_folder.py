@@ -70,7 +70,8 @@ class EventFolder:
                     self._files[path] = (role, follower, reader)
                 records = reader.read(part.data)
                 self._trained = self._trained or (role is Role.TRAINING and any(map(_is_step, records)))
-                added += [record for record in records if not (role is Role.EVALUATION and self._drops(record))]
+                drops_steps = self._trained and role is Role.EVALUATION
+                added += [record for record in records if not (drops_steps and _is_step(record))]
         return added
 
     @property
@@ -82,9 +83,6 @@ class EventFolder:
         """Close all files. `read` reopens them at the same offsets."""
         for _, follower, _ in self._files.values():
             follower.close()
-
-    def _drops(self, record: Record) -> bool:
-        return self._trained and _is_step(record)
 
 
 def _is_step(record: Record) -> bool:

@@ -165,13 +165,10 @@ class LogFollower:
         lines = self._partial + data[:end] if end else b""
         if lines and self._dropping:
             # Drop the rest of a line whose beginning was dropped.
-            lines = data[_first_end(data) + 1 : end]
+            first = min(place for place in (data.find(_LINE_END), data.find(_REDRAW)) if place >= 0)
+            lines = data[first + 1 : end]
             self._dropping = False
         self._partial = data[end:] if end else self._partial + data
         if len(self._partial) > MAX_LINE_BYTES:
             self._partial, self._dropping = b"", True
         return lines
-
-
-def _first_end(data: bytes) -> int:
-    return min(place for place in (data.find(_LINE_END), data.find(_REDRAW)) if place >= 0)

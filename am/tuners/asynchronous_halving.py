@@ -112,12 +112,17 @@ class AsynchronousHalving:
             if not promoted and not self._running():
                 promoted = self._stalled()
                 if not promoted:
-                    self._finish()
+                    last = len(self._targets) - 1
+                    ended = [j for j, job in self._jobs.items() if not job.failed and len(job.losses) <= last]
+                    self._finished, self._stopped = True, frozenset(ended)
                     return
             if not promoted:
                 return
             for job_id in promoted:
-                self._promote(self._jobs[job_id])
+                job = self._jobs[job_id]
+                job.rung += 1
+                if job.iteration >= self._target(job):
+                    job.losses.append(job.loss)
 
     def _at(self, rung: int) -> list[str]:
         """Return the live jobs that have reached a rung, best first."""
@@ -136,16 +141,6 @@ class AsynchronousHalving:
         last = len(self._targets) - 1
         reached = [rung for rung in range(last + 1) if self._at(rung)]
         return self._at(reached[-1])[:1] if reached and reached[-1] < last else []
-
-    def _promote(self, job: _Climber) -> None:
-        job.rung += 1
-        if job.iteration >= self._target(job):
-            job.losses.append(job.loss)
-
-    def _finish(self) -> None:
-        last = len(self._targets) - 1
-        self._finished = True
-        self._stopped = frozenset(j for j, job in self._jobs.items() if not job.failed and len(job.losses) <= last)
 
     def _best(self) -> str | None:
         """Return the best live job of the highest reached rung. Before any rung is reached, use the newest losses."""

@@ -111,15 +111,12 @@ def forecast(iterations: Sequence[int], losses: Sequence[float], total: int) -> 
     known = [(at, loss) for at, loss in zip(iterations, losses, strict=True) if math.isfinite(loss)]
     if len(known) < MIN_POINTS:
         return None
-    x, y = _merged(np.array(known, dtype=np.float64))
-    size = float(np.max(np.abs(y))) or 1.0
-    return _fit(np.stack([shape(x / total) for shape in _SHAPES]), y / size, size)
-
-
-def _merged(points: Numbers) -> tuple[Numbers, Numbers]:
+    points = np.array(known, dtype=np.float64)
     if len(points) > MAX_POINTS:
         points = np.stack([part.mean(axis=0) for part in np.array_split(points, MAX_POINTS)])
-    return points[:, 0], points[:, 1]
+    x, y = points[:, 0], points[:, 1]
+    size = float(np.max(np.abs(y))) or 1.0
+    return _fit(np.stack([shape(x / total) for shape in _SHAPES]), y / size, size)
 
 
 def _fit(shapes: Numbers, y: Numbers, size: float) -> Forecast:

@@ -86,7 +86,9 @@ def hyperband(jobs: Sequence[JobSpec], *, eta: int = DEFAULT_ETA, max_resource: 
     total = longest(jobs)
     s_max = _largest_s(len(jobs), total, eta) if max_resource is None else _whole_log(max_resource, eta)
     brackets = fill_brackets(len(jobs), s_max, eta)
-    return PhasedTuner(NAME, jobs, _rungs(brackets, s_max, eta, total), _members(brackets, jobs))
+    ids = iter([job.job_id for job in jobs])
+    members = [[next(ids) for _ in range(bracket.sizes[0])] for bracket in brackets]
+    return PhasedTuner(NAME, jobs, _rungs(brackets, s_max, eta, total), members)
 
 
 def _whole_log(value: int, base: int) -> int:
@@ -114,8 +116,3 @@ def _rungs(brackets: Sequence[Bracket], s_max: int, eta: int, total: int) -> tup
         )
         for phase in range(s_max + 1)
     )
-
-
-def _members(brackets: Sequence[Bracket], jobs: Sequence[JobSpec]) -> list[list[str]]:
-    ids = iter([job.job_id for job in jobs])
-    return [[next(ids) for _ in range(bracket.sizes[0])] for bracket in brackets]

@@ -171,12 +171,11 @@ class StoppingTuner:
             return
         curve.add(observation.iteration, observation.loss)
         self._latest = None
-        if curve.state is CurveState.RUNNING and not curve.reinstated and self._stops(observation.job_id):
-            self._end(observation.job_id, CurveState.STOPPED)
-
-    def _stops(self, job_id: str) -> bool:
-        # Ask the rule about the leader too, because some rules count the calls.
-        return self._rule.stops(job_id, self._curves) and job_id != self._leader()
+        if curve.state is CurveState.RUNNING and not curve.reinstated:
+            job_id = observation.job_id
+            # Ask the rule about the leader too, because some rules count the calls.
+            if self._rule.stops(job_id, self._curves) and job_id != self._leader():
+                self._end(job_id, CurveState.STOPPED)
 
     def _fail(self, job_id: str) -> None:
         """Note a failure. A job that was stopped before stays stopped, but cannot be reinstated."""

@@ -31,9 +31,12 @@ class Contentions(Value, frozen=True, kw_only=True):
     since: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def of(self, app_id: str) -> float:
-        """N_avg of an app, itself included; at least 1, even if clocks differ slightly.
+        """Return N_avg of an app, itself included; at least 1, even if clocks differ slightly.
 
         For an app that entered at this moment, or is unknown, it is the number of active apps.
+
+        Example: an app shared the cluster with another one for 50 s, and was then alone for 50 s. Its N_avg is
+        (2 * 50 + 1 * 50) / 100 = 1.5.
         """
         entered_s, before_app_s = self.since.get(app_id, (self.now_s, 0.0))
         life_s = self.now_s - entered_s

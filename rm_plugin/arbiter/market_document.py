@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.bids import BidRow, FreeMachine, Gang, Market
 
 
 def market_document(market: Market) -> dict[str, object]:
@@ -19,7 +19,10 @@ def market_document(market: Market) -> dict[str, object]:
         "machines": [_machine(machine) for machine in market.machines],
         "free": {machine.machine_id: list(machine.free_slots or (0,)) for machine in market.machines},
         "empty_bundle": market.empty_bundle.value,
-        "bidders": [_bidder(bid) for bid in market.bids],
+        "bidders": [
+            {"app": bid.app_id, "empty_value": bid.empty_value, "rows": [_row(row) for row in bid.rows]}
+            for bid in market.bids
+        ],
     }
 
 
@@ -30,10 +33,6 @@ def _machine(machine: FreeMachine) -> dict[str, object]:
         "slots": [max(1, free) for free in machine.free_slots or (0,)],
     }
     return document if machine.device == "gpu" else document | {"device": machine.device}
-
-
-def _bidder(bid: Bid) -> dict[str, object]:
-    return {"app": bid.app_id, "empty_value": bid.empty_value, "rows": [_row(row) for row in bid.rows]}
 
 
 def _row(row: BidRow) -> dict[str, object]:

@@ -25,7 +25,7 @@ def keep_shares(
     rounding: Rounding = Rounding.PROBABILISTIC,
     demands: Mapping[str, Sequence[GangDemand]] = MappingProxyType({}),
 ) -> dict[str, tuple[PlacedGang, ...]]:
-    """The gangs that every winner keeps.
+    """Return the gangs that every winner keeps.
 
     Each app draws from its own child seed of (seed, app id), so other apps and their order do not matter.
 

@@ -17,7 +17,6 @@ from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundS
 from rm_plugin.policies.port import Policy
 from themis.bids import AppReport, Bid, RhoOf
 from themis.choices import EmptyBundle
-from themis.cluster import Allocation
 from themis.values import Value
 
 Question = AskReports | AskBids | SolveAuction
@@ -45,7 +44,7 @@ def play_round(
         policy: Decides it.
         rho_of: Whose rho is asked for: at least that of the apps by whose rho the policy goes.
     """
-    asked = _answering(snapshot)
+    asked = tuple([app.app_id for app in snapshot.apps if not app.silent])
     answers = cast("Mapping[str, AppReport]", (yield AskReports(asked, rho_of)))
     reports, refused = check_reports(snapshot, asked, answers, rho_of)
     snapshot = snapshot.having(reports=reports)
@@ -58,7 +57,8 @@ def play_round(
             bids, bad = check_bids(snapshot, step.app_ids, cast("Mapping[str, Bid]", answer))
             snapshot, refused = snapshot.having(bids=bids), refused | bad
         else:
-            snapshot = snapshot.having(outcome=answer or _no_outcome(snapshot))
+            no_winners = AuctionOutcome(wins={}, shares=dict.fromkeys(snapshot.bids or {}, 1.0))
+            snapshot = snapshot.having(outcome=answer or no_winners)
 
 
 def check_reports(
@@ -90,13 +90,9 @@ def _problem_of_report(report: AppReport, app_id: str, round_id: int, machines: 
         return "the report has no rho"
     # Placement looks up the racks of the GPUs that a job holds; most jobs with demands hold none.
     for demand in report.demands:
-        if demand.held.counts and not _are_known(demand.held, machines):
+        if demand.held.counts and not all(machine in machines for machine, _ in demand.held.counts):
             return "a job is said to be on a machine that the cluster does not have"
     return ""
-
-
-def _are_known(held: Allocation, machines: Collection[str]) -> bool:
-    return all(machine in machines for machine, _ in held.counts)
 
 
 def check_bids(
@@ -127,11 +123,3 @@ def _problem_of(bid: Bid, app_id: str, snapshot: RoundSnapshot, free: Mapping[st
             if count > free.get(machine, 0):
                 return "a row pins GPUs that were not offered"
     return ""
-
-
-def _answering(snapshot: RoundSnapshot) -> tuple[str, ...]:
-    return tuple([app.app_id for app in snapshot.apps if not app.silent])
-
-
-def _no_outcome(snapshot: RoundSnapshot) -> AuctionOutcome:
-    return AuctionOutcome(wins={}, shares=dict.fromkeys(snapshot.bids or {}, 1.0))

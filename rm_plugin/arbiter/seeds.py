@@ -10,20 +10,20 @@ _SEED = 8
 
 
 def child_seed(seed: int, *names: str) -> int:
-    """A seed of its own for what these names denote: SHA-256 of the parent seed and the names, first 8 bytes.
+    """Return a seed for these names: the first 8 bytes of SHA-256 over the parent seed and the names.
 
     Args:
         seed: The parent's seed.
-        names: What the child is for, one or more, for instance `("rounding", app_id)`; ("a", "b") and ("ab",) differ.
+        names: The use of the seed, one or more, for example `("rounding", app_id)`. ("a", "b") and ("ab",) differ.
     """
     (found,) = child_digests(seed, names[:-1], names[-1:])
     return int.from_bytes(found[:_SEED], "big")
 
 
 def child_digests(seed: int, names: Sequence[str], last: Iterable[str]) -> list[bytes]:
-    """The digest that `child_seed(seed, *names, name)` is the beginning of, for each last name.
+    """Return the digest whose beginning is `child_seed(seed, *names, name)`, for each last name.
 
-    Digests stand in the order of their seeds: to draw an order no more is needed, and a round draws for a hundred apps.
+    Digests sort like their seeds. So they suffice to draw an order, which a round does for a hundred apps.
     """
     prefix = "".join([f"{name}\x00" for name in (str(seed), *names)]).encode()
     sha256 = hashlib.sha256

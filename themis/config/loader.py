@@ -60,7 +60,8 @@ def parse_yaml(text: str, source: str) -> dict[str, Any]:
         message = f"{source}{_line(error)}: a number that YAML reads as {error.read}"
         raise InputError(message, value=error.problem, remedy=remedy) from None
     except yaml.YAMLError as error:
-        raise InputError(f"{source} is not valid YAML{_line(error)}", value=_problem(error)) from None
+        problem = str(getattr(error, "problem", None) or error).splitlines()[0]
+        raise InputError(f"{source} is not valid YAML{_line(error)}", value=problem) from None
     if not isinstance(data, dict):
         raise InputError(f"{source} must hold keys and values", value=type(data).__name__)
     return data
@@ -134,7 +135,3 @@ _StrictLoader.add_constructor("tag:yaml.org,2002:float", _StrictLoader.construct
 def _line(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     return f", line {mark.line + 1}" if mark else ""
-
-
-def _problem(error: yaml.YAMLError) -> str:
-    return str(getattr(error, "problem", None) or error).splitlines()[0]

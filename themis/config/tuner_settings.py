@@ -190,7 +190,8 @@ def check_tuner(tuner: TunerSpec, *, jobs: int, iterations: int, source: str) ->
     Raises:
         InputError: An unknown tuner or setting, a value out of range, or settings at odds with each other or the app.
     """
-    known = _entry(tuner.name, source).settings
+    entry = TUNERS[tuner.name] if tuner.name in TUNERS else find_plugin(tuner.name, source).entry
+    known = entry.settings
     for name, value in tuner.settings.items():
         if name not in known:
             raise UnknownNameError(f"setting of tuner {tuner.name} in {source}", name, known)
@@ -290,10 +291,6 @@ def find_plugin(name: str, source: str = "the app") -> TunerPlugin:
         remedy = "the entry point must name a themis.config.tuner_settings.TunerPlugin"
         raise MissingHereError(f"{source}: tuner {name} is not a tuner", value=known[name].value, remedy=remedy)
     return found
-
-
-def _entry(name: str, source: str) -> TunerEntry:
-    return TUNERS[name] if name in TUNERS else find_plugin(name, source).entry
 
 
 def _check_value(name: str, value: Setting, entry: SettingEntry, source: str) -> None:

@@ -6,7 +6,7 @@
                x >= 0
 
 With weights pi = 1 this is equation 9: all terms of its objective are equal, so their sum is n t. `t` is unique, X need
-not be. Because everybody's efficiency is tied to everybody else's, a tenant that inflates its speedups gains nothing
+not be. Because all efficiencies are tied to each other, a tenant that inflates its speedups gains nothing
 (theorem 5.4). One that understates them may gain; docs/explanation/oef.md shows it.
 
 Example: one K80 and one V100; tenants (1, 2) and (1, 5). Then t = 15/7: the first gets the K80 and 4/7 of the V100, the

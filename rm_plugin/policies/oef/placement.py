@@ -15,7 +15,7 @@ The plain placer is for comparison: it mixes types freely, and places jobs in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rm_plugin.policies.oef.rounding import Whole
 from themis.values import Value
@@ -91,7 +91,8 @@ def place_compactly(
         granted: Whole GPUs by tenant and type; by type at most those of the hosts.
         score: Ranks hosts for a gang.
     """
-    chosen = [choice for tenant, gpus in granted.items() for choice in _choose(_by_starvation(jobs, tenant), gpus)]
+    by_tenant = _by_starvation(jobs)
+    chosen = [choice for tenant, gpus in granted.items() for choice in _choose(by_tenant.get(tenant, ()), gpus)]
     chosen.sort(key=lambda choice: (-sum(choice[1].values()), choice[0].job_id))
     afresh = _place(chosen, hosts, score, keep=False)
     kept = _place(chosen, hosts, score, keep=True)
@@ -102,9 +103,10 @@ def place_plainly(jobs: Sequence[WaitingJob], hosts: Sequence[Host], granted: Wh
     """The plain placer: no order by size, no preference for one host or one type."""
     free = {host.host_id: host.gpus for host in hosts}
     placed = {}
+    by_tenant = _by_starvation(jobs)
     for tenant, gpus in granted.items():
         held = list(gpus)
-        for job in _by_starvation(jobs, tenant):
+        for job in by_tenant.get(tenant, ()):
             usable = [have if job.speedup[number] > 0 else 0 for number, have in enumerate(held)]
             if sum(usable) < job.smallest:
                 continue
@@ -116,10 +118,12 @@ def place_plainly(jobs: Sequence[WaitingJob], hosts: Sequence[Host], granted: Wh
     return placed
 
 
-def _by_starvation(jobs: Iterable[WaitingJob], tenant: str) -> list[WaitingJob]:
-    """Step 1."""
-    own = (job for job in jobs if job.tenant_id == tenant)
-    return sorted(own, key=lambda job: (-job.starved_rounds, job.arrival_s, job.job_id))
+def _by_starvation(jobs: Sequence[WaitingJob]) -> Mapping[str, Sequence[WaitingJob]]:
+    """Step 1: the jobs of each tenant in order."""
+    by_tenant: dict[str, list[WaitingJob]] = {}
+    for job in sorted(jobs, key=lambda job: (-job.starved_rounds, job.arrival_s, job.job_id)):
+        by_tenant.setdefault(job.tenant_id, []).append(job)
+    return by_tenant
 
 
 def _choose(jobs: Sequence[WaitingJob], gpus: tuple[int, ...]) -> list[_Chosen]:

@@ -168,7 +168,7 @@ def _at_most(limit: GangLimits, gpus: int) -> GangLimits:
 def _offer_again(
     granted: Granted, claims: Claims, usable: Usable, capacity: tuple[int, ...], limits: list[GangLimits]
 ) -> None:
-    """Step 5, in place: every tenant is asked once, then again while anyone takes something."""
+    """Step 5, in place: all tenants get an offer, again and again while a tenant takes something."""
     free = np.array(capacity) - granted.sum(axis=0)
     took = True
     while took and free.sum() > 0:

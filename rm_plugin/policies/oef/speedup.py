@@ -104,7 +104,7 @@ def check_instance(instance: Instance, path: str = "instance") -> None:
     for index, tenant in enumerate(instance.tenants):
         here = f"{path}.tenants[{index}]"
         if tenant.tenant_id in seen:
-            raise InputError(f"{here}.id is there twice", value=tenant.tenant_id, remedy="give each its own")
+            raise InputError(f"{here}.id occurs twice", value=tenant.tenant_id, remedy="give each its own")
         seen.add(tenant.tenant_id)
         _check_speedup(tenant.speedup, instance.types, f"{here}.speedup")
         if not (math.isfinite(tenant.weight) and tenant.weight > 0):
@@ -122,7 +122,7 @@ def _check_types(instance: Instance, path: str) -> None:
         raise InputError(f"{path}.types must have a GPU type", remedy="add one")
     for index, name in enumerate(instance.types):
         if name in instance.types[:index]:
-            raise InputError(f"{path}.types[{index}] is there twice", value=name, remedy="name each type once")
+            raise InputError(f"{path}.types[{index}] occurs twice", value=name, remedy="name each type once")
     if len(instance.capacity) != len(instance.types):
         raise InputError(
             f"{path}.capacity must have a number for each of the {len(instance.types)} types",

@@ -12,9 +12,12 @@ from msgspec.structs import replace
 
 from rm_plugin.policies.allox.decision import decide, match_jobs, places_of
 from rm_plugin.policies.allox.progress import ProgressLedger
-from rm_plugin.policies.allox.values import Job, Snapshot
+from rm_plugin.policies.allox.values import Job
 from themis_lab.audit.allox.instances import AlloxCase, machine_at
 from themis_lab.audit.case import same
+
+_MOST_STARTS = 150
+"""Starts after which `starvation` ends."""
 
 _MOST_COMPARED = 20_000
 """Brute force tries this many assignments at most."""
@@ -82,48 +85,47 @@ def determinism(case: AlloxCase, _rng: random.Random) -> list[str]:
 
 
 def starvation(case: AlloxCase, _rng: random.Random) -> list[str]:
-    """Under overload every user's starts go on: jobs are replaced as they start, and no user waits for three turns.
+    """Under overload no user waits for ever: jobs are replaced as they start, and every user runs again in time.
 
-    Applies for alpha below 1 to instances whose jobs run on all types. A turn is as many starts as there are users and
-    machines.
+    Applies to instances that let one user in at a time and whose jobs run on all types. A user with nothing running has
+    the least progress. It goes first once the machine that it waits for is free, after users who started longer ago. So
+    it may wait for one job per user, and one more that runs already.
     """
     types = {machine.type_name for machine in case.machines}
     users = sorted({job.user for job in case.jobs})
     if case.alpha * len(users) > 1.0 or len(users) < 2 or any(types - job.configurations.keys() for job in case.jobs):
         return []
-    ledger, now_s = ProgressLedger(), case.now_s
+    limit_s = (len(users) + 1) * max(each.time_s for job in case.jobs for each in job.configurations.values())
+    ledger, now_s, made = ProgressLedger(), case.now_s, 0
     machines = {each.machine_id: machine_at(each.machine_id, each.type_name, 0.0, now_s) for each in case.machines}
-    running: dict[str, tuple[float, str]] = {}
-    starts: list[str] = []
-    made = itertools.count()
+    running: dict[str, tuple[float, Job]] = {}
+    idle_since_s = dict.fromkeys(users, now_s)
     waiting = {job.job_id: job for job in case.jobs}
-    turn = len(users) + len(machines)
-    while len(starts) < 6 * turn:
-        snapshot = replace(case, now_s=now_s, jobs=tuple(waiting.values()), machines=tuple(machines.values())).snapshot
-        view = Snapshot(
-            now_s=now_s,
-            machines=snapshot.machines,
-            waiting=snapshot.waiting,
-            capacity=snapshot.capacity,
+    while made < _MOST_STARTS:
+        view = replace(
+            replace(case, now_s=now_s, jobs=tuple(waiting.values()), machines=tuple(machines.values())).snapshot,
             users=ledger.users(),
         )
         for start in decide(view, case.alpha).starts:
-            end_s = now_s + start.job.time_s(start.type_name)
+            made += 1
             del waiting[start.job.job_id]
-            again = f"{start.job.user}-{next(made):04}"
-            waiting[again] = Job(
-                job_id=again, user=start.job.user, arrival_s=now_s, configurations=start.job.configurations
-            )
-            running[start.machine_id] = end_s, start.job.job_id
+            again = replace(start.job, job_id=f"{start.job.user}-{made:04}", arrival_s=now_s)
+            waiting[again.job_id] = again
+            end_s = now_s + start.job.time_s(start.type_name)
+            running[start.machine_id] = end_s, start.job
             ledger.start(start.job.job_id, start.job.user, start.value, now_s)
             machines[start.machine_id] = machine_at(start.machine_id, start.type_name, end_s, now_s)
-            starts.append(start.job.user)
+        busy = {job.user for _, job in running.values()}
+        for user in users:
+            if user in busy:
+                idle_since_s[user] = now_s
+            elif now_s - idle_since_s[user] > limit_s:
+                return [f"{user} has run nothing for {now_s - idle_since_s[user]:g} s; at most {limit_s:g} s may pass"]
         machine_id = min(running, key=lambda name: (running[name][0], name))
-        now_s, job_id = running.pop(machine_id)
-        ledger.end(job_id)
+        now_s, job = running.pop(machine_id)
+        ledger.end(job.job_id)
         machines[machine_id] = machine_at(machine_id, machines[machine_id].type_name, now_s, now_s)
-    late = [user for user in users if user not in starts[3 * turn :]]
-    return [f"{user} started nothing in {3 * turn} starts" for user in late]
+    return []
 
 
 def _brute_force_s(case: AlloxCase) -> float:

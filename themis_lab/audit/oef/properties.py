@@ -35,7 +35,7 @@ def _solve(rule: str, instance: Instance) -> FairShare:
 
 
 def _inflation(instance: Instance, rng: Random) -> list[str]:
-    """Theorem 5.4: nobody gains by claiming larger speedups, under non-cooperative OEF."""
+    """Theorem 5.4: no tenant gains by claiming larger speedups, under non-cooperative OEF."""
     return _lies(instance, rng, lambda: rng.uniform(1.0, 2.0))
 
 
@@ -96,7 +96,7 @@ def _gap(fair: FairShare) -> list[str]:
     gap = pareto_gap(fair, HighsModel)
     if gap <= 1e-5 * fair.total:
         return []
-    return [f"the total {fair.total:.6g} could grow by {gap:.4g}, and nobody would lose"]
+    return [f"the total {fair.total:.6g} could grow by {gap:.4g}, and no tenant would lose"]
 
 
 def _capacity(instance: Instance, rng: Random) -> list[str]:

@@ -46,6 +46,10 @@ class Completion(Value, frozen=True, kw_only=True):
                 rows.append(row("a", policy, "p95", seed, found.quantile_s(0.95)))
                 rows.append(row("a", policy, "p99", seed, found.quantile_s(0.99)))
                 rows.append(row("b", policy, "longest 1 %", seed, found.longest_s()))
+                rows += [row("used", policy, kind, seed, share) for kind, share in found.utilisation.items()]
+                rows.append(row("decisions", policy, "all", seed, float(found.decisions)))
+                rows.append(row("decisions", policy, "left a machine idle", seed, float(found.nulls)))
+                rows.append(row("decisions", policy, "widened", seed, float(found.widenings)))
             rows.append(row("a", "allox, alpha 1", "mean", seed, large_run(scale, seed, "allox", 1.0).mean_s))
         means = {name: point(rows, "a", name, "mean") for name in (*_POLICIES, "allox, alpha 1")}
         return Findings(

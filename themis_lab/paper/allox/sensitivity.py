@@ -179,7 +179,7 @@ class Overhead(Value, frozen=True, kw_only=True):
                 line("degradation of drff", summary([drff]), paper="1", number=1.0, band=(1.0, 1.0)),
             ),
             remarks=(
-                "At 5 % the samples alone keep 14 CPU nodes busy, and at most 10 of the 20 may run samples. So jobs"
+                "At 5 % the samples alone would need 14 CPU nodes, and at most 10 of the 20 may run samples. So jobs"
                 " queue for their samples under every policy that needs them.",
             ),
             claims=(

@@ -8,12 +8,12 @@ take no time.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rm_plugin.policies.oef.evaluator import Rule, evaluate
+from rm_plugin.policies.oef.decision import OefMemory, decide_round
+from rm_plugin.policies.oef.evaluator import Rule
 from rm_plugin.policies.oef.placement import PlacedGang, WaitingJob, place_compactly, place_plainly
-from rm_plugin.policies.oef.rounding import GangLimits, Shares, round_shares
 from rm_plugin.policies.oef.speedup import Instance, Tenant
 from themis.values import Value
 from themis_lab.paper.oef.workload import CAPACITY, HOSTS, ROUND_S, TYPES, Job, TenantLoad
@@ -36,7 +36,8 @@ class Record:
     Attributes:
         rounds: By round, the active tenants.
         completion_s: From arrival to end, of every job that ended.
-        straggler_workers: Workers in gangs of several types, summed over rounds.
+        gang_workers: Workers in gangs of more than one, summed over rounds.
+        straggler_workers: Those in gangs of several types.
         cross_host_gangs: Gangs on several hosts, summed over rounds.
         restarts: Starts of jobs elsewhere than they ran before.
         longest_wait: The most rounds that a job waited in a row.
@@ -45,6 +46,7 @@ class Record:
 
     rounds: list[Mapping[str, TenantRound]] = field(default_factory=list)
     completion_s: dict[str, float] = field(default_factory=dict)
+    gang_workers: int = 0
     straggler_workers: int = 0
     cross_host_gangs: int = 0
     restarts: int = 0
@@ -77,8 +79,7 @@ class Driver:
     Args:
         loads: The tenants.
         rule: Divides the cluster.
-        compact: OEF's placer and its rule on smallest gangs; otherwise the plain placer, and rounding without that
-        rule.
+        compact: OEF's placer and its rule on smallest gangs; otherwise the plain placer, and rounding without the rule.
     """
 
     def __init__(self, loads: Sequence[TenantLoad], rule: Rule, *, compact: bool) -> None:
@@ -86,10 +87,8 @@ class Driver:
         self._rule = rule
         self._compact = compact
         self._jobs = {load.tenant_id: {job.job_id: _JobState(job, job.work_s) for job in load.jobs} for load in loads}
-        self._ideal: Shares = {}
+        self._memory = OefMemory()
         self._efficiency: Mapping[str, float] = {}
-        self._active: tuple[str, ...] = ()
-        self._deviation: Shares = {}
         self.record = Record()
 
     def run(self, most_rounds: int) -> Record:
@@ -102,19 +101,27 @@ class Driver:
 
     def _round(self, now_s: float) -> None:
         runnable = self._runnable(now_s)
-        if tuple(runnable) != self._active:
-            self._evaluate(tuple(runnable))
-        rounded = round_shares(CAPACITY, self._ideal, self._deviation, self._limits(runnable))
-        self._deviation = rounded.deviation
-        waiting = [self._waiting(tenant, state) for tenant, states in runnable.items() for state in states]
-        place = place_compactly if self._compact else place_plainly
-        placed = place(waiting, HOSTS, rounded.granted)
+        decided = decide_round(
+            self._memory,
+            self._instance(runnable),
+            [self._waiting(tenant, state) for tenant, states in runnable.items() for state in states],
+            HOSTS,
+            self._rule,
+            place=place_compactly if self._compact else place_plainly,
+            smallest_gangs=self._compact,
+        )
+        self._memory = decided.memory
+        if decided.fair is not None:
+            self._efficiency = {
+                tenant: math.fsum(a * b for a, b in zip(self._loads[tenant].speedup, share, strict=True))
+                for tenant, share in decided.fair.share.items()
+            }
         self.record.rounds.append(
             {
                 tenant: TenantRound(
                     estimated=self._efficiency[tenant],
                     actual=math.fsum(
-                        self._advance(tenant, state, placed.get(state.job.job_id), now_s) for state in states
+                        self._advance(tenant, state, decided.placed.get(state.job.job_id), now_s) for state in states
                     ),
                 )
                 for tenant, states in runnable.items()
@@ -133,30 +140,13 @@ class Driver:
                 found[tenant] = here
         return found
 
-    def _evaluate(self, active: tuple[str, ...]) -> None:
-        """Compute the fair shares of the tenants that are active now."""
-        self._active = active
-        if not active:
-            self._ideal, self._efficiency = {}, {}
-            return
+    def _instance(self, active: Iterable[str]) -> Instance | None:
+        """What the active tenants claim."""
         tenants = tuple(
             Tenant(tenant_id=load.tenant_id, speedup=load.claimed or load.speedup, weight=load.weight)
             for load in (self._loads[tenant] for tenant in active)
         )
-        self._ideal = evaluate(Instance(types=TYPES, capacity=CAPACITY, tenants=tenants), self._rule).share
-        self._efficiency = {
-            tenant: math.fsum(a * b for a, b in zip(self._loads[tenant].speedup, share, strict=True))
-            for tenant, share in self._ideal.items()
-        }
-
-    def _limits(self, runnable: Mapping[str, Sequence[_JobState]]) -> dict[str, GangLimits]:
-        return {
-            tenant: GangLimits(
-                smallest=min(state.job.gang for state in states) if self._compact else 1,
-                most=sum(state.job.gang for state in states),
-            )
-            for tenant, states in runnable.items()
-        }
+        return Instance(types=TYPES, capacity=CAPACITY, tenants=tenants) if tenants else None
 
     def _waiting(self, tenant: str, state: _JobState) -> WaitingJob:
         return WaitingJob(
@@ -179,6 +169,7 @@ class Driver:
             record.longest_wait = max(record.longest_wait, state.starved_rounds)
             return 0.0
         record.restarts += state.last_gang is not None and gang != state.last_gang
+        record.gang_workers += gang.gpus if gang.gpus > 1 else 0
         record.straggler_workers += gang.gpus if len(gang.type_numbers) > 1 else 0
         record.cross_host_gangs += len(gang.gpus_by_host) > 1
         state.starved_rounds, state.last_gang = 0, gang

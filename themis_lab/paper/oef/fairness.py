@@ -281,7 +281,7 @@ class EnvyFreeness(Value, frozen=True, kw_only=True):
             ),
             claims=(
                 Claim(
-                    paper="nobody prefers another's GPUs under cooperative OEF (fig. 6)",
+                    paper="no user prefers another's GPUs under cooperative OEF (fig. 6)",
                     here=f"the greatest ratio is {envied:.6f}",
                 ),
             ),

@@ -70,7 +70,7 @@ class Throughput(Value, frozen=True, kw_only=True):
     def _comparisons(self, rows: Sequence[Row]) -> tuple[Comparison, ...]:
         actual, plain = "actual, OEF's placer", "actual, plain placer"
         same_cap = (0.95, 1.05) if self.mode == "noncooperative" else None
-        near = "With the published speeds of the three types even pure efficiency gains little over max-min."
+        near = "With the published speeds even the unfair upper bound (last line) is not far above max-min."
         lines = [
             line(
                 f"estimated, {self.mode} over {baseline}",

@@ -57,7 +57,7 @@ def trades_of(speedups: Speedups) -> tuple[Matrix, list[Trade]]:
         gpus = float(min(all_slow, all_fast))
         shares[seller, slow] += gpus * price
         shares[buyer, fast] += gpus
-        # Whoever runs out has exactly nothing left, so that rounding errors are not traded.
+        # The tenant that runs out keeps exactly 0, so that rounding errors are not traded.
         shares[buyer, slow] = 0.0 if all_slow <= all_fast else shares[buyer, slow] - gpus * price
         shares[seller, fast] = 0.0 if all_fast <= all_slow else shares[seller, fast] - gpus
         names = speedups.tenant_ids

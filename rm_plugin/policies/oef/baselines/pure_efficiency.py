@@ -1,4 +1,4 @@
-"""Pure efficiency: the largest total, whoever gets it (Middleware'24, equation 4). An upper bound for every rule."""
+"""Pure efficiency: the largest total, however unequal (Middleware'24, equation 4). An upper bound for every rule."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ BAD = [
     (changed("types", to="k80"), "instance.types must be a list"),
     (changed("types", to=[]), "instance.types must have"),
     (changed("types", 1, to=7), "instance.types[1] must be a text"),
-    (changed("types", 1, to="k80"), "instance.types[1] is there twice"),
+    (changed("types", 1, to="k80"), "instance.types[1] occurs twice"),
     (changed("types", 1, to=""), "instance.types[1]"),
     (changed("capacity", to=3), "instance.capacity must be a list"),
     (changed("capacity", to=[1]), "instance.capacity must have a number for each of the 2 types"),
@@ -68,7 +68,7 @@ BAD = [
     (changed("tenants", to=[]), "instance.tenants must have a tenant"),
     (changed("tenants", 0, to="u1"), "instance.tenants[0] must be an object"),
     (changed("tenants", 0, "id", to=1), "instance.tenants[0].id"),
-    (changed("tenants", 1, "id", to="u1"), "instance.tenants[1].id is there twice"),
+    (changed("tenants", 1, "id", to="u1"), "instance.tenants[1].id occurs twice"),
     (changed("tenants", 0, "speedup", to=2), "instance.tenants[0].speedup must be a list"),
     (changed("tenants", 0, "speedup", to=[1]), "instance.tenants[0].speedup must have"),
     (changed("tenants", 0, "speedup", to=[0, 0]), "instance.tenants[0].speedup is 0 everywhere"),
@@ -143,7 +143,7 @@ def test_a_tenant_without_usable_devices_is_left_out():
     assert any("left out: u1" in warning for warning in fair.speedups.warnings)
 
 
-def test_nobody_can_be_served():
+def test_no_tenant_can_be_served():
     document = {"types": ["a", "b"], "capacity": [0, 1], "tenants": [{"id": "u", "speedup": [1, 0]}]}
     for rule in RULES:
         assert evaluate(parse_instance(document), rule_named(rule, HighsModel)).share == {"u": (0.0, 0.0)}

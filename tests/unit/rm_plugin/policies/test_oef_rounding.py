@@ -1,4 +1,4 @@
-"""Rounding of shares over rounds: nothing is lost, nobody starves, no gang gets less than it needs."""
+"""Rounding of shares over rounds: nothing is lost, no tenant starves, no gang gets less than it needs."""
 
 import random
 
@@ -109,7 +109,7 @@ def test_gangs_are_served_whole_and_in_time(seed):
         assert all(abs(value) <= 20 for row in rounded.deviation.values() for value in row)
 
 
-def test_gpus_that_nobody_else_wanted_are_no_debt():
+def test_gpus_that_no_other_tenant_wanted_are_no_debt():
     ideal = {"done": (3.0,), "busy": (1.0,)}
     limits = {"done": GangLimits(smallest=1, most=1), "busy": ANY}
     assert [rounded.deviation["busy"] for rounded in rounds(5, (4,), ideal, limits)] == [(0.0,)] * 5

@@ -1,4 +1,4 @@
-"""Refusals as clients and app masters get them over gRPC."""
+"""Refusals that clients and app masters receive over gRPC."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from themis.wire.values import app_to_message
 
 
 async def refusal(tmp_path, call):
-    """The status with which a call of the client is refused."""
+    """Return the gRPC status of a refused call."""
     async with memory_service(tmp_path) as rm:
         await rm.registered(SPEC)
         server = grpc.aio.server()
@@ -37,7 +37,7 @@ def run(tmp_path, call):
 
 
 @pytest.mark.parametrize("name", ["x" * 200_000, "\N{SNOWMAN}" * 100_000])
-def test_the_refusal_of_a_very_long_name_reaches_the_client(tmp_path, name):
+def test_refusal_of_very_long_name_reaches_client(tmp_path, name):
     message = app_to_message(SPEC)
     message.name = name
     error = run(tmp_path, lambda channel, _rm: rpc.ClientServiceStub(channel).Submit(pb.SubmitRequest(spec=message)))
@@ -46,7 +46,7 @@ def test_the_refusal_of_a_very_long_name_reaches_the_client(tmp_path, name):
 
 
 @pytest.mark.parametrize("job_id", ["x" * 200_000, "../../app-0002", "a\0b"])
-def test_logs_of_a_job_that_none_can_be_are_refused(tmp_path, job_id):
+def test_logs_of_invalid_job_id_are_refused(tmp_path, job_id):
     async def read(channel, _rm):
         async for _ in rpc.ClientServiceStub(channel).Logs(pb.LogsRequest(app_id="app-0001", job_id=job_id)):
             pass
@@ -55,7 +55,7 @@ def test_logs_of_a_job_that_none_can_be_are_refused(tmp_path, job_id):
     assert error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)
 
 
-def test_the_refusal_of_a_long_registration_reaches_the_app_master(tmp_path):
+def test_refusal_of_long_registration_reaches_app_master(tmp_path):
     async def register(channel, rm):
         (entry,) = rm.entries
         page_url = "\N{SNOWMAN}" * 4_000

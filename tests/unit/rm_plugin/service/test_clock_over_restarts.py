@@ -1,4 +1,4 @@
-"""Time over restarts of the ResourceManager: it never runs back, and a wall clock that was set books no work."""
+"""Time over restarts of the ResourceManager: it never runs back, and a change of the wall clock adds no GPU time."""
 
 import asyncio
 import time
@@ -33,12 +33,12 @@ def store_of(ahead_s, *, state=AppState.RUNNING, boot=None, monotonic_s=None):
 
 @pytest.mark.parametrize("state", [AppState.RUNNING, AppState.FINISHED])
 @pytest.mark.parametrize("boot", [None, "another boot"])
-def test_time_goes_on_from_the_newest_of_the_store_where_the_wall_clock_was_set_back(state, boot):
+def test_time_continues_from_store_if_wall_clock_was_set_back(state, boot):
     now_s = clock_of(store_of(7_200.0, state=state, boot=boot)).now_s()
     assert now_s == pytest.approx(time.time() + 7_200.0, abs=1.0)
 
 
-def test_a_wall_clock_set_ahead_while_the_service_was_down_passes_no_time_for_apps_that_live():
+def test_wall_clock_set_ahead_adds_no_time_for_active_apps():
     """It was down for three seconds, and the wall clock says two hours."""
     store = store_of(-7_200.0, monotonic_s=time.monotonic() - 3.0)
     assert clock_of(store).now_s() == pytest.approx(time.time() - 7_200.0 + 3.0, abs=1.0)
@@ -47,11 +47,11 @@ def test_a_wall_clock_set_ahead_while_the_service_was_down_passes_no_time_for_ap
 @pytest.mark.parametrize(
     ("state", "boot"), [(AppState.FINISHED, None), (AppState.RUNNING, "another boot"), (AppState.RUNNING, "")]
 )
-def test_time_is_the_wall_clocks_again_once_no_app_lives_or_the_machine_was_started_anew(state, boot):
+def test_time_follows_wall_clock_without_apps_or_after_reboot(state, boot):
     assert clock_of(store_of(-7_200.0, state=state, boot=boot)).now_s() == pytest.approx(time.time(), abs=1.0)
 
 
-def test_a_store_without_a_mark_is_not_preceded_by_its_apps_and_leases():
+def test_store_without_mark_starts_after_its_apps_and_leases():
     store = FailingStore()
     ahead_s = time.time() + 500.0
     lease = Lease(lease_id=1, gpu=GpuId("m0", 0), app_id="app-0001", granted_at_s=ahead_s, expires_at_s=ahead_s + 9)
@@ -62,7 +62,7 @@ def test_a_store_without_a_mark_is_not_preceded_by_its_apps_and_leases():
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_every_write_keeps_the_newest_time(served):
+def test_every_write_stores_newest_time(served):
     store = FailingStore()
     recorder = Recorder(store, VirtualClock(5_000.0))
     if served:
@@ -74,7 +74,7 @@ def test_every_write_keeps_the_newest_time(served):
     assert (mark.time_s, mark.boot_id) == (5_000.0, boot_id())
 
 
-def test_a_lease_that_ended_before_it_was_granted_had_no_gpu_time():
+def test_lease_ended_before_grant_has_no_gpu_time():
     store = FailingStore()
     with store.transaction() as transaction:
         for kind, time_s in (("lease_granted", 7_200.0), ("lease_released", 100.0)):
@@ -82,5 +82,5 @@ def test_a_lease_that_ended_before_it_was_granted_had_no_gpu_time():
     assert _attained_gpu_s(store) == {"app-0001": 0.0}
 
 
-def test_a_new_clock_is_the_wall_clock():
+def test_new_clock_is_wall_clock():
     assert WallClock().now_s() == pytest.approx(time.time(), abs=1.0)

@@ -1,4 +1,4 @@
-"""A store that cannot be written: nothing changes, callers are refused or wait, and all goes on when it is back."""
+"""A store that cannot be written: nothing changes, callers are refused or wait, and all continues once it works."""
 
 import asyncio
 from contextlib import suppress
@@ -49,7 +49,7 @@ def break_store(rm):
 
 
 async def broken(rm):
-    """A store that a first write has found to be broken."""
+    """Make a store whose first write has failed."""
     break_store(rm)
     with suppress(StoreError):
         await rm.manager.submit(SPEC)
@@ -57,14 +57,14 @@ async def broken(rm):
 
 
 async def waits(coroutine):
-    """A task for this, which waits."""
+    """Start this as a task, and check that it waits."""
     task = asyncio.ensure_future(coroutine)
     await asyncio.sleep(0.1)
     assert not task.done()
     return task
 
 
-def test_a_submit_that_cannot_be_written_is_refused_and_leaves_nothing(tmp_path):
+def test_failed_submit_is_refused_and_leaves_nothing(tmp_path):
     async def scenario(rm):
         break_store(rm)
         with pytest.raises(StoreError, match="disk full"):
@@ -79,7 +79,7 @@ def test_a_submit_that_cannot_be_written_is_refused_and_leaves_nothing(tmp_path)
     run(tmp_path, scenario)
 
 
-def test_an_app_is_seen_only_once_it_is_written(tmp_path):
+def test_app_is_visible_only_after_its_write(tmp_path):
     async def scenario(rm):
         rm.store.hold()
         submit = await waits(rm.manager.submit(SPEC))
@@ -91,7 +91,7 @@ def test_an_app_is_seen_only_once_it_is_written(tmp_path):
     run(tmp_path, scenario)
 
 
-def test_a_write_that_takes_long_does_not_hold_the_loop(tmp_path):
+def test_slow_write_does_not_block_loop(tmp_path):
     async def scenario(rm):
         entry, session = await rm.registered(SPEC)
         rm.store.hold()
@@ -106,7 +106,7 @@ def test_a_write_that_takes_long_does_not_hold_the_loop(tmp_path):
     run(tmp_path, scenario)
 
 
-def test_a_kill_that_cannot_be_written_is_refused_and_the_app_goes_on(tmp_path):
+def test_failed_kill_is_refused_and_app_continues(tmp_path):
     async def scenario(rm):
         entry, _ = await rm.registered(SPEC)
         break_store(rm)
@@ -121,7 +121,7 @@ def test_a_kill_that_cannot_be_written_is_refused_and_the_app_goes_on(tmp_path):
     run(tmp_path, scenario)
 
 
-def test_a_kill_whose_client_went_away_during_the_write_is_done_whole(tmp_path):
+def test_kill_completes_after_client_disconnects(tmp_path):
     async def scenario(rm):
         entry, _ = await rm.registered(SPEC)
         rm.store.hold()
@@ -135,7 +135,7 @@ def test_a_kill_whose_client_went_away_during_the_write_is_done_whole(tmp_path):
     run(tmp_path, scenario)
 
 
-def test_a_registration_waits_until_it_is_written(tmp_path):
+def test_registration_waits_for_its_write(tmp_path):
     async def scenario(rm):
         entry = await rm.manager.submit(SPEC)
         await broken(rm)
@@ -149,7 +149,7 @@ def test_a_registration_waits_until_it_is_written(tmp_path):
     run(tmp_path, scenario)
 
 
-def test_a_registration_whose_stream_broke_during_the_write_leaves_no_session(tmp_path):
+def test_registration_with_broken_stream_leaves_no_session(tmp_path):
     async def scenario(rm):
         entry = await rm.manager.submit(SPEC)
         rm.store.hold()
@@ -187,7 +187,7 @@ def kept_messages(lease_ids):
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_a_message_that_must_be_kept_is_acknowledged_only_once_it_is_written(tmp_path, which):
+def test_stored_message_is_acknowledged_after_its_write(tmp_path, which):
     async def scenario(rm):
         entry, session = await rm.registered(SPEC)
         lease_ids = await grant(rm, entry.app_id, 2)
@@ -209,7 +209,7 @@ def test_a_message_that_must_be_kept_is_acknowledged_only_once_it_is_written(tmp
     run(tmp_path, scenario)
 
 
-def test_leases_whose_end_cannot_be_written_are_held_as_before(tmp_path):
+def test_leases_stay_held_if_their_end_cannot_be_written(tmp_path):
     async def scenario(rm):
         entry, _ = await rm.registered(SPEC)
         lease_ids = await grant(rm, entry.app_id, 3)
@@ -225,7 +225,7 @@ def test_leases_whose_end_cannot_be_written_are_held_as_before(tmp_path):
     run(tmp_path, scenario)
 
 
-def test_a_lost_machine_is_lost_once_that_is_written(tmp_path):
+def test_machine_is_lost_after_its_write(tmp_path):
     async def scenario(rm):
         entry, _ = await rm.registered(SPEC)
         await grant(rm, entry.app_id, 3)
@@ -239,7 +239,7 @@ def test_a_lost_machine_is_lost_once_that_is_written(tmp_path):
     run(tmp_path, scenario)
 
 
-def test_nothing_is_taken_by_force_while_the_store_cannot_be_written_nor_right_after(tmp_path):
+def test_no_lease_is_revoked_during_and_right_after_failed_writes(tmp_path):
     async def scenario(rm):
         entry, session = await rm.registered(SPEC)
         await broken(rm)
@@ -259,7 +259,7 @@ def test_nothing_is_taken_by_force_while_the_store_cannot_be_written_nor_right_a
     run(tmp_path, scenario)
 
 
-def test_an_app_master_that_dies_meanwhile_is_started_again_afterwards(tmp_path):
+def test_app_master_that_dies_meanwhile_is_restarted_afterwards(tmp_path):
     async def scenario(rm):
         entry, _ = await rm.registered(SPEC)
         await broken(rm)
@@ -273,7 +273,7 @@ def test_an_app_master_that_dies_meanwhile_is_started_again_afterwards(tmp_path)
     run(tmp_path, scenario)
 
 
-def test_trouble_is_one_line_in_the_log_however_long_it_lasts(tmp_path, caplog):
+def test_failed_writes_are_logged_once(tmp_path, caplog):
     async def scenario(rm):
         await broken(rm)
         for _ in range(5):
@@ -292,7 +292,7 @@ def test_trouble_is_one_line_in_the_log_however_long_it_lasts(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("writes", range(6))
-def test_a_round_whose_write_fails_is_played_again_when_the_store_is_back(tmp_path, writes):
+def test_round_with_failed_write_is_repeated(tmp_path, writes):
     """The store fails after this many writes of the round: at its start, within, at its grants, at its end."""
 
     async def scenario(rm):
@@ -317,7 +317,7 @@ def test_a_round_whose_write_fails_is_played_again_when_the_store_is_back(tmp_pa
     run(tmp_path, scenario)
 
 
-def test_the_service_stops_while_the_loss_of_an_app_master_waits_for_a_broken_store(tmp_path):
+def test_service_stops_while_loss_waits_for_store(tmp_path):
     async def scenario(rm):
         entry, _ = await rm.registered(SPEC)
         await broken(rm)
@@ -330,7 +330,7 @@ def test_the_service_stops_while_the_loss_of_an_app_master_waits_for_a_broken_st
     run(tmp_path, scenario)
 
 
-def test_a_defect_in_a_test_write_does_not_end_the_tries(tmp_path, monkeypatch):
+def test_error_in_test_write_does_not_end_retries(tmp_path, monkeypatch):
     async def scenario(rm):
         await broken(rm)
         probe, failed = rm.manager.recorder.probe, []
@@ -350,7 +350,7 @@ def test_a_defect_in_a_test_write_does_not_end_the_tries(tmp_path, monkeypatch):
     run(tmp_path, scenario)
 
 
-def test_a_registration_that_is_cancelled_as_it_takes_effect_leaves_no_session(tmp_path, monkeypatch):
+def test_registration_cancelled_in_effect_leaves_no_session(tmp_path, monkeypatch):
     async def scenario(rm):
         entry = await rm.manager.submit(SPEC)
         message = pb.Register(app_id=entry.app_id, token=entry.token, attempt=1, pid=7)

@@ -1,4 +1,4 @@
-"""Logs as clients get them: only regular files of the app's own jobs, whatever a task puts in their place."""
+"""Logs for clients: only regular files of the app's own jobs, whatever a task puts into the folder."""
 
 import os
 import threading
@@ -26,7 +26,7 @@ def shown(follower):
 
 
 def in_time(work):
-    """What work returns, which must not wait for ever."""
+    """Return the result of work, which must not block for ever."""
     results = []
     thread = threading.Thread(target=lambda: results.append(work()), daemon=True)
     thread.start()
@@ -35,7 +35,7 @@ def in_time(work):
     return results[0]
 
 
-def test_whole_lines_are_read_and_the_next_reading_goes_on(folder):
+def test_whole_lines_are_read_once(folder):
     follower = LogFollower(folder, JOBS)
     assert shown(follower) == [("am", "begun\n"), ("job-0/task-0", "step 1\n")]
     with (folder / "jobs/job-0/task-0.log").open("a") as log:
@@ -44,27 +44,27 @@ def test_whole_lines_are_read_and_the_next_reading_goes_on(folder):
     assert shown(follower) == []
 
 
-def test_an_unfinished_line_is_read_at_the_end(folder):
+def test_unfinished_line_is_read_at_the_end(folder):
     follower = LogFollower(folder, JOBS, "job-0")
     assert shown(follower) == [("job-0/task-0", "step 1\n")]
     assert [chunk.text for chunk in follower.read(to_the_end=True)] == ["hal"]
     assert follower.read(to_the_end=True) == []
 
 
-def test_a_pipe_in_the_place_of_a_log_is_passed_over(folder):
+def test_pipe_instead_of_log_is_skipped(folder):
     os.mkfifo(folder / "jobs/job-1/task-0.log")
     os.mkfifo(folder / "am-2.log")
     assert in_time(lambda: shown(LogFollower(folder, JOBS))) == [("am", "begun\n"), ("job-0/task-0", "step 1\n")]
 
 
 @pytest.mark.parametrize("link", ["am-2.log", "jobs/job-1/task-0.log"])
-def test_a_link_in_the_place_of_a_log_is_not_followed(folder, tmp_path, link):
+def test_link_instead_of_log_is_not_followed(folder, tmp_path, link):
     (tmp_path / "secret").write_text("token\n")
     (folder / link).symlink_to(tmp_path / "secret")
     assert "token" not in str(shown(LogFollower(folder, JOBS)))
 
 
-def test_a_link_in_the_place_of_a_jobs_folder_is_not_followed(folder, tmp_path):
+def test_link_instead_of_job_folder_is_not_followed(folder, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     (other / "secret.log").write_text("token\n")
@@ -75,19 +75,19 @@ def test_a_link_in_the_place_of_a_jobs_folder_is_not_followed(folder, tmp_path):
 
 
 @pytest.mark.parametrize("job_id", ["..", ".", "../..", "../../app-0002", "job-0/..", "job-9", "/etc", "a\0"])
-def test_only_jobs_of_the_app_have_logs(folder, job_id):
+def test_unknown_job_has_no_logs(folder, job_id):
     (folder / "jobs" / "job-9").mkdir()
     with pytest.raises(UnknownNameError, match="unknown job with a log"):
         LogFollower(folder, JOBS, job_id)
 
 
-def test_a_folder_of_no_job_of_the_app_is_not_among_its_logs(folder):
+def test_folder_of_unknown_job_is_ignored(folder):
     (folder / "jobs/job-9").mkdir()
     (folder / "jobs/job-9/task-0.log").write_text("not of a job\n")
     assert "not of a job" not in str(shown(LogFollower(folder, JOBS)))
 
 
-def test_a_long_log_is_read_in_parts(folder):
+def test_long_log_is_read_in_parts(folder):
     (folder / "jobs/job-0/task-0.log").write_text("x" * 99 + "\n")
     with (folder / "jobs/job-1/task-0.log").open("w") as log:
         log.writelines("y" * 999 + "\n" for _ in range(6_000))

@@ -1,4 +1,4 @@
-"""Messages that a ResourceManager must not take in: each costs its sender that message, and changes nothing."""
+"""Messages that a ResourceManager must refuse: each is counted and changes nothing."""
 
 import asyncio
 import json
@@ -95,7 +95,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("body", REFUSED, ids=lambda body: next(iter(body)))
-def test_a_bad_message_is_counted_and_acknowledged_and_changes_nothing(body, caplog):
+def test_invalid_message_is_counted_acknowledged_and_ignored(body, caplog):
     async def scenario(case, entry, session):
         before = (case.recorder.events(0, "", 1000), entry.stored(), entry.heartbeat)
         sent = session._outgoing.qsize()
@@ -118,7 +118,7 @@ def test_a_bad_message_is_counted_and_acknowledged_and_changes_nothing(body, cap
     + [{"rho": changed(report(1), rho=math.inf)}, {"heartbeat": changed(heartbeat(), rho=math.nan)}],
     ids=lambda body: next(iter(body)),
 )
-def test_a_good_message_is_taken_in(body):
+def test_valid_message_is_processed(body):
     async def scenario(case, entry, session):
         await case.send(entry, session, **body)
         assert entry.refused_messages == 0
@@ -126,7 +126,7 @@ def test_a_good_message_is_taken_in(body):
     run(scenario)
 
 
-def test_diagnostics_that_are_too_long_are_cut_so_that_the_app_can_end():
+def test_long_diagnostics_are_truncated():
     async def scenario(case, entry, session):
         await case.send(entry, session, finish=changed(finish("FAILED"), diagnostics="x" * 1_000_000))
         assert entry.state is AppState.FAILED
@@ -135,7 +135,7 @@ def test_diagnostics_that_are_too_long_are_cut_so_that_the_app_can_end():
     run(scenario)
 
 
-def test_the_end_of_an_attempt_that_is_over_does_not_end_the_next_one():
+def test_finish_of_old_attempt_does_not_end_next_one():
     async def scenario(case, entry, session):
         await case.manager.register(registration(entry, attempt=2))
         await case.send(entry, session, finish=finish())
@@ -160,7 +160,7 @@ def test_the_end_of_an_attempt_that_is_over_does_not_end_the_next_one():
     ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_a_bad_registration_is_refused_and_changes_nothing(changes):
+def test_invalid_registration_is_refused_and_changes_nothing(changes):
     async def scenario(case, entry, session):
         before = (entry.stored(), entry.session, entry.page_url)
         with pytest.raises(InputError) as refused:
@@ -171,7 +171,7 @@ def test_a_bad_registration_is_refused_and_changes_nothing(changes):
     run(scenario)
 
 
-def test_an_app_that_was_not_started_cannot_register():
+def test_app_that_was_not_started_cannot_register():
     async def scenario(case, entry, session):
         entry.state, entry.attempt = AppState.SUBMITTED, 0
         with pytest.raises(InputError):
@@ -182,7 +182,7 @@ def test_an_app_that_was_not_started_cannot_register():
 
 
 @pytest.mark.parametrize("name", ["x" * 201, "a\x1b[2J"])
-def test_a_name_that_no_app_can_have_is_not_looked_up(name):
+def test_invalid_app_name_is_not_looked_up(name):
     with pytest.raises(InputError, match="unusable app"):
         check_reference(name)
 
@@ -211,7 +211,7 @@ def test_unknown_states_to_list_are_refused():
     ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_a_specification_with_numbers_or_texts_out_of_bounds_is_refused(changes):
+def test_specification_out_of_bounds_is_refused(changes):
     async def scenario(case, entry, session):
         with pytest.raises(InputError):
             check_app(app_from_message(changed(app_to_message(app("other")), **changes)), case.arbiter.cluster)
@@ -219,7 +219,7 @@ def test_a_specification_with_numbers_or_texts_out_of_bounds_is_refused(changes)
     run(scenario)
 
 
-def test_a_hyper_parameter_that_is_no_finite_number_is_refused():
+def test_non_finite_hyper_parameter_is_refused():
     message = app_to_message(app("other"))
     message.jobs[0].hyper_parameters["learning_rate"].number = math.nan
 

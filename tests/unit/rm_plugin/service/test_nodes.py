@@ -1,4 +1,4 @@
-"""Machines that join, are lost, come back, are to be emptied, or have GPUs that others use."""
+"""Machines that join, are lost, return, drain, or have GPUs in foreign use."""
 
 import asyncio
 from types import SimpleNamespace
@@ -61,7 +61,7 @@ def machine(name, gpus):
 LOST, DRAINING = {"state": NodeState.LOST}, {"state": NodeState.DRAINING}
 
 
-def test_nothing_changes_while_nothing_changes():
+def test_same_inventory_changes_nothing():
     async def scenario(case):
         before = case.arbiter.cluster
         await case.see()
@@ -71,7 +71,7 @@ def test_nothing_changes_while_nothing_changes():
     run(scenario)
 
 
-def test_a_machine_that_is_lost_takes_its_leases_with_it_and_comes_back_empty():
+def test_lost_machine_ends_its_leases_and_returns_empty():
     async def scenario(case):
         await case.see(m00=LOST)
         assert (case.held, case.free) == ([], ["m01/0", "m01/1"])
@@ -85,7 +85,7 @@ def test_a_machine_that_is_lost_takes_its_leases_with_it_and_comes_back_empty():
     run(scenario)
 
 
-def test_a_machine_joins():
+def test_new_machine_joins():
     async def scenario(case):
         await case.see(Node(machine=machine("m09", 3)))
         assert case.arbiter.cluster.gpus == 7
@@ -96,7 +96,7 @@ def test_a_machine_joins():
     run(scenario)
 
 
-def test_a_machine_that_is_lost_when_it_is_first_heard_of_does_not_join():
+def test_unknown_lost_machine_does_not_join():
     async def scenario(case):
         await case.see(Node(machine=machine("m09", 3), state=NodeState.LOST))
         assert case.arbiter.cluster.gpus == 4
@@ -104,8 +104,8 @@ def test_a_machine_that_is_lost_when_it_is_first_heard_of_does_not_join():
     run(scenario)
 
 
-def test_a_machine_whose_gpus_changed_is_emptied_before_they_count():
-    """What runs there was started on its GPUs of before."""
+def test_machine_with_changed_gpus_is_drained_first():
+    """Its tasks were started on its former GPUs."""
 
     async def scenario(case):
         changed = {"machine": machine("m00", 3)}
@@ -118,7 +118,7 @@ def test_a_machine_whose_gpus_changed_is_emptied_before_they_count():
         case.arbiter.validate()
 
 
-def test_a_machine_that_moved_to_another_rack_keeps_its_leases():
+def test_machine_that_changed_rack_keeps_leases():
     async def scenario(case):
         moved = Machine(machine_id="m00", rack_id="rack9", slots=(2,), device="v100")
         await case.see(m00={"machine": moved})
@@ -127,7 +127,7 @@ def test_a_machine_that_moved_to_another_rack_keeps_its_leases():
     run(scenario)
 
 
-def test_what_runs_on_a_machine_that_is_to_be_emptied_goes_on_and_is_not_renewed():
+def test_leases_on_draining_machine_continue_without_renewal():
     async def scenario(case):
         await case.see(m00=DRAINING)
         assert (case.held, case.free) == (["m00/0"], ["m01/0", "m01/1"])
@@ -142,8 +142,8 @@ def test_what_runs_on_a_machine_that_is_to_be_emptied_goes_on_and_is_not_renewed
     run(scenario)
 
 
-def test_a_machine_that_nobody_mentions_is_closed_at_once_and_lost_after_a_while():
-    """An engine that was started anew hears of its machines one by one."""
+def test_unmentioned_machine_is_closed_at_once_and_lost_later():
+    """A restarted engine learns of its machines one by one."""
 
     async def scenario(case):
         await case.see()
@@ -159,7 +159,7 @@ def test_a_machine_that_nobody_mentions_is_closed_at_once_and_lost_after_a_while
     run(scenario)
 
 
-def test_gpus_that_somebody_else_uses_are_closed_once_that_is_seen_twice():
+def test_gpus_in_foreign_use_are_closed_after_two_inventories():
     async def scenario(case):
         used = {"used_gpus": 1}
         await case.see(m00=used, m01=used)
@@ -174,7 +174,7 @@ def test_gpus_that_somebody_else_uses_are_closed_once_that_is_seen_twice():
     run(scenario)
 
 
-def test_gpus_without_room_are_closed_for_a_while():
+def test_gpus_without_free_capacity_are_closed_for_a_while():
     async def scenario(case):
         case.manager.live_cluster._unfit_until_s = {GpuId("m01", 1): case.clock.now_s() + 5.0}
         await case.see()
@@ -186,7 +186,7 @@ def test_gpus_without_room_are_closed_for_a_while():
     run(scenario)
 
 
-def test_an_engine_that_does_not_answer_changes_nothing():
+def test_silent_engine_changes_nothing():
     async def scenario(case):
         async def away():
             raise UnreachableError("YARN is away")
@@ -198,8 +198,8 @@ def test_an_engine_that_does_not_answer_changes_nothing():
     run(scenario)
 
 
-def test_a_machine_is_not_missed_while_the_engine_was_away():
-    """However long that was: an engine that comes back hears of its machines one by one."""
+def test_absence_does_not_count_while_engine_is_unreachable():
+    """For any length of time: an engine that returns learns of its machines one by one."""
 
     async def scenario(case):
         await case.see()
@@ -215,7 +215,7 @@ def test_a_machine_is_not_missed_while_the_engine_was_away():
     run(scenario)
 
 
-def test_known_machines_keep_their_order_and_new_ones_come_behind():
+def test_known_machines_keep_order_and_new_ones_follow():
     cluster = Cluster(name="c", machines=(machine("b", 1), machine("a", 1)))
     nodes = tuple(Node(machine=machine(name, 1)) for name in ("d", "a", "c", "b"))
     found = fitted(cluster, Inventory(nodes=nodes, devices=()))

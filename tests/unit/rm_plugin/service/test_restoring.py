@@ -1,4 +1,4 @@
-"""Stores with rows that cannot be read: these are reported and passed over, and the service starts."""
+"""Stores with unreadable rows: these are reported and skipped, and the service starts."""
 
 import asyncio
 import sqlite3
@@ -65,7 +65,7 @@ def restarted(path, damage, *, leases=()):
         ("UPDATE events SET time_s = 'now' WHERE sequence = 2",),
     ],
 )
-def test_an_event_that_cannot_be_read_is_reported_and_has_its_place_in_the_sequence(tmp_path, damage, caplog):
+def test_unreadable_event_is_reported_and_keeps_its_sequence(tmp_path, damage, caplog):
     case, _ = restarted(tmp_path / "rm.sqlite", damage)
     assert "1 events cannot be read, the first is 2" in caplog.text
     store = SqliteStore(tmp_path / "rm.sqlite")
@@ -87,9 +87,7 @@ def test_an_event_that_cannot_be_read_is_reported_and_has_its_place_in_the_seque
         ("UPDATE apps SET diagnostics = CAST(? AS TEXT) WHERE app_id = 'app-0002'", (b"\xff",)),
     ],
 )
-def test_an_app_that_cannot_be_read_is_passed_over_and_its_gpus_and_id_are_not_given_out_twice(
-    tmp_path, damage, caplog
-):
+def test_unreadable_app_is_skipped_and_its_gpus_and_id_stay_unused(tmp_path, damage, caplog):
     held = [lease(1), lease(2, "app-0002", index=1)]
     case, new = restarted(tmp_path / "rm.sqlite", damage, leases=held)
     assert "app-0002" in caplog.text
@@ -109,13 +107,13 @@ def test_an_app_that_cannot_be_read_is_passed_over_and_its_gpus_and_id_are_not_g
         (lease(2, "app-0009", index=1), "its app cannot be read, or has ended"),
     ],
 )
-def test_a_lease_that_cannot_go_on_is_revoked(tmp_path, odd, told, caplog):
+def test_lease_that_cannot_continue_is_revoked(tmp_path, odd, told, caplog):
     case, _ = restarted(tmp_path / "rm.sqlite", ("SELECT 1",), leases=[lease(1), odd])
     assert f"lease 2 of {odd.app_id} on {odd.gpu} is revoked: {told}" in caplog.text
     assert [each.lease_id for each in case.arbiter.table.live.values()] == [1]
 
 
-def test_a_lease_of_a_state_that_is_none_is_passed_over(tmp_path, caplog):
+def test_lease_with_unknown_state_is_skipped(tmp_path, caplog):
     damage = ("UPDATE leases SET state = 'HALF' WHERE lease_id = 2",)
     case, _ = restarted(tmp_path / "rm.sqlite", damage, leases=[lease(1), lease(2, index=1)])
     assert "2 of the table leases cannot be read" in caplog.text
@@ -123,7 +121,7 @@ def test_a_lease_of_a_state_that_is_none_is_passed_over(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("key", ["cluster", "grid_origin_s"])
-def test_a_value_of_the_store_that_cannot_be_read_is_replaced(tmp_path, key):
+def test_unreadable_store_value_is_replaced(tmp_path, key):
     restarted(tmp_path / "rm.sqlite", (f"INSERT OR REPLACE INTO meta VALUES ('{key}', 'x')",))
     store = SqliteStore(tmp_path / "rm.sqlite")
     assert Recorder(store, VirtualClock(NOW_S)).kept_cluster() is None
@@ -131,7 +129,7 @@ def test_a_value_of_the_store_that_cannot_be_read_is_replaced(tmp_path, key):
     store.close()
 
 
-def test_events_of_rounds_that_an_older_version_took_from_app_masters_are_no_rounds():
+def test_round_events_with_app_id_are_no_rounds():
     async def whole():
         store = MemoryStore()
         case = ServiceCase(store)
@@ -152,7 +150,7 @@ def test_events_of_rounds_that_an_older_version_took_from_app_masters_are_no_rou
     asyncio.run(whole())
 
 
-def test_a_duration_that_is_no_number_does_not_spoil_the_sums_of_all():
+def test_invalid_duration_is_left_out_of_sums():
     async def whole():
         case = ServiceCase(MemoryStore())
         index = EventIndex(case.recorder)
@@ -165,7 +163,7 @@ def test_a_duration_that_is_no_number_does_not_spoil_the_sums_of_all():
     asyncio.run(whole())
 
 
-def test_of_two_leases_reserved_on_one_gpu_the_second_is_revoked():
+def test_second_lease_reserved_on_same_gpu_is_revoked():
     async def scenario():
         store = MemoryStore()
         case = ServiceCase(store)

@@ -1,4 +1,4 @@
-"""Whatever a round lacks or fails at, the next one is played."""
+"""After a round with missing answers or errors, the next one runs."""
 
 import asyncio
 from pathlib import Path
@@ -40,13 +40,13 @@ def played(tmp_path, *, deaf_for=0, before=lambda rm: None, **choices):
 
 
 @pytest.mark.parametrize("deaf_for", [1, 3])
-def test_a_round_that_lacked_a_report_is_played_again_while_gpus_are_free(tmp_path, deaf_for):
+def test_round_without_report_is_repeated_while_gpus_are_free(tmp_path, deaf_for):
     rm = played(tmp_path, deaf_for=deaf_for, report_deadline_s=0.05)
     reasons = [event.detail["reasons"] for event in rm.store.events() if event.kind == "round_started"]
     assert reasons == [["app arrived"], *[["answers missing"]] * deaf_for]
 
 
-def test_rounds_that_go_on_lacking_a_report_come_ever_later(tmp_path):
+def test_pause_grows_while_report_is_missing(tmp_path):
     async def scenario():
         async with memory_service(tmp_path, report_deadline_s=0.01) as rm:
             await rm.registered(SPEC)
@@ -61,20 +61,20 @@ def test_rounds_that_go_on_lacking_a_report_come_ever_later(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["begin_round", "settle", "what_stands", "next_lease_round_s"])
-def test_after_a_round_that_failed_in_the_arbiter_the_next_is_played(tmp_path, monkeypatch, name):
+def test_error_in_arbiter_does_not_prevent_next_round(tmp_path, monkeypatch, name):
     fail_once(monkeypatch, Arbiter, name)
     rm = played(tmp_path)
     assert rm.kinds.count("round_ended") == rm.kinds.count("round_started")
 
 
 @pytest.mark.parametrize("name", ["_begin", "_ask_reports", "_apply", "_end", "_gather", "_see_demand", "_plan_retry"])
-def test_after_a_round_that_failed_at_a_step_the_next_is_played(tmp_path, monkeypatch, name):
+def test_error_in_a_step_does_not_prevent_next_round(tmp_path, monkeypatch, name):
     fail_once(monkeypatch, RoundRunner, name)
     played(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["_notify", "_before_round"])
-def test_after_a_round_that_failed_in_what_it_calls_the_next_is_played(tmp_path, name):
+def test_error_in_a_called_part_does_not_prevent_next_round(tmp_path, name):
     def before(rm):
         setattr(rm.rounds, name, failing_once(getattr(rm.rounds, name)))
 
@@ -98,12 +98,12 @@ def failing_once(original):
 
 
 @pytest.mark.parametrize(("apps", "time_s"), [(0, 2.0), (50, 3.0), (1000, 22.0)])
-def test_the_time_for_reports_grows_with_the_number_of_apps(apps, time_s):
+def test_report_deadline_grows_with_number_of_apps(apps, time_s):
     settings = RmSettings(cluster=Path("unused"), report_deadline_s=2.0)
     assert settings.report_time_s(apps) == pytest.approx(time_s)
 
 
-def test_a_heartbeat_looks_at_no_other_app_and_lists_no_gpu(tmp_path, monkeypatch):
+def test_heartbeat_examines_no_other_app_and_no_gpu_list(tmp_path, monkeypatch):
     async def scenario():
         async with memory_service(tmp_path) as rm:
             entry, session = await rm.registered(SPEC)
@@ -127,7 +127,7 @@ async def beat(rm, entry, session, unmet_gpus):
 
 
 @pytest.mark.parametrize("has_free_gpus", [False, True])
-def test_a_round_that_lacked_answers_is_followed_by_another_only_while_gpus_are_free(tmp_path, has_free_gpus):
+def test_round_without_answers_is_repeated_only_while_gpus_are_free(tmp_path, has_free_gpus):
     async def scenario():
         async with memory_service(tmp_path, gpus=1) as rm:
             if not has_free_gpus:

@@ -1,4 +1,4 @@
-"""Every state store behaves alike: log and state change together or not at all."""
+"""All state stores behave the same: log and state change together or not at all."""
 
 import math
 import sqlite3
@@ -26,7 +26,7 @@ def store(request, tmp_path):
     opened.close()
 
 
-def test_an_empty_store(store):
+def test_new_store_is_empty(store):
     assert store.events() == ()
     assert store.apps() == ()
     assert store.leases() == ()
@@ -51,7 +51,7 @@ def test_events_are_numbered_without_gaps_and_selected(store):
     assert store.events(app_id="app-2") == ()
 
 
-def test_what_raises_leaves_no_trace(store):
+def test_failed_transaction_leaves_no_trace(store):
     with store.transaction() as changes:
         changes.append_event("rm_started", 1.0)
     with pytest.raises(ZeroDivisionError), store.transaction() as changes:
@@ -88,7 +88,7 @@ def test_apps_are_replaced_and_ordered(store):
     assert store.apps() == (early, done)
 
 
-def test_leases_not_ended_and_all(store):
+def test_leases_are_held_ones_or_all(store):
     other = replace(LEASE, lease_id=2, gpu=GpuId("m0", 3), state=LeaseState.EXPIRING, renewals=4)
     reserved = replace(other, lease_id=4, app_id="app-2", state=LeaseState.RESERVED)
     ended = replace(LEASE, lease_id=3, state=LeaseState.RELEASED)
@@ -99,7 +99,7 @@ def test_leases_not_ended_and_all(store):
     assert store.leases(held_only=False) == (LEASE, other, ended, reserved)
 
 
-def test_a_reserved_lease_is_granted_once_the_other_has_ended(store):
+def test_reserved_lease_is_granted_after_the_other_ended(store):
     expiring = replace(LEASE, state=LeaseState.EXPIRING)
     reserved = replace(LEASE, lease_id=2, app_id="app-2", state=LeaseState.RESERVED)
     granted = replace(reserved, state=LeaseState.GRANTED)
@@ -114,7 +114,7 @@ def test_a_reserved_lease_is_granted_once_the_other_has_ended(store):
     assert store.leases() == (granted,)
 
 
-def test_no_gpu_is_leased_twice(store):
+def test_gpu_cannot_be_leased_twice(store):
     rival = replace(LEASE, lease_id=2, app_id="app-2")
     with store.transaction() as changes:
         changes.put_lease(LEASE)
@@ -131,7 +131,7 @@ def test_no_gpu_is_leased_twice(store):
     assert store.leases() == (replace(rival, expires_at_s=900.0, renewals=1),)
 
 
-def test_numbers_that_json_lacks(store):
+def test_non_finite_numbers_become_text(store):
     with store.transaction() as changes:
         changes.append_event("job_progress", 1.0, detail={"loss": math.nan, "rho": [math.inf, (-math.inf, 1.0)]})
     [event] = store.events()
@@ -139,7 +139,7 @@ def test_numbers_that_json_lacks(store):
     assert math.isnan(float(event.detail["loss"]))
 
 
-def test_details_that_json_cannot_hold_are_refused(store):
+def test_details_outside_json_are_refused(store):
     with pytest.raises(TypeError), store.transaction() as changes:
         changes.append_event("client", 1.0, detail={"what": object()})
     assert store.events() == ()
@@ -150,7 +150,7 @@ def test_json_reads_back():
     assert from_json(to_json(value)) == value
 
 
-def test_sqlite_keeps_all_over_a_reopening(tmp_path):
+def test_sqlite_store_keeps_content_after_reopening(tmp_path):
     path = tmp_path / "state.db"
     store = SqliteStore(path)
     with store.transaction() as changes:
@@ -165,7 +165,7 @@ def test_sqlite_keeps_all_over_a_reopening(tmp_path):
         again.close()
 
 
-def test_one_resource_manager_a_store(tmp_path):
+def test_second_resource_manager_is_refused(tmp_path):
     store = SqliteStore(tmp_path / "state.db")
     with pytest.raises(StoreError, match="another ResourceManager"):
         SqliteStore(tmp_path / "state.db")
@@ -176,7 +176,7 @@ def test_one_resource_manager_a_store(tmp_path):
     SqliteStore(tmp_path / "state.db").close()
 
 
-def test_a_row_that_sqlite_refuses_is_a_defect_and_no_trouble_of_the_store(tmp_path):
+def test_refused_row_is_an_invariant_error(tmp_path):
     store = SqliteStore(tmp_path / "state.db")
     with pytest.raises(InvariantError, match="does not fit the schema of the store"), store.transaction() as changes:
         changes.append_event("rm_started", math.nan)
@@ -186,7 +186,7 @@ def test_a_row_that_sqlite_refuses_is_a_defect_and_no_trouble_of_the_store(tmp_p
     store.close()
 
 
-def test_strange_files_are_refused(tmp_path):
+def test_file_that_is_no_store_is_refused(tmp_path):
     with pytest.raises(StoreError, match="no such store"):
         SqliteReader(tmp_path / "none.db")
     junk = tmp_path / "junk.db"
@@ -203,7 +203,7 @@ def test_strange_files_are_refused(tmp_path):
         SqliteStore(path)
 
 
-def test_another_programs_data_base_is_refused(tmp_path):
+def test_database_of_another_program_is_refused(tmp_path):
     path = tmp_path / "state.db"
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE things (name TEXT)")
@@ -213,7 +213,7 @@ def test_another_programs_data_base_is_refused(tmp_path):
         SqliteStore(path)
 
 
-def test_a_damaged_store_is_refused_at_the_start(tmp_path):
+def test_damaged_store_is_refused_at_start(tmp_path):
     path = tmp_path / "state.db"
     store = SqliteStore(path)
     with store.transaction() as changes:

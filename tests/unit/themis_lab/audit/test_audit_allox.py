@@ -54,7 +54,7 @@ def test_decision_that_forgets_the_last_start_starves_a_user(monkeypatch):
     monkeypatch.setattr(decision, "rank_users", lambda waiting, users: sorted(ranked(waiting, {})))
     found = audited(["starvation"], planned=200)
     assert found.violations
-    assert "started nothing" in found.findings[0].what
+    assert "has run nothing for" in found.findings[0].what
 
 
 def test_decision_that_depends_on_the_order_is_found(monkeypatch):

@@ -2,6 +2,8 @@
 
 import math
 import random
+import time
+from functools import partial
 
 import msgspec
 import pytest
@@ -100,3 +102,55 @@ def test_workloads_have_the_papers_load():
 def test_errors_stay_within_99_percent():
     rng = random.Random(1)
     assert max(abs(estimate_error(rng, 2.0)) for _ in range(500)) <= 0.99
+
+
+def equal_share_rates(speedups, gpus, cpus):
+    """Jobs per second of each user at alpha 0 while all have jobs, over those of an equal share of every type."""
+    gpu_s, jobs = 10.0, 150
+    trace = Trace(
+        jobs=tuple(
+            TraceJob(
+                job_id=f"j{user}-{number:03}",
+                user=f"u{user}",
+                arrival_s=0.0,
+                true_s={GPU: gpu_s, CPU: gpu_s * speedup},
+                memory_gb={GPU: 0.0, CPU: 0.0},
+            )
+            for number in range(jobs)
+            for user, speedup in enumerate(speedups)
+        ),
+        machines={GPU: gpus, CPU: cpus},
+        memory_gb=0.0,
+    )
+    result = run(trace, partial(decide, alpha=0.0))
+    ends = [
+        [end_s for job, end_s in result.ended_s.items() if result.users[job] == f"u{user}"]
+        for user in range(len(speedups))
+    ]
+    until_s = min(max(own) for own in ends)
+    equal = [(gpus / gpu_s + cpus / (gpu_s * speedup)) / len(speedups) for speedup in speedups]
+    return [sum(end_s <= until_s for end_s in own) / until_s / rate for own, rate in zip(ends, equal, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("speedups", "gpus", "cpus"),
+    [((2.0, 4.0), 2, 2), ((1.2, 9.0, 9.0), 3, 3), ((2.0, 4.0, 8.0), 3, 6), ((2.0, 2.0, 2.0), 2, 4)],
+)
+def test_users_who_prefer_gpus_get_most_of_their_equal_share(speedups, gpus, cpus):
+    assert min(equal_share_rates(speedups, gpus, cpus)) >= 0.7
+
+
+def test_user_can_get_less_than_60_percent_of_an_equal_share():
+    """The counterexample to lemma 3.4 on two CPU nodes and one GPU, with whole jobs."""
+    cpu_user, gpu_user = equal_share_rates((0.5, 1.5), 1, 2)
+    assert cpu_user > 1.0
+    assert gpu_user == pytest.approx(0.583, abs=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.timeout(600)
+def test_papers_10000_jobs_take_less_than_two_minutes():
+    trace, began_s = large(1), time.process_time()
+    assert len(run(trace, policy_named("allox", trace)).ended_s) == 10_000
+    assert time.process_time() - began_s < 120.0

@@ -16,12 +16,12 @@ def tool(monkeypatch, tmp_path):
     spec.loader.exec_module(tool)
     monkeypatch.setattr(tool, "PAGES", tmp_path)
     monkeypatch.setattr(tool, "FIGURES", tmp_path / "figures")
-    for name in ("reproduction", "reproduction-oef"):
+    for name in ("reproduction", "reproduction-allox", "reproduction-oef"):
         (tmp_path / f"{name}.md").write_text(FRAME + tool.MARK + "\nolder numbers\n", encoding="utf-8")
     return tool
 
 
-@pytest.mark.parametrize("page", ["reproduction", "reproduction-oef"])
+@pytest.mark.parametrize("page", ["reproduction", "reproduction-allox", "reproduction-oef"])
 def test_results_below_the_mark_are_replaced_and_figures_copied(tool, tmp_path, page):
     made = tmp_path / "made"
     made.mkdir()
@@ -41,7 +41,7 @@ def test_folder_without_summary_exits_with_2(tool, tmp_path, capsys):
     assert capsys.readouterr().err.count("name the folder that `themis reproduce --out` wrote, and a page") == 2
 
 
-@pytest.mark.parametrize("page", ["reproduction", "reproduction-oef"])
+@pytest.mark.parametrize("page", ["reproduction", "reproduction-allox", "reproduction-oef"])
 def test_page_has_one_mark_and_no_numbers_above_it(tool, page):
     text = (ROOT / "docs" / "explanation" / f"{page}.md").read_text(encoding="utf-8")
     assert text.count(tool.MARK) == 1

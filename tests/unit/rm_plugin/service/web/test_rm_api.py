@@ -168,14 +168,14 @@ class TestApi:
 
         run(scenario)
 
-    def test_a_defect_is_told_and_logged_and_the_next_request_served(self, caplog):
+    def test_internal_error_is_answered_logged_and_next_request_served(self, caplog):
         async def scenario():
             case = busy()
             rounds, case.manager.rounds = case.manager.rounds, None
             async with served(case) as site:
                 status, _, text = await site.get("/api/v1/cluster")
                 assert status == 500
-                assert "a defect of ours" in text
+                assert "a defect of Themis" in text
                 case.manager.rounds = rounds
                 assert (await site.get("/api/v1/cluster"))[0] == 200
             assert "a page failed: /api/v1/cluster" in caplog.text
