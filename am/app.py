@@ -1,4 +1,4 @@
-"""An app as its master knows it: jobs and search, leases, surroundings, and the views that the agent reasons about."""
+"""An app as its master knows it: jobs and search, leases, the cluster, and the views that the agent reasons about."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from am.agent.model.fairness import Valuer, rho_by_definition
 from am.agent.model.finish_time import finish_time_s
 from am.agent.model.views import AppView, ClusterView
-from am.app_view import app_view, held_gang, surroundings, whole_view
+from am.app_view import app_view, held_gang, make_cluster_view, whole_view
 from am.checkpoints.store import CheckpointStore
 from am.checkpoints.uri import open_store
 from am.jobs.planner import Holdings
@@ -58,8 +58,8 @@ class App:
         self.board = SearchState(self.spec, folder, self.time_scale, journal, self.store.latest_iteration)
         self.board.fit_cluster(self.cluster)
         self.leases: dict[GpuId, Lease] = {}
-        self.around: ClusterView = replace(
-            surroundings(
+        self.cluster_view: ClusterView = replace(
+            make_cluster_view(
                 self.cluster,
                 active_apps=registered.active_apps,
                 lease_s=registered.lease_s,
@@ -119,13 +119,13 @@ class App:
             return
         self.cluster, update, self._coming = cluster, self._coming, None
         self.board.fit_cluster(self.cluster)
-        fresh = surroundings(
+        fresh = make_cluster_view(
             self.cluster,
-            active_apps=self.around.active_apps,
-            lease_s=self.around.lease_s,
-            rule=self.around.rule,
+            active_apps=self.cluster_view.active_apps,
+            lease_s=self.cluster_view.lease_s,
+            rule=self.cluster_view.rule,
         )
-        self.around = replace(fresh, cluster_gpus=update.gpus_available)
+        self.cluster_view = replace(fresh, cluster_gpus=update.gpus_available)
 
     def new_session(self) -> None:
         """Reset the update counter, because a restarted ResourceManager counts from the beginning."""
@@ -188,16 +188,16 @@ class App:
         """Note the cluster's contention, from the ResourceManager."""
         # This comes with every heartbeat. Keep the cluster, because computing it takes seconds for ten thousand GPUs.
         self.contention = contention
-        self.around = replace(self.around, active_apps=max(1, active_apps))
+        self.cluster_view = replace(self.cluster_view, active_apps=max(1, active_apps))
 
-    def view(self, planned: Mapping[str, tuple[GpuId, ...]], up: frozenset[GpuId]) -> AppView:
-        """The app now, on the gangs that its jobs run on or are planned for; `up` are GPUs up for renewal."""
+    def view(self, planned: Mapping[str, tuple[GpuId, ...]], renewable: frozenset[GpuId]) -> AppView:
+        """The app now, on the gangs that its jobs run on or are planned for; `renewable` GPUs may be lost now."""
         usable = self.leases.keys() | self._reserved
         gangs = {job.job_id: job.gpus for job in self.board.jobs.values() if job.running and not job.stop_reason}
         gangs |= planned
         targets = self.board.plan().targets
         held = [
-            held_gang(job_id, gpus, up, self.cluster)
+            held_gang(job_id, gpus, renewable, self.cluster)
             for job_id, gpus in sorted(gangs.items())
             if job_id in targets and set(gpus) <= usable
         ]
@@ -216,7 +216,8 @@ class App:
 
     def rho_now(self, view: AppView) -> float:
         """Finish-time fairness if the app kept what it holds."""
-        return Valuer.of(view, self.around).rho(finish_time_s(view, [gang.at for gang in view.held], self.around))
+        time_s = finish_time_s(view, [gang.at for gang in view.held], self.cluster_view)
+        return Valuer.of(view, self.cluster_view).rho(time_s)
 
     def final_rho(self) -> dict[str, float]:
         """Return the finish-time fairness of the app that ends now, by every definition."""
@@ -229,5 +230,5 @@ class App:
             self.restart_s,
             self.contention,
         )
-        by_definition = rho_by_definition(whole, self.now_s() - self.submitted_at_s, self.around)
+        by_definition = rho_by_definition(whole, self.now_s() - self.submitted_at_s, self.cluster_view)
         return {definition.value: rho for definition, rho in by_definition.items()}

@@ -161,19 +161,19 @@ def whole_view(
     )
 
 
-def held_gang(job_id: str, gpus: Iterable[GpuId], up: Iterable[GpuId], cluster: Cluster) -> HeldGang:
-    """A gang that a job runs on, with those of its GPUs that are up for renewal."""
+def held_gang(job_id: str, gpus: Iterable[GpuId], renewable: Iterable[GpuId], cluster: Cluster) -> HeldGang:
+    """A gang that a job runs on, with those of its GPUs that are renewable."""
     members = tuple(gpus)
     return HeldGang(
         job_id=job_id,
         gpus=Allocation.of_gpus(members),
         level=cluster.level_of_gpus(members),
-        renewable_gpus=Allocation.of_gpus(set(up) & set(members)),
+        renewable_gpus=Allocation.of_gpus(set(renewable) & set(members)),
         device=cluster.machine(members[0].machine_id).device if cluster.has_types else "",
     )
 
 
-def surroundings(cluster: Cluster, *, active_apps: int, lease_s: float, rule: BundleRule) -> ClusterView:
+def make_cluster_view(cluster: Cluster, *, active_apps: int, lease_s: float, rule: BundleRule) -> ClusterView:
     """Return the ResourceManager's facts about the cluster, for the agent."""
     return ClusterView(
         cluster_gpus=cluster.gpus,

@@ -29,7 +29,7 @@ class Negotiator:
         """The app's report for a round."""
         self._app.set_contention(contention=question.contention, active_apps=question.active_apps)
         view = self._app.view(self._planned(), self._app.up_for_renewal(question.now_s))
-        return pb.AmMessage(rho=report_to_message(make_report(view, self._app.around, question.round_id)))
+        return pb.AmMessage(rho=report_to_message(make_report(view, self._app.cluster_view, question.round_id)))
 
     def bid(self, message: pb.Offer) -> pb.AmMessage:
         """The app's bid on an offer, with the milliseconds that it took."""
@@ -37,7 +37,7 @@ class Negotiator:
         offer = offer_from_message(message)
         self._app.set_contention(contention=offer.contention, active_apps=offer.active_apps)
         view = self._app.view(self._planned(), self._app.up_for_renewal(offer.now_s))
-        around = replace(self._app.around, lease_s=offer.lease_s)
-        bid = make_bid(view, offer, around, self._memory)
+        cluster_view = replace(self._app.cluster_view, lease_s=offer.lease_s)
+        bid = make_bid(view, offer, cluster_view, self._memory)
         prepare_ms = 1e3 * (time.perf_counter() - started_s)
         return pb.AmMessage(bid=bid_to_message(bid, prepare_ms))

@@ -1,4 +1,4 @@
-"""Small apps, surroundings and offers for the tests of the agent."""
+"""Small apps, views of a cluster and offers for the tests of the agent."""
 
 from am.agent.candidates.search_space import SearchSpace
 from am.agent.model.views import AppView, ClusterView, GangAt, HeldGang, JobView
@@ -44,7 +44,7 @@ def app_of(jobs, **changes):
     return AppView(**{**fields, **changes})
 
 
-def around_of(cluster=None, **changes):
+def cluster_view_of(cluster=None, **changes):
     gpus = 8 if cluster is None else cluster.gpus
     fitting = () if cluster is None else tuple(cluster.nearest_level_for(size) for size in range(1, gpus + 1))
     fields = {
@@ -93,9 +93,9 @@ __all__ = [
     "ONE",
     "STRICT",
     "app_of",
-    "around_of",
     "at",
     "cluster_of",
+    "cluster_view_of",
     "held",
     "job",
     "jobs_of",

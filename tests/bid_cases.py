@@ -1,6 +1,6 @@
 """Random apps on tiny clusters: slots, two racks, GPUs that others hold, gangs that are kept or up for renewal."""
 
-from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, app_of, around_of, cluster_of, job, offer_of
+from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, app_of, cluster_of, cluster_view_of, job, offer_of
 
 from am.app_view import held_gang
 from am.tuners.port import Phase
@@ -83,8 +83,8 @@ def random_app(rng, cluster, left, jobs, name="app"):
     return app, {gpu for _, up in held for gpu in up}
 
 
-def random_around(rng, cluster):
-    return around_of(cluster, active_apps=rng.randint(1, 4), lease_s=rng.choice([20.0, 100.0, 1000.0]))
+def random_cluster_view(rng, cluster):
+    return cluster_view_of(cluster, active_apps=rng.randint(1, 4), lease_s=rng.choice([20.0, 100.0, 1000.0]))
 
 
 def random_market(rng, bidders, most_gpus=8, most_jobs=3):
@@ -97,4 +97,4 @@ def random_market(rng, bidders, most_gpus=8, most_jobs=3):
         apps.append(app)
         up |= mine
     strangers = rng.sample(sorted(left), min(len(left), rng.choice([0, 0, 1, 2])))
-    return apps, offer_of_gpus((left - set(strangers)) | up, cluster), random_around(rng, cluster), cluster
+    return apps, offer_of_gpus((left - set(strangers)) | up, cluster), random_cluster_view(rng, cluster), cluster

@@ -67,11 +67,11 @@ def within(one, other):
 class Enumeration:
     """V by bundle, as an array with an axis a slot."""
 
-    def __init__(self, app, offer, around, cluster):
-        self.app, self.around = app, around
+    def __init__(self, app, offer, cluster_view, cluster):
+        self.app, self.cluster_view = app, cluster_view
         self.slots = Slots.of(offer, cluster)
         self.full = self.slots.vector(offer)
-        self.valuer = Valuer.of(app, around)
+        self.valuer = Valuer.of(app, cluster_view)
         self.values = np.zeros(tuple(count + 1 for count in self.full))
         self.jobs = {job.job_id: job for job in app.jobs}
         self._times = {}
@@ -184,7 +184,7 @@ class Enumeration:
         """The least T, each new gang counting at one of its levels."""
         key = held, tuple(sorted(new, key=repr))
         if key not in self._times:
-            every = (finish_time_s(self.app, (*held, *chosen), self.around) for chosen in itertools.product(*new))
+            every = (finish_time_s(self.app, (*held, *chosen), self.cluster_view) for chosen in itertools.product(*new))
             self._times[key] = min(every)
         return self._times[key]
 

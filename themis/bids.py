@@ -13,7 +13,7 @@ from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
 from themis.speeds import SAME_SPEED, Speeds
-from themis.values import Value, remembered
+from themis.values import Value, cached_property
 
 
 class Gang(Value, frozen=True, order=True):
@@ -137,7 +137,7 @@ class FreeMachine(Value, frozen=True, dict=True, kw_only=True):
     free_slots: tuple[int, ...]
     device: str = "gpu"
 
-    @remembered
+    @cached_property
     def free(self) -> int:
         """Free GPUs of the machine."""
         return sum(self.free_slots)

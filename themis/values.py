@@ -25,7 +25,7 @@ class Value(msgspec.Struct, frozen=True):
             names: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     `dataclasses.field` does not work here: the result would itself be the default. Pass `dict=True` for a class with
-    `remembered` properties.
+    `cached_property` properties.
     """
 
 
@@ -42,7 +42,7 @@ def repr_without(*hidden: str) -> Callable[[Any], str]:
     return represent
 
 
-class remembered(Generic[T]):  # noqa: N801 - a decorator, named like `property`
+class cached_property(Generic[T]):  # noqa: N801 - a decorator, named like `property`
     """A property that is computed once per value. The class of the value must pass `dict=True`.
 
     It replaces `functools.cached_property`, which takes a lock before Python 3.12. The lock costs more than most of
@@ -55,12 +55,12 @@ class remembered(Generic[T]):  # noqa: N801 - a decorator, named like `property`
         self.__doc__ = compute.__doc__
 
     @overload
-    def __get__(self, value: None, kind: type) -> remembered[T]: ...
+    def __get__(self, value: None, kind: type) -> cached_property[T]: ...
 
     @overload
     def __get__(self, value: object, kind: type) -> T: ...
 
-    def __get__(self, value: object | None, kind: type) -> remembered[T] | T:
+    def __get__(self, value: object | None, kind: type) -> cached_property[T] | T:
         if value is None:
             return self
         # From now on Python finds the result in `__dict__` before it looks here.

@@ -2,8 +2,8 @@
 
 `python tools/compare_runs.py OTHER [--repeats N] [--only NAME ..]`: OTHER is a checkout of another commit (`git
 worktree add`) whose extensions are built. Each case is recorded by both; the recordings must be the same bytes, and so
-must the documents be, but for seconds and memory. With `--repeats` both then play the case so many times in turn, and
-the least CPU seconds are told. The exit code is 1 where a case differs.
+must the documents be, but for seconds and memory. With `--repeats N` both then run the case N times in turn, and
+the smallest CPU seconds are printed. The exit code is 1 if a case differs.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
 def _recorded(checkout: Path, arguments: Sequence[str], folder: Path) -> tuple[bytes, list[Mapping[str, Any]]]:
     """The recording of a run, and documents without what is of the machine: of that run and of one without recording.
 
-    Apps tell less in the latter: rho by which nothing goes.
+    Without a recording, apps leave out every rho that no decision depends on.
     """
     recording = folder / "run.jsonl"
     printed = [_simulate(checkout, (*arguments, *more))[0] for more in (("--record", str(recording)), ())]
@@ -95,7 +95,7 @@ def _simulate(checkout: Path, arguments: Sequence[str]) -> tuple[bytes, float]:
     """The output of a run in a new process, and its CPU seconds from start to end."""
     command = (sys.executable, "-m", "themis_cli.main", "simulate", *arguments, "--json")
     before = os.times()
-    told = subprocess.run(
+    ended = subprocess.run(
         command,
         cwd=checkout,
         env={**os.environ, "PYTHONPATH": str(checkout)},
@@ -105,7 +105,7 @@ def _simulate(checkout: Path, arguments: Sequence[str]) -> tuple[bytes, float]:
     )
     after = os.times()
     spent_s = after.children_user + after.children_system - before.children_user - before.children_system
-    return told.stdout, spent_s
+    return ended.stdout, spent_s
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 `python tools/derive_gavel_statistics.py TRACE THROUGHPUTS`.
 
-themis_lab/simulator/workloads/data/SOURCES.md tells source, licence and rules.
+themis_lab/simulator/workloads/data/SOURCES.md states source, licence and rules.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Derive `philly_apps.csv` from Philly: `python tools/derive_philly_extract.py DATA_FOLDER`.
 
-DATA_FOLDER holds `philly/philly.csv`. themis_lab/simulator/workloads/data/SOURCES.md tells source, licence and rules.
+DATA_FOLDER holds `philly/philly.csv`. themis_lab/simulator/workloads/data/SOURCES.md states source, licence and rules.
 """
 
 from __future__ import annotations

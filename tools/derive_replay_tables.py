@@ -1,7 +1,7 @@
 """Derive `tf_jobs/tables/slowdown.csv` from public measurements: `python tools/derive_replay_tables.py DATA_FOLDER`.
 
 DATA_FOLDER holds `pollux/<model>/placements.csv` (seconds a step by placement and local batch) and
-`gavel/throughputs.csv` (steps a second, on one server and not). tf_jobs/tables/SOURCES.md tells sources and rules.
+`gavel/throughputs.csv` (steps a second, on one server and not). tf_jobs/tables/SOURCES.md states sources and rules.
 """
 
 from __future__ import annotations

@@ -197,13 +197,15 @@ def workload_models_table() -> str:
 def achieved_table() -> str:
     """What the named workloads achieve of the paper's distributions."""
     cluster = cluster_named("paper-256")
-    told: dict[str, str] = {}
+    of_paper: dict[str, str] = {}
     ours: dict[str, dict[str, str]] = {}
     for name in ACHIEVED:
         for row in report(workload_named(name, ACHIEVED_SEED, cluster), ACHIEVED_GPUS):
-            told[row.quantity] = "" if row.paper is None else _figure(row.paper)
+            of_paper[row.quantity] = "" if row.paper is None else _figure(row.paper)
             ours.setdefault(row.quantity, {})[name] = _figure(row.ours)
-    rows = [(quantity, told[quantity], *(cells.get(name, "") for name in ACHIEVED)) for quantity, cells in ours.items()]
+    rows = [
+        (quantity, of_paper[quantity], *(cells.get(name, "") for name in ACHIEVED)) for quantity, cells in ours.items()
+    ]
     return _table(("quantity", "paper", *(f"`{name}`" for name in ACHIEVED)), rows)
 
 

@@ -30,7 +30,7 @@ PROGRAM = "digits_lstm"
 FLAGS = ("--log_every", "1", "--dropout", "0.3", "--optimizer", "adam", "--learning_rate", "0.005", "--seed", "7")
 TASKS = (1, 2, 4, 2, 1, 3, 1, 2, 1, 2, 1)
 LEAST_ITERATIONS = 25
-"""Of each start, before one of its tasks is told to stop."""
+"""Iterations of each start before one of its tasks is stopped."""
 WAIT_S = 240.0
 
 _LOSS = re.compile(r"^INFO:tensorflow:loss = (\S+), step = (\d+)", re.MULTILINE)
@@ -77,7 +77,7 @@ class Gang:
         return {int(step): float(loss) for loss, step in _LOSS.findall(self.log())}
 
     def until_iterations(self, count: int) -> None:
-        """Wait until this incarnation has done so many."""
+        """Wait until this incarnation has done `count` iterations."""
         deadline_s = time.monotonic() + WAIT_S
         while len(self.losses()) < count:
             if time.monotonic() > deadline_s or any(task.poll() is not None for task in self._tasks):

@@ -14,8 +14,8 @@ from themis.lifecycle import LEASE_LIFECYCLE, LeaseState
 
 
 @dataclass(slots=True)
-class Told:
-    """Values recomputed from the leases, to check what is stored elsewhere.
+class LeaseTotals:
+    """Totals recomputed from the leases, to check those that are stored elsewhere.
 
     `gpus` are the leased GPUs by machine, as numbers (`gpu_choice`); `planned` those by app and machine, by their
     count, whose leases do not expire; `ends` counts GRANTED leases by their end.
@@ -112,10 +112,10 @@ class LeaseIndex:
             self._count_out(lease)
         return lease
 
-    def validate(self, by_id: Mapping[int, Lease]) -> Told:
-        """Assert that what is kept by app, by end and by id is what the leases say; the result is what that is.
+    def validate(self, by_id: Mapping[int, Lease]) -> LeaseTotals:
+        """Assert that the indices by app, by end and by id match the leases, and return the totals of the leases.
 
-        Every round of a simulated run looks at every lease here, in as few steps of Python as may be.
+        Every round of a simulated run checks every lease here, so the checks take few steps of Python.
         """
         if self.by_gpu is not self._by_gpu or self.by_app is not self._by_app:
             raise InvariantError("what may be read of the leases is not what is kept", value=sorted(self.by_app))
@@ -133,16 +133,16 @@ class LeaseIndex:
         held = list(chain.from_iterable([mine.values() for mine in by_app]))
         if len(held) != len(leases) or not _same(map(self._by_gpu.get, chain.from_iterable(by_app)), held):
             raise InvariantError("the leases and their index by app differ", value=sorted(self._by_app))
-        told = Told()
+        totals = LeaseTotals()
         for app_id, mine in self._by_app.items():
-            told.count(app_id, mine)
-        if not all(by_app) or told.ends != self._ends:
+            totals.count(app_id, mine)
+        if not all(by_app) or totals.ends != self._ends:
             raise InvariantError("the leases and their index by app or by end differ", value=sorted(self._by_app))
         if self.expiring is not self._expiring or self._expiring != {
             lease.gpu: lease for lease in leases if lease.state is _EXPIRING
         }:
             raise InvariantError("the expiring leases and their index differ", value=sorted(map(str, self._expiring)))
-        return told
+        return totals
 
     def check_sizes(self) -> None:
         """Assert that the sizes of all indices agree, so that no lease is in one index only."""

@@ -17,7 +17,7 @@ from themis.choices import EmptyBundle, Rounding, TenantOf
 from themis.cluster import Allocation, Cluster
 from themis.errors import InputError
 from themis.sums import sum_in_order
-from themis.values import Value, remembered
+from themis.values import Value, cached_property
 
 
 class RoundSettings(Value, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
     outcome: AuctionOutcome | None = None
     memory: Value | None = None
 
-    @remembered
+    @cached_property
     def free(self) -> Allocation:
         """GPUs on offer by machine, renewable ones included."""
         free = [(machine.machine_id, machine.free) for machine in self.machines if machine.free]
@@ -114,7 +114,7 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
         later.__dict__["free"] = self.free
         return later
 
-    @remembered
+    @cached_property
     def answered(self) -> Mapping[str, AppReport]:
         """The reports of the apps that are not silent, in the order of `apps`."""
         reports = self.reports
@@ -124,11 +124,11 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
         """The standing of an app of this round."""
         return self._standings[app_id]
 
-    @remembered
+    @cached_property
     def _standings(self) -> Mapping[str, AppStanding]:
         return {app.app_id: app for app in self.apps}
 
-    @remembered
+    @cached_property
     def _free_slots(self) -> Mapping[str, tuple[int, ...]]:
         return {machine.machine_id: machine.free_slots for machine in self.machines if machine.free}
 

@@ -60,7 +60,7 @@ class BruteForceSolver:
                     positive=positive,
                     wins={app_id: Win(row=row, gangs=placed[app_id]) for app_id, row in taken.items()},
                 )
-        raise AssertionError("nobody winning anything is always feasible")
+        raise AssertionError("the choice without winners is always feasible")
 
     def without(self, market: Market, app_ids: Sequence[str], time_limit_s: float) -> dict[str, Solution]:
         """One problem after the other."""

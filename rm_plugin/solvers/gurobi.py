@@ -55,7 +55,7 @@ class GurobiSolver:
         self._env: gurobipy.Env | None = None
 
     def solve(self, market: Market, time_limit_s: float) -> Solution:
-        """Solve one market; see `mip.solve_by`. Beyond the licence nobody wins, and the status is LICENCE.
+        """Solve one market; see `mip.solve_by`. Beyond the licence no bidder wins, and the status is LICENCE.
 
         Raises:
             InputError: Two bids of one app, or a finite market with an empty bundle worth 0.

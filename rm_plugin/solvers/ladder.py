@@ -119,7 +119,7 @@ class _Climb:
         if not self._has_search:
             market = self.market if without is None else self.market.without(without)
             return self._by_programme(market, deadline_s, placed=without is None)
-        # Step 2: search. If there is no time to prepare the market for it, nobody wins.
+        # Step 2: search. If there is no time to prepare the market for it, no bidder wins.
         full = without is None
         skip = -1 if without is None else self._arrays.position[without]
         try:

@@ -78,7 +78,7 @@ def solve_by(
         market: Free machines and bids.
         bidders_of: Brings the market's bidders into canonical form.
         time_limit_s: Seconds for the whole solve, reading the bids and building the model included. Past it the best
-            choice found is returned with its gap. If there is none, nobody wins, which is always feasible.
+            choice found is returned with its gap. If there is none, no bidder wins, which is always feasible.
 
     Raises:
         InvariantError: The solver's choice does not fit the free GPUs.

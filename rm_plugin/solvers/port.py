@@ -22,7 +22,7 @@ class SolveStatus(StrEnum):
     OPTIMAL = "optimal"
     TIME_LIMIT = "time_limit"
     LICENCE = "licence"
-    """The market exceeds the solver's licence: nobody wins, and nothing is known about the optimum."""
+    """The market exceeds the solver's licence: no bidder wins, and the optimum is unknown."""
 
 
 class Win(Value, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ import itertools
 import math
 
 import pytest
-from agent_cases import FLAT, app_of, around_of, at, cluster_of, jobs_of
+from agent_cases import FLAT, app_of, at, cluster_of, cluster_view_of, jobs_of
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -40,7 +40,7 @@ RIGID = st.builds(
     lambda tasks, unit: JobShape(tasks=tasks, min_tasks=tasks, gpus_per_task=unit), st.integers(1, 4), st.integers(1, 2)
 )
 CLUSTER = cluster_of((2, 2), (2, 2), (2,), (2,), racks=("r0", "r1"))
-AROUND = around_of(CLUSTER)
+CLUSTER_VIEW = cluster_view_of(CLUSTER)
 
 
 def longest_first_s(jobs, gangs):
@@ -138,7 +138,7 @@ class TestMoreIsNeverSlower:
         """For gangs of at least two tasks that can grow it does not hold: `test_known_limit..` has the example."""
         app = app_of(jobs_of(works, shape, CRUDE))
         fewer, more = (
-            phase_time_s(app.jobs, even_gangs(count, len(works), shape, AROUND)) for count in (gpus, gpus + 1)
+            phase_time_s(app.jobs, even_gangs(count, len(works), shape, CLUSTER_VIEW)) for count in (gpus, gpus + 1)
         )
         assert more <= fewer * (1 + 1e-9)
 
@@ -146,13 +146,16 @@ class TestMoreIsNeverSlower:
     def test_over_phases_and_for_counts_below_the_smallest_gang(self, works, shape, gpus, phases):
         later = tuple(Phase(jobs=max(1, len(works) // 2**place), iterations=3) for place in range(phases))
         app = app_of(jobs_of(works, shape), later_phases=later)
-        times = [time_on_count_s(app, count, AROUND) for count in (gpus / 8, gpus / 2, gpus, gpus + 1)]
+        times = [time_on_count_s(app, count, CLUSTER_VIEW) for count in (gpus / 8, gpus / 2, gpus, gpus + 1)]
         assert times == sorted(times, reverse=True) or times[-1] == pytest.approx(times[-2])
 
     @given(WORKS, SHAPES, st.integers(1, 24), SLOWDOWNS, st.sampled_from(list(itertools.pairwise(Level))))
     def test_nearer_is_never_slower_for_the_even_split(self, works, shape, gpus, slowdown, levels):
         app = app_of(jobs_of(works, shape, slowdown), later_phases=(Phase(jobs=1, iterations=2),))
-        near, far = (finish_time_s(app, even_gangs(gpus, len(works), shape, AROUND, level), AROUND) for level in levels)
+        near, far = (
+            finish_time_s(app, even_gangs(gpus, len(works), shape, CLUSTER_VIEW, level), CLUSTER_VIEW)
+            for level in levels
+        )
         assert near <= far * (1 + 1e-9)
 
 
@@ -191,12 +194,12 @@ class TestValuer:
 def test_ideal_times_are_positive_and_ordered_where_they_must_be(works, shape, slowdown, contention, active):
     assume(shape.demand_max_gpus <= CLUSTER.gpus)
     app = app_of(jobs_of(works, shape, slowdown), restart_s=8.0, contention=contention)
-    ideal = ideal_times_s(app, around_of(CLUSTER, active_apps=active))
+    ideal = ideal_times_s(app, cluster_view_of(CLUSTER, active_apps=active))
     assert all(math.isfinite(seconds) and seconds > 0 for seconds in ideal.values())
     assert ideal["placement_aware"] >= ideal["themis"]
     assert ideal["attainable"] >= ideal["themis"]
     flat = app_of(jobs_of(works, shape, FLAT))
-    alone = ideal_times_s(flat, around_of(CLUSTER))
+    alone = ideal_times_s(flat, cluster_view_of(CLUSTER))
     # Nobody is faster than the whole cluster at S = 1 on all the work at once.
     assert alone["isolated_share"] >= alone["themis"] * (1 - 1e-9)
     assert alone["private_cluster"] >= alone["themis"] * (1 - 1e-9)

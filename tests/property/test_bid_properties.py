@@ -5,8 +5,8 @@ from agent_cases import (
     FLAT,
     STRICT,
     app_of,
-    around_of,
     cluster_of,
+    cluster_view_of,
     held,
     jobs_of,
     offer_of,
@@ -50,7 +50,7 @@ def apps(draw):
     )
 
 
-AROUND = around_of(CLUSTER, active_apps=3, lease_s=200.0)
+CLUSTER_VIEW = cluster_view_of(CLUSTER, active_apps=3, lease_s=200.0)
 
 
 def offer_to(app):
@@ -89,7 +89,7 @@ def embeds(easy, hard):
 @given(apps())
 def test_every_row_is_worth_more_than_none_and_can_be_had(app):
     offer = offer_to(app)
-    bid = make_bid(app, offer, AROUND)
+    bid = make_bid(app, offer, CLUSTER_VIEW)
     largest = max((count for _, count in offer.free), default=0)
     slot = max(count for counts in offer.slots.values() for count in counts)
     assert bid.empty_value > 0
@@ -107,7 +107,7 @@ def test_every_row_is_worth_more_than_none_and_can_be_had(app):
 @settings(max_examples=60)
 @given(apps())
 def test_no_row_is_made_useless_by_another(app):
-    rows = make_bid(app, offer_to(app), AROUND).rows
+    rows = make_bid(app, offer_to(app), CLUSTER_VIEW).rows
     assert len(rows) <= ROW_CAP
     for place, row in enumerate(rows):
         for other in rows[:place] + rows[place + 1 :]:
@@ -119,7 +119,7 @@ def test_no_row_is_made_useless_by_another(app):
 @given(apps())
 def test_more_gangs_of_the_same_kind_are_worth_more(app):
     """Monotone: of two rows of the same pins, the one that holds all that the other asks for is worth more."""
-    rows = make_bid(app, offer_to(app), AROUND).rows
+    rows = make_bid(app, offer_to(app), CLUSTER_VIEW).rows
     for row in rows:
         for other in rows:
             if row is not other and other.pinned == row.pinned and embeds(gangs_of(row), gangs_of(other)):
@@ -128,13 +128,13 @@ def test_more_gangs_of_the_same_kind_are_worth_more(app):
 
 @given(apps())
 def test_staying_is_worth_at_least_as_much_as_the_same_gangs_fresh(app):
-    bid = make_bid(app, offer_to(app), AROUND)
-    valuer = Valuer.of(app, AROUND)
+    bid = make_bid(app, offer_to(app), CLUSTER_VIEW)
+    valuer = Valuer.of(app, CLUSTER_VIEW)
     stays = app.renewable
     everything = sum((gang.renewable_gpus for gang in stays), Allocation())
     holds = [gang.at for gang in (*app.kept, *stays)]
-    value = valuer.value(finish_time_s(app, holds, AROUND))
-    moved = valuer.value(finish_time_s(app, holds, AROUND), app.restart_s)
+    value = valuer.value(finish_time_s(app, holds, CLUSTER_VIEW))
+    moved = valuer.value(finish_time_s(app, holds, CLUSTER_VIEW), app.restart_s)
     assert value >= moved
     if stays and value > bid.empty_value:
         best = max(row.value for row in bid.rows if row.pinned == everything and not row.gangs)
@@ -144,7 +144,7 @@ def test_staying_is_worth_at_least_as_much_as_the_same_gangs_fresh(app):
 @given(apps())
 def test_bids_and_reports_depend_on_nothing_but_the_arguments(app):
     offer = offer_to(app)
-    assert make_bid(app, offer, AROUND) == make_bid(app, offer, AROUND)
+    assert make_bid(app, offer, CLUSTER_VIEW) == make_bid(app, offer, CLUSTER_VIEW)
     turned = app_of(
         app.jobs[::-1],
         held=app.held[::-1],
@@ -152,10 +152,10 @@ def test_bids_and_reports_depend_on_nothing_but_the_arguments(app):
         restart_s=app.restart_s,
         reference=app.median_job,
     )
-    assert [row.value for row in make_bid(turned, offer, AROUND).rows] == [
-        row.value for row in make_bid(app, offer, AROUND).rows
+    assert [row.value for row in make_bid(turned, offer, CLUSTER_VIEW).rows] == [
+        row.value for row in make_bid(app, offer, CLUSTER_VIEW).rows
     ]
-    report = make_report(app, AROUND, 1)
+    report = make_report(app, CLUSTER_VIEW, 1)
     assert report.rho == report.t_shared_s / report.t_ideal_s
     assert len({demand.job_id for demand in report.demands}) == len(report.demands)
     assert report.demand_gpus + sum(gang.gpus.gpus for gang in app.kept) <= app.demand_max_gpus

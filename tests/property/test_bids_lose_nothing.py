@@ -9,8 +9,8 @@ from agent_cases import (
     FLAT,
     STRICT,
     app_of,
-    around_of,
     cluster_of,
+    cluster_view_of,
     held,
     job,
     jobs_of,
@@ -28,11 +28,11 @@ from themis.bids import FreeMachine, Market
 EQUAL = 1e-9
 
 
-def tables_of(app, offer, around, cluster):
+def tables_of(app, offer, cluster_view, cluster):
     """V by bundle as the rows of the bid tell it, and as it is."""
-    bid = make_bid(app, offer, around)
+    bid = make_bid(app, offer, cluster_view)
     assert bid.rows_dropped == 0
-    enumeration = Enumeration(app, offer, around, cluster)
+    enumeration = Enumeration(app, offer, cluster_view, cluster)
     return best_rows(bid, enumeration), enumeration.values
 
 
@@ -40,9 +40,9 @@ def tables_of(app, offer, around, cluster):
 def test_the_best_row_in_every_bundle_is_worth_what_the_bundle_is(block):
     """Single and many jobs, of one shape and of several, rigid and elastic, holding nothing, kept and ending gangs."""
     for seed in range(100 * block, 100 * block + 100):
-        (app,), offer, around, cluster = random_market(random.Random(seed), 1)
+        (app,), offer, cluster_view, cluster = random_market(random.Random(seed), 1)
         if offer.free:
-            told, true = tables_of(app, offer, around, cluster)
+            told, true = tables_of(app, offer, cluster_view, cluster)
             assert np.allclose(told, true, rtol=EQUAL, atol=0.0), seed
 
 
@@ -50,21 +50,21 @@ def test_the_best_row_in_every_bundle_is_worth_what_the_bundle_is(block):
 @pytest.mark.parametrize("bidders", [2, 3])
 def test_the_optimum_over_rows_is_the_optimum_over_all_divisions_of_all_bundles(bidders, block):
     for seed in range(15 * block, 15 * block + 15):
-        apps, offer, around, cluster = random_market(random.Random(seed), bidders, most_gpus=7)
+        apps, offer, cluster_view, cluster = random_market(random.Random(seed), bidders, most_gpus=7)
         if not offer.free:
             continue
-        bids = tuple(make_bid(app, offer, around) for app in apps)
+        bids = tuple(make_bid(app, offer, cluster_view) for app in apps)
         machines = tuple(
-            FreeMachine(machine_id=machine, rack_id=around.rack_of[machine], free_slots=counts)
+            FreeMachine(machine_id=machine, rack_id=cluster_view.rack_of[machine], free_slots=counts)
             for machine, counts in sorted(offer.slots.items())
         )
         solution = HighsSolver().solve(Market(machines=machines, bids=bids), 60.0)
-        true = best_product([Enumeration(app, offer, around, cluster).values for app in apps])
+        true = best_product([Enumeration(app, offer, cluster_view, cluster).values for app in apps])
         assert solution.log_objective == pytest.approx(true, rel=EQUAL, abs=EQUAL), seed
 
 
 FOUR = cluster_of((2, 2), (2,), (2,), racks=("r0", "r1"))
-AROUND = around_of(FOUR, active_apps=4, lease_s=20.0)
+CLUSTER_VIEW = cluster_view_of(FOUR, active_apps=4, lease_s=20.0)
 
 
 @pytest.mark.parametrize("slowdown", [FLAT, CRUDE_SLOWDOWN, STRICT], ids=["flat", "crude", "strict"])
@@ -80,7 +80,7 @@ AROUND = around_of(FOUR, active_apps=4, lease_s=20.0)
 )
 def test_four_jobs_on_eight_gpus(shapes, slowdown):
     jobs = [job(f"j{place}", 100 + 30 * place, shape, slowdown) for place, shape in enumerate(shapes)]
-    told, true = tables_of(app_of(jobs), whole_offer(FOUR), AROUND, FOUR)
+    told, true = tables_of(app_of(jobs), whole_offer(FOUR), CLUSTER_VIEW, FOUR)
     assert np.allclose(told, true, rtol=EQUAL, atol=0.0)
 
 
@@ -88,9 +88,9 @@ def test_three_like_jobs_on_five_gpus_are_best_run_on_three_and_two():
     """An even split has the third job wait for a gang of one or two."""
     cluster = cluster_of((3,), (2,))
     app = app_of(jobs_of([100.0] * 3, JobShape(tasks=4)))
-    told, true = tables_of(app, whole_offer(cluster), around_of(cluster, active_apps=4, lease_s=20.0), cluster)
+    told, true = tables_of(app, whole_offer(cluster), cluster_view_of(cluster, active_apps=4, lease_s=20.0), cluster)
     assert told[3, 2] == true[3, 2]
-    bid = make_bid(app, whole_offer(cluster), around_of(cluster, active_apps=4, lease_s=20.0))
+    bid = make_bid(app, whole_offer(cluster), cluster_view_of(cluster, active_apps=4, lease_s=20.0))
     best = max((row for row in bid.rows if row.gpus == 5), key=lambda row: row.value)
     assert sorted((gang.gpus, gang.count) for gang in best.gangs) == [(2, 1), (3, 1)]
 
@@ -99,5 +99,5 @@ def test_three_like_jobs_on_five_gpus_are_best_run_on_three_and_two():
 def test_a_held_gang_grows_on_its_machine_in_its_rack_and_anywhere(up):
     app = app_of(jobs_of([1000, 900], JobShape(tasks=4), STRICT), held=(held("j0", {"m0": 2}, up=up),), restart_s=3.0)
     free = {"m0": (2, 0) if up is None else (2, 2) if up is True else (2, 1), "m1": (2,), "m2": (2,)}
-    told, true = tables_of(app, offer_of(free), AROUND, FOUR)
+    told, true = tables_of(app, offer_of(free), CLUSTER_VIEW, FOUR)
     assert np.allclose(told, true, rtol=EQUAL, atol=0.0)

@@ -52,7 +52,7 @@ def draw_app(
     app_id: str,
     rng: Random,
     gangs: GangMix,
-    around: ClusterView,
+    cluster_view: ClusterView,
     contention: float,
     *,
     elastic_share: float = ELASTIC_SHARE,
@@ -81,8 +81,8 @@ def draw_app(
         demand_max_gpus=jobs * shape.demand_max_gpus,
         restart_s=_RESTART_S,
     )
-    ideal_s = ideal_time_s(app, around) * _done_share(app, serial_s)
-    return replace(app, elapsed_s=ideal_s * rng.uniform(0.8, 3.0) + around.lease_s * rng.uniform(0.0, 2.0))
+    ideal_s = ideal_time_s(app, cluster_view) * _done_share(app, serial_s)
+    return replace(app, elapsed_s=ideal_s * rng.uniform(0.8, 3.0) + cluster_view.lease_s * rng.uniform(0.0, 2.0))
 
 
 def _draw_shape(rng: Random, gangs: GangMix, *, elastic: bool) -> JobShape:

@@ -10,7 +10,7 @@ from random import Random
 
 from am.agent.bids.bidding import make_bid
 from am.agent.model.views import AppView, ClusterView
-from am.app_view import surroundings
+from am.app_view import make_cluster_view
 from rm_plugin.arbiter.seeds import child_seed
 from themis.bids import Bid, FreeMachine, Market, Offer
 from themis.choices import BundleRule
@@ -35,11 +35,11 @@ class Bidding(Value, frozen=True, kw_only=True):
 
     app: AppView
     offer: Offer
-    around: ClusterView
+    cluster_view: ClusterView
 
     def bid(self) -> Bid:
         """The agent's bid."""
-        return make_bid(self.app, self.offer, self.around)
+        return make_bid(self.app, self.offer, self.cluster_view)
 
 
 class RoundScene(Value, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ def explicit_market(
     """
     scene = round_scene(size, seed, gangs=gangs, cluster=cluster, renewals=False)
     bids = (
-        explicit_bid(each.app, each.offer, each.around, Random(child_seed(seed, "table", each.app.app_id)))
+        explicit_bid(each.app, each.offer, each.cluster_view, Random(child_seed(seed, "table", each.app.app_id)))
         for each in scene.bidders
     )
     return Market(machines=scene.machines, bids=tuple(bids))
@@ -95,18 +95,18 @@ def round_scene(
     renewals: bool = True,
 ) -> RoundScene:
     """Return the state before a round. Bidders together request at least `LEAST_CONTENTION` times the offered GPUs."""
-    around = _around(size)
+    cluster_view = _cluster_view(size)
     for attempt in count():
         rng = Random(child_seed(seed, "market", str(size.gpus), gangs, cluster, str(attempt)))
-        contentions = [around.active_apps * rng.uniform(0.7, 1.1) for _ in range(size.bidders)]
+        contentions = [cluster_view.active_apps * rng.uniform(0.7, 1.1) for _ in range(size.bidders)]
         apps = [
-            draw_app(f"app-{number:04d}", rng, gangs, around, contention, elastic_share=elastic_share)
+            draw_app(f"app-{number:04d}", rng, gangs, cluster_view, contention, elastic_share=elastic_share)
             for number, contention in enumerate(contentions)
         ]
         holdings = _draw_state(apps, size, gangs, cluster, rng, renewals=renewals)
         free_gpus = sum(machine.free for machine in holdings.machines)
         if sum(map(_asked_gpus, holdings.apps)) >= LEAST_CONTENTION * free_gpus > 0:
-            return _scene(holdings, around)
+            return _scene(holdings, cluster_view)
     raise AssertionError("attempts do not end")
 
 
@@ -115,17 +115,17 @@ def _draw_state(
 ) -> Holdings:
     if state is ClusterState.EMPTY:
         return nothing_held(apps, cluster_of(size))
-    return draw_holdings(apps, cluster_of(size), gangs, _around(size).share_gpus, rng, renewals=renewals)
+    return draw_holdings(apps, cluster_of(size), gangs, _cluster_view(size).share_gpus, rng, renewals=renewals)
 
 
 @lru_cache
-def _around(size: MarketSize) -> ClusterView:
+def _cluster_view(size: MarketSize) -> ClusterView:
     """The bidders' common view of the cluster. Its table of levels takes seconds to make for 10,000 GPUs."""
     active = APPS_A_BIDDER * size.bidders
-    return surroundings(cluster_of(size), active_apps=active, lease_s=_LEASE_S, rule=BundleRule.CONTINUATION)
+    return make_cluster_view(cluster_of(size), active_apps=active, lease_s=_LEASE_S, rule=BundleRule.CONTINUATION)
 
 
-def _scene(holdings: Holdings, around: ClusterView) -> RoundScene:
+def _scene(holdings: Holdings, cluster_view: ClusterView) -> RoundScene:
     free = Allocation.of({machine.machine_id: machine.free for machine in holdings.machines})
     slots = {machine.machine_id: machine.free_slots for machine in holdings.machines if machine.free}
     bidders = []
@@ -141,9 +141,9 @@ def _scene(holdings: Holdings, around: ClusterView) -> RoundScene:
             renewable=up,
             kept=sum((gang.gpus for gang in app.held), Allocation()) - up,
             contention=app.contention,
-            active_apps=around.active_apps,
+            active_apps=cluster_view.active_apps,
         )
-        bidders.append(Bidding(app=app, offer=offer, around=around))
+        bidders.append(Bidding(app=app, offer=offer, cluster_view=cluster_view))
     return RoundScene(machines=holdings.machines, bidders=tuple(bidders))
 
 

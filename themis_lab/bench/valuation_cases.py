@@ -7,7 +7,7 @@ from random import Random
 from msgspec.structs import replace
 
 from am.agent.model.views import AppView, ClusterView, JobView
-from am.app_view import surroundings
+from am.app_view import make_cluster_view
 from am.tuners.port import Phase
 from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import CRUDE_SLOWDOWN, JobShape, Slowdown
@@ -44,7 +44,7 @@ class Case(Value, frozen=True, kw_only=True):
     """An app without GPUs, and its offer."""
 
     app: AppView
-    around: ClusterView
+    cluster_view: ClusterView
     machines: tuple[FreeMachine, ...]
 
     @property
@@ -109,7 +109,7 @@ def in_a_search(case: Case) -> Case:
     phases = tuple(Phase(jobs=JOBS >> cut, iterations=3600 << cut) for cut in range(1, 6))
     total_gpu_s = case.app.work_total_gpu_s + sum(phase.jobs * phase.iterations for phase in phases)
     app = replace(case.app, later_phases=phases, elapsed_s=1800.0, work_total_gpu_s=total_gpu_s, restart_s=30.0)
-    return replace(case, app=app, around=replace(case.around, rule=BundleRule.CONTINUATION))
+    return replace(case, app=app, cluster_view=replace(case.cluster_view, rule=BundleRule.CONTINUATION))
 
 
 def _job(place: int, work_s: float, shape: JobShape, slowdown: Slowdown) -> JobView:
@@ -126,9 +126,9 @@ def _case(cluster: Cluster, jobs: list[JobView]) -> Case:
         work_total_gpu_s=sum(job.serial_work_s for job in jobs),
         demand_max_gpus=sum(job.shape.demand_max_gpus for job in jobs),
     )
-    around = surroundings(cluster, active_apps=4, lease_s=_LEASE_S, rule=BundleRule.LEXICOGRAPHIC)
+    cluster_view = make_cluster_view(cluster, active_apps=4, lease_s=_LEASE_S, rule=BundleRule.LEXICOGRAPHIC)
     machines = tuple(
         FreeMachine(machine_id=machine.machine_id, rack_id=machine.rack_id, free_slots=machine.slots)
         for machine in cluster.machines
     )
-    return Case(app=app, around=around, machines=machines)
+    return Case(app=app, cluster_view=cluster_view, machines=machines)

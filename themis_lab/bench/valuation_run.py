@@ -215,7 +215,7 @@ _NOTHING = 1e-9
 
 
 def _cluster_gpus(case: Case) -> int:
-    return min(case.around.cluster_gpus, case.app.demand_max_gpus)
+    return min(case.cluster_view.cluster_gpus, case.app.demand_max_gpus)
 
 
 def _gap(by_bid_s: float, best_s: float) -> float:
@@ -247,11 +247,11 @@ def _reference_row(part: str, gaps: Sequence[LargeGap]) -> ReferenceRow:
 
 
 def _bid(case: Case) -> Bid:
-    return make_bid(case.app, case.offer, case.around)
+    return make_bid(case.app, case.offer, case.cluster_view)
 
 
 def _ask(case: Case) -> None:
-    make_report(case.app, case.around, 1)
+    make_report(case.app, case.cluster_view, 1)
 
 
 def _fresh(case: Case) -> Case:

@@ -87,20 +87,20 @@ class RankedAgent:
         self._definitions = tuple(definitions)
         self._whole: AppView | None = None
 
-    def report(self, app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+    def report(self, app: AppView, cluster: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """The report with rho by these definitions."""
         if self._whole is None:
             # The first report is asked before the app has held a GPU: its work is then as it was submitted.
             self._whole = replace(app, elapsed_s=0.0, held=())
-        truth = self._inner.report(app, around, round_id, rho_of)
-        ideals_s = ideal_times_s(replace(self._whole, contention=app.contention), around)
+        truth = self._inner.report(app, cluster, round_id, rho_of)
+        ideals_s = ideal_times_s(replace(self._whole, contention=app.contention), cluster)
         logs = [math.log(ideals_s[definition]) for definition in self._definitions]
         ideal_s = math.exp(math.fsum(logs) / len(logs))
         return replace(truth, rho=truth.t_shared_s / ideal_s, t_ideal_s=ideal_s)
 
-    def bid(self, app: AppView, offer: Offer, around: ClusterView) -> Bid:
+    def bid(self, app: AppView, offer: Offer, cluster: ClusterView) -> Bid:
         """What the production agent bids."""
-        return self._inner.bid(app, offer, around)
+        return self._inner.bid(app, offer, cluster)
 
 
 FILTERS: Mapping[str, tuple[RhoDefinition, ...]] = MappingProxyType(

@@ -26,11 +26,11 @@ T = TypeVar("T")
 class Agent(Protocol):
     """Answers the arbiter on behalf of one app."""
 
-    def report(self, app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+    def report(self, app: AppView, cluster: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """The report as a round begins, with rho if the round asks for it."""
         ...
 
-    def bid(self, app: AppView, offer: Offer, around: ClusterView) -> Bid:
+    def bid(self, app: AppView, offer: Offer, cluster: ClusterView) -> Bid:
         """The answer to an offer."""
         ...
 
@@ -41,13 +41,13 @@ class HonestAgent:
     def __init__(self) -> None:
         self._memory = BidMemory()
 
-    def report(self, app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+    def report(self, app: AppView, cluster: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """The report of `am.agent`."""
-        return make_report(app, around, round_id, rho_of)
+        return make_report(app, cluster, round_id, rho_of)
 
-    def bid(self, app: AppView, offer: Offer, around: ClusterView) -> Bid:
+    def bid(self, app: AppView, offer: Offer, cluster: ClusterView) -> Bid:
         """The bid of `am.agent`."""
-        return make_bid(app, offer, around, self._memory)
+        return make_bid(app, offer, cluster, self._memory)
 
 
 _ROUNDS_A_MOMENT = 3
@@ -93,14 +93,14 @@ class ErringAgent:
         self._left = 1.0 + Random(child_seed(seed, "iterations")).uniform(-error, error)
         self._slower = 1.0 + Random(child_seed(seed, "slowdown")).uniform(-error, error)
 
-    def report(self, app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+    def report(self, app: AppView, cluster: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """The report by what the agent believes."""
         self._patience.next_round(app)
-        return self._inner.report(self._believed(app), around, round_id, rho_of)
+        return self._inner.report(self._believed(app), cluster, round_id, rho_of)
 
-    def bid(self, app: AppView, offer: Offer, around: ClusterView) -> Bid:
+    def bid(self, app: AppView, offer: Offer, cluster: ClusterView) -> Bid:
         """The bid by what the agent believes."""
-        return self._inner.bid(self._believed(app), offer, around)
+        return self._inner.bid(self._believed(app), offer, cluster)
 
     def _believed(self, app: AppView) -> AppView:
         if self._patience.lost:
@@ -173,16 +173,16 @@ class LyingAgent:
         self._lie = lie
         self._patience = _Patience()
 
-    def report(self, app: AppView, around: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
+    def report(self, app: AppView, cluster: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """The report after the lie."""
         self._patience.next_round(app)
         lie = self._told
-        return lie.report(self._inner.report(lie.view(app), around, round_id, rho_of))
+        return lie.report(self._inner.report(lie.view(app), cluster, round_id, rho_of))
 
-    def bid(self, app: AppView, offer: Offer, around: ClusterView) -> Bid:
+    def bid(self, app: AppView, offer: Offer, cluster: ClusterView) -> Bid:
         """The bid after the lie."""
         lie = self._told
-        return lie.bid(self._inner.bid(lie.view(app), offer, around))
+        return lie.bid(self._inner.bid(lie.view(app), offer, cluster))
 
     @property
     def _told(self) -> Lie:

@@ -119,8 +119,8 @@ class SimApp:
 
     # ---- for the agent ----
 
-    def view(self, now_s: float, up_until_s: float, contention: float) -> AppView:
-        """The app as its agent sees it; leases that end by `up_until_s` are renewable, `contention` is N_avg."""
+    def view(self, now_s: float, renewable_until_s: float, contention: float) -> AppView:
+        """The app as its agent sees it; leases that end by `renewable_until_s` are renewable, `contention` is N_avg."""
         return AppView(
             app_id=self.app_id,
             elapsed_s=now_s - self.submitted_at_s,
@@ -130,7 +130,7 @@ class SimApp:
             work_total_gpu_s=self.work_total_gpu_s,
             demand_max_gpus=self._at_once_gpus,
             reference=self._reference_now or self._reference(),
-            held=self._held_now(up_until_s).gangs if self.leases or self._planned else (),
+            held=self._held_now(renewable_until_s).gangs if self.leases or self._planned else (),
             restart_s=self._restart_s,
         )
 
@@ -139,16 +139,17 @@ class SimApp:
         """Whether one job is left, and no later phase."""
         return len(self._pending) == 1 and not self._later_phases
 
-    def unchanged_until_s(self, up_until_s: float) -> float:
+    def unchanged_until_s(self, renewable_until_s: float) -> float:
         """Until when the app wants what it wants now, unless something happens to it, as a lease end in seconds.
 
         Infinite for an app that waits without GPUs. For a satisfied app, which holds all that its jobs can use and none
-        of it renewable, it is its next lease end. For any other app it is `up_until_s`, the lease ends of this round.
+        of it renewable, it is its next lease end. For any other app it is `renewable_until_s`, the lease ends of this
+        round.
         """
         if not (self.leases or self._planned):
-            return math.inf if self._pending else up_until_s
-        holds = self._held_now(up_until_s)
-        return holds.until_s if self.leases and holds.satisfied else up_until_s
+            return math.inf if self._pending else renewable_until_s
+        holds = self._held_now(renewable_until_s)
+        return holds.until_s if self.leases and holds.satisfied else renewable_until_s
 
     def jobs_at(self, now_s: float) -> tuple[JobView, ...]:
         """The jobs of the phase as the agent sees them; the same tuple as long as none of them runs."""
@@ -382,43 +383,43 @@ class SimApp:
         self.tally.running_gpu_s += gpu_s
         self.tally.scored_gpu_s += gpu_s / job.trace.slowdown.at(job.level)
 
-    def _held_now(self, up_until_s: float) -> _Holds:
+    def _held_now(self, renewable_until_s: float) -> _Holds:
         """The held gangs; computed again after an event, or if another lease is renewable."""
         holds = self._holds
-        if holds is None or not holds.at_s <= up_until_s < holds.until_s:
-            ends_s = [lease.expires_at_s for lease in self.leases.values() if lease.expires_at_s > up_until_s]
-            gangs = tuple(self._held(up_until_s))
+        if holds is None or not holds.at_s <= renewable_until_s < holds.until_s:
+            ends_s = [lease.expires_at_s for lease in self.leases.values() if lease.expires_at_s > renewable_until_s]
+            gangs = tuple(self._held(renewable_until_s))
             satisfied = is_satisfied([job.trace.shape for job in self._pending], gangs)
             until_s = min(ends_s, default=math.inf)
-            holds = self._holds = _Holds(gangs=gangs, satisfied=satisfied, at_s=up_until_s, until_s=until_s)
+            holds = self._holds = _Holds(gangs=gangs, satisfied=satisfied, at_s=renewable_until_s, until_s=until_s)
         return holds
 
-    def _held(self, up_until_s: float) -> Iterator[HeldGang]:
+    def _held(self, renewable_until_s: float) -> Iterator[HeldGang]:
         for job in self._pending:
             gpus = job.gpus if job.running else self._planned.get(job.job_id, ())
             if gpus:
-                up = self._up(gpus, up_until_s)
-                if up is not None:
-                    yield self._gang(job.job_id, gpus, up)
+                renewable = self._renewable(gpus, renewable_until_s)
+                if renewable is not None:
+                    yield self._gang(job.job_id, gpus, renewable)
 
-    def _up(self, gpus: Iterable[GpuId], until_s: float) -> list[GpuId] | None:
+    def _renewable(self, gpus: Iterable[GpuId], until_s: float) -> list[GpuId] | None:
         """The GPUs whose leases end by a time. Returns None unless the app holds or has won all of them."""
-        up = []
+        renewable = []
         for gpu in gpus:
             lease = self.leases.get(gpu)
             if lease is None:
                 if gpu not in self._reserved:
                     return None
             elif lease.expires_at_s <= until_s and lease.state is LeaseState.GRANTED:
-                up.append(gpu)
-        return up
+                renewable.append(gpu)
+        return renewable
 
-    def _gang(self, job_id: str, gpus: tuple[GpuId, ...], up: list[GpuId]) -> HeldGang:
+    def _gang(self, job_id: str, gpus: tuple[GpuId, ...], renewable: list[GpuId]) -> HeldGang:
         """The gang as the agent sees it; usually the same as in the round before."""
-        known = self._gangs.get((job_id, len(up)))
-        if known is None or known[0] != (gpus, up):
-            known = (gpus, up), held_gang(job_id, gpus, up, self._cluster)
-            self._gangs[job_id, len(up)] = known
+        known = self._gangs.get((job_id, len(renewable)))
+        if known is None or known[0] != (gpus, renewable):
+            known = (gpus, renewable), held_gang(job_id, gpus, renewable, self._cluster)
+            self._gangs[job_id, len(renewable)] = known
         return known[1]
 
     def _reference(self) -> JobView:

@@ -10,7 +10,7 @@ from themis.sums import sum_in_order
 
 
 def least_rho(
-    whole: AppView, phases: Iterable[Sequence[JobView]], around: ClusterView, first_chance_s: float, start_s: float
+    whole: AppView, phases: Iterable[Sequence[JobView]], cluster: ClusterView, first_chance_s: float, start_s: float
 ) -> float:
     """(first chance + start + sum over phases of max(longest job, work / GPUs)) / t_ideal.
 
@@ -18,22 +18,22 @@ def least_rho(
         whole: The app as submitted.
         phases: For each phase that the search went through, its jobs with what they had to do in it. Which jobs go on
             depends on their losses alone, never on the schedule.
-        around: The cluster, with N_avg of the app's life.
+        cluster: The cluster, with N_avg of the app's life.
         first_chance_s: Seconds from submission until GPUs for its smallest gang were free or up for renewal.
         start_s: What starting a job costs.
     """
-    gpus = min(around.cluster_gpus, whole.demand_max_gpus)
-    phases_s = sum_in_order(_phase_s(jobs, gpus, around) for jobs in phases)
-    return (first_chance_s + start_s + phases_s) / ideal_time_s(whole, around)
+    gpus = min(cluster.cluster_gpus, whole.demand_max_gpus)
+    phases_s = sum_in_order(_phase_s(jobs, gpus, cluster) for jobs in phases)
+    return (first_chance_s + start_s + phases_s) / ideal_time_s(whole, cluster)
 
 
-def _phase_s(jobs: Sequence[JobView], gpus: int, around: ClusterView) -> float:
-    longest_s = max(_fastest_s(job, around) for job in jobs)
+def _phase_s(jobs: Sequence[JobView], gpus: int, cluster: ClusterView) -> float:
+    longest_s = max(_fastest_s(job, cluster) for job in jobs)
     return max(longest_s, sum_in_order(job.serial_work_s / job.speeds.highest for job in jobs) / gpus)
 
 
-def _fastest_s(job: JobView, around: ClusterView) -> float:
+def _fastest_s(job: JobView, cluster: ClusterView) -> float:
     """A job's time on the gang and type that are fastest for it: its S may make fewer GPUs faster than more."""
     sizes = range(job.shape.demand_min_gpus, job.shape.demand_max_gpus + 1, job.shape.gpus_per_task)
-    best = min(job.serial_work_s * job.slowdown.at(around.nearest_level(size)) / size for size in sizes)
+    best = min(job.serial_work_s * job.slowdown.at(cluster.nearest_level(size)) / size for size in sizes)
     return best / job.speeds.highest

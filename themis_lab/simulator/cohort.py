@@ -35,12 +35,12 @@ class Cohort:
 
     Args:
         apps: The active apps by id, kept up to date by the caller.
-        around: The cluster; `around.active_apps` follows the rounds.
+        cluster_view: The cluster; `cluster_view.active_apps` follows the rounds.
         lead_s: Leases that end within this many seconds of a round are renewable in it.
     """
 
-    def __init__(self, apps: Mapping[str, SimApp], around: ClusterView, lead_s: float) -> None:
-        self.around = around
+    def __init__(self, apps: Mapping[str, SimApp], cluster_view: ClusterView, lead_s: float) -> None:
+        self.cluster_view = cluster_view
         self._apps = apps
         self._lead_s = lead_s
         self._memory = BidMemory()
@@ -50,7 +50,7 @@ class Cohort:
         # Outlooks of honest apps, each with the lease end (in seconds) from which on it is stale.
         self._unchanged: dict[str, tuple[Outlook, float]] = {}
         self._round_id = 0
-        self._up_until_s = 0.0
+        self._renewable_until_s = 0.0
         # Views and outlooks that hold for this round alone.
         self._views: dict[str, AppView] = {}
         self._outlooks: dict[str, Outlook] = {}
@@ -74,7 +74,7 @@ class Cohort:
 
     def set_cluster_gpus(self, cluster_gpus: int) -> None:
         """The available machines have this many GPUs from now on."""
-        self.around = replace(self.around, cluster_gpus=cluster_gpus)
+        self.cluster_view = replace(self.cluster_view, cluster_gpus=cluster_gpus)
 
     def reports(self, snapshot: RoundSnapshot, app_ids: Iterable[str], rho_of: RhoOf) -> dict[str, AppReport]:
         """The reports of some apps as a round begins on a snapshot of this moment."""
@@ -82,11 +82,11 @@ class Cohort:
         honest, others = self._honest_and_others(app_ids)
         outlooks = [self._outlook(snapshot, app_id, rho_of) for app_id in honest]
         moment = self._moment(snapshot, honest)
-        reports = make_reports(outlooks, *moment, self.around, snapshot.round_id, rho_of)
+        reports = make_reports(outlooks, *moment, self.cluster_view, snapshot.round_id, rho_of)
         answers = dict(zip(honest, reports, strict=True))
         for app_id in others:
             view = self._view(snapshot, app_id)
-            answers[app_id] = self._agents[app_id].report(view, self.around, snapshot.round_id, rho_of)
+            answers[app_id] = self._agents[app_id].report(view, self.cluster_view, snapshot.round_id, rho_of)
         return answers
 
     def bids(self, snapshot: RoundSnapshot, app_ids: Iterable[str]) -> dict[str, Bid]:
@@ -95,11 +95,11 @@ class Cohort:
         honest, others = self._honest_and_others(app_ids)
         outlooks = [self._outlook(snapshot, app_id, _EVERY_APP) for app_id in honest]
         offer = snapshot.offer_to_anybody(deadline_s=snapshot.now_s)
-        bids = make_bids(outlooks, *self._moment(snapshot, honest), offer, self.around, self._memory)
+        bids = make_bids(outlooks, *self._moment(snapshot, honest), offer, self.cluster_view, self._memory)
         answers = dict(zip(honest, bids, strict=True))
         for app_id in others:
             view, own_offer = self._view(snapshot, app_id), snapshot.offer_to(app_id, deadline_s=snapshot.now_s)
-            answers[app_id] = self._agents[app_id].bid(view, own_offer, self.around)
+            answers[app_id] = self._agents[app_id].bid(view, own_offer, self.cluster_view)
         return answers
 
     def has_single_job(self, app_id: str) -> bool:
@@ -117,21 +117,23 @@ class Cohort:
         """Note what is the same for all apps throughout a round."""
         if self._round_id != snapshot.round_id:
             self._round_id = snapshot.round_id
-            self._up_until_s = snapshot.now_s + self._lead_s + SAME_TIME_S
-            self.around = replace(self.around, active_apps=max(1, len(snapshot.apps)))
+            self._renewable_until_s = snapshot.now_s + self._lead_s + SAME_TIME_S
+            self.cluster_view = replace(self.cluster_view, active_apps=max(1, len(snapshot.apps)))
             self._views.clear()
             self._outlooks.clear()
 
     def _outlook(self, snapshot: RoundSnapshot, app_id: str, rho_of: RhoOf) -> Outlook:
         """The outlook of an honest app in this round."""
         known = self._unchanged.get(app_id)
-        if known is not None and self._up_until_s < known[1] and (rho_of is not _EVERY_APP or not known[0].app.held):
-            return known[0]
+        if known is not None and self._renewable_until_s < known[1]:
+            unchanged = known[0]
+            if rho_of is not _EVERY_APP or not unchanged.app.held:
+                return unchanged
         outlook = self._outlooks.get(app_id)
         if outlook is None:
-            outlook = self._outlooks[app_id] = Outlook(self._view(snapshot, app_id), self.around)
-            until_s = self._apps[app_id].unchanged_until_s(self._up_until_s)
-            if until_s > self._up_until_s:
+            outlook = self._outlooks[app_id] = Outlook(self._view(snapshot, app_id), self.cluster_view)
+            until_s = self._apps[app_id].unchanged_until_s(self._renewable_until_s)
+            if until_s > self._renewable_until_s:
                 self._unchanged[app_id] = outlook, until_s
         return outlook
 
@@ -140,7 +142,7 @@ class Cohort:
         view = self._views.get(app_id)
         if view is None:
             contention = snapshot.contentions.of(app_id)
-            view = self._views[app_id] = self._apps[app_id].view(snapshot.now_s, self._up_until_s, contention)
+            view = self._views[app_id] = self._apps[app_id].view(snapshot.now_s, self._renewable_until_s, contention)
         return view
 
     def _moment(self, snapshot: RoundSnapshot, app_ids: Sequence[str]) -> tuple[Floats, Floats]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from msgspec.structs import replace
 
 from am.agent.model.fairness import rho_by_definition
-from am.app_view import surroundings
+from am.app_view import make_cluster_view
 from am.tuners.port import TunerPlan
 from rm_plugin.arbiter.auction import AuctionOutcome, run_auction
 from rm_plugin.arbiter.core import Arbiter
@@ -94,13 +94,13 @@ class Simulation:
         self._without_chance: dict[str, None] = {}
         self._round_due_s = math.inf
         self._asked: tuple[str, ...] = ()
-        around = surroundings(
+        cluster_view = make_cluster_view(
             settings.cluster,
             active_apps=1,
             lease_s=settings.leases.duration_s,
             rule=settings.bundle_rule,
         )
-        self._cohort = Cohort(self.apps, around, settings.leases.checkpoint_lead_s)
+        self._cohort = Cohort(self.apps, cluster_view, settings.leases.checkpoint_lead_s)
         self._schedule_all()
 
     @property
@@ -290,9 +290,9 @@ class Simulation:
 
     def _outcome(self, app: SimApp) -> AppOutcome:
         # The whole cluster: a machine that is lost as the app ends must not make its ideal time longer.
-        around = replace(self._cohort.around, cluster_gpus=self.settings.cluster.gpus)
+        cluster_view = replace(self._cohort.cluster_view, cluster_gpus=self.settings.cluster.gpus)
         whole = app.whole_view(self.arbiter.contention(app.app_id, self.now_s))
-        rho = rho_by_definition(whole, self.now_s - app.submitted_at_s, around)
+        rho = rho_by_definition(whole, self.now_s - app.submitted_at_s, cluster_view)
         costs, tally = app.costs, app.tally
         start_s = costs.container_s + costs.restore_s
         phases = [jobs for jobs in app.phases if jobs]
@@ -305,7 +305,7 @@ class Simulation:
             first_gpu_at_s=app.first_gpu_at_s,
             ended_at_s=self.now_s,
             rho={definition.value: value for definition, value in rho.items()},
-            bound=least_rho(whole, phases, around, self._chances.get(app.app_id, 0.0), start_s),
+            bound=least_rho(whole, phases, cluster_view, self._chances.get(app.app_id, 0.0), start_s),
             gpu_time_s=self.arbiter.attained_gpu_s(app.app_id, self.now_s),
             running_gpu_s=tally.running_gpu_s,
             ideal_gpu_s=sum_in_order(job.iteration * job.trace.serial_iteration_s for job in app.jobs.values()),

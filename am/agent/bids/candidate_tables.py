@@ -22,7 +22,7 @@ from am.agent.model.views import AppView, GangAt, HeldGang
 from themis.bids import Gang, Offer
 from themis.cluster import Allocation, Level
 from themis.placement.gang_capacity import GangCapacity
-from themis.values import Value, remembered
+from themis.values import Value, cached_property
 
 Counts = NDArray[np.int64]
 
@@ -59,7 +59,7 @@ class Table(Value, frozen=True, dict=True, kw_only=True):
             counts[:, gangs[kind.at]] += self.candidates[:, place]
         return counts
 
-    @remembered
+    @cached_property
     def gpus(self) -> Counts:
         """The GPUs that each row asks for."""
         fixed = sum([gang.gpus for gang in self.pinned]) + sum([gang.total_gpus for gang in self.anywhere])

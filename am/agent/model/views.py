@@ -15,7 +15,7 @@ from themis.choices import BundleRule
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
 from themis.speeds import SAME_SPEED, Speeds
-from themis.values import Value, remembered
+from themis.values import Value, cached_property
 
 
 class JobView(Value, frozen=True, dict=True, kw_only=True):
@@ -51,7 +51,7 @@ class JobView(Value, frozen=True, dict=True, kw_only=True):
         speed = self.speeds.on(device)
         return self.slowdown.at(level) / speed if speed > 0.0 else math.inf
 
-    @remembered
+    @cached_property
     def demand(self) -> GangDemand:
         """The job's demand while it has no GPUs."""
         return GangDemand(
@@ -101,7 +101,7 @@ class HeldGang(Value, frozen=True, dict=True, kw_only=True):
         """Whether the app must win back the gang, or a part of it, to keep it."""
         return bool(self.renewable_gpus)
 
-    @remembered
+    @cached_property
     def at(self) -> GangAt:
         """The gang without its machines."""
         return gang_at(self.gpus, self.level, self.device)
@@ -147,12 +147,12 @@ class AppView(Value, frozen=True, dict=True, kw_only=True):
             return self.reference
         return median_job(self.jobs)
 
-    @remembered
+    @cached_property
     def kept(self) -> tuple[HeldGang, ...]:
         """Gangs whose leases continue."""
         return tuple([gang for gang in self.held if not gang.renewable_gpus.counts])
 
-    @remembered
+    @cached_property
     def renewable(self) -> tuple[HeldGang, ...]:
         """Gangs with renewable GPUs: tightest level first, then largest. The app gives up the last one first."""
         mine = [gang for gang in self.held if gang.renewable_gpus.counts]
@@ -200,7 +200,7 @@ class ClusterView(Value, frozen=True, dict=True, kw_only=True):
     device_of: Mapping[str, str] = field(default_factory=dict)
     rule: BundleRule = BundleRule.CONTINUATION
 
-    @remembered
+    @cached_property
     def share_gpus(self) -> float:
         """The app's fair share R/N of the GPUs, which may be a fraction."""
         return self.cluster_gpus / max(1, self.active_apps)

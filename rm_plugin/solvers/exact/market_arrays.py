@@ -16,7 +16,7 @@ from rm_plugin.solvers.kinds import Kind, has_one_rack, kind_of
 from rm_plugin.solvers.port import Win
 from themis.bids import Bid, FreeMachine, Gang, Market
 from themis.cluster import Allocation
-from themis.values import Value, remembered
+from themis.values import Value, cached_property
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -92,12 +92,12 @@ class Rows(Value, frozen=True, dict=True, kw_only=True):
         """Number of rows."""
         return len(self.gain)
 
-    @remembered
+    @cached_property
     def pin_row(self) -> NDArray[np.intp]:
         """The row of each pin [pins]."""
         return np.repeat(np.arange(self.rows), np.diff(self.pin_start))
 
-    @remembered
+    @cached_property
     def bidder(self) -> NDArray[np.intp]:
         """The bidder of each row [rows]."""
         return np.repeat(np.arange(len(self.row_start) - 1), np.diff(self.row_start))
@@ -158,43 +158,43 @@ class MarketArrays(Value, frozen=True, dict=True, kw_only=True):
     rows: Rows
     unit: float
 
-    @remembered
+    @cached_property
     def rack_of(self) -> Mapping[str, str]:
         """Rack by machine."""
         return {machine.machine_id: machine.rack_id for machine in self.machines}
 
-    @remembered
+    @cached_property
     def free_gpus(self) -> int:
         """Free GPUs of all machines."""
         return sum([machine.free for machine in self.machines])
 
-    @remembered
+    @cached_property
     def row_index(self) -> list[int]:
         """The index of each row in its bid, as Python numbers."""
         found: list[int] = self.rows.index.tolist()
         return found
 
-    @remembered
+    @cached_property
     def known_logs(self) -> dict[int, float]:
         """Cached log values of rows; the N + 1 problems usually choose the same ones."""
         return {}
 
-    @remembered
+    @cached_property
     def unplaced(self) -> dict[int, Win]:
         """Rows as wins without places, created on first access."""
         return _Unplaced(self.row_index)
 
-    @remembered
+    @cached_property
     def empty_logs(self) -> list[float | None]:
         """The log of each bid's empty value. It is None if that value is 0."""
         return [math.log(value) if (value := bid.empty_value) > 0 else None for bid in self.bids]
 
-    @remembered
+    @cached_property
     def position(self) -> Mapping[str, int]:
         """Position of each bidder by app id."""
         return {app_id: place for place, app_id in enumerate(self.app_ids)}
 
-    @remembered
+    @cached_property
     def app_ids(self) -> list[str]:
         """The app of each bid."""
         return [bid.app_id for bid in self.bids]

@@ -76,7 +76,7 @@ def unproven(market: MarketArrays, result: ProblemResult, bound: int, status: Se
 
 
 def no_winners(market: MarketArrays, skip: int) -> ProblemResult:
-    """The choice in which nobody wins, bounded by everybody's best row: for a market that time does not even read."""
+    """The choice without winners, bounded by the best row of each bidder; for a market not even read in time."""
     rows = market.rows
     best = {
         bidder: int(first)

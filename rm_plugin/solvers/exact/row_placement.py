@@ -25,8 +25,8 @@ from themis.errors import InvariantError
 from themis.placement.enumeration import assign_slots
 
 _NO, _YES = 0, 1
-_MAX_REMEMBERED = 4_000
-"""Placement searches that are remembered, some megabytes. Lists of a dive have patterns in common."""
+_MAX_STORED_SEARCHES = 4_000
+"""Placement searches whose results are kept, some megabytes. Lists of a dive have patterns in common."""
 _STEPS = 20_000
 """Steps of a placement search for one list of patterns, about ten milliseconds."""
 _MAX_SPARING_WORK = 1_000_000
@@ -192,7 +192,7 @@ class RowPlacer:
         """As `_search`, with the answers of earlier searches."""
         key = (machines, left[list(machines)].tobytes(), shapes.tobytes(), counts.tobytes(), most_steps)
         if key not in self._searched:
-            if len(self._searched) >= _MAX_REMEMBERED:
+            if len(self._searched) >= _MAX_STORED_SEARCHES:
                 self._searched.clear()
             self._searched[key] = self._search(machines, left, shapes, counts, most_steps)
         return self._searched[key]

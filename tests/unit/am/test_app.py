@@ -127,12 +127,12 @@ class TestView:
 
 class TestSurroundings:
     def test_contention_update_changes_contention_and_share_only(self, app):
-        before = app.around
+        before = app.cluster_view
         app.set_contention(contention=3.0, active_apps=3)
-        assert (app.contention, app.around.share_gpus) == (3.0, 2.0)
-        assert app.around.fitting_level is before.fitting_level
+        assert (app.contention, app.cluster_view.share_gpus) == (3.0, 2.0)
+        assert app.cluster_view.fitting_level is before.fitting_level
         app.set_contention(contention=0.0, active_apps=0)
-        assert (app.view({}, frozenset()).contention, app.around.active_apps) == (1.0, 1)
+        assert (app.view({}, frozenset()).contention, app.cluster_view.active_apps) == (1.0, 1)
 
 
 class TestTimes:

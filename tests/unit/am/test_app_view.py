@@ -9,9 +9,9 @@ from am.app_view import (
     app_view,
     at_once_gpus,
     held_gang,
+    make_cluster_view,
     phase_views,
     reference_job,
-    surroundings,
     whole_view,
     work_gpu_s,
     work_seen_gpu_s,
@@ -130,7 +130,7 @@ class TestSurroundings:
 
     @pytest.mark.parametrize(("active", "share"), [(2, 3.0), (0, 6.0)])
     def test_cluster_view_holds_facts_of_resource_manager(self, active, share):
-        one = surroundings(self.CLUSTER, active_apps=active, lease_s=60.0, rule=BundleRule.CONTINUATION)
+        one = make_cluster_view(self.CLUSTER, active_apps=active, lease_s=60.0, rule=BundleRule.CONTINUATION)
         assert one.share_gpus == share
         assert [one.nearest_level(gpus) for gpus in (1, 2, 3, 5, 99)] == [
             Level.SLOT,

@@ -8,7 +8,7 @@ from documents import code, table_rows, text_of
 from msgspec.structs import fields, replace
 
 from am.agent.model.fairness import RhoDefinition, ideal_times_s
-from am.app_view import surroundings
+from am.app_view import make_cluster_view
 from themis.apps import JobShape
 from themis.choices import BundleRule
 from themis_cli import replay_command, simulate_command
@@ -99,8 +99,8 @@ def test_formulas_of_rho_are_those_of_the_code():
     """B = 4 * 1,200 GPU s, R = 8, D = 4, N = 4: an app of four jobs of one GPU."""
     jobs = tuple(job(f"j{place}", 1200.0, JobShape(tasks=1), FLAT) for place in range(4))
     whole = app_of(jobs, contention=4.0, demand_max_gpus=4, restart_s=60.0)
-    around = surroundings(cluster_of((2, 2), (2, 2)), active_apps=4, lease_s=600.0, rule=RULE)
-    assert ideal_times_s(whole, around) == {
+    cluster_view = make_cluster_view(cluster_of((2, 2), (2, 2)), active_apps=4, lease_s=600.0, rule=RULE)
+    assert ideal_times_s(whole, cluster_view) == {
         "themis": 4800 / 4 * 4,
         "isolated_share": 1200 * max(1, 4 * 4 / 8),
         "placement_aware": 4800 / 4 * 4 * 1.0,
@@ -108,7 +108,7 @@ def test_formulas_of_rho_are_those_of_the_code():
         "attainable": max(4800 / 4 * 4, 1200 + 60),
     }
     often = replace(whole, contention=16.0)
-    assert ideal_times_s(often, around)["private_cluster"] == pytest.approx(4 * 1200 * 1 / (8 / 16))
+    assert ideal_times_s(often, cluster_view)["private_cluster"] == pytest.approx(4 * 1200 * 1 / (8 / 16))
 
 
 def test_all_definitions_are_named_where_it_is_said_which_one_is_meant(document):

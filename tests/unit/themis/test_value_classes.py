@@ -17,7 +17,7 @@ import tf_jobs
 import themis
 import themis_cli
 import themis_lab
-from themis.values import Value, remembered, repr_without
+from themis.values import Value, cached_property, repr_without
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class Point(Value, frozen=True, dict=True, kw_only=True):
     y: int = 0
     names: dict[str, str] = msgspec.field(default_factory=dict)
 
-    @remembered
+    @cached_property
     def both(self) -> list[int]:
         """Both."""
         return [self.x, self.y]
@@ -134,7 +134,7 @@ class TestEveryValue:
         for kind in shipped:
             assert not any(isinstance(default, dataclasses.Field) for default in kind.__struct_defaults__), kind
 
-    def test_a_class_with_remembered_properties_has_a_dict(self, shipped):
+    def test_a_class_with_cached_properties_has_a_dict(self, shipped):
         for kind in shipped:
-            if any(isinstance(each, remembered) for each in vars(kind).values()):
+            if any(isinstance(each, cached_property) for each in vars(kind).values()):
                 assert kind.__struct_config__.dict, kind

@@ -53,7 +53,7 @@ static int slot_room(const Packer *p, int m, int slot) {
     return p->slot_free[slot] < p->free[m] ? p->slot_free[slot] : p->free[m];
 }
 
-/* The slot of a machine that holds so many GPUs most tightly, or -1. Kept while nothing is taken from the machine:
+/* The tightest slot of a machine that holds `gpus` GPUs, or -1. Kept while nothing is taken from the machine:
  * gangs of one size come one after the other, and each is put on one machine of many. */
 static int tightest_slot(Packer *p, int m, int gpus) {
     if (p->asked[m] == gpus) return p->tightest[m];
@@ -160,7 +160,7 @@ static int in_rack(Packer *p, int gang, int gpus, int unit) {
     return 1;
 }
 
-/* GPUs of parts that a machine with so many free GPUs has no longer once a unit of it is taken. */
+/* GPUs of parts that a machine with `free` GPUs loses when a unit is taken from it. */
 static int64_t spoils(const Packer *p, int free, int unit) {
     int64_t gpus = 0;
     for (int n = 0; n < p->sizes; n++)
@@ -168,7 +168,7 @@ static int64_t spoils(const Packer *p, int free, int unit) {
     return gpus;
 }
 
-/* Takes units in one rack one by one, each where it spoils the least (with `gang` < 0 only to tell how much). */
+/* Takes units in one rack one by one, each where it spoils the least (with `gang` < 0 it only returns how much). */
 static int64_t take_sparingly(Packer *p, int gang, int rack, int units, int unit) {
     int64_t spoilt = 0;
     int first = p->member_start[rack], count = p->member_start[rack + 1] - first;

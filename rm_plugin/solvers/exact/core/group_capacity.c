@@ -129,7 +129,7 @@ void fill_values(const Weights *w, int most, int64_t *value, int32_t *gang) {
 typedef struct {
     int64_t *value, *fill; /* by GPUs left over so far; fill: weight in them */
     int32_t *gang;
-    int16_t *left; /* [machines, total + 1]: what the machine leaves over of so many */
+    int16_t *left; /* [machines, total + 1]: what the machine leaves over of that many GPUs */
 } Tables;
 
 static int64_t weigh_with(Scale *s, Tables *t, int total, int32_t *count) {

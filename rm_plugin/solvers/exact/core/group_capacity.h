@@ -27,10 +27,10 @@ typedef struct {
  * GPUs, then 1 or 0 for the pin of each machine. */
 int64_t weigh(const Group *group, const Weights *weights, int32_t *count);
 
-/* The most weight of items on each machine in so many GPUs, into value[m * width + gpus]; false without memory. */
+/* The most weight of items on each machine in `gpus` GPUs, into value[m * width + gpus]; false without memory. */
 int room_values(const Group *group, const Weights *weights, int width, int64_t *value);
 
-/* The most weight of gangs and single GPUs in so many GPUs anywhere, into value[0 .. most]; into `gang`, unless it is
+/* The most weight of gangs and single GPUs in up to `most` GPUs anywhere, into value[0 .. most]; into `gang`, unless it is
  * NULL, the gang added last, -1 for a single GPU. */
 void fill_values(const Weights *weights, int most, int64_t *value, int32_t *gang);
 

@@ -7,11 +7,11 @@
 typedef struct {
     const Group *group;
     int total, width;
-    int64_t *room;   /* [machines * width]: the most on a machine in so many GPUs */
-    int64_t *leave;  /* [machines * width]: the most of it, pinned GPUs counted, with so many left over; now */
-    int64_t *before; /* [total + 1]: the most on the machines so far with so many left over by them, or -1 */
-    int64_t *after;  /* [(machines + 1) * (total + 1)]: the most on machines from m on and in what all leave over, of
-                        which those before m left over so many */
+    int64_t *room;   /* [machines * width]: the most on a machine, by number of its GPUs */
+    int64_t *leave;  /* [machines * width]: the most of it, pinned GPUs counted, by number of GPUs left over; now */
+    int64_t *before; /* [total + 1]: the most on the machines so far by number of GPUs they left over, or -1 */
+    int64_t *after;  /* [(machines + 1) * (total + 1)]: the most on machines from m on and in what all leave over, by
+                        the part of it that those before m left over */
 } Lift;
 
 static void leave_as_pinned(Lift *l, int m) {

@@ -4,7 +4,7 @@ from copy import deepcopy
 from random import Random
 
 import pytest
-from agent_cases import CRUDE_SLOWDOWN, FLAT, ONE, STRICT, app_of, around_of, cluster_of, jobs_of, offer_of
+from agent_cases import CRUDE_SLOWDOWN, FLAT, ONE, STRICT, app_of, cluster_of, cluster_view_of, jobs_of, offer_of
 from msgspec.structs import replace
 
 from am.agent.bids.bidding import BidMemory, make_bid
@@ -12,7 +12,7 @@ from am.agent.bids.reports import make_report
 from themis.apps import JobShape
 
 CLUSTER = cluster_of((2, 2), (2, 2), (2, 1), (2,), (1,), racks=("r0", "r1"))
-AROUND = around_of(CLUSTER, active_apps=9, lease_s=60.0)
+CLUSTER_VIEW = cluster_view_of(CLUSTER, active_apps=9, lease_s=60.0)
 SHAPES = (ONE, JobShape(tasks=2, min_tasks=2), JobShape(tasks=6), JobShape(tasks=3, gpus_per_task=2))
 
 
@@ -30,9 +30,9 @@ def test_an_app_that_waits_bids_and_reports_as_one_that_was_never_asked_before(s
     for elapsed_s in range(0, 4000, 100):
         offer = drawn_offer(rng) if elapsed_s else offer_of({})
         app = replace(waiting, elapsed_s=float(elapsed_s), contention=rng.uniform(1.0, 9.0))
-        around = replace(AROUND, active_apps=rng.randint(1, 9))
-        bid = make_bid(app, offer, around, memory)
-        assert bid == make_bid(deepcopy(app), offer, around)
-        assert make_report(app, around, 1) == make_report(deepcopy(app), around, 1)
+        cluster_view = replace(CLUSTER_VIEW, active_apps=rng.randint(1, 9))
+        bid = make_bid(app, offer, cluster_view, memory)
+        assert bid == make_bid(deepcopy(app), offer, cluster_view)
+        assert make_report(app, cluster_view, 1) == make_report(deepcopy(app), cluster_view, 1)
         bids.add(tuple(row.gangs for row in bid.rows))
     assert len(bids) > 1

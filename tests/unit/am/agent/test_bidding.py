@@ -10,9 +10,9 @@ from agent_cases import (
     ONE,
     STRICT,
     app_of,
-    around_of,
     at,
     cluster_of,
+    cluster_view_of,
     held,
     job,
     jobs_of,
@@ -33,7 +33,7 @@ from themis.choices import BundleRule
 from themis.cluster import Allocation, Level
 
 CLUSTER = cluster_of((2, 2), (2, 2), (2,), (2,), racks=("r0", "r1"))
-AROUND = around_of(CLUSTER, active_apps=4, lease_s=60.0)
+CLUSTER_VIEW = cluster_view_of(CLUSTER, active_apps=4, lease_s=60.0)
 PAIRS = JobShape(tasks=2, min_tasks=2)
 
 
@@ -52,7 +52,7 @@ def gangs_requested(rows):
 class TestRows:
     def test_single_gpus_are_asked_for_anywhere(self):
         app = app_of(jobs_of([100, 90, 80], slowdown=STRICT))
-        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
+        bid = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW)
         assert asked(bid) == [
             (((1, "cluster", 1),), {}),
             (((1, "cluster", 2),), {}),
@@ -61,66 +61,66 @@ class TestRows:
 
     def test_levels_that_are_alike_are_asked_for_as_the_farthest(self):
         app = app_of(jobs_of([1000], PAIRS, CRUDE_SLOWDOWN))
-        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
+        bid = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW)
         assert asked(bid) == [(((2, label, 1),), {}) for label in ("cluster", "rack", "machine")]
         assert [row.value for row in bid.rows] == sorted(row.value for row in bid.rows)
 
     def test_every_level_counts_where_the_profile_says_so(self):
         app = app_of(jobs_of([1000], PAIRS, STRICT))
-        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
+        bid = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW)
         assert [row.gangs[0].within for row in bid.rows] == list(reversed(Level))
 
     def test_a_row_is_worth_what_the_finish_time_says(self):
         app = app_of(jobs_of([1000, 900], PAIRS, STRICT), elapsed_s=70.0)
-        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
-        valuer = Valuer.of(app, AROUND)
+        bid = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW)
+        valuer = Valuer.of(app, CLUSTER_VIEW)
         for row in bid.rows:
             gangs = [GangAt(gang.gpus, gang.within) for gang in row.gangs for _ in range(gang.count)]
-            assert row.value == valuer.value(finish_time_s(app, gangs, AROUND))
+            assert row.value == valuer.value(finish_time_s(app, gangs, CLUSTER_VIEW))
         assert bid.empty_value == valuer.value(math.inf)
 
     def test_long_jobs_may_lie_near_and_short_ones_far(self):
         app = app_of(jobs_of([1000, 400], PAIRS, STRICT))
-        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
+        bid = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW)
         assert (((2, "rack", 1), (2, "machine", 1)), {}) in asked(bid)
 
     def test_a_row_of_more_gpus_farther_off_stays_beside_one_of_fewer_that_need_to_lie_near(self):
         """Two GPUs of a slot are worth as much as four of a rack, and may not be had."""
         app = app_of(jobs_of([1000], JobShape(tasks=4), STRICT))
-        rows = {gangs for gangs, _ in asked(make_bid(app, whole_offer(CLUSTER), AROUND))}
+        rows = {gangs for gangs, _ in asked(make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW))}
         assert ((2, "slot", 1),) in rows
         assert ((4, "rack", 1),) in rows
 
     def test_gangs_come_in_whole_tasks(self):
         app = app_of(jobs_of([1000], JobShape(tasks=3, gpus_per_task=2), CRUDE_SLOWDOWN))
-        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
+        bid = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW)
         gangs = [gang for row in bid.rows for gang in row.gangs]
         assert {gang.gpus for gang in gangs} == {2, 4, 6}
         assert {gang.unit_gpus for gang in gangs} == {2}
 
     def test_nothing_is_asked_beyond_the_offer_or_the_demand(self):
         app = app_of(jobs_of([1000, 1000], JobShape(tasks=4)))
-        small = make_bid(app, offer_of({"m0": (1, 1)}), AROUND)
+        small = make_bid(app, offer_of({"m0": (1, 1)}), CLUSTER_VIEW)
         assert max(row.gpus for row in small.rows) == 2
-        assert max(row.gpus for row in make_bid(app, whole_offer(CLUSTER), AROUND).rows) == 8
+        assert max(row.gpus for row in make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW).rows) == 8
 
     def test_a_gang_near_is_not_asked_for_where_no_machine_has_room(self):
         app = app_of(jobs_of([1000], JobShape(tasks=4, min_tasks=4), CRUDE_SLOWDOWN))
-        bid = make_bid(app, offer_of({"m0": (2, 1), "m1": (2, 1)}), AROUND)
+        bid = make_bid(app, offer_of({"m0": (2, 1), "m1": (2, 1)}), CLUSTER_VIEW)
         assert {gang.within for row in bid.rows for gang in row.gangs} == {Level.CLUSTER}
-        near = make_bid(app, offer_of({"m0": (2, 1), "m2": (1,)}), AROUND)
+        near = make_bid(app, offer_of({"m0": (2, 1), "m2": (1,)}), CLUSTER_VIEW)
         # All that is free lies in one rack: asked for anywhere, worth what a rack is.
         (row,) = near.rows
-        assert (row.gangs[0].within, row.value) == (Level.CLUSTER, Valuer.of(app, AROUND).value(1000 * 1.1 / 4))
+        assert (row.gangs[0].within, row.value) == (Level.CLUSTER, Valuer.of(app, CLUSTER_VIEW).value(1000 * 1.1 / 4))
 
     def test_an_app_between_phases_asks_for_nothing(self):
         app = app_of((), reference=job(), later_phases=(Phase(jobs=1, iterations=5),), work_total_gpu_s=500.0)
-        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
+        bid = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW)
         assert bid.rows == ()
         assert bid.empty_value > 0
 
     def test_lexicographic_values_nothing_at_0(self):
-        lexicographic = around_of(CLUSTER, rule=BundleRule.LEXICOGRAPHIC)
+        lexicographic = cluster_view_of(CLUSTER, rule=BundleRule.LEXICOGRAPHIC)
         bid = make_bid(app_of(jobs_of([1000], PAIRS)), whole_offer(CLUSTER), lexicographic)
         assert bid.empty_value == 0.0
         assert bid.rows
@@ -131,67 +131,67 @@ class TestRenewal:
     APP = app_of(jobs_of([1000], PAIRS, STRICT), held=(HELD,), restart_s=40.0)
 
     def test_what_it_holds_is_pinned_and_costs_no_switch(self):
-        bid = make_bid(self.APP, whole_offer(CLUSTER, renewable=self.HELD.gpus), AROUND)
+        bid = make_bid(self.APP, whole_offer(CLUSTER, renewable=self.HELD.gpus), CLUSTER_VIEW)
         rows = dict(zip(map(repr, asked(bid)), bid.rows, strict=True))
         stay = rows[repr(((), {"m0": 2}))]
         fresh = rows[repr((((2, "slot", 1),), {}))]
-        valuer = Valuer.of(self.APP, AROUND)
-        time_s = finish_time_s(self.APP, at(2, level=Level.SLOT), AROUND)
+        valuer = Valuer.of(self.APP, CLUSTER_VIEW)
+        time_s = finish_time_s(self.APP, at(2, level=Level.SLOT), CLUSTER_VIEW)
         assert stay.value == valuer.value(time_s) > fresh.value == valuer.value(time_s, 40.0)
 
     def test_a_pin_that_is_not_offered_would_cost_the_whole_bid(self):
-        bid = make_bid(self.APP, offer_of({"m1": (2, 2)}), AROUND)
+        bid = make_bid(self.APP, offer_of({"m1": (2, 2)}), CLUSTER_VIEW)
         assert bid.rows
         assert all(not row.pinned for row in bid.rows)
 
     def test_the_gang_that_lies_worst_is_given_up_first(self):
         gangs = (held("j0", {"m0": 1, "m1": 1}, Level.RACK, up=True), held("j1", {"m2": 2}, Level.SLOT, up=True))
         app = app_of(jobs_of([1000, 1000], PAIRS, CRUDE_SLOWDOWN), held=gangs, restart_s=1.0)
-        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
+        bid = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW)
         pins = {tuple(row.pinned.by_machine().items()) for row in bid.rows}
         assert pins == {(("m0", 1), ("m1", 1), ("m2", 2)), (("m2", 2),), ()}
 
     def test_which_of_several_is_given_up_does_not_matter_so_one_restart_is_paid_for_gangs_anywhere(self):
         gangs = tuple(held(f"j{place}", {f"m{place}": 2}, Level.SLOT, up=True) for place in range(3))
         app = app_of(jobs_of([1000] * 3, PAIRS, CRUDE_SLOWDOWN), held=gangs, restart_s=7.0)
-        rows = make_bid(app, whole_offer(CLUSTER), AROUND).rows
+        rows = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW).rows
         value = max(row.value for row in rows if row.gpus == 4)
         two = [row for row in rows if row.value == value]
         # The one that keeps two jobs where they are comes first: of equals a solver takes the first.
         assert gangs_requested(two)[0] == ((), {"m0": 2, "m1": 2})
         assert any(not row.pinned for row in two)
-        assert value == Valuer.of(app, AROUND).value(finish_time_s(app, at(2, 2), AROUND), 7.0)
+        assert value == Valuer.of(app, CLUSTER_VIEW).value(finish_time_s(app, at(2, 2), CLUSTER_VIEW), 7.0)
 
     def test_a_row_tells_which_pinned_gpus_belong_together(self):
         gangs = (held("j0", {"m0": 2}, up=True), held("j1", {"m0": 2}, up=True))
         app = app_of(jobs_of([1000, 1000], PAIRS), held=gangs)
-        row = next(row for row in make_bid(app, whole_offer(CLUSTER), AROUND).rows if row.pinned.gpus == 4)
+        row = next(row for row in make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW).rows if row.pinned.gpus == 4)
         assert row.pinned_gangs == (Allocation.of({"m0": 2}),) * 2
 
     def test_losing_everything_costs_a_restart_too(self):
         app = app_of(jobs_of([1000], PAIRS), held=(held("j0", {"m0": 2}, up=True),), restart_s=7.0)
-        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
-        valuer = Valuer.of(app, AROUND)
+        bid = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW)
+        valuer = Valuer.of(app, CLUSTER_VIEW)
         assert bid.empty_value == valuer.value(math.inf, 7.0) < valuer.value(math.inf)
 
     def test_only_what_is_up_is_pinned(self):
         part = held("j0", {"m0": 2}, Level.SLOT, up={"m0": 1})
         app = app_of(jobs_of([1000], PAIRS), held=(part,))
-        assert make_bid(app, whole_offer(CLUSTER), AROUND).rows[0].pinned == Allocation.of({"m0": 1})
+        assert make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW).rows[0].pinned == Allocation.of({"m0": 1})
 
     def test_what_is_left_of_a_gang_runs_on_at_the_price_of_a_restart(self):
         """Four GPUs held, two of them up: the job goes on with two whatever the auction says."""
         part = held("j0", {"m0": 4}, Level.MACHINE, up={"m0": 2})
         app = app_of(jobs_of([1000], JobShape(tasks=4)), held=(part,), restart_s=40.0)
-        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
-        valuer = Valuer.of(app, AROUND)
+        bid = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW)
+        valuer = Valuer.of(app, CLUSTER_VIEW)
         assert bid.empty_value == valuer.value(500.0, 40.0)
         assert [(row.value, row.gangs, row.pinned.by_machine()) for row in bid.rows] == [
             (valuer.value(1000 / 3, 40.0), (Gang(1, Level.CLUSTER),), {}),
             (valuer.value(250.0), (), {"m0": 2}),
             (valuer.value(250.0, 40.0), (Gang(2, Level.CLUSTER),), {}),
         ]
-        report = make_report(app, AROUND, 1)
+        report = make_report(app, CLUSTER_VIEW, 1)
         assert report.t_shared_s == valuer.shared_s(500.0, 40.0)
         (demand,) = report.demands
         assert (demand.min_gpus, demand.max_gpus, demand.held) == (1, 2, Allocation.of({"m0": 2}))
@@ -199,8 +199,8 @@ class TestRenewal:
     def test_leases_that_go_on_are_in_the_empty_bundle(self):
         kept = held("j0", {"m0": 2}, Level.SLOT)
         app = app_of(jobs_of([1000, 1000], PAIRS), held=(kept,))
-        bid = make_bid(app, whole_offer(CLUSTER), AROUND)
-        assert bid.empty_value == Valuer.of(app, AROUND).value(finish_time_s(app, at(2), AROUND))
+        bid = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW)
+        assert bid.empty_value == Valuer.of(app, CLUSTER_VIEW).value(finish_time_s(app, at(2), CLUSTER_VIEW))
         assert asked(bid) == [(((2, "cluster", 1),), {})]
 
 
@@ -210,24 +210,24 @@ class TestGrowth:
     APP = app_of(jobs_of([1000], JobShape(tasks=4)), held=(held("j0", {"m0": 2}, Level.SLOT),), restart_s=40.0)
 
     def test_where_s_is_flat_a_kept_gang_grows_by_gpus_anywhere_at_the_price_of_a_restart(self):
-        bid = make_bid(self.APP, whole_offer(CLUSTER), AROUND)
+        bid = make_bid(self.APP, whole_offer(CLUSTER), CLUSTER_VIEW)
         assert asked(bid) == [(((2, "cluster", 1),), {})]
-        assert bid.rows[0].value == Valuer.of(self.APP, AROUND).value(250.0, 40.0)
+        assert bid.rows[0].value == Valuer.of(self.APP, CLUSTER_VIEW).value(250.0, 40.0)
 
     def test_where_it_is_not_its_own_machine_is_pinned(self):
         strict = app_of(jobs_of([1000], JobShape(tasks=4), STRICT), held=self.APP.held, restart_s=40.0)
-        bid = make_bid(strict, whole_offer(CLUSTER), AROUND)
+        bid = make_bid(strict, whole_offer(CLUSTER), CLUSTER_VIEW)
         assert asked(bid) == [((), {"m0": 2})]
         assert bid.rows[0].pinned_gangs == (Allocation.of({"m0": 2}),)
         # S(machine) = 1.2: 300 s on four GPUs. Farther off, S = 2 undoes it.
-        assert bid.rows[0].value == Valuer.of(strict, AROUND).value(300.0, 40.0)
-        assert make_bid(strict, offer_of({"m1": (2, 2)}), AROUND).rows == ()
+        assert bid.rows[0].value == Valuer.of(strict, CLUSTER_VIEW).value(300.0, 40.0)
+        assert make_bid(strict, offer_of({"m1": (2, 2)}), CLUSTER_VIEW).rows == ()
 
     def test_gangs_grow_alone_and_together(self):
         gangs = (held("j0", {"m0": 2}, Level.SLOT), held("j1", {"m1": 2}, Level.SLOT))
         app = app_of(jobs_of([1000, 2000], JobShape(tasks=4)), held=gangs, restart_s=40.0)
-        bid = make_bid(app, offer_of({"m0": (0, 2), "m1": (0, 2)}), AROUND)
-        valuer = Valuer.of(app, AROUND)
+        bid = make_bid(app, offer_of({"m0": (0, 2), "m1": (0, 2)}), CLUSTER_VIEW)
+        valuer = Valuer.of(app, CLUSTER_VIEW)
         assert [(row.gpus, row.value) for row in bid.rows] == [
             (1, valuer.value(2000 / 3, 40.0)),
             (2, valuer.value(500.0, 40.0)),
@@ -235,7 +235,7 @@ class TestGrowth:
 
     def test_ways_to_grow_are_pinned_on_its_machine_and_in_its_rack_only(self):
         crude = app_of(jobs_of([1000], JobShape(tasks=6), CRUDE_SLOWDOWN), held=self.APP.held, restart_s=1.0)
-        rows = asked(make_bid(crude, offer_of({"m0": (0, 2), "m1": (2,), "m2": (2,)}), AROUND))
+        rows = asked(make_bid(crude, offer_of({"m0": (0, 2), "m1": (2,), "m2": (2,)}), CLUSTER_VIEW))
         # m2 shares the rack of m0, m1 does not.
         assert ((), {"m0": 2}) in rows
         assert ((), {"m0": 2, "m2": 2}) in rows
@@ -244,7 +244,7 @@ class TestGrowth:
 
     def test_not_while_another_job_has_no_gang(self):
         app = app_of(jobs_of([1000, 10], JobShape(tasks=4)), held=self.APP.held, restart_s=40.0)
-        rows = make_bid(app, whole_offer(CLUSTER), AROUND).rows
+        rows = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW).rows
         assert all(not row.pinned for row in rows)
         # The other job's gang comes first, and the long job may queue for that.
         assert max(row.gpus for row in rows) == 4
@@ -277,7 +277,7 @@ class TestCap:
     """Many single-GPU jobs that hold GPUs: how many stay, and how many come on top, are two axes."""
 
     WIDE = cluster_of(*[(4,)] * 16)
-    AROUND = around_of(WIDE, active_apps=2, lease_s=60.0)
+    CLUSTER_VIEW = cluster_view_of(WIDE, active_apps=2, lease_s=60.0)
     HELD = tuple(held(f"j{place:02d}", {f"m{place // 4}": 1}, Level.SLOT, up=True) for place in range(40))
     APP = app_of(
         [job(f"j{place:02d}", 5000 + 40 * place) for place in range(75)], held=HELD, restart_s=8.0, elapsed_s=300.0
@@ -286,7 +286,7 @@ class TestCap:
     @pytest.fixture(scope="class")
     @classmethod
     def bid(cls):
-        return make_bid(cls.APP, whole_offer(cls.WIDE), cls.AROUND)
+        return make_bid(cls.APP, whole_offer(cls.WIDE), cls.CLUSTER_VIEW)
 
     def test_of_single_gpus_no_row_is_dropped(self, bid):
         assert len(bid.rows) < ROW_CAP
@@ -296,7 +296,7 @@ class TestCap:
     def test_rows_beyond_it_are_counted(self, shape):
         wide = cluster_of(*[(2, 2)] * 16, racks=("r0", "r1"))
         app = app_of([job(f"j{place:02d}", 5000 + 40 * place, shape, STRICT) for place in range(40)], restart_s=8.0)
-        bid = make_bid(app, whole_offer(wide), around_of(wide, active_apps=2, lease_s=60.0))
+        bid = make_bid(app, whole_offer(wide), cluster_view_of(wide, active_apps=2, lease_s=60.0))
         assert ROW_CAP / 3 < len(bid.rows) <= ROW_CAP
         assert bid.rows_dropped > 0
 
@@ -316,28 +316,28 @@ class TestCap:
         """75 jobs of two GPUs, 32 GPUs held: this took 44 s once, and offers are answered within five."""
         gangs = tuple(held(f"j{place:02d}", {f"m{place // 2}": 2}, Level.SLOT, up=True) for place in range(16))
         jobs = [job(f"j{place:02d}", 5000 + 40 * place, PAIRS, CRUDE_SLOWDOWN) for place in range(75)]
-        bid = make_bid(app_of(jobs, held=gangs, restart_s=8.0), whole_offer(self.WIDE), self.AROUND)
+        bid = make_bid(app_of(jobs, held=gangs, restart_s=8.0), whole_offer(self.WIDE), self.CLUSTER_VIEW)
         assert bid.rows
 
     def test_a_small_bid_drops_nothing(self):
-        assert make_bid(app_of(jobs_of([1000], PAIRS)), whole_offer(CLUSTER), AROUND).rows_dropped == 0
+        assert make_bid(app_of(jobs_of([1000], PAIRS)), whole_offer(CLUSTER), CLUSTER_VIEW).rows_dropped == 0
 
 
 class TestReport:
     def test_it_states_rho_with_what_is_kept(self):
         app = app_of(jobs_of([1000, 1000], PAIRS), held=(held("j0", {"m0": 2}, Level.SLOT),), elapsed_s=10.0)
-        report = make_report(app, AROUND, 7)
-        time_s = finish_time_s(app, at(2), AROUND)
-        valuer = Valuer.of(app, AROUND)
+        report = make_report(app, CLUSTER_VIEW, 7)
+        time_s = finish_time_s(app, at(2), CLUSTER_VIEW)
+        valuer = Valuer.of(app, CLUSTER_VIEW)
         assert (report.app_id, report.round_id) == ("app", 7)
         assert report.t_shared_s == valuer.shared_s(time_s)
         assert report.t_ideal_s == valuer.ideal_s
         assert report.rho == report.t_shared_s / report.t_ideal_s
 
     def test_leases_that_end_are_not_counted_on(self):
-        fresh = make_report(app_of(jobs_of([1000], PAIRS)), AROUND, 1)
+        fresh = make_report(app_of(jobs_of([1000], PAIRS)), CLUSTER_VIEW, 1)
         ending = make_report(
-            app_of(jobs_of([1000], PAIRS), held=(held("j0", {"m0": 2}, Level.SLOT, up=True),)), AROUND, 1
+            app_of(jobs_of([1000], PAIRS), held=(held("j0", {"m0": 2}, Level.SLOT, up=True),)), CLUSTER_VIEW, 1
         )
         assert ending.rho == fresh.rho
         assert ending.demands == fresh.demands
@@ -362,10 +362,10 @@ class TestReport:
 
     def test_the_demand_is_that_of_all_waiting_jobs(self):
         app = app_of(jobs_of([10, 20, 30], JobShape(tasks=4)), held=(held("j1", {"m0": 4}),))
-        assert make_report(app, AROUND, 1).demand_gpus == 8
+        assert make_report(app, CLUSTER_VIEW, 1).demand_gpus == 8
 
 
 def test_a_gang_of_one_gpu_is_one_whatever_its_level():
     app = app_of(jobs_of([100, 100], ONE, FLAT))
-    (first, *_) = make_bid(app, whole_offer(CLUSTER), AROUND).rows
+    (first, *_) = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW).rows
     assert first.gangs == (Gang(1, Level.CLUSTER),)

@@ -8,7 +8,7 @@ from am.agent.bids.bidding import make_bid
 from am.agent.model.fairness import Valuer, cluster_time_s
 from am.agent.model.finish_time import finish_time_s
 from am.agent.model.views import GangAt
-from am.app_view import surroundings
+from am.app_view import make_cluster_view
 from themis.apps import JobShape
 from themis.choices import BundleRule
 from themis.cluster import Cluster, DeviceType, Level, Machine
@@ -23,7 +23,7 @@ CLUSTER = Cluster(
     ),
     devices=DEVICES,
 )
-AROUND = surroundings(CLUSTER, active_apps=2, lease_s=600.0, rule=BundleRule.CONTINUATION)
+CLUSTER_VIEW = make_cluster_view(CLUSTER, active_apps=2, lease_s=600.0, rule=BundleRule.CONTINUATION)
 SPEEDS = Speeds.of([("k80", 1.0), ("v100", 3.0)])
 OFFER = offer_of({"k0": (4,), "v0": (2,)})
 
@@ -34,45 +34,45 @@ def app(tasks=4, **changes):
 
 
 def test_every_row_names_one_type_and_is_worth_v_on_it():
-    bid = make_bid(app(), OFFER, AROUND)
+    bid = make_bid(app(), OFFER, CLUSTER_VIEW)
     assert {gang.device for row in bid.rows for gang in row.gangs} == {"k80", "v100"}
-    valuer = Valuer.of(app(), AROUND)
+    valuer = Valuer.of(app(), CLUSTER_VIEW)
     for row in bid.rows:
         (gang,) = row.gangs
         # The machines are in one rack.
         level = min(gang.within, Level.RACK) if gang.gpus > 1 else Level.SLOT
-        time_s = finish_time_s(app(), [GangAt(gang.gpus, level, 1, gang.device)], AROUND)
+        time_s = finish_time_s(app(), [GangAt(gang.gpus, level, 1, gang.device)], CLUSTER_VIEW)
         slowdown = CRUDE_SLOWDOWN.at(level)
         assert time_s == pytest.approx(1200.0 * slowdown / (gang.gpus * SPEEDS.on(gang.device)))
         assert row.value == pytest.approx(valuer.value(time_s), rel=1e-9)
 
 
 def test_one_fast_gpu_is_worth_as_much_as_three_slow_ones():
-    values = {(row.gangs[0].device, row.gpus): row.value for row in make_bid(app(), OFFER, AROUND).rows}
+    values = {(row.gangs[0].device, row.gpus): row.value for row in make_bid(app(), OFFER, CLUSTER_VIEW).rows}
     assert values["v100", 1] == pytest.approx(values["k80", 3], rel=1e-9)
     assert max(values, key=values.get) == ("v100", 2)
 
 
 def test_with_one_type_on_offer_gangs_need_not_name_it():
-    bid = make_bid(app(), offer_of({"v0": (2,)}), AROUND)
+    bid = make_bid(app(), offer_of({"v0": (2,)}), CLUSTER_VIEW)
     assert {gang.device for row in bid.rows for gang in row.gangs} == {""}
 
 
 def test_no_row_asks_for_a_type_that_cannot_run_the_job():
     only_k80 = app()
     only_k80 = replace(only_k80, jobs=(replace(only_k80.jobs[0], speeds=Speeds.of([("k80", 1.0)])),))
-    bid = make_bid(only_k80, OFFER, AROUND)
+    bid = make_bid(only_k80, OFFER, CLUSTER_VIEW)
     assert {gang.device for row in bid.rows for gang in row.gangs} == {"k80"}
 
 
 def test_t_cluster_counts_the_best_types_first():
     # Two v100 of speed 3 and two k80: 8 reference GPUs.
-    assert cluster_time_s(app(), AROUND) == pytest.approx(1200.0 / 8.0)
-    assert cluster_time_s(app(tasks=1), AROUND) == pytest.approx(1200.0 / 3.0)
+    assert cluster_time_s(app(), CLUSTER_VIEW) == pytest.approx(1200.0 / 8.0)
+    assert cluster_time_s(app(tasks=1), CLUSTER_VIEW) == pytest.approx(1200.0 / 3.0)
 
 
 def test_a_gang_kept_on_another_type_does_not_grow_there():
     gang = replace(held("j", {"k0": 1}, Level.SLOT), device="k80")
     keeping = app(held=(gang,))
-    bid = make_bid(keeping, offer_of({"v0": (2,)}), AROUND)
+    bid = make_bid(keeping, offer_of({"v0": (2,)}), CLUSTER_VIEW)
     assert bid.rows == ()

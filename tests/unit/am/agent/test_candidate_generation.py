@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, jobs_of, space_of, whole_offer
+from agent_cases import FLAT, STRICT, app_of, cluster_of, cluster_view_of, job, jobs_of, space_of, whole_offer
 
 from am.agent.candidates.enumeration import enumerate_candidates
 from am.agent.candidates.gang_kinds import gang_kinds
@@ -22,7 +22,7 @@ RIGID, ELASTIC, WIDE = JobShape(tasks=2, min_tasks=2), JobShape(tasks=4), JobSha
 
 def kinds_of(app):
     offer = whole_offer(CLUSTER)
-    return gang_kinds(app, GangCapacity(offer.free.by_machine(), offer.slots, around_of(CLUSTER).rack_of))
+    return gang_kinds(app, GangCapacity(offer.free.by_machine(), offer.slots, cluster_view_of(CLUSTER).rack_of))
 
 
 def mixed(*shapes, slowdown=STRICT):
@@ -34,10 +34,10 @@ def mixed(*shapes, slowdown=STRICT):
 def test_they_keep_to_the_limits_and_come_in_one_order(shapes, slowdown):
     app = mixed(*shapes, slowdown=slowdown)
     kinds = kinds_of(app)
-    asks = list(generate_candidates(space_of(kinds, 12, 30, app.jobs)))
-    assert asks == list(generate_candidates(space_of(kinds, 12, 30, app.jobs)))
-    assert len(asks) > 10
-    for counts in asks:
+    candidates = list(generate_candidates(space_of(kinds, 12, 30, app.jobs)))
+    assert candidates == list(generate_candidates(space_of(kinds, 12, 30, app.jobs)))
+    assert len(candidates) > 10
+    for counts in candidates:
         assert all(count <= kind.most for count, kind in zip(counts, kinds, strict=True))
         assert 0 < sum(counts) <= 12
         assert 0 < sum(count * kind.at.gpus for count, kind in zip(counts, kinds, strict=True)) <= 30
@@ -57,12 +57,12 @@ def test_near_places_are_filled_first_and_farther_ones_take_the_rest():
 def test_they_stand_beside_a_grid():
     app = mixed(*[ELASTIC] * 60)
     kinds = kinds_of(app)
-    asks, missing = enumerate_candidates(space_of(kinds, 60, CLUSTER.gpus, app.jobs))
+    candidates, missing = enumerate_candidates(space_of(kinds, 60, CLUSTER.gpus, app.jobs))
     assert missing > 0
-    known = set(map(tuple, asks.tolist()))
-    assert len(known) == len(asks)
+    known = set(map(tuple, candidates.tolist()))
+    assert len(known) == len(candidates)
     assert known >= set(itertools.islice(generate_candidates(space_of(kinds, 60, CLUSTER.gpus, app.jobs)), 150))
-    assert not np.array(asks[0]).any()
+    assert not np.array(candidates[0]).any()
 
 
 def test_jobs_that_need_the_largest_gangs_are_dealt_out_first():

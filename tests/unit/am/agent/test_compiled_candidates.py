@@ -1,4 +1,4 @@
-"""The compiled parts of asks against the plain ones, to the last bit; arguments that cannot be are refused."""
+"""The compiled parts of candidates against the plain ones, to the last bit; arguments that cannot be are refused."""
 
 from itertools import pairwise
 from random import Random
@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 import reference_candidates as reference
-from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, space_of, whole_offer
+from agent_cases import FLAT, STRICT, app_of, cluster_of, cluster_view_of, job, space_of, whole_offer
 
 from am.agent import _candidates
 from am.agent.bids import dominance as selection
@@ -45,7 +45,7 @@ def drawn(seed):
         ]
     )
     offer = whole_offer(cluster)
-    kinds = gang_kinds(app, GangCapacity(offer.free.by_machine(), offer.slots, around_of(cluster).rack_of))
+    kinds = gang_kinds(app, GangCapacity(offer.free.by_machine(), offer.slots, cluster_view_of(cluster).rack_of))
     return kinds, rng.randint(1, len(app.jobs)), rng.randint(1, cluster.gpus), app.jobs
 
 
@@ -103,38 +103,38 @@ class TestAsTheReference:
     def test_balanced(self, seed):
         kinds, most_gangs, most_gpus, jobs = drawn(seed)
         found = divisions._balanced(kinds, most_gangs, most_gpus, jobs, 200)
-        asks, missing = enumerate_candidates(space_of(kinds, most_gangs, most_gpus, jobs))
+        candidates, missing = enumerate_candidates(space_of(kinds, most_gangs, most_gpus, jobs))
         assert found == plain(divisions._balanced, kinds, most_gangs, most_gpus, jobs, 200)
         expected = plain(enumerate_candidates, space_of(kinds, most_gangs, most_gpus, jobs))
-        assert np.array_equal(asks, expected[0])
+        assert np.array_equal(candidates, expected[0])
         assert missing == expected[1]
 
     def test_selected(self, seed):
         rng = np.random.default_rng(seed)
-        asks, columns = int(rng.integers(1, 400)), int(rng.integers(1, 9))
-        needs = rng.integers(0, 5, (asks, columns)).astype(np.int16)
-        gains = rng.integers(1, 30, asks) / 7.0
+        candidates, columns = int(rng.integers(1, 400)), int(rng.integers(1, 9))
+        needs = rng.integers(0, 5, (candidates, columns)).astype(np.int16)
+        gains = rng.integers(1, 30, candidates) / 7.0
         enough = (1.0 - 0.1 * (seed % 3)) * gains
-        first = rng.permutation(asks)[: seed % 4].tolist()
-        kept = np.array([*first, *[0] * asks])
+        first = rng.permutation(candidates)[: seed % 4].tolist()
+        kept = np.array([*first, *[0] * candidates])
         expected = kept.copy()
-        many = _candidates.uncovered(needs, gains, enough, len(first), asks + 4, kept)
-        assert many == reference.uncovered(needs, gains, enough, len(first), asks + 4, expected)
+        many = _candidates.uncovered(needs, gains, enough, len(first), candidates + 4, kept)
+        assert many == reference.uncovered(needs, gains, enough, len(first), candidates + 4, expected)
         assert kept[:many].tolist() == expected[:many].tolist()
-        for cap in (asks, 12, 2):
+        for cap in (candidates, 12, 2):
             case = needs, gains, needs.sum(axis=1), cap
             assert thinned(*case) == plain(thinned, *case)
-        pairs = rng.integers(0, asks, (2, 2 * asks))
+        pairs = rng.integers(0, candidates, (2, 2 * candidates))
         case = gains, np.log(gains), needs, needs.sum(axis=1).astype(np.int64), *pairs, 9.0 / 7.0
-        kept, expected = np.empty((2, asks), dtype=np.int64)
+        kept, expected = np.empty((2, candidates), dtype=np.int64)
         many = _candidates.undominated(*case, kept)
         assert many == reference.undominated(*case, expected)
         assert kept[:many].tolist() == expected[:many].tolist()
 
     def test_neighbours(self, seed):
         kinds, most_gangs, most_gpus, jobs = drawn(seed)
-        asks, _ = enumerate_candidates(space_of(kinds, most_gangs, most_gpus, jobs))
-        found, expected = neighbours(kinds, asks), plain(neighbours, kinds, asks)
+        candidates, _ = enumerate_candidates(space_of(kinds, most_gangs, most_gpus, jobs))
+        found, expected = neighbours(kinds, candidates), plain(neighbours, kinds, candidates)
         assert [each.tolist() for each in found] == [each.tolist() for each in expected]
 
     def test_on_grids(self, seed):
@@ -190,8 +190,8 @@ def test_sizes_of_no_kind_and_without_room_are_left_out():
 def test_gangs_are_laid_only_at_levels_of_which_there_are_kinds():
     """Farther than a machine there is none: the kind told for those levels is that of the machine."""
     kinds_of = {(2, 1): (0, 1, 1, 1)}
-    asks = _candidates.lay_apart(np.array([4, 2]), np.array([0, 1]), kinds_of, ((2, 1, 2),), (1,))
-    assert asks == [(2, 0), (1, 1), (0, 2)]
+    candidates = _candidates.lay_apart(np.array([4, 2]), np.array([0, 1]), kinds_of, ((2, 1, 2),), (1,))
+    assert candidates == [(2, 0), (1, 1), (0, 2)]
 
 
 GRIDS = np.array([0, 1, 0, 1]), np.array([2, 4]), np.array([1, 1]), 2, 4, np.empty((4, 2), dtype=np.int64)
@@ -272,30 +272,30 @@ class TestMalformed:
         np.array([4, 4]),
     )
 
-    def ask(self, *arrays, gpus=4, out=None):
+    def candidate(self, *arrays, gpus=4, out=None):
         return _candidates.fit_by_end(*arrays, gpus, 3, 9.0, 4, np.empty(2, dtype=np.int64) if out is None else out)
 
     def test_what_is_right_is_answered(self):
-        assert self.ask(*self.GOOD) is True
+        assert self.candidate(*self.GOOD) is True
 
     @pytest.mark.parametrize("place", range(4))
     @pytest.mark.parametrize("change", [lambda a: a.astype(np.float32), lambda a: a[..., None], lambda a: a[..., :1]])
     def test_other_types_and_shapes(self, place, change):
         arrays = [change(each) if number == place else each for number, each in enumerate(self.GOOD)]
         with pytest.raises(ValueError, match=r"must be of|the arrays have|contiguous"):
-            self.ask(*arrays)
+            self.candidate(*arrays)
 
     def test_what_is_not_to_be_written(self):
         out = np.empty(2, dtype=np.int64)
         out.setflags(write=False)
         with pytest.raises((ValueError, BufferError)):
-            self.ask(*self.GOOD, out=out)
+            self.candidate(*self.GOOD, out=out)
         with pytest.raises(ValueError, match="the arrays have"):
-            self.ask(*self.GOOD, out=np.empty(3, dtype=np.int64))
+            self.candidate(*self.GOOD, out=np.empty(3, dtype=np.int64))
 
     def test_no_gpus_to_ask_for(self):
         with pytest.raises(ValueError, match="0 GPUs"):
-            self.ask(*self.GOOD, gpus=0)
+            self.candidate(*self.GOOD, gpus=0)
 
     @pytest.mark.parametrize(
         ("kinds_of", "sizes", "parts"),
@@ -382,15 +382,15 @@ class TestMalformed:
             _candidates.uncovered(needs.astype(np.int64), np.ones(2), np.ones(2), 0, 9, np.zeros(2, dtype=np.int64))
 
     def test_neighbours_that_cannot_be(self):
-        keys, asks, one = np.array([0, 1]), np.array([[0], [1]]), np.array([-1])
+        keys, candidates, one = np.array([0, 1]), np.array([[0], [1]]), np.array([-1])
         pairs = np.empty((2, 2), dtype=np.int64)
-        assert _candidates.next_to(keys, asks, np.array([0]), one, *pairs) == 1
+        assert _candidates.next_to(keys, candidates, np.array([0]), one, *pairs) == 1
         assert pairs[:, 0].tolist() == [1, 0]
         for place in (-1, 1):
             with pytest.raises(ValueError, match=f"kind {place} is not one of 1"):
-                _candidates.next_to(keys, asks, np.array([place]), one, *pairs)
+                _candidates.next_to(keys, candidates, np.array([place]), one, *pairs)
         with pytest.raises(ValueError, match="2 and 1 pairs"):
-            _candidates.next_to(keys, asks, np.array([0]), one, *pairs[:, :1].copy())
+            _candidates.next_to(keys, candidates, np.array([0]), one, *pairs[:, :1].copy())
 
     @pytest.mark.parametrize(
         ("counts", "ends", "gpus"),

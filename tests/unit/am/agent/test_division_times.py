@@ -5,7 +5,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from agent_cases import app_of, around_of, cluster_of, job
+from agent_cases import app_of, cluster_of, cluster_view_of, job
 
 from am.agent.model import division_times as batch
 from am.agent.model.division_times import earliest, finish_times_s, phase_times_s
@@ -116,12 +116,12 @@ def test_counts_too_large_for_one_key():
 @pytest.mark.parametrize("shape", [JobShape(tasks=2, min_tasks=2), JobShape(tasks=8), JobShape(tasks=4, min_tasks=1)])
 def test_later_phases_are_timed_as_one_by_one(shape):
     rng = Random(7)
-    around = around_of(cluster_of((2, 2), (2, 2), (4,), (4,), racks=("r0", "r1")))
+    cluster_view = cluster_view_of(cluster_of((2, 2), (2, 2), (4,), (4,), racks=("r0", "r1")))
     later = (Phase(jobs=9, iterations=33), Phase(jobs=4, iterations=70), Phase(jobs=1, iterations=111))
     app = app_of(jobs_like(rng, 14, (WIDE,), (shape,)), later_phases=later)
     counts = divisions_of(rng, (*LEVELS, *SIZES), 40, 3)
-    expected = [finish_time_s(app, division, around) for division in one_by_one(counts, (*LEVELS, *SIZES))]
-    assert finish_times_s(app, (*LEVELS, *SIZES), counts, around).tolist() == expected
+    expected = [finish_time_s(app, division, cluster_view) for division in one_by_one(counts, (*LEVELS, *SIZES))]
+    assert finish_times_s(app, (*LEVELS, *SIZES), counts, cluster_view).tolist() == expected
 
 
 def test_without_jobs_or_gangs():

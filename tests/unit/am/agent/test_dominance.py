@@ -1,4 +1,4 @@
-"""Which asks are sent: compared many at once, chosen as one after the other."""
+"""Which candidates are sent: compared many at once, chosen as one after the other."""
 
 from random import Random
 
@@ -10,7 +10,7 @@ from am.agent.bids.dominance import SHORTFALLS, thinned
 
 
 def cover(needs, gains, shortfall, first=()):
-    """The first ones, and the asks that none kept before stands in for."""
+    """The first ones, and the candidates that none kept before stands in for."""
     kept = list(first)
     for place, need in enumerate(needs):
         if not any(
@@ -23,7 +23,7 @@ def cover(needs, gains, shortfall, first=()):
 
 
 def best_by_gpus(gains, gpus):
-    """The asks than which none with as few GPUs gains more."""
+    """The candidates than which none with as few GPUs gains more."""
     return [
         place
         for place, gain in enumerate(gains)
@@ -31,19 +31,19 @@ def best_by_gpus(gains, gpus):
     ]
 
 
-def drawn(seed, asks, columns):
+def drawn(seed, candidates, columns):
     rng = Random(seed)
-    needs = [tuple(rng.randint(0, 6) for _ in range(columns)) for _ in range(asks)]
+    needs = [tuple(rng.randint(0, 6) for _ in range(columns)) for _ in range(candidates)]
     gains = [sum(need) ** 0.7 * rng.uniform(0.6, 1.0) + 0.1 for need in needs]
-    order = sorted(range(asks), key=lambda place: (sum(needs[place]), -gains[place]))
+    order = sorted(range(candidates), key=lambda place: (sum(needs[place]), -gains[place]))
     # The first needs nothing: it stands in for any other where nothing is too great a loss.
     return [(0,) * columns, *(needs[place] for place in order)], [0.05, *(gains[place] for place in order)]
 
 
 @pytest.mark.parametrize("columns", [1, 3, 6, 9])
-@pytest.mark.parametrize("asks", [1, 50, 150])
-def test_all_that_no_other_makes_useless(columns, asks):
-    needs, gains = drawn(f"{columns} {asks}", asks, columns)
+@pytest.mark.parametrize("candidates", [1, 50, 150])
+def test_all_that_no_other_makes_useless(columns, candidates):
+    needs, gains = drawn(f"{columns} {candidates}", candidates, columns)
     ranked = sorted(range(len(gains)), key=lambda place: (sum(needs[place]), -gains[place]))
     expected = cover([needs[place] for place in ranked], [gains[place] for place in ranked], 0.0)
     assert chosen_of(needs, gains) == [ranked[place] for place in expected]

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from agent_cases import CRUDE_SLOWDOWN, app_of, around_of, cluster_of, jobs_of
+from agent_cases import CRUDE_SLOWDOWN, app_of, cluster_of, cluster_view_of, jobs_of
 
 from am.agent.model.fairness import RhoDefinition, Valuer, cluster_time_s, ideal_times_s, rho_by_definition
 from am.tuners.port import Phase
@@ -78,7 +78,7 @@ class TestAllRules:
 class TestValuerOf:
     def test_the_share_is_the_clusters_part_by_the_apps_active_now(self):
         app = app_of(jobs_of([1600.0], JobShape(tasks=16)), elapsed_s=7.0, contention=3.0)
-        one = Valuer.of(app, around_of(CLUSTER, active_apps=4, lease_s=60.0))
+        one = Valuer.of(app, cluster_view_of(CLUSTER, active_apps=4, lease_s=60.0))
         assert one.share_s == 1600.0 / 4
         assert one.ideal_s == 1600.0 / 16 * 3.0
         assert (one.elapsed_s, one.lease_s) == (7.0, 60.0)
@@ -94,13 +94,13 @@ class TestDefinitions:
         restart_s=30.0,
         contention=4.0,
     )
-    AROUND = around_of(CLUSTER, active_apps=4)
+    CLUSTER_VIEW = cluster_view_of(CLUSTER, active_apps=4)
 
     def test_the_cluster_time_is_capped_by_the_demand(self):
-        assert cluster_time_s(self.APP, self.AROUND) == 9200.0 / 8
+        assert cluster_time_s(self.APP, self.CLUSTER_VIEW) == 9200.0 / 8
 
     def test_each_by_hand(self):
-        ideal = ideal_times_s(self.APP, self.AROUND)
+        ideal = ideal_times_s(self.APP, self.CLUSTER_VIEW)
         assert ideal[RhoDefinition.THEMIS] == 1150.0 * 4
         # alone: 800 / 4, then 8000 / 4; the app could run 16 / 8 = 2 times at once, so N / G = 2
         assert ideal[RhoDefinition.ISOLATED_SHARE] == (200.0 + 2000.0) * 2
@@ -113,21 +113,21 @@ class TestDefinitions:
 
     def test_an_app_of_small_demand_cannot_be_isolated_below_its_own_time(self):
         lone = app_of(jobs_of([800.0]), contention=4.0)
-        ideal = ideal_times_s(lone, self.AROUND)
+        ideal = ideal_times_s(lone, self.CLUSTER_VIEW)
         assert ideal[RhoDefinition.ISOLATED_SHARE] == 800.0
         assert ideal[RhoDefinition.THEMIS] == 3200.0
 
     def test_what_cannot_be_attained_is_not_expected(self):
         hurried = app_of(jobs_of([800.0]), restart_s=30.0)
-        alone = around_of(CLUSTER)
+        alone = cluster_view_of(CLUSTER)
         assert ideal_times_s(hurried, alone)[RhoDefinition.ATTAINABLE] == 830.0
 
     def test_best_placement_is_that_of_the_largest_gang(self):
         wide = app_of(jobs_of([800.0], JobShape(tasks=6), CRUDE_SLOWDOWN), contention=4.0)
-        ideal = ideal_times_s(wide, self.AROUND)
+        ideal = ideal_times_s(wide, self.CLUSTER_VIEW)
         assert ideal[RhoDefinition.PLACEMENT_AWARE] == pytest.approx(ideal[RhoDefinition.THEMIS] * 1.1)
 
     def test_rho_is_the_time_from_submission_over_each(self):
-        rho = rho_by_definition(self.APP, 2300.0, self.AROUND)
+        rho = rho_by_definition(self.APP, 2300.0, self.CLUSTER_VIEW)
         assert rho[RhoDefinition.THEMIS] == 0.5
         assert rho[RhoDefinition.PRIVATE_CLUSTER] == pytest.approx(2300 / 2400)

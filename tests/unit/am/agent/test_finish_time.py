@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from agent_cases import FLAT, ONE, STRICT, app_of, around_of, at, cluster_of, job, jobs_of
+from agent_cases import FLAT, ONE, STRICT, app_of, at, cluster_of, cluster_view_of, job, jobs_of
 
 from am.agent.model.finish_time import (
     even_gangs,
@@ -82,12 +82,12 @@ class TestEvenGangs:
     CLUSTER = cluster_of((2, 2), (2, 2), racks=("r0", "r1"))
 
     def test_each_gang_lies_as_near_as_it_fits(self):
-        gangs = even_gangs(7, 2, JobShape(tasks=8), around_of(self.CLUSTER))
+        gangs = even_gangs(7, 2, JobShape(tasks=8), cluster_view_of(self.CLUSTER))
         assert gangs == (GangAt(4, Level.MACHINE), GangAt(3, Level.MACHINE))
-        assert even_gangs(5, 1, JobShape(tasks=8), around_of(self.CLUSTER)) == (GangAt(5, Level.CLUSTER),)
+        assert even_gangs(5, 1, JobShape(tasks=8), cluster_view_of(self.CLUSTER)) == (GangAt(5, Level.CLUSTER),)
 
     def test_not_nearer_than_asked_but_for_single_gpus(self):
-        gangs = even_gangs(3, 2, JobShape(tasks=8), around_of(self.CLUSTER), Level.RACK)
+        gangs = even_gangs(3, 2, JobShape(tasks=8), cluster_view_of(self.CLUSTER), Level.RACK)
         assert gangs == (GangAt(2, Level.RACK), GangAt(1, Level.SLOT))
 
 
@@ -98,40 +98,40 @@ class TestFinishTime:
             later_phases=(Phase(jobs=2, iterations=3), Phase(jobs=1, iterations=5)),
         )
         # 120 alone, 80 then.. three gangs of one: 120; two gangs of (2, 1): 300 / 1; one gang of 3: 500 / 3
-        assert finish_time_s(app, at(1, 1, 1), around_of()) == pytest.approx(120 + 300 + 500 / 3)
+        assert finish_time_s(app, at(1, 1, 1), cluster_view_of()) == pytest.approx(120 + 300 + 500 / 3)
 
     def test_who_lies_scattered_now_is_not_promised_better(self):
         cluster = cluster_of((2, 2), (2, 2))
         app = app_of(jobs_of([100], JobShape(tasks=2), STRICT), later_phases=(Phase(jobs=1, iterations=1),))
-        near = finish_time_s(app, (GangAt(2, Level.SLOT),), around_of(cluster))
-        far = finish_time_s(app, (GangAt(2, Level.RACK),), around_of(cluster))
+        near = finish_time_s(app, (GangAt(2, Level.SLOT),), cluster_view_of(cluster))
+        far = finish_time_s(app, (GangAt(2, Level.RACK),), cluster_view_of(cluster))
         assert near == 100.0
         assert far == 200.0
 
     def test_single_gpus_are_never_scattered(self):
         app = app_of(jobs_of([100, 100]), later_phases=(Phase(jobs=1, iterations=1),))
-        assert finish_time_s(app, at(1, 1, level=Level.CLUSTER), around_of()) == 200.0
+        assert finish_time_s(app, at(1, 1, level=Level.CLUSTER), cluster_view_of()) == 200.0
 
     def test_a_phase_that_no_gang_serves_never_ends(self):
         shape = JobShape(tasks=4, min_tasks=4)
         app = app_of((), reference=job(shape=shape), later_phases=(Phase(jobs=1, iterations=1),), work_total_gpu_s=1.0)
-        assert math.isinf(finish_time_s(app, at(2), around_of()))
+        assert math.isinf(finish_time_s(app, at(2), cluster_view_of()))
 
 
 class TestTimeOnCount:
     def test_less_than_the_smallest_gang_is_a_share_of_its_time(self):
         app = app_of(jobs_of([100], JobShape(tasks=2, min_tasks=2)))
-        assert time_on_count_s(app, 2, around_of()) == 50.0
-        assert time_on_count_s(app, 0.5, around_of()) == 200.0
-        assert math.isinf(time_on_count_s(app, 0, around_of()))
+        assert time_on_count_s(app, 2, cluster_view_of()) == 50.0
+        assert time_on_count_s(app, 0.5, cluster_view_of()) == 200.0
+        assert math.isinf(time_on_count_s(app, 0, cluster_view_of()))
 
     def test_fractions_beyond_it_are_not_used(self):
         app = app_of(jobs_of([100], JobShape(tasks=4)))
-        assert time_on_count_s(app, 2.9, around_of()) == time_on_count_s(app, 2, around_of()) == 50.0
+        assert time_on_count_s(app, 2.9, cluster_view_of()) == time_on_count_s(app, 2, cluster_view_of()) == 50.0
 
     def test_an_app_between_phases(self):
         app = app_of((), reference=job(work=10), later_phases=(Phase(jobs=2, iterations=3),), work_total_gpu_s=60.0)
-        assert time_on_count_s(app, 2, around_of()) == 30.0
+        assert time_on_count_s(app, 2, cluster_view_of()) == 30.0
 
 
 class TestMedianJob:
@@ -151,16 +151,16 @@ def test_known_limit_a_second_gang_can_be_worse_than_a_larger_first_one():
     """
     shape = JobShape(tasks=5, min_tasks=3, gpus_per_task=2)
     app = app_of(jobs_of([72, 2], shape))
-    assert time_on_count_s(app, 11, around_of()) == pytest.approx(7.4)
-    assert time_on_count_s(app, 12, around_of()) == pytest.approx(12.0)
+    assert time_on_count_s(app, 11, cluster_view_of()) == pytest.approx(7.4)
+    assert time_on_count_s(app, 12, cluster_view_of()) == pytest.approx(12.0)
 
 
 def test_known_limit_a_gang_that_spills_over_can_be_worse_than_one_that_does_not():
     """T on a count lays gangs out at their full size, also where a smaller one within a machine would be faster."""
     cluster = cluster_of((4,), (4,))
     app = app_of(jobs_of([100], JobShape(tasks=8), STRICT))
-    assert time_on_count_s(app, 4, around_of(cluster)) == 25.0
-    assert time_on_count_s(app, 5, around_of(cluster)) == 40.0
+    assert time_on_count_s(app, 4, cluster_view_of(cluster)) == 25.0
+    assert time_on_count_s(app, 5, cluster_view_of(cluster)) == 40.0
 
 
 def test_flat_is_flat():

@@ -1,6 +1,6 @@
 """How many gangs fit into free GPUs, and which S matters to a job."""
 
-from agent_cases import around_of, cluster_of, job, offer_of, whole_offer
+from agent_cases import cluster_of, cluster_view_of, job, offer_of, whole_offer
 
 from am.agent.candidates.gang_kinds import relevant_slowdown
 from themis.apps import JobShape, Slowdown
@@ -10,11 +10,11 @@ from themis.placement.gang_capacity import GangCapacity
 
 def test_other_slots_are_other_free_capacity():
     cluster = cluster_of((2, 2), (2, 2))
-    around, offer = around_of(cluster), whole_offer(cluster)
-    whole = GangCapacity(offer.free.by_machine(), offer.slots, around.rack_of)
+    cluster_view, offer = cluster_view_of(cluster), whole_offer(cluster)
+    whole = GangCapacity(offer.free.by_machine(), offer.slots, cluster_view.rack_of)
     broken = offer_of({"m0": (1, 3), "m1": (1, 3)})
     assert whole.most(2, 1, Level.SLOT) == 4
-    assert GangCapacity(broken.free.by_machine(), broken.slots, around.rack_of).most(2, 1, Level.SLOT) == 2
+    assert GangCapacity(broken.free.by_machine(), broken.slots, cluster_view.rack_of).most(2, 1, Level.SLOT) == 2
     assert whole.most(4, 1, Level.MACHINE) == 2
 
 

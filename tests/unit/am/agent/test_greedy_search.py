@@ -1,7 +1,7 @@
-"""Steps from an ask to a better one: never worse, within the room, and none where there is nothing to change."""
+"""Steps from a candidate to a better one: never worse, within the room, and none where there is nothing to change."""
 
 import pytest
-from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, space_of, whole_offer
+from agent_cases import FLAT, STRICT, app_of, cluster_of, cluster_view_of, job, space_of, whole_offer
 
 from am.agent.candidates.gang_kinds import gang_kinds
 from am.agent.candidates.local_search import greedy_search
@@ -17,15 +17,15 @@ RIGID, ELASTIC, WIDE = JobShape(tasks=2, min_tasks=2), JobShape(tasks=4), JobSha
 
 def kinds_of(app, cluster=CLUSTER):
     offer = whole_offer(cluster)
-    return gang_kinds(app, GangCapacity(offer.free.by_machine(), offer.slots, around_of(cluster).rack_of))
+    return gang_kinds(app, GangCapacity(offer.free.by_machine(), offer.slots, cluster_view_of(cluster).rack_of))
 
 
-def time_of(app, kinds, ask):
-    return phase_time_s(app.jobs, [kind.at for kind, count in zip(kinds, ask, strict=True) for _ in range(count)])
+def time_of(app, kinds, candidate):
+    return phase_time_s(app.jobs, [kind.at for kind, count in zip(kinds, candidate, strict=True) for _ in range(count)])
 
 
-def gpus_of(kinds, ask):
-    return sum(count * kind.at.gpus for count, kind in zip(ask, kinds, strict=True))
+def gpus_of(kinds, candidate):
+    return sum(count * kind.at.gpus for count, kind in zip(candidate, kinds, strict=True))
 
 
 @pytest.mark.parametrize("shapes", [[ELASTIC] * 30, [RIGID, ELASTIC, WIDE] * 8])
@@ -34,14 +34,16 @@ def test_they_are_no_worse_than_where_they_start_and_keep_to_the_limits(shapes, 
     app = app_of([job(f"j{place:02d}", 50 + 7 * place, shape, slowdown) for place, shape in enumerate(shapes)])
     kinds = kinds_of(app)
     starts = list(multifit_candidates(space_of(kinds, 24, CLUSTER.gpus, app.jobs)))
-    asks = list(greedy_search(space_of(kinds, 24, CLUSTER.gpus, app.jobs), starts))
-    assert asks == list(greedy_search(space_of(kinds, 24, CLUSTER.gpus, app.jobs), starts))
-    assert min(time_of(app, kinds, ask) for ask in asks) <= min(time_of(app, kinds, ask) for ask in starts)
-    assert set(asks) - set(starts)
-    for ask in asks:
-        assert all(0 <= count <= kind.most for count, kind in zip(ask, kinds, strict=True))
-        assert 0 < sum(ask) <= 24
-        assert 0 < gpus_of(kinds, ask) <= CLUSTER.gpus
+    candidates = list(greedy_search(space_of(kinds, 24, CLUSTER.gpus, app.jobs), starts))
+    assert candidates == list(greedy_search(space_of(kinds, 24, CLUSTER.gpus, app.jobs), starts))
+    assert min(time_of(app, kinds, candidate) for candidate in candidates) <= min(
+        time_of(app, kinds, candidate) for candidate in starts
+    )
+    assert set(candidates) - set(starts)
+    for candidate in candidates:
+        assert all(0 <= count <= kind.most for count, kind in zip(candidate, kinds, strict=True))
+        assert 0 < sum(candidate) <= 24
+        assert 0 < gpus_of(kinds, candidate) <= CLUSTER.gpus
 
 
 def test_a_large_gang_is_split_step_by_step():
@@ -49,7 +51,7 @@ def test_a_large_gang_is_split_step_by_step():
     app = app_of([job(f"j{place}", 60.0, ELASTIC, STRICT) for place in range(4)])
     kinds = kinds_of(app, cluster_of((2, 2)))
     start = tuple(int(kind.at.gpus == 4 and kind.within is Level.MACHINE) for kind in kinds)
-    times_s = [time_of(app, kinds, ask) for ask in greedy_search(space_of(kinds, 4, 4, app.jobs), [start])]
+    times_s = [time_of(app, kinds, candidate) for candidate in greedy_search(space_of(kinds, 4, 4, app.jobs), [start])]
     assert times_s[0] == time_of(app, kinds, start)
     assert times_s == sorted(times_s, reverse=True)
     assert times_s[-1] == 60.0 < times_s[0]

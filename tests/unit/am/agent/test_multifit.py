@@ -1,7 +1,7 @@
 """Asks fitted to an end: they keep to the room there is, and need no more GPUs than it takes."""
 
 import pytest
-from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, jobs_of, space_of, whole_offer
+from agent_cases import FLAT, STRICT, app_of, cluster_of, cluster_view_of, job, jobs_of, space_of, whole_offer
 
 from am.agent.candidates.gang_kinds import gang_kinds
 from am.agent.candidates.multifit import capacity_taken, multifit_candidates
@@ -16,15 +16,15 @@ RIGID, ELASTIC, WIDE = JobShape(tasks=2, min_tasks=2), JobShape(tasks=4), JobSha
 
 def kinds_of(app, cluster=CLUSTER):
     offer = whole_offer(cluster)
-    return gang_kinds(app, GangCapacity(offer.free.by_machine(), offer.slots, around_of(cluster).rack_of))
+    return gang_kinds(app, GangCapacity(offer.free.by_machine(), offer.slots, cluster_view_of(cluster).rack_of))
 
 
 def mixed(*shapes, slowdown=STRICT):
     return app_of([job(f"j{place:02d}", 50 + 7 * place, shape, slowdown) for place, shape in enumerate(shapes)])
 
 
-def time_of(app, kinds, ask):
-    return phase_time_s(app.jobs, [kind.at for kind, count in zip(kinds, ask, strict=True) for _ in range(count)])
+def time_of(app, kinds, candidate):
+    return phase_time_s(app.jobs, [kind.at for kind, count in zip(kinds, candidate, strict=True) for _ in range(count)])
 
 
 @pytest.mark.parametrize("shapes", [[RIGID] * 20, [ELASTIC] * 30, [RIGID, ELASTIC, WIDE] * 8])
@@ -32,10 +32,10 @@ def time_of(app, kinds, ask):
 def test_they_keep_to_the_limits_and_come_in_one_order(shapes, slowdown):
     app = mixed(*shapes, slowdown=slowdown)
     kinds = kinds_of(app)
-    asks = list(multifit_candidates(space_of(kinds, 12, 30, app.jobs)))
-    assert asks == list(multifit_candidates(space_of(kinds, 12, 30, tuple(reversed(app.jobs)))))
-    assert len(asks) > 10
-    for counts in asks:
+    candidates = list(multifit_candidates(space_of(kinds, 12, 30, app.jobs)))
+    assert candidates == list(multifit_candidates(space_of(kinds, 12, 30, tuple(reversed(app.jobs)))))
+    assert len(candidates) > 10
+    for counts in candidates:
         assert all(0 <= count <= kind.most for count, kind in zip(counts, kinds, strict=True))
         assert 0 < sum(counts) <= 12
         assert 0 < sum(count * kind.at.gpus for count, kind in zip(counts, kinds, strict=True)) <= 30
@@ -45,16 +45,16 @@ def test_long_jobs_get_large_gangs_and_short_ones_queue():
     """40 s on two GPUs, and twice two of 10 s on one: no GPU is idle before the end."""
     app = app_of(jobs_of([40.0, 10.0, 10.0, 10.0, 10.0], ELASTIC))
     kinds = kinds_of(app, cluster_of((4,)))
-    asks = list(multifit_candidates(space_of(kinds, 5, 4, app.jobs)))
-    assert min(time_of(app, kinds, ask) for ask in asks) == 20.0
-    assert asks[-1] == tuple(int(kind.at.gpus == 1) for kind in kinds)
+    candidates = list(multifit_candidates(space_of(kinds, 5, 4, app.jobs)))
+    assert min(time_of(app, kinds, candidate) for candidate in candidates) == 20.0
+    assert candidates[-1] == tuple(int(kind.at.gpus == 1) for kind in kinds)
 
 
 def test_ends_go_on_until_one_gang_is_left():
     """As many GPUs as each end takes: fewer and fewer."""
     app = app_of(jobs_of([3.0, 3.0, 2.0, 2.0, 2.0], JobShape(tasks=1)))
     kinds = kinds_of(app, cluster_of((4,)))
-    assert {sum(ask) for ask in multifit_candidates(space_of(kinds, 5, 4, app.jobs))} == {1, 2, 3, 4}
+    assert {sum(candidate) for candidate in multifit_candidates(space_of(kinds, 5, 4, app.jobs))} == {1, 2, 3, 4}
 
 
 def test_a_job_that_fits_nowhere_leaves_nothing_to_fit():

@@ -1,7 +1,7 @@
 """What a report tells of the work still to do."""
 
 import pytest
-from agent_cases import app_of, around_of, job, jobs_of
+from agent_cases import app_of, cluster_view_of, job, jobs_of
 from msgspec.structs import replace
 
 from am.agent.bids.reports import make_report
@@ -25,7 +25,7 @@ def test_the_current_phase_by_its_jobs_and_later_ones_by_the_median_job():
 
 def test_a_report_tells_the_whole_work_and_the_cost_of_a_restart():
     app = app_of(jobs_of([80, 100]), later_phases=(Phase(jobs=1, iterations=2),), restart_s=7.0)
-    report = make_report(app, around_of(), 3)
+    report = make_report(app, cluster_view_of(), 3)
     assert report.work_left_gpu_s == pytest.approx(80 + 100 + 200)
     assert report.restart_s == 7.0
 
@@ -42,7 +42,7 @@ def test_nothing_left():
 def test_a_demand_carries_its_jobs_forecast():
     view = job("j", 100)
     app = app_of([replace(view, forecast=CURVE)])
-    assert make_report(app, around_of(), 1).demands[0].forecast == CURVE
+    assert make_report(app, cluster_view_of(), 1).demands[0].forecast == CURVE
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, job, space_of, whole_offer
+from agent_cases import FLAT, STRICT, app_of, cluster_of, cluster_view_of, job, space_of, whole_offer
 
 from am.agent.candidates.gang_kinds import gang_kinds, splits
 from am.agent.candidates.local_search import target_search
@@ -22,11 +22,11 @@ RIGID, ELASTIC, WIDE = JobShape(tasks=2, min_tasks=2), JobShape(tasks=4), JobSha
 
 def capacity_of(cluster):
     offer = whole_offer(cluster)
-    return GangCapacity(offer.free.by_machine(), offer.slots, around_of(cluster).rack_of)
+    return GangCapacity(offer.free.by_machine(), offer.slots, cluster_view_of(cluster).rack_of)
 
 
-def gangs_of(kinds, ask):
-    return [kind.at for kind, count in zip(kinds, ask, strict=True) for _ in range(count)]
+def gangs_of(kinds, candidate):
+    return [kind.at for kind, count in zip(kinds, candidate, strict=True) for _ in range(count)]
 
 
 def app_with(shapes, slowdown):
@@ -39,19 +39,19 @@ def test_each_ends_earlier_than_the_one_before_and_keeps_to_the_capacity(shapes,
     app, capacity = app_with(shapes, slowdown), capacity_of(CLUSTER)
     kinds = gang_kinds(app, capacity)
     starts = list(multifit_candidates(space_of(kinds, 24, CLUSTER.gpus, app.jobs)))
-    asks = list(target_search(space_of(kinds, 24, capacity.gpus, app.jobs, capacity=capacity), starts))
-    assert asks == list(target_search(space_of(kinds, 24, capacity.gpus, app.jobs, capacity=capacity), starts))
+    candidates = list(target_search(space_of(kinds, 24, capacity.gpus, app.jobs, capacity=capacity), starts))
+    assert candidates == list(target_search(space_of(kinds, 24, capacity.gpus, app.jobs, capacity=capacity), starts))
     monkeypatch.setattr("am.agent.candidates.local_search._FINALISTS", 1)
     steps = list(target_search(space_of(kinds, 24, capacity.gpus, app.jobs, capacity=capacity), starts))
-    assert asks[: len(steps)] == steps
+    assert candidates[: len(steps)] == steps
     assert len(steps) > 1 or WIDE in shapes
     limits = capacity.limits([kind.gang for kind in kinds])
-    in_room = [ask for ask in starts if all(np.dot(taken, ask) <= most for taken, most in limits)]
-    ends_s = [min(phase_time_s(app.jobs, gangs_of(kinds, ask)) for ask in in_room)]
-    for ask in asks:
-        assert all(np.dot(taken, ask) <= most for taken, most in limits)
-        assert 0 < sum(ask) <= 24
-        ends_s.append(phase_time_s(app.jobs, gangs_of(kinds, ask)))
+    in_room = [candidate for candidate in starts if all(np.dot(taken, candidate) <= most for taken, most in limits)]
+    ends_s = [min(phase_time_s(app.jobs, gangs_of(kinds, candidate)) for candidate in in_room)]
+    for candidate in candidates:
+        assert all(np.dot(taken, candidate) <= most for taken, most in limits)
+        assert 0 < sum(candidate) <= 24
+        ends_s.append(phase_time_s(app.jobs, gangs_of(kinds, candidate)))
     # The last step may change nothing; what is told after it are the next best changes.
     assert all(later < sooner for sooner, later in itertools.pairwise(ends_s[: len(steps)]))
     assert ends_s[len(steps) :] == sorted(ends_s[len(steps) :])
@@ -64,7 +64,7 @@ def test_an_ask_for_all_gpus_may_take_the_last_change(monkeypatch):
     poor = tuple(int(place == 0) for place in range(len(kinds)))
     whole = min(
         multifit_candidates(space_of(kinds, 24, CLUSTER.gpus, app.jobs)),
-        key=lambda ask: phase_time_s(app.jobs, gangs_of(kinds, ask)),
+        key=lambda candidate: phase_time_s(app.jobs, gangs_of(kinds, candidate)),
     )
     monkeypatch.setattr("am.agent.candidates.local_search._TARGET_STEPS", 0)
     space, found = space_of(kinds, 24, capacity.gpus, app.jobs, capacity=capacity), []
@@ -72,7 +72,7 @@ def test_an_ask_for_all_gpus_may_take_the_last_change(monkeypatch):
         monkeypatch.setattr("am.agent.candidates.local_search.whole_offer_candidates", lambda _, more=more: more)
         found.append(next(target_search(space, [poor])))
     without, beside = found
-    ends_s = [phase_time_s(app.jobs, gangs_of(kinds, ask)) for ask in (whole, without, beside)]
+    ends_s = [phase_time_s(app.jobs, gangs_of(kinds, candidate)) for candidate in (whole, without, beside)]
     assert ends_s[2] <= ends_s[0] < ends_s[1]
 
 
@@ -92,7 +92,7 @@ def test_from_one_gang_to_the_best_division_of_a_small_bundle(works, slowdown):
         for each in cluster.machines
     ]
     best_s = min(phase_time_s(app.jobs, gangs) for gangs in divisions(app, free))
-    assert min(phase_time_s(app.jobs, gangs_of(kinds, ask)) for ask in found) == pytest.approx(best_s)
+    assert min(phase_time_s(app.jobs, gangs_of(kinds, candidate)) for candidate in found) == pytest.approx(best_s)
 
 
 def test_gangs_of_one_size_are_left_as_they_are():
@@ -120,11 +120,11 @@ def test_capacity_counts_gpus_on_machines_that_are_large_enough():
     limits = capacity.limits([kind.gang for kind in kinds])
 
     def fits(*wanted):
-        ask = [
+        candidate = [
             sum(count for size, within, count in wanted if (kind.at.gpus, kind.within.name) == (size, within))
             for kind in kinds
         ]
-        return all(np.dot(taken, ask) <= most for taken, most in limits)
+        return all(np.dot(taken, candidate) <= most for taken, most in limits)
 
     assert fits((3, "MACHINE", 2))
     assert fits((3, "MACHINE", 2), (1, "CLUSTER", 18))

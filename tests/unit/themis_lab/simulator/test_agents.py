@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from am.agent.bids.bidding import make_bid
 from am.agent.bids.reports import make_report
 from am.tuners.port import Phase
-from tests.agent_cases import FLAT, STRICT, app_of, around_of, cluster_of, jobs_of, whole_offer
+from tests.agent_cases import FLAT, STRICT, app_of, cluster_of, cluster_view_of, jobs_of, whole_offer
 from tests.unit.themis_lab.simulator.sim_cases import FAR, app, cluster, job, settings, workload
 from themis.apps import JobShape
 from themis.bids import RhoOf
@@ -28,7 +28,7 @@ from themis_lab.simulator.agents import (
 from themis_lab.simulator.simulation import Simulation
 
 CLUSTER = cluster_of((2, 2), (2, 2))
-AROUND = around_of(CLUSTER)
+CLUSTER_VIEW = cluster_view_of(CLUSTER)
 OFFER = whole_offer(CLUSTER)
 FOUR = JobShape(tasks=4, min_tasks=1)
 
@@ -47,20 +47,20 @@ class Recorder:
     def __init__(self):
         self.seen = []
 
-    def report(self, app, around, round_id, rho_of=RhoOf.EVERY_APP):
+    def report(self, app, cluster_view, round_id, rho_of=RhoOf.EVERY_APP):
         self.seen.append(app)
-        return make_report(app, around, round_id, rho_of)
+        return make_report(app, cluster_view, round_id, rho_of)
 
-    def bid(self, app, offer, around):
+    def bid(self, app, offer, cluster_view):
         self.seen.append(app)
-        return make_bid(app, offer, around)
+        return make_bid(app, offer, cluster_view)
 
 
 def test_the_honest_agent_is_the_production_agent():
     agent, mine = HonestAgent(), an_app()
 
-    assert agent.report(mine, AROUND, 7) == make_report(mine, AROUND, 7)
-    assert agent.bid(mine, OFFER, AROUND) == make_bid(mine, OFFER, AROUND)
+    assert agent.report(mine, CLUSTER_VIEW, 7) == make_report(mine, CLUSTER_VIEW, 7)
+    assert agent.bid(mine, OFFER, CLUSTER_VIEW) == make_bid(mine, OFFER, CLUSTER_VIEW)
 
 
 # ---- erring ---------------------------------------------------------------------------------------------------------
@@ -69,8 +69,8 @@ def test_the_honest_agent_is_the_production_agent():
 def believed_by(error, seed, mine=None):
     inner = Recorder()
     agent = ErringAgent(inner, error, seed)
-    agent.report(mine or an_app(), AROUND, 1)
-    agent.bid(mine or an_app(), OFFER, AROUND)
+    agent.report(mine or an_app(), CLUSTER_VIEW, 1)
+    agent.bid(mine or an_app(), OFFER, CLUSTER_VIEW)
     assert inner.seen[0] == inner.seen[1]
     return inner.seen[0]
 
@@ -134,10 +134,10 @@ def test_the_reference_job_is_changed_with_the_others():
 def told_by(lie, mine=None):
     mine = mine or an_app()
     agent = LyingAgent(HonestAgent(), lie)
-    return agent.report(mine, AROUND, 1), agent.bid(mine, OFFER, AROUND)
+    return agent.report(mine, CLUSTER_VIEW, 1), agent.bid(mine, OFFER, CLUSTER_VIEW)
 
 
-TRUE_REPORT, TRUE_BID = make_report(an_app(), AROUND, 1), make_bid(an_app(), OFFER, AROUND)
+TRUE_REPORT, TRUE_BID = make_report(an_app(), CLUSTER_VIEW, 1), make_bid(an_app(), OFFER, CLUSTER_VIEW)
 
 
 def test_a_lie_by_factor_changes_all_rows_and_neither_nothing_nor_the_report():
@@ -183,9 +183,9 @@ def test_a_lie_throughout_is_told_in_both():
 def test_a_lie_about_work_reaches_report_and_bid():
     report, bid = told_by(lie_about_work(2.0))
 
-    assert report == make_report(with_work(an_app(), 2.0), AROUND, 1)
+    assert report == make_report(with_work(an_app(), 2.0), CLUSTER_VIEW, 1)
     assert report.rho > TRUE_REPORT.rho
-    assert bid == make_bid(with_work(an_app(), 2.0), OFFER, AROUND)
+    assert bid == make_bid(with_work(an_app(), 2.0), OFFER, CLUSTER_VIEW)
 
 
 def test_the_lie_of_figure_18_makes_machines_apart_look_worse_and_one_machine_no_worse():
@@ -204,18 +204,18 @@ def test_lie_by_factor_one_is_honest(lie):
 
 def test_at_one_moment_a_lie_is_told_three_times_and_at_the_next_again():
     agent = LyingAgent(HonestAgent(), lie_about_rho(2.0))
-    rhos = [agent.report(an_app(), AROUND, round_id).rho / TRUE_REPORT.rho for round_id in range(5)]
+    rhos = [agent.report(an_app(), CLUSTER_VIEW, round_id).rho / TRUE_REPORT.rho for round_id in range(5)]
     later = replace(an_app(), elapsed_s=11.0)
 
     assert rhos == [2.0, 2.0, 2.0, 1.0, 1.0]
-    assert agent.report(later, AROUND, 6).rho == 2.0 * make_report(later, AROUND, 6).rho
+    assert agent.report(later, CLUSTER_VIEW, 6).rho == 2.0 * make_report(later, CLUSTER_VIEW, 6).rho
 
 
 def test_believing_ends_at_a_moment_too():
     inner = Recorder()
     agent = ErringAgent(inner, 0.2, 1)
     for round_id in range(4):
-        agent.report(an_app(), AROUND, round_id)
+        agent.report(an_app(), CLUSTER_VIEW, round_id)
 
     assert inner.seen[2] != an_app()
     assert inner.seen[3] == an_app()
@@ -227,9 +227,9 @@ def test_believing_ends_at_a_moment_too():
 def test_rho_is_told_where_it_is_asked_for_and_the_rest_is_the_same():
     content = replace(an_app(), jobs=(), reference=an_app().median_job)
     for mine, told in ((an_app(), (True, True, False)), (content, (True, False, False))):
-        whole = make_report(mine, AROUND, 7)
+        whole = make_report(mine, CLUSTER_VIEW, 7)
         for rho_of, tells in zip(RhoOf, told, strict=True):
-            brief = HonestAgent().report(mine, AROUND, 7, rho_of)
+            brief = HonestAgent().report(mine, CLUSTER_VIEW, 7, rho_of)
             assert math.isnan(brief.rho) != tells
             fairness = {"rho": whole.rho, "t_shared_s": whole.t_shared_s, "t_ideal_s": whole.t_ideal_s}
             # Without demands and rho the work left may be left out.
@@ -244,14 +244,14 @@ def test_in_a_run_the_liar_lies_in_every_round_and_nobody_else_does():
         def __init__(self, inner):
             self._inner = inner
 
-        def report(self, app, around, round_id, rho_of):
-            report = self._inner.report(app, around, round_id)
-            truth = make_report(app, around, round_id)
+        def report(self, app, cluster_view, round_id, rho_of):
+            report = self._inner.report(app, cluster_view, round_id)
+            truth = make_report(app, cluster_view, round_id)
             told.setdefault(app.app_id, []).append(report.rho / truth.rho)
             return report
 
-        def bid(self, app, offer, around):
-            return self._inner.bid(app, offer, around)
+        def bid(self, app, offer, cluster_view):
+            return self._inner.bid(app, offer, cluster_view)
 
     apps = [app(name, job(iterations=10_000, gpus=4, least=1, slowdown=FAR)) for name in ("a", "b", "c")]
     lying = {"liar": "b", "lie": "rho", "amount": 2.0}
