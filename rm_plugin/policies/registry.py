@@ -20,6 +20,7 @@ from themis.errors import UnknownNameError
 
 
 def _oef(name: str, rule: str) -> Policy:
+    """OEF's policy under a mode of OEF or a baseline's rule: all divide device types among tenants."""
     # Loads numpy and HiGHS, which no other policy needs.
     from rm_plugin.policies.oef.policy import OefPolicy
     from rm_plugin.policies.oef.registry import rule_named
@@ -41,6 +42,9 @@ POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
         WorstRhoFirstPolicy.name: WorstRhoFirstPolicy,
         "oef": partial(_oef, "oef", "cooperative"),
         "oef_noncooperative": partial(_oef, "oef_noncooperative", "noncooperative"),
+        "max_min": partial(_oef, "max_min", "max_min"),
+        "gavel": partial(_oef, "gavel", "gavel"),
+        "gandiva_fair": partial(_oef, "gandiva_fair", "gandiva_fair"),
     }
 )
 

@@ -148,9 +148,7 @@ class RmSettings(Section):
     page: str = Field(default="", description="HOST:PORT of the web page and REST; empty: none")
     engine: Literal["local", "yarn", "docker"] = "local"
     policy: str = "themis"
-    tenant_of: TenantOf = Field(
-        default=TenantOf.USER, description="who shares the cluster under `oef` and `oef_noncooperative`"
-    )
+    tenant_of: TenantOf = Field(default=TenantOf.USER, description="who shares the cluster under `oef`")
     auction: AuctionSettings = AuctionSettings()
     lease: LeaseSettings = LeaseSettings()
     coalesce_s: float = Field(default=1.0, ge=0, description="events so close together make one round")

@@ -121,6 +121,14 @@ class TestShares:
         assert mean["a", "k"] + 2 * mean["a", "v"] == pytest.approx(4 * 15 / 7, rel=0.03)
         assert mean.get(("b", "k"), 0.0) + 5 * mean["b", "v"] == pytest.approx(4 * 15 / 7, rel=0.03)
 
+    @pytest.mark.parametrize("policy", ["max_min", "gavel", "gandiva_fair"])
+    def test_under_a_baseline_no_tenant_has_less_than_its_part_of_an_equal_split(self, policy):
+        mean = self.mean(policy, {"a": jobs(2.0), "b": jobs(5.0)})
+        efficiency = {app: mean.get((app, "k"), 0.0) + v100 * mean[app, "v"] for app, v100 in (("a", 2.0), ("b", 5.0))}
+        assert efficiency["a"] >= 0.95 * 6.0
+        assert efficiency["b"] >= 0.95 * 12.0
+        assert (policy == "max_min") == (sum(efficiency.values()) == pytest.approx(18.0, rel=0.02))
+
     def test_a_user_with_two_apps_counts_as_one_tenant(self):
         owners = {app: AppOwner(user=user) for app, user in (("a", "u"), ("b", "u"), ("c", "w"))}
         by_user = self.mean("oef", {app: jobs() for app in owners}, owners=owners)
