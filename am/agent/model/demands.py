@@ -67,7 +67,8 @@ def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
 def is_satisfied(shapes: Sequence[JobShape], gangs: Sequence[HeldGang]) -> bool:
     """Whether the app is satisfied: each job holds all GPUs that it can use, and none of them is renewable.
 
-    `unmet_demands` is empty then, whatever work is left.
+    `unmet_demands` is empty then, whatever work is left. For example, an app of one job of 1 to 4 GPUs is satisfied if
+    it holds 4 GPUs whose leases continue, and not if the lease of one of them ends in this round.
 
     Args:
         shapes: The shapes of all jobs.

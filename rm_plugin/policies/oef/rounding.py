@@ -19,7 +19,9 @@ its GPUs back, and they are offered again. A round has these steps:
        takes up to its backlog, at least one. One without needs its smallest gang at once.
     6. deviation = claim - granted, settled so that it stays bounded: see `_settle`.
 
-Example: three tenants with a third of one GPU each are served in turn: 1, 2, 3, 1, 2, 3, ..
+Example: three tenants with a third of one GPU each are served in turn: 1, 2, 3, 1, 2, 3, .. In the first round all
+claims are 1/3, and tenant 1 gets the GPU. Then the deviations are -2/3, 1/3, 1/3, so the claims are -1/3, 2/3, 2/3, and
+tenant 2 gets it.
 """
 
 from __future__ import annotations
