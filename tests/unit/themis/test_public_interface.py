@@ -9,8 +9,6 @@ import pytest
 
 import themis
 
-ROOT = Path(__file__).resolve().parents[3]
-
 
 @pytest.mark.parametrize("name", themis.__all__)
 def test_listed_name_exists(name):
