@@ -15,13 +15,13 @@ from msgspec import to_builtins
 from rm_plugin.engines.inventory import NodeInventory
 from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
 from rm_plugin.engines.remote_logs import fetch_archive, fetch_page
-from rm_plugin.engines.yarn_inventory import YarnInventory
+from rm_plugin.engines.yarn_inventory import YarnInventory, refuse_cpu_nodes
 from rm_plugin.engines.yarn_launcher import AmTemplate, YarnAppLauncher
 from rm_plugin.engines.yarn_package import ENV_FOLDER, PACKAGE_FOLDER, archive_resource, ship_package
 from rm_plugin.engines.yarn_queue import check_queue
 from themis.cluster import Cluster, DeviceType
 from themis.config.rm_settings import RmSettings, YarnSettings
-from themis.errors import InputError, InvariantError
+from themis.errors import InvariantError
 from themis.hadoop.jvm import handed_on, start_jvm
 from themis.hadoop.security import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE, current_user
 from themis.hadoop.values import LocalResource
@@ -63,7 +63,7 @@ class YarnEngine:
             )
         if self._settings.queue:
             check_queue(await asyncio.to_thread(client.queue, self._settings.queue))
-        _refuse_cpu_nodes(self._overlay)
+        refuse_cpu_nodes(self._overlay)
         device = DeviceType(name=self._settings.device, emulated=self._settings.emulated)
         self._inventory = YarnInventory(client, device, self._overlay)
         self._storage = self._storage or f"hdfs:///user/{current_user()}/themis"
@@ -163,11 +163,3 @@ def _hdfs_user(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the HDFS user of app masters and tasks without security: the owner of the files there."""
     user = environment.get("HADOOP_USER_NAME")
     return {"HADOOP_USER_NAME": user} if user else {}
-
-
-def _refuse_cpu_nodes(overlay: Cluster | None) -> None:
-    """Raise InputError for an overlay with CPU nodes: containers always ask YARN for GPUs."""
-    cpu_types = [device.name for device in overlay.present_devices if not device.is_gpu] if overlay else []
-    if cpu_types:
-        remedy = "leave machines of this type out of the cluster file, or use the engine local or docker"
-        raise InputError("the engine yarn does not support CPU nodes yet", value=cpu_types[0], remedy=remedy)

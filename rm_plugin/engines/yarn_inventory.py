@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 from rm_plugin.engines.inventory import Inventory, Node, NodeState
 from themis.cluster import Cluster, DeviceType, Machine
+from themis.errors import InputError
 from themis.hadoop.values import NodeReport
 from themis.hadoop.values import NodeState as YarnState
 from themis.hadoop.yarn_client import YarnClient
@@ -105,3 +106,11 @@ class YarnInventory:
 
 def _runs(report: NodeReport) -> bool:
     return report.state in _STATES
+
+
+def refuse_cpu_nodes(overlay: Cluster | None) -> None:
+    """Raise InputError for an overlay with CPU nodes: containers always ask YARN for GPUs."""
+    cpu_types = [device.name for device in overlay.present_devices if not device.is_gpu] if overlay else []
+    if cpu_types:
+        remedy = "leave machines of this type out of the cluster file, or use the engine local or docker"
+        raise InputError("the engine yarn does not support CPU nodes yet", value=cpu_types[0], remedy=remedy)

@@ -18,7 +18,7 @@ from rm_plugin.policies.oef.registry import RULES, rule_named
 from rm_plugin.policies.oef.speedup import Instance, Tenant, normalise
 from rm_plugin.solvers.highs_linear import HighsModel
 
-SEEDS = range(40)
+SEEDS = range(20)
 EVERY_TYPES = (2, 3, 4)
 
 

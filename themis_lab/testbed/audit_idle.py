@@ -155,12 +155,12 @@ class _Watch:
         free = by_machine(gpu for gpu in self.run.gpus if gpu not in self.owner)
         if not free:
             return {}
-        gangs: dict[tuple[int, int], list[str]] = {}
+        gangs: dict[tuple[int, int, tuple[str, ...]], list[str]] = {}
         wanted: dict[JobKey, list[str]] = {}
         for key, job in self._waiting():
-            gang = job.min_tasks, job.gpus_per_task
+            gang = job.min_tasks, job.gpus_per_task, job.devices
             if gang not in gangs:
-                gangs[gang] = fitting(free, job)
+                gangs[gang] = fitting(free, job, self.run.device_of)
             if gangs[gang]:
                 wanted[key] = gangs[gang]
         return wanted
@@ -187,8 +187,17 @@ def by_machine(gpus: Iterable[str]) -> dict[str, list[str]]:
     return machines
 
 
-def fitting(free: Mapping[str, list[str]], job: AuditedJob) -> list[str]:
-    """The free GPUs that could be part of a job's smallest gang. Empty if the gang does not fit."""
-    usable = {machine: gpus for machine, gpus in free.items() if len(gpus) >= job.gpus_per_task}
-    units = sum(len(gpus) // job.gpus_per_task for gpus in usable.values())
-    return [gpu for gpus in usable.values() for gpu in gpus] if units >= job.min_tasks else []
+def fitting(free: Mapping[str, list[str]], job: AuditedJob, device_of: Mapping[str, str]) -> list[str]:
+    """The free GPUs that could be part of a job's smallest gang, which has one device type. Empty if no gang fits."""
+    by_type: dict[str, list[list[str]]] = defaultdict(list)
+    for machine, gpus in free.items():
+        device = device_of.get(machine, "")
+        if len(gpus) >= job.gpus_per_task and (not job.devices or not device or device in job.devices):
+            by_type[device].append(gpus)
+    return [
+        gpu
+        for machines in by_type.values()
+        if sum(len(gpus) // job.gpus_per_task for gpus in machines) >= job.min_tasks
+        for gpus in machines
+        for gpu in gpus
+    ]

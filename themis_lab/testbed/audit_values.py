@@ -36,12 +36,16 @@ class AuditLimits(Value, frozen=True, kw_only=True):
 
 
 class AuditedJob(Value, frozen=True, kw_only=True):
-    """A job at the end of the run: its state, the iteration it had to reach, and its smallest gang."""
+    """A job at the end of the run: its state, the iteration it had to reach, its smallest gang, and its device types.
+
+    `devices` are the types on which it can run, empty for any type.
+    """
 
     state: str = ""
     target_iteration: int = 0
     min_tasks: int = 1
     gpus_per_task: int = 1
+    devices: tuple[str, ...] = ()
 
 
 class HistoryLine(Value, frozen=True, kw_only=True):
@@ -64,6 +68,7 @@ class AuditInput(Value, frozen=True, kw_only=True):
         limits: The settings of the run.
         jobs: Jobs at the end, where known.
         histories: What the tasks wrote, an independent record.
+        device_of: The device type of each machine; empty if the cluster has one type.
     """
 
     events: tuple[Event, ...]
@@ -71,6 +76,7 @@ class AuditInput(Value, frozen=True, kw_only=True):
     limits: AuditLimits
     jobs: Mapping[JobKey, AuditedJob] = field(default_factory=dict)
     histories: Mapping[JobKey, tuple[HistoryLine, ...]] = field(default_factory=dict)
+    device_of: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def end_s(self) -> float:

@@ -9,6 +9,7 @@ from msgspec import field
 from themis.cluster import Cluster
 from themis.config.cluster_file import load_cluster
 from themis.config.rm_settings import RmSettings, load_rm_settings
+from themis.speeds import speed_on
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message
@@ -54,9 +55,15 @@ def audit_input(record: RunRecord) -> AuditInput:
         events=record.events,
         gpus=tuple(str(gpu) for gpu in record.cluster.gpu_ids()),
         limits=audit_limits(record.settings, len(record.apps)),
-        jobs={key: job for app in record.apps for key, job in _audited(app).items()},
+        jobs={key: job for app in record.apps for key, job in _audited(app, record.cluster).items()},
         histories=record.histories,
+        device_of=device_of(record.cluster),
     )
+
+
+def device_of(cluster: Cluster) -> dict[str, str]:
+    """The device type of each machine; empty if the cluster has one type."""
+    return {machine.machine_id: machine.device for machine in cluster.machines} if cluster.has_types else {}
 
 
 def audit_limits(settings: RmSettings, apps: int) -> AuditLimits:
@@ -77,15 +84,17 @@ def audit_limits(settings: RmSettings, apps: int) -> AuditLimits:
     )
 
 
-def _audited(app: pb.AppStatus) -> dict[JobKey, AuditedJob]:
-    shapes = {job.job_id: job.shape for job in app_from_message(app.spec).jobs} if app.HasField("spec") else {}
+def _audited(app: pb.AppStatus, cluster: Cluster) -> dict[JobKey, AuditedJob]:
+    specs = {job.job_id: job for job in app_from_message(app.spec).jobs} if app.HasField("spec") else {}
     jobs = {}
     for job in app.jobs:
-        shape = shapes.get(job.job_id)
+        spec = specs.get(job.job_id)
+        able = [device.name for device in cluster.present_devices if spec is not None and speed_on(spec, device) > 0.0]
         jobs[app.app_id, job.job_id] = AuditedJob(
             state=job.state,
             target_iteration=job.target_iteration,
-            min_tasks=shape.min_tasks if shape else 1,
-            gpus_per_task=shape.gpus_per_task if shape else 1,
+            min_tasks=spec.shape.min_tasks if spec else 1,
+            gpus_per_task=spec.shape.gpus_per_task if spec else 1,
+            devices=tuple(able),
         )
     return jobs

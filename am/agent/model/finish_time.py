@@ -39,7 +39,9 @@ def pace_on(job: JobView, gang: GangAt) -> tuple[float, int]:
     """
     shape = job.shape
     usable = shape.usable_gpus(gang.gpus) if gang.holds_tasks_of(shape.gpus_per_task) else 0
-    return job.slowdown_on(gang.level, gang.device), usable
+    # Most clusters have one type. This is called for all pairs of job and gang.
+    slowdown = job.slowdown_on(gang.level, gang.device) if job.speeds.by_type else job.slowdown.at(gang.level)
+    return slowdown, usable
 
 
 def gang_order(gang: GangAt) -> tuple[int, int, int, str]:

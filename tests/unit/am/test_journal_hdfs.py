@@ -21,8 +21,8 @@ def server():
     server.stop()
 
 
-def opened(server, **options):
-    hdfs, folder = open_webhdfs(server.uri("/j"), rule=RetryRule(first_wait_s=0.01, deadline_s=2.0))
+def opened(server, *, deadline_s=2.0, **options):
+    hdfs, folder = open_webhdfs(server.uri("/j"), rule=RetryRule(first_wait_s=0.01, deadline_s=deadline_s))
     return HdfsJournal(hdfs, folder, **{"flush_every_s": 0.01, "close_within_s": 0.3, **options})
 
 
@@ -194,7 +194,7 @@ def test_of_two_concurrent_openers_one_may_write(server):
         first.append(line)
     first.close()
     both = []
-    threads = [threading.Thread(target=lambda: both.append(opened(server))) for _ in range(2)]
+    threads = [threading.Thread(target=lambda: both.append(opened(server, deadline_s=20.0))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -3,10 +3,12 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from rm_plugin.engines.inventory import NodeState
-from rm_plugin.engines.yarn_inventory import YarnInventory
-from themis.cluster import Cluster, DeviceType, Machine
+from rm_plugin.engines.yarn_inventory import YarnInventory, refuse_cpu_nodes
+from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
+from themis.errors import InputError
 from themis.hadoop.values import NodeReport
 from themis.hadoop.values import NodeState as YarnState
 
@@ -119,3 +121,12 @@ def test_lost_node_is_not_asked_for_containers():
     yarn.reports = (report(state=YarnState.LOST), report("n2"))
     nodes(one)
     assert one.web_addresses({"n2", "n1"}) == ("n2:8042",)
+
+
+def test_cpu_nodes_of_an_overlay_are_refused():
+    cpu = DeviceType(name="cpu", kind=DeviceKind.CPU)
+    node = Machine(machine_id="n1", rack_id="r", slots=(1,), device="cpu")
+    refuse_cpu_nodes(None)
+    refuse_cpu_nodes(Cluster(name="o", machines=(replace(node, device="gpu"),), devices={"cpu": cpu}))
+    with pytest.raises(InputError, match="the engine yarn does not support CPU nodes yet: 'cpu'; leave machines"):
+        refuse_cpu_nodes(Cluster(name="o", machines=(node,), devices={"cpu": cpu}))
