@@ -73,6 +73,16 @@ def round_shares(
 ) -> Rounded:
     """Round the shares of one round.
 
+    For example, two tenants that are due half a GPU each take turns on one:
+
+        >>> ideal = {"a": (0.5,), "b": (0.5,)}
+        >>> limits = dict.fromkeys(ideal, GangLimits(smallest=1, most=1))
+        >>> first = round_shares((1,), ideal, {}, limits)
+        >>> first.granted, first.deviation
+        ({'a': (1,), 'b': (0,)}, {'a': (-0.5,), 'b': (0.5,)})
+        >>> round_shares((1,), ideal, first.deviation, limits).granted
+        {'a': (0,), 'b': (1,)}
+
     Args:
         capacity: Devices by type.
         ideal: The fair shares.
