@@ -242,6 +242,36 @@ def test_a_killed_resource_manager_comes_back_to_its_apps_and_leases(tmp_path: P
     asyncio.run(scenario())
 
 
+def test_oef_on_three_gpu_types_remembers_over_kill_9(tmp_path: Path) -> None:
+    """The second process begins with what the policy of the first one remembered, and both apps end."""
+
+    async def scenario() -> None:
+        cluster = Path("conf/clusters/mixed-3.yaml")
+        configured = settings(tmp_path, policy="oef", tenant_of="app", cluster=cluster)
+        first = start_process(configured)
+        try:
+            async with grpc.aio.insecure_channel(await address_of(configured)) as channel:
+                stub = rpc.ClientServiceStub(channel)
+                specs = [replay_app(f"app{n}", iterations=400, tasks=4, jobs=3) for n in range(2)]
+                apps = [(await stub.Submit(pb.SubmitRequest(spec=app_to_message(spec)))).app_id for spec in specs]
+                while not all([(await stub.Show(pb.ShowRequest(app_id=app))).progress > 0 for app in apps]):
+                    await asyncio.sleep(0.1)
+        finally:
+            first.kill()
+            first.wait()
+        async with live(configured) as rm:
+            restarted = next(event.sequence for event in rm.events("rm_started") if event.detail["recovered"])
+            before = [event.detail["memory"] for event in rm.events("round_granted") if event.sequence < restarted]
+            after = await rm.event("round_granted", "", after=restarted)
+            assert before
+            assert set(after.detail["memory"]["speedups"]) == set(before[-1]["speedups"]) == set(apps)
+            for app in apps:
+                assert (await rm.ended(app)).state == "FINISHED"
+            assert {event.detail["usable_left"] for event in rm.events("round_granted")} == {0}
+
+    asyncio.run(scenario())
+
+
 def test_stopping_the_resource_manager_in_good_order_costs_an_app_no_attempt(tmp_path: Path) -> None:
     async def scenario() -> None:
         configured = settings(tmp_path)
