@@ -82,7 +82,7 @@ def _first(jobs: Mapping[str, JobProgress], first: Phase) -> list[JobProgress]:
 
 
 def search_work_gpu_s(first: Iterable[JobView], later: Iterable[Phase], reference: JobView) -> float:
-    """B of a search (themis.md, section 2): the first phase by its jobs, later ones by the one that stands for all."""
+    """B of a search (NSDI'20, section 4.3.3): the first phase by its jobs, later ones by the median job."""
     own = sum_in_order(job.serial_work_s for job in first)
     return own + sum(phase.jobs * phase.iterations for phase in later) * reference.serial_iteration_s
 

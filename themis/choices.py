@@ -1,4 +1,4 @@
-"""Named choices that the specification leaves open. Each has a key in the configuration."""
+"""Named choices that the paper leaves open. Each has a key in the configuration."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Rounding(StrEnum):
 
 
 class EmptyBundle(StrEnum):
-    """How the empty bundle counts in the auction (themis.md, section 2)."""
+    """How the empty bundle counts in the auction (docs/explanation/auction.md, A market file)."""
 
     FINITE = "finite"
     LEXICOGRAPHIC = "lexicographic"
 
 
 class BundleRule(StrEnum):
-    """How a bid values the time after the lease (themis.md, section 2; fairness-study.md, section 1)."""
+    """How a bid values the time after the lease (docs/decisions/0003-continuation-rule.md)."""
 
     CONTINUATION = "continuation"
     IDLE_THEN_SHARE = "idle_then_share"

@@ -436,7 +436,7 @@ class SimApp:
         return views or [_view_of(job, 1) for job in self.jobs.values()]
 
     def _work_gpu_s(self) -> float:
-        """B: the first phase by its own jobs, later ones by the median job (themis.md, section 2)."""
+        """B: the first phase by its own jobs, later ones by the median job (NSDI'20, section 4.3.3)."""
         return search_work_gpu_s(self._first_views(), self.first_phases[1:], self._reference())
 
     def _first_views(self) -> list[JobView]:

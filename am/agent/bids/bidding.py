@@ -1,4 +1,4 @@
-"""Build bids: the bundles of GPUs that an app asks for, and the value of each (auction.md, section 1).
+"""Build bids: the bundles of GPUs that an app asks for, and the value of each (docs/design/valuation.md).
 
 An offer lists free GPUs, including the app's own GPUs whose leases end in this round (*renewable* GPUs). A bid answers
 with rows. A row asks for gangs within a locality level, for pinned GPUs on named machines, or for both. An app wins at

@@ -7,7 +7,7 @@ app keeps on other types count at their own speed, but do not grow.
 Example: a job with 600 s of work has speed 1 on k80 and 3 on v100. Its rows on k80 see 600 s of work, those on v100 see
 200 s. One v100 is worth as much as three k80.
 
-**Choice** a row has gangs of one type only. So an app with renewable gangs on two types wins at most those of one by
+Our choice: a row has gangs of one type only. So an app with renewable gangs on two types wins at most those of one by
 its bid. The others it renews as leftovers, before apps that do not hold them (`share_leftovers`).
 """
 

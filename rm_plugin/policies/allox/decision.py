@@ -42,7 +42,7 @@ class Solve(Value, frozen=True, kw_only=True):
 
     Attributes:
         ranked_users: All users with a waiting job, the least progress first, and the progress of each.
-        considered: How many of them were let in; c of the specification.
+        considered: How many of them were let in; the paper's A is their jobs.
         widening: 1, or the factor by which `considered` was raised because no idle machine got a job.
         places: Place by job that was let in.
         left_out: Jobs that the cap kept out; the matching is then not optimal for all jobs.
