@@ -5,8 +5,8 @@
  *
  * - In a slot: the fewest free GPUs, then the machine with fewer free GPUs, then the smaller machine, then slot.
  * - On a machine: the fewest free GPUs. Of equally free machines the one from which GPUs were taken last, then the
- *   smaller number. On it the tightest slot that holds the gang, then the smaller number. If no slot holds it, GPUs come
- *   out of the smallest slots first.
+ *   smaller number. On it the tightest slot that holds the gang, then the smaller number. If no slot holds it, GPUs
+ *   come out of the smallest slots first.
  * - In a rack (after a machine): the rack with the fewest free units that suffice, then the smaller number. In it the
  *   machine that fits the rest most tightly, else the one with the most units, then the smaller number.
  * - Anywhere (after a machine and a rack): always the rack with the most free units, also for the rest, then the
