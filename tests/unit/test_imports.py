@@ -15,6 +15,8 @@ ALLOWED = {
     "themis": (),
     "themis.hadoop": ("themis",),
     "rm_plugin": ("themis",),
+    "rm_plugin.policies.allox": ("themis",),
+    "rm_plugin.policies.oef": ("themis", "rm_plugin.solvers"),
     "am": ("themis",),
     "tf_jobs": ("themis", "am.checkpoints"),
     "submarine_client": ("themis", "tf_jobs.catalog", "tf_jobs.dealing", "tf_jobs.tables_reader"),

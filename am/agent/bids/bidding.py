@@ -64,7 +64,10 @@ from themis.cluster import Allocation
 from themis.placement.gang_capacity import GangCapacity
 
 ROW_CAP = 700
-"""Rows that a bid may hold. Past it rows are left out that others replace, at the least loss (`dominance.thinned`)."""
+"""Rows that a bid may hold for each device type.
+
+Past it rows are left out that others replace, at the least loss (`dominance.thinned`).
+"""
 
 _MAX_DROPPED = 10**9
 """Where `rows_dropped` stops counting: complete tables of large apps have more rows than a message can hold."""

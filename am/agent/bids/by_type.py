@@ -76,7 +76,10 @@ def offer_on_type(offer: Offer, device: str, cluster: ClusterView) -> Offer:
 
 
 def merge_bids(bids: Sequence[tuple[str, Bid]]) -> Bid:
-    """The bids on each type as one bid, whose gangs name their type. An app wins at most one row of it."""
+    """The bids on each type as one bid, whose gangs name their type. An app wins at most one row of it.
+
+    Each bid has at most `bidding.ROW_CAP` rows, so the whole has at most that many for each type.
+    """
     _, first = bids[0]
     rows = [_named(row, device) for device, bid in bids for row in bid.rows]
     return replace(
