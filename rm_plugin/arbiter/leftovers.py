@@ -46,6 +46,9 @@ def share_leftovers(capacity: FreeCapacity, claims: Sequence[Claim], rng_seed: i
 
     The order of an app is drawn from the seed and its id, so the order of `claims` does not matter.
 
+    Example: m0 has four free GPUs in one slot, m1 has one. App a did not bid and has two jobs of 1 to 2 GPUs, app b bid
+    and has one such job. Each job of a gets two GPUs of m0, and the job of b the GPU of m1.
+
     Args:
         capacity: Free GPUs; granted gangs are taken from it. It must know all machines of the demands' `held` gangs.
         claims: One per app.

@@ -99,6 +99,10 @@ def gang_extensions(app: AppView, offered: GangCapacity) -> list[GangExtension]:
     that lost GPUs restarts anyway. A gang that grows is at MACHINE level at best, since the agent does not know the
     slots of its GPUs.
 
+    Example: a job of 1 to 4 GPUs with S = 1.2 within a machine and 2 within a rack holds two GPUs of m0. m0 offers one
+    more GPU, and m1 in the same rack two. There are three ways: to stay at a throughput of 2 / 1.2 = 1.7, to grow to 4
+    GPUs in the rack (4 / 2 = 2), and to pin the GPU of m0 (3 / 1.2 = 2.5).
+
     Args:
         app: The app.
         offered: The GPUs on offer.

@@ -64,6 +64,9 @@ class AlloxDecision(Decision, frozen=True, kw_only=True):
 def decide(snapshot: Snapshot, alpha: float = 0.1, job_cap: int | None = None) -> AlloxDecision:
     """Decide which jobs start now.
 
+    Example of widening: ten users and alpha 0.1. The matching has the jobs of one user. As long as no idle machine gets
+    one of them, it has those of 2, 4, 8 and at last all 10 users.
+
     Args:
         snapshot: The cluster, the waiting jobs and the users.
         alpha: Share of the users with a waiting job whose jobs are let in, from 0 (the user with the least progress) to

@@ -65,6 +65,11 @@ class Matching(Value, frozen=True, kw_only=True):
 def match(time_by_type_s: Seconds, machine_types: Sequence[int], wait_s: Sequence[float]) -> Matching:
     """Return the schedule with the least total completion time.
 
+    For example, a job takes 5 s on a GPU that is free in 10 s, and 100 s on an idle CPU. It waits for the GPU:
+
+        >>> match(np.array([[5.0, 100.0]]), [0, 1], [10.0, 0.0])
+        Matching(queues=((0,), ()), positions_offered=(1, 1), total_s=15.0)
+
     Args:
         time_by_type_s: n x T processing times of each job on each device type, in seconds; infinite if it cannot run.
         machine_types: Device type of each of the m machines, as a column of `time_by_type_s`.

@@ -30,7 +30,9 @@ class Envy(Value, frozen=True, kw_only=True):
 def sharing_incentive(fair: FairShare) -> Mapping[str, float]:
     """Each tenant's efficiency, divided by that of its part of an equal split; 1 or more is an incentive to share.
 
-    A tenant that is left out has 1: its part of an equal split is worth nothing to it either.
+    A tenant that is left out has 1: its part of an equal split is worth nothing to it either. Example: one K80 and one
+    V100; tenants (1, 2) and (1, 5). With the K80 and 1/4 of the V100 the first has 1.5, as with half of each GPU: its
+    ratio is 1. The second has 3/4 * 5 = 3.75 instead of 3: its ratio is 1.25.
     """
     speedups = fair.speedups
     parts = speedups.weights / max(speedups.weights.sum(), 1e-12)
@@ -47,7 +49,11 @@ def envy_matrix(fair: FairShare) -> NDArray[np.float64]:
 
 
 def largest_envy(fair: FairShare, least: float = 1e-6) -> Mapping[str, Envy]:
-    """The tenants that envy another by more than `least`, each with the one it envies most."""
+    """The tenants that envy another by more than `least`, each with the one it envies most.
+
+    Example: one K80 and one V100; tenants (1, 2) and (1, 5). If the first has the V100 and the second the K80, the
+    second envies the first by 5 - 1 = 4. The first would lose: 1 - 2 = -1.
+    """
     found = {}
     for tenant_id, envies in zip(fair.speedups.tenant_ids, envy_matrix(fair), strict=True):
         other = int(envies.argmax())

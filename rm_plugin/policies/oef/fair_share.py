@@ -30,6 +30,9 @@ class ShareStatus(StrEnum):
 class FairShare(Value, frozen=True, kw_only=True):
     """Shares X: GPUs by tenant and type.
 
+    For example, two types of one GPU each and tenants (1, 2) and (1, 5): X = ((1, 1/4), (0, 3/4)) has the efficiencies
+    1 + 2/4 = 1.5 and 5 * 3/4 = 3.75, and the total 5.25.
+
     Attributes:
         status: Where it comes from.
         speedups: The instance in normal form.

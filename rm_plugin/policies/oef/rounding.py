@@ -19,7 +19,9 @@ its GPUs back, and they are offered again. A round has these steps:
        takes up to its backlog, at least one. One without needs its smallest gang at once.
     6. deviation = claim - granted, settled so that it stays bounded: see `_settle`.
 
-Example: three tenants with a third of one GPU each are served in turn: 1, 2, 3, 1, 2, 3, ..
+Example: three tenants with a third of one GPU each are served in turn: 1, 2, 3, 1, 2, 3, .. In the first round all
+claims are 1/3, and tenant 1 gets the GPU. Then the deviations are -2/3, 1/3, 1/3, so the claims are -1/3, 2/3, 2/3, and
+tenant 2 gets it.
 """
 
 from __future__ import annotations
@@ -70,6 +72,16 @@ def round_shares(
     capacity: tuple[int, ...], ideal: Shares, deviation: Shares, limits: Mapping[str, GangLimits]
 ) -> Rounded:
     """Round the shares of one round.
+
+    For example, two tenants that are due half a GPU each take turns on one:
+
+        >>> ideal = {"a": (0.5,), "b": (0.5,)}
+        >>> limits = dict.fromkeys(ideal, GangLimits(smallest=1, most=1))
+        >>> first = round_shares((1,), ideal, {}, limits)
+        >>> first.granted, first.deviation
+        ({'a': (1,), 'b': (0,)}, {'a': (-0.5,), 'b': (0.5,)})
+        >>> round_shares((1,), ideal, first.deviation, limits).granted
+        {'a': (0,), 'b': (1,)}
 
     Args:
         capacity: Devices by type.
