@@ -55,8 +55,8 @@ class App:
         self.folder = folder
         self.checkpoint_uri = self.spec.checkpoint_uri or f"{kept_at}/checkpoints"
         self.store: CheckpointStore = open_store(self.checkpoint_uri)
-        self.board = SearchState(self.spec, folder, self.time_scale, journal, self.store.latest_iteration)
-        self.board.fit_cluster(self.cluster)
+        self.search = SearchState(self.spec, folder, self.time_scale, journal, self.store.latest_iteration)
+        self.search.fit_cluster(self.cluster)
         self.leases: dict[GpuId, Lease] = {}
         self.cluster_view: ClusterView = replace(
             make_cluster_view(
@@ -115,10 +115,10 @@ class App:
         if self._coming is None:
             return
         cluster = cluster_from_message(self._coming.cluster)
-        if not all(gpu in cluster.gpu_set for job in self.board.jobs.values() for gpu in job.gpus):
+        if not all(gpu in cluster.gpu_set for job in self.search.jobs.values() for gpu in job.gpus):
             return
         self.cluster, update, self._coming = cluster, self._coming, None
-        self.board.fit_cluster(self.cluster)
+        self.search.fit_cluster(self.cluster)
         fresh = make_cluster_view(
             self.cluster,
             active_apps=self.cluster_view.active_apps,
@@ -193,9 +193,9 @@ class App:
     def view(self, planned: Mapping[str, tuple[GpuId, ...]], renewable: frozenset[GpuId]) -> AppView:
         """The app now, on the gangs that its jobs run on or are planned for; `renewable` GPUs may be lost now."""
         usable = self.leases.keys() | self._reserved
-        gangs = {job.job_id: job.gpus for job in self.board.jobs.values() if job.running and not job.stop_reason}
+        gangs = {job.job_id: job.gpus for job in self.search.jobs.values() if job.running and not job.stop_reason}
         gangs |= planned
-        targets = self.board.plan().targets
+        targets = self.search.plan().targets
         held = [
             held_gang(job_id, gpus, renewable, self.cluster)
             for job_id, gpus in sorted(gangs.items())
@@ -204,14 +204,14 @@ class App:
         return app_view(
             self.spec,
             self.app_id,
-            self.board.progress(),
-            self.board.plan(),
+            self.search.progress(),
+            self.search.plan(),
             elapsed_s=self.now_s() - self.submitted_at_s,
             contention=self.contention,
-            work_total_gpu_s=self.board.work_total_gpu_s,
+            work_total_gpu_s=self.search.work_total_gpu_s,
             held=held,
             restart_s=self.restart_s,
-            first=self.board.first_phases[0],
+            first=self.search.first_phases[0],
         )
 
     def rho_now(self, view: AppView) -> float:
@@ -224,9 +224,9 @@ class App:
         whole = whole_view(
             self.spec,
             self.app_id,
-            self.board.progress(),
-            self.board.first_phases,
-            self.board.work_total_gpu_s,
+            self.search.progress(),
+            self.search.first_phases,
+            self.search.work_total_gpu_s,
             self.restart_s,
             self.contention,
         )

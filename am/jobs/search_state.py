@@ -1,4 +1,4 @@
-"""The job board: all jobs of an app, their tuner and their journal; what was learnt goes in, what should run comes out.
+"""The state of an app's search: its jobs, tuner and journal. What was learnt goes in, what should run comes out.
 
 It does no I/O but the journal's and never starts anything: the app master reads `plan` and acts.
 """
