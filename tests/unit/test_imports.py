@@ -59,8 +59,8 @@ ONLY_FROM = {
     ("themis", HADOOP): (HADOOP,),
 }
 
-# Packages that only an extra installs, and the modules (by the beginning of their names) that alone may import them. What
-# anything else imports is a dependency of pyproject.toml.
+# Packages that only an extra installs, and the modules (by the beginning of their names) that alone may import them.
+# Any other package is a dependency of pyproject.toml.
 EXTRAS = {
     "docker": ("themis.docker_host",),
     "gurobipy": ("rm_plugin.solvers.gurobi",),

@@ -36,7 +36,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
-    """The scripts of a fresh environment with the wheel and no extra; its dependencies are those of this environment."""
+    """The scripts of a fresh environment with the wheel, this environment's dependencies and no extra."""
     folder = tmp_path_factory.mktemp("env")
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     pip = (folder / "bin/python", "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check")
