@@ -22,8 +22,8 @@ from themis.errors import UnknownNameError
 def _oef(name: str, rule: str) -> Policy:
     """OEF's policy under a mode of OEF or a baseline's rule: all divide device types among tenants."""
     # Loads numpy and HiGHS, which no other policy needs.
-    from rm_plugin.policies.oef.policy import OefPolicy
     from rm_plugin.policies.oef.registry import rule_named
+    from rm_plugin.policies.oef_policy import OefPolicy
     from rm_plugin.solvers.highs_linear import HighsModel
 
     return OefPolicy(name, rule_named(rule, HighsModel))

@@ -94,7 +94,8 @@ def round_shares(
     """
     nothing = (0.0,) * len(capacity)
     claims = {
-        tenant: tuple(map(float, np.add(share, deviation.get(tenant, nothing)))) for tenant, share in ideal.items()
+        tenant_id: tuple(map(float, np.add(share, deviation.get(tenant_id, nothing))))
+        for tenant_id, share in ideal.items()
     }
     granted = grant_claims(capacity, claims, limits)
     return Rounded(granted=granted, deviation=settle_claims(claims, granted, limits))
@@ -108,11 +109,11 @@ def grant_claims(capacity: tuple[int, ...], claims: Shares, limits: Mapping[str,
         claims: Step 1. They may add up to more or less than the capacity.
         limits: By tenant.
     """
-    tenants = sorted(claims)
-    if not tenants:
+    tenant_ids = sorted(claims)
+    if not tenant_ids:
         return {}
-    owed = np.array([claims[tenant] for tenant in tenants])
-    bounds = [limits[tenant] for tenant in tenants]
+    owed = np.array([claims[tenant_id] for tenant_id in tenant_ids])
+    bounds = [limits[tenant_id] for tenant_id in tenant_ids]
     usable = np.array([[number not in limit.unusable for number in range(len(capacity))] for limit in bounds])
     granted = np.column_stack(
         [_largest_remainder(owed[:, number], usable[:, number], have) for number, have in enumerate(capacity)]
@@ -120,7 +121,7 @@ def grant_claims(capacity: tuple[int, ...], claims: Shares, limits: Mapping[str,
     _release(granted, owed, bounds)
     _serve_owed_gangs(granted, owed, usable, capacity, bounds)
     _offer_again(granted, owed, usable, capacity, bounds)
-    return {tenant: tuple(map(int, granted[row])) for row, tenant in enumerate(tenants)}
+    return {tenant_id: tuple(map(int, granted[tenant])) for tenant, tenant_id in enumerate(tenant_ids)}
 
 
 def settle_claims(claims: Shares, used: Whole, limits: Mapping[str, GangLimits]) -> Shares:
@@ -131,13 +132,13 @@ def settle_claims(claims: Shares, used: Whole, limits: Mapping[str, GangLimits])
         used: What it had.
         limits: By tenant.
     """
-    tenants = sorted(claims)
-    if not tenants:
+    tenant_ids = sorted(claims)
+    if not tenant_ids:
         return {}
-    had = np.array([used[tenant] for tenant in tenants])
-    owed = np.array([claims[tenant] for tenant in tenants])
-    after = _settle(owed - had, had, [limits[tenant] for tenant in tenants])
-    return {tenant: tuple(map(float, after[row])) for row, tenant in enumerate(tenants)}
+    had = np.array([used[tenant_id] for tenant_id in tenant_ids])
+    owed = np.array([claims[tenant_id] for tenant_id in tenant_ids])
+    after = _settle(owed - had, had, [limits[tenant_id] for tenant_id in tenant_ids])
+    return {tenant_id: tuple(map(float, after[tenant])) for tenant, tenant_id in enumerate(tenant_ids)}
 
 
 def _largest_remainder(claims: Claims, usable: Usable, devices: int) -> Granted:
@@ -152,19 +153,19 @@ def _largest_remainder(claims: Claims, usable: Usable, devices: int) -> Granted:
     order = np.lexsort((-np.round(claims, 9), -np.round(remainders, 9)))
     order = order[usable[order]]
     while len(order) and granted.sum() < devices:
-        for row in order[: devices - int(granted.sum())]:
-            granted[row] += 1
+        for tenant in order[: devices - int(granted.sum())]:
+            granted[tenant] += 1
     return granted
 
 
 def _release(granted: Granted, claims: Claims, limits: list[GangLimits]) -> None:
     """Step 3, in place: the least claimed type is released first."""
-    for row, limit in enumerate(limits):
-        for number in np.argsort(claims[row], kind="stable"):
-            excess = int(granted[row].sum()) - limit.most
-            granted[row, number] -= min(max(excess, 0), granted[row, number])
-        if granted[row].sum() < limit.smallest:
-            granted[row] = 0
+    for tenant, limit in enumerate(limits):
+        for number in np.argsort(claims[tenant], kind="stable"):
+            excess = int(granted[tenant].sum()) - limit.most
+            granted[tenant, number] -= min(max(excess, 0), granted[tenant, number])
+        if granted[tenant].sum() < limit.smallest:
+            granted[tenant] = 0
 
 
 def _serve_owed_gangs(
@@ -173,19 +174,19 @@ def _serve_owed_gangs(
     """Step 4, in place. A tenant that loses GPUs here and falls below its own smallest gang releases the rest."""
     owed = claims.sum(axis=1)
     served: set[int] = set()
-    for row in sorted(range(len(limits)), key=lambda row: (-round(owed[row], 9), row)):
-        gang = limits[row].smallest
+    for tenant in sorted(range(len(limits)), key=lambda tenant: (-round(owed[tenant], 9), tenant)):
+        gang = limits[tenant].smallest
         enough = gang + len(capacity) - 1
-        if granted[row].any() or owed[row] < enough - _NEGLIGIBLE or limits[row].most < gang:
+        if granted[tenant].any() or owed[tenant] < enough - _NEGLIGIBLE or limits[tenant].most < gang:
             continue
         backlog = (claims - granted).sum(axis=1)
         givers = [
             other
             for other in sorted(range(len(limits)), key=lambda other: (round(backlog[other], 9), other))
-            if other not in served and granted[other].any() and backlog[other] < owed[row] - _NEGLIGIBLE
+            if other not in served and granted[other].any() and backlog[other] < owed[tenant] - _NEGLIGIBLE
         ]
         # Neither what is free nor what others hold counts if this tenant cannot use its type.
-        can_use, devices = usable[row], np.array(capacity)
+        can_use, devices = usable[tenant], np.array(capacity)
         free = devices - granted.sum(axis=0)
         if int((free + granted[givers].sum(axis=0))[can_use].sum()) < gang:
             continue
@@ -197,8 +198,8 @@ def _serve_owed_gangs(
             _release(granted[giver : giver + 1], claims[giver : giver + 1], [_at_most(limits[giver], keeps)])
         free = devices - granted.sum(axis=0)
         if int(free[can_use].sum()) >= gang:
-            _take(granted, claims, can_use, row, gang, free)
-            served.add(row)
+            _take(granted, claims, can_use, tenant, gang, free)
+            served.add(tenant)
 
 
 def _at_most(limit: GangLimits, gpus: int) -> GangLimits:
@@ -214,22 +215,23 @@ def _offer_again(
     while took and free.sum() > 0:
         took = False
         backlog = (claims - granted).sum(axis=1)
-        for row in sorted(range(len(limits)), key=lambda row: (-round(backlog[row], 9), row)):
-            held = int(granted[row].sum())
-            wanted = max(1, round(backlog[row])) if held else max(limits[row].smallest, math.floor(backlog[row]))
-            takes = min(wanted, limits[row].most - held, int(free[usable[row]].sum()))
-            if takes <= 0 or held + takes < limits[row].smallest:
+        for tenant in sorted(range(len(limits)), key=lambda tenant: (-round(backlog[tenant], 9), tenant)):
+            held = int(granted[tenant].sum())
+            limit = limits[tenant]
+            wanted = max(1, round(backlog[tenant])) if held else max(limit.smallest, math.floor(backlog[tenant]))
+            takes = min(wanted, limit.most - held, int(free[usable[tenant]].sum()))
+            if takes <= 0 or held + takes < limit.smallest:
                 continue
             took = True
-            _take(granted, claims, usable[row], row, takes, free)
+            _take(granted, claims, usable[tenant], tenant, takes, free)
 
 
-def _take(granted: Granted, claims: Claims, can_use: Usable, row: int, gpus: int, free: Granted) -> None:
+def _take(granted: Granted, claims: Claims, can_use: Usable, tenant: int, gpus: int, free: Granted) -> None:
     """Give a tenant free GPUs, in place: first of the types that it is owed most."""
-    owed = claims[row] - granted[row]
+    owed = claims[tenant] - granted[tenant]
     for number in np.argsort(-owed, kind="stable"):
         part = min(gpus, int(free[number])) if can_use[number] else 0
-        granted[row, number] += part
+        granted[tenant, number] += part
         free[number] -= part
         gpus -= part
 
@@ -244,13 +246,13 @@ def _settle(deviation: Claims, granted: Granted, limits: list[GangLimits]) -> Cl
       other tenant wanted owes them to no other tenant.
     """
     after = deviation.copy()
-    for row, limit in enumerate(limits):
-        positive, negative = np.maximum(after[row], 0.0), np.maximum(-after[row], 0.0)
+    for tenant, limit in enumerate(limits):
+        positive, negative = np.maximum(after[tenant], 0.0), np.maximum(-after[tenant], 0.0)
         more, less = float(positive.sum()), float(negative.sum())
-        met = granted[row].sum() >= limit.most
+        met = granted[tenant].sum() >= limit.most
         cancelled = max(0.0, min(more, less) - limit.smallest - after.shape[1])
         keep_more = min(more, less) if met else more
         keep_more, keep_less = max(0.0, keep_more - cancelled), less - cancelled
-        after[row] = positive * (keep_more / more if more else 0.0) - negative * (keep_less / less if less else 0.0)
+        after[tenant] = positive * (keep_more / more if more else 0.0) - negative * (keep_less / less if less else 0.0)
     owed, debts = np.maximum(after, 0.0).sum(axis=0), np.maximum(-after, 0.0).sum(axis=0)
     return np.where(after < 0, after * np.minimum(1.0, owed / np.maximum(debts, _NEGLIGIBLE)), after)

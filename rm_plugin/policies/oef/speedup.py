@@ -43,7 +43,7 @@ class Tenant(Value, frozen=True, kw_only=True):
 
 
 class Instance(Value, frozen=True, kw_only=True):
-    """What one allocation is computed from.
+    """What shares are computed from.
 
     Attributes:
         types: GPU types, the slowest first.

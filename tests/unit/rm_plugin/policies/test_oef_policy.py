@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.round_values import AppOwner, AppStanding, RoundSettings, RoundSnapshot
-from rm_plugin.policies.oef.policy import OefPolicyMemory
-from rm_plugin.policies.oef.tenants import tenants_of
+from rm_plugin.policies.oef_policy import OefPolicyMemory
+from rm_plugin.policies.oef_tenants import tenants_of
 from rm_plugin.policies.registry import make_policy
 from themis.apps import CRUDE_SLOWDOWN
 from themis.bids import AppReport, FreeMachine, GangDemand

@@ -1,6 +1,6 @@
 """From whole GPUs by tenant and type to gangs on machines, by the placement rule that all policies share.
 
-`placement` places jobs on bare hosts, as the paper's experiments do. Here gangs follow the rules of this scheduler:
+`oef.placement` places jobs on bare hosts, as the paper's experiments do. Here gangs follow the rules of this scheduler:
 a gang has one device type, whole tasks, and a slot, machine or rack; jobs renew in place where they can.
 """
 
@@ -14,7 +14,7 @@ from rm_plugin.arbiter.leftovers import Claim
 from rm_plugin.arbiter.round_values import RoundSnapshot
 from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.oef.rounding import Whole
-from rm_plugin.policies.oef.tenants import startable
+from rm_plugin.policies.oef_tenants import startable
 from themis.bids import GangDemand, PlacedGang
 
 Gangs = Mapping[str, Mapping[str, PlacedGang]]

@@ -3,10 +3,10 @@
 A round of OEF begins when leases end: all their GPUs are divided again, and deviations count. GPUs that come free
 between such rounds go to the tenants with the largest claims until the leases end. Nobody owes anything for them.
 
-    1. tenants with speedups from the demands            tenants.py
-    2. fair shares, if a tenant, speedup, weight or capacity changed     evaluator.py
-    3. whole GPUs by tenant and type                      rounding.py
-    4. jobs that run on them, longest starved apps first, and their places  gangs.py
+    1. tenants with speedups from the demands (oef_tenants.py)
+    2. fair shares, if a tenant, speedup, weight or capacity changed (oef/evaluator.py)
+    3. whole GPUs by tenant and type (oef/rounding.py)
+    4. jobs that run on them, longest starved apps first, and their places (oef_gangs.py)
     5. GPUs that are left go to the tenants with the largest backlogs that can use them: no usable GPU is idle
 """
 
@@ -24,9 +24,9 @@ from rm_plugin.policies.demands import claims_of, gangs_of
 from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.oef.decision import OefMemory, with_fair_shares
 from rm_plugin.policies.oef.evaluator import Rule
-from rm_plugin.policies.oef.gangs import Gangs, choose_jobs, place_gangs
 from rm_plugin.policies.oef.rounding import Shares, Whole, grant_claims, settle_claims
-from rm_plugin.policies.oef.tenants import TenantsOfRound, counts_by_type, tenants_of, types_of
+from rm_plugin.policies.oef_gangs import Gangs, choose_jobs, place_gangs
+from rm_plugin.policies.oef_tenants import TenantsOfRound, counts_by_type, tenants_of, types_of
 from themis.bids import PlacedGang, RhoOf
 from themis.cluster import Allocation
 from themis.values import Value
