@@ -113,7 +113,7 @@ def at_once_gpus(jobs: Iterable[JobSpec], first: Phase) -> int:
 
 
 def work_gpu_s(jobs: Mapping[str, AppJob], phases: Sequence[Phase]) -> float:
-    """B, the work of a search in GPU seconds at S = 1 (themis.md, section 2).
+    """B, the work of a search in GPU seconds at S = 1 (NSDI'20, section 4.3.3).
 
     The first phase counts by its own jobs, later ones by the reference job.
     """
