@@ -23,7 +23,7 @@ enum {
 };
 static const double FIRST_SOONER = 0.01;   /* the first end is 1 % before the best: what exchanges leave to be gained */
 static const double LEAST_SOONER = 0.001;  /* the steps are halved down to the error that NEAR_ENOUGH allows */
-static const double PRICE_STEP = 0.1;      /* a job left over counts 10 % more: large steps overshoot, small ones need rounds */
+static const double PRICE_STEP = 0.1;      /* a job left over counts 10 % more: less needs more rounds, more overshoots */
 static const double PATIENCE[] = {1.0, 0.25, 0.1};  /* of the average slack: less packs closer, searches longer */
 static const double LEAN[] = {0.0, 0.5, 0.1};       /* how much more long jobs count: they fit worst later */
 
