@@ -1,4 +1,4 @@
-# Two commands do all set-up: `make testbed` (the main job) and `make test`.
+# Two commands do all set-up: `make testbed` (the testbed run) and `make test`.
 PYTHON ?= python3.11
 VENV   ?= .venv
 POLICY ?= themis

@@ -22,7 +22,7 @@ from themis.bids import PlacedGang
 from themis.choices import LeaseEnds
 from themis.cluster import Allocation, Cluster, GpuId
 from themis.errors import InputError, InvariantError
-from themis.leases import SAME_TIME_S, Lease, LeaseChange, LeaseChangeKind, allocation_of
+from themis.leases import Lease, LeaseChange, LeaseChangeKind, allocation_of, renewable_until_s
 from themis.lifecycle import LeaseState
 from themis.sums import sum_in_order
 from themis.values import Value
@@ -184,7 +184,7 @@ class Arbiter:
         Leases of apps whose master is away are prolonged in place instead: they wait for it until it is given up.
         Leases on closed GPUs cannot be renewed: they begin to expire. Both are in the changes.
         """
-        ending = self.table.ending(now_s + self._leases.checkpoint_lead_s + SAME_TIME_S)
+        ending = self.table.ending(renewable_until_s(now_s, self._leases.checkpoint_lead_s))
         closed = self.table.closed
         away, expiring, renewable = [], [], []
         for lease in ending:
@@ -250,6 +250,9 @@ class Arbiter:
         Aligned ends lie on one grid; an end so near that the next round for it would begin within another lead is
         passed over, since such a lease would be all warning and no work. A staggered lease lasts its full length from
         where it begins: now, or with the end of the lease that it follows, of which rounds are held a lead before.
+
+        Example: leases of 600 s and a lead of 5 s on a grid from 0 s. A lease granted at 900 s ends at 1,200 s. One
+        granted at 1,195 s ends at 1,800 s, because an end at 1,200 s would leave it less than two leads.
         """
         lease_s = self._leases.duration_s
         if self._leases.ends is LeaseEnds.STAGGERED:

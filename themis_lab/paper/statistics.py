@@ -13,7 +13,7 @@ Row = Mapping[str, str | float]
 """A row of an experiment's CSV."""
 
 DEFINITIONS = ("themis", "isolated_share", "placement_aware", "private_cluster", "attainable")
-"""The five definitions of rho (themis.md, section 2).
+"""The five definitions of rho (docs/explanation/simulator.md, Five definitions of rho).
 
 They are reported side by side and never compared with one another.
 """
@@ -81,7 +81,7 @@ def placement_scores(record: RunRecord) -> list[float]:
 
 
 def run_metrics(record: RunRecord) -> dict[str, float]:
-    """The metrics of one run (themis.md, section 8) as columns of a CSV; times in seconds unless named otherwise."""
+    """The metrics of one run as columns of a CSV; times in seconds unless named otherwise."""
     completions = [app.completion_s for app in record.apps]
     counts = record.counts
     own = rhos(record)

@@ -4,6 +4,9 @@ Honest apps are evaluated together by the production agent (`am.agent`). The coh
 for as long as nothing happens to it: while it waits without GPUs, and while it is satisfied, that is, holds all that
 its jobs can use and none of it is renewable. Apps that lie or err are asked one by one in every round, since their
 answers do not follow from their state.
+
+Example: 100 honest apps, of which 60 wait without GPUs and 30 are satisfied, and nothing happens to these 90. A round
+of themis computes 10 new outlooks. An app that lies is asked by itself.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from am.agent.model.outlook import Outlook
 from am.agent.model.views import AppView, ClusterView
 from rm_plugin.arbiter.round_values import RoundSnapshot
 from themis.bids import AppReport, Bid, RhoOf
-from themis.leases import SAME_TIME_S
+from themis.leases import renewable_until_s
 from themis_lab.simulator.agents import Agent, HonestAgent
 from themis_lab.simulator.app import SimApp
 
@@ -117,7 +120,7 @@ class Cohort:
         """Note what is the same for all apps throughout a round."""
         if self._round_id != snapshot.round_id:
             self._round_id = snapshot.round_id
-            self._renewable_until_s = snapshot.now_s + self._lead_s + SAME_TIME_S
+            self._renewable_until_s = renewable_until_s(snapshot.now_s, self._lead_s)
             self.cluster_view = replace(self.cluster_view, active_apps=max(1, len(snapshot.apps)))
             self._views.clear()
             self._outlooks.clear()
