@@ -19,7 +19,7 @@ ALLOWED = {
     "themis.hadoop": ("themis",),
     "rm_plugin": ("themis",),
     "rm_plugin.policies.allox": ("themis",),
-    "rm_plugin.policies.oef": ("themis", "rm_plugin.solvers"),
+    "rm_plugin.policies.oef": ("themis", "rm_plugin.arbiter", "rm_plugin.policies", "rm_plugin.solvers"),
     "am": ("themis",),
     "tf_jobs": ("themis", "am.checkpoints"),
     "submarine_client": ("themis", "tf_jobs.catalog", "tf_jobs.dealing", "tf_jobs.tables_reader"),
