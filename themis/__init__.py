@@ -5,10 +5,10 @@ its names are loaded on first use, so that a small program does not pay for all 
 
 Example: read a cluster file and an app's group file, and see what the app asks for.
 
-    >>> from pathlib import Path
     >>> from themis import load_cluster, load_group
-    >>> cluster = load_cluster(Path("conf/clusters/small-8.yaml"))
-    >>> app = load_group(Path("conf/apps/replay-search.yaml"))
+    >>> from themis.config.examples import ExampleKind, examples
+    >>> cluster = load_cluster(examples(ExampleKind.CLUSTER)["small-8"])
+    >>> app = load_group(examples(ExampleKind.APP)["replay-search"])
     >>> cluster.gpus, len(app.jobs), app.demand_max_gpus
     (8, 8, 32)
 """

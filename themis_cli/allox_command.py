@@ -6,9 +6,9 @@ import argparse
 import json
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from themis.config.examples import ExampleKind, file_or_example
 from themis.errors import InputError
 from themis_cli.parsers import Subcommands
 
@@ -23,7 +23,12 @@ _STDIN = "-"
 def add_to(commands: Subcommands) -> None:
     """Add `allox`."""
     parser = commands.add_parser("allox", help="schedule jobs over interchangeable devices by AlloX")
-    parser.add_argument("--instance", required=True, metavar="FILE", help="a JSON file; `-` for standard input")
+    parser.add_argument(
+        "--instance",
+        required=True,
+        metavar="FILE",
+        help="a JSON file, or the name of an example; `-` for standard input",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_allox)
 
@@ -55,7 +60,7 @@ def _read(name: str) -> bytes:
     if name == _STDIN:
         return sys.stdin.buffer.read()
     try:
-        return Path(name).read_bytes()
+        return file_or_example(name, ExampleKind.ALLOX_INSTANCE).read_bytes()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(f"cannot read {name}", value=reason, remedy="check the path") from None

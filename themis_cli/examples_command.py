@@ -17,6 +17,8 @@ _USES = {
     ExampleKind.CLUSTER: "cluster: NAME in settings; themis simulate --cluster NAME",
     ExampleKind.MARKET: "themis auction --market NAME",
     ExampleKind.MIX: "themis testbed run NAME",
+    ExampleKind.ALLOX_INSTANCE: "themis allox --instance NAME",
+    ExampleKind.OEF_INSTANCE: "themis oef --instance NAME",
     ExampleKind.SETTINGS: "themis rm start -c NAME",
 }
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from themis.config.examples import ExampleKind, file_or_example
 from themis.errors import InputError, UnknownNameError
 from themis_cli.parsers import Subcommands
 
@@ -22,7 +23,12 @@ _STDIN = "-"
 def add_to(commands: Subcommands) -> None:
     """Add `oef`."""
     parser = commands.add_parser("oef", help="compute fair shares of several GPU types from an instance file")
-    parser.add_argument("--instance", required=True, metavar="FILE", help="a JSON file; `-` for standard input")
+    parser.add_argument(
+        "--instance",
+        required=True,
+        metavar="FILE",
+        help="a JSON file, or the name of an example; `-` for standard input",
+    )
     parser.add_argument(
         "--mode",
         default="cooperative",
@@ -89,12 +95,10 @@ def as_document(
 
 def _read(name: str) -> tuple[bytes, str]:
     """Return the file's content and its name for errors."""
-    from pathlib import Path
-
     if name == _STDIN:
         return sys.stdin.buffer.read(), "standard input"
     try:
-        return Path(name).read_bytes(), name
+        return file_or_example(name, ExampleKind.OEF_INSTANCE).read_bytes(), name
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(f"cannot read {name}", value=reason, remedy="check the path") from None

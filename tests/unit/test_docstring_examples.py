@@ -19,8 +19,8 @@ def modules_with_examples():
 
 
 @pytest.mark.parametrize("name", modules_with_examples())
-def test_examples_in_docstrings_show_what_the_code_returns(name, monkeypatch):
-    monkeypatch.chdir(ROOT)
+def test_examples_in_docstrings_show_what_the_code_returns_in_any_folder(name, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     result = doctest.testmod(importlib.import_module(name))
     assert result.attempted
     assert result.failed == 0

@@ -19,7 +19,7 @@ ALLOWED = {
     "themis.hadoop": ("themis",),
     "rm_plugin": ("themis",),
     "rm_plugin.policies.allox": ("themis",),
-    "rm_plugin.policies.oef": ("themis", "rm_plugin"),
+    "rm_plugin.policies.oef": ("themis", "rm_plugin.solvers"),
     "am": ("themis",),
     "tf_jobs": ("themis", "am.checkpoints"),
     "submarine_client": ("themis", "tf_jobs.catalog", "tf_jobs.dealing", "tf_jobs.tables_reader"),
@@ -94,10 +94,13 @@ PURE = (
     "am.jobs.planner",
     "am.jobs.pool",
     "am.jobs.stragglers",
+    "am.page.status_document",
+    "rm_plugin.service.web.round_record",
+    "rm_plugin.service.web.waiting",
     "themis_lab.audit",
     "themis_lab.paper.allox.driver",
     "themis_lab.paper.allox.policies",
-    "themis_lab.simulator.workloads.interchangeable",
+    "themis_lab.paper.oef.driver",
     "themis_lab.simulator.compare",
     "themis_lab.simulator.explain",
     "themis_lab.simulator.metrics",
@@ -108,18 +111,37 @@ PURE = (
     "themis.bids",
     "themis.choices",
     "themis.cluster",
+    "themis.durations",
     "themis.errors",
+    "themis.events",
     "themis.json_fields",
     "themis.leases",
     "themis.lifecycle",
     "themis.placement",
+    "themis.speeds",
+    "themis.sums",
+    "themis.web.elements",
+    "themis.web.formatting",
 )
 IMPURE = {"asyncio", "grpc", "logging", "multiprocessing", "os", "psutil", "socket", "sqlite3", "subprocess"}
 IMPURE |= {"datetime", "secrets", "tempfile", "threading", "time", "uuid"}
 # What a pure folder holds that is not pure, and why.
 EXCEPTIONS = {
+    "themis.web.formatting": {"datetime"},  # writes a given time as text, and reads no clock
     "am.profiler.event_folder": {"os", "time"},  # lists folders with the types of entries, and no longer than it may
     "am.profiler.follower": {"os"},  # reads growing files; beside listing folders the one I/O of the profiler
+}
+# Functions of pure modules with a cache, which lives as long as the process, and why. They compute from little but the
+# shape of machines or the format of files. So a few results serve all callers, and no caller owns them.
+CACHED = {
+    "am.profiler.crc32c": {"_by_place", "_zeros"},  # tables of constants, made only when event files are read
+    "am.profiler.event_format": {"_classify"},  # a run repeats the same few tags
+    "am.profiler.parser": {"_counted", "_ordinary", "_patterns"},  # compiled patterns of the formats
+    "am.profiler.tfrecord": {"_length_crc"},  # records of few lengths; a CRC in Python is slow
+    "themis.cluster": {"_slot_by_index"},  # machines alike share one table
+    "themis.placement.free_capacity": {"slots_after"},  # few states of a machine, asked for by every placement
+    "themis.placement.gpu_choice": {"choose_gpus", "choose_own_gpus", "count_by_slot", "slot_masks"},  # the same
+    "themis_lab.simulator.json_codec": {"_hints"},  # fields of a few classes, read for each value of a recording
 }
 # A solver has a time limit, so it may look at a clock.
 TIMED = ("rm_plugin.solvers",)
@@ -165,6 +187,7 @@ def test_the_tables_name_what_there_is():
     for name in (*PURE, *EXCEPTIONS, *(name for names in ALLOWED.values() for name in names)):
         assert modules_of(name), f"{name} is gone"
     assert {name.partition(".")[0] for name in ALLOWED} == set(PACKAGES)
+    assert len(set(PURE)) == len(PURE), "PURE names a module twice"
 
 
 def room_of(module):
@@ -227,6 +250,25 @@ def test_pure_parts_have_no_clock_io_or_logging(root):
 def test_the_exceptions_are_needed():
     for module, names in EXCEPTIONS.items():
         assert names <= {name.split(".")[0] for name in imports(module)}, module
+
+
+def caches(module):
+    """Its functions that a cache decorates, and its empty containers, which only changing would give a use."""
+    for node in ast.walk(sources()[module]):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            decorators = {ast.unparse(each).partition("(")[0].rpartition(".")[2] for each in node.decorator_list}
+            if decorators & {"cache", "lru_cache"}:
+                yield node.name
+    for node in sources()[module].body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            text = ast.unparse(node.value)
+            if text in ("{}", "[]") or text.partition("(")[0] in ("dict", "list", "set", "defaultdict", "OrderedDict"):
+                yield ast.unparse(node)
+
+
+def test_pure_parts_remember_nothing_in_modules():
+    found = {module: set(caches(module)) for module in modules_of(*PURE)}
+    assert {module: names for module, names in found.items() if names} == CACHED
 
 
 @pytest.mark.parametrize("root", PURE)

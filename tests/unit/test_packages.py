@@ -3,6 +3,8 @@
 import tomllib
 from pathlib import Path
 
+from documents import code, table_rows
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = PROJECT["tool"]["setuptools"]["packages"]
@@ -27,3 +29,8 @@ def test_the_build_in_docker_gets_all_of_them():
 def test_all_of_them_are_typed():
     typed = set(PROJECT["tool"]["mypy"]["files"])
     assert {name.partition(".")[0] for name in PACKAGES} <= typed
+
+
+def test_the_guide_to_installing_lists_every_extra():
+    rows = table_rows("docs/how-to/install.md", "extra")
+    assert {name for row in rows for name in code(row[0])} == set(PROJECT["project"]["optional-dependencies"])

@@ -22,6 +22,8 @@ class ExampleKind(StrEnum):
     APP = "apps"
     MIX = "testbed"
     MARKET = "markets"
+    ALLOX_INSTANCE = "instances/allox"
+    OEF_INSTANCE = "instances/oef"
 
 
 def examples_folder() -> Path:

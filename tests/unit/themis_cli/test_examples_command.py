@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from themis_cli.main import main
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -10,7 +12,15 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_list_names_every_example(capsys):
     assert main(["examples"]) == 0
     listed = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
-    folders = ("conf", "conf/apps", "conf/clusters", "conf/testbed", "conf/markets")
+    folders = (
+        "conf",
+        "conf/apps",
+        "conf/clusters",
+        "conf/testbed",
+        "conf/markets",
+        "conf/instances/allox",
+        "conf/instances/oef",
+    )
     assert listed == {path.stem for folder in folders for path in (ROOT / folder).iterdir() if path.is_file()}
 
 
@@ -25,3 +35,14 @@ def test_copy_refuses_existing_folder(tmp_path, capsys):
     assert main(["examples", "--copy", str(tmp_path)]) == 2
     assert "the folder exists already" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["themis.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("page", "command", "name"), [("allox.md", "allox", "two-machines"), ("oef.md", "oef", "two-types")]
+)
+def test_instance_of_a_page_is_an_example(page, command, name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([command, "--instance", name]) == 0
+    assert "optimal" in capsys.readouterr().out
+    shown = (ROOT / "docs/explanation" / page).read_text(encoding="utf-8").partition("```json\n")[2].partition("```")[0]
+    assert shown == (ROOT / f"conf/instances/{command}/{name}.json").read_text(encoding="utf-8")
