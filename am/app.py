@@ -64,9 +64,9 @@ class App:
         self.folder = folder
         self.checkpoint_uri = self.spec.checkpoint_uri or f"{kept_at}/checkpoints"
         self.store: CheckpointStore = open_store(self.checkpoint_uri)
-        self.board = SearchState(self.spec, folder, self.time_scale, journal, self.store.latest_iteration)
-        self.board.fit_cluster(self.cluster)
-        self._at_once_gpus = at_once_gpus(self.spec.jobs, self.board.first_phases[0])
+        self.search = SearchState(self.spec, folder, self.time_scale, journal, self.store.latest_iteration)
+        self.search.fit_cluster(self.cluster)
+        self._at_once_gpus = at_once_gpus(self.spec.jobs, self.search.first_phases[0])
         self.leases: dict[GpuId, Lease] = {}
         self.cluster_view: ClusterView = replace(
             make_cluster_view(
@@ -125,10 +125,10 @@ class App:
         if self._coming is None:
             return
         cluster = cluster_from_message(self._coming.cluster)
-        if not all(gpu in cluster.gpu_set for job in self.board.jobs.values() for gpu in job.gpus):
+        if not all(gpu in cluster.gpu_set for job in self.search.jobs.values() for gpu in job.gpus):
             return
         self.cluster, update, self._coming = cluster, self._coming, None
-        self.board.fit_cluster(self.cluster)
+        self.search.fit_cluster(self.cluster)
         fresh = make_cluster_view(
             self.cluster,
             active_apps=self.cluster_view.active_apps,
@@ -191,7 +191,7 @@ class App:
 
         Leases that are renewable in a round at `round_at_s` may be lost in it; by default none.
         """
-        progress, plan = self.board.progress(), self.board.plan()
+        progress, plan = self.search.progress(), self.search.plan()
         return app_view(
             self.app_id,
             plan,
@@ -199,15 +199,15 @@ class App:
             reference_job(progress, plan.stopped),
             elapsed_s=self.now_s() - self.submitted_at_s,
             contention=self.contention,
-            work_total_gpu_s=self.board.work_total_gpu_s,
+            work_total_gpu_s=self.search.work_total_gpu_s,
             demand_max_gpus=self._at_once_gpus,
             held=tuple(self._held(planned, renewable_until_s(round_at_s, self.checkpoint_lead_s))),
             restart_s=self.restart_s,
         )
 
     def _held(self, planned: Mapping[str, tuple[GpuId, ...]], until_s: float) -> Iterator[HeldGang]:
-        for job_id in sorted(self.board.plan().targets):
-            job = self.board.jobs[job_id]
+        for job_id in sorted(self.search.plan().targets):
+            job = self.search.jobs[job_id]
             gpus = job.gpus if job.running and not job.stop_reason else planned.get(job_id, ())
             renewable = renewable_gpus(gpus, self.leases, self._reserved, until_s)
             if gpus and renewable is not None:
@@ -222,10 +222,10 @@ class App:
         """Return the finish-time fairness of the app that ends now, by every definition."""
         whole = whole_view(
             self.app_id,
-            self.board.progress(),
-            self.board.first_phases,
+            self.search.progress(),
+            self.search.first_phases,
             contention=self.contention,
-            work_total_gpu_s=self.board.work_total_gpu_s,
+            work_total_gpu_s=self.search.work_total_gpu_s,
             demand_max_gpus=self._at_once_gpus,
             restart_s=self.restart_s,
         )

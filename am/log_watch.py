@@ -33,13 +33,13 @@ class LogWatch:
 
     def catch_up(self) -> None:
         """Read the logs of earlier attempts, for progress and loss. Sends no events or observations."""
-        for job in self._app.board.jobs.values():
+        for job in self._app.search.jobs.values():
             for record in self._reader(job).catch_up(self._app.now_s()):
                 job.profile.feed(record)
 
     def poll(self) -> None:
         """Read on in the logs of all jobs that run."""
-        for job in self._app.board.jobs.values():
+        for job in self._app.search.jobs.values():
             if job.running:
                 self.read(job)
 
@@ -58,7 +58,7 @@ class LogWatch:
             job.profile.feed(record)
             self._report(job, record)
         job.profile.look(now_s)
-        self._app.board.waited(job)
+        self._app.search.waited(job)
         self._report_health(job)
 
     def _reader(self, job: JobRun) -> JobReader:
@@ -107,7 +107,7 @@ class LogWatch:
             return
         job.stepped = True
         if job.state is JobState.STARTING:
-            self._app.board.turn(job, JobState.RUNNING)
+            self._app.search.turn(job, JobState.RUNNING)
         now_s = self._app.now_s()
         since_start_s = now_s - job.started_at_s
         self._app.restarted(since_start_s)
@@ -127,7 +127,7 @@ class LogWatch:
         if now_s - job.reported_at_s < PROGRESS_EVENT_S:
             return
         job.reported_at_s = now_s
-        if self._app.board.progressed(job):
+        if self._app.search.progressed(job):
             # The tuner stopped a job because of this observation.
             self._on_change()
         detail = {
@@ -148,7 +148,7 @@ def checkpoint_folders(app: App, job: JobRun) -> list[Path]:
     for an app of one job, and no folder counts below which another job's lies. A task on another machine sees a folder
     of its own there, and nothing of it can be read here.
     """
-    others = [each.folder.resolve() for each in app.board.jobs.values() if each is not job]
+    others = [each.folder.resolve() for each in app.search.jobs.values() if each is not job]
     places = [f"{app.checkpoint_uri}/{job.job_id}"]
     if not others:
         places.append(app.spec.program.environment.get(CHECKPOINT_PATH_VARIABLE, ""))

@@ -164,8 +164,8 @@ class AppMaster:
             self._returns = LeaseReturn(self._engine.runtime.kept, self._dirty.set)
             self._negotiator = Negotiator(app, lambda: self._planned)
             self._app = app
-            app.board.on_turn = lambda job: self._emit("job_state", job.job_id, {"state": job.state.value})
-            app.board.remeasure()
+            app.search.on_turn = lambda job: self._emit("job_state", job.job_id, {"state": job.state.value})
+            app.search.remeasure()
             self._registered(message)
             held, self._held = self._held, []
             for each in held:
@@ -219,7 +219,7 @@ class AppMaster:
                 state, diagnostics = AppState.FAILED, str(error)
             # Together: what is known to end anyhow is not kept first.
             await asyncio.gather(self._returns.all(), self._jobs.stop_all(diagnostics or "the app ends"))
-            app.board.finish(JobState.KILLED if state is AppState.KILLED else JobState.STOPPED)
+            app.search.finish(JobState.KILLED if state is AppState.KILLED else JobState.STOPPED)
             if self._archive is not None:
                 await self._archive.keep()
             # In a thread, as it looks at the best job's checkpoint, which may lie far away.
@@ -249,10 +249,10 @@ class AppMaster:
                 raise AttemptLostError("a job could not be settled") from self._jobs.broken
             if self._stop_reason:
                 return AppState.KILLED, self._stop_reason
-            plan = app.board.plan()
+            plan = app.search.plan()
             if plan.finished:
                 return _outcome(app)
-            app.board.next_phase()
+            app.search.next_phase()
             news = (plan.phase, tuple(sorted(plan.targets)), plan.best)
             if news != reported:
                 reported = news
@@ -265,14 +265,15 @@ class AppMaster:
 
     def _make_plan(self, app: App) -> Plan:
         app.fit_cluster()
-        losers = app.board.settle_losers()
-        targets = app.board.plan().targets
+        losers = app.search.settle_losers()
+        targets = app.search.plan().targets
         view = app.view({})
         planned = [
             PlannedJob(
                 view=job_view,
-                gpus=app.board.jobs[job_view.job_id].gpus,
-                stopping=bool(app.board.jobs[job_view.job_id].stop_reason) and app.board.jobs[job_view.job_id].running,
+                gpus=app.search.jobs[job_view.job_id].gpus,
+                stopping=bool(app.search.jobs[job_view.job_id].stop_reason)
+                and app.search.jobs[job_view.job_id].running,
             )
             for job_view in view.jobs
         ]
@@ -281,12 +282,12 @@ class AppMaster:
 
     def _apply(self, app: App, plan: Plan) -> None:
         for job_id, reason in plan.stop.items():
-            self._jobs.stop(app.board.jobs[job_id], reason)
+            self._jobs.stop(app.search.jobs[job_id], reason)
         for job_id, gpus in plan.start.items():
-            self._jobs.start(app.board.jobs[job_id], gpus)
+            self._jobs.start(app.search.jobs[job_id], gpus)
         holdings = app.holdings()
         for job_id, gpus in (*plan.move.items(), *plan.prepare.items()):
-            self._jobs.prepare(app.board.jobs[job_id], gpus, holdings.granted)
+            self._jobs.prepare(app.search.jobs[job_id], gpus, holdings.granted)
         self._planned, self._moving = plan.wait, plan.move
         busy = {gpu for job in self._running(app) for gpu in job.gpus}
         self._returns.stay_only_on(holdings.granted)
@@ -316,7 +317,7 @@ class AppMaster:
         self._session.send(pb.AmMessage(release=pb.Release(lease_ids=ids, reason=reason, no_room=True)))
 
     def _report_plan(self, app: App) -> None:
-        plan = app.board.plan()
+        plan = app.search.plan()
         detail = {
             "phase": plan.phase,
             "phases": plan.phase + len(plan.phases),
@@ -330,10 +331,10 @@ class AppMaster:
         return None if self._app is None else page_state(self._app, self._engine.attempt, self._planned)
 
     def _progress(self) -> float:
-        return 0.0 if self._app is None else self._app.board.done_share()
+        return 0.0 if self._app is None else self._app.search.done_share()
 
     def _running(self, app: App) -> list[JobRun]:
-        return [job for job in app.board.jobs.values() if job.running]
+        return [job for job in app.search.jobs.values() if job.running]
 
     async def _poll_logs(self) -> None:
         while True:
@@ -379,7 +380,7 @@ async def _unless_one_fails(work: Coroutine[None, None, T], others: Sequence[asy
 
 
 def _outcome(app: App) -> tuple[AppState, str]:
-    if app.board.plan().best is not None:
+    if app.search.plan().best is not None:
         return AppState.FINISHED, ""
-    failures = [job.diagnostics for job in app.board.jobs.values() if job.diagnostics]
+    failures = [job.diagnostics for job in app.search.jobs.values() if job.diagnostics]
     return AppState.FAILED, "every job failed; the first: " + (failures[0] if failures else "unknown")

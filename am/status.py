@@ -19,12 +19,12 @@ LOG = logging.getLogger("themis.am")
 
 def heartbeat_message(app: App, view: AppView) -> pb.Heartbeat:
     """The app's progress; `view` is the app with all gangs that it holds."""
-    plan = app.board.plan()
+    plan = app.search.plan()
     rho = app.rho_now(view) if not plan.finished else math.nan
     return pb.Heartbeat(
-        progress=app.board.done_share(),
+        progress=app.search.done_share(),
         rho=rho,
-        jobs=[job_status(app, job) for job in app.board.jobs.values()],
+        jobs=[job_status(app, job) for job in app.search.jobs.values()],
         phase=plan.phase,
         phases=plan.phase + len(plan.phases),
         best=plan.best or "",
@@ -34,7 +34,7 @@ def heartbeat_message(app: App, view: AppView) -> pb.Heartbeat:
 
 def finish_message(app: App, state: AppState, diagnostics: str) -> pb.Finish:
     """The app's end: rho by definition if it finished, every job, the best job and its checkpoint."""
-    plan = app.board.plan()
+    plan = app.search.plan()
     best = plan.best or ""
     checkpoint = app.store.latest(best) if best else None
     return pb.Finish(
@@ -50,7 +50,7 @@ def finish_message(app: App, state: AppState, diagnostics: str) -> pb.Finish:
 
 def _job_reports(app: App) -> Iterator[pb.JobStatus]:
     """Yield the status of every job. Omits jobs whose status fails, so that the app can still end."""
-    for job in app.board.jobs.values():
+    for job in app.search.jobs.values():
         try:
             yield job_status(app, job)
         except Exception:
@@ -64,7 +64,7 @@ def job_status(app: App, job: JobRun) -> pb.JobStatus:
         job_id=job.job_id,
         state=job.state.value,
         iteration=job.profile.iteration,
-        target_iteration=app.board.target_of(job, app.board.plan()),
+        target_iteration=app.search.target_of(job, app.search.plan()),
         loss=loss if math.isfinite(loss) else 0.0,
         has_loss=math.isfinite(loss),
         accuracy=accuracy or 0.0,

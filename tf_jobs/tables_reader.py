@@ -39,7 +39,10 @@ class Speed(Value, frozen=True, kw_only=True):
     slowdown: dict[str, float]
 
     def iteration_time_s(self, gpus: int, level: str) -> float:
-        """Return the seconds per iteration on `gpus` GPUs that share `level` (Themis, NSDI'20, section 4.1)."""
+        """Return the seconds per iteration on `gpus` GPUs that share `level` (Themis, NSDI'20, section 4.1).
+
+        For example, an iteration of 0.8 s takes 0.8 * 1.5 / 4 = 0.3 s on 4 GPUs at a level of S = 1.5.
+        """
         # One GPU does not communicate, so its level has no effect.
         slowdown = self.slowdown[level] if gpus > 1 else 1.0
         return self.serial_iteration_time_s * slowdown / gpus
@@ -108,6 +111,8 @@ def family_of(model: str) -> str:
 
 def nearest_curve(family: str, learning_rate: float) -> Curve:
     """Return the curve of a family with the nearest learning rate by ratio; the smaller rate on a tie.
+
+    For example, of recorded rates 0.01 and 0.1 the rate 0.02 gets the first: the ratios are 2 and 5.
 
     Raises:
         UnknownNameError: The family has no recorded curves.

@@ -1,4 +1,4 @@
-"""Bids and the market they meet in: gangs, rows, offers, reports and markets (auction.md, section 1)."""
+"""Bids and the market they meet in: gangs, rows, offers, reports and markets (docs/design/valuation.md)."""
 
 from __future__ import annotations
 
@@ -48,6 +48,12 @@ class BidRow(Value, frozen=True, kw_only=True):
     app keeps there, or that it holds there and would renew in place. An explicit row names machines only.
     `pinned_gangs` says which pinned GPUs belong together, so that payments keep or take them together; without it
     those of one machine do.
+
+    For example, an app renews a gang of two GPUs on m0 in place and asks for a gang of four on any one machine:
+
+        >>> row = BidRow(value=0.8, gangs=(Gang(4, Level.MACHINE),), pinned=Allocation.of({"m0": 2}))
+        >>> row.gpus
+        6
     """
 
     value: float
@@ -97,6 +103,9 @@ class Bid(Value, frozen=True, kw_only=True):
     """An app's answer to an offer: the value of getting nothing more, and rows of which at most one is won.
 
     `rows_dropped` counts the rows that a cap left out, so that hitting it is never silent.
+
+    Example: an app has rho 4 if it wins nothing, 2 with one GPU and 1 with two. It answers with `empty_value` 0.25, a
+    row of one GPU of value 0.5, and a row of two of value 1.
     """
 
     app_id: str
@@ -113,8 +122,9 @@ class Bid(Value, frozen=True, kw_only=True):
 class Offer(Value, frozen=True, kw_only=True):
     """What a round offers: free GPUs by machine, and of these what the app holds itself and may renew in place.
 
-    `free` counts renewable GPUs too. `slots` holds the free GPUs of each slot by machine. Times are on the clock of
-    the ResourceManager; the bid must be there by `deadline_s`.
+    `free` counts renewable GPUs too: m0 with three free GPUs and two whose leases of this app end has 5. `slots` holds
+    the free GPUs of each slot by machine. Times are on the clock of the ResourceManager; the bid must be there by
+    `deadline_s`.
     """
 
     round_id: int
@@ -209,7 +219,12 @@ class LossForecast(Value, frozen=True, kw_only=True):
             raise InputError("a forecast's iteration must be 0 or more", value=self.iteration)
 
     def decrease(self, first: float, iterations: float) -> float:
-        """Return how much the loss falls in `iterations` iterations, which may be a fraction, from `first` on."""
+        """Return how much the loss falls in `iterations` iterations, which may be a fraction, from `first` on.
+
+        >>> curve = LossForecast(floor=0.1, drop=1.0, scale=10.0, power=0.5, iteration=0, serial_iteration_s=1.0)
+        >>> curve.decrease(0.0, 30.0)
+        0.5
+        """
         return self.drop * (self._fall_left(first) - self._fall_left(first + iterations))
 
     def _fall_left(self, iteration: float) -> float:

@@ -1,4 +1,4 @@
-"""Named choices that the specification leaves open. Each has a key in the configuration."""
+"""Named choices that the paper leaves open. Each has a key in the configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ class LeaseEnds(StrEnum):
 
 
 class Rounding(StrEnum):
-    """How a share c of k gangs is rounded to whole gangs. Never down alone: that starves apps with few gangs."""
+    """How a share c of k gangs is rounded to whole gangs. Never down alone: that starves apps with few gangs.
+
+    Example: c = 0.8 of three gangs of two GPUs, for jobs of one or two GPUs. `probabilistic` keeps three gangs with
+    probability 0.4, else two; `nearest` keeps two; `by_gpu` keeps 5 GPUs with probability 0.8, else 4.
+    """
 
     PROBABILISTIC = "probabilistic"
     NEAREST = "nearest"
@@ -24,14 +28,24 @@ class Rounding(StrEnum):
 
 
 class EmptyBundle(StrEnum):
-    """How the empty bundle counts in the auction (themis.md, section 2)."""
+    """How the empty bundle counts in the auction (docs/explanation/auction.md, A market file).
+
+    `finite` needs a positive value of every empty bundle. `lexicographic` allows 0, of apps that would never end.
+    Example of that: two free GPUs; apps a and b are worth 0 with nothing and 0.6 with one GPU, a is worth 2 with two.
+    The number of apps of positive value counts first, so each wins one GPU.
+    """
 
     FINITE = "finite"
     LEXICOGRAPHIC = "lexicographic"
 
 
 class BundleRule(StrEnum):
-    """How a bid values the time after the lease (themis.md, section 2; fairness-study.md, section 1)."""
+    """How a bid values the time after the lease (docs/decisions/0003-continuation-rule.md).
+
+    Example: leases of 600 s, T = 1000 s on the fair share. A bundle with T = 2000 s counts 1300 s under `continuation`
+    (600 s, then 70 % of the work on the share), and 2000 s under the others. The empty bundle counts 600 + 1000 = 1600
+    s, and never ends under `lexicographic`.
+    """
 
     CONTINUATION = "continuation"
     IDLE_THEN_SHARE = "idle_then_share"

@@ -36,7 +36,11 @@ class ClockMark(Value, frozen=True, kw_only=True):
     monotonic_s: float = 0.0
 
     def to_text(self) -> str:
-        """Return the mark as JSON."""
+        """Return the mark as JSON.
+
+        >>> ClockMark(time_s=1000.0, boot_id="b1", monotonic_s=20.0).to_text()
+        '{"time_s": 1000.0, "boot_id": "b1", "monotonic_s": 20.0}'
+        """
         return json.dumps(to_builtins(self))
 
     @classmethod

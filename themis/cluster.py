@@ -14,7 +14,10 @@ from themis.values import Value
 
 
 class Level(IntEnum):
-    """Locality levels, nearest first: how far apart the GPUs of one gang lie (themis.md, section 1)."""
+    """Locality levels, nearest first: how far apart the GPUs of one gang lie (NSDI'20, section 3.1.2).
+
+    For example, a gang with one GPU in each of two slots of a machine spans the level MACHINE.
+    """
 
     SLOT = 0
     MACHINE = 1
@@ -46,7 +49,10 @@ class DeviceKind(StrEnum):
 
 
 class DeviceType(Value, frozen=True, kw_only=True):
-    """A model of device. `speed` is relative to the reference GPU; a job may state its own (`themis.speeds`)."""
+    """A model of device. `speed` is relative to the reference GPU; a job may state its own (`themis.speeds`).
+
+    For example, on a type of speed 3 a job with 600 s of work on one reference GPU takes 200 s.
+    """
 
     name: str
     kind: DeviceKind = DeviceKind.GPU
@@ -106,7 +112,11 @@ class Machine(Value, frozen=True, kw_only=True):
         return sum(self.slots)
 
     def slot_of(self, index: int) -> int:
-        """The slot that holds the GPU of this index; an index the machine lacks raises InputError."""
+        """The slot that holds the GPU of this index; an index the machine lacks raises InputError.
+
+        >>> Machine(machine_id="m0", rack_id="r0", slots=(2, 2)).slot_of(2)
+        1
+        """
         slots = _slot_by_index(self.slots)
         if 0 <= index < len(slots):
             return slots[index]
@@ -120,7 +130,11 @@ def _slot_by_index(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Allocation(Value, frozen=True, order=True):
-    """GPUs by machine. Only counts matter; machines without a GPU are left out, machines stand in order."""
+    """GPUs by machine. Only counts matter; machines without a GPU are left out, machines stand in order.
+
+    >>> Allocation.of({"m1": 2, "m0": 4, "m2": 0}).counts
+    (('m0', 4), ('m1', 2))
+    """
 
     counts: tuple[tuple[str, int], ...] = ()
 

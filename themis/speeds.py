@@ -36,7 +36,12 @@ class Speeds(Value, frozen=True):
         )
 
     def on(self, device: str) -> float:
-        """The speed on a device type, 0 if the job cannot run there."""
+        """The speed on a device type, 0 if the job cannot run there.
+
+        >>> speeds = Speeds.of([("k80", 1.0), ("v100", 3.0)])
+        >>> speeds.on("v100"), speeds.on("cpu")
+        (3.0, 0.0)
+        """
         if not self.by_type:
             return 1.0
         if not device:

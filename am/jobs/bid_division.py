@@ -19,7 +19,7 @@ from am.agent.candidates.search_space import SearchSpace
 from am.agent.model.division_times import earliest
 from am.agent.model.finish_time import pace_on
 from am.agent.model.views import AppView, GangAt, JobView
-from am.jobs.gpu_division import Choice, Jobs, Sizes
+from am.jobs.gpu_division import Division, Jobs, Sizes
 from themis.bids import FreeMachine
 from themis.placement.gang_capacity import GangCapacity
 
@@ -32,7 +32,7 @@ def division_of_bid(
     running: Sequence[tuple[JobView, GangAt]],
     idle: Sequence[FreeMachine],
     lay: Callable[[Jobs, Sizes], Sequence[GangAt]],
-) -> Choice | None:
+) -> Division | None:
     """The division of idle GPUs with which a bid on them ends earliest, in addition to the present gangs.
 
     Args:
@@ -46,7 +46,7 @@ def division_of_bid(
     """
     jobs = (*waiting, *(job for job, _ in running))
     held = Counter(gang for _, gang in running)
-    found: dict[frozenset[tuple[GangAt, int]], tuple[Counter[GangAt], Choice]] = {}
+    found: dict[frozenset[tuple[GangAt, int]], tuple[Counter[GangAt], Division]] = {}
     for division in _best_divisions(waiting, jobs, held, idle):
         for order in _ORDERS:
             served, sizes = _served(waiting, sorted(division, key=order))
@@ -89,7 +89,7 @@ def _best_divisions(
         yield [kind for kind, count in zip(kinds, candidate, strict=True) for _ in range(count)]
 
 
-def _served(waiting: Sequence[JobView], gangs: Sequence[GangKind]) -> Choice:
+def _served(waiting: Sequence[JobView], gangs: Sequence[GangKind]) -> Division:
     """Match jobs to gangs. Returns the jobs, matched ones first, and the sizes of the matched gangs.
 
     A job matches a gang if it can use all of its GPUs. Gangs that fewer shapes of jobs can use choose first. Each takes

@@ -36,6 +36,9 @@ class _JobClass:
 class FinishTimeBound:
     """A lower bound on the end of waiting jobs that run on new gangs and after running jobs, in seconds from now.
 
+    Example: jobs of 90 and 30 s at S = 1 on new gangs of 2 and 1 GPUs. All work takes 120 / 3 = 40 s, and the longest
+    job takes 90 / 2 = 45 s on its fastest gang. The bound is 45 s.
+
     Args:
         waiting: Jobs without a gang.
         busy: Gangs of running jobs, and when each is free, in seconds from now. Then they run waiting jobs.

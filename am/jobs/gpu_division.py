@@ -28,7 +28,7 @@ Busy = Sequence[tuple[GangAt, float]]
 """Gangs of running jobs, and when each is free, in seconds from now."""
 _End = tuple[float, int, Level]
 """When a job ends, in seconds from now, the GPUs that it then leaves, and their level."""
-Choice = tuple[Jobs, Sizes]
+Division = tuple[Jobs, Sizes]
 """The waiting jobs in the order in which they are served, and the gang sizes of the first of them."""
 
 
@@ -47,7 +47,7 @@ class DivisionContext(Value, frozen=True, kw_only=True):
     behind: Jobs = ()
     stragglers: Jobs = ()
     within: Level = Level.CLUSTER
-    of_bid: Choice | None = None
+    of_bid: Division | None = None
 
 
 def best_starts(
@@ -75,17 +75,17 @@ def best_starts(
         restart_s: The cost of each start and of moving a running job, in seconds.
         context: Returns what else the division depends on. Called only if there is something to compare.
     """
-    choices = _choices(waiting, gpus)
-    if not choices or (len(choices) == 1 and len(choices[0][1]) == len(waiting)):
+    divisions = _divisions(waiting, gpus)
+    if not divisions or (len(divisions) == 1 and len(divisions[0][1]) == len(waiting)):
         # Nothing to compare: no job can start, or all jobs can and there is one division.
-        return [start for choice in choices for start in zip(*choice, strict=True)]
+        return [start for division in divisions for start in zip(*division, strict=True)]
     evaluator = _DivisionEvaluator(waiting, context(), restart_s)
     if evaluator.of_bid:
-        choices.insert(1, evaluator.of_bid)
+        divisions.insert(1, evaluator.of_bid)
     best: list[tuple[JobView, int]] = []
     best_s = math.inf
-    bound = FinishTimeBound(evaluator.in_order, evaluator.busy) if len(choices) > 1 else None
-    for jobs, sizes in choices:
+    bound = FinishTimeBound(evaluator.in_order, evaluator.busy) if len(divisions) > 1 else None
+    for jobs, sizes in divisions:
         # Most divisions provably end later than the first: they are neither placed nor packed.
         nearest = [GangAt(size, Level.SLOT) for size in sizes]
         if bound and best and _ends_later(bound, jobs, nearest, best_s):
@@ -95,7 +95,7 @@ def best_starts(
             continue
         ends_s, starting = evaluator.served(jobs, laid, best_s)
         if not best or ends_s < best_s or (ends_s == best_s and len(sizes) > len(best)):
-            # All choices but the first must recover the cost of a restart.
+            # All divisions but the first must recover the cost of a restart.
             best_s = ends_s if best else ends_s - restart_s
             best = list(zip(starting, sizes, strict=True))
     return best
@@ -262,7 +262,7 @@ def _on_each(
     return ends_s, served
 
 
-def _choices(waiting: Jobs, gpus: int) -> list[Choice]:
+def _divisions(waiting: Jobs, gpus: int) -> list[Division]:
     """Distinct divisions of the GPUs, in the order in which they are compared."""
     found: dict[Sizes, None] = {}
     fitting = _fitting(waiting, gpus)
@@ -275,7 +275,7 @@ def _choices(waiting: Jobs, gpus: int) -> list[Choice]:
     return [*plain, *_as_large_as_they_make(waiting, gpus, found), *_of_several_shapes(waiting, gpus)]
 
 
-def _as_large_as_they_make(waiting: Jobs, gpus: int, known: Container[Sizes]) -> Iterator[Choice]:
+def _as_large_as_they_make(waiting: Jobs, gpus: int, known: Container[Sizes]) -> Iterator[Division]:
     """The largest gangs that the GPUs make: above all the gang that a job left, for jobs that need as many GPUs."""
     served: dict[str, JobView] = {}
     sizes: list[int] = []
@@ -304,7 +304,7 @@ def _fills(job: JobView, size: int, unit: int) -> bool:
     return job.shape.gpus_per_task == unit and job.shape.usable_gpus(size) == size
 
 
-def _of_several_shapes(waiting: Jobs, gpus: int) -> Iterator[Choice]:
+def _of_several_shapes(waiting: Jobs, gpus: int) -> Iterator[Division]:
     """Divide GPUs by the work of each shape. Otherwise the longest jobs might take all gangs for one shape."""
     if len({job.shape for job in waiting}) == 1:
         return

@@ -77,7 +77,7 @@ class JobRunner:
         job.stop_reason, job.stepped, job.startup, job.trouble = "", False, {}, None
         job.incarnation += 1
         job.started_at_s = self._app.now_s()
-        self._app.board.turn(job, JobState.STARTING)
+        self._app.search.turn(job, JobState.STARTING)
         job.profile.started(len(gpus), job.level, self._app.cluster.machine(gpus[0].machine_id).device)
         self._spawn(self._run(job))
 
@@ -90,7 +90,7 @@ class JobRunner:
             # Between a crash and its restart nothing runs: its GPUs come free when the pause is over.
             return
         job.stop_asked_at_s = self._app.now_s()
-        self._app.board.turn(job, JobState.CHECKPOINTING)
+        self._app.search.turn(job, JobState.CHECKPOINTING)
         if (reserving := self._reserving.get(job.job_id)) is not None:
             reserving.cancel()
         for handle in job.handles:
@@ -103,7 +103,7 @@ class JobRunner:
 
     def handle_faults(self) -> None:
         """Stop jobs that have diverged, to give them up, and those that stall, to start them again."""
-        for job in self._app.board.jobs.values():
+        for job in self._app.search.jobs.values():
             if not job.handles or job.trouble is not None:
                 continue
             trouble = fault_of(job.profile, self._target(job), job.stalls)
@@ -114,9 +114,9 @@ class JobRunner:
 
     async def stop_all(self, reason: str) -> None:
         """Stop every job and return when nothing runs any more."""
-        for job in self._app.board.jobs.values():
+        for job in self._app.search.jobs.values():
             self.stop(job, reason)
-        while self._running and any(job.running for job in self._app.board.jobs.values()):
+        while self._running and any(job.running for job in self._app.search.jobs.values()):
             await asyncio.wait(set(self._running))
 
     # ---- one incarnation ----
@@ -162,7 +162,7 @@ class JobRunner:
         self._emit("tasks_ended", job.job_id, detail)
         if no_room and not requested:
             # No fault of the job's: it waits for GPUs where there is room.
-            self._app.board.turn(job, JobState.WAITING)
+            self._app.search.turn(job, JobState.WAITING)
             self._on_no_room(gpus, no_room)
         else:
             self._settle(job, exits, requested)
@@ -231,15 +231,15 @@ class JobRunner:
         await self._runtime.stop(handle, self._app.grace_s)  # type: ignore[arg-type]
 
     def _settle(self, job: JobRun, exits: Sequence[TaskExit], requested: bool) -> None:
-        board = self._app.board
+        search = self._app.search
         done = bool(exits) and all(exit_.succeeded for exit_ in exits)
-        if done and job.job_id in board.plan().targets:
-            board.target_reached(job)
-        elif job.trouble is not None and job.job_id in board.plan().targets:
+        if done and job.job_id in search.plan().targets:
+            search.target_reached(job)
+        elif job.trouble is not None and job.job_id in search.plan().targets:
             job.stalls += not job.trouble.unrecoverable
             self._again(job, job.trouble.reason, unrecoverable=job.trouble.unrecoverable)
         elif requested or _ended_well(exits):
-            board.turn(job, JobState.WAITING)
+            search.turn(job, JobState.WAITING)
         elif any(exit_.reason is ExitReason.TAKEN for exit_ in exits):
             self._restarted(job, "the engine took a container of it away")
         else:
@@ -260,7 +260,7 @@ class JobRunner:
     def _again(self, job: JobRun, reason: str, *, unrecoverable: bool, last_words: str = "") -> None:
         """Let a job whose tasks have ended start again from its checkpoint, or give it up."""
         if unrecoverable or job.restarts >= self._app.spec.max_task_restarts:
-            self._app.board.failed(job, f"{job.job_id}: {reason}{last_words}")
+            self._app.search.failed(job, f"{job.job_id}: {reason}{last_words}")
             self._emit("job_given_up", job.job_id, {"reason": reason, "restarts": job.restarts})
             return
         job.restarts += 1
@@ -268,7 +268,7 @@ class JobRunner:
 
     def _restarted(self, job: JobRun, reason: str) -> None:
         job.restarted_for = reason
-        self._app.board.turn(job, JobState.WAITING)
+        self._app.search.turn(job, JobState.WAITING)
         self._emit("job_restarted", job.job_id, {"reason": reason, "restarts": job.restarts})
 
     # ---- launching ----
@@ -326,7 +326,7 @@ class JobRunner:
         )
 
     def _target(self, job: JobRun) -> int:
-        return self._app.board.plan().targets.get(job.job_id, job.spec.iterations_total)
+        return self._app.search.plan().targets.get(job.job_id, job.spec.iterations_total)
 
     def _saved_iteration(self, job: JobRun, exits: Sequence[TaskExit]) -> int:
         try:

@@ -25,6 +25,10 @@ def find_stragglers(running: Sequence[tuple[JobView, GangAt]], waiting: Jobs, id
     The last job to end is examined first. If it is a straggler it counts as waiting when the next one is examined, and
     its gang counts as idle.
 
+    Example: a job with 100 GPU seconds left runs on one GPU, three others are idle, and a job of 60 GPU seconds waits.
+    Both can use up to 4 GPUs, and S is 1. On all four GPUs the two take 15 + 25 = 40 s and two restarts of 5 s, instead
+    of 100 s. So the first job is a straggler.
+
     Args:
         running: Running jobs, with their gangs.
         waiting: Jobs without a gang, at least one.

@@ -78,7 +78,7 @@ class AmPageState(Value, frozen=True, kw_only=True):
 
 def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] | None = None) -> AmPageState:
     """Return the present page state. `planned` has the GPUs of jobs that are about to start."""
-    plan = app.board.plan()
+    plan = app.search.plan()
     rho = None if plan.finished else app.rho_now(app.view(planned or {}))
     phases = plan.phase + len(plan.phases)
     return AmPageState(
@@ -87,12 +87,12 @@ def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] 
         tuner=app.spec.tuner.name,
         attempt=attempt,
         now_s=app.now_s(),
-        progress=app.board.done_share(),
+        progress=app.search.done_share(),
         rho=rho,
         phase=min(plan.phase + 1, phases),
         phases=phases,
         best=plan.best or "",
-        jobs=tuple(_job(job, app.board.target_of(job, plan)) for job in app.board.jobs.values()),
+        jobs=tuple(_job(job, app.search.target_of(job, plan)) for job in app.search.jobs.values()),
         leases=tuple(
             LeaseRow(lease_id=lease.lease_id, gpu=str(gpu), state=lease.state.value, expires_at_s=lease.expires_at_s)
             for gpu, lease in sorted(app.leases.items())

@@ -250,6 +250,9 @@ class Arbiter:
         Aligned ends lie on one grid; an end so near that the next round for it would begin within another lead is
         passed over, since such a lease would be all warning and no work. A staggered lease lasts its full length from
         where it begins: now, or with the end of the lease that it follows, of which rounds are held a lead before.
+
+        Example: leases of 600 s and a lead of 5 s on a grid from 0 s. A lease granted at 900 s ends at 1,200 s. One
+        granted at 1,195 s ends at 1,800 s, because an end at 1,200 s would leave it less than two leads.
         """
         lease_s = self._leases.duration_s
         if self._leases.ends is LeaseEnds.STAGGERED:

@@ -1,4 +1,4 @@
-"""Leftovers: give GPUs that the auction left free to apps that can use them (themis.md, section 3, step 5)."""
+"""Leftovers: give GPUs that the auction left free to apps that can use them (NSDI'20, section 3.3.2)."""
 
 from __future__ import annotations
 
@@ -45,6 +45,9 @@ def share_leftovers(capacity: FreeCapacity, claims: Sequence[Claim], rng_seed: i
     largest gang is extended in later turns, as long as that makes it faster.
 
     The order of an app is drawn from the seed and its id, so the order of `claims` does not matter.
+
+    Example: m0 has four free GPUs in one slot, m1 has one. App a did not bid and has two jobs of 1 to 2 GPUs, app b bid
+    and has one such job. Each job of a gets two GPUs of m0, and the job of b the GPU of m1.
 
     Args:
         capacity: Free GPUs; granted gangs are taken from it. It must know all machines of the demands' `held` gangs.

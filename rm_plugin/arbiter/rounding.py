@@ -1,4 +1,4 @@
-"""Round a kept share to whole gangs: which of its won gangs an app keeps (themis.md, section 3, step 4)."""
+"""Round a kept share to whole gangs: which of its won gangs an app keeps (docs/explanation/auction.md, Roundings)."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ def keep_shares(
     demands: Mapping[str, Sequence[GangDemand]] = MappingProxyType({}),
 ) -> dict[str, tuple[PlacedGang, ...]]:
     """Return the gangs that every winner keeps.
+
+    For example, a winner of three gangs with c = 0.8 expects 2.4 of them: it keeps two, and the third with probability
+    0.4. The gang that it gives up first is the one of largest S.
 
     Each app draws from its own child seed of (seed, app id), so other apps and their order do not matter.
 

@@ -37,7 +37,8 @@ JobRank = Callable[[str, GangDemand, Prospect], Rank]
 def ratio_of(prospect: Prospect, unit_gpus: int, gpus: int) -> float:
     """Throughput with a step divided by throughput without; infinite for a job without GPUs.
 
-    For a step of several units the mean gain per unit counts, so that steps are comparable.
+    For a step of several units the mean gain per unit counts, so that steps are comparable. For example, two GPUs more
+    that raise the throughput from 1 to 2.6 count as 1 + 1.6 / 2 = 1.8.
     """
     if prospect.speed_before <= 0.0:
         return math.inf

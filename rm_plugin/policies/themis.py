@@ -14,7 +14,7 @@ from themis.bids import Market, PlacedGang, RhoOf
 
 
 class ThemisPolicy:
-    """Pseudocode 1 of the paper, with leftovers that keep the cluster busy (themis.md, sections 3 and 4)."""
+    """Pseudocode 1 of the paper (NSDI'20, section 3.3), with leftovers that keep the cluster busy."""
 
     name = "themis"
     rho_of = RhoOf.WANTING_APPS
@@ -37,7 +37,8 @@ class ThemisPolicy:
 def worst_apps(snapshot: RoundSnapshot) -> tuple[str, ...]:
     """The worst ceil((1 - f) N) apps by rho, at least one, worst first; N counts the active apps that answered.
 
-    Apps that could use nothing more are not asked: an offer to them is wasted, and a place in the auction too.
+    Apps that could use nothing more are not asked: an offer to them is wasted, and a place in the auction too. For
+    example, with f = 0.8 and 12 apps the ceil(2.4) = 3 worst bid, of those that could use more.
     """
     # 1 - 0.8 is 0.19999999999999996: without the rounding five apps would count as fewer than one fifth of them.
     places = max(1, math.ceil(round((1.0 - snapshot.settings.f) * len(snapshot.answered), 9)))

@@ -1,6 +1,9 @@
 """Change the state that outlives the ResourceManager: decide, write, then take effect, one change at a time.
 
 Nothing takes effect before it is written. A change that cannot be written leaves the state as it was.
+
+Example: a user kills an app. Decide: the event `app_kill_wanted`, and the app's reason to end. Write: both together.
+Effect: the app master is asked to shut down. If the store's disk is full, the app runs on and the user gets an error.
 """
 
 from __future__ import annotations

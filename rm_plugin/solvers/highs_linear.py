@@ -1,4 +1,4 @@
-"""Linear programmes by HiGHS: the dual simplex method, which ends in a vertex and continues after new rows."""
+"""Linear programmes by HiGHS: the dual simplex method, which ends in a vertex and continues after new constraints."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from rm_plugin.solvers.highs_package import highspy
-from rm_plugin.solvers.linear import LinearStatus, Optimum, Row, Vector
+from rm_plugin.solvers.linear import Constraint, LinearStatus, Optimum, Vector
 from themis.errors import InvariantError
 
 _OPTIONS: dict[str, bool | int | str] = {
     "output_flag": False,
     "solver": "simplex",
-    # The dual simplex: appended rows leave the old basis dual feasible, so a solve continues from it.
+    # The dual simplex: added constraints leave the old basis dual feasible, so a solve continues from it.
     "simplex_strategy": 1,
     "presolve": "off",
     "threads": 1,
@@ -43,17 +43,17 @@ class HighsModel:
         lp.a_matrix_.start_ = np.zeros(1, dtype=np.int32)
         self._checked(self._highs.passModel(lp))
 
-    def add_rows(self, rows: Sequence[Row]) -> None:
-        """Append rows."""
-        if not rows:
+    def add_constraints(self, constraints: Sequence[Constraint]) -> None:
+        """Add constraints."""
+        if not constraints:
             return
-        sizes = [len(row.columns) for row in rows]
+        sizes = [len(each.columns) for each in constraints]
         starts = np.concatenate(([0], np.cumsum(sizes)[:-1])).astype(np.int32)
-        lower = np.array([row.lower for row in rows])
-        upper = np.array([row.upper for row in rows])
-        columns = np.concatenate([row.columns for row in rows]).astype(np.int32)
-        values = np.concatenate([row.values for row in rows])
-        self._checked(self._highs.addRows(len(rows), lower, upper, sum(sizes), starts, columns, values))
+        lower = np.array([each.lower for each in constraints])
+        upper = np.array([each.upper for each in constraints])
+        columns = np.concatenate([each.columns for each in constraints]).astype(np.int32)
+        values = np.concatenate([each.values for each in constraints])
+        self._checked(self._highs.addRows(len(constraints), lower, upper, sum(sizes), starts, columns, values))
 
     def maximise(self) -> Optimum:
         """Solve the present programme."""

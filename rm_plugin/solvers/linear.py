@@ -1,6 +1,6 @@
-"""The port of linear programmes: maximise `costs . x` over `x >= 0` and rows `lower <= a . x <= upper`.
+"""The port of linear programmes: maximise `costs . x` over `x >= 0` and constraints `lower <= a . x <= upper`.
 
-An adapter returns a vertex (a basic solution), and the dual of every row. `highs_linear` is the adapter.
+An adapter returns a vertex (a basic solution), and the dual of every constraint. `highs_linear` is the adapter.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class LinearStatus(StrEnum):
     FAILED = "failed"
 
 
-class Row(Value, frozen=True, kw_only=True):
+class Constraint(Value, frozen=True, kw_only=True):
     """One constraint, `lower <= sum(values * x[columns]) <= upper`."""
 
     columns: Columns
@@ -40,7 +40,7 @@ class Optimum(Value, frozen=True, kw_only=True):
     Attributes:
         status: How it ended. Unless it is optimal, everything else is empty.
         values: The value of each variable; a vertex.
-        duals: By row, how much the objective grows per unit that the row's bound is relaxed or tightened upwards.
+        duals: By constraint, how much the objective grows per unit that its bound is relaxed or tightened upwards.
         objective: The optimum.
     """
 
@@ -51,10 +51,10 @@ class Optimum(Value, frozen=True, kw_only=True):
 
 
 class LinearModel(Protocol):
-    """A programme that can grow by rows between solves. A solve continues from the last basis."""
+    """A programme to which constraints can be added between solves. A solve continues from the last basis."""
 
-    def add_rows(self, rows: Sequence[Row]) -> None:
-        """Append rows, in this order."""
+    def add_constraints(self, constraints: Sequence[Constraint]) -> None:
+        """Add constraints, in this order."""
         ...
 
     def maximise(self) -> Optimum:
@@ -63,4 +63,4 @@ class LinearModel(Protocol):
 
 
 MakeModel = Callable[[Vector], LinearModel]
-"""Begins a programme without rows, from the costs of its variables."""
+"""Begins a programme without constraints, from the costs of its variables."""

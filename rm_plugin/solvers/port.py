@@ -56,7 +56,11 @@ class Solution(Value, frozen=True, kw_only=True):
 
 
 class WinnerDetermination(Protocol):
-    """Chooses at most one row per bidder, no GPU twice, maximising the product of values (NSDI'20, section 3.3)."""
+    """Chooses at most one row per bidder, no GPU twice, maximising the product of values (NSDI'20, section 3.3).
+
+    Example: four free GPUs. App a has value 0.5 with nothing, 0.8 with two GPUs and 1.0 with four; app b has 0.2, 0.6
+    and 0.8. Two GPUs each make 0.8 * 0.6 = 0.48. All for a make 1.0 * 0.2, all for b 0.5 * 0.8 = 0.4.
+    """
 
     name: str
 

@@ -1,7 +1,8 @@
 """Presolve, the first step of the ladder: markets that need no search (docs/design/auction.md, "Presolve").
 
 No contention: the best rows of all bidders find places together. No choice is worth more, so their places are the
-proof of optimality. Without any one bidder the others still win their best rows, so no bidder pays. In runs of the
+proof of optimality. Without any one bidder the others still win their best rows, so no bidder pays. Example: on 8
+free GPUs app a wants up to four and app b up to two. Both win their best rows and keep all of them. In runs of the
 simulator 34 to 100 % of the auctions are of this kind.
 
 One machine: all free GPUs are on one machine, and gangs fit wherever their number of GPUs does. That is a knapsack of

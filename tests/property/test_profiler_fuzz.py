@@ -10,12 +10,13 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from log_lines import parse_line
 
 from am.jobs.run import JobRun
 from am.profiler.event_format import EventReader, Role
 from am.profiler.event_message import EventError, read_event
 from am.profiler.follower import LogFollower
-from am.profiler.parser import LogReader, parse_line
+from am.profiler.parser import LogReader
 from am.profiler.profile import JobProfile
 from am.profiler.records import StepLoss, believable
 from am.status import job_status
@@ -98,7 +99,7 @@ def assert_tellable(profile):
     """Build the job's messages to the ResourceManager: integers on the wire have 64 bits."""
     spec = JobSpec(job_id="j", iterations_total=60)
     job = JobRun(spec=spec, folder=Path(), profile=profile, follower=LogFollower(Path("log")))
-    app = SimpleNamespace(board=SimpleNamespace(plan=lambda: None, target_of=lambda job, plan: job.profile.iteration))
+    app = SimpleNamespace(search=SimpleNamespace(plan=lambda: None, target_of=lambda job, plan: job.profile.iteration))
     assert job_status(app, job).iteration == profile.iteration
     demand = GangDemand(
         job_id="j", min_gpus=1, max_gpus=1, unit_gpus=1, slowdown=profile.slowdown(), work_left_gpu_s=1.0,

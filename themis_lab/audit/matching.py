@@ -10,7 +10,11 @@ Means = TypeVar("Means")
 
 
 def all_served(needs: Sequence[Need], means: Sequence[Means], serves: Callable[[Need, Means], bool]) -> bool:
-    """Whether every need can have its own resource that serves it. Uses augmenting paths, one need after another."""
+    """Whether every need can have its own resource that serves it. Uses augmenting paths, one need after another.
+
+    >>> all_served([3, 5], [4, 6], lambda need, gpus: need <= gpus), all_served([5, 5], [4, 6], lambda n, g: n <= g)
+    (True, False)
+    """
     holder: dict[int, int] = {}
 
     def find(index: int, tried: set[int]) -> bool:

@@ -75,7 +75,9 @@ def run_plan(plan: OefPlan) -> Iterator[OefRow]:
             timed = [_timed(solve, each) for each in instances]
             cpu_s, fair = min(timed, key=lambda pair: pair[0])
             limit_s = LIMITS_S.get((mode, tenants)) if plan.types == 10 else None
-            row = OefRow(mode=mode, tenants=tenants, cpu_s=cpu_s, limit_s=limit_s, rows=fair.rows, solves=fair.solves)
+            row = OefRow(
+                mode=mode, tenants=tenants, cpu_s=cpu_s, limit_s=limit_s, rows=fair.constraints, solves=fair.solves
+            )
             if mode == "cooperative" and tenants <= plan.full:
                 full = [_timed(partial(cooperative, generate_rows=False), each) for each in instances]
                 pairs = list(zip(timed, full, strict=True))

@@ -4,6 +4,9 @@ Honest apps are evaluated together by the production agent (`am.agent`). The coh
 for as long as nothing happens to it: while it waits without GPUs, and while it is satisfied, that is, holds all that
 its jobs can use and none of it is renewable. Apps that lie or err are asked one by one in every round, since their
 answers do not follow from their state.
+
+Example: 100 honest apps, of which 60 wait without GPUs and 30 are satisfied, and nothing happens to these 90. A round
+of themis computes 10 new outlooks. An app that lies is asked by itself.
 """
 
 from __future__ import annotations

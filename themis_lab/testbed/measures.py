@@ -31,7 +31,8 @@ def gpu_time_s(leases: Iterable[LeaseSpan], end_s: float) -> float:
 def placement_score(tasks: Sequence[TaskSpan], slowdown: Slowdown, end_s: float) -> float | None:
     """Mean of 1/S over the GPU time of tasks, with S at each gang's level. Returns None if nothing ran.
 
-    A gang of one GPU does not communicate: its S is 1 everywhere.
+    A gang of one GPU does not communicate: its S is 1 everywhere. For example, 4 GPUs for 100 s in one machine (S = 1)
+    and 4 GPUs for 300 s over racks (S = 2) score (400 * 1 + 1200 * 0.5) / 1600 = 0.625.
     """
     total = score = 0.0
     for span in tasks:
@@ -43,7 +44,7 @@ def placement_score(tasks: Sequence[TaskSpan], slowdown: Slowdown, end_s: float)
 
 
 def slowdown_or_crude(slowdown: Slowdown | None) -> Slowdown:
-    """An app's own slowdowns, or the crude ones of the specification."""
+    """An app's own slowdowns, or `CRUDE_SLOWDOWN` before any profile."""
     return CRUDE_SLOWDOWN if slowdown is None else slowdown
 
 

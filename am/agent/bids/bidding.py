@@ -1,8 +1,19 @@
-"""Build bids: the bundles of GPUs that an app asks for, and the value of each (auction.md, section 1).
+"""Build bids: the bundles of GPUs that an app asks for, and the value of each (docs/design/valuation.md).
 
 An offer lists free GPUs, including the app's own GPUs whose leases end in this round (*renewable* GPUs). A bid answers
 with rows. A row asks for gangs within a locality level, for pinned GPUs on named machines, or for both. An app wins at
 most one row.
+
+How a bid is made (`make_bids`):
+    1. Device types: an offer of several types is split by type. Steps 2 to 7 make a bid on each part, and `merge_bids`
+       joins these bids.
+    2. Candidates (`_candidates`): the bundles that the app may ask for. `candidate_tables` lists what may become of the
+       held gangs, and for each of these cases the new gangs on top.
+    3. Times (`_times_s`): T on each candidate.
+    4. Values (`_values`): V of the empty bundle and of each candidate.
+    5. Gains (`_gains`): what each candidate is worth more than the empty bundle, as a logarithm.
+    6. Choice (`CandidateSet.chosen`): candidates worth more than the empty bundle that no other one dominates.
+    7. Rows (`CandidateSet.row`): each chosen candidate as a row of the bid.
 
 Value of a bundle:
     V = 1/rho = t_ideal / t_shared, at the best division of the bundle into gangs.
@@ -35,9 +46,6 @@ Why a few rows cover all bundles:
     equals, so that jobs stay where they are. A grown gang is pinned only where S differs between its machine or rack
     and others.
 
-How a bid is made: `candidate_tables` lists the candidates, `_times_s` times them, `_values` values them, and
-`CandidateSet.chosen` keeps those that no other one dominates.
-
 Limits: large tables are thinned (`enumerate_candidates`, `dominance.thinned`), and `rows_dropped` counts what is
 missing. Ways to grow that `gang_extensions` omits are not counted. Source: NSDI'20, equations 1 and 2.
 """
@@ -64,7 +72,10 @@ from themis.cluster import Allocation
 from themis.placement.gang_capacity import GangCapacity
 
 ROW_CAP = 700
-"""Rows that a bid may hold. Past it rows are left out that others replace, at the least loss (`dominance.thinned`)."""
+"""Rows that a bid may hold for each device type.
+
+Past it rows are left out that others replace, at the least loss (`dominance.thinned`).
+"""
 
 _MAX_DROPPED = 10**9
 """Where `rows_dropped` stops counting: complete tables of large apps have more rows than a message can hold."""
@@ -84,15 +95,17 @@ class BidMemory:
     """
 
     def __init__(self) -> None:
-        self._ways: BoundedCache[tuple[GangRequest, ...]] = BoundedCache(4096)
+        self._gang_requests: BoundedCache[tuple[GangRequest, ...]] = BoundedCache(4096)
         self._sets: BoundedCache[CandidateSet] = BoundedCache(4096)
 
     def single_job_set(self, app: AppView, offer: Offer, capacity: GangCapacity) -> CandidateSet:
         """The candidates of an app that has one job and keeps no GPUs (`keeps_nothing`)."""
         (job,) = app.jobs
         same_job = job.shape, relevant_slowdown(job), capacity.traits
-        ways = self._ways.of(same_job, lambda: tuple(gang_requests(app, capacity, job.shape.demand_max_gpus)))
-        fits = tuple([capacity.most(at.gpus, unit_gpus, within) > 0 for at, within, unit_gpus in ways])
+        requests = self._gang_requests.of(
+            same_job, lambda: tuple(gang_requests(app, capacity, job.shape.demand_max_gpus))
+        )
+        fits = tuple([capacity.most(at.gpus, unit_gpus, within) > 0 for at, within, unit_gpus in requests])
         held = tuple([(gang, gang.renewable_gpus.within(offer.free), app.restart_s) for gang in app.held])
         return self._sets.of((same_job, fits, held), lambda: CandidateSet(tables_of(app, offer, capacity), job))
 
@@ -169,7 +182,7 @@ def _make_bids_on_one_type(
         start = some.stop
         sent, useful = each.chosen(values[some], gains[some], empty_value, ROW_CAP)
         row_values = values[some].tolist()
-        rows = tuple([each.row(place, row_values[place]) for place in sent])
+        rows = tuple([each.row(index, row_values[index]) for index in sent])
         dropped = min(useful - len(rows) + each.missing, _MAX_DROPPED)
         app_id = outlook.app.app_id
         bids.append(
@@ -209,6 +222,7 @@ def _times_s(outlooks: Sequence[Outlook], candidates: Sequence[CandidateSet], cl
     """T on all candidates, one app after the other, in seconds."""
     slowdowns, usables = np.concatenate([each.paces for each in candidates], axis=1)
     works_s = np.array([outlook.app.jobs[0].serial_work_s if outlook.app.jobs else 0.0 for outlook in outlooks])
+    # Right for an app with one job. Apps with several jobs follow below.
     times_s: Floats = works_s.repeat([len(each) for each in candidates]) * slowdowns / usables
     start = 0
     for outlook, each in zip(outlooks, candidates, strict=True):
@@ -221,8 +235,9 @@ def _times_s(outlooks: Sequence[Outlook], candidates: Sequence[CandidateSet], cl
 def _packed_times_s(app: AppView, candidates: CandidateSet, cluster: ClusterView) -> Floats:
     """T on every candidate of an app whose jobs may share gangs, in seconds.
 
-    The best candidates of an app that holds nothing are packed more closely. What an app holds is timed without that
-    when it is compared with a bundle, and a bundle must not look better only because it is packed more closely.
+    The best candidates of an app that holds nothing are packed more closely. An app that holds gangs compares each
+    bundle with what it holds, which is not packed closely. A bundle must not look better only because it is packed more
+    closely, so both sides of that comparison are packed alike.
     """
     tables = candidates.tables
     if not tables:

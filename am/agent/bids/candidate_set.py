@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from am.agent import _candidates
 from am.agent.bids.candidate_tables import Table, kinds_requested
-from am.agent.bids.dominance import DominanceKey, neighbours, thinned
+from am.agent.bids.dominance import DominanceKey, Indices, neighbours, thinned
 from am.agent.candidates.gang_extension import added_up
 from am.agent.model.finish_time import pace_on
 from am.agent.model.views import JobView
@@ -18,6 +18,7 @@ from themis.bids import BidRow, Gang
 from themis.cluster import Allocation
 
 Floats = NDArray[np.float64]
+_NO_INDICES: Indices = np.zeros(0, dtype=np.int64)
 _Request = tuple[tuple[Gang, ...], Allocation, tuple[Allocation, ...]]
 """Gangs anywhere, pinned GPUs, and the pinned gangs that these are."""
 
@@ -39,38 +40,21 @@ class CandidateSet:
 
     def __init__(self, tables: Sequence[Table], single: JobView | None = None) -> None:
         self.tables = tables
-        self.missing = sum([table.missing for table in tables])
-        self._starts = list(itertools.accumulate([len(table.candidates) for table in tables], initial=0))
-        self._requests: dict[int, _Request] = {}
-        self.steady = [start for start, table in zip(self._starts, tables, strict=False) if table.steady]
-        self._gpus = np.concatenate([table.gpus for table in tables]) if tables else np.zeros(0, dtype=np.int64)
-        self._sought = self._gpus.copy()
-        self._sought[self.steady] = 0
-        self.switch_s = (
-            np.repeat([table.switch_s for table in tables], [len(table.candidates) for table in tables])
-            if tables
-            else np.zeros(0)
-        )
-        self._needs = _needs(tables)
-        pairs = [
-            [place + start for place in neighbours(table.kinds, table.candidates)]
-            for start, table in zip(self._starts, tables, strict=False)
-        ]
-        self._harder, self._easier = (
-            np.concatenate(some) if pairs else np.zeros(0, dtype=np.int64)
-            for some in (zip(*pairs, strict=True) if pairs else ((), ()))
-        )
         self.single_job = single is not None
-        self.paces: Floats = np.ones((2, len(self)))
-        if single is not None:
-            gangs = [
-                (*table.gangs, *[kind.at for kind, count in zip(table.kinds, row, strict=True) if count])
-                for table in tables
-                for row in table.candidates.tolist()
-            ]
-            paces = [pace_on(single, *gang) if gang else (1.0, 0) for gang in gangs]
-            slowdowns = [slowdown if usable else np.inf for slowdown, usable in paces]
-            self.paces = np.array([slowdowns, [usable or 1 for _, usable in paces]], dtype=np.float64)
+        self.missing = sum([table.missing for table in tables])
+        sizes = [len(table.candidates) for table in tables]
+        self._starts = list(itertools.accumulate(sizes, initial=0))
+        self.paces: Floats = np.ones((2, len(self))) if single is None else _paces(single, tables)
+        self.switch_s = np.repeat(np.array([table.switch_s for table in tables], dtype=np.float64), sizes)
+        self._gpus = np.concatenate([_NO_INDICES, *[table.gpus for table in tables]])
+        self._needs = _needs(tables)
+        self._harder, self._easier = _neighbour_pairs(tables, self._starts)
+        # A steady table has one candidate. `chosen` sends it beside the undominated ones, so pruning must not choose
+        # it: pruning skips candidates of 0 GPUs.
+        self._steady_indices = [start for start, table in zip(self._starts, tables, strict=False) if table.steady]
+        self._gpus_to_prune = self._gpus.copy()
+        self._gpus_to_prune[self._steady_indices] = 0
+        self._requests: dict[int, _Request] = {}
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -87,33 +71,35 @@ class CandidateSet:
             empty_value: V of the empty bundle.
             cap: How many may be sent.
         """
-        kept = np.empty(len(values), dtype=np.int64)
+        undominated = np.empty(len(values), dtype=np.int64)
         pairs = self._harder, self._easier
-        many = _candidates.undominated(values, gains, self._needs, self._sought, *pairs, empty_value, kept)
-        places = kept[:many]
-        steady = [place for place in self.steady if values[place] > empty_value][: cap // 4]
+        many = _candidates.undominated(
+            values, gains, self._needs, self._gpus_to_prune, *pairs, empty_value, undominated
+        )
+        indices = undominated[:many]
+        steady = [index for index in self._steady_indices if values[index] > empty_value][: cap // 4]
         if many > cap - len(steady):
-            places = places[thinned(self._needs[places], gains[places], self._gpus[places], cap - len(steady))]
+            indices = indices[thinned(self._needs[indices], gains[indices], self._gpus[indices], cap - len(steady))]
         # A solver takes the first of equal rows: rows that keep jobs where they are come first.
-        sent = [*steady, *places.tolist()]
+        sent = [*steady, *indices.tolist()]
         sent.sort(key=self._gpus.__getitem__)
         return sent, many + len(steady)
 
-    def row(self, place: int, value: float) -> BidRow:
+    def row(self, index: int, value: float) -> BidRow:
         """The row of a candidate."""
-        asked = self._requests.get(place)
-        if asked is None:
-            asked = self._requests[place] = self._request_of(place)
-        gangs, pinned, pinned_gangs = asked
+        request = self._requests.get(index)
+        if request is None:
+            request = self._requests[index] = self._request_of(index)
+        gangs, pinned, pinned_gangs = request
         return BidRow(value=value, gangs=gangs, pinned=pinned, pinned_gangs=pinned_gangs)
 
-    def _request_of(self, place: int) -> _Request:
+    def _request_of(self, index: int) -> _Request:
         """What a candidate asks for; gangs largest first, then at the loosest level; identical ones count together."""
-        number = int(np.searchsorted(self._starts, place, side="right")) - 1
+        number = int(np.searchsorted(self._starts, index, side="right")) - 1
         table = self.tables[number]
         counts = {
             (kind.at.gpus, kind.within, kind.unit_gpus): count
-            for kind, count in zip(table.kinds, table.candidates[place - self._starts[number]].tolist(), strict=True)
+            for kind, count in zip(table.kinds, table.candidates[index - self._starts[number]].tolist(), strict=True)
             if count
         }
         for gang in table.anywhere:
@@ -128,11 +114,33 @@ class CandidateSet:
         return gangs, added_up(table.pinned), table.pinned
 
 
+def _paces(single: JobView, tables: Sequence[Table]) -> Floats:
+    """S of the single job on each candidate, and the GPUs that it uses there; S is infinite where it cannot run."""
+    gangs = [
+        (*table.gangs, *[kind.at for kind, count in zip(table.kinds, row, strict=True) if count])
+        for table in tables
+        for row in table.candidates.tolist()
+    ]
+    paces = [pace_on(single, *gang) if gang else (1.0, 0) for gang in gangs]
+    slowdowns = [slowdown if usable else np.inf for slowdown, usable in paces]
+    return np.array([slowdowns, [usable or 1 for _, usable in paces]], dtype=np.float64)
+
+
+def _neighbour_pairs(tables: Sequence[Table], starts: Sequence[int]) -> tuple[Indices, Indices]:
+    """The pairs of `neighbours` in each table, as indices among all candidates: the harder ones, the easier ones."""
+    harder, easier = [_NO_INDICES], [_NO_INDICES]
+    for start, table in zip(starts, tables, strict=False):
+        harder_here, easier_here = neighbours(table.kinds, table.candidates)
+        harder.append(harder_here + start)
+        easier.append(easier_here + start)
+    return np.concatenate(harder), np.concatenate(easier)
+
+
 def _needs(tables: Sequence[Table]) -> NDArray[np.int16]:
     """What the candidates need, in their order: gangs by the dominance key, then GPUs pinned on each machine."""
     kinds = kinds_requested(tables)
-    asked = [table.gangs_requested(kinds) for table in tables]
-    needed = DominanceKey(kinds).needs(np.concatenate(asked) if asked else np.zeros((0, 0), dtype=np.int64))
+    requested = [table.gangs_requested(kinds) for table in tables]
+    needed = DominanceKey(kinds).needs(np.concatenate(requested) if requested else np.zeros((0, 0), dtype=np.int64))
     loose = [table for table in tables if not table.steady]
     machines = sorted({machine for table in loose for gang in table.pinned for machine, _ in gang})
     if not machines:

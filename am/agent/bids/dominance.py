@@ -18,7 +18,7 @@ from am.agent.candidates.gang_kinds import GangKind
 
 Counts = NDArray[np.int64]
 Needs = NDArray[np.int16]
-Places = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 SHORTFALLS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0)
 """Parts of its gain that a candidate may lose; the least one applies that the cap allows. The last leaves one."""
@@ -42,7 +42,7 @@ class DominanceKey:
     def __init__(self, kinds: Sequence[GangKind]) -> None:
         columns: list[NDArray[np.bool_]] = []
         for unit in sorted({kind.unit_gpus for kind in kinds}):
-            columns += _threshold_sets(kinds, [place for place, kind in enumerate(kinds) if kind.unit_gpus == unit])
+            columns += _threshold_sets(kinds, [index for index, kind in enumerate(kinds) if kind.unit_gpus == unit])
         self._harder = np.array(columns, dtype=np.int64).reshape(len(columns), len(kinds))
 
     def needs(self, candidates: Counts) -> Needs:
@@ -52,17 +52,19 @@ class DominanceKey:
 
 def _threshold_sets(kinds: Sequence[GangKind], mine: Sequence[int]) -> list[NDArray[np.bool_]]:
     """Sets of kinds by a size threshold for each level: the looser the level, the larger the threshold."""
-    sizes = sorted({kinds[place].at.gpus for place in mine})
-    levels = sorted({kinds[place].within for place in mine})
+    sizes = sorted({kinds[index].at.gpus for index in mine})
+    levels = sorted({kinds[index].within for index in mine})
     thresholds = itertools.combinations_with_replacement([*sizes, sizes[-1] + 1], len(levels))
     least = [dict(zip(levels, threshold, strict=True)) for threshold in itertools.islice(thresholds, _MAX_SETS + 1)]
     if len(least) > _MAX_SETS:
         return [
-            _column(kinds, [p for p in mine if kinds[p].at.gpus == size and kinds[p].within <= level])
+            _column(kinds, [index for index in mine if kinds[index].at.gpus == size and kinds[index].within <= level])
             for size in sizes
             for level in levels
         ]
-    sets = {tuple(p for p in mine if kinds[p].at.gpus >= threshold[kinds[p].within]) for threshold in least}
+    sets = {
+        tuple(index for index in mine if kinds[index].at.gpus >= threshold[kinds[index].within]) for threshold in least
+    }
     return [_column(kinds, members) for members in sorted(sets) if members]
 
 
@@ -72,10 +74,10 @@ def _column(kinds: Sequence[GangKind], members: Sequence[int]) -> NDArray[np.boo
     return column
 
 
-_NONE: Places = np.zeros(0, dtype=np.int64)
+_NONE: Indices = np.zeros(0, dtype=np.int64)
 
 
-def neighbours(kinds: Sequence[GangKind], candidates: Counts) -> tuple[Places, Places]:
+def neighbours(kinds: Sequence[GangKind], candidates: Counts) -> tuple[Indices, Indices]:
     """Pairs of candidates of which the second asks for a little less: a gang fewer, smaller, or at a looser level.
 
     A first sieve for large tables: a candidate that is worth no more than its easier neighbour is useless.
@@ -88,27 +90,27 @@ def neighbours(kinds: Sequence[GangKind], candidates: Counts) -> tuple[Places, P
         The harder and the easier candidate of each pair; none for tables too large for keys.
     """
     # A neighbour may have one more gang of a kind than any candidate has: its key must be that of no other.
-    weights = [(int(candidates.max(initial=0)) + 2) ** place for place in range(len(kinds))]
+    weights = [(int(candidates.max(initial=0)) + 2) ** index for index in range(len(kinds))]
     if len(candidates) <= 1 or weights[-1:] > [2**55]:
         return _NONE, _NONE
-    easier_than = [just_easier(kinds, place) for place in range(len(kinds))]
-    places = [place for place, easier in enumerate(easier_than) for _ in range(1 + len(easier))]
+    easier_than = [just_easier(kinds, index) for index in range(len(kinds))]
+    changed = [index for index, easier in enumerate(easier_than) for _ in range(1 + len(easier))]
     changes = [
-        other - weights[place]
-        for place, easier in enumerate(easier_than)
+        other - weights[index]
+        for index, easier in enumerate(easier_than)
         for other in (0, *(weights[kind] for kind in easier))
     ]
-    pairs = np.empty((2, len(candidates) * len(places)), dtype=np.int64)
+    pairs = np.empty((2, len(candidates) * len(changed)), dtype=np.int64)
     keys, counts = candidates @ np.array(weights, dtype=np.int64), np.ascontiguousarray(candidates)
-    where = np.array(places, dtype=np.int64), np.array(changes, dtype=np.int64)
+    where = np.array(changed, dtype=np.int64), np.array(changes, dtype=np.int64)
     many = _candidates.next_to(keys, counts, *where, pairs[0], pairs[1])
     # Most of the space reserved for pairs stays unused.
     return pairs[0, :many].copy(), pairs[1, :many].copy()
 
 
-def just_easier(kinds: Sequence[GangKind], place: int) -> list[int]:
+def just_easier(kinds: Sequence[GangKind], index: int) -> list[int]:
     """The kinds that ask for a little less than one: its size at a looser level, a smaller size at its level."""
-    hard = kinds[place]
+    hard = kinds[index]
     alike = [(other, kind) for other, kind in enumerate(kinds) if kind.unit_gpus == hard.unit_gpus]
     farther = [
         (kind.within, other) for other, kind in alike if kind.at.gpus == hard.at.gpus and kind.within > hard.within
@@ -155,10 +157,10 @@ def _best_by_gpus(gains: NDArray[np.float64], gpus: NDArray[np.int64], most: int
     for step in SHORTFALLS:
         best: list[int] = []
         reached = 0.0
-        for place in order:
-            if (1.0 - step) * gains[place] > reached:
-                best.append(place)
-                reached = gains[place]
+        for index in order:
+            if (1.0 - step) * gains[index] > reached:
+                best.append(index)
+                reached = gains[index]
         if len(best) < most:
             break
     top = int(gains.argmax())

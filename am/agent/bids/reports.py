@@ -16,7 +16,12 @@ Floats = NDArray[np.float64]
 
 
 def make_report(app: AppView, cluster: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
-    """The report of one app, at the moment of its view."""
+    """The report of one app, at the moment of its view.
+
+    Example: two jobs of 400 s on up to 2 GPUs each wait without GPUs. 8 GPUs, two active apps, N_avg = 2, S = 1, leases
+    of 600 s, submitted 100 s ago. t_ideal = 800 / 4 * 2 = 400 s. The app waits for one lease and then ends on its fair
+    share of 4 GPUs after 200 s, so t_shared = 100 + 600 + 200 = 900 s and rho = 2.25. It demands two gangs of 1 to 2.
+    """
     moment = np.array([app.elapsed_s]), np.array([app.contention])
     return make_reports([Outlook(app, cluster)], *moment, cluster, round_id, rho_of)[0]
 

@@ -36,7 +36,7 @@ _BALANCED = 20_000
 """Most evenly divided candidates (`_balanced`) times jobs: for many jobs `generate_candidates` finds better ones."""
 
 _FAR_PARTS = (0.01, 0.3, 0.6)
-"""Parts of a candidate's gangs that are at the looser of two levels; 0.01 stands for one gang."""
+"""Parts of a candidate's gangs, rounded up, that are at the looser of two levels. 0.01 is one of at most 100 gangs."""
 
 _AT_ONCE = (1.0, 0.75, 0.5)
 """Parts of the jobs that run at once: fewer jobs have larger gangs."""

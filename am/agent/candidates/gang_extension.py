@@ -53,7 +53,7 @@ class _Base(Value, frozen=True):
         at: What it counts as.
         restart_s: Seconds that a restart takes.
         must_pay: Whether it grows only if that pays.
-        pinned: GPUs that the app asks for to make it so.
+        pinned: GPUs on named machines that the app asks for to complete its tasks.
     """
 
     job: JobView
@@ -75,14 +75,14 @@ class _Base(Value, frozen=True):
 
     @property
     def may_grow(self) -> bool:
-        """Whether more GPUs could help: not even the most that the job can use, on one machine, must fail to pay."""
+        """Whether more GPUs could help. False if even the largest gang on one machine would not pay."""
         if not self.growth_gpus:
             return False
         most = self.job.shape.demand_max_gpus
         return not self.must_pay or growth_pays(self.job, self.at, most, Level.MACHINE, self.restart_s)
 
     def with_gpus(self, gpus: int, level: Level) -> GangAt | None:
-        """The gang of `gpus` usable GPUs at a level. Returns None if it is no larger or does not pay."""
+        """The gang of `gpus` usable GPUs at a level. Returns None unless it is larger, and pays if it must."""
         if gpus <= self.at.gpus or (self.must_pay and not growth_pays(self.job, self.at, gpus, level, self.restart_s)):
             return None
         return replace(self.spanning(level), gpus=gpus)
@@ -98,6 +98,10 @@ def gang_extensions(app: AppView, offered: GangCapacity) -> list[GangExtension]:
     Growing restarts a job. A gang whose leases continue grows only if that pays (`growth_pays`); the rest of a gang
     that lost GPUs restarts anyway. A gang that grows is at MACHINE level at best, since the agent does not know the
     slots of its GPUs.
+
+    Example: a job of 1 to 4 GPUs with S = 1.2 within a machine and 2 within a rack holds two GPUs of m0. m0 offers one
+    more GPU, and m1 in the same rack two. There are three ways: to stay at a throughput of 2 / 1.2 = 1.7, to grow to 4
+    GPUs in the rack (4 / 2 = 2), and to pin the GPU of m0 (3 / 1.2 = 2.5).
 
     Args:
         app: The app.

@@ -13,6 +13,9 @@ from themis.values import Value
 class SearchSpace(Value, frozen=True, kw_only=True):
     """All candidates of at most `most_gangs` gangs and `most_gpus` GPUs.
 
+    For example, three jobs of 1 to 2 GPUs and 4 free GPUs make the kinds (2 GPUs, 1 GPU), with at most 3 gangs and 4
+    GPUs. The candidates (2, 0) and (1, 2) are in this space, (2, 1) needs 5 GPUs and (0, 4) has too many gangs.
+
     Attributes:
         kinds: Kinds of gangs that fit.
         most_gangs: Gangs at most.

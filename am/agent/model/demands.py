@@ -13,7 +13,15 @@ from themis.cluster import Allocation, Level
 
 
 def phases_left(app: AppView) -> tuple[PhaseLeft, ...]:
-    """The work left of the search: the current phase by its jobs, later ones by the median job (equation 2)."""
+    """The work left of the search: the current phase by its jobs, later ones by the median job (equation 2).
+
+    For example, the paper's app has four jobs of 80, 100, 100 and 120 s per iteration for 8 iterations, then two for
+    16, then one for 36 iterations:
+
+        >>> from am.agent.model.nsdi_example import nsdi_app
+        >>> [(phase.jobs, phase.work_gpu_s) for phase in phases_left(nsdi_app())]
+        [(4, 3200.0), (2, 3200.0), (1, 3600.0)]
+    """
     left = []
     if app.jobs:
         works = [job.iterations_left * job.serial_iteration_s for job in app.jobs]
@@ -33,7 +41,11 @@ def phases_left(app: AppView) -> tuple[PhaseLeft, ...]:
 
 
 def empty_bundle_s(app: AppView, cluster: ClusterView) -> tuple[float, float]:
-    """T of what the app keeps if it wins nothing, and the restart that losing the rest costs, in seconds."""
+    """T of what the app keeps if it wins nothing, and the restart that losing the rest costs, in seconds.
+
+    Example: a job with 400 s of work at S = 1 runs on four GPUs, of which two are renewable, and a restart takes 20 s.
+    With nothing it keeps two GPUs: T = 200 s, and it pays the restart. An app without GPUs never ends: T is infinite.
+    """
     if app.jobs and not app.held:
         return math.inf, 0.0
     kept = [gang.at for gang in app.held if not gang.renewable_gpus.counts]
@@ -47,6 +59,9 @@ def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
 
     A job without a gang demands one. A job on a gang that could grow demands more only if that pays (`growth_pays`). A
     job that may lose a part of its gang, and can run on the rest, demands the lost part.
+
+    Example: two jobs of 1 to 4 GPUs. One holds four GPUs of m0, of which two are renewable, the other waits. The first
+    demands 1 to 2 GPUs in addition to the two that it keeps, the second demands 1 to 4.
     """
     if not app.held:
         return tuple([job.demand for job in app.jobs])
@@ -67,7 +82,8 @@ def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
 def is_satisfied(shapes: Sequence[JobShape], gangs: Sequence[HeldGang]) -> bool:
     """Whether the app is satisfied: each job holds all GPUs that it can use, and none of them is renewable.
 
-    `unmet_demands` is empty then, whatever work is left.
+    `unmet_demands` is empty then, whatever work is left. For example, an app of one job of 1 to 4 GPUs is satisfied if
+    it holds 4 GPUs whose leases continue, and not if the lease of one of them ends in this round.
 
     Args:
         shapes: The shapes of all jobs.

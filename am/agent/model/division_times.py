@@ -1,7 +1,8 @@
 """T(G) of many divisions at once: `finish_time` with arrays, bit-identical.
 
-A division is a row of counts over a list of gangs. Example: over the gangs (1 GPU, 2 GPUs) the row (3, 1) is a division
-into three gangs of 1 and one gang of 2. The times of jobs on gangs are computed once for all divisions.
+A division is gangs of given sizes for an app's jobs. Here each one is a row of counts over a list of gangs. Example:
+over the gangs (1 GPU, 2 GPUs) the row (3, 1) is a division into three gangs of 1 and one gang of 2. The times of jobs
+on gangs are computed once for all divisions.
 """
 
 from __future__ import annotations

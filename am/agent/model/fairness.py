@@ -1,4 +1,4 @@
-"""Finish-time fairness: ideal times and rho by five named definitions, never mixed (themis.md, section 2)."""
+"""Finish-time fairness: ideal times and rho by five named definitions, never mixed (docs/explanation/simulator.md)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,14 @@ def cluster_time_s(app: AppView, cluster: ClusterView) -> float:
 
 
 def ideal_time_s(app: AppView, cluster: ClusterView) -> float:
-    """t_ideal = t_cluster * N_avg, in seconds: the definition `themis`."""
+    """t_ideal = t_cluster * N_avg, in seconds: the definition `themis`.
+
+    For example, the paper's app has 10,000 GPU s of work, on a cluster of 16 GPUs that it shares with three others:
+
+        >>> from am.agent.model.nsdi_example import NSDI_CLUSTER_VIEW, nsdi_app
+        >>> cluster_time_s(nsdi_app(), NSDI_CLUSTER_VIEW), ideal_time_s(nsdi_app(), NSDI_CLUSTER_VIEW)
+        (625.0, 2500.0)
+    """
     return cluster_time_s(app, cluster) * app.contention
 
 
@@ -56,12 +63,20 @@ def ideal_times_s(whole: AppView, cluster: ClusterView) -> dict[RhoDefinition, f
 
 
 def rho_by_definition(whole: AppView, completion_s: float, cluster: ClusterView) -> dict[RhoDefinition, float]:
-    """Rho at completion by every definition: seconds from submission to end over each t_ideal."""
+    """Rho at completion by every definition: seconds from submission to end over each t_ideal.
+
+    Example: four jobs of 1,200 s on one GPU each, 8 GPUs, N_avg = 4, S = 1. `themis` has t_ideal = 4800 / 4 * 4 =
+    4800 s. `isolated_share` and `private_cluster` have 2400 s: an isolated share of 2 GPUs runs two jobs at a time. An
+    app that ends after 2400 s has rho 0.5 by `themis`, and 1 by the other two.
+    """
     return {definition: completion_s / ideal_s for definition, ideal_s in ideal_times_s(whole, cluster).items()}
 
 
 class Valuer(Value, frozen=True, kw_only=True):
     """Turns T on a bundle into t_shared and V = 1/rho, for one app at one moment.
+
+    Example: 100 s have elapsed and t_ideal is 400 s. A bundle with T = 200 s has rho = (100 + 200) / 400 = 0.75, with a
+    restart of 20 s 0.8. Its value is 1.33, or 1.25 with the restart.
 
     Attributes:
         elapsed_s: Seconds since the app was submitted.
@@ -114,8 +129,8 @@ def shared_times_s(
     """t_shared of bundles, in seconds: the seconds from submission to the end if the app wins the bundle.
 
     `continuation`: the app holds the bundle for one lease, then the larger of it and its fair share
-    (fairness-study.md, section 1): spent + min(T, lease + min(T, T_share) * (1 - lease / T)), since a lease does
-    lease/T of the work. Example: T = 2000 s, a lease of 600 s and T_share = 1000 s make
+    (docs/decisions/0003-continuation-rule.md): spent + min(T, lease + min(T, T_share) * (1 - lease / T)), since a
+    lease does lease/T of the work. Example: T = 2000 s, a lease of 600 s and T_share = 1000 s make
     600 + 1000 * 0.7 = 1300 s, on top of the seconds spent.
 
     Args:

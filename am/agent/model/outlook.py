@@ -30,6 +30,9 @@ class Outlook:
     changes. Time, N_avg, the number of active apps and of the cluster's GPUs may change. The owner of an app knows
     such events and keeps the outlook: an app master for one message, the simulator for as long as the app waits.
 
+    Example: an app waits for GPUs during ten rounds. Its demands and T on the fair share come from one outlook. Its rho
+    grows from round to round, since `make_reports` takes the present elapsed time and N_avg.
+
     Args:
         app: The app. Its elapsed time and N_avg may be out of date.
         cluster: The cluster. Only the levels at which gangs fit into the empty cluster are kept.

@@ -13,7 +13,8 @@ Bids value this end, and the planner then puts the jobs there. `core/packing.c` 
 5. Of few jobs every way, by branch and bound.
 
 Example: jobs of 3, 3, 2, 2 and 2 s on two identical gangs. LPT ends at 7 s: 3 + 2 + 2 and 3 + 2. MULTIFIT ends at 6 s:
-3 + 3 and 2 + 2 + 2.
+3 + 3 and 2 + 2 + 2. Minimum bin slack, for a gang with 7 s left and jobs of 5, 4 and 3 s: the longest first takes 5 s
+and leaves 2 s unused; 4 + 3 leave none, so the gang gets these.
 
 A bid times hundreds of divisions and packs only few of them closely, that is, also by the fourth way. The planner packs
 few divisions: all of them closely, and then with randomly drawn exchanges (iterated local search). So the result after

@@ -1,4 +1,4 @@
-"""What an allocation means to each tenant: sharing incentive, envy, Pareto gap, gain from a lie, one more device."""
+"""What its shares mean to each tenant: sharing incentive, envy, Pareto gap, gain from a lie, one more device."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from rm_plugin.policies.oef.evaluator import Rule
 from rm_plugin.policies.oef.fair_share import FairShare
-from rm_plugin.policies.oef.programme import capacity_rows, share_variables
+from rm_plugin.policies.oef.programme import capacity_constraints, share_variables
 from rm_plugin.policies.oef.speedup import Instance, Tenant, normalise
-from rm_plugin.solvers.linear import LinearStatus, MakeModel, Row
+from rm_plugin.solvers.linear import Constraint, LinearStatus, MakeModel
 from themis.values import Value
 
 
@@ -30,29 +30,35 @@ class Envy(Value, frozen=True, kw_only=True):
 def sharing_incentive(fair: FairShare) -> Mapping[str, float]:
     """Each tenant's efficiency, divided by that of its part of an equal split; 1 or more is an incentive to share.
 
-    A tenant that is left out has 1: its part of an equal split is worth nothing to it either.
+    A tenant that is left out has 1: its part of an equal split is worth nothing to it either. Example: one K80 and one
+    V100; tenants (1, 2) and (1, 5). With the K80 and 1/4 of the V100 the first has 1.5, as with half of each GPU: its
+    ratio is 1. The second has 3/4 * 5 = 3.75 instead of 3: its ratio is 1.25.
     """
     speedups = fair.speedups
     parts = speedups.weights / max(speedups.weights.sum(), 1e-12)
     ratios = fair.efficiencies / (parts * (speedups.matrix @ speedups.capacity))
-    by_row = dict(zip(speedups.tenant_ids, map(float, ratios), strict=True))
-    return dict(sorted({**dict.fromkeys(speedups.left_out, 1.0), **by_row}.items()))
+    by_tenant = dict(zip(speedups.tenant_ids, map(float, ratios), strict=True))
+    return dict(sorted({**dict.fromkeys(speedups.left_out, 1.0), **by_tenant}.items()))
 
 
 def envy_matrix(fair: FairShare) -> NDArray[np.float64]:
-    """By (tenant, other), rows of the instance: the other's GPUs, scaled to the tenant's weight, minus its own."""
+    """By (tenant, other) in the instance's order: the other's GPUs, scaled to the tenant's weight, minus its own."""
     weights = fair.speedups.weights
     worth = fair.speedups.matrix @ (fair.matrix / weights[:, None]).T * weights[:, None]
     return np.asarray(worth - np.diag(worth)[:, None])
 
 
 def largest_envy(fair: FairShare, least: float = 1e-6) -> Mapping[str, Envy]:
-    """The tenants that envy another by more than `least`, each with the one it envies most."""
+    """The tenants that envy another by more than `least`, each with the one it envies most.
+
+    Example: one K80 and one V100; tenants (1, 2) and (1, 5). If the first has the V100 and the second the K80, the
+    second envies the first by 5 - 1 = 4. The first would lose: 1 - 2 = -1.
+    """
     found = {}
-    for tenant, row in zip(fair.speedups.tenant_ids, envy_matrix(fair), strict=True):
-        other = int(row.argmax())
-        if row[other] > least:
-            found[tenant] = Envy(of=fair.speedups.tenant_ids[other], by=float(row[other]))
+    for tenant_id, envies in zip(fair.speedups.tenant_ids, envy_matrix(fair), strict=True):
+        other = int(envies.argmax())
+        if envies[other] > least:
+            found[tenant_id] = Envy(of=fair.speedups.tenant_ids[other], by=float(envies[other]))
     return dict(sorted(found.items()))
 
 
@@ -62,10 +68,14 @@ def pareto_gap(fair: FairShare, make_model: MakeModel) -> float:
     used = variables >= 0
     model = make_model(speedups.matrix[used])
     keep = [
-        Row(columns=variables[row, used[row]], values=speedups.matrix[row, used[row]], lower=float(efficiency))
-        for row, efficiency in enumerate(fair.efficiencies * (1 - 1e-9))
+        Constraint(
+            columns=variables[tenant, used[tenant]],
+            values=speedups.matrix[tenant, used[tenant]],
+            lower=float(efficiency),
+        )
+        for tenant, efficiency in enumerate(fair.efficiencies * (1 - 1e-9))
     ]
-    model.add_rows([*keep, *capacity_rows(speedups, variables)])
+    model.add_constraints([*keep, *capacity_constraints(speedups, variables)])
     optimum = model.maximise()
     return max(0.0, optimum.objective - fair.total) if optimum.status is LinearStatus.OPTIMAL else float("nan")
 

@@ -6,11 +6,12 @@
                x >= 0
 
 The equal split is feasible, so an optimum exists and every tenant gets at least its part of an equal split (theorem
-5.1: sharing incentive). The variables here are y_l = x_l / pi_l, which keeps weights out of the rows on envy.
+5.1: sharing incentive). The variables here are y_l = x_l / pi_l, which keeps weights out of the envy constraints.
 
-Row generation. Few of the n (n - 1) rows on envy bind. The programme starts with those between neighbours in the order
-of speedup vectors, and adds the rows that its optimum violates most until none is violated. The result is an optimum of
-the full programme, because it is feasible there and the programme with fewer rows bounds it from above.
+Row generation. Few of the n (n - 1) envy constraints bind. The programme starts with those between neighbours in the
+order of speedup vectors, and adds the ones that its optimum violates most until none is violated. The result is an
+optimum of the full programme, because it is feasible there and the programme with fewer constraints bounds it from
+above.
 
 Example: one K80 and one V100; tenants (1, 2) and (1, 5). The total is 5.25: the first gets the K80 and 1/4 of the V100,
 which is worth 1.5 to it, exactly as much as the other's 3/4 of the V100.
@@ -21,15 +22,15 @@ from __future__ import annotations
 import numpy as np
 
 from rm_plugin.policies.oef.fair_share import FairShare, ShareStatus, clean, equal_split
-from rm_plugin.policies.oef.programme import Variables, capacity_rows, share_matrix, share_variables
+from rm_plugin.policies.oef.programme import Variables, capacity_constraints, share_matrix, share_variables
 from rm_plugin.policies.oef.speedup import Matrix, Speedups
-from rm_plugin.solvers.linear import LinearStatus, MakeModel, Row
+from rm_plugin.solvers.linear import Constraint, LinearStatus, MakeModel
 
 ENVY_TOLERANCE = 1e-7
 """GPUs of the reference type, for each device of the largest type: envy below it counts as none."""
 
-_ROWS_PER_TENANT = 3
-"""How many violated rows a tenant adds before the programme is solved again."""
+_ADDED_PER_TENANT = 3
+"""How many violated constraints a tenant adds before the programme is solved again."""
 
 Pair = tuple[int, int]
 
@@ -40,19 +41,19 @@ def cooperative(speedups: Speedups, make_model: MakeModel, *, generate_rows: boo
     Args:
         speedups: The instance in normal form.
         make_model: Begins a linear programme.
-        generate_rows: Whether rows on envy are added as needed. False states all of them at once: the reference.
+        generate_rows: Whether envy constraints are added as needed. False states all of them at once: the reference.
     """
     tenants, types = speedups.matrix.shape
     variables = share_variables(speedups)
     used = variables >= 0
-    costs = (speedups.matrix * speedups.weights[:, None])[used]
-    model = make_model(costs)
-    model.add_rows(capacity_rows(speedups, variables, speedups.weights))
+    objective = (speedups.matrix * speedups.weights[:, None])[used]
+    model = make_model(objective)
+    model.add_constraints(capacity_constraints(speedups, variables, speedups.weights))
     pairs = _neighbours(tenants) if generate_rows else _all_pairs(tenants)
     stated: set[Pair] = set()
     solves = 0
     while True:
-        model.add_rows([_envy_row(speedups, variables, pair) for pair in pairs])
+        model.add_constraints([_envy_constraint(speedups, variables, pair) for pair in pairs])
         stated.update(pairs)
         optimum = model.maximise()
         solves += 1
@@ -67,27 +68,27 @@ def cooperative(speedups: Speedups, make_model: MakeModel, *, generate_rows: boo
         speedups=speedups,
         matrix=clean(per_weight * speedups.weights[:, None], speedups.capacity),
         prices=tuple(map(float, optimum.duals[:types])),
-        rows=types + len(stated),
+        constraints=types + len(stated),
         solves=solves,
     )
 
 
 def _neighbours(tenants: int) -> list[Pair]:
-    """Both rows between neighbours; tenants are ordered by speedup vector."""
-    return [pair for row in range(tenants - 1) for pair in ((row, row + 1), (row + 1, row))]
+    """Both constraints between neighbours; tenants are ordered by speedup vector."""
+    return [pair for one in range(tenants - 1) for pair in ((one, one + 1), (one + 1, one))]
 
 
 def _all_pairs(tenants: int) -> list[Pair]:
     return [(one, other) for one in range(tenants) for other in range(tenants) if one != other]
 
 
-def _envy_row(speedups: Speedups, variables: Variables, pair: Pair) -> Row:
+def _envy_constraint(speedups: Speedups, variables: Variables, pair: Pair) -> Constraint:
     """W_l . y_l - W_l . y_i >= 0, for the pair (l, i)."""
     tenant, other = pair
     speedup = speedups.matrix[tenant]
     own = variables[tenant] >= 0
     others = (variables[other] >= 0) & (speedup > 0)
-    return Row(
+    return Constraint(
         columns=np.concatenate((variables[tenant, own], variables[other, others])),
         values=np.concatenate((speedup[own], -speedup[others])),
         lower=0.0,
@@ -95,9 +96,14 @@ def _envy_row(speedups: Speedups, variables: Variables, pair: Pair) -> Row:
 
 
 def _most_violated(speedups: Speedups, per_weight: Matrix) -> list[Pair]:
-    """The rows that each tenant's envy violates most, at most `_ROWS_PER_TENANT` of each."""
+    """The constraints that each tenant's envy violates most, at most `_ADDED_PER_TENANT` of each."""
     worth = speedups.matrix @ per_weight.T
     envy = worth - np.diag(worth)[:, None]
-    most = np.argsort(-envy, axis=1, kind="stable")[:, :_ROWS_PER_TENANT]
+    most = np.argsort(-envy, axis=1, kind="stable")[:, :_ADDED_PER_TENANT]
     tolerance = ENVY_TOLERANCE * max(1.0, float(speedups.capacity.max()))
-    return [(row, int(other)) for row, others in enumerate(most) for other in others if envy[row, other] > tolerance]
+    return [
+        (tenant, int(other))
+        for tenant, others in enumerate(most)
+        for other in others
+        if envy[tenant, other] > tolerance
+    ]

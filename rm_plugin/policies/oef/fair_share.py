@@ -20,7 +20,7 @@ SMALLEST_SHARE = 1e-9
 
 
 class ShareStatus(StrEnum):
-    """Where an allocation comes from: a proven optimum, or one of the two fallbacks if the LP solver fails."""
+    """Where shares come from: a proven optimum, or one of the two fallbacks if the LP solver fails."""
 
     OPTIMAL = "optimal"
     PREVIOUS = "previous"
@@ -28,14 +28,17 @@ class ShareStatus(StrEnum):
 
 
 class FairShare(Value, frozen=True, kw_only=True):
-    """An allocation X.
+    """Shares X: GPUs by tenant and type.
+
+    For example, two types of one GPU each and tenants (1, 2) and (1, 5): X = ((1, 1/4), (0, 3/4)) has the efficiencies
+    1 + 2/4 = 1.5 and 5 * 3/4 = 3.75, and the total 5.25.
 
     Attributes:
         status: Where it comes from.
         speedups: The instance in normal form.
-        matrix: X, GPUs of shape (tenants, types), rows as in `speedups`.
+        matrix: X, GPUs of shape (tenants, types), tenants in the order of `speedups`.
         prices: By type, how much the programme's objective grows per further device; None if the rule is no LP.
-        rows: Constraints of the programme when it was solved; 0 if the rule is no LP.
+        constraints: Those of the programme when it was solved; 0 if the rule is no LP.
         solves: How often the programme was solved; more than 1 by row generation.
     """
 
@@ -43,12 +46,12 @@ class FairShare(Value, frozen=True, kw_only=True):
     speedups: Speedups
     matrix: Matrix
     prices: tuple[float, ...] | None = None
-    rows: int = 0
+    constraints: int = 0
     solves: int = 0
 
     @property
     def efficiencies(self) -> NDArray[np.float64]:
-        """E by row: W_l . x_l, in GPUs of the reference type."""
+        """E by tenant, in the order of `speedups`: W_l . x_l, in GPUs of the reference type."""
         return np.asarray((self.speedups.matrix * self.matrix).sum(axis=1))
 
     @property
@@ -60,16 +63,17 @@ class FairShare(Value, frozen=True, kw_only=True):
     def share(self) -> Mapping[str, tuple[float, ...]]:
         """GPUs by tenant and type, tenants by id, those that were left out included."""
         nothing = (0.0,) * self.matrix.shape[1]
-        rows = {
-            tenant: tuple(map(float, row)) for tenant, row in zip(self.speedups.tenant_ids, self.matrix, strict=True)
+        shares = {
+            tenant_id: tuple(map(float, gpus))
+            for tenant_id, gpus in zip(self.speedups.tenant_ids, self.matrix, strict=True)
         }
-        return _by_id({**dict.fromkeys(self.speedups.left_out, nothing), **rows})
+        return _by_id({**dict.fromkeys(self.speedups.left_out, nothing), **shares})
 
     @property
     def efficiency(self) -> Mapping[str, float]:
         """E by tenant, tenants by id, those that were left out included."""
-        rows = dict(zip(self.speedups.tenant_ids, map(float, self.efficiencies), strict=True))
-        return _by_id({**dict.fromkeys(self.speedups.left_out, 0.0), **rows})
+        efficiency = dict(zip(self.speedups.tenant_ids, map(float, self.efficiencies), strict=True))
+        return _by_id({**dict.fromkeys(self.speedups.left_out, 0.0), **efficiency})
 
 
 def clean(matrix: Matrix, capacity: NDArray[np.float64]) -> Matrix:

@@ -18,9 +18,9 @@ from __future__ import annotations
 import numpy as np
 
 from rm_plugin.policies.oef.fair_share import FairShare, ShareStatus, clean, equal_split
-from rm_plugin.policies.oef.programme import capacity_rows, share_matrix, share_variables
+from rm_plugin.policies.oef.programme import capacity_constraints, share_matrix, share_variables
 from rm_plugin.policies.oef.speedup import Speedups
-from rm_plugin.solvers.linear import LinearStatus, MakeModel, Row
+from rm_plugin.solvers.linear import Constraint, LinearStatus, MakeModel
 
 
 def noncooperative(speedups: Speedups, make_model: MakeModel) -> FairShare:
@@ -28,16 +28,16 @@ def noncooperative(speedups: Speedups, make_model: MakeModel) -> FairShare:
     tenants, types = speedups.matrix.shape
     x = share_variables(speedups)
     t = int(x.max(initial=-1)) + 1
-    costs = np.zeros(t + 1)
-    costs[t] = 1.0
-    model = make_model(costs)
+    objective = np.zeros(t + 1)
+    objective[t] = 1.0
+    model = make_model(objective)
     equalities = []
     for tenant in range(tenants):
         used = x[tenant] >= 0
         columns = np.append(x[tenant, used], t).astype(np.int32)
         values = np.append(speedups.matrix[tenant, used], -speedups.weights[tenant])
-        equalities.append(Row(columns=columns, values=values, lower=0.0, upper=0.0))
-    model.add_rows([*equalities, *capacity_rows(speedups, x)])
+        equalities.append(Constraint(columns=columns, values=values, lower=0.0, upper=0.0))
+    model.add_constraints([*equalities, *capacity_constraints(speedups, x)])
     optimum = model.maximise()
     if optimum.status is not LinearStatus.OPTIMAL:
         return FairShare(status=ShareStatus.EQUAL_SPLIT, speedups=speedups, matrix=equal_split(speedups))
@@ -46,6 +46,6 @@ def noncooperative(speedups: Speedups, make_model: MakeModel) -> FairShare:
         speedups=speedups,
         matrix=clean(share_matrix(optimum, x), speedups.capacity),
         prices=tuple(map(float, optimum.duals[tenants:])),
-        rows=tenants + types,
+        constraints=tenants + types,
         solves=1,
     )

@@ -41,6 +41,9 @@ class ProfileState(StrEnum):
 class Profile(Value, frozen=True, kw_only=True):
     """The profile of one job type of a tenant.
 
+    >>> Profile(state=ProfileState.RUNNING, types=("k80", "v100"), rates=(10.0,)).next_type
+    'v100'
+
     Attributes:
         state: What it waits for.
         types: GPU types to measure, in this order.

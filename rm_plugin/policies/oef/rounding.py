@@ -19,7 +19,9 @@ its GPUs back, and they are offered again. A round has these steps:
        takes up to its backlog, at least one. One without needs its smallest gang at once.
     6. deviation = claim - granted, settled so that it stays bounded: see `_settle`.
 
-Example: three tenants with a third of one GPU each are served in turn: 1, 2, 3, 1, 2, 3, ..
+Example: three tenants with a third of one GPU each are served in turn: 1, 2, 3, 1, 2, 3, .. In the first round all
+claims are 1/3, and tenant 1 gets the GPU. Then the deviations are -2/3, 1/3, 1/3, so the claims are -1/3, 2/3, 2/3, and
+tenant 2 gets it.
 """
 
 from __future__ import annotations
@@ -71,6 +73,16 @@ def round_shares(
 ) -> Rounded:
     """Round the shares of one round.
 
+    For example, two tenants that are due half a GPU each take turns on one:
+
+        >>> ideal = {"a": (0.5,), "b": (0.5,)}
+        >>> limits = dict.fromkeys(ideal, GangLimits(smallest=1, most=1))
+        >>> first = round_shares((1,), ideal, {}, limits)
+        >>> first.granted, first.deviation
+        ({'a': (1,), 'b': (0,)}, {'a': (-0.5,), 'b': (0.5,)})
+        >>> round_shares((1,), ideal, first.deviation, limits).granted
+        {'a': (0,), 'b': (1,)}
+
     Args:
         capacity: Devices by type.
         ideal: The fair shares.
@@ -80,12 +92,12 @@ def round_shares(
     Returns:
         GPUs by tenant, at most the capacity; none, or at least the tenant's smallest gang.
     """
-    tenants = sorted(ideal)
-    if not tenants:
+    tenant_ids = sorted(ideal)
+    if not tenant_ids:
         return Rounded(granted={}, deviation={})
     nothing = (0.0,) * len(capacity)
-    claims = np.array([np.add(ideal[tenant], deviation.get(tenant, nothing)) for tenant in tenants])
-    bounds = [limits[tenant] for tenant in tenants]
+    claims = np.array([np.add(ideal[tenant_id], deviation.get(tenant_id, nothing)) for tenant_id in tenant_ids])
+    bounds = [limits[tenant_id] for tenant_id in tenant_ids]
     usable = np.array([[number not in limit.unusable for number in range(len(capacity))] for limit in bounds])
     granted = np.column_stack(
         [_largest_remainder(claims[:, number], usable[:, number], have) for number, have in enumerate(capacity)]
@@ -95,8 +107,8 @@ def round_shares(
     _offer_again(granted, claims, usable, capacity, bounds)
     after = _settle(claims - granted, granted, bounds)
     return Rounded(
-        granted={tenant: tuple(map(int, granted[row])) for row, tenant in enumerate(tenants)},
-        deviation={tenant: tuple(map(float, after[row])) for row, tenant in enumerate(tenants)},
+        granted={tenant_id: tuple(map(int, granted[tenant])) for tenant, tenant_id in enumerate(tenant_ids)},
+        deviation={tenant_id: tuple(map(float, after[tenant])) for tenant, tenant_id in enumerate(tenant_ids)},
     )
 
 
@@ -112,19 +124,19 @@ def _largest_remainder(claims: Claims, usable: Usable, devices: int) -> Granted:
     order = np.lexsort((-np.round(claims, 9), -np.round(remainders, 9)))
     order = order[usable[order]]
     while len(order) and granted.sum() < devices:
-        for row in order[: devices - int(granted.sum())]:
-            granted[row] += 1
+        for tenant in order[: devices - int(granted.sum())]:
+            granted[tenant] += 1
     return granted
 
 
 def _release(granted: Granted, claims: Claims, limits: list[GangLimits]) -> None:
     """Step 3, in place: the least claimed type is released first."""
-    for row, limit in enumerate(limits):
-        for number in np.argsort(claims[row], kind="stable"):
-            excess = int(granted[row].sum()) - limit.most
-            granted[row, number] -= min(max(excess, 0), granted[row, number])
-        if granted[row].sum() < limit.smallest:
-            granted[row] = 0
+    for tenant, limit in enumerate(limits):
+        for number in np.argsort(claims[tenant], kind="stable"):
+            excess = int(granted[tenant].sum()) - limit.most
+            granted[tenant, number] -= min(max(excess, 0), granted[tenant, number])
+        if granted[tenant].sum() < limit.smallest:
+            granted[tenant] = 0
 
 
 def _serve_owed_gangs(
@@ -133,19 +145,19 @@ def _serve_owed_gangs(
     """Step 4, in place. A tenant that loses GPUs here and falls below its own smallest gang releases the rest."""
     owed = claims.sum(axis=1)
     served: set[int] = set()
-    for row in sorted(range(len(limits)), key=lambda row: (-round(owed[row], 9), row)):
-        gang = limits[row].smallest
+    for tenant in sorted(range(len(limits)), key=lambda tenant: (-round(owed[tenant], 9), tenant)):
+        gang = limits[tenant].smallest
         enough = gang + len(capacity) - 1
-        if granted[row].any() or owed[row] < enough - _NEGLIGIBLE or limits[row].most < gang:
+        if granted[tenant].any() or owed[tenant] < enough - _NEGLIGIBLE or limits[tenant].most < gang:
             continue
         backlog = (claims - granted).sum(axis=1)
         givers = [
             other
             for other in sorted(range(len(limits)), key=lambda other: (round(backlog[other], 9), other))
-            if other not in served and granted[other].any() and backlog[other] < owed[row] - _NEGLIGIBLE
+            if other not in served and granted[other].any() and backlog[other] < owed[tenant] - _NEGLIGIBLE
         ]
         # Neither what is free nor what others hold counts if this tenant cannot use its type.
-        can_use, devices = usable[row], np.array(capacity)
+        can_use, devices = usable[tenant], np.array(capacity)
         free = devices - granted.sum(axis=0)
         if int((free + granted[givers].sum(axis=0))[can_use].sum()) < gang:
             continue
@@ -157,8 +169,8 @@ def _serve_owed_gangs(
             _release(granted[giver : giver + 1], claims[giver : giver + 1], [_at_most(limits[giver], keeps)])
         free = devices - granted.sum(axis=0)
         if int(free[can_use].sum()) >= gang:
-            _take(granted, claims, can_use, row, gang, free)
-            served.add(row)
+            _take(granted, claims, can_use, tenant, gang, free)
+            served.add(tenant)
 
 
 def _at_most(limit: GangLimits, gpus: int) -> GangLimits:
@@ -174,22 +186,23 @@ def _offer_again(
     while took and free.sum() > 0:
         took = False
         backlog = (claims - granted).sum(axis=1)
-        for row in sorted(range(len(limits)), key=lambda row: (-round(backlog[row], 9), row)):
-            held = int(granted[row].sum())
-            wanted = max(1, round(backlog[row])) if held else max(limits[row].smallest, math.floor(backlog[row]))
-            takes = min(wanted, limits[row].most - held, int(free[usable[row]].sum()))
-            if takes <= 0 or held + takes < limits[row].smallest:
+        for tenant in sorted(range(len(limits)), key=lambda tenant: (-round(backlog[tenant], 9), tenant)):
+            held = int(granted[tenant].sum())
+            limit = limits[tenant]
+            wanted = max(1, round(backlog[tenant])) if held else max(limit.smallest, math.floor(backlog[tenant]))
+            takes = min(wanted, limit.most - held, int(free[usable[tenant]].sum()))
+            if takes <= 0 or held + takes < limit.smallest:
                 continue
             took = True
-            _take(granted, claims, usable[row], row, takes, free)
+            _take(granted, claims, usable[tenant], tenant, takes, free)
 
 
-def _take(granted: Granted, claims: Claims, can_use: Usable, row: int, gpus: int, free: Granted) -> None:
+def _take(granted: Granted, claims: Claims, can_use: Usable, tenant: int, gpus: int, free: Granted) -> None:
     """Give a tenant free GPUs, in place: first of the types that it is owed most."""
-    owed = claims[row] - granted[row]
+    owed = claims[tenant] - granted[tenant]
     for number in np.argsort(-owed, kind="stable"):
         part = min(gpus, int(free[number])) if can_use[number] else 0
-        granted[row, number] += part
+        granted[tenant, number] += part
         free[number] -= part
         gpus -= part
 
@@ -204,13 +217,13 @@ def _settle(deviation: Claims, granted: Granted, limits: list[GangLimits]) -> Cl
       other tenant wanted owes them to no other tenant.
     """
     after = deviation.copy()
-    for row, limit in enumerate(limits):
-        positive, negative = np.maximum(after[row], 0.0), np.maximum(-after[row], 0.0)
+    for tenant, limit in enumerate(limits):
+        positive, negative = np.maximum(after[tenant], 0.0), np.maximum(-after[tenant], 0.0)
         more, less = float(positive.sum()), float(negative.sum())
-        met = granted[row].sum() >= limit.most
+        met = granted[tenant].sum() >= limit.most
         cancelled = max(0.0, min(more, less) - limit.smallest - after.shape[1])
         keep_more = min(more, less) if met else more
         keep_more, keep_less = max(0.0, keep_more - cancelled), less - cancelled
-        after[row] = positive * (keep_more / more if more else 0.0) - negative * (keep_less / less if less else 0.0)
+        after[tenant] = positive * (keep_more / more if more else 0.0) - negative * (keep_less / less if less else 0.0)
     owed, debts = np.maximum(after, 0.0).sum(axis=0), np.maximum(-after, 0.0).sum(axis=0)
     return np.where(after < 0, after * np.minimum(1.0, owed / np.maximum(debts, _NEGLIGIBLE)), after)

@@ -43,7 +43,7 @@ class Tenant(Value, frozen=True, kw_only=True):
 
 
 class Instance(Value, frozen=True, kw_only=True):
-    """What one allocation is computed from.
+    """What shares are computed from.
 
     Attributes:
         types: GPU types, the slowest first.
@@ -222,6 +222,10 @@ def virtual_tenants(tenant_id: str, weight: float, job_types: Sequence[JobType])
 
     The tenant's weight is divided in proportion to the priorities: equally by default, so that a tenant gains nothing
     by splitting its jobs into more types. A tenant with one job type keeps its name.
+
+    >>> types = [JobType(name="vgg", speedup=(1.0, 2.0)), JobType(name="lstm", speedup=(1.0, 5.0), priority=3.0)]
+    >>> [(tenant.tenant_id, tenant.weight) for tenant in virtual_tenants("u1", 1.0, types)]
+    [('u1/vgg', 0.25), ('u1/lstm', 0.75)]
     """
     if len(job_types) == 1:
         return [Tenant(tenant_id=tenant_id, speedup=job_types[0].speedup, weight=weight)]

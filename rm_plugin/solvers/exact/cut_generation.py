@@ -39,6 +39,9 @@ def find_cut_or_places(
     Patterns of single machines come first. Patterns of racks follow if gangs must lie inside a rack and the patterns of
     machines did not decide.
 
+    Example: two machines of 6 GPUs, and a choice of two gangs of 4 and one of 3 within machines. The cut has weight 2
+    for a gang of 4, 1 for a gang of 3, and a capacity of 4. The choice has weight 5 and breaks it.
+
     Args:
         market: The market.
         chosen: Rows of the choice.

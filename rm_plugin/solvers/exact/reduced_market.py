@@ -2,6 +2,9 @@
 
 At any prices a choice is worth the upper bound less the losses of its rows, or less. So a row that loses more than the
 distance between the bound and the best choice found is in no better choice (docs/design/auction.md, "Prices").
+
+Example: the bound is 1.00 and the best choice found has a log value of 0.97. A row that loses 0.05 at the prices is in
+no choice above 0.95, so it is removed. A row that loses 0.02 remains.
 """
 
 from __future__ import annotations

@@ -14,6 +14,10 @@ _MAX_SWAPS_PER_ROW = 4
 def repair(rows: Rows, placer: RowPlacer, choice: Ints) -> tuple[Ints, Packed]:
     """Swap rows until all gangs have places.
 
+    Example: two machines of 3 free GPUs, and three bidders that each chose a gang of 2 within a machine. Only two such
+    gangs fit. The third bidder could take a gang of 1 instead and lose 0.2 of its log value, each other one would lose
+    more. So the third bidder's row is swapped.
+
     Args:
         rows: Rows of the market.
         placer: Places these rows.

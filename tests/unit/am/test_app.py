@@ -50,7 +50,7 @@ def gpus(*texts):
 
 
 def run_on(app, job_id, *texts):
-    app.board.jobs[job_id].gpus = tuple(sorted(gpus(*texts)))
+    app.search.jobs[job_id].gpus = tuple(sorted(gpus(*texts)))
 
 
 class TestLeases:

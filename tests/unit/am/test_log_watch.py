@@ -50,7 +50,7 @@ class Watched:
             spec=SimpleNamespace(
                 program=SimpleNamespace(environment={"SUBMARINE_CHECKPOINT_PATH": path} if path else {})
             ),
-            board=SimpleNamespace(
+            search=SimpleNamespace(
                 jobs={"job-00": self.job},
                 progressed=lambda _: None,
                 waited=lambda _: None,
@@ -172,7 +172,7 @@ def test_model_folder_that_is_not_local_is_ignored(tmp_path, places):
 def test_jobs_read_only_their_own_files(tmp_path, checkpoints, path, looked_at):
     folder = tmp_path / "job-00" / "jobs"
     watched = Watched(folder / "job-00", checkpoints=checkpoints.format(tmp_path), path=path.format(tmp_path))
-    watched.app.board.jobs["job-01"] = Watched(folder / "job-01").job
+    watched.app.search.jobs["job-01"] = Watched(folder / "job-01").job
     found = [os.path.relpath(each, tmp_path) for each in checkpoint_folders(watched.app, watched.job)]
     assert found == looked_at
 

@@ -184,7 +184,7 @@ def test_moving_job_restarts_on_reserved_gpus(tmp_path):
 
     async def scenario(one):
         one.hold(g0="GRANTED", g1="GRANTED", g2="GRANTED")
-        job = one.app.board.jobs["j0"]
+        job = one.app.search.jobs["j0"]
         one.apply(start={"j0": (A,)})
         await one.until(lambda: one.runtime.running)
         one.apply(stop={"j0": "it moves"}, move={"j0": (B, C)})

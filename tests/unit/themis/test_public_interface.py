@@ -1,6 +1,5 @@
 """What `import themis` offers."""
 
-import doctest
 import subprocess
 import sys
 from importlib.metadata import version
@@ -9,8 +8,6 @@ from pathlib import Path
 import pytest
 
 import themis
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("name", themis.__all__)
@@ -27,11 +24,6 @@ def test_type_checkers_see_what_is_loaded_on_first_use():
 def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="'themis' has no attribute 'Clutser'"):
         themis.Clutser  # noqa: B018
-
-
-def test_example_of_the_docstring_runs(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    assert doctest.testmod(themis).failed == 0
 
 
 def test_version_is_that_of_the_installed_package():

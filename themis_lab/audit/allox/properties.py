@@ -33,7 +33,10 @@ def optimality(case: AlloxCase, _rng: random.Random) -> list[str]:
 
 
 def certificate(case: AlloxCase, _rng: random.Random) -> list[str]:
-    """The result is certified, and says so truly: each machine leaves its last offered position free, or needs none."""
+    """The result is certified, and says so truly: each machine leaves its last offered position free, or needs none.
+
+    For example, a machine that was offered three positions and runs two jobs shows that a fourth would not help.
+    """
     matching = match_jobs(case.jobs, case.machines, case.now_s)
     findings = [] if matching.is_certified else ["the matching is not certified"]
     for place, (queue, offered) in enumerate(zip(matching.queues, matching.positions_offered, strict=True)):

@@ -41,16 +41,16 @@ def gandiva_fair(speedups: Speedups) -> FairShare:
 
 
 def trades_of(speedups: Speedups) -> tuple[Matrix, list[Trade]]:
-    """The shares, and the trades in order. Tenants that tie come in the order of the instance's rows."""
+    """The shares, and the trades in order. Tenants that tie come in the order of the instance."""
     shares = equal_split(speedups)
     trades: list[Trade] = []
     while (best := _best_pair(speedups.matrix, shares)) is not None:
         slow, fast, buyer, seller = best
         ratios = _ratios(speedups.matrix, slow, fast)
         others = [
-            ratios[row]
-            for row in np.flatnonzero(shares[:, slow] > _HOLDS)
-            if row != buyer and ratios[row] > ratios[seller] * (1 + _HOLDS)
+            ratios[tenant]
+            for tenant in np.flatnonzero(shares[:, slow] > _HOLDS)
+            if tenant != buyer and ratios[tenant] > ratios[seller] * (1 + _HOLDS)
         ]
         price = float(max(others)) if others else float(ratios[buyer] + ratios[seller]) / 2
         all_slow, all_fast = shares[buyer, slow] / price, shares[seller, fast]

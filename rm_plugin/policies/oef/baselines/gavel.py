@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 
 from rm_plugin.policies.oef.fair_share import FairShare, ShareStatus, clean, equal_split
-from rm_plugin.policies.oef.programme import capacity_rows, share_matrix, share_variables
+from rm_plugin.policies.oef.programme import capacity_constraints, share_matrix, share_variables
 from rm_plugin.policies.oef.speedup import Speedups
-from rm_plugin.solvers.linear import LinearStatus, MakeModel, Row
+from rm_plugin.solvers.linear import Constraint, LinearStatus, MakeModel
 
 
 def gavel(speedups: Speedups, make_model: MakeModel, limit: float | None = 1.0) -> FairShare:
@@ -31,20 +31,22 @@ def gavel(speedups: Speedups, make_model: MakeModel, limit: float | None = 1.0) 
     tenants, types = speedups.matrix.shape
     x = share_variables(speedups)
     r = int(x.max(initial=-1)) + 1
-    costs = np.zeros(r + 1)
-    costs[r] = 1.0
-    model = make_model(costs)
+    objective = np.zeros(r + 1)
+    objective[r] = 1.0
+    model = make_model(objective)
     part = (speedups.matrix * equal_split(speedups)).sum(axis=1)
-    rows = capacity_rows(speedups, x)
+    constraints = capacity_constraints(speedups, x)
     for tenant in range(tenants):
         columns = x[tenant, x[tenant] >= 0]
         speedup = speedups.matrix[tenant, x[tenant] >= 0]
-        ratio = Row(columns=np.append(columns, r).astype(np.int32), values=np.append(speedup, -part[tenant]), lower=0.0)
-        rows.append(ratio)
+        ratio = Constraint(
+            columns=np.append(columns, r).astype(np.int32), values=np.append(speedup, -part[tenant]), lower=0.0
+        )
+        constraints.append(ratio)
         if limit is not None:
             upper = limit * float(speedups.weights[tenant])
-            rows.append(Row(columns=columns, values=np.ones(len(columns)), upper=upper))
-    model.add_rows(rows)
+            constraints.append(Constraint(columns=columns, values=np.ones(len(columns)), upper=upper))
+    model.add_constraints(constraints)
     optimum = model.maximise()
     if optimum.status is not LinearStatus.OPTIMAL:
         return FairShare(status=ShareStatus.EQUAL_SPLIT, speedups=speedups, matrix=equal_split(speedups))
@@ -53,6 +55,6 @@ def gavel(speedups: Speedups, make_model: MakeModel, limit: float | None = 1.0) 
         speedups=speedups,
         matrix=clean(share_matrix(optimum, x), speedups.capacity),
         prices=tuple(map(float, optimum.duals[:types])),
-        rows=len(rows),
+        constraints=len(constraints),
         solves=1,
     )

@@ -1,23 +1,25 @@
-"""Rules that maximise the total efficiency within capacity and further rows."""
+"""Rules that maximise the total efficiency within capacity and further constraints."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from rm_plugin.policies.oef.fair_share import FairShare, ShareStatus, clean, equal_split
-from rm_plugin.policies.oef.programme import Variables, capacity_rows, share_matrix, share_variables
+from rm_plugin.policies.oef.programme import Variables, capacity_constraints, share_matrix, share_variables
 from rm_plugin.policies.oef.speedup import Speedups
-from rm_plugin.solvers.linear import LinearStatus, MakeModel, Row
+from rm_plugin.solvers.linear import Constraint, LinearStatus, MakeModel
 
-MakeRows = Callable[[Speedups, Variables], Sequence[Row]]
+MakeConstraints = Callable[[Speedups, Variables], Sequence[Constraint]]
 
 
-def most_efficient(speedups: Speedups, make_model: MakeModel, make_rows: MakeRows = lambda *_: ()) -> FairShare:
-    """Maximise the sum of W_l . x_l subject to capacity and the rows of `make_rows`."""
+def most_efficient(
+    speedups: Speedups, make_model: MakeModel, make_constraints: MakeConstraints = lambda *_: ()
+) -> FairShare:
+    """Maximise the sum of W_l . x_l subject to capacity and the constraints of `make_constraints`."""
     variables = share_variables(speedups)
     model = make_model(speedups.matrix[variables >= 0])
-    rows = [*capacity_rows(speedups, variables), *make_rows(speedups, variables)]
-    model.add_rows(rows)
+    constraints = [*capacity_constraints(speedups, variables), *make_constraints(speedups, variables)]
+    model.add_constraints(constraints)
     optimum = model.maximise()
     if optimum.status is not LinearStatus.OPTIMAL:
         return FairShare(status=ShareStatus.EQUAL_SPLIT, speedups=speedups, matrix=equal_split(speedups))
@@ -26,6 +28,6 @@ def most_efficient(speedups: Speedups, make_model: MakeModel, make_rows: MakeRow
         speedups=speedups,
         matrix=clean(share_matrix(optimum, variables), speedups.capacity),
         prices=tuple(map(float, optimum.duals[: len(speedups.capacity)])),
-        rows=len(rows),
+        constraints=len(constraints),
         solves=1,
     )

@@ -66,7 +66,7 @@ class Attempt:
 
     @property
     def jobs(self):
-        return self.app.board.jobs
+        return self.app.search.jobs
 
     async def start(self, *job_ids):
         for job_id in job_ids:
@@ -129,7 +129,7 @@ class TestDivergence:
         job = one.jobs["j0"]
         assert job.state is JobState.FAILED
         assert job.diagnostics == job.health == "j0: its loss is no number since iteration 3"
-        assert set(one.app.board.plan().targets) == {"j1", "j2", "j3"}
+        assert set(one.app.search.plan().targets) == {"j1", "j2", "j3"}
         assert one.details("job_given_up") == [
             ("j0", {"reason": "its loss is no number since iteration 3", "restarts": 0})
         ]
@@ -151,14 +151,14 @@ class TestDivergence:
                 await one.ended(job_id)
 
         asyncio.run(scenario())
-        assert set(one.app.board.plan().targets) == {"j2", "j3"}
+        assert set(one.app.search.plan().targets) == {"j2", "j3"}
         failed = [each for each in one.journal.content.observations if each.kind is ObservationKind.FAILED]
         assert failed == []
         other = attempt()
         (failed,) = [each for each in other.journal.content.observations if each.kind is ObservationKind.FAILED]
         assert failed.job_id == "j1"
         assert math.isnan(failed.loss)
-        assert other.app.board.plan() == one.app.board.plan()
+        assert other.app.search.plan() == one.app.search.plan()
         assert {job_id: job.state for job_id, job in other.jobs.items()} == {
             job_id: job.state for job_id, job in one.jobs.items()
         }
@@ -173,7 +173,7 @@ class TestDivergence:
             await one.ended("j0")
 
         asyncio.run(scenario())
-        plan = one.app.board.plan()
+        plan = one.app.search.plan()
         assert "j0" not in plan.targets
         assert set(plan.targets) == {"j1", "j2", "j3"}
 
@@ -248,7 +248,7 @@ class TestStall:
         assert (job_id, detail["restarts"]) == ("j0", 1)
         assert detail["reason"].startswith("no iteration for 6")
         assert one.runtime.stops
-        assert "j0" in one.app.board.plan().targets
+        assert "j0" in one.app.search.plan().targets
         assert job_status(one.app, job).health == job.health == detail["reason"]
         assert page_state(one.app, 1).jobs[0].health == job.health
 
@@ -269,7 +269,7 @@ class TestStall:
         self.stalled(one, first=3, seconds=2 * STALLED_S)
         assert one.jobs["j0"].state is JobState.FAILED
         assert one.details("job_given_up")[0][1]["restarts"] == 1
-        assert "j0" not in one.app.board.plan().targets
+        assert "j0" not in one.app.search.plan().targets
 
     def test_the_next_attempt_knows_how_often(self, attempt):
         one = attempt()
@@ -277,7 +277,7 @@ class TestStall:
         other = attempt()
         assert other.jobs["j0"].restarts == 1
         assert other.jobs["j0"].state is JobState.WAITING
-        assert other.app.board.plan() == one.app.board.plan()
+        assert other.app.search.plan() == one.app.search.plan()
 
     def test_a_program_that_evaluates_silently_at_each_epochs_end_heals_itself(self, attempt):
         one = attempt(restarts=1, tuner="median_stopping", iterations=1000)

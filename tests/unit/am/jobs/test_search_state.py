@@ -1,4 +1,4 @@
-"""The job board: phases, losers, the app's work, and taking up a journal at any line."""
+"""The state of a search: phases, losers, the app's work, and taking up a journal at any line."""
 
 import math
 import random
@@ -33,7 +33,7 @@ def spec(jobs=4, *, tuner="successive_halving", serial_s=2.0, replay=False, **ch
 
 
 class Bench:
-    """A board with its journal in a folder; `reopen` makes the next attempt's."""
+    """A search state with its journal in a folder; `reopen` makes the next attempt's."""
 
     def __init__(self, folder, app=None, time_scale=1.0):
         self.folder, self.app, self.time_scale = folder, app or spec(), time_scale
@@ -42,38 +42,38 @@ class Bench:
 
     def open(self):
         self.journal = Journal(self.folder / "journal.jsonl")
-        self.board = SearchState(self.app, self.folder, self.time_scale, self.journal, self.saved.get)
+        self.search = SearchState(self.app, self.folder, self.time_scale, self.journal, self.saved.get)
 
     def reopen(self):
         self.journal.close()
         self.open()
 
     def states(self):
-        return {job_id: job.state for job_id, job in self.board.jobs.items()}
+        return {job_id: job.state for job_id, job in self.search.jobs.items()}
 
     def start(self, job_id):
-        job = self.board.jobs[job_id]
+        job = self.search.jobs[job_id]
         job.gpus = (GpuId("m", int(job_id[1:])),)
         job.incarnation += 1
-        self.board.turn(job, JobState.STARTING)
-        self.board.turn(job, JobState.RUNNING)
+        self.search.turn(job, JobState.STARTING)
+        self.search.turn(job, JobState.RUNNING)
         return job
 
     def reach(self, job_id, loss=0.5):
-        job = self.board.jobs[job_id]
-        job.profile.feed(StepLoss(step=self.board.plan().targets[job_id], loss=loss))
+        job = self.search.jobs[job_id]
+        job.profile.feed(StepLoss(step=self.search.plan().targets[job_id], loss=loss))
         job.gpus = ()
-        self.board.target_reached(job)
+        self.search.target_reached(job)
 
     def run_phase(self, losses):
-        for job_id in sorted(self.board.plan().targets):
+        for job_id in sorted(self.search.plan().targets):
             self.start(job_id)
-        for job_id in sorted(self.board.plan().targets):
+        for job_id in sorted(self.search.plan().targets):
             self.reach(job_id, losses[job_id])
 
     def measure(self, job_id, iteration_s, steps=8):
         """Let the job log steps at this pace on one GPU."""
-        job = self.board.jobs[job_id]
+        job = self.search.jobs[job_id]
         job.profile.started(1, Level.SLOT)
         done = job.profile.iteration
         for step in range(done + 1, done + 1 + steps):
@@ -100,34 +100,34 @@ class TestPhases:
     def test_everything_waits_at_first(self, bench):
         one = bench()
         assert set(one.states().values()) == {JobState.WAITING}
-        assert one.board.plan().targets == dict.fromkeys(one.states(), 10)
-        assert one.board.done_share() == 0.0
-        assert [phase.jobs for phase in one.board.first_phases] == [4, 2, 1]
+        assert one.search.plan().targets == dict.fromkeys(one.states(), 10)
+        assert one.search.done_share() == 0.0
+        assert [phase.jobs for phase in one.search.first_phases] == [4, 2, 1]
 
     def test_losers_stop_and_winners_go_on(self, bench):
         one = bench()
         one.run_phase(LOSSES)
-        assert one.board.plan().targets == {"j1": 30, "j3": 30}
-        assert one.board.settle_losers() == []
-        one.board.next_phase()
+        assert one.search.plan().targets == {"j1": 30, "j3": 30}
+        assert one.search.settle_losers() == []
+        one.search.next_phase()
         assert one.states() == {
             "j0": JobState.STOPPED,
             "j1": JobState.WAITING,
             "j2": JobState.STOPPED,
             "j3": JobState.WAITING,
         }
-        assert one.board.settle_losers() == []
+        assert one.search.settle_losers() == []
 
     def test_a_loser_has_done_what_it_was_to_do_and_a_failure_has_not(self, bench):
         one = bench()
         one.start("j0").profile.feed(StepLoss(step=4, loss=1.0))
-        assert one.board.target_of(one.board.jobs["j0"], one.board.plan()) == 10
-        one.board.failed(one.board.jobs["j0"], "it crashed")
+        assert one.search.target_of(one.search.jobs["j0"], one.search.plan()) == 10
+        one.search.failed(one.search.jobs["j0"], "it crashed")
         for job_id in ("j1", "j2", "j3"):
             one.start(job_id)
             one.reach(job_id, LOSSES[job_id])
-        one.board.settle_losers()
-        told = {job_id: one.board.target_of(job, one.board.plan()) for job_id, job in one.board.jobs.items()}
+        one.search.settle_losers()
+        told = {job_id: one.search.target_of(job, one.search.plan()) for job_id, job in one.search.jobs.items()}
         assert told["j0"] == 60
         assert sorted(told[job_id] for job_id in ("j1", "j2", "j3")) == [10, 30, 30]
 
@@ -137,80 +137,80 @@ class TestPhases:
             one.start(job_id)
         for job_id in "j1", "j3", "j0":
             one.reach(job_id, LOSSES[job_id])
-        late = one.board.jobs["j2"]
+        late = one.search.jobs["j2"]
         late.profile.feed(StepLoss(step=10, loss=0.9))
-        one.board.target_reached(late)
+        one.search.target_reached(late)
         assert late.state is JobState.PHASE_DONE
-        assert one.board.settle_losers() == [late]
+        assert one.search.settle_losers() == [late]
         late.gpus = ()
-        assert one.board.settle_losers() == []
+        assert one.search.settle_losers() == []
         assert late.state is JobState.STOPPED
 
     def test_the_whole_search(self, bench):
         one = bench()
-        while not one.board.plan().finished:
-            one.board.next_phase()
+        while not one.search.plan().finished:
+            one.search.next_phase()
             one.run_phase(LOSSES)
-            one.board.settle_losers()
-        assert one.board.plan().best == "j1"
-        one.board.finish(JobState.STOPPED)
+            one.search.settle_losers()
+        assert one.search.plan().best == "j1"
+        one.search.finish(JobState.STOPPED)
         assert one.states() == {
             "j0": JobState.STOPPED,
             "j1": JobState.FINISHED,
             "j2": JobState.STOPPED,
             "j3": JobState.STOPPED,
         }
-        assert one.board.done_share() == 1.0
+        assert one.search.done_share() == 1.0
 
     def test_a_failed_job_gives_its_place_to_a_loser(self, bench):
         one = bench()
         one.start("j1")
-        one.board.failed(one.board.jobs["j1"], "it broke")
+        one.search.failed(one.search.jobs["j1"], "it broke")
         for job_id in "j0", "j2", "j3":
             one.start(job_id)
             one.reach(job_id, LOSSES[job_id])
-        assert set(one.board.plan().targets) == {"j2", "j3"}
-        assert one.board.jobs["j1"].diagnostics == "it broke"
-        one.board.finish(JobState.KILLED)
+        assert set(one.search.plan().targets) == {"j2", "j3"}
+        assert one.search.jobs["j1"].diagnostics == "it broke"
+        one.search.finish(JobState.KILLED)
         assert one.states()["j1"] is JobState.FAILED
 
     def test_a_loser_is_taken_back_when_all_that_went_on_have_failed(self, bench):
         one = bench()
         one.run_phase(LOSSES)
-        one.board.settle_losers()
-        one.board.next_phase()
+        one.search.settle_losers()
+        one.search.next_phase()
         for job_id in "j1", "j3":
             one.start(job_id).gpus = ()
-            one.board.failed(one.board.jobs[job_id], "it broke")
-        assert one.board.settle_losers() == []
-        one.board.next_phase()
+            one.search.failed(one.search.jobs[job_id], "it broke")
+        assert one.search.settle_losers() == []
+        one.search.next_phase()
         assert (one.states()["j0"], one.states()["j2"]) == (JobState.STOPPED, JobState.WAITING)
         one.reopen()
-        while not one.board.plan().finished:
-            one.board.next_phase()
+        while not one.search.plan().finished:
+            one.search.next_phase()
             one.run_phase(LOSSES)
-        one.board.finish(JobState.STOPPED)
-        assert one.board.plan().best == "j2"
+        one.search.finish(JobState.STOPPED)
+        assert one.search.plan().best == "j2"
         assert (one.states()["j0"], one.states()["j2"]) == (JobState.STOPPED, JobState.FINISHED)
 
     def test_a_killed_search_leaves_its_losers_stopped(self, bench):
         one = bench()
         one.run_phase(LOSSES)
-        one.board.settle_losers()
-        one.board.finish(JobState.KILLED)
+        one.search.settle_losers()
+        one.search.finish(JobState.KILLED)
         assert [one.states()[job_id] for job_id in ("j0", "j2")] == [JobState.STOPPED] * 2
 
     def test_a_task_that_exits_well_has_reached_its_target_whatever_its_log_says(self, bench):
         one = bench(spec(1, tuner="single"))
         job = one.start("j0")
-        one.board.target_reached(job)
-        assert one.board.plan().finished
+        one.search.target_reached(job)
+        assert one.search.plan().finished
         assert job.profile.iteration == 60
 
     def test_every_turn_is_told_and_journalled(self, bench):
         one = bench()
         told = []
-        one.board.on_turn = lambda job: told.append((job.job_id, job.state))
+        one.search.on_turn = lambda job: told.append((job.job_id, job.state))
         one.start("j2")
         assert told == [("j2", JobState.STARTING), ("j2", JobState.RUNNING)]
         one.reopen()
@@ -219,67 +219,67 @@ class TestPhases:
     def test_a_step_that_no_job_can_take_is_a_defect(self, bench):
         one = bench()
         with pytest.raises(InvariantError):
-            one.board.turn(one.board.jobs["j0"], JobState.RUNNING)
+            one.search.turn(one.search.jobs["j0"], JobState.RUNNING)
 
 
 class TestWork:
     """B in GPU seconds: 4 jobs * 10 + 2 * 20 + 1 * 30 iterations = 110."""
 
     def test_it_is_estimated_at_submission(self, bench):
-        assert bench().board.work_total_gpu_s == 110 * 2.0
+        assert bench().search.work_total_gpu_s == 110 * 2.0
 
     def test_a_replay_runs_so_many_times_faster(self, bench):
-        assert bench(spec(replay=True), time_scale=4.0).board.work_total_gpu_s == 110 * 0.5
+        assert bench(spec(replay=True), time_scale=4.0).search.work_total_gpu_s == 110 * 0.5
 
     def test_but_training_does_not(self, bench):
-        assert bench(time_scale=4.0).board.work_total_gpu_s == 110 * 2.0
+        assert bench(time_scale=4.0).search.work_total_gpu_s == 110 * 2.0
 
     def test_the_first_measured_pace_fixes_it_and_from_then_on_it_only_grows(self, bench):
         one = bench()
         one.measure("j0", 1.0)
-        one.board.remeasure()
-        first = one.board.work_total_gpu_s
+        one.search.remeasure()
+        first = one.search.work_total_gpu_s
         assert first < 220.0
         seen = [first]
         for job_id, pace in [("j1", 0.5), ("j2", 3.0), ("j3", 0.1), ("j1", 9.0), ("j0", 20.0)]:
             one.measure(job_id, pace, steps=30)
-            one.board.remeasure()
-            seen.append(one.board.work_total_gpu_s)
+            one.search.remeasure()
+            seen.append(one.search.work_total_gpu_s)
         assert seen == sorted(seen)
         assert seen[-1] > 1.05 * first
 
     def test_noise_does_not_make_it_creep(self, bench):
         one = bench(spec(1, tuner="single"))
         one.measure("j0", 1.0)
-        one.board.remeasure()
-        first = one.board.work_total_gpu_s
+        one.search.remeasure()
+        first = one.search.work_total_gpu_s
         for pace in (1.01, 1.02, 1.03, 1.04):
             one.measure("j0", pace, steps=2)
-            one.board.remeasure()
-        assert one.board.work_total_gpu_s == first
+            one.search.remeasure()
+        assert one.search.work_total_gpu_s == first
 
     def test_it_outlives_the_app_master(self, bench):
         one = bench()
         one.measure("j0", 5.0)
-        one.board.remeasure()
-        before = one.board.work_total_gpu_s
+        one.search.remeasure()
+        before = one.search.work_total_gpu_s
         assert before > 220.0
         one.reopen()
-        assert one.board.work_total_gpu_s == before
+        assert one.search.work_total_gpu_s == before
         one.measure("j0", 0.01)
-        one.board.remeasure()
-        assert one.board.work_total_gpu_s == before
+        one.search.remeasure()
+        assert one.search.work_total_gpu_s == before
 
     def test_the_share_done_grows_to_one(self, bench):
         one = bench()
-        shares = [one.board.done_share()]
-        while not one.board.plan().finished:
-            one.board.next_phase()
-            for job_id in sorted(one.board.plan().targets):
+        shares = [one.search.done_share()]
+        while not one.search.plan().finished:
+            one.search.next_phase()
+            for job_id in sorted(one.search.plan().targets):
                 one.start(job_id)
                 one.reach(job_id, LOSSES[job_id])
-                shares.append(one.board.done_share())
-            one.board.settle_losers()
+                shares.append(one.search.done_share())
+            one.search.settle_losers()
         assert shares == sorted(shares)
         assert shares[-1] == 1.0
 
@@ -293,13 +293,13 @@ def search(one, rng, steps):
     """Random steps that an app master could take; `steps` is called before each line of the journal."""
     write = one.journal._append
     one.journal._append = lambda line: (steps(), write(line))
-    board = one.board
+    search = one.search
     for _ in range(60):
-        if board.plan().finished:
+        if search.plan().finished:
             break
-        board.settle_losers()
-        board.next_phase()
-        job = board.jobs[rng.choice(sorted(board.plan().targets))]
+        search.settle_losers()
+        search.next_phase()
+        job = search.jobs[rng.choice(sorted(search.plan().targets))]
         if job.state is JobState.WAITING:
             one.start(job.job_id)
         elif rng.random() < 0.5:
@@ -307,27 +307,27 @@ def search(one, rng, steps):
         elif rng.random() < 0.3:
             job.gpus = ()
             job.restarts += 1
-            board.turn(job, JobState.WAITING)
+            search.turn(job, JobState.WAITING)
         elif rng.random() < 0.3:
             job.gpus = ()
-            board.failed(job, "it broke")
+            search.failed(job, "it broke")
         else:
             job.profile.feed(StepLoss(step=job.profile.iteration + 1, loss=rng.random()))
-            board.progressed(job)
+            search.progressed(job)
     steps()
 
 
-def facts(board):
-    plan = board.plan()
+def facts(search):
+    plan = search.plan()
     return plan.phase, plan.phases, dict(plan.targets), plan.stopped, plan.finished, plan.best
 
 
-def go_on(board):
-    """What an app master does first with a board that it took up; every job of the plan must be startable."""
-    board.settle_losers()
-    board.next_phase()
-    for job_id in board.plan().targets:
-        assert JOB_LIFECYCLE.allows(board.jobs[job_id].state, JobState.STARTING), board.jobs[job_id].state
+def go_on(search):
+    """What an app master does first with a search that it took up; every job of the plan must be startable."""
+    search.settle_losers()
+    search.next_phase()
+    for job_id in search.plan().targets:
+        assert JOB_LIFECYCLE.allows(search.jobs[job_id].state, JobState.STARTING), search.jobs[job_id].state
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -339,8 +339,8 @@ def test_the_next_attempt_goes_on_from_any_line(tmp_path, seed):
 
     def remember():
         size = (one.folder / "journal.jsonl").stat().st_size
-        jobs = {job_id: (job.incarnation, job.restarts) for job_id, job in one.board.jobs.items()}
-        moments.append((size, facts(one.board), jobs))
+        jobs = {job_id: (job.incarnation, job.restarts) for job_id, job in one.search.jobs.items()}
+        moments.append((size, facts(one.search), jobs))
 
     search(one, random.Random(seed), remember)
     one.journal.close()
@@ -351,10 +351,10 @@ def test_the_next_attempt_goes_on_from_any_line(tmp_path, seed):
         folder.mkdir()
         (folder / "journal.jsonl").write_bytes(data[:size])
         two = Bench(folder)
-        assert facts(two.board) == plan
-        assert not {job_id for job_id, job in two.board.jobs.items() if job.state is JobState.FAILED} & set(plan[2])
+        assert facts(two.search) == plan
+        assert not {job_id for job_id, job in two.search.jobs.items() if job.state is JobState.FAILED} & set(plan[2])
         assert not set(two.states().values()) & set(_HELD)
-        go_on(two.board)
+        go_on(two.search)
         two.journal.close()
         shutil.rmtree(folder)
 
@@ -364,11 +364,11 @@ def test_counters_and_checkpoints_are_taken_up(bench):
     job = one.start("j0")
     job.restarts = 2
     job.gpus = ()
-    one.board.turn(job, JobState.WAITING)
+    one.search.turn(job, JobState.WAITING)
     one.start("j0")
     one.saved = {"j0": 7}
     one.reopen()
-    again = one.board.jobs["j0"]
+    again = one.search.jobs["j0"]
     assert (again.state, again.incarnation, again.restarts, again.saved_iteration) == (JobState.WAITING, 2, 2, 7)
     assert again.gpus == ()
 
@@ -384,10 +384,10 @@ def cut_last_line(one):
 def test_a_job_that_failed_stays_so_when_the_app_master_dies_before_its_state_is_written(bench):
     """Between the two lines that a failure writes: first the observation, then the state."""
     one = bench()
-    one.board.failed(one.start("j1"), "it broke")
+    one.search.failed(one.start("j1"), "it broke")
     cut_last_line(one)
     assert one.states()["j1"] is JobState.FAILED
-    assert "j1" not in one.board.plan().targets
+    assert "j1" not in one.search.plan().targets
 
 
 def test_a_job_that_reached_its_target_does_not_run_to_it_again(bench):
@@ -397,11 +397,11 @@ def test_a_job_that_reached_its_target_does_not_run_to_it_again(bench):
     one.reach("j1", 0.01)
     cut_last_line(one)
     assert one.states()["j1"] is JobState.PHASE_DONE
-    assert set(one.board.plan().targets) == {"j0", "j2", "j3"}
+    assert set(one.search.plan().targets) == {"j0", "j2", "j3"}
     for job_id in "j0", "j2", "j3":
         one.start(job_id)
         one.reach(job_id, LOSSES[job_id])
-    assert one.board.plan().targets == {"j1": 30, "j3": 30}
+    assert one.search.plan().targets == {"j1": 30, "j3": 30}
 
 
 def test_the_last_to_reach_the_end_has_finished_though_its_state_was_not_written(bench):
@@ -409,6 +409,6 @@ def test_the_last_to_reach_the_end_has_finished_though_its_state_was_not_written
     one.start("j0")
     one.reach("j0")
     cut_last_line(one)
-    assert one.board.plan().finished
-    one.board.finish(JobState.STOPPED)
+    assert one.search.plan().finished
+    one.search.finish(JobState.STOPPED)
     assert one.states()["j0"] is JobState.FINISHED

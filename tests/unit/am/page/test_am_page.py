@@ -346,9 +346,9 @@ class TestState:
     def test_page_state_equals_app(self, app):
         lease = pb.Lease(lease_id=1, machine_id="m0", gpu_index=1, expires_at_s=1600.0, state="GRANTED")
         app.take_leases(pb.LeaseUpdate(version=1, leases=[lease]))
-        job = app.board.jobs["j0"]
+        job = app.search.jobs["j0"]
         job.gpus, job.restarts = (GpuId("m0", 1),), 2
-        app.board.turn(job, JobState.STARTING)
+        app.search.turn(job, JobState.STARTING)
         shown = page_state(app, 3)
         assert (shown.app_id, shown.name, shown.attempt, shown.now_s) == ("app-1", "x", 3, 1000.0)
         assert shown.folder == app.folder
@@ -363,7 +363,7 @@ class TestState:
             gpus="m0/1",
             restarts=2,
             hyper_parameters={"lr": 0.5},
-            slowdown=app.board.jobs["j0"].profile.slowdown_by_level(),
+            slowdown=app.search.jobs["j0"].profile.slowdown_by_level(),
         )
         assert replace(shown.jobs[1], job_id="j0", state="STARTING", gpus="m0/1", restarts=2) == shown.jobs[0]
 
@@ -377,8 +377,8 @@ class TestState:
         assert page_state(app, 1, planned).rho < page_state(app, 1).rho
 
     def test_after_the_search_there_is_no_rho(self, app):
-        for job in app.board.jobs.values():
-            app.board.failed(job, "no luck")
+        for job in app.search.jobs.values():
+            app.search.failed(job, "no luck")
         shown = page_state(app, 1)
         assert shown.rho is None
         assert {job.state for job in shown.jobs} == {"FAILED"}

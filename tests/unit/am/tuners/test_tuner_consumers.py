@@ -1,4 +1,4 @@
-"""Tuners without barriers in the hands of those that read their plans: views for rho, the job board, the simulator."""
+"""Tuners without barriers in the hands of those that read their plans: views for rho, the search, the simulator."""
 
 import pytest
 
@@ -63,7 +63,7 @@ class TestViews:
 
 
 class Bench:
-    """A board of four jobs of 60 iterations under a tuner."""
+    """The search state of four jobs of 60 iterations under a tuner."""
 
     def __init__(self, folder, name, **settings):
         self.spec = AppSpec(
@@ -78,33 +78,33 @@ class Bench:
 
     def open(self):
         self.journal = Journal(self.folder / "journal.jsonl")
-        self.board = SearchState(self.spec, self.folder, 1.0, self.journal, lambda _: None)
+        self.search = SearchState(self.spec, self.folder, 1.0, self.journal, lambda _: None)
 
     def reopen(self):
         self.journal.close()
         self.open()
 
     def start(self, job_id):
-        job = self.board.jobs[job_id]
+        job = self.search.jobs[job_id]
         job.gpus = (GpuId("m", int(job_id[1:])),)
-        self.board.turn(job, JobState.STARTING)
-        self.board.turn(job, JobState.RUNNING)
+        self.search.turn(job, JobState.STARTING)
+        self.search.turn(job, JobState.RUNNING)
 
     def logs(self, job_id, step, loss):
-        job = self.board.jobs[job_id]
+        job = self.search.jobs[job_id]
         job.profile.feed(StepLoss(step=step, loss=loss))
-        return self.board.progressed(job)
+        return self.search.progressed(job)
 
     def reach(self, job_id, loss):
-        job = self.board.jobs[job_id]
-        job.profile.feed(StepLoss(step=self.board.plan().targets[job_id], loss=loss))
+        job = self.search.jobs[job_id]
+        job.profile.feed(StepLoss(step=self.search.plan().targets[job_id], loss=loss))
         job.gpus = ()
-        self.board.target_reached(job)
-        self.board.settle_losers()
-        self.board.next_phase()
+        self.search.target_reached(job)
+        self.search.settle_losers()
+        self.search.next_phase()
 
     def states(self):
-        return [job.state.value for job in self.board.jobs.values()]
+        return [job.state.value for job in self.search.jobs.values()]
 
 
 @pytest.fixture
@@ -124,24 +124,24 @@ class TestBoard:
     def test_a_promoted_job_waits_for_gpus_while_others_still_run(self, bench):
         """Rungs at 15, 30, 60: work is 4 * 15 + 2 * 15 + 1 * 30 iterations."""
         one = bench("asynchronous_halving")
-        assert one.board.work_total_gpu_s == 120.0
+        assert one.search.work_total_gpu_s == 120.0
         for job_id in ("j0", "j1", "j2", "j3"):
             one.start(job_id)
         one.reach("j0", 0.5)
         assert one.states() == ["PHASE_DONE", "RUNNING", "RUNNING", "RUNNING"]
         one.reach("j1", 0.6)
         assert one.states() == ["WAITING", "PHASE_DONE", "RUNNING", "RUNNING"]
-        assert work_seen_gpu_s(one.board.progress(), one.board.plan()) == 120.0
+        assert work_seen_gpu_s(one.search.progress(), one.search.plan()) == 120.0
 
     def test_unpromoted_jobs_are_stopped_at_end(self, bench):
         one = bench("asynchronous_halving")
         shares = []
-        while not one.board.plan().finished:
-            job_id = min(one.board.plan().targets)
+        while not one.search.plan().finished:
+            job_id = min(one.search.plan().targets)
             one.start(job_id)
             one.reach(job_id, float(job_id[1:]))
-            shares.append(one.board.done_share())
-        one.board.finish(JobState.STOPPED)
+            shares.append(one.search.done_share())
+        one.search.finish(JobState.STOPPED)
         assert one.states() == ["FINISHED", "STOPPED", "STOPPED", "STOPPED"]
         assert (sorted(shares), shares[-1]) == (shares, 1.0)
 
@@ -150,35 +150,35 @@ class TestBoard:
         for place, job_id in enumerate(("j0", "j1", "j2", "j3")):
             one.start(job_id)
             assert one.logs(job_id, 10, 1.0 + place) == (job_id == "j3"), "the app master must act at once"
-        loser = one.board.jobs["j3"]
-        assert one.board.settle_losers() == [loser]
-        assert "j3" not in one.board.plan().targets
-        one.board.turn(loser, JobState.CHECKPOINTING)
+        loser = one.search.jobs["j3"]
+        assert one.search.settle_losers() == [loser]
+        assert "j3" not in one.search.plan().targets
+        one.search.turn(loser, JobState.CHECKPOINTING)
         loser.gpus = ()
-        one.board.turn(loser, JobState.WAITING)
-        assert one.board.settle_losers() == []
+        one.search.turn(loser, JobState.WAITING)
+        assert one.search.settle_losers() == []
         assert one.states() == ["RUNNING", "RUNNING", "RUNNING", "STOPPED"]
         one.reopen()
-        assert one.board.plan().stopped == {"j3"}
+        assert one.search.plan().stopped == {"j3"}
         assert one.states() == ["WAITING", "WAITING", "WAITING", "STOPPED"]
 
     def test_jobs_are_tried_a_few_at_a_time_over_attempts(self, bench):
         one = bench("optuna", sampler="random", trials=3, parallel=2)
-        assert one.board.work_total_gpu_s == 3 * 60.0
+        assert one.search.work_total_gpu_s == 3 * 60.0
         for job_id in ("j0", "j1"):
             one.start(job_id)
         one.reach("j1", 0.5)
         one.reopen()
-        assert one.board.plan().targets == {"j0": 60, "j2": 60}
+        assert one.search.plan().targets == {"j0": 60, "j2": 60}
         assert one.states() == ["WAITING", "PHASE_DONE", "WAITING", "WAITING"]
-        shares = [one.board.done_share()]
+        shares = [one.search.done_share()]
         for job_id, loss in (("j2", 0.4), ("j0", 0.6)):
             one.start(job_id)
             one.reach(job_id, loss)
-            shares.append(one.board.done_share())
-        assert one.board.plan().finished
-        assert one.board.plan().best == "j2"
-        one.board.finish(JobState.STOPPED)
+            shares.append(one.search.done_share())
+        assert one.search.plan().finished
+        assert one.search.plan().best == "j2"
+        one.search.finish(JobState.STOPPED)
         assert one.states() == ["FINISHED", "FINISHED", "FINISHED", "STOPPED"]
         assert (sorted(shares), shares[-1]) == (shares, 1.0)
 

@@ -18,7 +18,7 @@ class FailingModel:
     def __init__(self, costs):
         pass
 
-    def add_rows(self, rows):
+    def add_constraints(self, rows):
         pass
 
     def maximise(self):
