@@ -54,11 +54,11 @@ class LiveTwin:
         self._clock = VirtualClock(0.0)
         self._journal = Journal(folder / f"{sim.app_id}.jsonl")
         self.app = App(registered, folder, str(folder), self._journal, self._clock)
-        board = self.app.board
+        search = self.app.search
         for each in sim.trace.jobs:
             estimate = Estimate(serial_iteration_s=each.serial_iteration_s, slowdown=each.slowdown)
-            board.jobs[each.job_id].profile = JobProfile(estimate)
-        board.work_total_gpu_s = work_gpu_s(board.progress(), board.first_phases)
+            search.jobs[each.job_id].profile = JobProfile(estimate)
+        search.work_total_gpu_s = work_gpu_s(search.progress(), search.first_phases)
         self.app.restarted(sim.costs.restart_s)
 
     def follow(self, sim, now_s, contention):
@@ -66,9 +66,9 @@ class LiveTwin:
         self.app.contention = contention
         self.app.leases = dict(sim.leases)
         self.app._reserved = frozenset(sim._reserved)
-        self.app.board.tuner = sim._tuner
+        self.app.search.tuner = sim._tuner
         for job_id, simulated in sim.jobs.items():
-            live = self.app.board.jobs[job_id]
+            live = self.app.search.jobs[job_id]
             live.gpus, live.stop_reason = simulated.gpus, "it stops" if simulated.stopping else ""
             live.profile.iteration = simulated.iteration_at(now_s)
 
