@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.engines.memory import MemoryAppLauncher
+from rm_plugin.policies.port import Policy
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
@@ -54,7 +55,14 @@ class InlineAuctioneer:
 class ServiceCase:
     """Needs a running loop. A new one of the same store is a restart."""
 
-    def __init__(self, store: StateStore, *, policy: str = "themis", folder: Path = Path("state")) -> None:
+    def __init__(
+        self,
+        store: StateStore,
+        *,
+        policy: str = "themis",
+        folder: Path = Path("state"),
+        decider: Policy | None = None,
+    ) -> None:
         settings = RmSettings(
             cluster=Path("unused"),
             state_dir=folder,
@@ -66,7 +74,8 @@ class ServiceCase:
         self.clock = VirtualClock(NOW_S)
         self.recorder = Recorder(store, self.clock)
         self.entries = restored_entries(store)
-        self.arbiter = _arbiter(settings, CLUSTER, store, self.clock, self.entries)
+        decider = decider or make_policy(policy)
+        self.arbiter = _arbiter(settings, CLUSTER, store, self.clock, self.entries, decider)
         _abandon_open_round(self.recorder)
         self.manager = ResourceManager(
             settings=settings,
@@ -79,7 +88,7 @@ class ServiceCase:
         self.rounds = self.manager.rounds = RoundRunner(
             settings=settings,
             arbiter=self.arbiter,
-            policy=make_policy(policy),
+            policy=decider,
             entries=self.entries,
             changes=self.manager.changes,
             auctioneer=InlineAuctioneer(),

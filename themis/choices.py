@@ -39,6 +39,14 @@ class EmptyBundle(StrEnum):
     LEXICOGRAPHIC = "lexicographic"
 
 
+class TenantOf(StrEnum):
+    """What shares the cluster under policies that are fair among tenants: users, queues, or apps."""
+
+    USER = "user"
+    QUEUE = "queue"
+    APP = "app"
+
+
 class BundleRule(StrEnum):
     """How a bid values the time after the lease (docs/decisions/0003-continuation-rule.md).
 

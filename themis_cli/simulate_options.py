@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
+from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding, TenantOf
 from themis.errors import InputError
 from themis.number_parsing import parse_number
 
@@ -41,6 +41,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     add("--bundle-rule", choices=[each.value for each in BundleRule], help="default: continuation")
     add("--empty-bundle", choices=[each.value for each in EmptyBundle], help="default: finite")
     add("--rounding", choices=[each.value for each in Rounding], help="default: probabilistic")
+    add("--tenant-of", choices=[each.value for each in TenantOf], help="who shares under OEF; default: user")
     add("--no-payments", action="store_true", help="let winners keep all that they won")
     add("--solver", metavar="NAME", help="exact, highs, gurobi or brute_force; default: exact")
     add("--checkpoint-s", type=float, metavar="S", help="seconds to write a checkpoint when a job stops (default: 5)")
@@ -140,7 +141,9 @@ def _rounds(options: argparse.Namespace, base: RoundSettings) -> RoundSettings:
     empty = options.empty_bundle and EmptyBundle(options.empty_bundle)
     rounding = options.rounding and Rounding(options.rounding)
     payments = False if options.no_payments else None
-    return replace(base, **_given(f=options.f, empty_bundle=empty, rounding=rounding, payments=payments))
+    tenant_of = options.tenant_of and TenantOf(options.tenant_of)
+    given = _given(f=options.f, empty_bundle=empty, rounding=rounding, payments=payments, tenant_of=tenant_of)
+    return replace(base, **given)
 
 
 def _costs(options: argparse.Namespace, base: Costs) -> Costs:

@@ -66,6 +66,7 @@ class _Undo:
 
     next_round_id: int
     up: frozenset[int]
+    memory: Value | None
     attained_gpu_s: dict[str, float] = field(default_factory=dict)
 
 
@@ -82,6 +83,7 @@ class Arbiter:
         grid_origin_s: float,
         table: LeaseTable | None = None,
         next_round_id: int = 1,
+        memory: Value | None = None,
     ) -> None:
         self.cluster = cluster
         self.table = table if table is not None else LeaseTable(cluster)
@@ -90,6 +92,7 @@ class Arbiter:
         self._seed = seed
         self._origin_s = grid_origin_s
         self._next_round_id = next_round_id
+        self._memory = memory
         self._contention = Contention()
         self._apps: dict[str, _Account] = {}
         # Of every active app in their order, but for what is up for renewal; out of date of apps that are noted.
@@ -106,7 +109,7 @@ class Arbiter:
         An app that comes, leaves or ends is not noted, nor are machines that come: such a change follows what was kept.
         """
         self.table.begin()
-        self._undo = _Undo(next_round_id=self._next_round_id, up=self._up)
+        self._undo = _Undo(next_round_id=self._next_round_id, up=self._up, memory=self._memory)
 
     def keep(self) -> None:
         """What was changed since `begin` stays."""
@@ -118,7 +121,7 @@ class Arbiter:
         undo, self._undo = self._undo, None
         self.table.undo()
         if undo is not None:
-            self._next_round_id, self._up = undo.next_round_id, undo.up
+            self._next_round_id, self._up, self._memory = undo.next_round_id, undo.up, undo.memory
             for app_id, attained_gpu_s in undo.attained_gpu_s.items():
                 self._apps[app_id].attained_gpu_s = attained_gpu_s
                 self._noted.add(app_id)
@@ -209,6 +212,7 @@ class Arbiter:
             settings=self._rounds,
             seed=child_seed(self._seed, "round", str(self._next_round_id)),
             contentions=self._contention.at(now_s),
+            memory=self._memory,
         )
         self._next_round_id += 1
         return snapshot, changes
@@ -218,9 +222,10 @@ class Arbiter:
 
         Between the snapshot and the decision apps may have ended, GPUs may have come back and machines may have been
         lost: what stands of the decision takes effect. Renewable leases are those that the round put up and that
-        still run.
+        still run. What the policy remembers is kept for the next round.
         """
         snapshot = result.snapshot
+        self._memory = result.decision.memory
         up = self._up
         renewable = [lease for lease in self.table.live.values() if lease.lease_id in up] if up else []
         grants = self._that_stand(result.decision.grants())
@@ -242,7 +247,7 @@ class Arbiter:
         auction, leftovers = self._that_stand(decision.auction), self._that_stand(decision.leftovers)
         if (auction, leftovers) == (decision.auction, decision.leftovers):
             return decision
-        return Decision(auction=auction, leftovers=leftovers, unserved=claims)
+        return Decision(auction=auction, leftovers=leftovers, unserved=claims, memory=decision.memory)
 
     def lease_end_s(self, now_s: float, begins_s: float | None = None) -> float:
         """When a lease granted now ends.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import field
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.contention import Contentions
 from rm_plugin.arbiter.leftovers import Claim
 from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang, RhoOf
-from themis.choices import EmptyBundle, Rounding
+from themis.choices import EmptyBundle, Rounding, TenantOf
 from themis.cluster import Allocation, Cluster
 from themis.errors import InputError
 from themis.sums import sum_in_order
@@ -27,6 +27,10 @@ class RoundSettings(Value, frozen=True, kw_only=True):
     empty_bundle: EmptyBundle = EmptyBundle.FINITE
     rounding: Rounding = Rounding.PROBABILISTIC
     payments: bool = True
+    tenant_of: TenantOf = TenantOf.USER
+
+    OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {"tenant_of": TenantOf.USER}
+    """Fields that records leave out at their defaults."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.f <= 1.0:
@@ -80,7 +84,7 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
     The device types of `cluster` say how fast the reference job is on each; the demands of the reports say on which
     types each job can run, and how fast (`GangDemand.speeds`). `machines` are all of the cluster with their GPUs on
     offer, renewable ones included. `contentions` has N_avg of the apps. `reports` and `bids` hold the apps that
-    answered.
+    answered. `memory` is that of the last decision (`PolicyWithMemory`).
     """
 
     round_id: int
@@ -95,6 +99,7 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
     reports: Mapping[str, AppReport] = field(default_factory=dict)
     bids: Mapping[str, Bid] | None = None
     outcome: AuctionOutcome | None = None
+    memory: Value | None = None
 
     @cached_property
     def free(self) -> Allocation:
@@ -176,11 +181,13 @@ class Decision(Value, frozen=True, kw_only=True):
     """What a policy decides: gangs by app, those of the auction (or of the policy's own rule) and the leftovers.
 
     `unserved` is what apps could still use; no free GPU may serve any of it. Where no GPU is left it may be left out.
+    `memory` is what the policy wants to find in the snapshot of the next round (`PolicyWithMemory`).
     """
 
     auction: Mapping[str, tuple[PlacedGang, ...]] = field(default_factory=dict)
     leftovers: Mapping[str, tuple[PlacedGang, ...]] = field(default_factory=dict)
     unserved: tuple[Claim, ...] = ()
+    memory: Value | None = None
 
     def grants(self) -> dict[str, tuple[PlacedGang, ...]]:
         """All gangs by app, in order of app ids."""

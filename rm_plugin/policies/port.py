@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from themis.bids import RhoOf
+from themis.values import Value
 
 
 class Policy(Protocol):
@@ -23,3 +24,16 @@ class Policy(Protocol):
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Return the next step of the round."""
         ...
+
+
+@runtime_checkable
+class PolicyWithMemory(Policy, Protocol):
+    """A policy that must know something of earlier rounds, such as what it still owes to whom.
+
+    Policy objects hold no state. What such a policy puts into `Decision.memory` is in `RoundSnapshot.memory` of the
+    next round. It is None in the first round, and if the stored memory cannot be read at a restart. A round that is
+    abandoned leaves the memory as it was.
+    """
+
+    memory_type: type[Value]
+    """The class of its memory. msgspec must be able to convert it to JSON and back; numbers must be finite."""

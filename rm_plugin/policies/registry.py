@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 from rm_plugin.policies.drf import DrfPolicy
@@ -17,6 +18,17 @@ from rm_plugin.policies.tiresias import TiresiasPolicy
 from rm_plugin.policies.worst_rho_first import WorstRhoFirstPolicy
 from themis.errors import UnknownNameError
 
+
+def _oef(name: str, rule: str) -> Policy:
+    """OEF's policy under a mode of OEF or a baseline's rule: all divide device types among tenants."""
+    # Loads numpy and HiGHS, which no other policy needs.
+    from rm_plugin.policies.oef.policy import OefPolicy
+    from rm_plugin.policies.oef.registry import rule_named
+    from rm_plugin.solvers.highs_linear import HighsModel
+
+    return OefPolicy(name, rule_named(rule, HighsModel))
+
+
 POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
     {
         ThemisPolicy.name: ThemisPolicy,
@@ -28,6 +40,11 @@ POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
         SrsfPolicy.name: SrsfPolicy,
         DrfPolicy.name: DrfPolicy,
         WorstRhoFirstPolicy.name: WorstRhoFirstPolicy,
+        "oef": partial(_oef, "oef", "cooperative"),
+        "oef_noncooperative": partial(_oef, "oef_noncooperative", "noncooperative"),
+        "max_min": partial(_oef, "max_min", "max_min"),
+        "gavel": partial(_oef, "gavel", "gavel"),
+        "gandiva_fair": partial(_oef, "gandiva_fair", "gandiva_fair"),
     }
 )
 

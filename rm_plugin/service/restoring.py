@@ -6,9 +6,11 @@ import logging
 import math
 from collections.abc import Iterable
 
+import msgspec
 from google.protobuf.message import DecodeError
 from msgspec.structs import replace
 
+from rm_plugin.policies.port import Policy, PolicyWithMemory
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.store import StateStore, StoredEvent
 from themis.cluster import Cluster, GpuId
@@ -16,6 +18,7 @@ from themis.errors import ThemisError
 from themis.events import UNREADABLE
 from themis.leases import Lease, LeaseChangeKind
 from themis.lifecycle import LEASE_LIFECYCLE, LeaseState
+from themis.values import Value
 
 LOG = logging.getLogger("themis.rm")
 
@@ -82,6 +85,26 @@ def round_of(event: StoredEvent) -> int | None:
     """Return the round that an event of the ResourceManager belongs to. Returns None if it has none."""
     number = event.detail.get("round_id")
     return number if isinstance(number, int) and not event.app_id else None
+
+
+def restored_memory(events: Iterable[StoredEvent], policy: Policy) -> Value | None:
+    """Return what the policy remembered in the last round that was granted.
+
+    Returns None, so that the policy starts anew, if it remembered nothing or its memory cannot be read, for example
+    because another policy wrote it.
+    """
+    granted = [event for event in events if event.kind == "round_granted" and round_of(event) is not None]
+    stored = granted[-1].detail.get("memory") if granted else None
+    if stored is None:
+        return None
+    if not isinstance(policy, PolicyWithMemory):
+        LOG.warning("the policy %s uses no memory: that of an earlier policy is dropped", policy.name)
+        return None
+    try:
+        return msgspec.convert(stored, policy.memory_type)
+    except msgspec.ValidationError as error:
+        LOG.warning("the policy %s starts anew, its memory cannot be read: %.300s", policy.name, error)
+        return None
 
 
 def report_unreadable(events: Iterable[StoredEvent]) -> None:

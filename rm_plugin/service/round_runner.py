@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundSnapshot, SolveAuction
@@ -306,6 +308,8 @@ class RoundRunner:
             "usable_left": usable_left(result.snapshot.machines, result.decision),
             "refused": dict(result.refused),
         }
+        if decision.memory is not None:
+            detail["memory"] = msgspec.to_builtins(decision.memory)
         granted = self._arbiter.settle(result, now_s=change.now_s)
         change.event("round_granted", detail=detail)
         change.leases(granted)

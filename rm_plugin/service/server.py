@@ -19,6 +19,7 @@ from rm_plugin.arbiter.lease_table import LeaseTable
 from rm_plugin.arbiter.round_values import RoundSettings
 from rm_plugin.engines.engine import Engine, LocalEngine, open_engine
 from rm_plugin.engines.port import AmExit
+from rm_plugin.policies.port import Policy
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.auctioneer import Auctioneer
 from rm_plugin.service.client_service import ClientService
@@ -26,7 +27,14 @@ from rm_plugin.service.entries import AppEntries
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.nodes import NodeWatch
 from rm_plugin.service.recorder import Recorder
-from rm_plugin.service.restoring import is_finite, lasting_leases, report_unreadable, restored_entries, round_ids
+from rm_plugin.service.restoring import (
+    is_finite,
+    lasting_leases,
+    report_unreadable,
+    restored_entries,
+    restored_memory,
+    round_ids,
+)
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session_service import ArbiterService
 from rm_plugin.service.store import StateStore
@@ -127,7 +135,9 @@ class Server:
         recorder = Recorder(store, clock)
         self._entries = restored_entries(store)
         engine = engine or LocalEngine(cluster)
-        arbiter = _arbiter(settings, with_kept(cluster, recorder.kept_cluster()), store, clock, self._entries)
+        policy = make_policy(settings.policy)
+        kept_cluster = with_kept(cluster, recorder.kept_cluster())
+        arbiter = _arbiter(settings, kept_cluster, store, clock, self._entries, policy)
         kept = recorder.batch()
         kept.cluster(arbiter.cluster)
         recorder.write_now(kept)
@@ -148,7 +158,7 @@ class Server:
         self.manager.rounds = RoundRunner(
             settings=settings,
             arbiter=arbiter,
-            policy=make_policy(settings.policy),
+            policy=policy,
             entries=self._entries,
             changes=self.manager.changes,
             auctioneer=self._auctioneer,
@@ -250,7 +260,9 @@ def clock_of(store: StateStore) -> WallClock:
     return clock
 
 
-def _arbiter(settings: RmSettings, cluster: Cluster, store: StateStore, clock: Clock, entries: AppEntries) -> Arbiter:
+def _arbiter(
+    settings: RmSettings, cluster: Cluster, store: StateStore, clock: Clock, entries: AppEntries, policy: Policy
+) -> Arbiter:
     """Restore the arbiter from the store. An empty store gives a new arbiter."""
     leases = store.leases(held_only=False)
     running = lasting_leases(store, cluster, entries, clock.now_s())
@@ -272,11 +284,13 @@ def _arbiter(settings: RmSettings, cluster: Cluster, store: StateStore, clock: C
             empty_bundle=settings.auction.empty_bundle,
             rounding=settings.auction.rounding,
             payments=settings.auction.payments,
+            tenant_of=settings.tenant_of,
         ),
         seed=settings.seed,
         grid_origin_s=float(origin),
         table=LeaseTable(cluster, running, next_lease_id=max((lease.lease_id for lease in leases), default=0) + 1),
         next_round_id=_last_round(store) + 1,
+        memory=restored_memory(store.events(), policy),
     )
     attained_gpu_s = _attained_gpu_s(store)
     for entry in entries.active():

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
+from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding, TenantOf
 from themis.config.defaults import DEFAULT_RM_ADDRESS
 from themis.config.loader import Section, load
 from themis.config.scalars import Variable, VariableName
@@ -148,6 +148,7 @@ class RmSettings(Section):
     page: str = Field(default="", description="HOST:PORT of the web page and REST; empty: none")
     engine: Literal["local", "yarn", "docker"] = "local"
     policy: str = "themis"
+    tenant_of: TenantOf = Field(default=TenantOf.USER, description="who shares the cluster under `oef`")
     auction: AuctionSettings = AuctionSettings()
     lease: LeaseSettings = LeaseSettings()
     coalesce_s: float = Field(default=1.0, ge=0, description="events so close together make one round")

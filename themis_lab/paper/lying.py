@@ -52,7 +52,8 @@ CONTENDERS = (
 )
 """With f = 0 all apps bid in every auction, and no report decides who bids: this tests the auction alone.
 
-Tiresias and drf use what the arbiter itself measures, so these lies do not affect them.
+Tiresias and drf use what the arbiter itself measures, so these lies do not affect them. OEF and its baselines
+use speeds, which are the same for all jobs on this cluster.
 """
 
 FACTORS: Mapping[Scale, Sequence[float]] = {Scale.QUICK: (0.5, 2.0, 4.0), Scale.PAPER: (0.5, 0.8, 1.25, 2.0, 4.0)}

@@ -21,6 +21,9 @@ LEAD_S = 5.0
 PAPER_POLICIES = ("themis", "gandiva", "tiresias", "optimus", "slaq", "srtf", "srsf")
 """The policies of the paper's evaluation, in the order of its figures. Our own baselines follow them."""
 
+FOR_MIXED_DEVICES = ("oef", "oef_noncooperative", "max_min", "gavel", "gandiva_fair")
+"""Policies that this evaluation leaves out: its clusters have one device type, and these policies divide several."""
+
 ENDS = (LeaseEnds.ALIGNED, LeaseEnds.STAGGERED)
 
 
@@ -32,8 +35,9 @@ class Load(Value, frozen=True, kw_only=True):
 
 
 def policies(only: Sequence[str] = ()) -> tuple[str, ...]:
-    """The registered policies, the paper's first. `only` selects some of them."""
-    known = [*(name for name in PAPER_POLICIES if name in POLICIES), *sorted(POLICIES.keys() - set(PAPER_POLICIES))]
+    """The registered policies for one device type, the paper's first. `only` selects some of them."""
+    ours = POLICIES.keys() - set(PAPER_POLICIES) - set(FOR_MIXED_DEVICES)
+    known = [*(name for name in PAPER_POLICIES if name in POLICIES), *sorted(ours)]
     return tuple(name for name in known if not only or name in only)
 
 

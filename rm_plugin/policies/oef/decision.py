@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from rm_plugin.policies.oef.evaluator import Rule, evaluate
 from rm_plugin.policies.oef.fair_share import FairShare, ShareStatus
@@ -77,17 +78,22 @@ def decide_round(
     """
     if instance is None:
         return OefRound(placed={}, granted={}, fair=None, memory=OefMemory())
-    fair = None
-    if instance != memory.instance or memory.status is not ShareStatus.OPTIMAL:
-        fair = evaluate(instance, rule, memory.share or None)
-    share, status = (memory.share, memory.status) if fair is None else (fair.share, fair.status)
-    rounded = round_shares(instance.capacity, share, memory.deviation, _limits(jobs, smallest_gangs))
+    fair, memory = with_fair_shares(memory, instance, rule)
+    rounded = round_shares(instance.capacity, memory.share, memory.deviation, _limits(jobs, smallest_gangs))
     return OefRound(
         placed=place(jobs, hosts, rounded.granted),
         granted=rounded.granted,
         fair=fair,
-        memory=OefMemory(instance=instance, share=dict(share), status=status, deviation=rounded.deviation),
+        memory=replace(memory, deviation=rounded.deviation),
     )
+
+
+def with_fair_shares(memory: OefMemory, instance: Instance, rule: Rule) -> tuple[FairShare | None, OefMemory]:
+    """Return the memory with the fair shares of the instance, and these if they had to be computed."""
+    if instance == memory.instance and memory.status is ShareStatus.OPTIMAL:
+        return None, memory
+    fair = evaluate(instance, rule, memory.share or None)
+    return fair, replace(memory, instance=instance, share=dict(fair.share), status=fair.status)
 
 
 def _limits(jobs: Sequence[WaitingJob], smallest_gangs: bool) -> dict[str, GangLimits]:

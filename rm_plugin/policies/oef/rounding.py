@@ -92,24 +92,52 @@ def round_shares(
     Returns:
         GPUs by tenant, at most the capacity; none, or at least the tenant's smallest gang.
     """
-    tenant_ids = sorted(ideal)
-    if not tenant_ids:
-        return Rounded(granted={}, deviation={})
     nothing = (0.0,) * len(capacity)
-    claims = np.array([np.add(ideal[tenant_id], deviation.get(tenant_id, nothing)) for tenant_id in tenant_ids])
+    claims = {
+        tenant: tuple(map(float, np.add(share, deviation.get(tenant, nothing)))) for tenant, share in ideal.items()
+    }
+    granted = grant_claims(capacity, claims, limits)
+    return Rounded(granted=granted, deviation=settle_claims(claims, granted, limits))
+
+
+def grant_claims(capacity: tuple[int, ...], claims: Shares, limits: Mapping[str, GangLimits]) -> Whole:
+    """Steps 2 to 5: whole GPUs by tenant and type.
+
+    Args:
+        capacity: Devices that are on offer, by type.
+        claims: Step 1. They may add up to more or less than the capacity.
+        limits: By tenant.
+    """
+    tenant_ids = sorted(claims)
+    if not tenant_ids:
+        return {}
+    owed = np.array([claims[tenant_id] for tenant_id in tenant_ids])
     bounds = [limits[tenant_id] for tenant_id in tenant_ids]
     usable = np.array([[number not in limit.unusable for number in range(len(capacity))] for limit in bounds])
     granted = np.column_stack(
-        [_largest_remainder(claims[:, number], usable[:, number], have) for number, have in enumerate(capacity)]
+        [_largest_remainder(owed[:, number], usable[:, number], have) for number, have in enumerate(capacity)]
     )
-    _release(granted, claims, bounds)
-    _serve_owed_gangs(granted, claims, usable, capacity, bounds)
-    _offer_again(granted, claims, usable, capacity, bounds)
-    after = _settle(claims - granted, granted, bounds)
-    return Rounded(
-        granted={tenant_id: tuple(map(int, granted[tenant])) for tenant, tenant_id in enumerate(tenant_ids)},
-        deviation={tenant_id: tuple(map(float, after[tenant])) for tenant, tenant_id in enumerate(tenant_ids)},
-    )
+    _release(granted, owed, bounds)
+    _serve_owed_gangs(granted, owed, usable, capacity, bounds)
+    _offer_again(granted, owed, usable, capacity, bounds)
+    return {tenant_id: tuple(map(int, granted[tenant])) for tenant, tenant_id in enumerate(tenant_ids)}
+
+
+def settle_claims(claims: Shares, used: Whole, limits: Mapping[str, GangLimits]) -> Shares:
+    """Step 6: the deviations after a round.
+
+    Args:
+        claims: What each tenant should have had.
+        used: What it had.
+        limits: By tenant.
+    """
+    tenant_ids = sorted(claims)
+    if not tenant_ids:
+        return {}
+    had = np.array([used[tenant_id] for tenant_id in tenant_ids])
+    owed = np.array([claims[tenant_id] for tenant_id in tenant_ids])
+    after = _settle(owed - had, had, [limits[tenant_id] for tenant_id in tenant_ids])
+    return {tenant_id: tuple(map(float, after[tenant])) for tenant, tenant_id in enumerate(tenant_ids)}
 
 
 def _largest_remainder(claims: Claims, usable: Usable, devices: int) -> Granted:

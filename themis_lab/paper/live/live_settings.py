@@ -25,7 +25,11 @@ def as_live(base: Settings, *, auction: AuctionSettings, lease: LeaseSettings, t
             grace_s=lease.grace_s,
         ),
         rounds=RoundSettings(
-            f=auction.f, empty_bundle=auction.empty_bundle, rounding=auction.rounding, payments=auction.payments
+            f=auction.f,
+            empty_bundle=auction.empty_bundle,
+            rounding=auction.rounding,
+            payments=auction.payments,
+            tenant_of=base.rounds.tenant_of,
         ),
         bundle_rule=auction.bundle_rule,
         solver=auction.solver,

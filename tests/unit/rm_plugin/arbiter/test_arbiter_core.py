@@ -15,6 +15,7 @@ from themis.cluster import Allocation, Cluster, GpuId, Level, Machine
 from themis.errors import InvariantError, UnknownNameError
 from themis.leases import Lease, LeaseChangeKind
 from themis.lifecycle import LeaseState
+from themis.values import Value
 
 CLUSTER = Cluster(
     name="c",
@@ -433,3 +434,35 @@ class TestLostMachines:
             one.machine_lost("m11", now_s=0.0, reason="x")
         with pytest.raises(UnknownNameError, match="m9"):
             one.machine_back("m9")
+
+
+class Noted(Value, frozen=True):
+    """Something that a policy remembers."""
+
+    rounds: int
+
+
+class TestMemory:
+    def settled(self, one, rounds):
+        snapshot, _ = one.begin_round(0.0)
+        one.settle(RoundResult(snapshot=snapshot, decision=Decision(memory=Noted(rounds))), now_s=0.0)
+
+    def test_the_next_round_finds_the_memory_of_the_last_decision(self):
+        one = arbiter()
+        assert one.begin_round(0.0)[0].memory is None
+        self.settled(one, 1)
+        assert one.begin_round(1.0)[0].memory == Noted(1)
+
+    def test_an_undone_round_leaves_the_memory_as_it_was(self):
+        one = arbiter()
+        self.settled(one, 1)
+        one.begin()
+        self.settled(one, 2)
+        one.undo()
+        assert one.begin_round(1.0)[0].memory == Noted(1)
+
+    def test_a_decision_of_which_a_part_stands_keeps_its_memory(self):
+        one = arbiter()
+        one.add_app("a", now_s=0.0)
+        decision = Decision(auction={"a": (gang(m0=1),), "gone": (gang(m0=1),)}, memory=Noted(3))
+        assert one.what_stands(decision) == Decision(auction={"a": (gang(m0=1),)}, memory=Noted(3))

@@ -4,16 +4,22 @@ import asyncio
 import sqlite3
 
 import pytest
-from service_cases import NOW_S, ServiceCase, registration
+from service_cases import NOW_S, ServiceCase, registration, report
 
+from rm_plugin.arbiter.round_values import Decision
+from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.recorder import Recorder
+from rm_plugin.service.restoring import restored_memory
 from rm_plugin.service.store_memory import MemoryStore
 from rm_plugin.service.store_sqlite import SqliteStore
 from rm_plugin.service.web.event_index import EventIndex
+from themis.bids import RhoOf
 from themis.clock import VirtualClock
 from themis.cluster import GpuId
 from themis.leases import Lease
 from themis.lifecycle import LeaseState
+from themis.values import Value
+from themis.wire import themis_pb2 as pb
 
 
 def lease(lease_id, app_id="app-0001", machine_id="m0", index=0, state=LeaseState.GRANTED):
@@ -185,3 +191,91 @@ def test_second_lease_reserved_on_same_gpu_is_revoked():
         assert [lease.lease_id for lease in store.leases()] == [1]
 
     asyncio.run(scenario())
+
+
+class Counted(Value, frozen=True, kw_only=True):
+    """What `Counting` remembers."""
+
+    rounds: int
+    share: dict[str, tuple[float, ...]]
+
+
+class Counting:
+    """A policy that grants nothing and counts its rounds."""
+
+    name = "counting"
+    rho_of = RhoOf.NO_APP
+    memory_type = Counted
+
+    def decide(self, snapshot):
+        rounds = snapshot.memory.rounds if snapshot.memory else 0
+        return Decision(memory=Counted(rounds=rounds + 1, share={"u": (1 / 3, 0.1)}))
+
+
+def wants_two(round_id):
+    """A report of an app that wants two GPUs, no fewer."""
+    message = report(round_id)
+    del message.demands[:]
+    message.demands.append(
+        pb.GangDemand(job_id="job-0", min_gpus=2, max_gpus=2, unit_gpus=1, slowdown=report(1).demands[0].slowdown)
+    )
+    return message
+
+
+def memory_after(store, *, policy):
+    return restored_memory(store.events(), policy)
+
+
+class TestPolicyMemory:
+    @pytest.fixture
+    def store(self):
+        """Two rounds under `Counting`."""
+
+        async def scenario():
+            store = MemoryStore()
+            case = ServiceCase(store, decider=Counting())
+            await case.started("mine")
+            for _ in range(2):
+                await case.round()
+            return store
+
+        return asyncio.run(scenario())
+
+    def test_it_survives_a_restart(self, store):
+        again = ServiceCase(store, decider=Counting())
+        assert again.arbiter.begin_round(NOW_S)[0].memory == Counted(rounds=2, share={"u": (1 / 3, 0.1)})
+
+    def test_oef_remembers_the_same_after_a_restart(self):
+        async def scenario():
+            store = MemoryStore()
+            case = ServiceCase(store, policy="oef")
+            apps = [await case.started(name) for name in ("one", "two", "three", "four", "five")]
+
+            def answers(round_id, body):
+                return [(*app, pb.AmMessage(rho=wants_two(round_id))) for app in apps]
+
+            await case.round(answers)
+            return case, ServiceCase(store, policy="oef")
+
+        case, again = asyncio.run(scenario())
+        memory = again.arbiter.begin_round(NOW_S)[0].memory
+        assert memory == case.arbiter.begin_round(NOW_S)[0].memory
+        assert memory.starved == {"app-0005": 1}
+
+    def test_an_abandoned_round_does_not_change_it(self, store):
+        Recorder(store, VirtualClock(NOW_S)).record("round_started", detail={"round_id": 3})
+        assert memory_after(store, policy=Counting()).rounds == 2
+
+    @pytest.mark.parametrize("stored", [{"rounds": "many", "share": {}}, {"rounds": 3}, [], 5, "x"])
+    def test_unreadable_memory_is_logged_and_the_policy_starts_anew(self, store, stored, caplog):
+        Recorder(store, VirtualClock(NOW_S)).record("round_granted", detail={"round_id": 3, "memory": stored})
+        assert memory_after(store, policy=Counting()) is None
+        assert "the policy counting starts anew" in caplog.text
+
+    def test_memory_of_another_policy_is_dropped_by_one_without_memory(self, store, caplog):
+        assert memory_after(store, policy=make_policy("drf")) is None
+        assert "the policy drf uses no memory" in caplog.text
+
+    def test_a_later_round_without_memory_ends_it(self, store):
+        Recorder(store, VirtualClock(NOW_S)).record("round_granted", detail={"round_id": 3})
+        assert memory_after(store, policy=Counting()) is None

@@ -1,0 +1,88 @@
+"""From whole GPUs by tenant and type to gangs on machines, by the placement rule that all policies share.
+
+`placement` places jobs on bare hosts, as the paper's experiments do. Here gangs follow the rules of this scheduler:
+a gang has one device type, whole tasks, and a slot, machine or rack; jobs renew in place where they can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.round_values import RoundSnapshot
+from rm_plugin.policies.gang_allocator import GangAllocator
+from rm_plugin.policies.oef.rounding import Whole
+from rm_plugin.policies.oef.tenants import startable
+from themis.bids import GangDemand, PlacedGang
+
+Gangs = Mapping[str, Mapping[str, PlacedGang]]
+"""Gangs by job id by app id."""
+
+
+def choose_jobs(
+    claims: Sequence[Claim], granted: Whole, by_app: Mapping[str, str], types: Sequence[str]
+) -> list[Claim]:
+    """Return the jobs that the tenants' whole GPUs serve, each with a demand for GPUs of one type.
+
+    Jobs are served in the order of the claims, each up to its largest gang, on the type where that gives it the highest
+    throughput. A job whose smallest gang finds enough GPUs of no one type waits.
+
+    Args:
+        claims: One for each app that wants GPUs, in the order in which apps are served.
+        granted: Whole GPUs by tenant and type.
+        by_app: The tenant of each app.
+        types: The names of the types.
+    """
+    left = {tenant: list(counts) for tenant, counts in granted.items()}
+    chosen = []
+    for claim in claims:
+        if claim.app_id not in by_app:
+            continue
+        held = left[by_app[claim.app_id]]
+        demands = []
+        for demand in startable(claim.demands):
+            options = [
+                (gpus * demand.speeds.on(types[number]), number, gpus)
+                for number, count in enumerate(held)
+                if (gpus := min(count, demand.max_gpus) // demand.unit_gpus * demand.unit_gpus) >= demand.min_gpus
+            ]
+            throughput, number, gpus = max(options, default=(0.0, 0, 0))
+            if throughput > 0.0:
+                held[number] -= gpus
+                demands.append(_of_one_type(demand, types[number], gpus, len(types)))
+        if demands:
+            chosen.append(replace(claim, demands=tuple(demands)))
+    return chosen
+
+
+def _of_one_type(demand: GangDemand, device: str, gpus: int, types: int) -> GangDemand:
+    # Gangs name their type only on clusters of several types.
+    speeds = demand.speeds if types == 1 else demand.speeds.only(device)
+    return replace(demand, max_gpus=gpus, speeds=speeds)
+
+
+def place_gangs(snapshot: RoundSnapshot, chosen: Sequence[Claim]) -> Gangs:
+    """Place chosen jobs, larger gangs first. They renew in place unless that splits more gangs over machines."""
+    stay = _place(snapshot, chosen, renew=True)
+    if not any(claim.renewable for claim in chosen) or not _split(stay):
+        return stay
+    afresh = _place(snapshot, chosen, renew=False)
+    return stay if _split(stay) <= _split(afresh) else afresh
+
+
+def _place(snapshot: RoundSnapshot, chosen: Sequence[Claim], *, renew: bool) -> Gangs:
+    allocator = GangAllocator(snapshot.machines, chosen)
+    for claim in chosen if renew else ():
+        allocator.renew(claim.app_id)
+    jobs = [(-demand.max_gpus, claim.app_id, number) for claim in chosen for number, demand in enumerate(claim.demands)]
+    for _, app_id, number in sorted(jobs):
+        while (proposal := allocator.anywhere(app_id, number)) is not None:
+            allocator.take(app_id, number, proposal.gang)
+    return allocator.gangs()
+
+
+def _split(gangs: Gangs) -> int:
+    """Gangs on more than one machine."""
+    return sum(len(gang.gpus.counts) > 1 for of_app in gangs.values() for gang in of_app.values())

@@ -1,0 +1,163 @@
+"""The policies `oef` and `oef_noncooperative`: efficiency with fairness on GPUs of several types (Middleware'24).
+
+A round of OEF begins when leases end: all their GPUs are divided again, and deviations count. GPUs that come free
+between such rounds go to the tenants with the largest claims until the leases end. Nobody owes anything for them.
+
+    1. tenants with speedups from the demands            tenants.py
+    2. fair shares, if a tenant, speedup, weight or capacity changed     evaluator.py
+    3. whole GPUs by tenant and type                      rounding.py
+    4. jobs that run on them, longest starved apps first, and their places  gangs.py
+    5. GPUs that are left go to the tenants with the largest backlogs that can use them: no usable GPU is idle
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
+from rm_plugin.policies.demands import claims_of, gangs_of
+from rm_plugin.policies.gang_allocator import GangAllocator
+from rm_plugin.policies.oef.decision import OefMemory, with_fair_shares
+from rm_plugin.policies.oef.evaluator import Rule
+from rm_plugin.policies.oef.gangs import Gangs, choose_jobs, place_gangs
+from rm_plugin.policies.oef.rounding import Shares, Whole, grant_claims, settle_claims
+from rm_plugin.policies.oef.tenants import TenantsOfRound, counts_by_type, tenants_of, types_of
+from themis.bids import PlacedGang, RhoOf
+from themis.cluster import Allocation
+from themis.values import Value
+
+
+class OefPolicyMemory(Value, frozen=True, kw_only=True):
+    """What OEF remembers between rounds.
+
+    Attributes:
+        rule: The name of the policy that wrote it. Another one computes the shares again, and keeps the deviations.
+        types: Device types, the slowest first. All vectors are in this order.
+        shares: Fair shares and deviations by virtual tenant.
+        speedups: Speedup vectors by app.
+        starved: Rounds since an app last had GPUs, for apps that wait.
+    """
+
+    rule: str
+    types: tuple[str, ...]
+    shares: OefMemory
+    speedups: Mapping[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
+    starved: Mapping[str, int] = msgspec.field(default_factory=dict)
+
+
+class OefPolicy:
+    """OEF under one of its modes, or a baseline's rule in its place.
+
+    Args:
+        name: The name of the policy.
+        rule: From `rule_named`.
+    """
+
+    rho_of = RhoOf.NO_APP
+    memory_type = OefPolicyMemory
+
+    def __init__(self, name: str, rule: Rule) -> None:
+        self.name = name
+        self._rule = rule
+
+    def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
+        """Decide a round, in the steps of this module."""
+        memory = self._memory(snapshot)
+        tenants = tenants_of(snapshot, memory.speedups)
+        claims = _by_starvation(snapshot, claims_of(snapshot, {}), memory.starved)
+        if tenants.instance is None:
+            # No app is known yet, or none has or wants a GPU that there is.
+            return replace(_fill(snapshot, claims, {}), memory=snapshot.memory if snapshot.apps else None)
+        _, shares = with_fair_shares(memory.shares, tenants.instance, self._rule)
+        owed = tenants.claims(shares.share, shares.deviation)
+        granted = grant_claims(tenants.offered, owed, tenants.limits)
+        gangs = place_gangs(snapshot, choose_jobs(claims, granted, tenants.by_app, memory.types))
+        backlog = _backlog(owed, _used(snapshot, gangs_of(gangs), tenants, memory.types))
+        first = sorted(claims, key=lambda claim: -backlog.get(tenants.by_app.get(claim.app_id, ""), 0.0))
+        decision = _fill(snapshot, first, gangs)
+        return replace(decision, memory=self._after(snapshot, memory, tenants, shares, owed, decision))
+
+    def _memory(self, snapshot: RoundSnapshot) -> OefPolicyMemory:
+        """The memory of the last round; an empty one in the first round, and if the device types changed since."""
+        types, memory = types_of(snapshot.cluster), snapshot.memory
+        if not isinstance(memory, OefPolicyMemory) or memory.types != types:
+            return OefPolicyMemory(rule=self.name, types=types, shares=OefMemory())
+        if memory.rule != self.name:
+            return replace(memory, rule=self.name, shares=OefMemory(deviation=memory.shares.deviation))
+        return memory
+
+    def _after(
+        self,
+        snapshot: RoundSnapshot,
+        memory: OefPolicyMemory,
+        tenants: TenantsOfRound,
+        shares: OefMemory,
+        owed: Shares,
+        decision: Decision,
+    ) -> OefPolicyMemory:
+        """The memory after a round. Apps that are gone are forgotten; silent ones keep what they are owed."""
+        granted = decision.grants()
+        starved = {app.app_id: memory.starved.get(app.app_id, 0) for app in snapshot.apps}
+        deviation = shares.deviation
+        if _leases_end(snapshot):
+            starved = {
+                app_id: rounds + 1 if app_id in snapshot.answered and snapshot.answered[app_id].demands else rounds
+                for app_id, rounds in starved.items()
+            }
+            used = _used(snapshot, granted, tenants, memory.types)
+            deviation = {**deviation, **settle_claims(owed, used, tenants.limits)}
+        served = {app.app_id for app in snapshot.apps if app.kept or granted.get(app.app_id)}
+        known = set(tenants.by_app.values())
+        return replace(
+            memory,
+            shares=replace(shares, deviation={each: deviation[each] for each in sorted(known & deviation.keys())}),
+            speedups=dict(sorted(tenants.speedups.items())),
+            starved={app_id: rounds for app_id, rounds in sorted(starved.items()) if rounds and app_id not in served},
+        )
+
+
+def _leases_end(snapshot: RoundSnapshot) -> bool:
+    """Whether this is a round of OEF: leases end, or no app holds a GPU yet."""
+    return any(app.renewable for app in snapshot.apps) or not any(app.kept for app in snapshot.apps)
+
+
+def _by_starvation(snapshot: RoundSnapshot, claims: Sequence[Claim], starved: Mapping[str, int]) -> list[Claim]:
+    """The claims in the order in which a tenant serves its apps: longest starved, then by submission and id."""
+
+    def rank(claim: Claim) -> tuple[float, ...]:
+        return -starved.get(claim.app_id, 0), snapshot.standing(claim.app_id).submitted_at_s
+
+    return sorted(claims, key=lambda claim: (rank(claim), claim.app_id))
+
+
+def _used(
+    snapshot: RoundSnapshot, gangs: Mapping[str, Sequence[PlacedGang]], tenants: TenantsOfRound, types: Sequence[str]
+) -> Whole:
+    """GPUs of the round that each virtual tenant got, by type."""
+    gpus = dict.fromkeys(tenants.limits, Allocation())
+    for app_id, mine in gangs.items():
+        tenant = tenants.by_app.get(app_id)
+        if tenant in gpus:
+            gpus[tenant] = sum((gang.gpus for gang in mine), gpus[tenant])
+    return {tenant: counts_by_type(snapshot.cluster, types, each) for tenant, each in gpus.items()}
+
+
+def _backlog(owed: Shares, used: Whole) -> dict[str, float]:
+    """GPUs that each virtual tenant should have in addition; rounded, so that the solver's noise decides no tie."""
+    return {tenant: round(math.fsum(claims) - sum(used[tenant]), 9) for tenant, claims in owed.items()}
+
+
+def _fill(snapshot: RoundSnapshot, claims: Sequence[Claim], gangs: Gangs) -> Decision:
+    """Give the gangs, and what is left to the claims in their order."""
+    allocator = GangAllocator(snapshot.machines, claims)
+    numbers = {claim.app_id: {demand.job_id: n for n, demand in enumerate(claim.demands)} for claim in claims}
+    placed = [(gang, app_id, numbers[app_id][job]) for app_id, mine in gangs.items() for job, gang in mine.items()]
+    # Gangs in a slot first: the others can use any slot, and must leave those slots alone.
+    for gang, app_id, number in sorted(placed, key=lambda each: (each[0].slot is None, each)):
+        allocator.take(app_id, number, gang)
+    return allocator.serve_in_order([claim.app_id for claim in claims])
