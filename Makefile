@@ -1,4 +1,4 @@
-# Two commands do all set-up: `make testbed` (the main job) and `make test`.
+# Two commands do all set-up: `make testbed` (the testbed run) and `make test`.
 PYTHON ?= python3.11
 VENV   ?= .venv
 POLICY ?= themis
@@ -14,7 +14,7 @@ setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml constraints.txt setup.py $(wildcard rm_plugin/solvers/exact/core/*) $(wildcard am/agent/core/*)
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11, or name another with PYTHON=..."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[tf,plots,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[tf,dev]'
 	touch $@
 
 testbed: setup

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from am.agent.model.fairness import Valuer, rho_by_definition
 from am.agent.model.finish_time import finish_time_s
-from am.agent.model.views import AppView, ClusterView
-from am.app_view import app_view, held_gang, make_cluster_view, whole_view
+from am.agent.model.views import AppView, ClusterView, HeldGang
+from am.app_view import (
+    app_view,
+    at_once_gpus,
+    held_gang,
+    make_cluster_view,
+    phase_views,
+    reference_job,
+    renewable_gpus,
+    whole_view,
+)
 from am.checkpoints.store import CheckpointStore
 from am.checkpoints.uri import open_store
 from am.jobs.planner import Holdings
@@ -22,7 +31,7 @@ from themis.choices import BundleRule
 from themis.clock import Clock
 from themis.cluster import GpuId
 from themis.durations import median_with_cuts
-from themis.leases import SAME_TIME_S, Lease
+from themis.leases import Lease, renewable_until_s
 from themis.lifecycle import LeaseState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message, cluster_from_message, lease_from_message
@@ -57,6 +66,7 @@ class App:
         self.store: CheckpointStore = open_store(self.checkpoint_uri)
         self.search = SearchState(self.spec, folder, self.time_scale, journal, self.store.latest_iteration)
         self.search.fit_cluster(self.cluster)
+        self._at_once_gpus = at_once_gpus(self.spec.jobs, self.search.first_phases[0])
         self.leases: dict[GpuId, Lease] = {}
         self.cluster_view: ClusterView = replace(
             make_cluster_view(
@@ -139,21 +149,7 @@ class App:
 
     def holdings(self) -> Holdings:
         """The GPUs by what the app may do with them."""
-        expiring = {gpu for gpu, lease in self.leases.items() if lease.state is LeaseState.EXPIRING}
-        return Holdings(
-            granted=frozenset(self.leases.keys() - expiring),
-            reserved=self._reserved,
-            expiring=frozenset(expiring),
-        )
-
-    def up_for_renewal(self, now_s: float) -> frozenset[GpuId]:
-        """GPUs whose leases end with a round that begins at `now_s`."""
-        until_s = now_s + self.checkpoint_lead_s + SAME_TIME_S
-        return frozenset(
-            gpu
-            for gpu, lease in self.leases.items()
-            if lease.state is LeaseState.GRANTED and lease.expires_at_s <= until_s
-        )
+        return Holdings.of(self.leases, self._reserved)
 
     # ---- what a restart costs ----
 
@@ -190,29 +186,32 @@ class App:
         self.contention = contention
         self.cluster_view = replace(self.cluster_view, active_apps=max(1, active_apps))
 
-    def view(self, planned: Mapping[str, tuple[GpuId, ...]], renewable: frozenset[GpuId]) -> AppView:
-        """The app now, on the gangs that its jobs run on or are planned for; `renewable` GPUs may be lost now."""
-        usable = self.leases.keys() | self._reserved
-        gangs = {job.job_id: job.gpus for job in self.search.jobs.values() if job.running and not job.stop_reason}
-        gangs |= planned
-        targets = self.search.plan().targets
-        held = [
-            held_gang(job_id, gpus, renewable, self.cluster)
-            for job_id, gpus in sorted(gangs.items())
-            if job_id in targets and set(gpus) <= usable
-        ]
+    def view(self, planned: Mapping[str, tuple[GpuId, ...]], round_at_s: float = -math.inf) -> AppView:
+        """The app now, on the gangs that its jobs run on or are planned for.
+
+        Leases that are renewable in a round at `round_at_s` may be lost in it; by default none.
+        """
+        progress, plan = self.search.progress(), self.search.plan()
         return app_view(
-            self.spec,
             self.app_id,
-            self.search.progress(),
-            self.search.plan(),
+            plan,
+            phase_views(progress, plan),
+            reference_job(progress, plan.stopped),
             elapsed_s=self.now_s() - self.submitted_at_s,
             contention=self.contention,
             work_total_gpu_s=self.search.work_total_gpu_s,
-            held=held,
+            demand_max_gpus=self._at_once_gpus,
+            held=tuple(self._held(planned, renewable_until_s(round_at_s, self.checkpoint_lead_s))),
             restart_s=self.restart_s,
-            first=self.search.first_phases[0],
         )
+
+    def _held(self, planned: Mapping[str, tuple[GpuId, ...]], until_s: float) -> Iterator[HeldGang]:
+        for job_id in sorted(self.search.plan().targets):
+            job = self.search.jobs[job_id]
+            gpus = job.gpus if job.running and not job.stop_reason else planned.get(job_id, ())
+            renewable = renewable_gpus(gpus, self.leases, self._reserved, until_s)
+            if gpus and renewable is not None:
+                yield held_gang(job_id, gpus, renewable, self.cluster)
 
     def rho_now(self, view: AppView) -> float:
         """Finish-time fairness if the app kept what it holds."""
@@ -222,13 +221,13 @@ class App:
     def final_rho(self) -> dict[str, float]:
         """Return the finish-time fairness of the app that ends now, by every definition."""
         whole = whole_view(
-            self.spec,
             self.app_id,
             self.search.progress(),
             self.search.first_phases,
-            self.search.work_total_gpu_s,
-            self.restart_s,
-            self.contention,
+            contention=self.contention,
+            work_total_gpu_s=self.search.work_total_gpu_s,
+            demand_max_gpus=self._at_once_gpus,
+            restart_s=self.restart_s,
         )
         by_definition = rho_by_definition(whole, self.now_s() - self.submitted_at_s, self.cluster_view)
         return {definition.value: rho for definition, rho in by_definition.items()}

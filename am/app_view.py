@@ -1,15 +1,19 @@
-"""From what runs to what the agent reasons about: the app's view at one moment. Pure."""
+"""From an app's jobs, search and leases to the view that its agent evaluates. Pure; for live and simulated apps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
 
 from am.agent.model.views import AppView, ClusterView, HeldGang, JobView, TypeView, median_job
 from am.tuners.port import Phase, TunerPlan
-from themis.apps import AppSpec, JobSpec
+from themis.apps import JobSpec
 from themis.choices import BundleRule
 from themis.cluster import Allocation, Cluster, GpuId
+from themis.leases import Lease
+from themis.lifecycle import LeaseState
 from themis.sums import sum_in_order
 from themis.values import Value
 
@@ -23,17 +27,46 @@ REESTIMATE = 1.05
 """B grows only if the measured work exceeds it by this factor, so that noise does not raise it step by step."""
 
 
+class AppJob(Protocol):
+    """A job of an app: measured by its app master, or simulated."""
+
+    @property
+    def iterations_total(self) -> int:
+        """Iterations of the whole job."""
+        ...
+
+    def view_with(self, iterations_left: int) -> JobView:
+        """The job with these iterations left, at the pace that is known by now, without a forecast of its loss."""
+        ...
+
+
 class JobProgress(Value, frozen=True, kw_only=True):
-    """A job as far as the agent cares."""
+    """A job that an app master runs, as far as the agent cares."""
 
     spec: JobSpec
     profile: JobProfile
+
+    @property
+    def iterations_total(self) -> int:
+        """Iterations of the whole job."""
+        return self.spec.iterations_total
 
     @property
     def serial_iteration_s(self) -> float:
         """Measured, else the user's estimate, else the prior."""
         serial_s = self.profile.serial_iteration_s
         return PRIOR_SERIAL_ITERATION_S if serial_s is None else serial_s
+
+    def view_with(self, iterations_left: int) -> JobView:
+        """The job with these iterations left, by its measurements, without a forecast of its loss."""
+        return JobView(
+            job_id=self.spec.job_id,
+            iterations_left=iterations_left,
+            serial_iteration_s=self.serial_iteration_s,
+            slowdown=self.profile.slowdown(),
+            shape=self.spec.shape,
+            speeds=self.profile.speeds(),
+        )
 
 
 def _types(cluster: Cluster) -> tuple[TypeView, ...]:
@@ -43,32 +76,35 @@ def _types(cluster: Cluster) -> tuple[TypeView, ...]:
     )
 
 
-def job_view(progress: JobProgress, iterations_left: int) -> JobView:
-    """A job of the current phase."""
-    serial_s = progress.serial_iteration_s
-    return JobView(
-        job_id=progress.spec.job_id,
-        iterations_left=iterations_left,
-        serial_iteration_s=serial_s,
-        slowdown=progress.profile.slowdown(),
-        shape=progress.spec.shape,
-        forecast=progress.profile.forecast(serial_s),
-        speeds=progress.profile.speeds(),
-    )
+def iterations_left(iteration: int, target: int, latest: int | None) -> int:
+    """Iterations that a job counts: to its target, or to the latest at which its tuner may stop it. At least one."""
+    return max(1, (target if latest is None else min(target, latest)) - iteration)
 
 
 def phase_views(jobs: Mapping[str, JobProgress], plan: TunerPlan) -> tuple[JobView, ...]:
-    """The unfinished jobs of the current phase by their ids, each to its target or where it may stop at the latest."""
-    return tuple(
-        job_view(jobs[job_id], max(1, min(target, plan.latest.get(job_id, target)) - jobs[job_id].profile.iteration))
-        for job_id, target in sorted(plan.targets.items())
-    )
+    """The unfinished jobs of the current phase, in the order of their ids."""
+    views = []
+    for job_id, target in sorted(plan.targets.items()):
+        job = jobs[job_id]
+        left = iterations_left(job.profile.iteration, target, plan.latest.get(job_id))
+        views.append(replace(job.view_with(left), forecast=job.profile.forecast(job.serial_iteration_s)))
+    return tuple(views)
 
 
-def work_gpu_s(jobs: Mapping[str, JobProgress], phases: Sequence[Phase]) -> float:
-    """The whole search's work in GPU seconds at S = 1: the first phase by its own jobs, later ones by the median."""
-    views = [job_view(job, first_iterations(job.spec, phases[0])) for job in _first(jobs, phases[0])]
-    return search_work_gpu_s(views, phases[1:], reference_job(jobs))
+def first_phase_views(jobs: Mapping[str, AppJob], first: Phase) -> tuple[JobView, ...]:
+    """The jobs of the first phase. Those with the first ids represent any that a tuner tries a few at a time."""
+    chosen = [job for _, job in sorted(jobs.items())][: first.jobs]
+    return tuple([job.view_with(min(first.iterations, job.iterations_total)) for job in chosen])
+
+
+def reference_job(jobs: Mapping[str, AppJob], stopped: Collection[str] = ()) -> JobView:
+    """The median of the jobs that are not stopped, or of all if all are. It represents the jobs of later phases.
+
+    Jobs that are done with the current phase count, too.
+    """
+    views = {job_id: job.view_with(1) for job_id, job in sorted(jobs.items())}
+    remaining = [view for job_id, view in views.items() if job_id not in stopped]
+    return median_job(tuple(remaining or views.values()))
 
 
 def at_once_gpus(jobs: Iterable[JobSpec], first: Phase) -> int:
@@ -76,89 +112,107 @@ def at_once_gpus(jobs: Iterable[JobSpec], first: Phase) -> int:
     return sum(sorted(job.shape.demand_max_gpus for job in jobs)[-first.jobs :])
 
 
-def _first(jobs: Mapping[str, JobProgress], first: Phase) -> list[JobProgress]:
-    """The jobs of the first phase. Those with the first ids stand for any that a tuner tries a few at a time."""
-    return [job for _, job in sorted(jobs.items())][: first.jobs]
+def work_gpu_s(jobs: Mapping[str, AppJob], phases: Sequence[Phase]) -> float:
+    """B, the work of a search in GPU seconds at S = 1 (themis.md, section 2).
 
-
-def search_work_gpu_s(first: Iterable[JobView], later: Iterable[Phase], reference: JobView) -> float:
-    """B of a search (themis.md, section 2): the first phase by its jobs, later ones by the one that stands for all."""
-    own = sum_in_order(job.serial_work_s for job in first)
-    return own + sum(phase.jobs * phase.iterations for phase in later) * reference.serial_iteration_s
-
-
-def first_iterations(spec: JobSpec, first: Phase) -> int:
-    """Iterations that a job has to do in the first phase: no more than it has."""
-    return min(first.iterations, spec.iterations_total)
+    The first phase counts by its own jobs, later ones by the reference job.
+    """
+    own = sum_in_order(job.serial_work_s for job in first_phase_views(jobs, phases[0]))
+    return own + _later_iterations(phases) * reference_job(jobs).serial_iteration_s
 
 
 def work_seen_gpu_s(jobs: Mapping[str, JobProgress], plan: TunerPlan) -> float:
     """Work done so far and work still to do, in GPU seconds at S = 1."""
     done = sum_in_order(job.profile.iteration * job.serial_iteration_s for job in jobs.values())
     now = sum_in_order(view.serial_work_s for view in phase_views(jobs, plan))
-    median_s = reference_job(jobs).serial_iteration_s
-    return done + now + sum(phase.jobs * phase.iterations for phase in plan.phases[1:]) * median_s
+    return done + now + _later_iterations(plan.phases) * reference_job(jobs).serial_iteration_s
 
 
-def reference_job(jobs: Mapping[str, JobProgress]) -> JobView:
-    """The median job of all, which stands for the jobs of later phases."""
-    return median_job(tuple(job_view(job, 1) for _, job in sorted(jobs.items())))
+def _later_iterations(phases: Sequence[Phase]) -> int:
+    return sum(phase.jobs * phase.iterations for phase in phases[1:])
 
 
 def app_view(
-    spec: AppSpec,
     app_id: str,
-    jobs: Mapping[str, JobProgress],
     plan: TunerPlan,
+    jobs: tuple[JobView, ...],
+    reference: JobView,
     *,
     elapsed_s: float,
     contention: float,
     work_total_gpu_s: float,
-    held: Iterable[HeldGang],
+    demand_max_gpus: int,
+    held: tuple[HeldGang, ...],
     restart_s: float,
-    first: Phase | None = None,
 ) -> AppView:
-    """The app now, of whose search `first` was the first phase; by default all jobs took part in it.
+    """The app now.
 
-    The reference is the median of the jobs still in the search, those done with this phase included.
+    Args:
+        app_id: The app's id.
+        plan: What its tuner wants.
+        jobs: The unfinished jobs of the plan's current phase: `phase_views`.
+        reference: The job that represents those of later phases: `reference_job` without the plan's stopped jobs.
+        elapsed_s: Seconds since it was submitted.
+        contention: N_avg so far. Less than 1, as if clocks differ slightly, counts as 1.
+        work_total_gpu_s: B, in GPU seconds at S = 1: `work_gpu_s`.
+        demand_max_gpus: The most GPUs that it can use: `at_once_gpus`.
+        held: The gangs of its jobs.
+        restart_s: Seconds that moving a running job costs.
     """
-    current = phase_views(jobs, plan)
-    survivors = {job_id: job for job_id, job in jobs.items() if job_id not in plan.stopped} or dict(jobs)
     return AppView(
         app_id=app_id,
         elapsed_s=elapsed_s,
         contention=max(1.0, contention),
-        jobs=current,
+        jobs=jobs,
         later_phases=plan.phases[1:],
         work_total_gpu_s=work_total_gpu_s,
-        demand_max_gpus=spec.demand_max_gpus if first is None else at_once_gpus(spec.jobs, first),
-        reference=reference_job(survivors),
-        held=tuple(held),
+        demand_max_gpus=demand_max_gpus,
+        reference=reference,
+        held=held,
         restart_s=restart_s,
     )
 
 
 def whole_view(
-    spec: AppSpec,
     app_id: str,
-    jobs: Mapping[str, JobProgress],
+    jobs: Mapping[str, AppJob],
     phases: Sequence[Phase],
-    work_total_gpu_s: float,
-    restart_s: float,
+    *,
     contention: float,
+    work_total_gpu_s: float,
+    demand_max_gpus: int,
+    restart_s: float,
 ) -> AppView:
     """The app as submitted, with all its work still to do, at the pace and the N_avg that are known by now."""
     return AppView(
         app_id=app_id,
         elapsed_s=0.0,
         contention=max(1.0, contention),
-        jobs=tuple(job_view(job, first_iterations(job.spec, phases[0])) for job in _first(jobs, phases[0])),
+        jobs=first_phase_views(jobs, phases[0]),
         later_phases=tuple(phases[1:]),
         work_total_gpu_s=work_total_gpu_s,
-        demand_max_gpus=at_once_gpus(spec.jobs, phases[0]),
+        demand_max_gpus=demand_max_gpus,
         reference=reference_job(jobs),
         restart_s=restart_s,
     )
+
+
+def renewable_gpus(
+    gpus: Iterable[GpuId], leases: Mapping[GpuId, Lease], reserved: Collection[GpuId], until_s: float
+) -> list[GpuId] | None:
+    """The GPUs of a gang whose leases end by a time, and may be renewed.
+
+    Returns None unless the app holds all GPUs of the gang or they are reserved for it: then it has no such gang.
+    """
+    renewable = []
+    for gpu in gpus:
+        lease = leases.get(gpu)
+        if lease is None:
+            if gpu not in reserved:
+                return None
+        elif lease.expires_at_s <= until_s and lease.state is LeaseState.GRANTED:
+            renewable.append(gpu)
+    return renewable
 
 
 def held_gang(job_id: str, gpus: Iterable[GpuId], renewable: Iterable[GpuId], cluster: Cluster) -> HeldGang:

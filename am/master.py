@@ -267,7 +267,7 @@ class AppMaster:
         app.fit_cluster()
         losers = app.search.settle_losers()
         targets = app.search.plan().targets
-        view = app.view({}, frozenset())
+        view = app.view({})
         planned = [
             PlannedJob(
                 view=job_view,
@@ -346,7 +346,7 @@ class AppMaster:
         silent = False
         while True:
             try:
-                heartbeat = heartbeat_message(app, app.view(self._planned, frozenset()))
+                heartbeat = heartbeat_message(app, app.view(self._planned))
             except Exception:
                 # A heartbeat only reports. If it fails, the app continues, and tries again with the next one.
                 if not silent:

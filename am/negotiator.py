@@ -28,7 +28,7 @@ class Negotiator:
     def report(self, question: pb.AskRho) -> pb.AmMessage:
         """The app's report for a round."""
         self._app.set_contention(contention=question.contention, active_apps=question.active_apps)
-        view = self._app.view(self._planned(), self._app.up_for_renewal(question.now_s))
+        view = self._app.view(self._planned(), question.now_s)
         return pb.AmMessage(rho=report_to_message(make_report(view, self._app.cluster_view, question.round_id)))
 
     def bid(self, message: pb.Offer) -> pb.AmMessage:
@@ -36,7 +36,7 @@ class Negotiator:
         started_s = time.perf_counter()
         offer = offer_from_message(message)
         self._app.set_contention(contention=offer.contention, active_apps=offer.active_apps)
-        view = self._app.view(self._planned(), self._app.up_for_renewal(offer.now_s))
+        view = self._app.view(self._planned(), offer.now_s)
         cluster_view = replace(self._app.cluster_view, lease_s=offer.lease_s)
         bid = make_bid(view, offer, cluster_view, self._memory)
         prepare_ms = 1e3 * (time.perf_counter() - started_s)

@@ -16,7 +16,7 @@ Setting = str | int | float | bool
 
 
 class Slowdown(Value, frozen=True):
-    """S by locality level: the factor >= 1 by which placement slows an iteration down (themis.md, section 1).
+    """S by locality level: the factor >= 1 by which placement slows an iteration down (NSDI'20, section 4.3.1).
 
     Example: with S = 1.3 across racks, an iteration on 4 GPUs in two racks takes 1.3 times as long as within a machine
     of S = 1. So the 4 GPUs do the work of 4 / 1.3 = 3.1.
@@ -40,7 +40,7 @@ class Slowdown(Value, frozen=True):
 
 
 CRUDE_SLOWDOWN = Slowdown(1.0, 1.0, 1.1, 1.3)
-"""S before any profile (themis.md, section 1)."""
+"""S before any profile: a guess that a gang within one machine loses nothing."""
 
 
 class JobShape(Value, frozen=True, kw_only=True):

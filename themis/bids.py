@@ -1,4 +1,4 @@
-"""Bids and the market they meet in: gangs, rows, offers, reports and markets (auction.md, section 1)."""
+"""Bids and the market they meet in: gangs, rows, offers, reports and markets (docs/design/valuation.md)."""
 
 from __future__ import annotations
 

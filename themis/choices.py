@@ -1,4 +1,4 @@
-"""Named choices that the specification leaves open. Each has a key in the configuration."""
+"""Named choices that the paper leaves open. Each has a key in the configuration."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Rounding(StrEnum):
 
 
 class EmptyBundle(StrEnum):
-    """How the empty bundle counts in the auction (themis.md, section 2).
+    """How the empty bundle counts in the auction (docs/explanation/auction.md, A market file).
 
     `finite` needs a positive value of every empty bundle. `lexicographic` allows 0, of apps that would never end.
     Example of that: two free GPUs; apps a and b are worth 0 with nothing and 0.6 with one GPU, a is worth 2 with two.
@@ -40,7 +40,7 @@ class EmptyBundle(StrEnum):
 
 
 class BundleRule(StrEnum):
-    """How a bid values the time after the lease (themis.md, section 2; fairness-study.md, section 1).
+    """How a bid values the time after the lease (docs/decisions/0003-continuation-rule.md).
 
     Example: leases of 600 s, T = 1000 s on the fair share. A bundle with T = 2000 s counts 1300 s under `continuation`
     (600 s, then 70 % of the work on the share), and 2000 s under the others. The empty bundle counts 600 + 1000 = 1600

@@ -14,7 +14,7 @@ from themis.values import Value
 
 
 class Level(IntEnum):
-    """Locality levels, nearest first: how far apart the GPUs of one gang lie (themis.md, section 1).
+    """Locality levels, nearest first: how far apart the GPUs of one gang lie (NSDI'20, section 3.1.2).
 
     For example, a gang with one GPU in each of two slots of a machine spans the level MACHINE.
     """

@@ -15,6 +15,11 @@ SAME_TIME_S = 1e-6
 Otherwise a round that finds none of them would be called again at once."""
 
 
+def renewable_until_s(now_s: float, lead_s: float) -> float:
+    """The time by which the leases end that are renewable in a round at `now_s`, `lead_s` seconds before their ends."""
+    return now_s + lead_s + SAME_TIME_S
+
+
 class Lease(Value, frozen=True, kw_only=True):
     """One GPU, one holder. While EXPIRING the holder must have given the GPU back by `expires_at_s` plus the grace."""
 

@@ -166,14 +166,6 @@ async def wait_for_exit(pid: int) -> None:
         os.close(pidfd)
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process of this id exists and is no zombie."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def has_marks(pid: int, marks: Mapping[str, str]) -> bool:
     """Whether that process is this user's and was started with all these environment variables."""
     return _marked_process(pid, _checked(marks)) is not None

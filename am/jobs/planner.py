@@ -23,6 +23,8 @@ from am.jobs.lazy_mapping import LazyMapping
 from am.jobs.pool import Pool, by_place, speed_of
 from am.jobs.stragglers import find_stragglers
 from themis.cluster import Cluster, GpuId, Level
+from themis.leases import Lease
+from themis.lifecycle import LeaseState
 from themis.speeds import SAME_SPEED
 from themis.values import Value
 
@@ -46,6 +48,16 @@ class Holdings(Value, frozen=True, kw_only=True):
     granted: frozenset[GpuId] = frozenset()
     reserved: frozenset[GpuId] = frozenset()
     expiring: frozenset[GpuId] = frozenset()
+
+    @classmethod
+    def of(cls, leases: Mapping[GpuId, Lease], reserved: Iterable[GpuId]) -> Holdings:
+        """The GPUs of an app's leases, and those that are reserved for it."""
+        expiring = frozenset([gpu for gpu, lease in leases.items() if lease.state is LeaseState.EXPIRING])
+        return cls(
+            granted=frozenset(leases.keys() - expiring),
+            reserved=frozenset(reserved) - leases.keys(),
+            expiring=expiring,
+        )
 
 
 class Plan(Value, frozen=True, kw_only=True):

@@ -44,9 +44,9 @@ def _gang(gpus: Sequence[GpuId], level: Level) -> GangAt:
 class Pool:
     """Idle GPUs by slot. Usually one slot holds a gang; otherwise machines and racks are searched.
 
-    Best fit here differs from `themis.placement` in its ties, and both rules decide runs. Among equally free slots the
-    smaller (machine id, slot) is taken, whatever else is free on the machine. A gang over machines takes the fullest
-    machines first, also for its last GPUs.
+    Best fit here breaks ties differently from `themis.placement`, and both rules decide runs. Among equally free slots
+    the smaller (machine id, slot) is taken, whatever else is free on the machine. A gang over machines takes the
+    fullest machines first, also for its last GPUs.
     """
 
     def __init__(self, gpus: Iterable[GpuId], cluster: Cluster) -> None:

@@ -162,7 +162,7 @@ class SearchState:
             self.turn(job, JobState.FINISHED if job.state is JobState.PHASE_DONE else state)
 
     def remeasure(self) -> None:
-        """B: fixed by the first measured pace, then only ever raised (themis.md, section 2, first Choice)."""
+        """B: fixed by the first measured pace, then only ever raised."""
         seen = work_seen_gpu_s(self.progress(), self.plan())
         if not self._measured and any(job.profile.paces for job in self.jobs.values()):
             self._measured = True

@@ -79,7 +79,7 @@ class AmPageState(Value, frozen=True, kw_only=True):
 def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] | None = None) -> AmPageState:
     """Return the present page state. `planned` has the GPUs of jobs that are about to start."""
     plan = app.search.plan()
-    rho = None if plan.finished else app.rho_now(app.view(planned or {}, frozenset()))
+    rho = None if plan.finished else app.rho_now(app.view(planned or {}))
     phases = plan.phase + len(plan.phases)
     return AmPageState(
         app_id=app.app_id,

@@ -154,11 +154,6 @@ class LogReader:
         return False
 
 
-def parse_line(line: str) -> Record | None:
-    """Return the first record of a single line. Returns None if it has none."""
-    return next(iter(LogReader().read(line.encode("utf-8", "replace") + b"\n")), None)
-
-
 def _last_drawings(data: bytes) -> bytes:
     """Reduce each redrawn line to its tag, if it has one, and its last drawing."""
     kept, at = [], 0

@@ -2,7 +2,7 @@
 
 Source: Golovin, Solnik, Moitra, Kochanski, Karro, Sculley, "Google Vizier", KDD 2017, median stopping rule.
 
-**Choice** The other jobs count with their loss at the iteration, as in Optuna, not with their running average. Running
+Our choice: the other jobs count with their loss at the iteration, as in Optuna, not with their running average. Running
 jobs count too, because an app's jobs run side by side and few have ended while the rule can still save work.
 
 Example: job a is at iteration 100, and its best loss is 0.8. Three other jobs had the losses 0.5, 0.7 and 0.9 there.

@@ -1,6 +1,6 @@
 """Performance-curve stopping: stop a job if it is unlikely to end with a lower loss than the best of the others.
 
-Source: themis.md, section 2, performance-curve stopping; Rasley et al., "HyperDrive", Middleware 2017; Golovin et al.,
+Source: docs/reference/tuners.md, Performance curve; Rasley et al., "HyperDrive", Middleware 2017; Golovin et al.,
 "Google Vizier", KDD 2017, section 3.2. `curve_fit` computes curves and error bars.
 """
 

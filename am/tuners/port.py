@@ -54,7 +54,7 @@ class TunerPlan(Value, frozen=True, kw_only=True):
         finished: Whether the search is over.
         best: The best job so far.
         latest: For jobs in `targets` that are expected to stop early, the latest iteration at which they may stop. Rho
-            counts their work up to there (themis.md, section 2, performance-curve stopping).
+            counts their work up to there (docs/reference/tuners.md, Performance curve).
         hears_every: Iterations after which the tuner needs the loss of a running job, or as often as the job logs one.
             0 for a tuner that needs only reached targets.
     """

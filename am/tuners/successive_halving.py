@@ -1,4 +1,4 @@
-"""Successive halving: each phase has fewer jobs, and runs them for longer (themis.md, sections 2 and 5)."""
+"""Successive halving: each phase has fewer jobs, and runs them for longer (docs/reference/tuners.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The partial-allocation auction: proportional-fair wins and every bidder's kept share (themis.md, section 3)."""
+"""The partial-allocation auction: proportional-fair wins and every bidder's kept share (NSDI'20, section 3.3.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""N_avg: the time-weighted mean number of active apps over each app's life so far (themis.md, section 1)."""
+"""N_avg: the time-weighted mean number of active apps over each app's life so far (NSDI'20, section 4.3.1)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from themis.bids import PlacedGang
 from themis.choices import LeaseEnds
 from themis.cluster import Allocation, Cluster, GpuId
 from themis.errors import InputError, InvariantError
-from themis.leases import SAME_TIME_S, Lease, LeaseChange, LeaseChangeKind, allocation_of
+from themis.leases import Lease, LeaseChange, LeaseChangeKind, allocation_of, renewable_until_s
 from themis.lifecycle import LeaseState
 from themis.sums import sum_in_order
 from themis.values import Value
@@ -184,7 +184,7 @@ class Arbiter:
         Leases of apps whose master is away are prolonged in place instead: they wait for it until it is given up.
         Leases on closed GPUs cannot be renewed: they begin to expire. Both are in the changes.
         """
-        ending = self.table.ending(now_s + self._leases.checkpoint_lead_s + SAME_TIME_S)
+        ending = self.table.ending(renewable_until_s(now_s, self._leases.checkpoint_lead_s))
         closed = self.table.closed
         away, expiring, renewable = [], [], []
         for lease in ending:

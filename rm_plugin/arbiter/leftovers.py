@@ -1,4 +1,4 @@
-"""Leftovers: give GPUs that the auction left free to apps that can use them (themis.md, section 3, step 5)."""
+"""Leftovers: give GPUs that the auction left free to apps that can use them (NSDI'20, section 3.3.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hidden payments: the share c_i of its win that a bidder keeps (themis.md, section 3, step 3)."""
+"""Hidden payments: the share c_i of its win that a bidder keeps (NSDI'20, section 3.3.1)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def kept_share(market: Market, full: Solution, without: Solution, app_id: str) -
 
     - A bidder that won nothing keeps all (c_i = 1): without it nothing changes.
     - If fewer of the others have a positive value because of i (`lexicographic` only), the products run over bidders
-      with a positive value in both markets, the finite part (fairness-study.md, 2.7). It may exceed 1 and is cut to 1.
+      with a positive value in both markets, the finite part. It may exceed 1 and is cut to 1.
     - If a solve hit its time limit or its licence and c_i exceeds 1, the full market's choice without i is the better
       answer to the second problem, so c_i is 1.
     - If the answer without i is worth more than the full market's choice although i wins nothing, the loss of the

@@ -21,7 +21,7 @@ from themis.values import Value, cached_property
 
 
 class RoundSettings(Value, frozen=True, kw_only=True):
-    """The choices that a round goes by; defaults as in fairness-study.md, section 1."""
+    """The choices that a round goes by; see docs/reference/configuration.md."""
 
     f: float = 0.8
     empty_bundle: EmptyBundle = EmptyBundle.FINITE

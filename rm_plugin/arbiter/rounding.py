@@ -1,4 +1,4 @@
-"""Round a kept share to whole gangs: which of its won gangs an app keeps (themis.md, section 3, step 4)."""
+"""Round a kept share to whole gangs: which of its won gangs an app keeps (docs/explanation/auction.md, Roundings)."""
 
 from __future__ import annotations
 

@@ -80,7 +80,11 @@ def open_engine(settings: RmSettings) -> Engine:
     cluster = None if settings.cluster is None else load_cluster(file_or_example(settings.cluster, ExampleKind.CLUSTER))
     # Import on demand: one engine needs a JVM, another a library that is not always installed.
     if settings.engine == "yarn":
-        from rm_plugin.engines.yarn import YarnEngine
+        try:
+            from rm_plugin.engines.yarn import YarnEngine
+        except ModuleNotFoundError as error:
+            remedy = "pip install 'themis-scheduler[hdfs,yarn]'"
+            raise InputError("the engine yarn needs Hadoop's clients", value=error.name, remedy=remedy) from error
 
         return YarnEngine(settings, cluster)
     if cluster is None:

@@ -12,7 +12,7 @@ from themis.bids import RhoOf
 class OptimusPolicy:
     """GPUs go one unit at a time to the job with the highest ratio of throughput with it to throughput without it.
 
-    **Choice** a job without GPUs has no throughput, so its smallest gang has an infinite ratio: every job that fits
+    Our choice: a job without GPUs has no throughput, so its smallest gang has an infinite ratio: every job that fits
     starts before any job grows, as in Optimus itself. Ties go to the app with the least throughput so far, where kept
     GPUs count as one each: for equal gangs the app's own ratio is highest there. Then the earlier submission, then the
     app id; of an app's jobs the longest.

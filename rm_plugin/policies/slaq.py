@@ -12,7 +12,7 @@ from themis.bids import GangDemand, RhoOf
 class SlaqPolicy:
     """Jobs are served by how much their loss falls on the offered GPUs within one lease, most first.
 
-    SLAQ divides a decrease by the largest decrease of the job, so that losses of all models are comparable. **Choice**
+    SLAQ divides a decrease by the largest decrease of the job, so that losses of all models are comparable. Our choice:
     the largest decrease is that of one GPU in a lease from the first iteration on, so the size of an iteration does not
     matter. Work counts up to the end of the job's phase. A job without a forecast counts as if at its steepest, so that
     it soon has one. Ties go to the job that renews in place, then to the app submitted first, then to the app id; of an

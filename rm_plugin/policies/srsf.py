@@ -12,7 +12,7 @@ from themis.bids import RhoOf
 class SrsfPolicy:
     """GPUs go one unit at a time to the app with the least service left, later phases included; ties by app id.
 
-    **Choice** service is GPU time at S = 1, since the future placements are unknown. An app uses its units as under all
+    Our choice: service is GPU time at S = 1, since future placements are unknown. An app uses its units as under all
     step-by-step policies: first a smallest gang for each of its jobs, longest job first; then units where they add most
     to a job's throughput.
     """

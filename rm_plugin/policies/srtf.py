@@ -33,7 +33,7 @@ class SrtfPolicy:
 def remaining_time_s(allocator: GangAllocator, report: AppReport, kept_gpus: int) -> float:
     """Seconds that an app still needs on the GPUs that it keeps and all free GPUs that it can use.
 
-    **Choice** all work has the S and the speed of the best gang that its longest job finds (or the next job that finds
+    Our choice: all work has the S and the speed of the best gang that its longest job finds (or the next job that finds
     one). The time is infinite if no job finds a gang, since no offered GPU makes such an app faster.
 
     Example: an app keeps two GPUs, two are free, and two jobs with 100 GPU seconds each can use up to four. The best

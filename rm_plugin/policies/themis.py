@@ -14,7 +14,7 @@ from themis.bids import Market, PlacedGang, RhoOf
 
 
 class ThemisPolicy:
-    """Pseudocode 1 of the paper, with leftovers that keep the cluster busy (themis.md, sections 3 and 4)."""
+    """Pseudocode 1 of the paper (NSDI'20, section 3.3), with leftovers that keep the cluster busy."""
 
     name = "themis"
     rho_of = RhoOf.WANTING_APPS

@@ -26,7 +26,7 @@ _MOST_NUMBER = 1e9
 def check_app(spec: AppSpec, cluster: Cluster) -> None:
     """Raise InputError if an app is invalid or could never run on this cluster.
 
-    Every text, list and number of the specification has a limit, since it is stored, shown and sent to the app master.
+    Every text, list and number of an `AppSpec` has a limit, since it is stored, shown and sent to the app master.
     """
     check_app_name(spec.name, _SOURCE)
     check_label(spec.user, "user", _SOURCE)

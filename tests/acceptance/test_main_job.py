@@ -1,4 +1,4 @@
-"""The main job under fire: kill -9 of an app master, of a task and of a client, and Ctrl-C.
+"""The testbed run under fire: kill -9 of an app master, of a task and of a client, and Ctrl-C.
 
 `make test` plays it on the small mix, `make test-slow` on the whole testbed of 64 emulated GPUs.
 """

@@ -1,4 +1,4 @@
-"""The main job as its user starts it: a process, watched from outside through the client library."""
+"""The testbed run as its user starts it: a process, watched from outside through the client library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's worked example (NSDI'20, section 4.3.3; themis.md, section 2): ideal time, rho, and its phases."""
+"""The paper's worked example (NSDI'20, section 4.3.3): ideal time, rho, and its phases."""
 
 import json
 import subprocess
@@ -41,7 +41,7 @@ def test_the_phases_on_two_gpus():
 def test_the_second_phase_when_a_slow_job_went_on():
     app = nsdi_app(phase=1, serial_s=(120.0, 100.0))
     assert first_phase_s(app, 2) == 1920.0
-    # The paper prints 3200 for the phase before: an error (themis.md, section 2).
+    # The paper prints 120 * 16 = 3200 for the phase before: an arithmetic error.
     assert later_phases_time_s(app, 2, NSDI_CLUSTER_VIEW, Level.SLOT) == 2160.0
 
 

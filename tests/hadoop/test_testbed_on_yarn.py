@@ -1,4 +1,4 @@
-"""The main job on real YARN and HDFS, as `make testbed ENGINE=yarn` runs it."""
+"""The testbed run on real YARN and HDFS, as `make testbed ENGINE=yarn` runs it."""
 
 import json
 import os

@@ -10,12 +10,13 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from log_lines import parse_line
 
 from am.jobs.run import JobRun
 from am.profiler.event_format import EventReader, Role
 from am.profiler.event_message import EventError, read_event
 from am.profiler.follower import LogFollower
-from am.profiler.parser import LogReader, parse_line
+from am.profiler.parser import LogReader
 from am.profiler.profile import JobProfile
 from am.profiler.records import StepLoss, believable
 from am.status import job_status

@@ -4,10 +4,10 @@ import itertools
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from log_lines import parse_line
 
 from am.profiler.follower import LogFollower
 from am.profiler.iteration_time import IterationTime, Placement
-from am.profiler.parser import parse_line
 from am.profiler.profile import JobProfile
 from am.profiler.records import Begun, CheckpointSaved, Restored, StepLoss, StepsPerSecond
 from am.profiler.slowdowns import measured_slowdown, serial_iteration_s

@@ -1,6 +1,9 @@
 """Who may import whom (ARCHITECTURE.md): read from the source, so that an import inside a function counts too."""
 
 import ast
+import re
+import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +18,8 @@ ALLOWED = {
     "themis": (),
     "themis.hadoop": ("themis",),
     "rm_plugin": ("themis",),
+    "rm_plugin.policies.allox": ("themis",),
+    "rm_plugin.policies.oef": ("themis", "rm_plugin.solvers"),
     "am": ("themis",),
     "tf_jobs": ("themis", "am.checkpoints"),
     "submarine_client": ("themis", "tf_jobs.catalog", "tf_jobs.dealing", "tf_jobs.tables_reader"),
@@ -55,6 +60,22 @@ ONLY_FROM = {
     ("themis_lab", HADOOP): ("themis_lab.bench.checkpoint_", "themis_lab.devcluster"),
     ("themis", HADOOP): (HADOOP,),
 }
+
+# Packages that only an extra installs, and the modules (by the beginning of their names) that alone may import them.
+# Any other package is a dependency of pyproject.toml.
+EXTRAS = {
+    "docker": ("themis.docker_host",),
+    "gurobipy": ("rm_plugin.solvers.gurobi",),
+    "hdfs": ("themis.hadoop.webhdfs",),
+    "jpype": ("themis.hadoop.",),
+    "keras": ("tf_jobs.keras_",),
+    "optuna": ("am.tuners.optuna_",),
+    "requests": ("themis.docker_host", "themis.hadoop.webhdfs"),
+    "tensorflow": ("tf_jobs.keras_elastic", "tf_jobs.tensorflow_setup"),
+    "urllib3": ("themis.docker_host", "themis.hadoop.webhdfs"),
+}
+# The packages whose distribution, as pyproject.toml names it, has another name, and the one that brings them.
+DISTRIBUTIONS = {"google": "protobuf", "grpc": "grpcio", "pydantic_core": "pydantic", "yaml": "PyYAML"}
 
 # Pure: they decide on values alone. Reading text is theirs, reading files and clocks is not.
 PURE = (
@@ -170,6 +191,21 @@ def test_what_only_some_modules_may_import(package, allowed):
     importers = [module for module in modules_of(package) if any(within(name, (allowed,)) for name in imports(module))]
     assert importers, f"{package} no longer imports {allowed}"
     assert not [module for module in importers if not module.startswith(roots)]
+
+
+def test_every_other_package_is_a_dependency_or_stays_in_its_adapter():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    required = {re.split(r"[>=<]", dependency)[0] for dependency in project["dependencies"]}
+    known = {*sys.stdlib_module_names, *PACKAGES}
+    imported = {(name.partition(".")[0], module) for module in sources() for name in imports(module)}
+    foreign = {(name, module) for name, module in imported if name not in known}
+    assert EXTRAS.keys() <= {name for name, _ in foreign}
+    wrong = [
+        f"{module} imports {name}"
+        for name, module in sorted(foreign)
+        if DISTRIBUTIONS.get(name, name) not in required and not module.startswith(EXTRAS.get(name, ("-",)))
+    ]
+    assert not wrong
 
 
 def test_no_package_of_the_product_imports_tests_or_tools():

@@ -1,4 +1,4 @@
-"""The ResourceManager's settings file: every **Choice** of the specification by name, with its default."""
+"""The ResourceManager's settings file: every choice of `themis.choices` by name, and limits, each with its default."""
 
 from __future__ import annotations
 

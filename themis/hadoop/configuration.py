@@ -79,10 +79,6 @@ class HadoopConfiguration:
         raw = self._properties.get(name)
         return default if raw is None else self._replace(raw.strip())
 
-    def get_bool(self, name: str, default: bool = False) -> bool:
-        """A property that is true or false; anything else is the default, as in Hadoop."""
-        return {"true": True, "false": False}.get(self.get(name).lower(), default)
-
     def __contains__(self, name: object) -> bool:
         return name in self._properties
 

@@ -4,7 +4,7 @@ A *slot* is a group of GPUs of one machine that share the fastest link. Slots ma
 the *cluster*. A *gang* is the GPUs of one job. Its *level* is the tightest of these four that holds all of its GPUs. A
 gang comes in *units*: the GPUs of one task, which must be on one machine. All GPUs of a gang have one device type.
 
-Which place a gang gets (one rule for policies, leftovers, solvers and app masters):
+Which place a gang gets (one rule for policies, leftovers and `realise`, which places the rows that a solver chose):
 
 1. Speed: of all device types and levels, those where the gang's throughput g * speed(type) / S(level) is highest. A
    type where the job's speed is 0 is never used (`themis.speeds`). An extension stays on the type of the gang. Ties go
@@ -19,6 +19,9 @@ Example: free slots m0: (4), m1: (2, 2), m2: (3). A gang of two goes to slot 0 o
 goes to the slot of m0 and not over both slots of m1: a slot is never slower. A gang of five needs two machines: m0 is
 taken whole, and the fifth GPU comes from m2. Example with types: three k80 and one v100 are free. A job of one to four
 GPUs with speeds 1 and 2 takes the three k80 (3 > 2), a job with speeds 1 and 4 the v100 (4 > 3).
+
+Two other rules break ties in their own way. `am.jobs.pool` gives an app's GPUs to its jobs, and
+`rm_plugin/solvers/exact/core/best_fit.c` proves that chosen rows fit. Each states how it differs.
 
 Modules: `free_capacity` (how many GPUs are free in each slot), `best_fit` (where a gang goes), `gang_capacity` (how
 many gangs of a size fit, without placing them), `gpu_choice` (which GPUs of a machine, by index), `enumeration` (all

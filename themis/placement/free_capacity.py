@@ -10,7 +10,11 @@ from themis.cluster import Allocation, Level, level_across
 from themis.errors import InvariantError
 
 SlotPlace = tuple[int, str, int]
-"""A slot: the free GPUs of its machine, the machine id, the slot number. The least of equally free slots fits best."""
+"""A slot: the free GPUs of its machine, the machine id, the slot number.
+
+Their order is the rule on ties (`themis.placement`, rules 2 and 3): of equally free slots the least place fits best. On
+one machine that is the slot with the smaller number (`_tightest_of`).
+"""
 
 
 class FreeCapacity:
@@ -150,10 +154,7 @@ class FreeCapacity:
     def tightest_slot_on(self, machine_id: str, gpus: int, limit: int) -> int | None:
         """`tightest_slot` of one known machine, as if at most `limit` of its GPUs were free (see `part`)."""
         most = min(self._machine_free[machine_id], limit)
-        fitting = [
-            (min(free, most), slot) for slot, free in enumerate(self._unreserved_slots(machine_id)) if free >= gpus
-        ]
-        return min(fitting)[1] if fitting else None
+        return _tightest_of([min(free, most) for free in self._unreserved_slots(machine_id)], gpus)
 
     def tightest_machine(self, gpus: int, accept: Callable[[str], bool] | None = None) -> str | None:
         """The accepted machine with the fewest free GPUs that has at least `gpus`; ties: the smaller id."""
@@ -237,9 +238,9 @@ class FreeCapacity:
         """Take GPUs by machine and return them as a gang. On one machine the tightest slot that holds all is used."""
         if len(parts) == 1:
             ((machine_id, gpus),) = parts.items()
-            fitting = [(free, slot) for slot, free in enumerate(self.slot_free(machine_id)) if free >= gpus]
-            if fitting:
-                return self.place_in_slot(machine_id, min(fitting)[1], gpus)
+            slot = _tightest_of(self.slot_free(machine_id), gpus)
+            if slot is not None:
+                return self.place_in_slot(machine_id, slot, gpus)
         for machine_id, gpus in parts.items():
             self._take_from_machine(machine_id, gpus)
         return PlacedGang(gpus=Allocation.of(parts), level=self.level_of(parts))
@@ -275,14 +276,27 @@ class FreeCapacity:
         self._slots[machine_id] = list(slots_after(tuple(self._slots[machine_id]), gpus))
 
 
+def _tightest_of(slots: Sequence[int], gpus: int) -> int | None:
+    """The slot of one machine with the fewest free GPUs that has at least `gpus`; ties: the smaller number."""
+    fitting = [(free, slot) for slot, free in enumerate(slots) if free >= gpus]
+    return min(fitting)[1] if fitting else None
+
+
 @lru_cache(1 << 14)
 def slots_after(slots: tuple[int, ...], gpus: int) -> tuple[int, ...]:
-    """Free GPUs of each slot after `gpus` are taken: from the tightest slot that holds all, else the smallest first."""
+    """Free GPUs of each slot after `gpus` are taken: from the tightest slot that holds all, else the smallest first.
+
+    Raises:
+        InvariantError: The slots have fewer free GPUs.
+    """
     left = list(slots)
     while gpus:
-        fitting = [(free, slot) for slot, free in enumerate(left) if free >= gpus]
-        free, slot = min(fitting) if fitting else min((free, slot) for slot, free in enumerate(left) if free)
-        taken = min(free, gpus)
+        slot = _tightest_of(left, gpus)
+        if slot is None:
+            slot = _tightest_of(left, 1)
+        if slot is None:
+            raise InvariantError("the slots have too few free GPUs", value=(slots, gpus))
+        taken = min(left[slot], gpus)
         left[slot] -= taken
         gpus -= taken
     return tuple(left)

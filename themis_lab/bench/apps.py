@@ -1,4 +1,4 @@
-"""Random apps by themis.md, section 7, at some moment of their search and without GPUs."""
+"""Random apps at some moment of their search, without GPUs (docs/reference/benchmarks.md, Markets)."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def auction_market(
     cluster: ClusterState = ClusterState.EMPTY,
     elastic_share: float = ELASTIC_SHARE,
 ) -> Market:
-    """Return a market with agents' bids for random apps by themis.md, section 7.
+    """Return a market with agents' bids for random apps (docs/reference/benchmarks.md, Markets).
 
     Args:
         size: One of `themis_lab.bench.sizes.SIZES`.

@@ -1,4 +1,4 @@
-"""The sizes of the auction benchmark, and the cluster of each (issue 4; themis.md, section 7)."""
+"""The sizes of the auction benchmark, and the cluster of each (docs/reference/benchmarks.md, Markets)."""
 
 from __future__ import annotations
 

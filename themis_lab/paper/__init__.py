@@ -1,1 +1,4 @@
-"""The paper's evaluation (themis.md, section 9). Each experiment plans runs, evaluates them and draws its figure."""
+"""The paper's evaluation (NSDI'20, section 6; docs/explanation/reproduction.md).
+
+Each experiment plans runs, evaluates them and draws its figure.
+"""

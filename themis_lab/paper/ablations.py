@@ -1,4 +1,4 @@
-"""Ablations: each choice that the paper leaves open, compared with its alternatives (themis.md, section 9)."""
+"""Ablations: each choice that the paper leaves open, compared with its alternatives."""
 
 from __future__ import annotations
 

@@ -156,29 +156,6 @@ def grouped_bars(
     axes.grid(axis="y")
 
 
-def policy_bars(axes: Axes, values: Mapping[str, Summary], *, labels: str = ".2f") -> None:
-    """Draw one bar per policy in its colour, with whiskers over seeds and its number on top."""
-    names = list(values)
-    for place, name in enumerate(names):
-        value = values[name]
-        axes.bar(place, value.median, 0.7, color=colour_of(name, place))
-        if value.runs > 1:
-            axes.errorbar(
-                place, value.median, yerr=_whiskers([value]), fmt="none", ecolor=INK, elinewidth=0.8, capsize=2
-            )
-        axes.annotate(f"{value.median:{labels}}", (place, value.most), (0, 2), **_ABOVE)
-    slanted = len(names) > 4
-    axes.set_xticks(
-        range(len(names)),
-        names,
-        rotation=35 if slanted else 0,
-        ha="right" if slanted else "center",
-        rotation_mode="anchor",
-    )
-    axes.tick_params(axis="x", length=0)
-    axes.grid(axis="y")
-
-
 def lines(
     axes: Axes,
     xs: Sequence[float],

@@ -142,7 +142,7 @@ class Shown(Protocol):
 
 
 class Experiment(Shown, Protocol):
-    """One row of themis.md, section 9."""
+    """One experiment of the reproduction (docs/explanation/reproduction.md, The experiments)."""
 
     def cells(self, scale: Scale, seeds: int) -> Sequence[Cell]:
         """The runs to make. Equal cells of several experiments are run once."""

@@ -33,7 +33,7 @@ _NAMES = (
 MODULES: Mapping[str, str] = MappingProxyType(
     {name: f"themis_lab.paper.{name}" for name in _NAMES} | {"standins": "themis_lab.paper.sensitivity"}
 )
-"""The module of each experiment, in the order of themis.md, section 9."""
+"""The module of each experiment, in the order of docs/explanation/reproduction.md."""
 
 
 PAPERS: Mapping[str, str] = MappingProxyType(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from themis.values import Value
 from themis_lab.simulator.metrics import jain, percentile, share_over
@@ -13,7 +13,7 @@ Row = Mapping[str, str | float]
 """A row of an experiment's CSV."""
 
 DEFINITIONS = ("themis", "isolated_share", "placement_aware", "private_cluster", "attainable")
-"""The five definitions of rho (themis.md, section 2).
+"""The five definitions of rho (docs/explanation/simulator.md, Five definitions of rho).
 
 They are reported side by side and never compared with one another.
 """
@@ -81,7 +81,7 @@ def placement_scores(record: RunRecord) -> list[float]:
 
 
 def run_metrics(record: RunRecord) -> dict[str, float]:
-    """The metrics of one run (themis.md, section 8) as columns of a CSV; times in seconds unless named otherwise."""
+    """The metrics of one run as columns of a CSV; times in seconds unless named otherwise."""
     completions = [app.completion_s for app in record.apps]
     counts = record.counts
     own = rhos(record)
@@ -136,11 +136,6 @@ def numbers(rows: Iterable[Row], column: str) -> list[float]:
     return [float(row[column]) for row in rows]
 
 
-def summarized(rows: Iterable[Row], by: str, column: str) -> dict[str | float, Summary]:
-    """Statistics of a column over all rows with equal `by`; the rows usually differ in their seeds."""
-    return {key: summary(numbers(group, column)) for (key,), group in grouped(rows, by).items()}
-
-
 def paired_ratios(
     rows: Iterable[Row], column: str, of: Callable[[Row], bool], to: Callable[[Row], bool]
 ) -> list[float]:
@@ -149,8 +144,3 @@ def paired_ratios(
     over = {row["seed"]: float(row[column]) for row in rows if of(row)}
     under = {row["seed"]: float(row[column]) for row in rows if to(row)}
     return [over[seed] / under[seed] for seed in sorted(over.keys() & under.keys(), key=float) if under[seed]]
-
-
-def of_policies(rows: Sequence[Row]) -> list[str]:
-    """The policies of the rows, in the order of their first row."""
-    return list(dict.fromkeys(str(row["policy"]) for row in rows))

@@ -73,7 +73,7 @@ class _Patience:
 
 
 class ErringAgent:
-    """Knows the iterations left and S of its jobs only up to an error (themis.md, section 9, fig17).
+    """Knows the iterations left and S of its jobs only up to an error (NSDI'20, section 6.3, figure 17).
 
     The app has one factor for the iterations left, in this phase and in later ones, and one for S, both drawn once:
     uniform in [1 - error, 1 + error]. S stays at 1 or more. What the app would take by itself, T_ideal, is not touched:

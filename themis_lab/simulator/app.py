@@ -8,18 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from msgspec.structs import replace
-
 from am.agent.model.demands import is_satisfied
-from am.agent.model.views import AppView, HeldGang, JobView, median_job
-from am.app_view import at_once_gpus, held_gang, search_work_gpu_s
+from am.agent.model.views import AppView, HeldGang, JobView
+from am.app_view import app_view, at_once_gpus, held_gang, reference_job, renewable_gpus, whole_view, work_gpu_s
 from am.jobs.planner import NOWHERE, Holdings, Plan, make_plan
 from am.tuners.port import Observation, ObservationKind, TunerPlan
 from am.tuners.registry import make_tuner
 from themis.cluster import Cluster, GpuId
 from themis.errors import InvariantError
 from themis.leases import Lease, LeaseChange, LeaseChangeKind
-from themis.lifecycle import LeaseState
 from themis.speeds import speeds_in
 from themis.values import Value
 from themis_lab.simulator.costs import Costs
@@ -113,7 +110,7 @@ class SimApp:
         self._holds: _Holds | None = None
         self._warm: set[GpuId] = set()
         self._just_ready: list[SimJob] = []
-        self.work_total_gpu_s = self._work_gpu_s()
+        self.work_total_gpu_s = work_gpu_s(self.jobs, self.first_phases)
         self.phases: list[tuple[JobView, ...]] = []
         self._follow_plan()
 
@@ -121,15 +118,15 @@ class SimApp:
 
     def view(self, now_s: float, renewable_until_s: float, contention: float) -> AppView:
         """The app as its agent sees it; leases that end by `renewable_until_s` are renewable, `contention` is N_avg."""
-        return AppView(
-            app_id=self.app_id,
+        return app_view(
+            self.app_id,
+            self.plan,
+            self.jobs_at(now_s),
+            self._reference_now or self._reference(),
             elapsed_s=now_s - self.submitted_at_s,
             contention=contention,
-            jobs=self.jobs_at(now_s),
-            later_phases=self._later_phases,
             work_total_gpu_s=self.work_total_gpu_s,
             demand_max_gpus=self._at_once_gpus,
-            reference=self._reference_now or self._reference(),
             held=self._held_now(renewable_until_s).gangs if self.leases or self._planned else (),
             restart_s=self._restart_s,
         )
@@ -137,7 +134,7 @@ class SimApp:
     @property
     def has_single_job(self) -> bool:
         """Whether one job is left, and no later phase."""
-        return len(self._pending) == 1 and not self._later_phases
+        return len(self._pending) == 1 and len(self.plan.phases) <= 1
 
     def unchanged_until_s(self, renewable_until_s: float) -> float:
         """Until when the app wants what it wants now, unless something happens to it, as a lease end in seconds.
@@ -157,30 +154,19 @@ class SimApp:
         if still is not None and not (self.leases and _one_runs(self._pending)):
             return still
         views = tuple([job.view(now_s) for job in self._pending])
-        if self.plan.latest:
-            jobs = zip(self._pending, views, strict=True)
-            views = tuple([self._until_latest(job, view, now_s) for job, view in jobs])
         if still is None or not all(map(operator.is_, views, still)):
             self._still = still = views
         return still
 
-    def _until_latest(self, job: SimJob, view: JobView, now_s: float) -> JobView:
-        """The view of a job that its tuner will stop: with the iterations left until then."""
-        latest = self.plan.latest.get(job.job_id)
-        return view if latest is None else replace(view, iterations_left=max(1, latest - job.iteration_at(now_s)))
-
     def whole_view(self, contention: float) -> AppView:
         """The app as submitted, with all its work still to do, and N_avg of its life."""
-        jobs = tuple(self._first_views())
-        return AppView(
-            app_id=self.app_id,
-            elapsed_s=0.0,
+        return whole_view(
+            self.app_id,
+            self.jobs,
+            self.first_phases,
             contention=contention,
-            jobs=jobs,
-            later_phases=tuple(self.first_phases[1:]),
             work_total_gpu_s=self.work_total_gpu_s,
             demand_max_gpus=self._at_once_gpus,
-            reference=median_job(jobs),
             restart_s=self._restart_s,
         )
 
@@ -256,7 +242,7 @@ class SimApp:
             return _NOTHING_DONE
         if self.leases and self.first_gpu_at_s is None:
             self.first_gpu_at_s = now_s
-        holdings = self._holdings()
+        holdings = Holdings.of(self.leases, self._reserved)
         plan = self._make_plan(holdings, now_s)
         if not (plan.stop or plan.start or plan.release or holdings.expiring or self._just_ready):
             # Usually an app continues as it is after an event.
@@ -301,29 +287,20 @@ class SimApp:
     def _follow_plan(self) -> None:
         """Adopt the targets of the tuner's plan; jobs that are not in it do not run."""
         self._pending = [self.jobs[job_id] for job_id in sorted(self.plan.targets)]
-        self._later_phases = self.plan.phases[1:]
         self._still = self._reference_now = None
         for job in self._pending:
-            job.aim(self.plan.targets[job.job_id])
+            job.aim(self.plan.targets[job.job_id], self.plan.latest.get(job.job_id))
         if self.plan.hears_every:
             # Which jobs are stopped, and when, depends on the schedule: no work is the same in every schedule.
             return
         if len(self.phases) <= self.plan.phase and self._pending:
             self.phases += [()] * (self.plan.phase - len(self.phases))
-            self.phases.append(tuple(_view_of(job, job.target - job.iteration) for job in self._pending))
+            self.phases.append(tuple(job.view_with(job.target - job.iteration) for job in self._pending))
 
     def _make_plan(self, holdings: Holdings, now_s: float) -> Plan:
         planned = [job.planned(now_s) for job in self._pending]
         losers = {job.job_id: job.gpus for job in self._losers()}
         return make_plan(planned, losers, holdings, self._cluster, self._restart_s, self._moving)
-
-    def _holdings(self) -> Holdings:
-        expiring = frozenset(gpu for gpu, lease in self.leases.items() if lease.state is LeaseState.EXPIRING)
-        return Holdings(
-            granted=frozenset(self.leases.keys() - expiring),
-            reserved=frozenset(self._reserved - self.leases.keys()),
-            expiring=expiring,
-        )
 
     def _start(self, job: SimJob, gpus: tuple[GpuId, ...], now_s: float) -> Started:
         cold = not self._warm.issuperset(gpus)
@@ -398,21 +375,9 @@ class SimApp:
         for job in self._pending:
             gpus = job.gpus if job.running else self._planned.get(job.job_id, ())
             if gpus:
-                renewable = self._renewable(gpus, renewable_until_s)
+                renewable = renewable_gpus(gpus, self.leases, self._reserved, renewable_until_s)
                 if renewable is not None:
                     yield self._gang(job.job_id, gpus, renewable)
-
-    def _renewable(self, gpus: Iterable[GpuId], until_s: float) -> list[GpuId] | None:
-        """The GPUs whose leases end by a time. Returns None unless the app holds or has won all of them."""
-        renewable = []
-        for gpu in gpus:
-            lease = self.leases.get(gpu)
-            if lease is None:
-                if gpu not in self._reserved:
-                    return None
-            elif lease.expires_at_s <= until_s and lease.state is LeaseState.GRANTED:
-                renewable.append(gpu)
-        return renewable
 
     def _gang(self, job_id: str, gpus: tuple[GpuId, ...], renewable: list[GpuId]) -> HeldGang:
         """The gang as the agent sees it; usually the same as in the round before."""
@@ -426,23 +391,9 @@ class SimApp:
         """The median job of those still in the search; it represents the jobs of later phases."""
         stopped = self.plan.stopped
         if stopped not in self._median:
-            self._median = {stopped: median_job(tuple(self._survivors(stopped)))}
+            self._median = {stopped: reference_job(self.jobs, stopped)}
         self._reference_now = self._median[stopped]
         return self._reference_now
-
-    def _survivors(self, stopped: Iterable[str]) -> list[JobView]:
-        out = set(stopped)
-        views = [_view_of(job, 1) for job_id, job in self.jobs.items() if job_id not in out]
-        return views or [_view_of(job, 1) for job in self.jobs.values()]
-
-    def _work_gpu_s(self) -> float:
-        """B: the first phase by its own jobs, later ones by the median job (themis.md, section 2)."""
-        return search_work_gpu_s(self._first_views(), self.first_phases[1:], self._reference())
-
-    def _first_views(self) -> list[JobView]:
-        """The jobs of the first phase; if the tuner starts a few at a time, those with the first ids."""
-        first = self.first_phases[0]
-        return [_view_of(job, first.iterations) for job in list(self.jobs.values())[: first.jobs]]
 
 
 def _one_runs(jobs: Iterable[SimJob]) -> bool:
@@ -451,18 +402,6 @@ def _one_runs(jobs: Iterable[SimJob]) -> bool:
         if job.gpus and not job.stopping:
             return True
     return False
-
-
-def _view_of(job: SimJob, iterations: int) -> JobView:
-    """A job with `iterations` left, or all that it has."""
-    return JobView(
-        job_id=job.trace.job_id,
-        iterations_left=min(iterations, job.trace.iterations_total),
-        serial_iteration_s=job.trace.serial_iteration_s,
-        slowdown=job.trace.slowdown,
-        shape=job.trace.shape,
-        speeds=job.speeds,
-    )
 
 
 def _unfinished_gpu_s(job: SimJob, reached: int, now_s: float) -> float:

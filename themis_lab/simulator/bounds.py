@@ -1,4 +1,4 @@
-"""The least rho that any policy could give an app (fairness-study.md, section 2, finding 5)."""
+"""A lower bound on the rho that any policy could give an app: `least_rho` has the formula."""
 
 from __future__ import annotations
 

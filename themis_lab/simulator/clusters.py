@@ -17,7 +17,7 @@ CLUSTERS: Mapping[str, str] = {
     "fig18": "1x8+28x2",
     "two-8": "2x8",
 }
-"""Known clusters (themis.md, section 7) as MACHINESxGPUS, with /SLOT where slots are not of the usual size."""
+"""Known clusters as MACHINESxGPUS, with /SLOT for slots of an unusual size (docs/reference/workloads.md, Clusters)."""
 
 MACHINES_A_RACK = 8
 MOST_MACHINES = 100_000

@@ -24,7 +24,7 @@ from am.agent.model.outlook import Outlook
 from am.agent.model.views import AppView, ClusterView
 from rm_plugin.arbiter.round_values import RoundSnapshot
 from themis.bids import AppReport, Bid, RhoOf
-from themis.leases import SAME_TIME_S
+from themis.leases import renewable_until_s
 from themis_lab.simulator.agents import Agent, HonestAgent
 from themis_lab.simulator.app import SimApp
 
@@ -120,7 +120,7 @@ class Cohort:
         """Note what is the same for all apps throughout a round."""
         if self._round_id != snapshot.round_id:
             self._round_id = snapshot.round_id
-            self._renewable_until_s = snapshot.now_s + self._lead_s + SAME_TIME_S
+            self._renewable_until_s = renewable_until_s(snapshot.now_s, self._lead_s)
             self.cluster_view = replace(self.cluster_view, active_apps=max(1, len(snapshot.apps)))
             self._views.clear()
             self._outlooks.clear()

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from am.agent.model.views import JobView
+from am.app_view import iterations_left
 from am.jobs.planner import PlannedJob
 from themis.bids import LossForecast
 from themis.cluster import GpuId, Level
@@ -28,6 +29,7 @@ class SimJob:
     speeds: Speeds = SAME_SPEED
     iteration: int = 0
     target: int = 0
+    latest: int | None = None
     gpus: tuple[GpuId, ...] = ()
     level: Level = Level.SLOT
     ready_at_s: float = 0.0
@@ -47,6 +49,11 @@ class SimJob:
         return self.trace.job_id
 
     @property
+    def iterations_total(self) -> int:
+        """Iterations of the whole job."""
+        return self.trace.iterations_total
+
+    @property
     def running(self) -> bool:
         """True while it makes iterations, or is about to."""
         return bool(self.gpus) and not self.stopping
@@ -62,10 +69,10 @@ class SimJob:
         self.reaches_at_s = self.ready_at_s + (self.target - self.iteration) * self.iteration_s
         return self.reaches_at_s
 
-    def aim(self, target: int) -> None:
-        """Set the iteration to reach."""
-        if target != self.target:
-            self.target, self._view, self._waiting = target, None, None
+    def aim(self, target: int, latest: int | None = None) -> None:
+        """Set the iteration to reach, and the latest at which its tuner may stop it before."""
+        if target != self.target or latest != self.latest:
+            self.target, self.latest, self._view, self._waiting = target, latest, None, None
 
     def halt(self, iteration: int, *, interrupted: bool, saving: bool = False, saved: int = 0) -> None:
         """Make no more iterations. While it is `saving` its GPUs stay busy, and `saved` is all that is saved whole."""
@@ -92,7 +99,7 @@ class SimJob:
         return max(0.0, min(now_s, self.reaches_at_s) - self.ready_at_s) if self.running else 0.0
 
     def view(self, now_s: float) -> JobView:
-        """The job as its agent sees it: with the iterations left to its target, at least one."""
+        """The job as its agent sees it. The same view for as long as it makes no iteration."""
         view = self._view
         if view is not None and (self.stopping or not self.gpus):
             return view
@@ -102,7 +109,7 @@ class SimJob:
             trace = self.trace
             view = self._view = JobView(
                 job_id=trace.job_id,
-                iterations_left=max(1, self.target - iteration),
+                iterations_left=iterations_left(iteration, self.target, self.latest),
                 serial_iteration_s=trace.serial_iteration_s,
                 slowdown=trace.slowdown,
                 shape=trace.shape,
@@ -110,6 +117,17 @@ class SimJob:
                 speeds=self.speeds,
             )
         return view
+
+    def view_with(self, iterations_left: int) -> JobView:
+        """The job with these iterations left, without a forecast of its loss."""
+        return JobView(
+            job_id=self.trace.job_id,
+            iterations_left=iterations_left,
+            serial_iteration_s=self.trace.serial_iteration_s,
+            slowdown=self.trace.slowdown,
+            shape=self.trace.shape,
+            speeds=self.speeds,
+        )
 
     def planned(self, now_s: float) -> PlannedJob:
         """The job as the planner sees it."""

@@ -50,10 +50,11 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     from themis_lab.testbed.driver import drive, plan_run
     from themis_lab.testbed.facts import Ending
     from themis_lab.testbed.interruption import Interruption
-    from themis_lab.testbed.mix import load_mix
+    from themis_lab.testbed.mix import check_trainable, load_mix
     from themis_lab.testbed.run_folder import fresh_folder
 
     plan = plan_run(load_mix(file_or_example(args.mix, ExampleKind.MIX)), args.policy, args.seed, args.engine)
+    check_trainable(plan.arriving)
     with Interruption() as interruption, fresh_folder(args.out) as folder:
         facts = drive(plan, folder, console, interruption)
         if facts.ending is Ending.INTERRUPTED:

@@ -44,7 +44,7 @@ def placement_score(tasks: Sequence[TaskSpan], slowdown: Slowdown, end_s: float)
 
 
 def slowdown_or_crude(slowdown: Slowdown | None) -> Slowdown:
-    """An app's own slowdowns, or the crude ones of the specification."""
+    """An app's own slowdowns, or `CRUDE_SLOWDOWN` before any profile."""
     return CRUDE_SLOWDOWN if slowdown is None else slowdown
 
 

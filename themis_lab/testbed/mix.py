@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,18 @@ def arrivals(mix: Mix) -> tuple[Arrival, ...]:
     if twice:
         raise InputError("two apps of a mix share a name", value=twice[0], remedy="give one of them another name")
     return tuple(sorted(arriving, key=lambda arrival: arrival.at_s))
+
+
+def check_trainable(arriving: Iterable[Arrival]) -> None:
+    """Check that this machine, which runs the tasks, has what the apps' real programs import.
+
+    Raises:
+        InputError: The extra `tf` is missing.
+    """
+    real = [arrival.spec.name for arrival in arriving if arrival.spec.program.name and not arrival.spec.replay]
+    if real and not all(find_spec(name) for name in ("tensorflow", "sklearn")):
+        remedy = "pip install 'themis-scheduler[tf]', or run a mix whose programs are all `replay`"
+        raise InputError("apps train with TensorFlow, which is not installed", value=", ".join(real), remedy=remedy)
 
 
 def rm_settings(

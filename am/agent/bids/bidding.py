@@ -1,4 +1,4 @@
-"""Build bids: the bundles of GPUs that an app asks for, and the value of each (auction.md, section 1).
+"""Build bids: the bundles of GPUs that an app asks for, and the value of each (docs/design/valuation.md).
 
 An offer lists free GPUs, including the app's own GPUs whose leases end in this round (*renewable* GPUs). A bid answers
 with rows. A row asks for gangs within a locality level, for pinned GPUs on named machines, or for both. An app wins at
@@ -72,7 +72,10 @@ from themis.cluster import Allocation
 from themis.placement.gang_capacity import GangCapacity
 
 ROW_CAP = 700
-"""Rows that a bid may hold. Past it rows are left out that others replace, at the least loss (`dominance.thinned`)."""
+"""Rows that a bid may hold for each device type.
+
+Past it rows are left out that others replace, at the least loss (`dominance.thinned`).
+"""
 
 _MAX_DROPPED = 10**9
 """Where `rows_dropped` stops counting: complete tables of large apps have more rows than a message can hold."""

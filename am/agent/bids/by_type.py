@@ -7,7 +7,7 @@ app keeps on other types count at their own speed, but do not grow.
 Example: a job with 600 s of work has speed 1 on k80 and 3 on v100. Its rows on k80 see 600 s of work, those on v100 see
 200 s. One v100 is worth as much as three k80.
 
-**Choice** a row has gangs of one type only. So an app with renewable gangs on two types wins at most those of one by
+Our choice: a row has gangs of one type only. So an app with renewable gangs on two types wins at most those of one by
 its bid. The others it renews as leftovers, before apps that do not hold them (`share_leftovers`).
 """
 
@@ -76,7 +76,10 @@ def offer_on_type(offer: Offer, device: str, cluster: ClusterView) -> Offer:
 
 
 def merge_bids(bids: Sequence[tuple[str, Bid]]) -> Bid:
-    """The bids on each type as one bid, whose gangs name their type. An app wins at most one row of it."""
+    """The bids on each type as one bid, whose gangs name their type. An app wins at most one row of it.
+
+    Each bid has at most `bidding.ROW_CAP` rows, so the whole has at most that many for each type.
+    """
     _, first = bids[0]
     rows = [_named(row, device) for device, bid in bids for row in bid.rows]
     return replace(

@@ -1,4 +1,4 @@
-"""Finish-time fairness: ideal times and rho by five named definitions, never mixed (themis.md, section 2)."""
+"""Finish-time fairness: ideal times and rho by five named definitions, never mixed (docs/explanation/simulator.md)."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ def shared_times_s(
     """t_shared of bundles, in seconds: the seconds from submission to the end if the app wins the bundle.
 
     `continuation`: the app holds the bundle for one lease, then the larger of it and its fair share
-    (fairness-study.md, section 1): spent + min(T, lease + min(T, T_share) * (1 - lease / T)), since a lease does
-    lease/T of the work. Example: T = 2000 s, a lease of 600 s and T_share = 1000 s make
+    (docs/decisions/0003-continuation-rule.md): spent + min(T, lease + min(T, T_share) * (1 - lease / T)), since a
+    lease does lease/T of the work. Example: T = 2000 s, a lease of 600 s and T_share = 1000 s make
     600 + 1000 * 0.7 = 1300 s, on top of the seconds spent.
 
     Args:

@@ -241,7 +241,7 @@ def later_phases_time_s(app: AppView, gpus: int, cluster: ClusterView, at_least:
 def finish_time_s(app: AppView, gangs: Sequence[GangAt], cluster: ClusterView) -> float:
     """T(G): seconds from now until the app ends on these gangs, held to the end (equation 2).
 
-    **Choice** later phases divide the same number of GPUs evenly over their jobs, at the tightest level at which their
+    Our choice: later phases divide the same number of GPUs evenly over their jobs, at the tightest level at which their
     gangs fit, but no tighter than the loosest of today's gangs: an app that is scattered now cannot count on better.
     """
     if len(app.jobs) == 1 and not app.later_phases:

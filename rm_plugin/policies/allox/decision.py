@@ -7,7 +7,19 @@ gets a job, more users are let in. If all users are in, the matching prefers to 
 Example: one job takes 5 s on a GPU and 100 s on a CPU. The CPU is idle and the GPU is free in 10 s. The job does not
 start: it ends after 15 s if it waits. If the GPU were free in 200 s, it would start on the CPU.
 
-Source: Le et al., EuroSys 2020, sections 3.2, 3.3 and 4.4, algorithm 2. The comments number the steps.
+The comments number the steps. The paper's algorithm 2, which is called for one idle machine, is steps 2 to 6: rank the
+users and let in the share alpha (its line 2), build and solve the matching (lines 3 to 7), start the first job of the
+machine's queue (the loops). Beyond the paper are these:
+
+* one call looks at all idle machines, until none gets a job (step 1);
+* with all users let in, all first jobs start from one matching (step 6): its rest stays optimal;
+* without a job for any idle machine, twice as many users are let in (step 7; section 4.4 raises alpha, which never
+  leaves 0);
+* users with equal progress are ordered by their last start (`rank_users`).
+
+The cap on jobs is that of the authors' simulator (`_capped`).
+
+Source: Le et al., EuroSys 2020, sections 3.2, 3.3 and 4.4.
 """
 
 from __future__ import annotations
@@ -42,7 +54,7 @@ class Solve(Value, frozen=True, kw_only=True):
 
     Attributes:
         ranked_users: All users with a waiting job, the least progress first, and the progress of each.
-        considered: How many of them were let in; c of the specification.
+        considered: How many of them were let in; the paper's A is their jobs.
         widening: 1, or the factor by which `considered` was raised because no idle machine got a job.
         places: Place by job that was let in.
         left_out: Jobs that the cap kept out; the matching is then not optimal for all jobs.

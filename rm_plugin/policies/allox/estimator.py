@@ -25,10 +25,10 @@ SAMPLE_FRACTIONS = (0.01, 0.02)
 """Shares of a job's iterations that its samples on a type run, as in the authors' simulator."""
 
 CUT_FACTOR = 5.0
-"""A sample is cut when it runs this many times as long as the median finished sample of its type. **Choice**"""
+"""A sample is cut when it runs this many times as long as the median finished sample of its type; our choice."""
 
 LEAST_FINISHED = 3
-"""No sample of a type is cut before this many have finished there. **Choice**"""
+"""No sample of a type is cut before this many have finished there; our choice."""
 
 
 class SampleState(StrEnum):

@@ -2,12 +2,13 @@
 
 A job that is k-th from the end of its machine's queue delays itself and the k - 1 jobs behind it, so it adds k times
 its processing time to the total. The total is thus a sum of costs of pairs (job, position on a machine), and an
-assignment solver finds the least:
+assignment solver finds the least. The comments number these steps:
 
 1. build the processing times P (jobs x machines) and the waits D until each machine is free;
 2. build the costs Q = [P 2P .. nP] + [D D .. D];
 3. match each job with exactly one position, and each position with at most one job;
-4. on each machine, run the matched jobs from the largest k down.
+4. on each machine, run the matched jobs from the largest k down. The code does not read k back: the shortest job of a
+   machine has the largest k, because another order would cost more.
 
 Example: jobs of 3, 4 and 5 s on one machine that is free now. Positions 3, 2, 1 cost 3*3 + 2*4 + 1*5 = 22 s. That is
 the sum of the completion times 3, 7 and 12 s.
@@ -19,7 +20,8 @@ The solver need not see all n positions of m machines (n * m columns). Two exact
   a free position has dual price 0, and position K + 1 costs every job more than position K. Otherwise K doubles. The
   first K is the length of the machine's queue in a greedy schedule, plus two.
 
-Source: Le et al., "AlloX: Compute Allocation in Hybrid Clusters", EuroSys 2020, sections 3.1 and 3.2.
+Source: Le et al., "AlloX: Compute Allocation in Hybrid Clusters", EuroSys 2020, sections 3.1 and 3.2: algorithm 1. Its
+line 1 is steps 1 and 2, its line 2 is step 3, its loops are step 4. The two reductions are ours.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ class Matching(Value, frozen=True, kw_only=True):
         return all(len(queue) < offered or offered in (0, jobs) for queue, offered in pairs)
 
 
-def match(time_by_type_s: Seconds, machine_types: Sequence[int], wait_s: Sequence[float]) -> Matching:
+def match(time_by_type_s: Seconds, machine_types: Sequence[int], wait_s: Sequence[float] | Seconds) -> Matching:
     """Return the schedule with the least total completion time.
 
     For example, a job takes 5 s on a GPU that is free in 10 s, and 100 s on an idle CPU. It waits for the GPU:
@@ -80,51 +82,56 @@ def match(time_by_type_s: Seconds, machine_types: Sequence[int], wait_s: Sequenc
         InputError: A job can run on no machine.
     """
     jobs = len(time_by_type_s)
-    types, waits_s = np.asarray(machine_types, dtype=np.int64), np.asarray(wait_s, dtype=np.float64)
+    types = np.asarray(machine_types, dtype=np.int64)
+    wait_s = np.asarray(wait_s, dtype=np.float64)
     if jobs == 0:
         return Matching(queues=((),) * len(types), positions_offered=(0,) * len(types), total_s=0.0)
-    machines = _usable_machines(jobs, types, waits_s)
-    times_s, delay_s = time_by_type_s[:, types[machines]], waits_s[machines]
+    # Step 1: P and D, of the machines that can be needed.
+    machines = _usable_machines(jobs, types, wait_s)
+    times_s, wait_s = time_by_type_s[:, types[machines]], wait_s[machines]
     stranded = np.flatnonzero(~np.isfinite(times_s).any(axis=1))
     if len(stranded):
         raise InputError("a job can run on no machine", value=int(stranded[0]))
     # The solver is several times faster if long jobs come first, because they take the first positions.
     order = np.argsort(-times_s.min(axis=1), kind="stable")
-    offered = np.minimum(_greedy_lengths(times_s, delay_s, order) + _EXTRA_POSITIONS, jobs)
+    offered = np.minimum(_greedy_lengths(times_s, wait_s, order) + _EXTRA_POSITIONS, jobs)
+    # Steps 2 and 3, with more positions for the machines that ran out of them.
     while True:
-        machine_of = _solve(times_s, delay_s, offered, order)
+        machine_of = _solve(times_s, wait_s, offered, order)
         exhausted = (np.bincount(machine_of, minlength=len(machines)) >= offered) & (offered < jobs)
         if not exhausted.any():
             break
         offered[exhausted] = np.minimum(2 * offered[exhausted], jobs)
-    return _as_matching(times_s, delay_s, machine_of, machines, offered, len(types))
+    # Step 4: the queues.
+    return _as_matching(times_s, wait_s, machine_of, machines, offered, len(types))
 
 
-def _usable_machines(jobs: int, types: Indices, waits_s: Seconds) -> Indices:
+def _usable_machines(jobs: int, types: Indices, wait_s: Seconds) -> Indices:
     """The n machines of each type that are free first, in ascending index."""
     chosen = [
-        members[np.argsort(waits_s[members], kind="stable")[:jobs]]
+        members[np.argsort(wait_s[members], kind="stable")[:jobs]]
         for members in (np.flatnonzero(types == kind) for kind in np.unique(types))
     ]
     return np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, dtype=np.int64)
 
 
-def _greedy_lengths(times_s: Seconds, delay_s: Seconds, order: Indices) -> Indices:
+def _greedy_lengths(times_s: Seconds, wait_s: Seconds, order: Indices) -> Indices:
     """Queue length of each machine if jobs, the longest first, take the cheapest position that is left."""
-    position = np.ones(len(delay_s))
+    position = np.ones(len(wait_s))
     for job in order:
-        position[np.argmin(position * times_s[job] + delay_s)] += 1.0
+        position[np.argmin(position * times_s[job] + wait_s)] += 1.0
     return position.astype(np.int64) - 1
 
 
-def _solve(times_s: Seconds, delay_s: Seconds, offered: Indices, order: Indices) -> Indices:
+def _solve(times_s: Seconds, wait_s: Seconds, offered: Indices, order: Indices) -> Indices:
     """Solve the matching with the positions 1 to `offered` of each machine. Returns the machine of each job."""
-    # The columns of Q: machine by machine, in each the positions from the end.
+    # Step 2: Q. Its columns: machine by machine, in each the positions from the end.
     machine = np.repeat(np.arange(len(offered)), offered)
     position = np.concatenate([np.arange(1, count + 1) for count in offered.tolist()])
     cost = times_s[np.ix_(order, machine)]
     cost *= position
-    cost += delay_s[machine]
+    cost += wait_s[machine]
+    # Step 3.
     rows, columns = linear_sum_assignment(cost)
     machine_of = np.empty(len(order), dtype=np.int64)
     machine_of[order[rows]] = machine[columns]
@@ -132,9 +139,9 @@ def _solve(times_s: Seconds, delay_s: Seconds, offered: Indices, order: Indices)
 
 
 def _as_matching(
-    times_s: Seconds, delay_s: Seconds, machine_of: Indices, machines: Indices, offered: Indices, count: int
+    times_s: Seconds, wait_s: Seconds, machine_of: Indices, machines: Indices, offered: Indices, count: int
 ) -> Matching:
-    """Run the jobs of each machine shortest first: the largest k belongs to the shortest job."""
+    """Step 4: run the jobs of each machine shortest first, since the shortest job has the largest k."""
     queues: list[tuple[int, ...]] = [()] * count
     positions = [0] * count
     ends_s: list[float] = []
@@ -143,5 +150,5 @@ def _as_matching(
         own = np.flatnonzero(machine_of == place)
         own = own[np.argsort(times_s[own, place], kind="stable")]
         queues[machine] = tuple(own.tolist())
-        ends_s += (float(delay_s[place]) + np.cumsum(times_s[own, place])).tolist()
+        ends_s += (float(wait_s[place]) + np.cumsum(times_s[own, place])).tolist()
     return Matching(queues=tuple(queues), positions_offered=tuple(positions), total_s=math.fsum(ends_s))

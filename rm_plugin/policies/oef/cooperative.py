@@ -46,8 +46,8 @@ def cooperative(speedups: Speedups, make_model: MakeModel, *, generate_rows: boo
     tenants, types = speedups.matrix.shape
     variables = share_variables(speedups)
     used = variables >= 0
-    costs = (speedups.matrix * speedups.weights[:, None])[used]
-    model = make_model(costs)
+    objective = (speedups.matrix * speedups.weights[:, None])[used]
+    model = make_model(objective)
     model.add_constraints(capacity_constraints(speedups, variables, speedups.weights))
     pairs = _neighbours(tenants) if generate_rows else _all_pairs(tenants)
     stated: set[Pair] = set()

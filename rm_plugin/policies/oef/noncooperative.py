@@ -28,9 +28,9 @@ def noncooperative(speedups: Speedups, make_model: MakeModel) -> FairShare:
     tenants, types = speedups.matrix.shape
     x = share_variables(speedups)
     t = int(x.max(initial=-1)) + 1
-    costs = np.zeros(t + 1)
-    costs[t] = 1.0
-    model = make_model(costs)
+    objective = np.zeros(t + 1)
+    objective[t] = 1.0
+    model = make_model(objective)
     equalities = []
     for tenant in range(tenants):
         used = x[tenant] >= 0

@@ -9,6 +9,7 @@ import time
 import uuid
 
 import pytest
+from living import is_alive
 
 from am.runtimes.local import LocalRuntime
 from am.runtimes.memory import MemoryRuntime, MemoryTask
@@ -17,7 +18,7 @@ from am.runtimes.port import ExitReason, TaskExit, TaskLaunch
 from am.runtimes.task_process import inherited_environment, task_marks
 from themis.cluster import GpuId
 from themis.errors import InputError, InvariantError
-from themis.processes import StartError, find_marked, is_alive, kill_marked
+from themis.processes import StartError, find_marked, kill_marked
 
 
 @pytest.fixture

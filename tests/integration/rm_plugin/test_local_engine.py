@@ -9,12 +9,13 @@ import time
 import uuid
 
 import pytest
+from living import is_alive
 
 from rm_plugin.engines.local import AM_COMMAND, LocalAppLauncher
 from rm_plugin.engines.memory import MemoryAppLauncher
 from rm_plugin.engines.port import AmExit, AmLaunch
 from themis.errors import InputError
-from themis.processes import find_marked, is_alive, kill_marked
+from themis.processes import find_marked, kill_marked
 
 # An app master that starts a task in a session of its own, unguarded: the hardest to find.
 AM = (

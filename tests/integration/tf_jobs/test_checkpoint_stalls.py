@@ -11,8 +11,8 @@ import subprocess
 import sys
 
 import pytest
+from log_lines import parse_line
 
-from am.profiler.parser import parse_line
 from am.profiler.records import CheckpointSaved
 
 if importlib.util.find_spec("tensorflow") is None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from living import is_alive
 
 from themis import processes
 from themis.errors import InputError
@@ -21,7 +22,6 @@ from themis.processes import (
     StartError,
     find_marked,
     has_marks,
-    is_alive,
     kill_marked,
     start,
     wait_for_exit,

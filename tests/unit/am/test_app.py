@@ -85,19 +85,24 @@ class TestLeases:
         app.take_leases(late)
         assert app.holdings().granted == app.holdings().expiring == frozenset()
 
-    @pytest.mark.parametrize(("now_s", "up"), [(1569.9, ()), (1570.0, ("m0/0",)), (1700.0, ("m0/0",))])
-    def test_leases_that_end_within_lead_are_renewable(self, app, now_s, up):
+    @pytest.mark.parametrize(("round_at_s", "renewable"), [(1569.9, {}), (1570.0, {"m0": 1}), (1700.0, {"m0": 1})])
+    def test_granted_leases_that_end_within_lead_are_renewable(self, app, round_at_s, renewable):
         app.take_leases(self.UPDATE)
-        assert app.up_for_renewal(now_s) == gpus(*up)
+        run_on(app, "j0", "m0/0", "m0/1")
+        [gang] = app.view({}, round_at_s).held
+        assert gang.renewable_gpus == Allocation.of(renewable)
 
 
 class TestView:
     def test_view_includes_running_and_planned_gangs(self, app):
         app.take_leases(
-            pb.LeaseUpdate(version=1, leases=[lease(1, "m0/0"), lease(2, "m0/1"), lease(3, "m1/0", "RESERVED")])
+            pb.LeaseUpdate(
+                version=1,
+                leases=[lease(1, "m0/0", expires_at_s=2000.0), lease(2, "m0/1"), lease(3, "m1/0", "RESERVED")],
+            )
         )
         run_on(app, "j0", "m0/0", "m0/1")
-        view = app.view({"j1": tuple(gpus("m1/0"))}, gpus("m0/1"))
+        view = app.view({"j1": tuple(gpus("m1/0"))}, 1600.0)
         assert [(gang.job_id, gang.gpus, gang.renewable_gpus) for gang in view.held] == [
             ("j0", Allocation.of({"m0": 2}), Allocation.of({"m0": 1})),
             ("j1", Allocation.of({"m1": 1}), Allocation()),
@@ -108,15 +113,15 @@ class TestView:
     def test_gang_with_missing_lease_is_omitted(self, app):
         app.take_leases(pb.LeaseUpdate(version=1, leases=[lease(1, "m0/0")]))
         run_on(app, "j0", "m0/0", "m0/1")
-        assert app.view({}, frozenset()).held == ()
+        assert app.view({}).held == ()
 
     def test_rho_counts_held_gpus(self, app):
         app.take_leases(pb.LeaseUpdate(version=1, leases=[lease(1, "m0/0"), lease(2, "m0/1")]))
-        idle = app.rho_now(app.view({}, frozenset()))
+        idle = app.rho_now(app.view({}))
         run_on(app, "j0", "m0/0")
         run_on(app, "j1", "m0/1")
         # 400 GPU s on two GPUs of six with N_avg 1.5: t_ideal 300 s; 100 s waited, 200 s to go.
-        assert app.rho_now(app.view({}, frozenset())) == pytest.approx(1.0)
+        assert app.rho_now(app.view({})) == pytest.approx(1.0)
         assert idle > 1.0
 
     def test_final_rho_has_every_definition(self, app):
@@ -132,7 +137,7 @@ class TestSurroundings:
         assert (app.contention, app.cluster_view.share_gpus) == (3.0, 2.0)
         assert app.cluster_view.fitting_level is before.fitting_level
         app.set_contention(contention=0.0, active_apps=0)
-        assert (app.view({}, frozenset()).contention, app.cluster_view.active_apps) == (1.0, 1)
+        assert (app.view({}).contention, app.cluster_view.active_apps) == (1.0, 1)
 
 
 class TestTimes:

@@ -9,9 +9,11 @@ from am.app_view import (
     app_view,
     at_once_gpus,
     held_gang,
+    iterations_left,
     make_cluster_view,
     phase_views,
     reference_job,
+    renewable_gpus,
     whole_view,
     work_gpu_s,
     work_seen_gpu_s,
@@ -19,9 +21,11 @@ from am.app_view import (
 from am.profiler.profile import JobProfile
 from am.profiler.records import StepLoss
 from am.tuners.port import Phase, TunerPlan
-from themis.apps import AppSpec, Estimate, JobShape, JobSpec, ProgramSpec, TunerSpec
+from themis.apps import Estimate, JobShape, JobSpec
 from themis.choices import BundleRule
 from themis.cluster import Allocation, GpuId, Level
+from themis.leases import Lease
+from themis.lifecycle import LeaseState
 
 SHAPE = JobShape(tasks=2)
 PHASES = (Phase(jobs=3, iterations=10), Phase(jobs=1, iterations=20))
@@ -35,9 +39,7 @@ def progress(job_id, serial_s, iteration=0):
 
 
 JOBS = {"a": progress("a", 1.0, 10), "b": progress("b", 2.0, 4), "c": progress("c", 9.0)}
-SPEC = AppSpec(
-    name="x", tuner=TunerSpec(name="t"), program=ProgramSpec(name="p"), jobs=tuple(job.spec for job in JOBS.values())
-)
+SPECS = [job.spec for job in JOBS.values()]
 
 
 def plan(targets, phases=PHASES, stopped=()):
@@ -46,11 +48,16 @@ def plan(targets, phases=PHASES, stopped=()):
     )
 
 
-TIMES = {"elapsed_s": 5.0, "contention": 2.5, "work_total_gpu_s": 99.0, "restart_s": 8.0}
+KNOWN = {"contention": 2.5, "work_total_gpu_s": 99.0, "demand_max_gpus": 6, "restart_s": 8.0}
 
 
-def view(the_plan, held=(), **changes):
-    return app_view(SPEC, "app", JOBS, the_plan, held=held, **{**TIMES, **changes})
+def view(the_plan, **changes):
+    jobs, reference = phase_views(JOBS, the_plan), reference_job(JOBS, the_plan.stopped)
+    return app_view("app", the_plan, jobs, reference, **{**KNOWN, "elapsed_s": 5.0, "held": (), **changes})
+
+
+def whole(phases=PHASES, **changes):
+    return whole_view("app", JOBS, phases, **{**KNOWN, **changes})
 
 
 class TestWork:
@@ -65,19 +72,18 @@ class TestWork:
         """Two jobs run at once, first those with the smallest ids. So the app can use the GPUs of two jobs only."""
         waves = (Phase(jobs=2, iterations=30), Phase(jobs=1, iterations=30))
         assert work_gpu_s(JOBS, waves) == (1 + 2) * 30 + 30 * 2.0
-        one = whole_view(SPEC, "app", JOBS, waves, 99.0, 8.0, 2.5)
+        one = whole(waves)
         assert [job.job_id for job in one.jobs] == ["a", "b"]
-        assert one.demand_max_gpus == at_once_gpus(SPEC.jobs, waves[0]) == 2 * SHAPE.demand_max_gpus
-        now = view(plan({"b": 30}, waves[:1]), first=waves[0])
-        assert now.demand_max_gpus == one.demand_max_gpus
-        assert view(plan({"b": 30})).demand_max_gpus == SPEC.demand_max_gpus == 3 * SHAPE.demand_max_gpus
+        assert one.reference.serial_iteration_s == 2.0, "of all jobs, not of the first two"
+        assert at_once_gpus(SPECS, waves[0]) == 2 * SHAPE.demand_max_gpus
+        assert at_once_gpus(SPECS, PHASES[0]) == 3 * SHAPE.demand_max_gpus
 
     def test_untouched_app_has_same_work_left_as_total(self):
         fresh = {job_id: progress(job_id, serial_s) for job_id, serial_s in (("a", 1.0), ("b", 2.0), ("c", 9.0))}
         assert work_seen_gpu_s(fresh, plan(dict.fromkeys(fresh, 10))) == work_gpu_s(fresh, PHASES)
 
     def test_unknown_iteration_time_uses_prior(self):
-        unknown = JobProgress(spec=SPEC.jobs[0], profile=JobProfile())
+        unknown = JobProgress(spec=SPECS[0], profile=JobProfile())
         assert unknown.serial_iteration_s == PRIOR_SERIAL_ITERATION_S
 
 
@@ -97,6 +103,14 @@ class TestViews:
     def test_stopped_jobs_do_not_count(self):
         assert view(plan({"b": 30, "c": 30}, stopped=["a"])).median_job.serial_iteration_s == 9.0
 
+    def test_app_of_stopped_jobs_has_median_of_all_as_reference(self):
+        """If all jobs are stopped, as between a loss and a reinstatement, all of them count."""
+        assert reference_job(JOBS, stopped=frozenset(JOBS)) == reference_job(JOBS)
+
+    @pytest.mark.parametrize(("latest", "left"), [(None, 10), (15, 5), (30, 10), (7, 1)])
+    def test_job_counts_to_its_target_or_the_latest_stop_before(self, latest, left):
+        assert iterations_left(10, 20, latest) == left
+
     def test_view_holds_contention_and_offer(self):
         one = view(plan({"b": 10, "c": 10}))
         assert (one.elapsed_s, one.contention, one.work_total_gpu_s) == (5.0, 2.5, 99.0)
@@ -105,13 +119,13 @@ class TestViews:
     def test_contention_is_at_least_one(self):
         """If clocks differ slightly, a new app may get a mean below one app."""
         assert view(plan({"b": 10}), contention=0.2).contention == 1.0
-        assert whole_view(SPEC, "app", JOBS, PHASES, 99.0, 8.0, 0.0).contention == 1.0
+        assert whole(contention=0.0).contention == 1.0
 
     def test_app_between_phases_has_median_job(self):
         assert view(plan({}, phases=PHASES[1:])).median_job.serial_iteration_s == 2.0
 
     def test_whole_app_has_all_work_left(self):
-        one = whole_view(SPEC, "app", JOBS, PHASES, 99.0, 8.0, 2.5)
+        one = whole()
         assert [each.iterations_left for each in one.jobs] == [10, 10, 10]
         assert (one.elapsed_s, one.contention) == (0.0, 2.5)
         assert one.later_phases == PHASES[1:]
@@ -127,6 +141,18 @@ class TestSurroundings:
         assert gang.renewable_gpus == Allocation.of({"m0": 1})
         assert gang.level is Level.CLUSTER
         assert gang.renewable
+
+    @pytest.mark.parametrize(
+        ("state", "expires_at_s", "renewable"),
+        [("GRANTED", 60.0, True), ("GRANTED", 60.1, False), ("EXPIRING", 60.0, False)],
+    )
+    def test_granted_lease_that_ends_by_then_is_renewable(self, state, expires_at_s, renewable):
+        held, reserved, foreign = (GpuId("m0", index) for index in range(3))
+        lease = Lease(
+            lease_id=1, gpu=held, app_id="app", granted_at_s=0.0, expires_at_s=expires_at_s, state=LeaseState(state)
+        )
+        assert renewable_gpus([held, reserved], {held: lease}, {reserved}, 60.0) == ([held] if renewable else [])
+        assert renewable_gpus([held, foreign], {held: lease}, {reserved}, 60.0) is None
 
     @pytest.mark.parametrize(("active", "share"), [(2, 3.0), (0, 6.0)])
     def test_cluster_view_holds_facts_of_resource_manager(self, active, share):

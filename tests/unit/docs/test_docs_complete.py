@@ -5,10 +5,10 @@ import re
 
 import pytest
 from documents import ROOT, block, code, table_rows, text_of
+from log_lines import parse_line
 from pydantic import BaseModel
 
 from am.jobs.environment import JobIncarnation, task_environment
-from am.profiler.parser import parse_line
 from am.profiler.records import Record
 from am.runtimes.port import TaskLaunch
 from am.runtimes.task_process import own_environment

@@ -17,7 +17,7 @@ IN_PROJECT = re.compile(rf"(?:{FOLDERS})/[\w./-]*")
 CONF = re.compile(r"\bconf/[\w./-]+\.yaml")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 PLACES = re.compile(r"(?<![\w.])/(?:work|home|root|tmp|usr|opt)/\S*")
-OTHER_COMMANDS = {".", "docker", "source"}
+OTHER_COMMANDS = {".", "docker", "python", "source"}
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from log_lines import parse_line
 
 from am.checkpoints import open_store
 from am.checkpoints.folder import FolderStore
 from am.checkpoints.store import CheckpointError
-from am.profiler.parser import parse_line
 from am.profiler.records import CheckpointSaved
 from tf_jobs.context import read_context
 from tf_jobs.logs import TrainingLog

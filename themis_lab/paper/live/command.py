@@ -20,6 +20,7 @@ from themis_lab.paper.live.tables import HEADINGS, cells
 from themis_lab.paper.live.views.registry import VIEWS
 from themis_lab.simulator.runs import Run, make_run
 from themis_lab.testbed.interruption import Interruption
+from themis_lab.testbed.mix import check_trainable
 
 EXIT_OK, EXIT_FAILED = 0, 1
 PLAIN_COLUMNS = 150
@@ -38,6 +39,7 @@ def run_experiment(*, workload: str, policies: Sequence[str], scale: str, seed: 
         ThemisError: No run was finished.
     """
     experiment = plan_experiment(workload, policies, seed, scale_named(scale))
+    check_trainable(experiment.arriving)
     plan = _plan(experiment)
     folder = check_folder(out, plan)
     console = _console()

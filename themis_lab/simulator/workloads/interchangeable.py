@@ -115,7 +115,7 @@ def with_longer_user(seed: int, factor: float = 10.0, jobs_per_user: int = 100) 
 def small_cluster(seed: int) -> Trace:
     """The experiments of section 5.2.1: 4 GPU and 8 CPU nodes, 4 users with 10 jobs each, all at time 0.
 
-    Speedups are drawn between the paper's 1.8 and 10, their logarithms evenly. **Choice** times on a GPU are drawn as
+    Speedups are drawn between the paper's 1.8 and 10, their logarithms evenly. Our choice: times on a GPU are drawn as
     those of `large`, because the paper does not state them.
     """
     rng = random.Random(child_seed(seed, "allox", "small"))

@@ -31,9 +31,9 @@ def gavel(speedups: Speedups, make_model: MakeModel, limit: float | None = 1.0) 
     tenants, types = speedups.matrix.shape
     x = share_variables(speedups)
     r = int(x.max(initial=-1)) + 1
-    costs = np.zeros(r + 1)
-    costs[r] = 1.0
-    model = make_model(costs)
+    objective = np.zeros(r + 1)
+    objective[r] = 1.0
+    model = make_model(objective)
     part = (speedups.matrix * equal_split(speedups)).sum(axis=1)
     constraints = capacity_constraints(speedups, x)
     for tenant in range(tenants):

@@ -352,7 +352,7 @@ class TestState:
         shown = page_state(app, 3)
         assert (shown.app_id, shown.name, shown.attempt, shown.now_s) == ("app-1", "x", 3, 1000.0)
         assert shown.folder == app.folder
-        assert shown.rho == pytest.approx(app.rho_now(app.view({}, frozenset())))
+        assert shown.rho == pytest.approx(app.rho_now(app.view({})))
         assert (shown.phase, shown.phases, shown.progress) == (1, 1, 0.0)
         assert shown.leases == (LeaseRow(lease_id=1, gpu="m0/1", state="GRANTED", expires_at_s=1600.0),)
         assert shown.jobs[0] == JobRow(

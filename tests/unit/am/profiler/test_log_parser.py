@@ -3,9 +3,10 @@
 import math
 
 import pytest
+from log_lines import parse_line
 
 from am.profiler.log_format import LineFormat
-from am.profiler.parser import MAX_RECORD_BYTES, SILENCE_RECORDS, LogReader, parse_line
+from am.profiler.parser import MAX_RECORD_BYTES, SILENCE_RECORDS, LogReader
 from am.profiler.records import (
     CheckpointSaved,
     ExamplesPerSecond,

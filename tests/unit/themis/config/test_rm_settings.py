@@ -1,4 +1,4 @@
-"""The ResourceManager's settings: the specification's defaults, and values that cannot work together."""
+"""The ResourceManager's settings: defaults, and values that cannot work together."""
 
 from pathlib import Path
 

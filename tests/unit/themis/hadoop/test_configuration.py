@@ -35,15 +35,6 @@ def test_values_and_defaults(tmp_path):
     assert configuration.conf_dir == tmp_path
 
 
-@pytest.mark.parametrize(
-    ("text", "default", "value"),
-    [("true", False, True), ("TRUE", False, True), ("false", True, False), ("yes", False, False), ("yes", True, True)],
-)
-def test_truth(tmp_path, text, default, value):
-    written(tmp_path / "core-site.xml", ("it", text))
-    assert HadoopConfiguration.load(tmp_path).get_bool("it", default) is value
-
-
 def test_later_files_override_but_for_final_properties(tmp_path):
     """core, hdfs, mapred, yarn, then the rest by name."""
     written(tmp_path / "yarn-site.xml", ("a", "yarn"), ("b", "yarn"), ("c", "yarn"))

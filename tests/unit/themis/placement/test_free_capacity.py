@@ -8,7 +8,7 @@ from themis.bids import FreeMachine
 from themis.cluster import Level
 from themis.errors import InvariantError
 from themis.placement.best_fit import spread
-from themis.placement.free_capacity import FreeCapacity
+from themis.placement.free_capacity import FreeCapacity, slots_after
 
 
 def capacity(*machines):
@@ -25,6 +25,26 @@ def test_a_gang_over_slots_spans_the_machine():
     gang = free.place({"m0": 5})
     assert (gang.level, gang.slot) == (Level.MACHINE, None)
     assert free.machines()[0].free_slots == (0, 1)
+
+
+def test_ties_go_to_the_smaller_machine_and_slot():
+    """Rules 2 and 3 of `themis.placement`, by hand."""
+    equal = capacity(("m1", "r0", (2, 2)), ("m0", "r0", (2, 2)))
+    assert equal.tightest_slot(2) == (4, "m0", 0)
+    assert equal.tightest_slot_on("m1", 2, 4) == 0
+    fuller_machine = capacity(("m0", "r0", (2, 2)), ("m1", "r0", (1, 2)))
+    assert fuller_machine.tightest_slot(2) == (3, "m1", 1)
+    assert capacity(("m1", "r0", (3,)), ("m0", "r0", (3,))).tightest_machine(3) == "m0"
+    assert capacity(("m0", "r0", (3, 2, 2))).place({"m0": 2}).slot == 1
+    assert slots_after((3, 2, 2), 2) == (3, 0, 2)
+    # No slot holds five: the first of the two smallest is emptied, then the tightest that holds the other three.
+    assert slots_after((4, 2, 2), 5) == (1, 0, 2)
+    assert slots_after((2, 2), 1) == (1, 2)
+
+
+def test_slots_with_too_few_gpus_are_a_defect():
+    with pytest.raises(InvariantError, match="too few free GPUs"):
+        slots_after((2, 1), 4)
 
 
 def test_levels_follow_racks():

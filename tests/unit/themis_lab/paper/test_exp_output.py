@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from themis_lab.paper.output import document, overview_text, section, summary_markdown, write
-from themis_lab.paper.plotting import new_figure, policy_bars
+from themis_lab.paper.plotting import grouped_bars, new_figure
 from themis_lab.paper.port import Claim, Comparison, Findings
 from themis_lab.paper.report_frame import csv_text, number_text
 from themis_lab.paper.statistics import summary
@@ -24,7 +24,8 @@ FINDINGS = Findings(
 
 def draw(findings):
     figure = new_figure()
-    policy_bars(figure.axes[0], {str(row["policy"]): summary([float(row["x"])]) for row in findings.rows})
+    bars = {str(row["policy"]): [summary([float(row["x"])])] for row in findings.rows}
+    grouped_bars(figure.axes[0], ["x"], bars)
     return figure
 
 

@@ -11,7 +11,6 @@ from themis_lab.paper.statistics import (
     paired_ratios,
     percentile,
     run_metrics,
-    summarized,
     summary,
 )
 
@@ -36,7 +35,6 @@ def test_cdf_ends_at_one():
 def test_groups_keep_row_order():
     rows = [{"policy": "b", "x": 1.0}, {"policy": "a", "x": 2.0}, {"policy": "b", "x": 3.0}]
     assert list(grouped(rows, "policy")) == [("b",), ("a",)]
-    assert summarized(rows, "policy", "x")["b"].median == 2.0
 
 
 def test_ratios_pair_equal_seeds_only():
