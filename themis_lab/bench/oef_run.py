@@ -49,7 +49,7 @@ class OefRow(Value, frozen=True, kw_only=True):
         limit_s: What it should not exceed; None without a limit.
         rows: Constraints when it was solved, of the instance with the least time.
         solves: How often the programme was solved for it.
-        full_s: CPU seconds of the programme with all rows on envy, on the same instance; None if not measured.
+        full_s: CPU seconds of the programme with all envy constraints, on the same instance; None if not measured.
         ratio: `full_s` over `cpu_s`, the mean over the instances.
         difference: The largest relative difference of the two totals.
     """

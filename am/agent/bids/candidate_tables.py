@@ -55,8 +55,8 @@ class Table(Value, frozen=True, dict=True, kw_only=True):
         counts = np.zeros((len(self.candidates), len(gangs)), dtype=np.int64)
         for gang, count in Counter(self.gangs).items():
             counts[:, gangs[gang]] += count
-        for place, kind in enumerate(self.kinds):
-            counts[:, gangs[kind.at]] += self.candidates[:, place]
+        for index, kind in enumerate(self.kinds):
+            counts[:, gangs[kind.at]] += self.candidates[:, index]
         return counts
 
     @cached_property
@@ -67,12 +67,12 @@ class Table(Value, frozen=True, dict=True, kw_only=True):
 
     def gangs_requested(self, kinds: Sequence[GangKind]) -> Counts:
         """The gangs that each row asks for, R rows by these kinds: `candidates` and `anywhere`."""
-        place = {_request_key(kind): number for number, kind in enumerate(kinds)}
+        index_of = {_request_key(kind): index for index, kind in enumerate(kinds)}
         counts = np.zeros((len(self.candidates), len(kinds)), dtype=np.int64)
-        for number, kind in enumerate(self.kinds):
-            counts[:, place[_request_key(kind)]] += self.candidates[:, number]
+        for index, kind in enumerate(self.kinds):
+            counts[:, index_of[_request_key(kind)]] += self.candidates[:, index]
         for gang in self.anywhere:
-            counts[:, place[gang.gpus, gang.unit_gpus, gang.within]] += gang.count
+            counts[:, index_of[gang.gpus, gang.unit_gpus, gang.within]] += gang.count
         return counts
 
     def pinned_on(self, machines: Sequence[str]) -> Counts:
@@ -161,7 +161,7 @@ def _some_stay(app: AppView, renewable: Sequence[HeldGang]) -> Iterator[Table]:
     most = len(renewable) - 1
     if slots_matter:
         matter = (gang.level is Level.SLOT and gang.gpus.gpus in slots_matter for gang in renewable[:most])
-        most = next((place for place, matters in enumerate(matter) if matters), most)
+        most = next((index for index, matters in enumerate(matter) if matters), most)
     if not most:
         return
     kept = [gang.at for gang in app.kept]

@@ -192,23 +192,23 @@ class _Layout:
 
     def __init__(self, kinds: Sequence[GangKind]) -> None:
         by_size: dict[tuple[int, int], list[int]] = {}
-        for place, kind in enumerate(kinds):
-            by_size.setdefault((kind.at.gpus, kind.unit_gpus), []).append(place)
+        for index, kind in enumerate(kinds):
+            by_size.setdefault((kind.at.gpus, kind.unit_gpus), []).append(index)
         self._most = [kind.most for kind in kinds]
         self._within = [kind.within for kind in kinds]
         self._arrays = np.array(self._most, dtype=np.int64), np.array(self._within, dtype=np.int64)
-        self._places = {
-            size: tuple([_kind_within(places, kinds, level) for level in Level]) for size, places in by_size.items()
+        self._kinds_of = {
+            size: tuple([_kind_within(indices, kinds, level) for level in Level]) for size, indices in by_size.items()
         }
 
     def laid_out(self, sizes: Split) -> list[Candidate]:
         """Every layout of these gangs that fits, as counts by kind."""
         gangs = sum([count for _, _, count in sizes])
         aways = tuple(sorted({math.ceil(part * gangs) for part in _FAR_PARTS}))
-        return _candidates.lay_apart(*self._arrays, self._places, sizes, aways)
+        return _candidates.lay_apart(*self._arrays, self._kinds_of, sizes, aways)
 
 
-def _kind_within(places: Sequence[int], kinds: Sequence[GangKind], level: Level) -> int:
+def _kind_within(indices: Sequence[int], kinds: Sequence[GangKind], level: Level) -> int:
     """Of the kinds of one size the loosest within a level, or the tightest of all."""
-    fitting = [place for place in places if kinds[place].within <= level]
-    return fitting[-1] if fitting else places[0]
+    fitting = [index for index in indices if kinds[index].within <= level]
+    return fitting[-1] if fitting else indices[0]

@@ -28,7 +28,7 @@ from themis.cluster import Level
 
 Counts = NDArray[np.int64]
 Seconds = NDArray[np.float64]
-Places = NDArray[np.intp]
+Indices = NDArray[np.intp]
 
 CERTAIN = 1.0 - 1e-9
 """A bound proves something only beyond this factor: two ways to compute one time may differ by rounding."""
@@ -58,9 +58,9 @@ def finish_times_s(
     gpus = counts @ np.array([gang.gpus for gang in gangs], dtype=np.int64)
     spread = np.array([gang.level if gang.gpus > 1 else Level.SLOT for gang in gangs], dtype=np.int64)
     at_least = np.where(counts > 0, spread, int(Level.SLOT)).max(axis=1, initial=int(Level.SLOT))
-    keys, place = np.unique(gpus * len(Level) + at_least, return_inverse=True)
+    keys, index = np.unique(gpus * len(Level) + at_least, return_inverse=True)
     later_s = _later_times_s(app, keys // len(Level), keys % len(Level), cluster)
-    return now_s + later_s[place]
+    return now_s + later_s[index]
 
 
 def phase_times_s(
@@ -87,7 +87,7 @@ def earliest(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, m
         most: The number of divisions, at least one.
     """
     alone_s, divisions = _by_kind(jobs, gangs, counts)
-    divisions, place = _each_once(divisions)
+    divisions, index = _each_once(divisions)
     bounds_s = _lower_bounds_s(alone_s, divisions)
     order = np.argsort(bounds_s, kind="stable")
     ends_s = np.full(len(divisions), inf)
@@ -98,7 +98,7 @@ def earliest(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, m
         if not len(some):
             break
         ends_s[some] = end_times_s(alone_s, divisions[some])
-    found: list[int] = np.argsort(ends_s[place], kind="stable")[:most].tolist()
+    found: list[int] = np.argsort(ends_s[index], kind="stable")[:most].tolist()
     return found
 
 
@@ -120,8 +120,8 @@ def _lower_bounds_s(alone_s: Seconds, divisions: Counts) -> Seconds:
 def _by_kind(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts) -> tuple[Seconds, Counts]:
     """Times of jobs alone on each kind of gang, and the divisions by kind, without kinds that no division has."""
     used = np.flatnonzero(counts.any(axis=0)).tolist()
-    order = sorted(used, key=lambda place: gang_order(gangs[place]))
-    alone_s, alike = merged(JobTimes(jobs).times_s([gangs[place] for place in order]))
+    order = sorted(used, key=lambda index: gang_order(gangs[index]))
+    alone_s, alike = merged(JobTimes(jobs).times_s([gangs[index] for index in order]))
     return alone_s, np.add.reduceat(counts[:, order], alike, axis=1)
 
 
@@ -129,8 +129,8 @@ class PhaseOn:
     """The jobs of a phase on fixed kinds of gangs, for one set of divisions after another."""
 
     def __init__(self, jobs: Sequence[JobView], gangs: Sequence[GangAt]) -> None:
-        self._order = sorted(range(len(gangs)), key=lambda place: gang_order(gangs[place]))
-        self._alone_s, self._alike = merged(JobTimes(jobs).times_s([gangs[place] for place in self._order]))
+        self._order = sorted(range(len(gangs)), key=lambda index: gang_order(gangs[index]))
+        self._alone_s, self._alike = merged(JobTimes(jobs).times_s([gangs[index] for index in self._order]))
 
     def times_s(self, counts: Counts, *, in_pairs: bool = False) -> Seconds:
         """`phase_times_s` of divisions."""
@@ -147,15 +147,15 @@ class PhaseOn:
 # ---- one phase ------------------------------------------------------------------------------------------------------
 
 
-def _each_once(counts: Counts) -> tuple[Counts, Places]:
+def _each_once(counts: Counts) -> tuple[Counts, Indices]:
     """The distinct rows, and the index of each row among them."""
     bases = counts.max(axis=0).astype(object) + 1
     if np.prod(bases) >= 2**62:
-        divisions, place = np.unique(counts, axis=0, return_inverse=True)
-        return divisions, place.ravel()
+        divisions, index = np.unique(counts, axis=0, return_inverse=True)
+        return divisions, index.ravel()
     weights = np.cumprod([1, *bases[:-1]], dtype=np.int64)
-    _, first, place = np.unique(counts @ weights, return_index=True, return_inverse=True)
-    return counts[first], place
+    _, first, index = np.unique(counts @ weights, return_index=True, return_inverse=True)
+    return counts[first], index
 
 
 # ---- later phases ---------------------------------------------------------------------------------------------------
