@@ -83,8 +83,9 @@ def test_an_app_master(themis):
 def test_an_app_master_twice_is_the_end_of_its_app_and_gives_everything_back(themis):
     app_id = at_work(themis)
     for attempt in (1, 2):
-        themis.until(lambda: themis.app_masters(app_id), "an attempt runs")
-        themis.until(lambda n=attempt: themis.app(app_id).attempts == n, "it registered")
+        # In this order: the process of the attempt before may still be there while it ends.
+        themis.until(lambda n=attempt: themis.app(app_id).attempts == n, "an attempt is counted")
+        themis.until(lambda: themis.app_masters(app_id), "its app master runs")
         os.kill(themis.app_masters(app_id)[0], signal.SIGKILL)
     themis.until(lambda: themis.state(app_id) == "FAILED", "the app is given up", 60)
     assert themis.client.cluster().gpus_leased == 0
