@@ -185,7 +185,7 @@ def test_a_write_that_fails_is_told_at_the_next_step_and_at_a_stop(job):
 CRASH = """
     import os, sys
     from pathlib import Path
-    sys.path.insert(0, {here!r})
+    sys.path[:0] = {folders!r}
     from test_tf_saver import FolderStore, Job, until
 
     class DyingStore(FolderStore):
@@ -205,8 +205,9 @@ CRASH = """
 
 def test_a_crash_in_the_middle_leaves_the_one_before_whole(job, tmp_path):
     folder, root = tmp_path / "job", tmp_path / "ck"
-    here = str(Path(__file__).parent)
-    script = textwrap.dedent(CRASH).format(here=here, folder=str(folder), root=str(root))
+    here = Path(__file__)
+    folders = [str(here.parent), str(here.parents[2])]
+    script = textwrap.dedent(CRASH).format(folders=folders, folder=str(folder), root=str(root))
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 9
     assert open_store(str(root)).latest("j").iteration == 1
     assert job().history() == [("checkpoint", 1)]
