@@ -1,7 +1,7 @@
 """The policies `oef` and `oef_noncooperative`: efficiency with fairness on GPUs of several types (Middleware'24).
 
 A round of OEF begins when leases end: all their GPUs are divided again, and deviations count. GPUs that come free
-between such rounds go to the tenants with the largest claims until the leases end. Nobody owes anything for them.
+between such rounds go to the tenants with the largest claims until the leases end. They do not count in deviations.
 
     1. tenants with speedups from the demands (oef_tenants.py)
     2. fair shares, if a tenant, speedup, weight or capacity changed (oef/evaluator.py)

@@ -1,7 +1,7 @@
 """The profiling agent: a representative job runs a few mini-batches on every GPU type (Middleware'24, section 4.1).
 
-A profile is a state machine. `advance` takes a profile and an event, and returns the next profile; simulator and live
-service feed it the same events.
+A profile is a state machine. `advance` takes a profile and an event, and returns the next profile. No caller feeds it
+yet: the policy `oef` takes speeds from the apps' demands, which the app masters' own profilers measure.
 
     requested --Started--> running on a type --Measured--> the next type, or done
     running   --Failed---> failed
