@@ -8,16 +8,14 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from themis.config.examples import ExampleKind, file_or_example
-from themis.errors import InputError
+from themis.config.examples import ExampleKind
+from themis_cli.instance_input import printable, read_content
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
     from rm_plugin.policies.allox.decision import Place
     from rm_plugin.policies.allox.instance_file import Instance
     from rm_plugin.policies.allox.matching import Matching
-
-_STDIN = "-"
 
 
 def add_to(commands: Subcommands) -> None:
@@ -34,13 +32,13 @@ def add_to(commands: Subcommands) -> None:
 
 
 def _allox(options: argparse.Namespace) -> int:
-    content = _read(options.instance)
+    content, name = read_content(options.instance, ExampleKind.ALLOX_INSTANCE)
     # Imported late, because the assignment solver is slow to import.
     from rm_plugin.policies.allox.decision import match_jobs, places_of
     from rm_plugin.policies.allox.instance_file import read_instance
     from rm_plugin.policies.allox.values import arrival_order
 
-    instance = read_instance(content, "standard input" if options.instance == _STDIN else options.instance)
+    instance = read_instance(content, name)
     # In an order of its own, so that the order of the file does not choose among equal schedules.
     jobs = sorted(instance.jobs, key=arrival_order)
     machines = sorted(instance.machines, key=lambda machine: machine.machine_id)
@@ -54,16 +52,6 @@ def _allox(options: argparse.Namespace) -> int:
     else:
         _print_table(instance, document, places)
     return 0
-
-
-def _read(name: str) -> bytes:
-    if name == _STDIN:
-        return sys.stdin.buffer.read()
-    try:
-        return file_or_example(name, ExampleKind.ALLOX_INSTANCE).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise InputError(f"cannot read {name}", value=reason, remedy="check the path") from None
 
 
 def _document(
@@ -113,19 +101,14 @@ def _print_table(instance: Instance, document: dict[str, object], places: dict[s
     for job_id, place in sorted(places.items(), key=lambda entry: (entry[1].machine_id, entry[1].start_s, entry[0])):
         names = (place.machine_id, types[place.machine_id], job_id, users[job_id])
         numbers = (f"{place.position_from_end}", f"{place.start_s:.10g}", f"{place.end_s:.10g}")
-        table.add_row(*(Text(_printable(cell)) for cell in (*names, *numbers)))
+        table.add_row(*(Text(printable(cell)) for cell in (*names, *numbers)))
     console.print(table)
     starts = document["start_now"]
     assert isinstance(starts, list)
-    now = ", ".join(f"{_printable(job)} on {_printable(machine)}" for job, machine in starts) or "nothing"
+    now = ", ".join(f"{printable(job)} on {printable(machine)}" for job, machine in starts) or "nothing"
     for line in (
         f"{document['status']}: total completion time {document['total_completion_s']:.10g} s, {len(places)} jobs",
         f"start now: {now}",
         f"solved in {document['solve_s']:.4f} s",
     ):
         console.print(Text(line), soft_wrap=True)
-
-
-def _printable(name: str) -> str:
-    """The name without control characters of the terminal."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in name)

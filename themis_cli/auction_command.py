@@ -9,13 +9,12 @@ import re
 import sys
 
 from themis.choices import Rounding
-from themis.config.examples import ExampleKind, file_or_example
-from themis.errors import InputError
+from themis.config.examples import ExampleKind
 from themis.number_parsing import parse_number
+from themis_cli.instance_input import read_content
 from themis_cli.parsers import Subcommands
 
 EXIT_FAILED = 1
-_STDIN = "-"
 _DEFAULT_SOLVER = "exact"
 _DEFAULT_TIME_LIMIT_S = 300.0
 
@@ -61,7 +60,7 @@ def _auction(options: argparse.Namespace) -> int:
 
     chosen = solver(options.solver)
     rounding = Rounding(options.rounding)
-    market = read_market(*_read(options.market))
+    market = read_market(*read_content(options.market, ExampleKind.MARKET))
     result = hold_auction(market, chosen, seed=options.seed, rounding=rounding, time_limit_s=options.time_limit_s)
     if options.json:
         sys.stdout.write(json.dumps(as_document(result), allow_nan=False) + "\n")
@@ -73,17 +72,6 @@ def _auction(options: argparse.Namespace) -> int:
         sys.stderr.write(f"themis: the market is past the licence of {options.solver}; choose another --solver\n")
         return EXIT_FAILED
     return 0
-
-
-def _read(name: str) -> tuple[bytes, str]:
-    """Return the file's content and its name for errors."""
-    if name == _STDIN:
-        return sys.stdin.buffer.read(), "standard input"
-    try:
-        return file_or_example(name, ExampleKind.MARKET).read_bytes(), name
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise InputError(f"cannot read {name}", value=reason, remedy="check the path") from None
 
 
 def _seed(text: str) -> int:

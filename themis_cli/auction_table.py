@@ -12,6 +12,7 @@ from themis.bids import Bid
 from themis.choices import Rounding
 from themis.cluster import Allocation
 from themis_cli.auction_result import AuctionResult, gpus_of
+from themis_cli.instance_input import printable
 
 _PLAIN_COLUMNS = 120
 _MIXED_INTEGER = "among bidders with the same bid the earlier id gets more, then the solver's own fixed order"
@@ -58,18 +59,13 @@ def _cells(result: AuctionResult, bid: Bid) -> tuple[str, ...]:
     win = result.outcome.wins.get(bid.app_id)
     share = f"{result.outcome.shares[bid.app_id]:.4f}"
     if win is None:
-        return (_printable(bid.app_id), f"{bid.empty_value:.6g}", "-", "-", "0", "-", share, "-")
+        return (printable(bid.app_id), f"{bid.empty_value:.6g}", "-", "-", "0", "-", share, "-")
     won = gpus_of(win.gangs)
     value = f"{bid.rows[win.row].value:.6g}"
     kept = _by_machine(result.kept[bid.app_id])
-    app = _printable(bid.app_id)
+    app = printable(bid.app_id)
     return (app, f"{bid.empty_value:.6g}", value, str(win.row), str(won.gpus), _by_machine(won), share, kept)
 
 
 def _by_machine(gpus: Allocation) -> str:
-    return " ".join(f"{_printable(machine)}:{count}" for machine, count in gpus) or "nothing"
-
-
-def _printable(name: str) -> str:
-    """The name without control characters of the terminal."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in name)
+    return " ".join(f"{printable(machine)}:{count}" for machine, count in gpus) or "nothing"

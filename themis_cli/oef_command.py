@@ -9,15 +9,14 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from themis.config.examples import ExampleKind, file_or_example
-from themis.errors import InputError, UnknownNameError
+from themis.config.examples import ExampleKind
+from themis.errors import UnknownNameError
+from themis_cli.instance_input import read_content
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
     from rm_plugin.policies.oef.fair_share import FairShare
     from rm_plugin.policies.oef.speedup import Instance
-
-_STDIN = "-"
 
 
 def add_to(commands: Subcommands) -> None:
@@ -52,7 +51,7 @@ def _run(options: argparse.Namespace) -> int:
     from rm_plugin.solvers.highs_linear import HighsModel
 
     rule = rule_named(options.mode, HighsModel)
-    instance = read_instance(*_read(options.instance))
+    instance = read_instance(*read_content(options.instance, ExampleKind.OEF_INSTANCE))
     if options.one_more is not None and options.one_more not in instance.types:
         raise UnknownNameError("GPU type in --one-more", options.one_more, instance.types)
     began_s = time.perf_counter()
@@ -91,14 +90,3 @@ def as_document(
         "solve_s": solve_s,
     }
     return document if more is None else {**document, "one_more": dict(more)}
-
-
-def _read(name: str) -> tuple[bytes, str]:
-    """Return the file's content and its name for errors."""
-    if name == _STDIN:
-        return sys.stdin.buffer.read(), "standard input"
-    try:
-        return file_or_example(name, ExampleKind.OEF_INSTANCE).read_bytes(), name
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise InputError(f"cannot read {name}", value=reason, remedy="check the path") from None

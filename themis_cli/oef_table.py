@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rm_plugin.policies.oef.audit import largest_envy, sharing_incentive
+from themis_cli.instance_input import printable
 
 if TYPE_CHECKING:
     from rm_plugin.policies.oef.fair_share import FairShare
@@ -39,25 +40,20 @@ def print_shares(
         *(() if more is None else (f"one more {more_type}",)),
     )
     for heading in headings:
-        table.add_column(_printable(heading), justify="right", overflow="fold")
+        table.add_column(printable(heading), justify="right", overflow="fold")
     table.add_column("envies", overflow="fold")
     incentive, envious = sharing_incentive(fair), largest_envy(fair)
     for tenant, share in fair.share.items():
         numbers = [*share, fair.efficiency[tenant], incentive[tenant], *(() if more is None else (more[tenant],))]
-        envy = f"{_printable(envious[tenant].of)} by {envious[tenant].by:.4g}" if tenant in envious else "-"
-        table.add_row(*(Text(cell) for cell in (_printable(tenant), *(f"{number:.4f}" for number in numbers), envy)))
+        envy = f"{printable(envious[tenant].of)} by {envious[tenant].by:.4g}" if tenant in envious else "-"
+        table.add_row(*(Text(cell) for cell in (printable(tenant), *(f"{number:.4f}" for number in numbers), envy)))
     console.print(table)
-    reference = _printable(instance.types[fair.speedups.reference])
+    reference = printable(instance.types[fair.speedups.reference])
     lines = [
         f"{mode}, {fair.status.value}: total efficiency {fair.total:.6g} {reference} GPUs; solved in {solve_s:.4f} s"
     ]
     if fair.prices is not None:
         prices = zip(instance.types, fair.prices, strict=True)
-        lines.append("prices: " + ", ".join(f"{_printable(name)} {price:.4g}" for name, price in prices))
+        lines.append("prices: " + ", ".join(f"{printable(name)} {price:.4g}" for name, price in prices))
     for line in (*lines, *(f"warning: {warning}" for warning in fair.speedups.warnings)):
-        console.print(Text(_printable(line)), soft_wrap=True)
-
-
-def _printable(name: str) -> str:
-    """The name without control characters of the terminal."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in name)
+        console.print(Text(printable(line)), soft_wrap=True)
