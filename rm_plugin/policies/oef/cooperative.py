@@ -21,8 +21,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from rm_plugin.policies.oef.fair_share import FairShare, ShareStatus, clean, equal_split
-from rm_plugin.policies.oef.programme import Variables, capacity_constraints, share_matrix, share_variables
+from rm_plugin.policies.oef.fair_share import FairShare
+from rm_plugin.policies.oef.programme import (
+    Variables,
+    capacity_constraints,
+    fair_share,
+    share_matrix,
+    share_variables,
+)
 from rm_plugin.policies.oef.speedup import Matrix, Speedups
 from rm_plugin.solvers.linear import Constraint, LinearStatus, MakeModel
 
@@ -58,17 +64,18 @@ def cooperative(speedups: Speedups, make_model: MakeModel, *, generate_rows: boo
         optimum = model.maximise()
         solves += 1
         if optimum.status is not LinearStatus.OPTIMAL:
-            return FairShare(status=ShareStatus.EQUAL_SPLIT, speedups=speedups, matrix=equal_split(speedups))
+            break
         per_weight = share_matrix(optimum, variables)
         pairs = [pair for pair in _most_violated(speedups, per_weight) if pair not in stated]
         if not pairs:
             break
-    return FairShare(
-        status=ShareStatus.OPTIMAL,
-        speedups=speedups,
-        matrix=clean(per_weight * speedups.weights[:, None], speedups.capacity),
-        prices=tuple(map(float, optimum.duals[:types])),
+    return fair_share(
+        speedups,
+        variables,
+        optimum,
+        prices=slice(types),
         constraints=types + len(stated),
+        scale=speedups.weights,
         solves=solves,
     )
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from rm_plugin.policies.oef.fair_share import FairShare, ShareStatus, clean, equal_split
-from rm_plugin.policies.oef.programme import capacity_constraints, share_matrix, share_variables
+from rm_plugin.policies.oef.fair_share import FairShare
+from rm_plugin.policies.oef.programme import capacity_constraints, fair_share, share_variables
 from rm_plugin.policies.oef.speedup import Speedups
-from rm_plugin.solvers.linear import Constraint, LinearStatus, MakeModel
+from rm_plugin.solvers.linear import Constraint, MakeModel
 
 
 def noncooperative(speedups: Speedups, make_model: MakeModel) -> FairShare:
@@ -39,13 +39,4 @@ def noncooperative(speedups: Speedups, make_model: MakeModel) -> FairShare:
         equalities.append(Constraint(columns=columns, values=values, lower=0.0, upper=0.0))
     model.add_constraints([*equalities, *capacity_constraints(speedups, x)])
     optimum = model.maximise()
-    if optimum.status is not LinearStatus.OPTIMAL:
-        return FairShare(status=ShareStatus.EQUAL_SPLIT, speedups=speedups, matrix=equal_split(speedups))
-    return FairShare(
-        status=ShareStatus.OPTIMAL,
-        speedups=speedups,
-        matrix=clean(share_matrix(optimum, x), speedups.capacity),
-        prices=tuple(map(float, optimum.duals[tenants:])),
-        constraints=tenants + types,
-        solves=1,
-    )
+    return fair_share(speedups, x, optimum, prices=slice(tenants, None), constraints=tenants + types)

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from rm_plugin.policies.oef.fair_share import FairShare, ShareStatus, clean, equal_split
-from rm_plugin.policies.oef.programme import capacity_constraints, share_matrix, share_variables
+from rm_plugin.policies.oef.fair_share import FairShare, equal_split
+from rm_plugin.policies.oef.programme import capacity_constraints, fair_share, share_variables
 from rm_plugin.policies.oef.speedup import Speedups
-from rm_plugin.solvers.linear import Constraint, LinearStatus, MakeModel
+from rm_plugin.solvers.linear import Constraint, MakeModel
 
 
 def gavel(speedups: Speedups, make_model: MakeModel, limit: float | None = 1.0) -> FairShare:
@@ -48,13 +48,4 @@ def gavel(speedups: Speedups, make_model: MakeModel, limit: float | None = 1.0) 
             constraints.append(Constraint(columns=columns, values=np.ones(len(columns)), upper=upper))
     model.add_constraints(constraints)
     optimum = model.maximise()
-    if optimum.status is not LinearStatus.OPTIMAL:
-        return FairShare(status=ShareStatus.EQUAL_SPLIT, speedups=speedups, matrix=equal_split(speedups))
-    return FairShare(
-        status=ShareStatus.OPTIMAL,
-        speedups=speedups,
-        matrix=clean(share_matrix(optimum, x), speedups.capacity),
-        prices=tuple(map(float, optimum.duals[:types])),
-        constraints=len(constraints),
-        solves=1,
-    )
+    return fair_share(speedups, x, optimum, prices=slice(types), constraints=len(constraints))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rm_plugin.policies.oef.fair_share import FairShare, ShareStatus, clean, equal_split
-from rm_plugin.policies.oef.programme import Variables, capacity_constraints, share_matrix, share_variables
+from rm_plugin.policies.oef.fair_share import FairShare
+from rm_plugin.policies.oef.programme import Variables, capacity_constraints, fair_share, share_variables
 from rm_plugin.policies.oef.speedup import Speedups
-from rm_plugin.solvers.linear import Constraint, LinearStatus, MakeModel
+from rm_plugin.solvers.linear import Constraint, MakeModel
 
 MakeConstraints = Callable[[Speedups, Variables], Sequence[Constraint]]
 
@@ -21,13 +21,5 @@ def most_efficient(
     constraints = [*capacity_constraints(speedups, variables), *make_constraints(speedups, variables)]
     model.add_constraints(constraints)
     optimum = model.maximise()
-    if optimum.status is not LinearStatus.OPTIMAL:
-        return FairShare(status=ShareStatus.EQUAL_SPLIT, speedups=speedups, matrix=equal_split(speedups))
-    return FairShare(
-        status=ShareStatus.OPTIMAL,
-        speedups=speedups,
-        matrix=clean(share_matrix(optimum, variables), speedups.capacity),
-        prices=tuple(map(float, optimum.duals[: len(speedups.capacity)])),
-        constraints=len(constraints),
-        solves=1,
-    )
+    types = len(speedups.capacity)
+    return fair_share(speedups, variables, optimum, prices=slice(types), constraints=len(constraints))
