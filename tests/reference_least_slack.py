@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-MOST_FILLING = 100
+MAX_FILLING = 100
 """Jobs that are tried in all while one gang is filled."""
 
 PATIENCE, LEAN = (1.0, 0.25, 0.1), (0.0, 0.5, 0.1)
@@ -104,7 +104,7 @@ class _Choice:
             if with_s > self._capacity_s:
                 continue
             self._steps += 1
-            if self._steps > MOST_FILLING:
+            if self._steps > MAX_FILLING:
                 return
             self._chosen.append(number)
             self._choose(number + 1, with_s, worth + self._times_s[number] * self._worths[number])

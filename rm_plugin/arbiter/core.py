@@ -27,7 +27,7 @@ from themis.lifecycle import LeaseState
 from themis.sums import sum_in_order
 from themis.values import Value
 
-LEAST_LEASE_S = 1e-3
+MIN_LEASE_S = 1e-3
 """What is left at least of a lease before its lead: far more than `SAME_TIME_S`, by which times are one."""
 
 
@@ -41,9 +41,9 @@ class LeasePolicy(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         # The comparisons are false for NaN too. A lease that is all lead would be up again at once.
-        if not (0.0 <= self.checkpoint_lead_s <= self.duration_s - LEAST_LEASE_S and self.duration_s < math.inf):
+        if not (0.0 <= self.checkpoint_lead_s <= self.duration_s - MIN_LEASE_S and self.duration_s < math.inf):
             value = f"lead {self.checkpoint_lead_s:g} s, lease {self.duration_s:g} s"
-            what = f"a lease must be longer than its lead, which is 0 or more, by {LEAST_LEASE_S:g} s at least"
+            what = f"a lease must be longer than its lead, which is 0 or more, by {MIN_LEASE_S:g} s at least"
             raise InputError(what, value=value)
         if not 0.0 <= self.grace_s < math.inf:
             raise InputError("the grace must be 0 s or more", value=self.grace_s)

@@ -13,7 +13,7 @@ from themis.cluster import Allocation, Level
 
 Item = TypeVar("Item")
 
-MOST_TRIES = 2000
+MAX_TRIES = 2000
 """Largest number of markets tried; the smallest found by then is shown."""
 
 
@@ -32,7 +32,7 @@ def shrink(
     market: Market,
     persists: Callable[[Market], bool],
     keep_going: Callable[[], bool] = lambda: True,
-    max_tries: int = MOST_TRIES,
+    max_tries: int = MAX_TRIES,
 ) -> Market:
     """Return a smaller market for which `persists` still holds.
 

@@ -23,7 +23,7 @@ from themis_lab.paper.statistics import (
 )
 from themis_lab.simulator.metrics import percentile
 
-PAPER_LEAST, PAPER_MOST = 2.2, 3.25
+PAPER_MIN, PAPER_MAX = 2.2, 3.25
 
 
 class Fairness(Value, frozen=True, kw_only=True):
@@ -114,8 +114,8 @@ def _extremes(ratios: Mapping[str, Summary], how: str) -> list[Comparison]:
     nearest = min(ratios, key=lambda name: ratios[name].median)
     farthest = max(ratios, key=lambda name: ratios[name].median)
     return [
-        _extreme(f"max rho, nearest baseline / themis, {how}", nearest, ratios[nearest], PAPER_LEAST),
-        _extreme(f"max rho, farthest baseline / themis, {how}", farthest, ratios[farthest], PAPER_MOST),
+        _extreme(f"max rho, nearest baseline / themis, {how}", nearest, ratios[nearest], PAPER_MIN),
+        _extreme(f"max rho, farthest baseline / themis, {how}", farthest, ratios[farthest], PAPER_MAX),
     ]
 
 
@@ -193,7 +193,7 @@ def _claims(runs: Sequence[Row], figure: str) -> tuple[Claim, ...]:
         narrower.append(f"{count} of {len(spreads)} other policies are narrower with {ends} lease ends")
     return (
         Claim(
-            paper=f"max rho {PAPER_LEAST:g} to {PAPER_MOST:g} times better than the baselines ({figure})",
+            paper=f"max rho {PAPER_MIN:g} to {PAPER_MAX:g} times better than the baselines ({figure})",
             here=", ".join(leads) or "no baseline was run",
         ),
         Claim(paper=f"narrowest distribution of rho ({figure})", here=", ".join(narrower)),

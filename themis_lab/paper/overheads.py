@@ -15,7 +15,7 @@ from themis_lab.paper.statistics import Row, grouped, median, numbers, summary
 from themis_lab.simulator.costs import Costs
 from themis_lab.simulator.metrics import percentile
 
-_MOST_POINTS = 200
+_MAX_POINTS = 200
 _PAPER = {
     ("bid", 0.5): 29.0,
     ("bid", 0.95): 334.0,
@@ -99,7 +99,7 @@ def _rows(run: Done) -> list[Row]:
     }
     rows: list[Row] = []
     for what, values in series.items():
-        points = min(_MOST_POINTS, len(values))
+        points = min(_MAX_POINTS, len(values))
         for place in range(points):
             share = (place + 0.5) / points
             rows.append({**run.cell.labels, "what": what, "quantile": share, "value": percentile(values, share)})

@@ -325,8 +325,8 @@ static PyObject *in_turn(PyObject *self, PyObject *args) {
 static int are_grids(const Py_buffer *counts, const Py_buffer *ends, const Py_buffer *gpus) {
     const int64_t *count = counts->buf, *end = ends->buf;
     Py_ssize_t at = 0;
-    if (ends->shape[0] > MOST_KINDS) {
-        PyErr_Format(PyExc_ValueError, "choices are of at most %d kinds, not of %zd", MOST_KINDS, ends->shape[0]);
+    if (ends->shape[0] > MAX_KINDS) {
+        PyErr_Format(PyExc_ValueError, "choices are of at most %d kinds, not of %zd", MAX_KINDS, ends->shape[0]);
         return 0;
     }
     for (Py_ssize_t kind = 0; kind < ends->shape[0]; kind++) {

@@ -61,7 +61,7 @@ static void choose(Filling *f, int at, double used_s, double worth) {
     }
     for (int n = at; f->best_s < f->enough_s && (n = first_that_fits(f, n, used_s)) < f->many; n++) {
         if (worth + smaller(f->capacity_s - used_s, f->after_s[n]) * f->most[n] <= f->best_worth) return;
-        if (++f->steps > MOST_FILLING) return;
+        if (++f->steps > MAX_FILLING) return;
         f->chosen[f->chosen_many++] = f->job[n];
         choose(f, n + 1, used_s + f->time_s[n], worth + f->time_s[n] * f->worth[n]);
         f->chosen_many--;

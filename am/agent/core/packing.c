@@ -204,7 +204,7 @@ static double leave_out(Packer *p, double end_s, double most_s) {
 
 static void fit_sooner_and_sooner(Packer *p, double low_s) {
     double high_s = p->least_s;
-    for (int pass = 0; pass < MOST_PASSES && high_s > NEAR_ENOUGH * low_s; pass++) {
+    for (int pass = 0; pass < MAX_PASSES && high_s > NEAR_ENOUGH * low_s; pass++) {
         double middle_s = 0.5 * (low_s + high_s);
         double end_s = fit_by(p, middle_s) ? latest(p) : INFINITY;
         /* Rounding may put the sum of the times above the end. */
@@ -328,7 +328,7 @@ static void change(Packer *p, Change best) {
 /* Moves jobs off the gang that ends last, or exchanges them for shorter ones, as long as that helps. */
 static void change_places(Packer *p, double low_s) {
     add_up_loads(p);
-    for (int turn = 0; turn < MOST_CHANGES; turn++) {
+    for (int turn = 0; turn < MAX_CHANGES; turn++) {
         int last = 0;
         for (int g = 1; g < p->gangs; g++)
             if (p->load_s[g] > p->load_s[last]) last = g;
@@ -388,7 +388,7 @@ static void put_left_over(Packer *p) {
 static int fill_in_ways(Packer *p, double end_s, double low_s, int *fills) {
     for (int way = 0; way < FILLING_WAYS; way++) {
         for (int job = 0; job < p->jobs; job++) p->price[job] = 1.0;
-        for (int n = 0; n < FILLING_ROUNDS && *fills < MOST_FILLS; n++) {
+        for (int n = 0; n < FILLING_ROUNDS && *fills < MAX_FILLS; n++) {
             ++*fills;
             int left = fill_by(p, end_s, way);
             for (int job = 0; job < p->jobs; job++)
@@ -403,7 +403,7 @@ static int fill_in_ways(Packer *p, double end_s, double low_s, int *fills) {
 
 static void fill_sooner_and_sooner(Packer *p, double low_s) {
     double sooner = FIRST_SOONER;
-    for (int fills = 0; fills < MOST_FILLS && sooner >= LEAST_SOONER && p->least_s > NEAR_ENOUGH * low_s;)
+    for (int fills = 0; fills < MAX_FILLS && sooner >= MIN_SOONER && p->least_s > NEAR_ENOUGH * low_s;)
         if (!fill_in_ways(p, larger(low_s, p->least_s * (1.0 - sooner)), low_s, &fills)) sooner *= 0.5;
 }
 
@@ -424,7 +424,7 @@ static void try_every_way(Packer *p, int job, double latest_s, double used, doub
     for (int g = 0; g < p->gangs; g++) {
         double time_s = time_of(p, job, p->kind[g]), before_s = p->load_s[g];
         if (!(before_s + time_s < p->least_s) || seen_before(p, g)) continue;
-        if (++p->steps > MOST_STEPS) return;
+        if (++p->steps > MAX_STEPS) return;
         p->load_s[g] = before_s + time_s;
         p->place[job] = g;
         try_every_way(p, job + 1, larger(latest_s, p->load_s[g]), used + p->weight[p->kind[g]] * time_s, room);

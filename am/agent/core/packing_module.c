@@ -140,7 +140,7 @@ static PyObject *places(PyObject *self, PyObject *args) {
         (out = array(&arrays, objects[3], is_int64, 1, PyBUF_WRITABLE)) &&
         agree("jobs", alone->shape[0], out->shape[0])) {
         int gangs = (int)kind->shape[0];
-        Packer *packer = new_packer(alone->buf, (int)alone->shape[0], (int)alone->shape[1], gangs, 1, 1, MOST_SHAKEN);
+        Packer *packer = new_packer(alone->buf, (int)alone->shape[0], (int)alone->shape[1], gangs, 1, 1, MAX_SHAKEN);
         if (packer)
             result = PyFloat_FromDouble(pack(packer, kind->buf, load_s->buf, gangs, out->buf));
         else

@@ -37,7 +37,7 @@ def test_ten_resizes_over_two_nodes_change_no_bit(program, tmp_path):
     """`digits_cnn` is the one that parts, in iteration 170, with one share a task (docs/explanation/elastic.md)."""
     resized, alone = asyncio.run(recorder.both(tmp_path, recorder.program_command(program)))
     assert [point.iteration for point in resized] == list(range(1, len(resized) + 1)), "an iteration lost or repeated"
-    assert len(resized) > 11 * recorder.LEAST_ITERATIONS
+    assert len(resized) > 11 * recorder.MIN_ITERATIONS
     placements = [read(nodes) for nodes, _ in groupby(point.nodes for point in resized)]
     assert placements == [dict(placement) for placement in recorder.PLACEMENTS]
     assert [point.loss for point in resized] == [point.loss for point in alone]

@@ -21,7 +21,7 @@
 
 enum { FEW_VECTORS = 4096 };  /* larger stages free their vectors after a pass */
 enum { FIRST_ROOM = 8 };      /* states allocated for a stage at first: most hold a handful */
-enum { MOST_COMPLETED = 2 };  /* resources with a completion bound */
+enum { MAX_COMPLETED = 2 };  /* resources with a completion bound */
 
 typedef struct {
     int64_t gain, tie;
@@ -39,7 +39,7 @@ typedef struct {
     const Problem *problem;
     int skip, width, stages; /* stages: one per bidder */
     Limits limits;
-    int64_t price[MOST_RESOURCES], bound, target, states;
+    int64_t price[MAX_RESOURCES], bound, target, states;
     int64_t best_pruned, likely_pruned; /* upper bound and estimate of the worth of what was pruned */
     int64_t *best; /* by bidder: its largest margin */
     int64_t *margin; /* by row: gain less price of its use */
@@ -50,14 +50,14 @@ typedef struct {
     int32_t *use_to_come;     /* by stage and resource: the most that the bidders after it use; later of binding ones only */
     int64_t *idle_worth;      /* by stage: price of what resources that cannot bind leave */
     int binding;              /* number of resources that may bind; the arrays that follow are of these */
-    int32_t resource[MOST_RESOURCES], capacity[MOST_RESOURCES];
-    int64_t binding_price[MOST_RESOURCES];
+    int32_t resource[MAX_RESOURCES], capacity[MAX_RESOURCES];
+    int64_t binding_price[MAX_RESOURCES];
     int32_t *use;             /* by candidate and binding resource */
     int32_t *seat;            /* by machine: place of its pinned GPUs in the vector while they matter, else -1 */
     Charges charges;          /* costs of shared pins */
     int completions;          /* resources with a completion bound, and their places among those that bind */
-    Completion completion[MOST_COMPLETED];
-    int completed[MOST_COMPLETED];
+    Completion completion[MAX_COMPLETED];
+    int completed[MAX_COMPLETED];
     Stage *stage;             /* stages + 1 */
     int32_t *slot;            /* hash table: node index + 1 */
     uint32_t slots, slot_room; /* in use (a power of two), and allocated */
@@ -181,13 +181,13 @@ static void measure_what_is_to_come(Run *run, const unsigned char *counted, unsi
     int K = p->resources;
     run->best_to_come[run->stages] = 0;
     memset(run->use_to_come + (size_t)run->stages * K, 0, sizeof(int32_t) * K);
-    memset(binds, 0, MOST_RESOURCES);
+    memset(binds, 0, MAX_RESOURCES);
     for (int s = run->stages - 1; s >= 0; s--) {
         int i = run->order[s];
         int32_t *to_come = run->use_to_come + (size_t)s * K;
         memcpy(to_come, to_come + K, sizeof(int32_t) * K);
         run->best_to_come[s] = run->best_to_come[s + 1] + run->best[i];
-        int64_t most[MOST_RESOURCES];
+        int64_t most[MAX_RESOURCES];
         memset(most, 0, sizeof(int64_t) * K);
         for (int c = run->candidate_start[i]; c < run->candidate_start[i + 1]; c++) {
             int row = run->candidate[c].row;
@@ -242,7 +242,7 @@ static void complete_dearest(Run *run, const Offer *offer, int64_t gap, int beam
     int64_t spent = *run->problem->spent, states = run->states > spent ? run->states : spent;
     int64_t most_work = LITTLE_WORK + (beam ? 0 : WORK_A_STATE * states), below = INT64_MAX;
     run->completions = 0;
-    for (int at; run->completions < MOST_COMPLETED && (at = next_to_complete(run, below)) >= 0;) {
+    for (int at; run->completions < MAX_COMPLETED && (at = next_to_complete(run, below)) >= 0;) {
         Completion *completion = &run->completion[run->completions];
         below = run->binding_price[at];
         int64_t work = lay_out_completion(completion, run->problem, offer, below, gap, run->resource[at]);
@@ -419,7 +419,7 @@ static int64_t completion_of(const Run *run, int stage, const int32_t *vector) {
 
 /* The least loss of any choice of candidates, by the completion bounds. */
 static int64_t least_loss(const Run *run) {
-    int32_t nothing[MOST_RESOURCES] = {0};
+    int32_t nothing[MAX_RESOURCES] = {0};
     return completion_of(run, -1, nothing);
 }
 
@@ -584,7 +584,7 @@ static void close_run(Run *run) {
     void *all[] = {run->best, run->candidate, run->candidate_start, run->order, run->best_to_come, run->use_to_come,
                    run->seat, run->stage,     run->slot,            run->idle_worth, run->use,     run->margin};
     close_charges(&run->charges);
-    for (int c = 0; c < MOST_COMPLETED; c++) close_completion(&run->completion[c]);
+    for (int c = 0; c < MAX_COMPLETED; c++) close_completion(&run->completion[c]);
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
 }
 
@@ -600,7 +600,7 @@ static void drop_vectors_of_other_width(Run *run, int width) {
 
 /* Candidates, order and vectors for a target at `gap` below the bound. */
 static void prepare(Run *run, int64_t gap, int beam) {
-    unsigned char counted[MOST_RESOURCES], binds[MOST_RESOURCES];
+    unsigned char counted[MAX_RESOURCES], binds[MAX_RESOURCES];
     run->target = run->bound - gap;
     run->best_pruned = run->likely_pruned = INT64_MIN;
     choose_candidates(run, gap);

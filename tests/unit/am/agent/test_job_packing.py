@@ -101,7 +101,7 @@ class TestChanges:
         """54 on three gangs: neither longest first nor first fit ends at 18, with jobs that change places it does."""
         alone_s = [[work] for work in (9.0, 8.0, 7.0, 7.0, 6.0, 5.0, 5.0, 5.0, 2.0)]
         assert packed(alone_s, [0, 0, 0], [0.0] * 3)[0] == 18.0
-        monkeypatch.setattr(reference_packing, "MOST_CHANGES", 0)
+        monkeypatch.setattr(reference_packing, "MAX_CHANGES", 0)
         assert PlainPacker(alone_s, [0, 0, 0], [0.0] * 3, closely=False, shaken=0).pack()[0] == 19.0
 
     def test_never_later_than_without_and_often_sooner(self, monkeypatch):
@@ -114,7 +114,7 @@ class TestChanges:
             end, place = PlainPacker(alone_s, kind, load_s, closely=False, shaken=0).pack()
             assert end == pytest.approx(end_s(alone_s, kind, load_s, place))
             with monkeypatch.context() as patch:
-                patch.setattr(reference_packing, "MOST_CHANGES", 0)
+                patch.setattr(reference_packing, "MAX_CHANGES", 0)
                 without = PlainPacker(alone_s, kind, load_s, closely=False, shaken=0).pack()[0]
             assert end <= without
             sooner += end < without
@@ -281,22 +281,22 @@ def test_both_keep_to_the_same_limits():
     told = {name: tuple(map(float, numbers.split(","))) for name, numbers in lists}
     assert told == {"PATIENCE": least_slack.PATIENCE, "LEAN": least_slack.LEAN}
     assert found.pop("FILLING_WAYS") == len(least_slack.LEAN)
-    assert found.pop("MOST_FILLING") == least_slack.MOST_FILLING
+    assert found.pop("MAX_FILLING") == least_slack.MAX_FILLING
     assert found == {
         name: getattr(reference_packing, name)
         for name in (
-            "MOST_PASSES",
+            "MAX_PASSES",
             "FEW_JOBS",
-            "MOST_STEPS",
-            "MOST_CHANGES",
+            "MAX_STEPS",
+            "MAX_CHANGES",
             "FEW_ON_A_GANG",
             "WORTH_PAIRS",
-            "MOST_SHAKEN",
+            "MAX_SHAKEN",
             "SHAKEN",
-            "MOST_FILLS",
+            "MAX_FILLS",
             "FILLING_ROUNDS",
             "FIRST_SOONER",
-            "LEAST_SOONER",
+            "MIN_SOONER",
             "PRICE_STEP",
             "NEAR_ENOUGH",
             "LESS",

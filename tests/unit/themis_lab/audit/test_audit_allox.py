@@ -30,7 +30,7 @@ def test_what_must_hold_does():
 
 def test_properties_apply_to_many_instances():
     cases = [random_instance(1, number) for number in range(60)]
-    small = [case for case in cases if len(case.machines) ** len(case.jobs) <= properties._MOST_COMPARED]
+    small = [case for case in cases if len(case.machines) ** len(case.jobs) <= properties._MAX_COMPARED]
     overloaded = [case for case in cases if len({job.user for job in case.jobs}) > 1 and case.alpha < 0.5]
     assert min(len(small), len(overloaded)) > 15
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from rm_plugin.service.web.round_record import RoundRecord
-from rm_plugin.service.web.waiting import AHEAD_MOST, why_waiting
+from rm_plugin.service.web.waiting import MAX_AHEAD, why_waiting
 
 
 def record(**changes):
@@ -52,7 +52,7 @@ def test_equal_apps_stand_by_id():
 def test_the_list_is_short():
     many = {f"app-{place:03d}": 9.0 for place in range(50)} | {"a": 1.0}
     waiting = why_waiting("a", [record(rho=many, demand_gpus=dict.fromkeys(many, 1))], "themis")
-    assert (waiting.rank, len(waiting.ahead)) == (51, AHEAD_MOST)
+    assert (waiting.rank, len(waiting.ahead)) == (51, MAX_AHEAD)
 
 
 def test_a_round_that_is_being_played_tells_nothing_yet():

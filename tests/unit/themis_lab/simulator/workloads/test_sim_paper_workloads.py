@@ -8,7 +8,7 @@ from am.tuners.registry import make_tuner
 from themis.apps import JobSpec
 from themis.errors import InputError
 from themis_lab.simulator.workloads.extract import read_extract
-from themis_lab.simulator.workloads.jobs import LEAST_ITERATIONS, MOST_ITERATIONS
+from themis_lab.simulator.workloads.jobs import MAX_ITERATIONS, MIN_ITERATIONS
 from themis_lab.simulator.workloads.models import model_named
 from themis_lab.simulator.workloads.paper import PaperOptions, Workload1Options, workload_1, workload_2
 from themis_lab.simulator.workloads.report import planned_work_gpu_s, report
@@ -84,7 +84,7 @@ def test_iterations_are_sane_and_keep_the_model_s_time_where_they_can(make):
     kept = 0
     for app in make(1).apps:
         longest = max(job.iterations_total for job in app.jobs)
-        assert LEAST_ITERATIONS <= longest <= MOST_ITERATIONS
+        assert MIN_ITERATIONS <= longest <= MAX_ITERATIONS
         mean_s = sum(job.serial_iteration_s for job in app.jobs) / len(app.jobs)
         kept += mean_s == pytest.approx(model_named(app.model).serial_iteration_s, rel=0.01)
     assert kept > 20
