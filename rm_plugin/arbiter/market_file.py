@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis.errors import InputError, UnknownNameError
@@ -192,7 +192,7 @@ def _row(entry: object, path: str, known: Mapping[str, _Shape]) -> BidRow:
         raise _named(error, path) from error
 
 
-def _gang(entry: object, path: str, known: Mapping[str, _Shape]) -> Gang:
+def _gang(entry: object, path: str, known: Mapping[str, _Shape]) -> GangRequest:
     fields = Fields.of(entry, path, GANG)
     gpus, count, unit_gpus = fields.whole("gpus"), fields.whole("count"), fields.whole("unit_gpus")
     label = fields.text("within")
@@ -204,7 +204,7 @@ def _gang(entry: object, path: str, known: Mapping[str, _Shape]) -> Gang:
     if label not in levels:
         raise UnknownNameError(f"locality level in {fields.at('within')}", label, levels)
     try:
-        return Gang(gpus, Level.parse(label), count, unit_gpus, device)
+        return GangRequest(gpus, Level.parse(label), count, unit_gpus, device)
     except InputError as error:
         raise _named(error, path) from error
 

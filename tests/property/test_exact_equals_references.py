@@ -10,7 +10,7 @@ from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.highs import HighsSolver
 from rm_plugin.solvers.ladder import exact_ladder
 from rm_plugin.solvers.port import SolveStatus
-from themis.bids import BidRow, FreeMachine, Gang, Market
+from themis.bids import BidRow, FreeMachine, GangRequest, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 
@@ -100,7 +100,14 @@ def test_medium_markets_end_as_highs_says(name):
 def test_a_medium_market_of_like_machines_is_placed_gang_by_gang():
     """Forty machines of 8 GPUs with two slots, many gangs of three sizes: the places must be found as well."""
     machines = tuple(FreeMachine(machine_id=f"m{n:02}", rack_id=f"r{n % 4}", free_slots=(4, 4)) for n in range(40))
-    shapes = [Gang(3, MACHINE), Gang(5, MACHINE), Gang(4, SLOT), Gang(6, RACK, 1, 2), Gang(9, RACK), Gang(7, CLUSTER)]
+    shapes = [
+        GangRequest(3, MACHINE),
+        GangRequest(5, MACHINE),
+        GangRequest(4, SLOT),
+        GangRequest(6, RACK, 1, 2),
+        GangRequest(9, RACK),
+        GangRequest(7, CLUSTER),
+    ]
     rng = random.Random(0)
     drawn = random_market(0, Recipe(bidders=10, rows=12, pinned=False))
     bids = tuple(

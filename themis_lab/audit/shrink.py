@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market
 from themis.cluster import Allocation, Level
 
 Item = TypeVar("Item")
@@ -124,7 +124,7 @@ def _smaller_rows(row: BidRow) -> Iterator[BidRow]:
                 yield replace(row, pinned=pinned)
 
 
-def _smaller_gangs(gang: Gang) -> Iterator[Gang]:
+def _smaller_gangs(gang: GangRequest) -> Iterator[GangRequest]:
     for count in dict.fromkeys((1, gang.count - 1)):
         if 0 < count < gang.count:
             yield replace(gang, count=count)

@@ -181,11 +181,11 @@ class _Nearest:
         self._most = [kind.most for kind in kinds]
         self._within = [int(kind.within) for kind in kinds]
         self._arrays = np.array(self._most, dtype=np.int64), np.array(self._within, dtype=np.int64)
-        self._places: dict[tuple[int, int], tuple[int, ...]] = {}
-        for place, kind in enumerate(kinds):
+        self._kinds_of: dict[tuple[int, int], tuple[int, ...]] = {}
+        for index, kind in enumerate(kinds):
             size = kind.at.gpus, kind.unit_gpus
-            self._places[size] = (*self._places.get(size, ()), place)
+            self._kinds_of[size] = (*self._kinds_of.get(size, ()), index)
 
     def layouts(self, sizes: Sizes, parts: tuple[float, ...]) -> list[Candidate]:
         """The layouts that take at most these parts of the tight places; layouts that do not fit are left out."""
-        return _candidates.lay_out(*self._arrays, self._places, sizes, parts)
+        return _candidates.lay_out(*self._arrays, self._kinds_of, sizes, parts)

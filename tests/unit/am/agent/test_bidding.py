@@ -28,7 +28,7 @@ from am.agent.model.finish_time import finish_time_s
 from am.agent.model.views import GangAt
 from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown
-from themis.bids import Gang, GangDemand
+from themis.bids import GangDemand, GangRequest
 from themis.choices import BundleRule
 from themis.cluster import Allocation, Level
 
@@ -187,9 +187,9 @@ class TestRenewal:
         valuer = Valuer.of(app, CLUSTER_VIEW)
         assert bid.empty_value == valuer.value(500.0, 40.0)
         assert [(row.value, row.gangs, row.pinned.by_machine()) for row in bid.rows] == [
-            (valuer.value(1000 / 3, 40.0), (Gang(1, Level.CLUSTER),), {}),
+            (valuer.value(1000 / 3, 40.0), (GangRequest(1, Level.CLUSTER),), {}),
             (valuer.value(250.0), (), {"m0": 2}),
-            (valuer.value(250.0, 40.0), (Gang(2, Level.CLUSTER),), {}),
+            (valuer.value(250.0, 40.0), (GangRequest(2, Level.CLUSTER),), {}),
         ]
         report = make_report(app, CLUSTER_VIEW, 1)
         assert report.t_shared_s == valuer.shared_s(500.0, 40.0)
@@ -368,4 +368,4 @@ class TestReport:
 def test_a_gang_of_one_gpu_is_one_whatever_its_level():
     app = app_of(jobs_of([100, 100], ONE, FLAT))
     (first, *_) = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW).rows
-    assert first.gangs == (Gang(1, Level.CLUSTER),)
+    assert first.gangs == (GangRequest(1, Level.CLUSTER),)

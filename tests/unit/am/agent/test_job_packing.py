@@ -267,7 +267,7 @@ class TestAtTheBoundary:
     )
     def test_places_for_gangs_or_jobs_that_there_are_not(self, kind, loads, jobs):
         with pytest.raises(ValueError, match=r"is of kind|the arrays have"):
-            _packing.places(np.ones((2, 2)), np.array(kind), np.zeros(loads), np.empty(jobs, dtype="i8"))
+            _packing.gangs_of_jobs(np.ones((2, 2)), np.array(kind), np.zeros(loads), np.empty(jobs, dtype="i8"))
 
     def test_no_jobs(self):
         with pytest.raises(ValueError, match="0 jobs"):

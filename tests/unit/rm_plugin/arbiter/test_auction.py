@@ -10,7 +10,7 @@ from rm_plugin.arbiter.payments import kept_share
 from rm_plugin.solvers import port
 from rm_plugin.solvers.highs import HighsSolver
 from rm_plugin.solvers.port import Solution, SolveStatus, Win, each_alone
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis.errors import InvariantError
@@ -25,7 +25,9 @@ def market(gpus, bids, empty_bundle=EmptyBundle.FINITE):
                 app_id=app_id,
                 round_id=0,
                 empty_value=empty,
-                rows=tuple(BidRow(value=value, gangs=(Gang(count, Level.CLUSTER),)) for count, value in rows.items()),
+                rows=tuple(
+                    BidRow(value=value, gangs=(GangRequest(count, Level.CLUSTER),)) for count, value in rows.items()
+                ),
             )
             for app_id, (empty, rows) in bids.items()
         ),

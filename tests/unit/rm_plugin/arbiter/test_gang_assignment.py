@@ -86,7 +86,7 @@ def from_slots(pool, count, slot, most=None):
 
 
 def drawn(seed):
-    """Grants, leases up for renewal and free GPUs; some gangs renew what their app holds, in place or moved."""
+    """Grants, renewable leases and free GPUs; some gangs renew what their app holds, in place or moved."""
     rng = random.Random(seed)
     up, free = {}, []
     for gpu in CLUSTER.gpu_ids():

@@ -9,7 +9,7 @@ from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.arbiter.market_document import market_document
 from rm_plugin.arbiter.market_file import MAX_SLOTS, parse_market, read_market
 from rm_plugin.solvers.highs import HighsSolver
-from themis.bids import FreeMachine, Gang, Market
+from themis.bids import FreeMachine, GangRequest, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Level
 from themis.errors import InputError
@@ -46,7 +46,7 @@ def test_a_document_becomes_a_market():
     assert market.machines[0].free_slots == (2, 2)
     assert market.empty_bundle is EmptyBundle.FINITE
     gangs, explicit = market.bids[0].rows
-    assert (gangs.gangs, gangs.pinned.by_machine()) == ((Gang(2, Level.MACHINE, 1),), {"m0": 1})
+    assert (gangs.gangs, gangs.pinned.by_machine()) == ((GangRequest(2, Level.MACHINE, 1),), {"m0": 1})
     assert (explicit.gangs, explicit.pinned.by_machine(), explicit.value) == ((), {"m0": 3}, 0.55)
     assert run_auction(market, HighsSolver(), 10.0).wins["a"].row == 1
 

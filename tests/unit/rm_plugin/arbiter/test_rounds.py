@@ -19,7 +19,7 @@ from rm_plugin.arbiter.rounds import check_bids, check_reports, play_round
 from rm_plugin.arbiter.seeds import child_digests, child_seed
 from rm_plugin.policies.demands import claims_of
 from rm_plugin.policies.themis import ThemisPolicy, worst_apps
-from themis.bids import AppReport, Bid, BidRow, FreeMachine, Gang, GangDemand, PlacedGang, RhoOf
+from themis.bids import AppReport, Bid, BidRow, FreeMachine, GangDemand, GangRequest, PlacedGang, RhoOf
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Cluster, Level, Machine
 
@@ -54,7 +54,7 @@ def bid(name, /, **changes):
         "app_id": name,
         "round_id": 3,
         "empty_value": 0.1,
-        "rows": (BidRow(value=1.0, gangs=(Gang(1, Level.CLUSTER),)),),
+        "rows": (BidRow(value=1.0, gangs=(GangRequest(1, Level.CLUSTER),)),),
     }
     return Bid(**{**fields, **changes})
 

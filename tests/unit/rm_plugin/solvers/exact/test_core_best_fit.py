@@ -10,7 +10,7 @@ from small_markets import bid, machine, market
 
 from rm_plugin.solvers.exact.market_arrays import read_market
 from rm_plugin.solvers.exact.row_placement import Packed, RowPlacer
-from themis.bids import Gang
+from themis.bids import GangRequest
 from themis.cluster import Allocation, Level
 
 MACHINE, CLUSTER = Level.MACHINE, Level.CLUSTER
@@ -19,7 +19,7 @@ MACHINE, CLUSTER = Level.MACHINE, Level.CLUSTER
 def test_gangs_in_racks_come_first_where_one_found_no_place():
     """The gang of 4 fits most tightly on the machine of 4, which the rack's gang of 6 needs beside that of 2."""
     machines = (machine("m0", 4), machine("m1", 2), machine("m2", 5, rack="r1"))
-    rows = [one_row((Gang(4, MACHINE),), Allocation()), one_row((Gang(6, Level.RACK),), Allocation())]
+    rows = [one_row((GangRequest(4, MACHINE),), Allocation()), one_row((GangRequest(6, Level.RACK),), Allocation())]
     arrays = read_market(market(machines, *(bid(f"a{n}", 0.5, row) for n, row in enumerate(rows))))
     places, chosen = RowPlacer(arrays), np.arange(arrays.rows.rows)
     assert isinstance(places._by_best_fit(chosen, sparing=False), int)
@@ -99,7 +99,7 @@ def test_sizes_that_divide_each_other_fit_exactly_when_the_parts_do(sizes):
         machines = draw_machines(rng, most=4, racks=2, slots=2, slot_gpus=sizes[-1] // 2 + 2)
         pinned = draw_pins(rng, machines, 2)
         drawn = draw_gangs(rng, 4, sizes, (MACHINE, CLUSTER), units=sizes)
-        gangs = [Gang(each.gpus, each.within, each.count, each.unit_gpus) for each in drawn]
+        gangs = [GangRequest(each.gpus, each.within, each.count, each.unit_gpus) for each in drawn]
         kinds = kinds_of(gangs, machines)
         largest_first = sorted(kinds, key=lambda kind: -kind.unit)
         shapes = [(kind.level, kind.gpus, kind.unit) for kind in largest_first for _ in range(kinds[kind])]

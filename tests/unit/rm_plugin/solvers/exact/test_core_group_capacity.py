@@ -9,7 +9,7 @@ from core_cases import fits, one_row
 from small_markets import machine
 
 from rm_plugin.solvers.exact import _core
-from themis.bids import Gang
+from themis.bids import GangRequest
 from themis.cluster import Allocation, Level
 
 
@@ -53,14 +53,16 @@ class Load:
         """Whether the machines hold so many of each, by brute force."""
         items, gangs = len(self.items), len(self.gangs)
         asked = [
-            Gang(size, Level.SLOT if in_slot else Level.MACHINE, many)
+            GangRequest(size, Level.SLOT if in_slot else Level.MACHINE, many)
             for (size, in_slot, _), many in zip(self.items, count, strict=False)
             if many
         ]
         asked += [
-            Gang(size, Level.RACK, many) for (size, _), many in zip(self.gangs, count[items:], strict=False) if many
+            GangRequest(size, Level.RACK, many)
+            for (size, _), many in zip(self.gangs, count[items:], strict=False)
+            if many
         ]
-        asked += [Gang(1, Level.CLUSTER, count[items + gangs])] if count[items + gangs] else []
+        asked += [GangRequest(1, Level.CLUSTER, count[items + gangs])] if count[items + gangs] else []
         taken = {
             each.machine_id: gpus * many
             for each, (gpus, _), many in zip(self.machines, self.pins, count[items + gangs + 1 :], strict=True)
