@@ -133,7 +133,7 @@ class CheckpointStoreCases:
         assert store.jobs() == ("b", "j")
         assert store.checkpoints("j") == (saved[1], saved[0])
 
-    def test_whole_is_what_has_its_content(self, store, source):
+    def test_a_checkpoint_is_whole_until_its_files_are_damaged_or_pruned(self, store, source):
         saved = store.save("j", 1, source("x"), {})
         assert store.is_whole(saved)
         self.damage(store, saved, "slots")

@@ -192,7 +192,7 @@ def test_the_name_node(themis, breakable_cluster):
     ends_well(themis, app_id)
 
 
-def test_a_task_host_beside_its_task(themis):
+def test_killing_a_task_host_ends_its_task(themis):
     """What YARN started is killed, the task behind it is not: no orphan may stay on the GPU."""
     app_id = at_work(themis)
     victim = next(iter(themis.processes("task_host", app_id=app_id)))

@@ -194,7 +194,7 @@ def test_real_event_files_say_the_same_however_they_come(path, cuts):
 @given(
     st.sampled_from(EVENT_FILES), st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=5), st.integers(0)
 )
-def test_event_files_with_wrong_bytes_tell_less_and_nothing_else(path, wrong, length):
+def test_corrupt_event_files_give_a_subset_of_their_records(path, wrong, length):
     file = bytearray(path.read_bytes())
     whole = EventReader(Role.TRAINING).read(bytes(file))
     for place, byte in wrong:

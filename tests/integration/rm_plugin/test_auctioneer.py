@@ -157,6 +157,6 @@ def test_a_defect_in_the_solver_costs_no_round(monkeypatch: pytest.MonkeyPatch) 
     asyncio.run(scenario())
 
 
-def test_an_unknown_solver_is_told_at_once() -> None:
+def test_an_unknown_solver_is_refused_at_start() -> None:
     with pytest.raises(UnknownNameError, match="highs"):
         Auctioneer("higs", 1.0)

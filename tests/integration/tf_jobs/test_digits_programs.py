@@ -106,7 +106,7 @@ def make_job(folder: Path, program: str) -> Job:
     return Job(folder, program)
 
 
-def test_the_convolutional_net_learns_and_tells_so(tmp_path):
+def test_the_convolutional_net_learns_and_logs_its_losses(tmp_path):
     job = make_job(tmp_path / "j", "digits_cnn")
     assert finish(job.start("--iterations", "150")) == [0]
     losses = job.losses()

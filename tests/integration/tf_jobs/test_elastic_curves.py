@@ -18,7 +18,7 @@ FLOAT_NOISE = 2e-4
 @real
 @long
 @pytest.mark.slow
-def test_ten_resizes_leave_the_loss_curve_as_it_is(recorder, tmp_path):
+def test_ten_resizes_do_not_change_the_loss_curve(recorder, tmp_path):
     assert len(recorder.TASKS) == 11
     assert max(recorder.TASKS) == 4
     resized = recorder.play(recorder.Gang(tmp_path / "resized", recorder.program_command()), recorder.TASKS)

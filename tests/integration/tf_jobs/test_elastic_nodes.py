@@ -45,7 +45,7 @@ def test_ten_resizes_over_two_nodes_change_no_bit(program, tmp_path):
     assert alone[-1].loss < 0.9 * alone[0].loss, "a curve to compare"
 
 
-def test_there_are_ten_resizes_between_1_and_8_tasks_and_a_move():
+def test_recorded_placements_have_ten_resizes_and_one_move():
     assert changes(recorder.PLACEMENTS) == (10, 1)
     assert {sum(placement.values()) for placement in recorder.PLACEMENTS} >= {1, 2, 3, 4, 5, 8}
     assert set().union(*recorder.PLACEMENTS) == {"node0", "node1"}

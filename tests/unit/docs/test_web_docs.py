@@ -53,7 +53,7 @@ def written(heading):
     return {name for row in table_rows(PAGE, heading) for name in code(row[0])}
 
 
-def test_every_address_is_there(page_state):
+def test_every_address_is_documented(page_state):
     assert {each.replace("{app}", "{app_id}") for each in written("address of the ResourceManager")} == addresses(
         routes.application(page_state)
     )
@@ -95,7 +95,7 @@ def test_keys_of_rounds_and_events_are_all_there(page_state):
     assert {*events, *events["events"][0]} <= set(code(part))
 
 
-def test_every_metric_is_there(page_state):
+def test_every_metric_is_documented(page_state):
     made = re.findall(r"^# TYPE (\w+)", metrics_text(page_state), flags=re.M)
     assert [code(row[0])[0] for row in table_rows(PAGE, "metric")] == made
 
@@ -133,7 +133,7 @@ def test_the_setting_shown_exists():
     assert example.body.partition(":")[0] in RmSettings.model_fields
 
 
-def test_bounds_are_those_of_the_code():
+def test_documented_bounds_match_the_code():
     answers = {code(row[0])[0]: row[1] for row in table_rows(PAGE, "address of the ResourceManager")}
     for path, default, most in (
         ("/api/v1/apps", routes.APPS_DEFAULT, routes.MAX_APPS),

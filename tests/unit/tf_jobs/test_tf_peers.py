@@ -134,7 +134,7 @@ def test_a_stop_of_any_task_ends_the_wait_for_a_missing_one(job):
         ({"THEMIS_CHECKPOINT_URI": ""}, "several tasks need THEMIS_CHECKPOINT_URI"),
     ],
 )
-def test_an_environment_that_tells_too_little_is_one_line_and_exit_2(job, changed, message):
+def test_an_incomplete_environment_is_one_line_and_exit_2(job, changed, message):
     job.prepare(2)
     codes, (log,) = finish([job.task(1, *SHORT, **changed)])
     assert codes == [2]

@@ -43,7 +43,7 @@ def test_behind_the_shield_not_even_the_first_does():
 
 
 @pytest.mark.usefixtures("heeded")
-def test_what_one_takes_within_another_is_the_first_of_both():
+def test_a_nested_interruption_counts_as_the_first():
     with OneInterruption():
         with pytest.raises(KeyboardInterrupt), OneInterruption((signal.SIGINT,)):
             os.kill(os.getpid(), signal.SIGINT)
@@ -59,7 +59,7 @@ def test_held_the_first_waits_until_the_end():
     assert done == ["more"]
 
 
-def test_what_is_ignored_stays_so():
+def test_ignored_signals_stay_ignored():
     former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with OneInterruption():

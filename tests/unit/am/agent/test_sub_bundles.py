@@ -29,7 +29,7 @@ def test_all_of_it_laid_as_near_as_it_goes():
     assert found[0] == (2, 2, 1)
 
 
-def test_every_combination_of_parts_of_machines_alike():
+def test_all_combinations_of_identical_machines_are_found():
     _, found = sub_bundles()
     assert {(slots, machines, singles // 2) for slots in range(3) for machines in range(3) for singles in range(4)} - {
         (0, 0, 0)

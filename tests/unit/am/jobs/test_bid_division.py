@@ -62,7 +62,7 @@ def served_sizes(waiting, gangs):
     return Counter((each.job_id[0], size) for each, size in zip(jobs, sizes, strict=False))
 
 
-def test_gangs_for_tasks_of_two_serve_others_once_there_are_no_more_of_those():
+def test_leftover_gangs_for_two_gpu_tasks_serve_other_jobs():
     """The bid puts single tasks there too; without them an eighth of an app's GPUs was in no way to share them."""
     waiting = [job(f"e{place}", 100.0, ELASTIC, FLAT) for place in range(5)]
     waiting += [job(f"t{place}", 100.0, TWOS, FLAT) for place in range(2)]
@@ -85,6 +85,6 @@ def test_the_gangs_in_use_are_counted():
     assert promised(waiting, pool_of((4,)), running)[1] == (1, 1, 1, 1)
 
 
-def test_none_where_there_is_nothing_to_choose():
+def test_no_bid_division_without_a_choice():
     assert promised([job(f"j{place}", 10.0, WIDE, FLAT) for place in range(3)], pool_of((4,), (4,))) is None
     assert promised([job("j", 10.0, WIDE, FLAT)], pool_of((2,))) is None

@@ -52,7 +52,7 @@ def test_the_unit_is_that_of_the_gpus_not_of_the_job_they_are_laid_for():
         assert laid == (pool_of(slots).lay([job("j", 100.0, SINGLES, FLAT)], [4]) if holds else [GangAt(0, Level.SLOT)])
 
 
-def test_gangs_that_follow_are_laid_on_what_is_left():
+def test_later_gangs_are_placed_on_the_remaining_gpus():
     jobs = [job(name, 100.0, SINGLES, FLAT) for name in ("a", "b")]
     assert pool_of([(3,), (2,), (3,)]).lay(jobs, [4, 4]) == [GangAt(4, Level.RACK, 1), GangAt(4, Level.RACK, 2)]
 
@@ -71,7 +71,7 @@ def test_gangs_are_laid_where_they_would_be_taken_and_take_nothing(seed):
     assert laid == [pool.gang_of(pool.take(each, size)) for each, size in zip(jobs, sizes, strict=False)]
 
 
-def test_of_equal_slots_the_first_is_taken_wherever_its_gpus_came_from():
+def test_equal_slots_are_taken_in_order():
     cluster = cluster_of((2, 2), (2,), (4,))
     all_gpus = sorted(cluster.gpu_set)
     late = Pool(all_gpus[:2], cluster).plus(all_gpus[2:])

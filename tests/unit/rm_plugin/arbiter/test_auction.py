@@ -35,7 +35,7 @@ def market(gpus, bids, empty_bundle=EmptyBundle.FINITE):
     )
 
 
-def test_a_winner_keeps_what_its_win_costs_the_others():
+def test_a_winner_keeps_the_share_that_its_win_costs_the_others():
     """4 GPUs. Together each gets 2; alone b would have 4 (0.9 instead of 0.6) and a 4 (0.8 instead of 0.4)."""
     both = market(4, {"a": (0.2, {2: 0.4, 4: 0.8}), "b": (0.2, {2: 0.6, 4: 0.9})})
     outcome = run_auction(both, HighsSolver(), 10.0)
@@ -45,7 +45,7 @@ def test_a_winner_keeps_what_its_win_costs_the_others():
     assert (outcome.optimal, outcome.worst_gap, outcome.solver) == (True, 0.0, "highs")
 
 
-def test_who_wins_nothing_keeps_all_and_needs_no_solve():
+def test_a_loser_keeps_all_and_needs_no_solve():
     outcome = run_auction(market(1, {"a": (0.2, {1: 0.8}), "b": (0.2, {1: 0.4})}), HighsSolver(), 10.0)
     assert set(outcome.wins) == {"a"}
     assert outcome.shares == pytest.approx({"a": 0.5, "b": 1.0})
@@ -109,7 +109,7 @@ def test_an_answer_worse_than_the_full_one_is_a_defect_where_both_claim_to_be_op
 
 @pytest.mark.parametrize(("won", "share"), [({"a": 0, "b": 0}, 0.6 / 0.9), ({"a": 0}, 1.0), ({"a": 1}, 1.0)])
 @pytest.mark.parametrize("empty_bundle", EmptyBundle)
-def test_a_choice_that_is_beaten_by_one_without_a_winner_tells_nothing_of_what_it_owes(won, share, empty_bundle):
+def test_no_payment_if_a_choice_without_the_winner_is_better(won, share, empty_bundle):
     """Without a, b has 0.9: with a's 0.2 more than 0.4 or 0.8 for a and 0.2 for b, less than 0.4 and 0.6."""
     both = market(4, {"a": (0.2, {2: 0.4, 4: 0.8}), "b": (0.2, {2: 0.6, 4: 0.9})}, empty_bundle)
     full = _worth(both, won)
@@ -117,7 +117,7 @@ def test_a_choice_that_is_beaten_by_one_without_a_winner_tells_nothing_of_what_i
     assert kept_share(both, full, without, "a") == pytest.approx(share)
 
 
-def test_a_choice_that_gives_fewer_bidders_something_than_one_without_a_winner_tells_nothing_either():
+def test_no_payment_if_a_choice_without_the_winner_serves_more_bidders():
     """Nothing is worth 0 to both b and c: without a both have something, beside a none has."""
     given = market(4, {"a": (0.2, {4: 0.8}), "b": (0.0, {2: 0.1}), "c": (0.0, {2: 0.1})}, EmptyBundle.LEXICOGRAPHIC)
     without = _worth(given.without("a"), {"b": 0, "c": 0})

@@ -49,7 +49,7 @@ class TestMigration:
     def test_not_for_less_than_a_restart_costs(self, make_snapshot, gpus_of):
         assert gpus_of(GandivaPolicy().decide(self.shot(make_snapshot, 501.0))) == {"a": {"m0": 1, "m1": 1}}
 
-    def test_not_where_there_is_nothing_better(self, make_snapshot, gpus_of):
+    def test_no_move_without_a_better_placement(self, make_snapshot, gpus_of):
         shot = self.shot(make_snapshot, 0.0, taken={"m0": 3, "m1": 1})
         assert gpus_of(GandivaPolicy().decide(shot)) == {"a": {"m0": 1, "m1": 1}}
 

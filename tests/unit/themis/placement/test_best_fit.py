@@ -256,7 +256,7 @@ def test_an_extension_stays_on_the_type_of_its_gang():
     assert fitted(free[1:] + typed(("m0", "r0", (0,), "k80")), growing) is None
 
 
-def test_what_is_taken_counts_in_the_search_by_type():
+def test_taken_gpus_count_in_the_search_by_type():
     capacity = FreeCapacity(K80_AND_V100)
     wanted = replace(demand(1, 2), speeds=Speeds.of([("k80", 1.0), ("v100", 4.0)]))
     taken = []

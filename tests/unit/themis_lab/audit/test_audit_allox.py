@@ -23,7 +23,7 @@ def audited(names=tuple(PROPERTIES), planned=40, seed=1):
     return audit_instances(InstanceAudit(subject=ALLOX, seed=seed, planned=planned, names=list(names)), lambda: True)
 
 
-def test_what_must_hold_does():
+def test_random_instances_violate_no_property():
     found = audited()
     assert (found.drawn, found.violations, found.findings) == (40, 0, [])
 

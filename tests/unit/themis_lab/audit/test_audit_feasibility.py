@@ -55,7 +55,7 @@ def test_win_differing_from_its_row_is_reported(gangs, told):
     assert any(told in problem for problem in found), found
 
 
-def test_a_task_that_spans_machines_is_told():
+def test_a_task_that_spans_machines_is_infeasible():
     row = BidRow(value=1.0, gangs=(GangRequest(2, Level.RACK, unit_gpus=2),))
     market = replace(MARKET, bids=(replace(MARKET.bids[0], rows=(row,)),))
     split = PlacedGang(gpus=Allocation.of({"m0": 1, "m1": 1}), level=Level.RACK)

@@ -190,7 +190,7 @@ def test_pareto_improvement_is_reported():
     assert "is better for a and worse for no app" in finding
 
 
-def test_tasks_that_span_machines_are_told():
+def test_tasks_that_span_machines_are_found():
     market = Market(machines=machines(3, 3), bids=(wants("a", {6: 0.5}, unit=2),))
     assert PROPERTIES["feasible"](Case(market, TRUE)) == []
     assert PROPERTIES["feasible"](Case(market, solving(mutants.units_forgotten)))

@@ -31,7 +31,7 @@ def test_it_does_not_pass_its_target():
     assert sim.iteration_at(1e9) == 100
 
 
-def test_a_view_has_at_least_one_iteration_left_and_is_made_anew_only_when_something_changed():
+def test_a_view_has_an_iteration_left_and_is_cached_until_a_change():
     sim = started()
     sim.start(HERE, Level.SLOT, now_s=0.0, delay_s=0.0)
     assert sim.view(50.0).iterations_left == 50

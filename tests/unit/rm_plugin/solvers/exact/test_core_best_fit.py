@@ -60,7 +60,7 @@ def test_packed_rows_are_feasible(racks):
     assert refused_some > 20
 
 
-def test_the_gang_that_found_no_place_is_told_and_those_before_it_fit():
+def test_the_first_unplaced_gang_is_returned_and_earlier_ones_fit():
     rng, failed = random.Random(1), 0
     for _ in range(300):
         machines = draw_machines(rng, racks=2)
@@ -108,7 +108,7 @@ def test_sizes_that_divide_each_other_fit_exactly_when_the_parts_do(sizes):
     assert 50 < sum(answers) < 200
 
 
-def test_best_fit_never_says_yes_where_there_is_no_place():
+def test_best_fit_never_accepts_an_infeasible_choice():
     rng, told_apart = random.Random(5), set()
     for _ in range(150):
         machines = draw_machines(rng, most=3)

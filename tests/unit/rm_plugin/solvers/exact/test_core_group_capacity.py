@@ -108,7 +108,7 @@ def test_it_finds_the_most_weight_and_a_pattern_that_has_it(seed):
         assert not any(load.holds(other) for other in better)
 
 
-def test_slots_bound_what_lies_in_them_and_pins_take_gpus_of_any_slot():
+def test_slots_bound_their_gangs_and_pins_use_any_slot():
     load = Load([machine("m0", 3, 3)], [(2, 1, 5)], [], 0, [(1, 3)])
     assert load.weigh() == (13, [2, 0, 1])
     load = Load([machine("m0", 3, 3)], [(2, 1, 5)], [], 0, [(3, 3)])

@@ -68,7 +68,7 @@ def certified(cluster, kinds, parts):
 
 
 @pytest.mark.parametrize("name", DRAWS)
-def test_it_says_what_brute_force_says_and_shows_the_places(name):
+def test_placements_agree_with_brute_force(name):
     rng, answers = random.Random(name), []
     for _ in range(200):
         machines = draw_machines(rng, most=4, racks=rng.randint(1, 3))
