@@ -203,7 +203,7 @@ class TestWholeSearches:
                 renewed += change.kind is LeaseChangeKind.RENEWED
             assert renewed > 10
 
-    def test_a_lease_lasts_its_full_length_where_it_is_staggered_and_ends_on_the_grid_where_it_is_not(self, name, ends):
+    def test_staggered_leases_have_full_length_and_aligned_ones_end_on_the_grid(self, name, ends):
         for seed in SEEDS:
             for begins_s, end_s in lengths(story(name, ends, seed).changes):
                 if ends is LeaseEnds.ALIGNED:

@@ -80,7 +80,7 @@ def test_an_app_master(themis):
     themis.until(lambda: themis.yarn_app(app_id)["finalStatus"] == "SUCCEEDED", "YARN knows that it went well")
 
 
-def test_an_app_master_twice_is_the_end_of_its_app_and_gives_everything_back(themis):
+def test_a_second_failure_of_the_app_master_ends_the_app_and_frees_its_gpus(themis):
     app_id = at_work(themis)
     for attempt in (1, 2):
         # In this order: the process of the attempt before may still be there while it ends.

@@ -62,7 +62,7 @@ def check_against(reference, market, seed):
 
 
 @pytest.mark.parametrize("name", [*PINNED, *PLAIN])
-def test_small_markets_end_as_brute_force_says(name):
+def test_small_markets_agree_with_brute_force(name):
     wins = 0
     for seed in range(50):
         market = random_market(seed, (PINNED | PLAIN)[name])
@@ -91,7 +91,7 @@ MEDIUM = {
 
 
 @pytest.mark.parametrize("name", MEDIUM)
-def test_medium_markets_end_as_highs_says(name):
+def test_medium_markets_agree_with_highs(name):
     for seed in range(4):
         market = random_market(seed, MEDIUM[name])
         check_against(HighsSolver(), kept(market, seed) if name == "odd pins" else market, seed)

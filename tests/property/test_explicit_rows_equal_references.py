@@ -42,14 +42,14 @@ def assert_same_auction(market, reference):
 
 
 @pytest.mark.parametrize("name", EXPLICIT)
-def test_small_auctions_end_as_brute_force_says(name):
+def test_small_auctions_agree_with_brute_force(name):
     for seed in range(30):
         assert_same_auction(random_market(seed, EXPLICIT[name]), BruteForceSolver())
 
 
 @pytest.mark.parametrize("cluster", list(ClusterState))
 @pytest.mark.parametrize("gangs", list(GangMix))
-def test_markets_of_the_bench_end_as_highs_says(gangs, cluster):
+def test_markets_of_the_bench_agree_with_highs(gangs, cluster):
     market = explicit_market(SMALLEST, 1, gangs=gangs, cluster=cluster)
     ours, solver = exact_ladder(), HighsSolver()
     found = ours.solve(market, 60.0)

@@ -177,7 +177,7 @@ def test_a_stop_during_start_up_ends_at_once_and_saves_nothing(tmp_path):
     assert job.store.latest("j") is None
 
 
-def test_a_corrupt_checkpoint_is_passed_over_and_another_model_refused(tmp_path):
+def test_a_corrupt_checkpoint_is_skipped_and_another_model_refused(tmp_path):
     job = make_job(tmp_path / "j", "digits_lstm")
     flags = ("--hidden", "16", "--log_every", "1")
     assert finish(job.start("--iterations", "200", "--checkpoint_every", "100", *flags)) == [0]

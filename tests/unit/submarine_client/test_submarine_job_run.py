@@ -69,7 +69,7 @@ def test_ignored_flags_of_the_documented_command_are_noted() -> None:
     assert [note.split()[0] for note in said] == ["--docker_image", "--tensorboard"]
 
 
-def test_the_documented_command_line_with_servers_is_read_and_refused_for_its_servers_only() -> None:
+def test_the_documented_command_line_is_refused_only_for_its_servers() -> None:
     assert parse_flags(shlex.split(DOCUMENTED_WITH_SERVERS))["num_ps"] == ("2",)
     assert "parameter servers are not supported yet" in refusal(DOCUMENTED_WITH_SERVERS)
 

@@ -74,7 +74,7 @@ def test_nothing_begins_before_a_late_task_has_come(job, late):
     assert finish(tasks.values())[0] == [0, 0, 0]
 
 
-def test_a_port_taken_by_a_stranger_is_an_error_of_the_chief_and_no_chief_to_the_others(job):
+def test_a_taken_port_is_an_error_of_the_chief_and_leaves_the_others_waiting(job):
     address = job.prepare(2)[0]
     host, _, port = address.partition(":")
     with socket.create_server((host, int(port))) as stranger:

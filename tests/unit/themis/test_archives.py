@@ -25,7 +25,7 @@ def test_existing_files_are_replaced(tmp_path):
     assert (tmp_path / "a").read_bytes() == b"new"
 
 
-def test_links_and_names_that_lead_out_are_passed_over(tmp_path):
+def test_links_and_names_that_lead_outside_are_skipped(tmp_path):
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for name in ("../out", "/tmp/themis-out", "in/../../out", "fine"):

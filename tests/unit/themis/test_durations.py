@@ -53,5 +53,5 @@ def test_a_cut_duration_does_not_lower_the_median(durations):
     assert median_with_cuts(durations) >= ended * (1 - 1e-12)
 
 
-def test_nothing_seen_is_nothing_known():
+def test_no_durations_have_no_median():
     assert median_with_cuts([]) is None

@@ -94,7 +94,7 @@ sys.exit(3)
 
 
 @pytest.mark.parametrize(("caught", "ended_by"), [("pass", -signal.SIGINT), ("dealt_with()", 3)])
-def test_a_process_ends_with_its_own_code_where_an_interrupt_passed_through_a_text(tmp_path, caught, ended_by):
+def test_an_interrupt_within_text_output_keeps_the_exit_code(tmp_path, caught, ended_by):
     (tmp_path / "interrupted.py").write_text(DEAF.format(caught=caught))
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     ended = subprocess.run([sys.executable, "-m", "interrupted"], env=os.environ | {"PYTHONPATH": path}, check=False)

@@ -79,7 +79,7 @@ class TestRows:
             assert row.value == valuer.value(finish_time_s(app, gangs, CLUSTER_VIEW))
         assert bid.empty_value == valuer.value(math.inf)
 
-    def test_long_jobs_may_lie_near_and_short_ones_far(self):
+    def test_long_jobs_may_be_placed_tightly_and_short_ones_loosely(self):
         app = app_of(jobs_of([1000, 400], PAIRS, STRICT))
         bid = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW)
         assert (((2, "rack", 1), (2, "machine", 1)), {}) in asked(bid)
@@ -151,7 +151,7 @@ class TestRenewal:
         pins = {tuple(row.pinned.by_machine().items()) for row in bid.rows}
         assert pins == {(("m0", 1), ("m1", 1), ("m2", 2)), (("m2", 2),), ()}
 
-    def test_which_of_several_is_given_up_does_not_matter_so_one_restart_is_paid_for_gangs_anywhere(self):
+    def test_giving_up_any_of_several_gangs_costs_one_restart(self):
         gangs = tuple(held(f"j{place}", {f"m{place}": 2}, Level.SLOT, up=True) for place in range(3))
         app = app_of(jobs_of([1000] * 3, PAIRS, CRUDE_SLOWDOWN), held=gangs, restart_s=7.0)
         rows = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW).rows
@@ -209,7 +209,7 @@ class TestGrowth:
 
     APP = app_of(jobs_of([1000], JobShape(tasks=4)), held=(held("j0", {"m0": 2}, Level.SLOT),), restart_s=40.0)
 
-    def test_where_s_is_flat_a_kept_gang_grows_by_gpus_anywhere_at_the_price_of_a_restart(self):
+    def test_with_flat_s_a_kept_gang_grows_anywhere_after_a_restart(self):
         bid = make_bid(self.APP, whole_offer(CLUSTER), CLUSTER_VIEW)
         assert asked(bid) == [(((2, "cluster", 1),), {})]
         assert bid.rows[0].value == Valuer.of(self.APP, CLUSTER_VIEW).value(250.0, 40.0)
@@ -288,7 +288,7 @@ class TestCap:
     def bid(cls):
         return make_bid(cls.APP, whole_offer(cls.WIDE), cls.CLUSTER_VIEW)
 
-    def test_of_single_gpus_no_row_is_dropped(self, bid):
+    def test_rows_of_single_gpus_are_never_dropped(self, bid):
         assert len(bid.rows) < ROW_CAP
         assert bid.rows_dropped == 0
 

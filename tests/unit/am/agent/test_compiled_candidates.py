@@ -154,7 +154,7 @@ def test_totals_are_reported_only_beyond_the_next_step():
         assert [gpus for gpus, _ in found] == [*range(1, 51), 52, 54, 56, 58, 60]
 
 
-def test_of_shapes_of_equal_work_the_first_is_dealt_to_first():
+def test_shapes_of_equal_work_receive_gpus_in_order():
     jobs = [job("a", 60.0, JobShape(tasks=2, min_tasks=2)), job("b", 60.0, JobShape(tasks=3, min_tasks=3))]
     assert scheduled_by_shape(jobs, 2, 3, 0.0) == plain(scheduled_by_shape, jobs, 2, 3, 0.0) == [(2, ((2, 1, 1),))]
 

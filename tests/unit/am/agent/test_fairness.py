@@ -49,11 +49,11 @@ class TestOtherRules:
         assert one.shared_s(math.inf) == 10 + 600 + 2000
         assert one.shared_s(9000.0) == 9010.0
 
-    def test_known_limit_idle_then_share_can_value_a_bundle_below_nothing(self):
+    def test_known_limit_idle_then_share_can_value_a_bundle_below_the_empty_one(self):
         one = valuer(BundleRule.IDLE_THEN_SHARE)
         assert one.value(9000.0) < one.value(math.inf)
 
-    def test_lexicographic_values_nothing_at_nothing(self):
+    def test_lexicographic_values_the_empty_bundle_at_0(self):
         one = valuer(BundleRule.LEXICOGRAPHIC)
         assert one.value(math.inf) == 0.0
         assert math.isinf(one.rho(math.inf))

@@ -81,7 +81,7 @@ class TestSplitEvenly:
 class TestEvenGangs:
     CLUSTER = cluster_of((2, 2), (2, 2), racks=("r0", "r1"))
 
-    def test_each_gang_lies_as_near_as_it_fits(self):
+    def test_each_gang_is_placed_at_its_tightest_level(self):
         gangs = even_gangs(7, 2, JobShape(tasks=8), cluster_view_of(self.CLUSTER))
         assert gangs == (GangAt(4, Level.MACHINE), GangAt(3, Level.MACHINE))
         assert even_gangs(5, 1, JobShape(tasks=8), cluster_view_of(self.CLUSTER)) == (GangAt(5, Level.CLUSTER),)

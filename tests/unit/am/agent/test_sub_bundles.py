@@ -22,7 +22,7 @@ def sub_bundles(shape=PAIRS, most_gangs=20, slowdown=STRICT, cluster=CLUSTER):
     )
 
 
-def test_all_of_it_laid_as_near_as_it_goes():
+def test_the_whole_offer_is_placed_as_tightly_as_possible():
     levels, found = sub_bundles()
     assert levels == ["SLOT", "MACHINE", "CLUSTER"]
     # Two pairs in slots, two on machines, one over two of the three single GPUs.

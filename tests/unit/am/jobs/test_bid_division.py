@@ -37,7 +37,7 @@ def test_gangs_that_end_all_jobs_soonest():
     assert sorted(each.job_id for each in jobs) == sorted(each.job_id for each in waiting)
 
 
-def test_each_gang_is_laid_for_a_job_that_fills_it():
+def test_each_gang_is_placed_for_a_job_that_fills_it():
     waiting = [job(f"w{place}", 300.0, WIDE, STRICT) for place in range(6)]
     waiting += [job(f"s{place}", 200.0, JobShape(), STRICT) for place in range(8)]
     pool = pool_of((2, 2), (4,), (4,), (1,), (1,))

@@ -103,7 +103,7 @@ def test_the_division_of_the_bid_competes_with_the_plain_ones():
     assert sizes_of(waiting, 18, lay, 0.0, lambda: DivisionContext(of_bid=(waiting, (3,) * 6))) == threes
 
 
-def test_on_a_gang_that_should_stay_idle_the_job_starts_that_is_soonest_out_of_the_way():
+def test_a_gang_meant_to_stay_idle_gets_the_job_that_ends_first():
     """Both would follow the job that runs in a slot; on GPUs that lie apart the shorter one overruns less."""
     pair = JobShape(tasks=2, min_tasks=2)
     waiting = [job("long", 90.0, pair, STRICT), job("short", 60.0, pair, STRICT)]

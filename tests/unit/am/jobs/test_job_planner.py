@@ -88,7 +88,7 @@ class TestStart:
         plan = run(*jobs, granted=("m0/0", "m0/1", "m0/2", "m2/0", "m2/1"))
         assert {name: len(mine) for name, mine in plan.start.items()} == {"a": 2, "b": 1, "c": 2}
 
-    def test_a_gang_lies_as_near_as_possible_and_fits_tightly(self):
+    def test_a_gang_gets_the_tightest_level_and_the_best_fit(self):
         plan = run(planned("a", shape=PAIRS), granted=("m0/1", "m0/2", "m1/0", "m1/1", "m3/0", "m3/1"))
         assert plan.start == {"a": gpus("m1/0", "m1/1")}
         plan = run(planned("a", shape=PAIRS), granted=("m0/1", "m0/2", "m3/0"))

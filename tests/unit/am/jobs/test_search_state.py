@@ -381,7 +381,7 @@ def cut_last_line(one):
     one.open()
 
 
-def test_a_job_that_failed_stays_so_when_the_app_master_dies_before_its_state_is_written(bench):
+def test_a_failed_job_stays_failed_if_the_app_master_dies_before_the_write(bench):
     """Between the two lines that a failure writes: first the observation, then the state."""
     one = bench()
     one.search.failed(one.start("j1"), "it broke")

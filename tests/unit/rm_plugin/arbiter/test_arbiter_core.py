@@ -292,14 +292,14 @@ class TestSettling:
         snapshot, _ = one.begin_round(100.0)
         assert one.settle(RoundResult(snapshot=snapshot, decision=Decision()), now_s=575.0) == []
 
-    def test_leases_of_strangers_are_a_defect(self):
+    def test_leases_of_unknown_apps_are_a_defect(self):
         one = arbiter()
         lease = Lease(lease_id=1, gpu=GpuId("m1", 0), app_id="ghost", granted_at_s=0, expires_at_s=600)
         with pytest.raises(InvariantError, match="not active"):
             arbiter(table=LeaseTable(CLUSTER, [lease])).validate()
         one.validate()
 
-    def test_leases_of_strangers_that_end_do_not_break_a_round(self):
+    def test_ended_leases_of_unknown_apps_do_not_break_a_round(self):
         lease = Lease(lease_id=1, gpu=GpuId("m1", 0), app_id="ghost", granted_at_s=0, expires_at_s=600)
         one = arbiter(table=LeaseTable(CLUSTER, [lease]))
         one.add_app("a", now_s=0.0)

@@ -102,7 +102,7 @@ def test_an_answer_worse_than_the_full_one_is_cut_where_time_ran_out():
     assert kept_share(BOTH, _solution({"a": 0, "b": 0}), without, "a") == 1.0
 
 
-def test_an_answer_worse_than_the_full_one_is_a_defect_where_both_claim_to_be_optimal():
+def test_an_optimal_answer_below_the_full_optimum_is_a_defect():
     with pytest.raises(InvariantError, match="passes 1"):
         kept_share(BOTH, _solution({"a": 0, "b": 0}), _solution({}), "a")
 
@@ -196,7 +196,7 @@ def test_a_market_past_the_licence_is_an_auction_without_winners():
     assert ([problem.without for problem in outcome.problems], solver.without_asked) == ([None], [])
 
 
-def test_winners_whose_payment_is_past_the_licence_keep_all_and_the_record_says_so():
+def test_winners_beyond_the_licence_keep_all_and_are_recorded():
     outcome = run_auction(BOTH, _Unlicensed(bidders=2), 8.0)
     assert set(outcome.wins) == {"a", "b"}
     assert (outcome.status, outcome.shares) == (SolveStatus.LICENCE, {"a": 1.0, "b": 1.0})

@@ -188,7 +188,7 @@ class TestEnds:
         settle(table, {}, table.ending(300.0), now_s=290.0)
         assert table.next_end_s() == 600.0
 
-    def test_the_leases_of_a_gang_end_together_a_length_after_the_last_of_their_beginnings(self):
+    def test_leases_of_a_gang_end_together_one_length_after_the_last_start(self):
         table = LeaseTable(CLUSTER)
         settle(table, {"a": [gang({"m0": 1}), gang({"m1": 1})]}, expires_at_s=600.0)
         settle(table, {"b": [gang({"m0": 2}, slot=1)]}, expires_at_s=603.0)

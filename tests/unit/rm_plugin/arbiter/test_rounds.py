@@ -179,7 +179,7 @@ class TestRefusals:
         valid, refused = check_bids(snapshot("a", "b"), ("a",), {"b": bid("b")})
         assert (valid, refused) == ({}, {})
 
-    def test_nothing_may_be_worth_nothing_in_a_lexicographic_auction(self):
+    def test_the_empty_bundle_may_have_value_0_in_a_lexicographic_auction(self):
         shot = snapshot("a", settings=RoundSettings(empty_bundle=EmptyBundle.LEXICOGRAPHIC))
         valid, refused = check_bids(shot, ("a",), {"a": bid("a", empty_value=0.0)})
         assert list(valid) == ["a"]

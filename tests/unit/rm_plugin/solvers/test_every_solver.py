@@ -203,7 +203,7 @@ def test_the_order_of_rows_does_not_make_bidders_unlike(name):
 
 
 @pytest.mark.parametrize("name", FOR_USERS)
-def test_of_rows_that_differ_in_which_pinned_gpus_belong_together_the_one_of_fewest_parts_wins(name):
+def test_equal_rows_prefer_fewest_pinned_parts(name):
     """Wherever it stands in the bid: the seed decides on whole parts, so their number decides on what is kept."""
     apart = row(1.0, m0=2, m1=2)
     together = replace(apart, pinned_gangs=(apart.pinned,))
@@ -218,7 +218,7 @@ def test_of_rows_that_differ_in_which_pinned_gpus_belong_together_the_one_of_few
 
 
 @pytest.mark.parametrize("name", FOR_USERS)
-def test_of_as_many_parts_the_smaller_ones_win(name):
+def test_equally_many_parts_prefer_smaller_ones(name):
     whole = row(1.0, m0=2, m1=2)
     parts = [[{"m0": 2}, {"m1": 2}], [{"m0": 1}, {"m0": 1, "m1": 2}], [{"m0": 1, "m1": 1}, {"m0": 1, "m1": 1}]]
     rows = [replace(whole, pinned_gangs=tuple(map(Allocation.of, each))) for each in parts]

@@ -218,7 +218,7 @@ class TestSettings:
     def test_of_a_lone_job_nothing_is_asked(self, name, settings):
         check_acts(TunerSpec(name=name, settings=settings), jobs=1, iterations=100, source="the file")
 
-    def test_of_a_lone_iteration_and_of_a_lone_trial_nothing_is_asked(self):
+    def test_a_lone_iteration_or_trial_has_no_condition(self):
         for name, settings in (
             ("median_stopping", {"warmup": 1}),
             ("optuna", {"sampler": "tpe", "trials": 1, "startup_trials": 1}),

@@ -45,7 +45,7 @@ def test_a_single_token_is_taken_under_any_name(tmp_path):
     assert delegation_token(tmp_path / "tokens", "elsewhere:8020") == SHORT
 
 
-def test_tokens_of_others_are_passed_over(tmp_path):
+def test_tokens_of_others_are_skipped(tmp_path):
     begun, ended = FILE.index(b"\x01y"), FILE.index(b"\x03zzz")
     (tmp_path / "tokens").write_bytes(FILE[:5] + b"\x01" + FILE[begun:ended] + b"\x00")
     assert delegation_token(tmp_path / "tokens", "ns") is None

@@ -124,7 +124,7 @@ def test_best_fit_never_accepts_an_infeasible_choice():
     assert (True, True) in told_apart
 
 
-def test_a_hundred_thousand_single_gpus_take_no_longer_than_they_are_many():
+def test_a_hundred_thousand_single_gpus_are_packed():
     cluster = Cluster([machine("m0", 100_000), machine("m1", 7, rack="r1")])
     written, parts = cluster.pack([(CLUSTER, 1, 1)] * 100_007)
     assert written == 100_007

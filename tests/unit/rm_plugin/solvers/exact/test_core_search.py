@@ -50,7 +50,7 @@ def draws(name, number):
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_it_finds_the_optimum_and_of_equals_the_one_of_fewest_gpus_and_smallest_digest(name):
+def test_ties_at_the_optimum_prefer_fewest_gpus_then_smallest_digest(name):
     winners = 0
     for rng, rows, limits, free, problem, bidders in draws(name, 150):
         skip = rng.choice((-1, -1, *range(bidders)))

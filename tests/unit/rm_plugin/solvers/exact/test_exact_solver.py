@@ -98,7 +98,7 @@ def tied_market(seed, values):
     return market([machine(f"m{n}", 3) for n in range(2)], *bids)
 
 
-def test_of_equal_choices_the_one_that_asks_for_fewest_gpus_wins():
+def test_equal_choices_prefer_the_fewest_requested_gpus():
     few, many = row(0.5, gang(1, CLUSTER)), row(0.5, gang(2, MACHINE), gang(2, SLOT))
     assert rows_won(exact_ladder().solve(market([machine("m0", 4)], bid("a", 0.1, many, few)), 9.0)) == {"a": 1}
     for seed in range(40):
@@ -155,7 +155,7 @@ def test_reduced_cost_fixing_keeps_an_optimum(name):
     assert fixed
 
 
-def test_of_two_unproven_solutions_the_better_counts_with_the_tighter_bound():
+def test_two_unproven_solutions_give_the_better_value_and_tighter_bound():
     unproven = Solution(status=SolveStatus.TIME_LIMIT, gap=0.5, log_objective=-3.0, positive=2, states=7)
     better = replace(unproven, log_objective=-2.75, gap=1.0, states=None)
     for searched, programmed in ((unproven, better), (replace(better, states=7), replace(unproven, states=None))):
