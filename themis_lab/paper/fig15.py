@@ -152,9 +152,9 @@ def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
         *texts,
         "The two texts of the paper differ: NSDI'20 prints 1.24 to 1.77 for all baselines, arXiv 1.24 (gandiva), 2.04 "
         "(slaq), 1.72 (tiresias) and 1.77 for what it calls Optimus.",
-        "Why single leads are not the paper's is not known: the paper does not tell how its baselines placed gangs, "
-        "and the workload stands in for its trace. `standins` tells how far leads move with what is made up, and the "
-        "ablations what choices are worth, both on the testbed and not with these models.",
+        "Why single leads differ from the paper's is not known: the paper does not say how its baselines placed gangs, "
+        "and the workload replaces its trace. `standins` shows how far leads move with assumed values, and the "
+        "ablations show the effect of choices; both run on the testbed, not with these models.",
         sweeps.left_out(rows, COLUMN),
     )
 

@@ -155,7 +155,7 @@ def _remarks(done: Sequence[Done]) -> tuple[str, ...]:
     return (
         f"Times are of this machine with several runs at a time, over {rounds:,} rounds and {auctions:,} auctions of "
         f"{bidders:.2g} bids each; {unproven:,} auctions ended without a proof, {cut:,} bids left rows out.",
-        "A ratio of times tells of the orders of magnitude only. `themis bench auction` times larger markets.",
+        "A ratio of times gives the order of magnitude only. `themis bench auction` times larger markets.",
     )
 
 
