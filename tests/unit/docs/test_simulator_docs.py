@@ -7,10 +7,12 @@ from agent_cases import FLAT, app_of, cluster_of, job
 from documents import code, table_rows, text_of
 from msgspec.structs import fields, replace
 
-from am.agent.model.fairness import RhoDefinition, ideal_times_s
+from am.agent.model.fairness import declaration_of, ideal_times_s
 from am.app_view import make_cluster_view
 from themis.apps import JobShape
 from themis.choices import BundleRule
+from themis.fluid_cluster import FluidLife, fluid_ideals_s
+from themis.rho import RhoDefinition
 from themis_cli import replay_command, simulate_command
 from themis_lab.simulator.agents import LIES
 from themis_lab.simulator.clusters import cluster_named
@@ -106,6 +108,12 @@ def test_formulas_of_rho_are_those_of_the_code():
         "placement_aware": 4800 / 4 * 4 * 1.0,
         "private_cluster": 2 * 1200,
         "attainable": max(4800 / 4 * 4, 1200 + 60),
+    }
+    life = FluidLife(arrived_s=100.0, ends_s=2500.0, contention=3.0)
+    assert fluid_ideals_s(declaration_of(whole, cluster_view), life) == {
+        "fluid": 2400.0,
+        "isolated_fluid": 1200 * max(1, 3 * 4 / 8),
+        "themis_fluid": 4800 / 4 * 3,
     }
     often = replace(whole, contention=16.0)
     assert ideal_times_s(often, cluster_view)["private_cluster"] == pytest.approx(4 * 1200 * 1 / (8 / 16))
