@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from themis.rho import FLUID_DEFINITIONS, HEADLINE, SCHEDULE_DEFINITIONS
-from themis_lab.simulator.compare import Spread, completion_ratios, spreads_of
+from themis_lab.simulator.compare import RANKED_BY, Spread, completion_ratios, fairness_ratios, spreads_of
 from themis_lab.simulator.metrics import DEFINITION, Document
 
 _PLAIN_COLUMNS = 120
@@ -79,6 +79,9 @@ def print_tables(documents: Sequence[Document]) -> None:
         console.print(_apps(documents[0]))
         console.print()
     console.print(_figures(columns))
+    if len(columns) > 1:
+        console.print()
+        console.print(_ratios(documents))
     console.print(Text(_below(documents)), soft_wrap=True)
 
 
@@ -113,6 +116,17 @@ def print_completions(recorded: Document, replayed: Document) -> None:
 def _console() -> Console:
     # Without a terminal rich assumes 80 columns, too few for the table of apps.
     return Console(highlight=False, width=None if sys.stdout.isatty() else _PLAIN_COLUMNS)
+
+
+def _ratios(documents: Sequence[Document]) -> Table:
+    """How far each policy is from the best other one."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column(f"max rho over the best other policy's, the worse of {' and '.join(RANKED_BY)}")
+    for heading in ("median", "worst"):
+        table.add_column(heading, justify="right")
+    for ratio in fairness_ratios(documents):
+        table.add_row(Text(ratio["policy"]), Text(_plain(ratio["median"])), Text(_plain(ratio["worst"])))
+    return table
 
 
 def _apps(document: Document) -> Table:

@@ -16,7 +16,7 @@ from themis.rho import RhoDefinition
 from themis_cli import replay_command, simulate_command
 from themis_lab.simulator.agents import LIES
 from themis_lab.simulator.clusters import cluster_named
-from themis_lab.simulator.compare import replay_document
+from themis_lab.simulator.compare import replay_document, sweep_document
 from themis_lab.simulator.costs import Costs
 from themis_lab.simulator.events import Phase
 from themis_lab.simulator.metrics import document_of
@@ -83,6 +83,14 @@ def test_keys_of_the_document_are_all_there(document):
 
 def test_keys_of_an_app_are_all_there(document):
     assert set(first_column("key of an app")) == set(document["apps"][0])
+
+
+def test_keys_of_several_runs_are_all_there(document):
+    several = sweep_document([document, {**document, "policy": "srtf"}])
+    rows = table_rows(PAGE, "key of several runs")
+    assert first_column("key of several runs") == list(several)
+    written = " ".join(row[1] for row in rows)
+    assert {key for each in ("rows", "ratios") for key in several[each][0]} <= set(code(written))
 
 
 def test_keys_of_a_replay_are_all_there(document):
