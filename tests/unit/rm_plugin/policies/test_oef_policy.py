@@ -121,13 +121,25 @@ class TestShares:
         assert mean["a", "k"] + 2 * mean["a", "v"] == pytest.approx(4 * 15 / 7, rel=0.03)
         assert mean.get(("b", "k"), 0.0) + 5 * mean["b", "v"] == pytest.approx(4 * 15 / 7, rel=0.03)
 
-    @pytest.mark.parametrize("policy", ["max_min", "gavel", "gandiva_fair"])
+    @pytest.mark.parametrize("policy", ["max_min", "gavel", "gandiva_fair", "incentive_only"])
     def test_under_a_baseline_no_tenant_has_less_than_its_part_of_an_equal_split(self, policy):
         mean = self.mean(policy, {"a": jobs(2.0), "b": jobs(5.0)})
         efficiency = {app: mean.get((app, "k"), 0.0) + v100 * mean[app, "v"] for app, v100 in (("a", 2.0), ("b", 5.0))}
         assert efficiency["a"] >= 0.95 * 6.0
         assert efficiency["b"] >= 0.95 * 12.0
         assert (policy == "max_min") == (sum(efficiency.values()) == pytest.approx(18.0, rel=0.02))
+
+    def test_pure_efficiency_gives_the_fast_type_to_the_tenant_that_gains_most(self):
+        # The other has what it cannot use: golden 11, on four devices of each type.
+        mean = self.mean("pure_efficiency", {"a": jobs(2.0), "b": [demand(5.0, gpus=4)]})
+        assert mean == pytest.approx({("a", "k"): 4.0, ("b", "v"): 4.0}, abs=0.01)
+
+    def test_capped_gavel_owes_each_tenant_one_gpu_of_mean_weight_and_leaves_none_idle(self):
+        had, memory = played("gavel_capped", {"a": jobs(2.0), "b": jobs(5.0)}, 20)
+        assert {tenant: sum(share) for tenant, share in memory.shares.share.items()} == pytest.approx(
+            {"app a/1:2": 1.0, "app b/1:5": 1.0}
+        )
+        assert sum(had.values()) == 20 * 8
 
     def test_a_user_with_two_apps_counts_as_one_tenant(self):
         owners = {app: AppOwner(user=user) for app, user in (("a", "u"), ("b", "u"), ("c", "w"))}
