@@ -47,7 +47,7 @@ def jobs(v100=2.0):
     return [demand(v100, job=f"j{n}", gpus=1) for n in range(8)]
 
 
-def round_of(demands, *, memory=None, renewable=None, kept=None, owners=None, silent=(), tenant_of=TenantOf.USER):
+def round_of(demands, *, memory=None, renewable=None, kept=None, owners=None, silent=(), **rounds):
     """A round on the free GPUs of both machines, less those that are kept. `demands` by app, in order of submission."""
     kept = {app: Allocation.of(counts) for app, counts in (kept or {}).items()}
     taken = sum(kept.values(), Allocation())
@@ -77,7 +77,7 @@ def round_of(demands, *, memory=None, renewable=None, kept=None, owners=None, si
             for each in CLUSTER.machines
         ),
         apps=apps,
-        settings=RoundSettings(tenant_of=tenant_of),
+        settings=RoundSettings(**rounds),
         seed=1,
         reports={
             app: AppReport(app_id=app, round_id=1, demands=tuple(wanted))
@@ -149,8 +149,8 @@ class TestShares:
         assert efficiency == pytest.approx([6.0, 4.0], rel=0.05)
 
     def test_a_weight_of_two_gives_twice_the_efficiency(self):
-        owners = {"a": AppOwner(user="u", weight=2.0)}
-        mean = self.mean("oef_noncooperative", {"a": jobs(), "b": jobs()}, owners=owners)
+        owners = {"a": AppOwner(user="u")}
+        mean = self.mean("oef_noncooperative", {"a": jobs(), "b": jobs()}, owners=owners, tenant_weights={"u": 2.0})
         assert mean.get(("a", "k"), 0.0) + 2 * mean["a", "v"] == pytest.approx(8.0, rel=0.05)
 
     @pytest.mark.parametrize("policy", ["oef", "oef_noncooperative"])
@@ -159,6 +159,26 @@ class TestShares:
         had, memory = played(policy, {app: [demand(2.0, gpus=3, least=3)] for app in "abcd"}, 16)
         assert {app for app, _ in had} == set("abcd")
         assert max(abs(each) for row in memory.shares.deviation.values() for each in row) < 12.0
+
+    @pytest.mark.parametrize(
+        ("tenant_of", "tenant"), [(TenantOf.QUEUE, "prod"), (TenantOf.USER, "u"), (TenantOf.APP, "a")]
+    )
+    def test_a_weight_names_a_user_a_queue_or_an_app(self, tenant_of, tenant):
+        owners = {"a": AppOwner(user="u", queue="prod"), "b": AppOwner(user="w")}
+        snapshot = round_of(
+            {"a": jobs(), "b": jobs()}, owners=owners, tenant_of=tenant_of, tenant_weights={tenant: 3.0, "z": 9.0}
+        )
+        weights = [each.weight for each in tenants_of(snapshot, {}).instance.tenants]
+        assert sorted(weights) == [1.0, 3.0]
+
+    def test_a_weight_counts_as_that_many_users_with_the_same_jobs(self):
+        # Each copy of the user has a third of the GPUs that the weighted user has.
+        weighted = self.mean("oef", {"a": jobs(2.0), "b": jobs(5.0)}, tenant_weights={"a": 3.0}, rounds=120)
+        copies = self.mean("oef", {**{f"a{n}": jobs(2.0) for n in range(3)}, "b": jobs(5.0)}, rounds=120)
+        for machine in "kv":
+            assert sum(copies.get((f"a{n}", machine), 0.0) for n in range(3)) == pytest.approx(
+                weighted.get(("a", machine), 0.0), abs=0.1
+            )
 
     def test_apps_of_a_tenant_take_turns(self):
         # Two of the three run in a round. The one that waited comes next; ties go to the earlier submission.
@@ -223,8 +243,7 @@ class TestTenants:
         assert tenants.by_app == {"a": "user u/1:3", "b": "user u/1:3"}
 
     def test_extreme_speeds_and_weights_still_make_an_instance(self):
-        owners = {"a": AppOwner(user="u", weight=1e-300), "b": AppOwner(user="w", weight=1e300)}
-        snapshot = round_of({"a": [demand(1e200)], "b": [demand(1e-200)]}, owners=owners)
+        snapshot = round_of({"a": [demand(1e200)], "b": [demand(1e-200)]}, tenant_weights={"a": 1e-300, "b": 1e300})
         assert set(granted(make_policy("oef").decide(snapshot))) <= {"a", "b"}
 
 
