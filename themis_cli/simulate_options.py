@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding, TenantOf
+from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Placer, Rounding, TenantOf
 from themis.errors import InputError
 from themis.number_parsing import parse_number
 
@@ -49,6 +49,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         metavar=_WEIGHT,
         help="weight of a user, queue or app under OEF; default: 1; repeatable",
     )
+    add("--placer", choices=[each.value for each in Placer], help="who places gangs under OEF; default: compact")
     add("--no-payments", action="store_true", help="let winners keep all that they won")
     add("--solver", metavar="NAME", help="exact, highs, gurobi or brute_force; default: exact")
     add("--checkpoint-s", type=float, metavar="S", help="seconds to write a checkpoint when a job stops (default: 5)")
@@ -150,7 +151,14 @@ def _rounds(options: argparse.Namespace, base: RoundSettings) -> RoundSettings:
     payments = False if options.no_payments else None
     tenant_of = options.tenant_of and TenantOf(options.tenant_of)
     weights = {**base.tenant_weights, **dict(_weight(text) for text in options.tenant_weight or ())}
-    given = _given(f=options.f, empty_bundle=empty, rounding=rounding, payments=payments, tenant_of=tenant_of)
+    given = _given(
+        f=options.f,
+        empty_bundle=empty,
+        rounding=rounding,
+        payments=payments,
+        tenant_of=tenant_of,
+        placer=options.placer and Placer(options.placer),
+    )
     return replace(base, **given, tenant_weights=weights)
 
 

@@ -13,7 +13,7 @@ from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.contention import Contentions
 from rm_plugin.arbiter.leftovers import Claim
 from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang, RhoOf
-from themis.choices import EmptyBundle, Rounding, TenantOf
+from themis.choices import EmptyBundle, Placer, Rounding, TenantOf
 from themis.cluster import Allocation, Cluster
 from themis.errors import InputError
 from themis.sums import sum_in_order
@@ -32,8 +32,13 @@ class RoundSettings(Value, frozen=True, kw_only=True):
     payments: bool = True
     tenant_of: TenantOf = TenantOf.USER
     tenant_weights: Mapping[str, float] = field(default_factory=dict)
+    placer: Placer = Placer.COMPACT
 
-    OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {"tenant_of": TenantOf.USER, "tenant_weights": {}}
+    OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {
+        "tenant_of": TenantOf.USER,
+        "tenant_weights": {},
+        "placer": Placer.COMPACT,
+    }
     """Fields that records leave out at their defaults."""
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from rm_plugin.arbiter.round_values import AppStanding, RoundSettings, RoundSnap
 from rm_plugin.policies.oef.rounding import GangLimits, Shares, Whole
 from rm_plugin.policies.oef.speedup import MAX_RATIO, Instance, Tenant, virtual_tenants
 from themis.bids import GangDemand
-from themis.choices import TenantOf
+from themis.choices import Placer, TenantOf
 from themis.cluster import Allocation, Cluster
 from themis.values import Value
 
@@ -115,7 +115,9 @@ def tenants_of(snapshot: RoundSnapshot, remembered: Mapping[str, tuple[float, ..
         offered=offered,
         limits={
             tenant: _limits(
-                [demand for app in apps for demand in demands.get(app.app_id, ())], speedups[apps[0].app_id]
+                [demand for app in apps for demand in demands.get(app.app_id, ())],
+                speedups[apps[0].app_id],
+                snapshot.settings.placer,
             )
             for tenant, apps in apps_of.items()
         },
@@ -154,9 +156,11 @@ def _bounded(tenants: Sequence[Tenant]) -> tuple[Tenant, ...]:
     )
 
 
-def _limits(demands: Sequence[GangDemand], speedup: tuple[float, ...]) -> GangLimits:
+def _limits(demands: Sequence[GangDemand], speedup: tuple[float, ...], placer: Placer) -> GangLimits:
+    smallest = min((demand.min_gpus for demand in demands), default=1)
     return GangLimits(
-        smallest=min((demand.min_gpus for demand in demands), default=1),
+        # With the plain placer a tenant keeps GPUs that are too few for its smallest gang.
+        smallest=smallest if placer is Placer.COMPACT else 1,
         most=sum(demand.max_gpus for demand in demands),
         unusable=frozenset(number for number, value in enumerate(speedup) if value <= 0),
     )

@@ -286,6 +286,7 @@ def _arbiter(
             payments=settings.auction.payments,
             tenant_of=settings.tenant_of,
             tenant_weights=settings.tenant_weights,
+            placer=settings.placer,
         ),
         seed=settings.seed,
         grid_origin_s=float(origin),

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding, TenantOf
+from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Placer, Rounding, TenantOf
 from themis.config.defaults import DEFAULT_RM_ADDRESS
 from themis.config.loader import Section, load
 from themis.config.scalars import Variable, VariableName, number
@@ -152,6 +152,7 @@ class RmSettings(Section):
     tenant_weights: dict[str, Annotated[float, Field(gt=0, strict=True), BeforeValidator(number)]] = Field(
         default={}, description="weights of tenants by user, queue or app"
     )
+    placer: Placer = Field(default=Placer.COMPACT, description="who places gangs under `oef`")
     auction: AuctionSettings = AuctionSettings()
     lease: LeaseSettings = LeaseSettings()
     coalesce_s: float = Field(default=1.0, ge=0, description="events so close together make one round")

@@ -31,6 +31,7 @@ def as_live(base: Settings, *, auction: AuctionSettings, lease: LeaseSettings, t
             payments=auction.payments,
             tenant_of=base.rounds.tenant_of,
             tenant_weights=base.rounds.tenant_weights,
+            placer=base.rounds.placer,
         ),
         bundle_rule=auction.bundle_rule,
         solver=auction.solver,

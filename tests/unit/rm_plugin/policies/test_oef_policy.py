@@ -13,9 +13,10 @@ from rm_plugin.policies.oef_tenants import tenants_of
 from rm_plugin.policies.registry import make_policy
 from themis.apps import CRUDE_SLOWDOWN
 from themis.bids import AppReport, FreeMachine, GangDemand
-from themis.choices import TenantOf
-from themis.cluster import Allocation, Cluster, DeviceType, Machine
-from themis.speeds import NOWHERE, Speeds
+from themis.choices import Placer, TenantOf
+from themis.cluster import Allocation, Cluster, DeviceType, Level, Machine
+from themis.speeds import NOWHERE, SAME_SPEED, Speeds
+from themis_lab.paper.plans import FOR_MIXED_DEVICES
 from themis_lab.simulator.observer import History
 from themis_lab.simulator.settings import Settings
 from themis_lab.simulator.simulation import Simulation
@@ -105,6 +106,29 @@ def played(policy, demands, rounds, **more):
     return had, memory
 
 
+def four_apps(policy, observer=None, **rounds):
+    """A simulation of four apps of five jobs each, with speeds of their own on the faster type."""
+    apps = [
+        AppTrace(
+            name=f"a{n}",
+            arrival_s=700.0 * n,
+            jobs=tuple(
+                JobTrace(
+                    job_id=f"a{n}-j{job}",
+                    iterations_total=4000,
+                    serial_iteration_s=1.0,
+                    slowdown=CRUDE_SLOWDOWN,
+                    speed_by_device={"v100": 1.5 + n},
+                )
+                for job in range(5)
+            ),
+        )
+        for n in range(4)
+    ]
+    settings = Settings(cluster=CLUSTER, policy=policy, rounds=RoundSettings(**rounds))
+    return Simulation(Workload(name="four apps", apps=tuple(apps)), settings, observer=observer)
+
+
 class TestShares:
     def mean(self, policy, demands, rounds=60, **more):
         had, _ = played(policy, demands, rounds, **more)
@@ -191,6 +215,36 @@ class TestShares:
         }
 
 
+class TestPlacers:
+    MACHINES = tuple(Machine(machine_id=f"m{n}", rack_id="r", slots=(slots,)) for n, slots in enumerate((2, 4)))
+
+    def gangs(self, policy, placer, demands):
+        cluster = Cluster(name="one type", machines=self.MACHINES)
+        machines = tuple(
+            FreeMachine(machine_id=each.machine_id, rack_id="r", free_slots=each.slots) for each in self.MACHINES
+        )
+        snapshot = replace(round_of(demands, placer=placer), cluster=cluster, machines=machines)
+        return make_policy(policy).decide(snapshot).grants()
+
+    @pytest.mark.parametrize("policy", FOR_MIXED_DEVICES)
+    def test_the_compact_placer_keeps_the_large_gang_whole_and_the_plain_one_splits_it(self, policy):
+        demands = {"a": [demand(gpus=1, speeds=SAME_SPEED)], "b": [demand(gpus=4, least=4, speeds=SAME_SPEED)]}
+        compact, plain = (self.gangs(policy, placer, demands) for placer in Placer)
+        assert [gang.level for gang in compact["b"]] == [Level.SLOT]
+        assert [gang.level for gang in plain["b"]] == [Level.RACK]
+
+    @pytest.mark.parametrize("policy", FOR_MIXED_DEVICES)
+    def test_whole_runs_end_under_the_plain_placer(self, policy):
+        run = four_apps(policy, placer=Placer.PLAIN)
+        assert run.run(watch=lambda each: each.arbiter.validate()).counts.violations == []
+
+    def test_under_the_plain_placer_a_tenant_keeps_gpus_too_few_for_its_smallest_gang(self):
+        tenants = [
+            tenants_of(round_of({"a": [demand(least=3)]}, placer=placer), {}).limits["app a/1:2"] for placer in Placer
+        ]
+        assert [limits.smallest for limits in tenants] == [3, 1]
+
+
 class TestBetweenRounds:
     def test_gpus_that_come_free_are_used_and_no_deviation_changes(self):
         demands = {"a": [demand(2.0)], "b": [demand(5.0)]}
@@ -266,26 +320,8 @@ class Restarting:
 
 class TestMemory:
     def history(self, restart):
-        apps = [
-            AppTrace(
-                name=f"a{n}",
-                arrival_s=700.0 * n,
-                jobs=tuple(
-                    JobTrace(
-                        job_id=f"a{n}-j{job}",
-                        iterations_total=4000,
-                        serial_iteration_s=1.0,
-                        slowdown=CRUDE_SLOWDOWN,
-                        speed_by_device={"v100": 1.5 + n},
-                    )
-                    for job in range(5)
-                ),
-            )
-            for n in range(4)
-        ]
         history = History()
-        settings = Settings(cluster=CLUSTER, policy="oef")
-        run = Simulation(Workload(name="four apps", apps=tuple(apps)), settings, observer=history)
+        run = four_apps("oef", observer=history)
         if restart:
             run._policy = Restarting(run._policy)
         run.run()
