@@ -40,6 +40,7 @@ class OefPolicyMemory(Value, frozen=True, kw_only=True):
         types: Device types, the slowest first. All vectors are in this order.
         shares: Fair shares and deviations by virtual tenant.
         speedups: Speedup vectors by app.
+        tenants: Virtual tenants by app.
         starved: Rounds since an app last had GPUs, for apps that wait.
     """
 
@@ -47,6 +48,7 @@ class OefPolicyMemory(Value, frozen=True, kw_only=True):
     types: tuple[str, ...]
     shares: OefMemory
     speedups: Mapping[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
+    tenants: Mapping[str, str] = msgspec.field(default_factory=dict)
     starved: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
@@ -73,7 +75,8 @@ class OefPolicy:
         if tenants.instance is None:
             # No app is known yet, or none has or wants a GPU that there is.
             return replace(_fill(snapshot, claims, {}), memory=snapshot.memory if snapshot.apps else None)
-        _, shares = with_fair_shares(memory.shares, tenants.instance, self._rule)
+        former = replace(memory.shares, deviation=_carried_over(memory, tenants.by_app))
+        _, shares = with_fair_shares(former, tenants.instance, self._rule)
         owed = tenants.claims(shares.share, shares.deviation)
         granted = grant_claims(tenants.offered, owed, tenants.limits)
         gangs = place_gangs(snapshot, choose_jobs(claims, granted, tenants.by_app, memory.types))
@@ -83,13 +86,18 @@ class OefPolicy:
         return replace(decision, memory=self._after(snapshot, memory, tenants, shares, owed, decision))
 
     def _memory(self, snapshot: RoundSnapshot) -> OefPolicyMemory:
-        """The memory of the last round; an empty one in the first round, and if the device types changed since."""
+        """The memory of the last round for the present types and rule; an empty one in the first round.
+
+        If types or the rule changed, shares are computed again. Deviations of the types that are still there count on.
+        """
         types, memory = types_of(snapshot.cluster), snapshot.memory
-        if not isinstance(memory, OefPolicyMemory) or memory.types != types:
+        if not isinstance(memory, OefPolicyMemory):
             return OefPolicyMemory(rule=self.name, types=types, shares=OefMemory())
-        if memory.rule != self.name:
-            return replace(memory, rule=self.name, shares=OefMemory(deviation=memory.shares.deviation))
-        return memory
+        if (memory.rule, memory.types) == (self.name, types):
+            return memory
+        deviation = {tenant: _of_types(owed, memory.types, types) for tenant, owed in memory.shares.deviation.items()}
+        speedups = {app_id: _of_types(own, memory.types, types) for app_id, own in memory.speedups.items()}
+        return replace(memory, rule=self.name, types=types, shares=OefMemory(deviation=deviation), speedups=speedups)
 
     def _after(
         self,
@@ -117,8 +125,34 @@ class OefPolicy:
             memory,
             shares=replace(shares, deviation={each: deviation[each] for each in sorted(known & deviation.keys())}),
             speedups=dict(sorted(tenants.speedups.items())),
+            tenants=dict(sorted(tenants.by_app.items())),
             starved={app_id: rounds for app_id, rounds in sorted(starved.items()) if rounds and app_id not in served},
         )
+
+
+def _of_types(numbers: Sequence[float], former: Sequence[str], types: Sequence[str]) -> tuple[float, ...]:
+    """Numbers by former type as numbers by present type; 0 for a type that is new."""
+    by_name = dict(zip(former, numbers, strict=True))
+    return tuple(by_name.get(name, 0.0) for name in types)
+
+
+def _carried_over(memory: OefPolicyMemory, by_app: Mapping[str, str]) -> Shares:
+    """Deviations under the present names of tenants.
+
+    A virtual tenant has another name once its speedups differ, because they were measured or a type joined. It keeps
+    what it is owed if all its apps are in one virtual tenant now that was not there before.
+    """
+    now: dict[str, set[str]] = {}
+    for app_id, former in memory.tenants.items():
+        if app_id in by_app:
+            now.setdefault(former, set()).add(by_app[app_id])
+    known = memory.shares.deviation
+    carried: dict[str, tuple[float, ...]] = {}
+    for former, owed in sorted(known.items()):
+        present = now.get(former, set())
+        name = present.pop() if len(present) == 1 and present.isdisjoint(known) else former
+        carried[name] = tuple(map(sum, zip(carried.get(name, (0.0,) * len(owed)), owed, strict=True)))
+    return carried
 
 
 def _leases_end(snapshot: RoundSnapshot) -> bool:

@@ -346,9 +346,87 @@ class TestMemory:
         assert after.rule == "oef_noncooperative"
         assert after.shares.share != memory.shares.share
 
-    def test_memory_of_other_device_types_is_dropped(self):
-        _, memory = played("oef", {"a": [demand(2.0)], "b": [demand(5.0)]}, 3)
-        other = replace(memory, types=("cpu", "k80", "v100"))
-        snapshot = round_of({"a": [demand(2.0)], "b": [demand(5.0)]})
-        fresh = make_policy("oef").decide(snapshot)
-        assert make_policy("oef").decide(replace(snapshot, memory=other)) == fresh
+
+class TestChangesOfTypes:
+    """A node of a new type joins, or the last one of a type is gone: what tenants are owed of other types counts on."""
+
+    P100 = DeviceType(name="p100", speed=1.5)
+    WIDER = Cluster(
+        name="three types",
+        machines=(*CLUSTER.machines, Machine(machine_id="p", rack_id="r", slots=(4,), device="p100")),
+        devices={"k80": K80, "p100": P100, "v100": V100},
+    )
+
+    def round_on(self, cluster, demands, memory, silent=()):
+        machines = tuple(
+            FreeMachine(machine_id=each.machine_id, rack_id="r", free_slots=each.slots, device=each.device)
+            for each in cluster.machines
+        )
+        return replace(round_of(demands, memory=memory, silent=silent), cluster=cluster, machines=machines)
+
+    def gangs_of_three(self, types=("k80", "v100")):
+        own = {"k80": 1.0, "p100": 1.5, "v100": 2.0}
+        return {
+            app: [demand(gpus=3, least=3, speeds=Speeds.of([(name, own[name]) for name in types]))] for app in "abcd"
+        }
+
+    def owed(self, memory):
+        """Deviations by app and type."""
+        return {
+            (app, name): owed
+            for app, tenant in memory.tenants.items()
+            for name, owed in zip(memory.types, memory.shares.deviation[tenant], strict=True)
+        }
+
+    @pytest.mark.parametrize("silent", [(), ("d",)])
+    def test_a_type_that_joins_is_used_at_once_and_nothing_owed_is_lost(self, silent):
+        _, memory = played("oef", self.gangs_of_three(), 1)
+        before = self.owed(memory)
+        snapshot = self.round_on(self.WIDER, self.gangs_of_three(("k80", "p100", "v100")), memory, silent)
+        decision = make_policy("oef").decide(snapshot)
+        assert any("p" in machines for machines in granted(decision).values())
+        # Who waited in the first round comes first now, unless its app master is away.
+        waited = {"c", "d"} - set(silent)
+        assert waited <= set(granted(decision))
+        assert decision.memory.types == ("k80", "p100", "v100")
+        for app in silent:
+            after = self.owed(decision.memory)
+            assert [after[app, name] for name in decision.memory.types] == [
+                before[app, "k80"],
+                0.0,
+                before[app, "v100"],
+            ]
+
+    def test_without_a_type_the_others_are_shared_and_what_is_owed_of_them_counts_on(self):
+        wide = self.gangs_of_three(("k80", "p100", "v100"))
+        memory = make_policy("oef").decide(self.round_on(self.WIDER, wide, None)).memory
+        starving = set("abcd") - set(granted(make_policy("oef").decide(self.round_on(self.WIDER, wide, None))))
+        decision = make_policy("oef").decide(self.round_on(CLUSTER, self.gangs_of_three(), memory))
+        assert decision.memory.types == ("k80", "v100")
+        assert starving <= set(granted(decision))
+        fresh = make_policy("oef").decide(self.round_on(CLUSTER, self.gangs_of_three(), None))
+        assert granted(decision) != granted(fresh)
+
+    def test_an_app_whose_only_type_is_gone_waits_and_the_others_run(self):
+        only = {"a": [demand(speeds=Speeds.of([("p100", 1.0)]))], "b": jobs()}
+        memory = make_policy("oef").decide(self.round_on(self.WIDER, only, None)).memory
+        decision = make_policy("oef").decide(self.round_on(CLUSTER, {**only, "a": [demand(speeds=NOWHERE)]}, memory))
+        assert set(granted(decision)) == {"b"}
+
+    def test_measured_speeds_give_a_tenant_another_name_and_leave_what_it_is_owed(self):
+        _, memory = played("oef", {app: [demand(2.0, gpus=3, least=3)] for app in "abcd"}, 1)
+        owed = memory.shares.deviation["app d/1:2"]
+        measured = {app: [demand(2.5 if app == "d" else 2.0, gpus=3, least=3)] for app in "abcd"}
+        after = make_policy("oef").decide(round_of(measured, memory=memory, kept={"a": {"k": 4}, "b": {"v": 4}})).memory
+        assert after.shares.deviation["app d/1:2.5"] == owed
+        assert "app d/1:2" not in after.shares.deviation
+
+    def test_a_tenant_whose_apps_part_keeps_what_it_is_owed_under_its_name(self):
+        owners = dict.fromkeys("ab", AppOwner(user="u"))
+        demands = {app: [demand(2.0, gpus=3, least=3)] for app in "abcd"}
+        _, memory = played("oef", demands, 1, owners=owners)
+        parted = {**demands, "a": [demand(3.0, gpus=3, least=3)]}
+        kept = {"c": {"k": 4}, "d": {"v": 4}}
+        after = make_policy("oef").decide(round_of(parted, memory=memory, kept=kept, owners=owners)).memory
+        assert after.shares.deviation["user u/1:2"] == memory.shares.deviation["user u/1:2"]
+        assert "user u/1:3" not in after.shares.deviation
