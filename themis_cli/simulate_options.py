@@ -50,6 +50,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         help="weight of a user, queue or app under OEF; default: 1; repeatable",
     )
     add("--placer", choices=[each.value for each in Placer], help="who places gangs under OEF; default: compact")
+    add("--profiling-runs", action="store_true", help="apps run on every type before they share under OEF")
     add("--no-payments", action="store_true", help="let winners keep all that they won")
     add("--solver", metavar="NAME", help="exact, highs, gurobi or brute_force; default: exact")
     add("--checkpoint-s", type=float, metavar="S", help="seconds to write a checkpoint when a job stops (default: 5)")
@@ -158,6 +159,7 @@ def _rounds(options: argparse.Namespace, base: RoundSettings) -> RoundSettings:
         payments=payments,
         tenant_of=tenant_of,
         placer=options.placer and Placer(options.placer),
+        profiling_runs=options.profiling_runs or None,
     )
     return replace(base, **given, tenant_weights=weights)
 

@@ -33,11 +33,13 @@ class RoundSettings(Value, frozen=True, kw_only=True):
     tenant_of: TenantOf = TenantOf.USER
     tenant_weights: Mapping[str, float] = field(default_factory=dict)
     placer: Placer = Placer.COMPACT
+    profiling_runs: bool = False
 
     OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {
         "tenant_of": TenantOf.USER,
         "tenant_weights": {},
         "placer": Placer.COMPACT,
+        "profiling_runs": False,
     }
     """Fields that records leave out at their defaults."""
 

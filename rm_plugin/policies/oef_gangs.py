@@ -55,13 +55,14 @@ def choose_jobs(
             throughput, number, gpus = max(options, default=(0.0, 0, 0))
             if throughput > 0.0:
                 held[number] -= gpus
-                demands.append(_of_one_type(demand, types[number], gpus, len(types)))
+                demands.append(of_one_type(demand, types[number], gpus, len(types)))
         if demands:
             chosen.append(replace(claim, demands=tuple(demands)))
     return chosen
 
 
-def _of_one_type(demand: GangDemand, device: str, gpus: int, types: int) -> GangDemand:
+def of_one_type(demand: GangDemand, device: str, gpus: int, types: int) -> GangDemand:
+    """The demand for this many GPUs of one device type at most, on a cluster of this many types."""
     # Gangs name their type only on clusters of several types.
     speeds = demand.speeds if types == 1 else demand.speeds.only(device)
     return replace(demand, max_gpus=gpus, speeds=speeds)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.round_values import AppStanding, RoundSettings, RoundSnapshot
+from rm_plugin.policies.oef.profiling import Profiles, profiled_speeds
 from rm_plugin.policies.oef.rounding import GangLimits, Shares, Whole
 from rm_plugin.policies.oef.speedup import MAX_RATIO, Instance, Tenant, virtual_tenants
 from themis.bids import GangDemand
@@ -70,12 +71,16 @@ def startable(demands: Sequence[GangDemand]) -> tuple[GangDemand, ...]:
     return tuple(demand for demand in demands if not demand.held)
 
 
-def tenants_of(snapshot: RoundSnapshot, remembered: Mapping[str, tuple[float, ...]]) -> TenantsOfRound:
+def tenants_of(
+    snapshot: RoundSnapshot, remembered: Mapping[str, tuple[float, ...]], profiles: Profiles | None = None
+) -> TenantsOfRound:
     """Return the tenants of a round.
 
     Args:
         snapshot: The round, with reports.
         remembered: Speedup vectors by app from earlier rounds, for apps that report no demand now.
+        profiles: Profiles by app, if apps share by these: an app without one waits. None if they share by what they
+            report.
     """
     cluster, types = snapshot.cluster, types_of(snapshot.cluster)
     demands = {app_id: startable(report.demands) for app_id, report in snapshot.answered.items()}
@@ -87,7 +92,9 @@ def tenants_of(snapshot: RoundSnapshot, remembered: Mapping[str, tuple[float, ..
     for app in snapshot.apps:
         wanted = demands.get(app.app_id, ())
         speedup = _speedup(wanted, cluster, types) if wanted else remembered.get(app.app_id)
-        if speedup is None or not any(speedup):
+        if speedup is not None and profiles is not None:
+            speedup = _relative(profiled_speeds(profiles.get(app.app_id), speedup, types))
+        if not speedup or not any(speedup):
             continue
         owner, weight = _owner_of(app, snapshot.settings)
         job_type = ":".join(f"{value:g}" for value in speedup)
@@ -98,7 +105,8 @@ def tenants_of(snapshot: RoundSnapshot, remembered: Mapping[str, tuple[float, ..
             job_types.setdefault(owner, {})[job_type] = speedup
             weights[owner] = weight
     offered = counts_by_type(cluster, types, snapshot.free)
-    kept = [counts_by_type(cluster, types, app.kept) for app in snapshot.apps if app.kept]
+    waiting = {app_id for app_id, profile in (profiles or {}).items() if profile.is_open}
+    kept = [counts_by_type(cluster, types, app.kept) for app in snapshot.apps if app.kept and app.app_id not in waiting]
     capacity = tuple(map(sum, zip(offered, *kept, strict=True)))
     instance = None
     if apps_of and any(capacity):
@@ -144,8 +152,13 @@ def _speedup(demands: Sequence[GangDemand], cluster: Cluster, types: Sequence[st
         math.fsum(demand.speeds.on(name) for demand in demands) if cluster.gpus_by_device[name] >= smallest else 0.0
         for name in types
     ]
-    usable = [mean for mean in means if mean > max(means) / MAX_RATIO]
-    return tuple(float(f"{mean / usable[0]:.{_DIGITS}g}") if mean in usable else 0.0 for mean in means)
+    return _relative(means)
+
+
+def _relative(speeds: Sequence[float]) -> tuple[float, ...]:
+    """Speeds in units of the slowest usable type; all 0 if none is usable."""
+    usable = [speed for speed in speeds if speed > max(speeds) / MAX_RATIO]
+    return tuple(float(f"{speed / usable[0]:.{_DIGITS}g}") if speed in usable else 0.0 for speed in speeds)
 
 
 def _bounded(tenants: Sequence[Tenant]) -> tuple[Tenant, ...]:

@@ -64,7 +64,8 @@ def stored_memory(events: Iterable[StoredEvent]) -> object | None:
 def _after(content: object | None, written: int | None, detail: Mapping[str, Any]) -> object | None:
     """The content after a round, from the content that the round `written` left."""
     if "memory" in detail:
-        return detail["memory"]
+        whole: object = detail["memory"]
+        return whole
     change = detail.get("memory_change")
     if not isinstance(change, dict) or not isinstance(content, dict) or change.get("after") != written:
         return None

@@ -287,6 +287,7 @@ def _arbiter(
             tenant_of=settings.tenant_of,
             tenant_weights=settings.tenant_weights,
             placer=settings.placer,
+            profiling_runs=settings.profiling_runs,
         ),
         seed=settings.seed,
         grid_origin_s=float(origin),

@@ -153,6 +153,9 @@ class RmSettings(Section):
         default={}, description="weights of tenants by user, queue or app"
     )
     placer: Placer = Field(default=Placer.COMPACT, description="who places gangs under `oef`")
+    profiling_runs: bool = Field(
+        default=False, description="an app runs on every device type before it shares the cluster under `oef`"
+    )
     auction: AuctionSettings = AuctionSettings()
     lease: LeaseSettings = LeaseSettings()
     coalesce_s: float = Field(default=1.0, ge=0, description="events so close together make one round")

@@ -32,6 +32,7 @@ def as_live(base: Settings, *, auction: AuctionSettings, lease: LeaseSettings, t
             tenant_of=base.rounds.tenant_of,
             tenant_weights=base.rounds.tenant_weights,
             placer=base.rounds.placer,
+            profiling_runs=base.rounds.profiling_runs,
         ),
         bundle_rule=auction.bundle_rule,
         solver=auction.solver,
