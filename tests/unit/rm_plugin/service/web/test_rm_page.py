@@ -176,7 +176,7 @@ def test_all_apps_are_shown_a_page_at_a_time(monkeypatch):
         async with served(busy()) as site:
             first = Elements(await site.text("/apps"))
             rest = Elements(await site.text("/apps?after=active-1"))
-        assert {"app-0001", "app-0002"} <= set(first.text.split())
+        assert "app-0001" in first.text and "app-0002" in first.text
         assert "app-0003" not in first.text
         assert {"href": "apps?after=active-1"} in first.of("a")
         assert "app-0003" in rest.text
