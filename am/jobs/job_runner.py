@@ -75,6 +75,7 @@ class JobRunner:
         """Start a waiting job on these GPUs."""
         job.gpus, job.level = gpus, self._app.cluster.level_of_gpus(gpus)
         job.stop_reason, job.stepped, job.startup, job.trouble = "", False, {}, None
+        job.short_of = 0
         job.incarnation += 1
         job.started_at_s = self._app.now_s()
         self._app.search.turn(job, JobState.STARTING)
@@ -146,7 +147,7 @@ class JobRunner:
             exits = []
         self._drain(job, _ended_well(exits))
         gpus, requested = job.gpus, bool(job.stop_reason)
-        job.saved_iteration = await asyncio.to_thread(self._saved_iteration, job, exits)
+        job.saved_iteration = await asyncio.to_thread(self._saved_iteration, job)
         job.handles = []
         if requested and job.trouble is None:
             job.stop_took_s, job.moved_from = self._app.now_s() - job.stop_asked_at_s, len(gpus)
@@ -328,17 +329,13 @@ class JobRunner:
     def _target(self, job: JobRun) -> int:
         return self._app.search.plan().targets.get(job.job_id, job.spec.iterations_total)
 
-    def _saved_iteration(self, job: JobRun, exits: Sequence[TaskExit]) -> int:
+    def _saved_iteration(self, job: JobRun) -> int:
         try:
-            saved = self._app.store.latest_iteration(job.job_id)
+            return self._app.store.latest_iteration(job.job_id) or 0
         except ThemisError as error:
             # What was known of it before is there still; the next start looks again.
             LOG.warning("%s: its checkpoints cannot be looked at: %s", job.job_id, error)
-            saved = job.saved_iteration
-        if saved is None and exits and all(exit_.succeeded for exit_ in exits):
-            # A program of the user's own that keeps no checkpoint with us, and ended well: it did what it had to.
-            return self._target(job)
-        return saved or 0
+            return job.saved_iteration
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -23,7 +23,8 @@ class JobRun:
     `saved_iteration` is the newest checkpoint's; `stop_reason` is set when its tasks are asked to stop.
     `stop_took_s` and `moved_from` remember a stop until the job's next first step, which ends the resize; `startup` has
     the times that the program logged of its start, in seconds by step. `trouble` is the fault for which its tasks are
-    stopped, `restarted_for` the reason of its last restart, and `stalls` the number of restarts for a stall.
+    stopped, `restarted_for` the reason of its last restart, and `stalls` the number of restarts for a stall. `short_of`
+    is the target at which its tasks exited with 0 although neither log nor checkpoints show it, 0 if there is none.
     """
 
     spec: JobSpec
@@ -49,6 +50,7 @@ class JobRun:
     trouble: JobFault | None = None
     restarted_for: str = ""
     stalls: int = 0
+    short_of: int = 0
 
     @property
     def job_id(self) -> str:
@@ -73,9 +75,11 @@ class JobRun:
     def loss(self) -> float:
         """What the tuner goes by: the loss on held-out data where the job logs it, else the training loss, else NaN.
 
-        Of a job that has diverged it is NaN, which is worse than any, whatever it was on held-out data before.
+        Of a job that has diverged it is NaN, which is worse than any, whatever it was on held-out data before. So it is
+        of a job without running tasks whose newest loss is not finite: no later batch will show that this one was an
+        exception.
         """
-        if self.profile.diverged is not None:
+        if self.profile.diverged is not None or not (self.handles or self.profile.newest_is_finite):
             return math.nan
         held_out = self.profile.validation_loss
         return self.profile.loss if held_out is None else held_out
@@ -90,7 +94,20 @@ class JobRun:
         stall = self.profile.stall if self.running else None
         if stall is not None:
             return f"no iteration for {stall.waited_s:.0f} s"
+        if self.short_of:
+            return self._short_end
         return f"started again: {self.restarted_for}" if self.restarted_for else ""
+
+    @property
+    def reports_nothing(self) -> bool:
+        """Whether neither its log nor a checkpoint has shown any progress."""
+        return not (self.profile.logged or self.saved_iteration)
+
+    @property
+    def _short_end(self) -> str:
+        if self.reports_nothing:
+            return "ended with exit code 0, progress unknown"
+        return f"ended with exit code 0 at iteration {self.profile.iteration} of {self.short_of}"
 
     def turn(self, state: JobState) -> None:
         """Change the state; one that may not follow raises InvariantError."""
@@ -107,4 +124,5 @@ class JobRun:
             restarts=self.restarts,
             stalls=self.stalls,
             longest_wait_s=self.profile.longest_wait_s,
+            short_of=self.short_of,
         )

@@ -1,0 +1,122 @@
+"""What the end of a job's tasks means: an exit code is believed as far as log and checkpoints bear it out."""
+
+import asyncio
+import math
+
+from am.checkpoints.folder import FolderStore
+from am.master import _outcome
+from am.status import finish_message, job_status
+from themis.lifecycle import AppState, JobState
+
+
+class TestExitCodeZero:
+    """An exit code of 0 ends the run, but only log and checkpoints say how far the job came."""
+
+    @staticmethod
+    def end(one, job_id="j0", exit_code=0):
+        """End the job's only task, and wait until that is settled."""
+
+        async def scenario():
+            await one.start(job_id)
+            one.jobs[job_id].handles[0].end(exit_code)
+            await one.ended(job_id)
+
+        asyncio.run(scenario())
+        return one.jobs[job_id]
+
+    @staticmethod
+    def logged(one, *lines, job_id="j0"):
+        folder = one.jobs[job_id].folder
+        folder.mkdir(parents=True, exist_ok=True)
+        one.jobs[job_id].log_path.write_text("".join(f"{line}\n" for line in lines))
+
+    def test_job_keeps_the_iteration_that_its_log_reports(self, attempt):
+        one = attempt(tuner="single", iterations=1000, jobs=("j0",))
+        self.logged(one, "INFO:tensorflow:loss = 0.5, step = 10", "CUDA out of memory")
+        job = self.end(one)
+        shown = job_status(one.app, job)
+        assert (job.state, shown.iteration, shown.target_iteration) == (JobState.PHASE_DONE, 10, 1000)
+        assert shown.health == "ended with exit code 0 at iteration 10 of 1000"
+        state, doubts = _outcome(one.app)
+        assert (state, doubts) == (AppState.FINISHED, f"j0 {shown.health}")
+
+    def test_job_whose_last_line_is_less_than_a_stride_away_is_at_its_target(self, attempt):
+        one = attempt(tuner="single", iterations=1000, jobs=("j0",))
+        self.logged(one, *(f"INFO:tensorflow:loss = 0.5, step = {step}" for step in range(0, 1000, 50)))
+        job = self.end(one)
+        assert (job.profile.iteration, job.health) == (1000, "")
+
+    def test_job_one_stride_short_is_short(self, attempt):
+        one = attempt(tuner="single", iterations=1001, jobs=("j0",))
+        self.logged(one, *(f"INFO:tensorflow:loss = 0.5, step = {step}" for step in range(0, 1000, 50)))
+        assert self.end(one).health == "ended with exit code 0 at iteration 950 of 1001"
+
+    def test_checkpoint_at_the_target_is_believed(self, attempt):
+        one = attempt(tuner="single", iterations=1000, jobs=("j0",))
+        model = one.path.parent / "model"
+        model.write_text("x")
+        FolderStore(one.path.parent / "checkpoints").save("j0", 1000, {"model": model}, {})
+        assert self.end(one).profile.iteration == 1000
+
+    def test_silent_job_has_ended_with_unknown_progress_and_is_never_the_best(self, attempt):
+        one = attempt(tuner="single", iterations=1000, jobs=("j0",))
+        job = self.end(one)
+        assert (job.state, job.profile.iteration) == (JobState.PHASE_DONE, 0)
+        assert job.health == "ended with exit code 0, progress unknown"
+        assert one.app.search.best() == ""
+        assert finish_message(one.app, AppState.FINISHED, "").best == ""
+
+    def test_end_of_a_command_without_iterations_is_its_one_iteration(self, attempt):
+        one = attempt(tuner="single", iterations=1, jobs=("j0",))
+        job = self.end(one)
+        assert (job.profile.iteration, job.health) == (1, "")
+        assert one.app.search.best() == ""
+
+    def test_newest_loss_that_is_not_finite_counts_although_it_is_the_only_one(self, attempt):
+        one = attempt(tuner="single", iterations=100, jobs=("j0", "j1"))
+        lines = [f"INFO:tensorflow:loss = {1 / step}, step = {step}" for step in (10, 20)]
+        validation = "INFO:tensorflow:Saving dict for global step 20: global_step = 20, loss = 0.0001"
+        self.logged(one, *lines, validation, "INFO:tensorflow:loss = nan, step = 30")
+        self.logged(one, *(f"INFO:tensorflow:loss = 0.9, step = {step}" for step in range(10, 101, 10)), job_id="j1")
+        job = self.end(one)
+        assert math.isnan(job.loss)
+        assert not job_status(one.app, job).has_loss
+        self.end(one, "j1")
+        assert one.app.search.best() == "j1"
+
+    def test_finite_validation_after_it_makes_up_for_it(self, attempt):
+        one = attempt(tuner="single", iterations=30, jobs=("j0",))
+        validation = "INFO:tensorflow:Saving dict for global step 30: global_step = 30, loss = 0.2"
+        self.logged(one, "INFO:tensorflow:loss = nan, step = 30", validation)
+        assert self.end(one).loss == 0.2
+
+    def test_search_without_any_loss_says_that_none_is_the_best(self, attempt):
+        one = attempt(tuner="single", iterations=1, jobs=("j0", "j1"))
+        for job_id in ("j0", "j1"):
+            self.end(one, job_id)
+        assert one.app.search.best() == ""
+        doubt = "no job logged a loss that the profiler reads, so none is known to be the best"
+        assert _outcome(one.app) == (AppState.FINISHED, doubt)
+
+    def test_next_attempt_knows_the_short_end(self, attempt):
+        one = attempt(tuner="single", iterations=1000, jobs=("j0", "j1"))
+        self.logged(one, "INFO:tensorflow:loss = 0.5, step = 10")
+        health = self.end(one).health
+        other = attempt(tuner="single", iterations=1000, jobs=("j0", "j1"))
+        shown = job_status(other.app, other.jobs["j0"])
+        assert (shown.health, shown.iteration, shown.target_iteration) == (health, 10, 1000)
+        assert set(other.app.search.plan().targets) == {"j1"}
+
+    def test_search_goes_on_with_it_in_the_next_phase(self, attempt):
+        one = attempt()
+        for job_id in ("j0", "j1", "j2", "j3"):
+            self.logged(one, "INFO:tensorflow:loss = 0.5, step = 4", job_id=job_id)
+            self.end(one, job_id)
+        assert one.app.search.plan().targets == {"j0": 30, "j1": 30}
+        one.app.search.next_phase()
+
+        async def start():
+            await one.start("j0")
+
+        asyncio.run(start())
+        assert (one.jobs["j0"].short_of, one.jobs["j0"].health) == (0, "")
