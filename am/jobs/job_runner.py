@@ -15,6 +15,7 @@ from am.jobs.gang import start_gang, wait_gang
 from am.jobs.incarnation_marker import mark_incarnation
 from am.jobs.pool import tasks_of
 from am.jobs.run import JobRun
+from am.jobs.saved_state import has_newer_checkpoint, newest_change_s
 from am.profiler.records import Begun
 from am.profiler.themis_format import parse_themis
 from am.runtimes.port import ContainerRuntime, ExitReason, NoRoomError, Seat, SeatRequest, TaskExit, TaskLaunch
@@ -75,7 +76,7 @@ class JobRunner:
         """Start a waiting job on these GPUs."""
         job.gpus, job.level = gpus, self._app.cluster.level_of_gpus(gpus)
         job.stop_reason, job.stepped, job.startup, job.trouble = "", False, {}, None
-        job.short_of = 0
+        job.short_of, job.started_from = 0, job.saved_iteration
         job.incarnation += 1
         job.started_at_s = self._app.now_s()
         self._app.search.turn(job, JobState.STARTING)
@@ -149,7 +150,12 @@ class JobRunner:
         gpus, requested = job.gpus, bool(job.stop_reason)
         job.saved_iteration = await asyncio.to_thread(self._saved_iteration, job)
         job.handles = []
+        if job.saved_iteration > job.started_from:
+            job.unsaved_stops = 0
         if requested and job.trouble is None:
+            saved = await asyncio.to_thread(has_newer_checkpoint, self._app, job)
+            if not saved and job.job_id in self._app.search.plan().targets:
+                self._stopped_unsaved(job)
             job.stop_took_s, job.moved_from = self._app.now_s() - job.stop_asked_at_s, len(gpus)
             if not job.stepped and (self._app.tells_steps or job.startup):
                 self._cut_short(job)
@@ -171,6 +177,12 @@ class JobRunner:
             # It crashed: what made it crash may pass. Its GPUs stay its own for the moment.
             await asyncio.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (job.restarts - 1)))
 
+    def _stopped_unsaved(self, job: JobRun) -> None:
+        """Count a stop that left no newer checkpoint."""
+        job.unsaved_stops += 1
+        detail = {"incarnation": job.incarnation, "iteration": job.saved_iteration, "stops": job.unsaved_stops}
+        self._emit("stop_unsaved", job.job_id, detail)
+
     def _cut_short(self, job: JobRun) -> None:
         """Note that its tasks were stopped before their first step, so that their start was useless.
 
@@ -185,6 +197,8 @@ class JobRunner:
         if seats is None:
             return []
         launches = self._launches(job, seats)
+        if self._app.spec.program.command:
+            job.files_changed_s = await asyncio.to_thread(newest_change_s, self._app, job)
         mark_incarnation(job.log_path, job.incarnation)
         job.handles = await start_gang(self._runtime, launches)
         if job.stop_reason:

@@ -15,6 +15,9 @@ from themis.apps import JobSpec
 from themis.cluster import GpuId, Level
 from themis.lifecycle import JOB_LIFECYCLE, JobState
 
+TOLD_UNSAVED_STOPS = 2
+"""Number of stops in a row without a newer checkpoint from which on a job's health says so."""
+
 
 @dataclass(slots=True, kw_only=True)
 class JobRun:
@@ -25,6 +28,9 @@ class JobRun:
     the times that the program logged of its start, in seconds by step. `trouble` is the fault for which its tasks are
     stopped, `restarted_for` the reason of its last restart, and `stalls` the number of restarts for a stall. `short_of`
     is the target at which its tasks exited with 0 although neither log nor checkpoints show it, 0 if there is none.
+    `started_from` is the newest checkpoint's iteration at the start of this incarnation, `began_at` the first step that
+    the newest incarnation with steps logged, and `unsaved_stops` the number of stops in a row without a newer
+    checkpoint. `files_changed_s` is when a file in its checkpoint folders had changed last at its start.
     """
 
     spec: JobSpec
@@ -51,6 +57,10 @@ class JobRun:
     restarted_for: str = ""
     stalls: int = 0
     short_of: int = 0
+    started_from: int = 0
+    began_at: int | None = None
+    files_changed_s: float | None = None
+    unsaved_stops: int = 0
 
     @property
     def job_id(self) -> str:
@@ -96,6 +106,11 @@ class JobRun:
             return f"no iteration for {stall.waited_s:.0f} s"
         if self.short_of:
             return self._short_end
+        if self.unsaved_stops >= TOLD_UNSAVED_STOPS:
+            return (
+                f"{self.unsaved_stops} stops in a row without a newer checkpoint: it starts from iteration"
+                f" {self.started_from} each time; save on SIGTERM, or more often"
+            )
         return f"started again: {self.restarted_for}" if self.restarted_for else ""
 
     @property
@@ -125,4 +140,5 @@ class JobRun:
             stalls=self.stalls,
             longest_wait_s=self.profile.longest_wait_s,
             short_of=self.short_of,
+            unsaved_stops=self.unsaved_stops,
         )

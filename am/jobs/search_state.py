@@ -218,7 +218,7 @@ class SearchState:
             job.incarnation, job.restarts, job.stalls = record.incarnation, record.restarts, record.stalls
             job.profile.remember_wait(record.longest_wait_s)
             self._waits_s[job_id] = record.longest_wait_s
-            job.short_of = record.short_of
+            job.short_of, job.unsaved_stops = record.short_of, record.unsaved_stops
             job.saved_iteration = saved_iteration(job_id) or 0
             # Its log may be on a machine that can no longer be read.
             job.profile.reach(job.saved_iteration)

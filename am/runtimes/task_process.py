@@ -12,8 +12,9 @@ RUN_MARK = "THEMIS_RUN_ID"
 """Variable that identifies a run of a ResourceManager. Two ResourceManagers on one machine may use the same app ids."""
 
 _SHELL = ("/bin/sh", "-c")
-_PATIENT = "trap 'exit $?' TERM\n"
-"""SIGTERM goes to the whole process group. The shell waits until its command has saved, and returns its exit code."""
+_PATIENT = "trap 'exit $?' TERM; tee() { (trap '' TERM; exec tee \"$@\"); }\n"
+"""SIGTERM goes to the whole process group. The shell waits until its command has saved, and returns its exit code.
+`tee` ignores the signal, because a program that logs while it saves would fail without it. It ends with its input."""
 
 
 def process_command(launch: TaskLaunch) -> tuple[str, ...]:

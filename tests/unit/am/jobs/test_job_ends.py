@@ -6,6 +6,7 @@ import math
 from am.checkpoints.folder import FolderStore
 from am.master import _outcome
 from am.status import finish_message, job_status
+from am.tuners.port import Observation, ObservationKind
 from themis.lifecycle import AppState, JobState
 
 
@@ -120,3 +121,70 @@ class TestExitCodeZero:
 
         asyncio.run(start())
         assert (one.jobs["j0"].short_of, one.jobs["j0"].health) == (0, "")
+
+
+class TestStopsWithoutCheckpoint:
+    """A stop that leaves no newer checkpoint loses a lease's work. The second in a row shows in the job's health."""
+
+    @staticmethod
+    def stop(one, *, first=1, save=None):
+        """Start j0, let it log five steps, and stop it for its lease. `save` is called while it runs."""
+
+        async def scenario():
+            await one.start("j0")
+            one.log("j0", *(0.5,) * 5, first=first)
+            if save is not None:
+                save()
+            one.runner.stop(one.jobs["j0"], "its lease ends")
+            await one.ended("j0")
+
+        asyncio.run(scenario())
+        return one.jobs["j0"]
+
+    def test_it_is_counted_reported_and_shown(self, attempt):
+        one = attempt()
+        assert self.stop(one).health == ""
+        assert self.stop(one).health == (
+            "2 stops in a row without a newer checkpoint: it starts from iteration 0 each time; save on SIGTERM, or"
+            " more often"
+        )
+        assert [detail["stops"] for _, detail in one.details("stop_unsaved")] == [1, 2]
+
+    def test_next_attempt_counts_on(self, attempt):
+        self.stop(attempt())
+        other = attempt()
+        self.stop(other)
+        assert [detail["stops"] for _, detail in other.details("stop_unsaved")] == [2]
+
+    def test_newer_checkpoint_of_ours_ends_the_count(self, attempt):
+        one = attempt()
+        self.stop(one)
+        model = one.path.parent / "model"
+        model.write_text("x")
+        store = FolderStore(one.path.parent / "checkpoints")
+        assert self.stop(one, save=lambda: store.save("j0", 5, {"model": model}, {})).unsaved_stops == 0
+        assert self.stop(one, first=6).unsaved_stops == 1
+
+    def test_new_file_in_the_checkpoint_folder_is_a_checkpoint(self, attempt):
+        one = attempt()
+        folder = one.path.parent / "checkpoints" / "j0"
+        folder.mkdir(parents=True)
+        assert self.stop(one, save=lambda: (folder / "model.pt").write_text("x")).unsaved_stops == 0
+        assert self.stop(one).unsaved_stops == 1
+
+    def test_job_that_goes_on_from_state_elsewhere_ends_the_count_with_its_first_step(self, attempt):
+        one = attempt()
+        self.stop(one)
+        assert self.stop(one, first=6).unsaved_stops == 1
+
+    def test_stop_of_a_loser_does_not_count(self, attempt):
+        one = attempt(tuner="single", iterations=5, jobs=("j0",))
+
+        async def scenario():
+            await one.start("j0")
+            one.runner.stop(one.jobs["j0"], "it lost")
+            one.app.search.tuner.observe(Observation(kind=ObservationKind.FAILED, job_id="j0", iteration=0, loss=0.1))
+            await one.ended("j0")
+
+        asyncio.run(scenario())
+        assert one.details("stop_unsaved") == []
