@@ -9,7 +9,7 @@ from am.jobs.job_runner import JobRunner
 from am.journal import Journal
 from am.log_watch import LogWatch
 from am.runtimes.memory import MemoryRuntime
-from themis.apps import AppSpec, JobSpec, ProgramSpec, TunerSpec
+from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TunerSpec
 from themis.clock import VirtualClock
 from themis.cluster import GpuId
 from themis.wire import themis_pb2 as pb
@@ -22,14 +22,17 @@ SLOT = {job_id: GpuId("m0", place) for place, job_id in enumerate(JOBS)}
 class Attempt:
     """One attempt of an app, with the app master's own parts; tasks are in memory and log what a test writes."""
 
-    def __init__(self, folder, *, restarts=3, tuner="successive_halving", iterations=60, jobs=JOBS):
+    def __init__(self, folder, *, restarts=3, tuner="successive_halving", iterations=60, jobs=JOBS, tasks=1, **more):
         settings = {"phases": "4x10,2x20,1x30"} if tuner == "successive_halving" else {}
         spec = AppSpec(
             name="x",
             tuner=TunerSpec(name=tuner, settings=settings),
             program=ProgramSpec(name="", command="train"),
-            jobs=tuple(JobSpec(job_id=job_id, iterations_total=iterations) for job_id in jobs),
+            jobs=tuple(
+                JobSpec(job_id=job_id, iterations_total=iterations, shape=JobShape(tasks=tasks)) for job_id in jobs
+            ),
             max_task_restarts=restarts,
+            **more,
         )
         self.clock = VirtualClock(50.0)
         self.path = folder / "journal.jsonl"
@@ -60,7 +63,9 @@ class Attempt:
     async def start(self, *job_ids):
         for job_id in job_ids:
             self.jobs[job_id].folder.mkdir(parents=True, exist_ok=True)
-            self.runner.start(self.jobs[job_id], (SLOT[job_id],))
+            shape = self.jobs[job_id].spec.shape
+            gpus = tuple(SLOT.values())[: shape.tasks] if shape.tasks > 1 else (SLOT[job_id],)
+            self.runner.start(self.jobs[job_id], gpus)
             while not self.jobs[job_id].handles:
                 await asyncio.sleep(0)
 

@@ -30,7 +30,9 @@ class JobRun:
     is the target at which its tasks exited with 0 although neither log nor checkpoints show it, 0 if there is none.
     `started_from` is the newest checkpoint's iteration at the start of this incarnation, `began_at` the first step that
     the newest incarnation with steps logged, and `unsaved_stops` the number of stops in a row without a newer
-    checkpoint. `files_changed_s` is when a file in its checkpoint folders had changed last at its start.
+    checkpoint. `files_changed_s` is when a file in its checkpoint folders had changed last at its start, and `reached`
+    how many iterations it had done by then. `pauses` counts its restarts in a row without progress; each waits longer
+    than the one before.
     """
 
     spec: JobSpec
@@ -60,6 +62,9 @@ class JobRun:
     started_from: int = 0
     began_at: int | None = None
     files_changed_s: float | None = None
+    reached: int = 0
+    launched_at_s: float = 0.0
+    pauses: int = 0
     unsaved_stops: int = 0
 
     @property

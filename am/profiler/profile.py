@@ -245,6 +245,11 @@ class JobProfile:
         """The longest wait for a step, in seconds during which `look` was called."""
         return self._clock.longest_s
 
+    @property
+    def step_changes(self) -> int:
+        """A number that grows with every step that the job logs, also with steps that it repeats."""
+        return self._step_changes
+
     def remember_wait(self, longest_wait_s: float) -> None:
         """Add the longest wait that the job's profile in an earlier attempt measured."""
         self._clock.remember(longest_wait_s)

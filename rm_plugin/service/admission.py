@@ -47,6 +47,7 @@ def check_app(spec: AppSpec, cluster: Cluster) -> None:
     _check_count("checkpoint_every", spec.checkpoint_every)
     _check_count("keep_checkpoints", spec.keep_checkpoints)
     _check_count("max_task_restarts", spec.max_task_restarts, least=0)
+    _check_number("job.peer_wait_s", spec.peer_wait_s)
     if spec.estimate.serial_iteration_s is not None:
         _check_number("estimate.serial_iteration_s", spec.estimate.serial_iteration_s)
     if spec.estimate.slowdown is not None:

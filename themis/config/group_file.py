@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, StrictInt
 
 from themis.apps import (
+    DEFAULT_PEER_WAIT_S,
     AppSpec,
     Estimate,
     JobShape,
@@ -56,6 +57,12 @@ class JobSection(Section):
         ge=1,
         le=10**12,
         description="iterations to the job's end; default 1 for a command, required for a program",
+    )
+    peer_wait_s: float = Field(
+        default=DEFAULT_PEER_WAIT_S,
+        gt=0,
+        le=1e9,
+        description="seconds without progress after which the other tasks are stopped, once one has ended with 0",
     )
 
 
@@ -178,6 +185,7 @@ def build_app(file: GroupFile, source: str) -> AppSpec:
         checkpoint_uri=file.checkpoint_uri,
         keep_checkpoints=file.keep_checkpoints,
         max_task_restarts=file.max_task_restarts,
+        peer_wait_s=file.job.peer_wait_s,
         seed=file.seed,
     )
 

@@ -3,11 +3,17 @@
 import asyncio
 import math
 
+import pytest
+
 from am.checkpoints.folder import FolderStore
+from am.jobs.gang import PEER_GRACE_S
 from am.master import _outcome
+from am.runtimes.port import ExitReason
 from am.status import finish_message, job_status
 from am.tuners.port import Observation, ObservationKind
 from themis.lifecycle import AppState, JobState
+
+REAL_SLEEP = asyncio.sleep
 
 
 class TestExitCodeZero:
@@ -188,3 +194,126 @@ class TestStopsWithoutCheckpoint:
 
         asyncio.run(scenario())
         assert one.details("stop_unsaved") == []
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """The pauses before restarts, in seconds; none is waited for."""
+    waited = []
+
+    async def pause(seconds):
+        if seconds > 0.01:
+            waited.append(seconds)
+        await REAL_SLEEP(0 if seconds > 0.01 else seconds)
+
+    monkeypatch.setattr("am.jobs.job_runner.asyncio.sleep", pause)
+    return waited
+
+
+class TestUnaskedEnds:
+    @staticmethod
+    async def one_end(one, exit_code, *steps):
+        await one.start("j0")
+        for step in steps:
+            one.log("j0", 0.5, first=step)
+        one.jobs["j0"].handles[0].end(exit_code)
+        await one.ended("j0")
+
+    def test_exit_75_again_and_again_is_given_up(self, attempt, pauses):
+        one = attempt(restarts=3)
+
+        async def scenario():
+            for _ in range(5):
+                await self.one_end(one, 75, 1)
+
+        asyncio.run(scenario())
+        job = one.jobs["j0"]
+        # The first one got further than before, so it does not count. The other four do.
+        assert (job.state, job.restarts) == (JobState.FAILED, 3)
+        assert pauses == [0.25, 0.5, 1.0, 2.0]
+
+    def test_exit_75_with_progress_does_not_count(self, attempt, pauses):
+        one = attempt(restarts=0)
+
+        async def scenario():
+            for step in range(1, 6):
+                await self.one_end(one, 75, step)
+
+        asyncio.run(scenario())
+        assert (one.jobs["j0"].state, one.jobs["j0"].restarts) == (JobState.WAITING, 0)
+        assert [detail["reason"] for _, detail in one.details("job_restarted")] == [
+            "it ended unasked, after it had saved"
+        ] * 5
+        assert pauses == [0.25] * 5
+
+    def test_engine_that_takes_containers_away_waits_longer_each_time(self, attempt, pauses):
+        one = attempt(restarts=0)
+
+        async def scenario():
+            for _ in range(9):
+                await one.start("j0")
+                one.jobs["j0"].handles[0].end(-100, ExitReason.TAKEN)
+                await one.ended("j0")
+
+        asyncio.run(scenario())
+        assert one.jobs["j0"].restarts == 0
+        assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+
+    @pytest.mark.parametrize(
+        ("seconds", "steps", "state"),
+        [(0, (), JobState.FAILED), (31, (), JobState.WAITING), (0, (1,), JobState.WAITING)],
+    )
+    def test_exit_2_is_usage_only_at_once_and_without_progress(self, attempt, pauses, seconds, steps, state):
+        one = attempt()
+
+        async def scenario():
+            await one.start("j0")
+            one.look(seconds)
+            for step in steps:
+                one.log("j0", 0.5, first=step)
+            one.jobs["j0"].handles[0].end(2)
+            await one.ended("j0")
+
+        asyncio.run(scenario())
+        assert one.jobs["j0"].state is state
+
+
+class TestGangOfWhichOneTaskEnds:
+    @staticmethod
+    def run(one, task_index, *steps):
+        """A gang of two, one of whose tasks ends with 0. Meanwhile the chief logs its steps, one each 20 ms."""
+
+        async def scenario():
+            await one.start("j0")
+            if task_index == 0:
+                for step in steps:
+                    one.log("j0", 0.5, first=step)
+            one.jobs["j0"].handles[task_index].end(0)
+            if task_index == 1:
+                for step in steps:
+                    await REAL_SLEEP(0.02)
+                    one.log("j0", 0.5, first=step)
+                if steps:
+                    one.jobs["j0"].handles[0].end(0)
+            await one.ended("j0")
+
+        asyncio.run(scenario())
+        return one.jobs["j0"]
+
+    def test_job_is_done_although_a_peer_of_its_chief_never_ends(self, attempt):
+        one = attempt(tuner="single", iterations=3, jobs=("j0",), tasks=2, peer_wait_s=0.05)
+        job = self.run(one, 0, 1, 2, 3)
+        assert (job.state, job.restarts) == (JobState.PHASE_DONE, 0)
+        assert one.runtime.stops == [(2, PEER_GRACE_S)]
+        assert one.app.search.plan().finished
+
+    def test_chief_that_makes_no_progress_after_its_peer_ended_is_a_failure(self, attempt, pauses):
+        one = attempt(tuner="single", iterations=3, jobs=("j0",), tasks=2, peer_wait_s=0.05)
+        job = self.run(one, 1)
+        assert (job.state, job.restarts) == (JobState.WAITING, 1)
+        assert job.health == ("started again: a task ended with 0, and the others made no progress in the next 0.05 s")
+
+    def test_chief_that_makes_progress_is_waited_for(self, attempt):
+        one = attempt(tuner="single", iterations=20, jobs=("j0",), tasks=2, peer_wait_s=0.1)
+        job = self.run(one, 1, *range(1, 21))
+        assert (job.state, job.restarts, one.runtime.stops) == (JobState.PHASE_DONE, 0, [])
