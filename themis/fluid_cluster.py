@@ -112,6 +112,33 @@ def fluid_ideals_s(declaration: Declaration, life: FluidLife) -> dict[RhoDefinit
     }
 
 
+class FluidApp(Value, frozen=True, kw_only=True):
+    """A live app of a stored fluid cluster.
+
+    Attributes:
+        app_id: The app.
+        weight: Its weight.
+        arrived_s: When it arrived.
+        weight_s_before: The integral of the weight of all apps over time, until it arrived.
+        phases: The phases that it has left, the current one with the time that it has left.
+    """
+
+    app_id: str
+    weight: float
+    arrived_s: float
+    weight_s_before: float
+    phases: tuple[FluidPhase, ...]
+
+
+class FluidState(Value, frozen=True, kw_only=True):
+    """A fluid cluster at a moment, to be stored: its GPUs, the integral of weight over time, and its live apps."""
+
+    gpus: float
+    now_s: float
+    weight_s: float = 0.0
+    apps: tuple[FluidApp, ...] = ()
+
+
 @dataclass(slots=True, eq=False)
 class _App:
     """A live app. `end` is a time if the app is full, else a virtual time; `before_s` is the integral at its arrival.
@@ -200,6 +227,42 @@ class FluidCluster:
         self._apps: dict[str, _App] = {}
         self._full, self._shared = _Group(), _Group()
         self.ended: dict[str, FluidLife] = {}
+
+    @classmethod
+    def restored(cls, state: FluidState) -> FluidCluster:
+        """The cluster of a stored state. Apps that had ended are not in it."""
+        cluster = cls(state.gpus, state.now_s)
+        cluster._weight_s = state.weight_s
+        for each in state.apps:
+            app = _App(each.app_id, each.weight, each.arrived_s, each.weight_s_before, each.phases)
+            cluster._apps[each.app_id] = app
+            cluster._weight += each.weight
+            cluster._next_phase(app)
+            cluster._rebalance()
+        return cluster
+
+    def state(self) -> FluidState:
+        """Its live apps now, to be stored."""
+        apps = []
+        for app in self._apps.values():
+            current, *later = app.phases[app.done :]
+            left_gpu_s = (app.end - self._now_s) * app.gpus if app.full else (app.end - self._virtual) * app.weight
+            left = FluidPhase(max(0.0, left_gpu_s) / current.gpus, current.gpus)
+            apps.append(
+                FluidApp(
+                    app_id=app.app_id,
+                    weight=app.weight,
+                    arrived_s=app.arrived_s,
+                    weight_s_before=app.before_s,
+                    phases=(left, *later),
+                )
+            )
+        return FluidState(gpus=self._gpus, now_s=self._now_s, weight_s=self._weight_s, apps=tuple(apps))
+
+    @property
+    def now_s(self) -> float:
+        """The time that it has reached."""
+        return self._now_s
 
     @property
     def live(self) -> tuple[str, ...]:
