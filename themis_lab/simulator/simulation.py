@@ -44,8 +44,8 @@ Watch = Callable[["Simulation"], None]
 _WHOLE_CHECK = 16
 """All leases are checked in every 16th round, in the others only those of machines with changes."""
 
-_MOST_ROUNDS_AT_ONCE = 200
-_MOST_DECLINED = 3
+_MAX_ROUNDS_AT_ONCE = 200
+_MAX_DECLINED = 3
 """Rounds in a row at one moment whose GPUs were all returned at once: an agent lied, or believes what its planner does
 not. Free GPUs then wait for the next event."""
 
@@ -179,7 +179,7 @@ class Simulation:
         """Play all events of one time, in phases, until there are no more; without rounds if `rounds` is False."""
         self.clock.advance_to(max(at_s, self.now_s))
         declined = 0
-        for _ in range(_MOST_ROUNDS_AT_ONCE):
+        for _ in range(_MAX_ROUNDS_AT_ONCE):
             while self._queue.next_s() <= self.now_s + SAME_TIME_S:
                 self.counts.events += 1
                 self._queue.pop()()
@@ -194,7 +194,7 @@ class Simulation:
             if watch is not None:
                 watch(self)
             declined = declined + 1 if _same_holders(before, self.arbiter.table.live.values()) else 0
-            if declined == _MOST_DECLINED:
+            if declined == _MAX_DECLINED:
                 self.counts.declined += 1
                 self._reasons.clear()
         raise InvariantError("rounds without end at one moment", value=self.now_s, remedy="report this workload")

@@ -121,16 +121,16 @@ def unlike_in_pace(jobs: Sequence[JobView]) -> tuple[list[int], list[JobView]]:
         return [0] * len(jobs), [jobs[0]]
     rows: list[int] = []
     unlike: list[JobView] = []
-    places: dict[tuple[Slowdown, JobShape, Speeds], int] = {}
+    index_of: dict[tuple[Slowdown, JobShape, Speeds], int] = {}
     known: dict[tuple[int, int, int], int] = {}
     for job in jobs:
         objects = id(job.slowdown), id(job.shape), id(job.speeds)
-        place = known.get(objects)
-        if place is None:
-            place = known[objects] = places.setdefault((job.slowdown, job.shape, job.speeds), len(unlike))
-            if place == len(unlike):
+        index = known.get(objects)
+        if index is None:
+            index = known[objects] = index_of.setdefault((job.slowdown, job.shape, job.speeds), len(unlike))
+            if index == len(unlike):
                 unlike.append(job)
-        rows.append(place)
+        rows.append(index)
     return rows, unlike
 
 
@@ -140,7 +140,7 @@ def merged(alone_s: Seconds) -> tuple[Seconds, Places]:
     if kinds == 1:
         return alone_s, _ONE
     unlike = np.logical_or.reduce(alone_s[:, 1:] != alone_s[:, :-1], axis=0)
-    first = np.array([0, *[place for place, new in enumerate(unlike.tolist(), 1) if new]])
+    first = np.array([0, *[index for index, new in enumerate(unlike.tolist(), 1) if new]])
     return (alone_s, first) if len(first) == kinds else (alone_s[:, first], first)
 
 

@@ -105,7 +105,7 @@ def test_all_definitions_have_a_formula():
     assert first_column("definition") == [definition.value for definition in RhoDefinition]
 
 
-def test_formulas_of_rho_are_those_of_the_code():
+def test_formulas_of_rho_match_the_code():
     """B = 4 * 1,200 GPU s, R = 8, D = 4, N = 4: an app of four jobs of one GPU."""
     jobs = tuple(job(f"j{place}", 1200.0, JobShape(tasks=1), FLAT) for place in range(4))
     whole = app_of(jobs, contention=4.0, demand_max_gpus=4, restart_s=60.0)

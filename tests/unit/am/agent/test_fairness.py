@@ -22,7 +22,7 @@ def valuer(rule, elapsed_s=0.0, ideal_s=1000.0, share_s=2000.0, lease_s=600.0):
 class TestContinuation:
     RULE = BundleRule.CONTINUATION
 
-    def test_a_bundle_that_outlasts_the_app_counts_as_it_is(self):
+    def test_a_bundle_that_outlasts_the_app_needs_no_continuation(self):
         assert valuer(self.RULE, elapsed_s=50.0).shared_s(600.0) == 650.0
 
     def test_a_bundle_faster_than_the_share_is_held_to_the_end(self):
@@ -51,11 +51,11 @@ class TestOtherRules:
         assert one.shared_s(math.inf) == 10 + 600 + 2000
         assert one.shared_s(9000.0) == 9010.0
 
-    def test_known_limit_idle_then_share_can_value_a_bundle_below_nothing(self):
+    def test_known_limit_idle_then_share_can_value_a_bundle_below_the_empty_one(self):
         one = valuer(BundleRule.IDLE_THEN_SHARE)
         assert one.value(9000.0) < one.value(math.inf)
 
-    def test_lexicographic_values_nothing_at_nothing(self):
+    def test_lexicographic_values_the_empty_bundle_at_0(self):
         one = valuer(BundleRule.LEXICOGRAPHIC)
         assert one.value(math.inf) == 0.0
         assert math.isinf(one.rho(math.inf))
@@ -133,7 +133,7 @@ class TestDefinitions:
         assert ideal[RhoDefinition.ISOLATED_SHARE] == 800.0
         assert ideal[RhoDefinition.THEMIS] == 3200.0
 
-    def test_what_cannot_be_attained_is_not_expected(self):
+    def test_the_attainable_ideal_includes_the_restart(self):
         hurried = app_of(jobs_of([800.0]), restart_s=30.0)
         alone = cluster_view_of(CLUSTER)
         assert ideal_times_s(hurried, alone)[RhoDefinition.ATTAINABLE] == 830.0
