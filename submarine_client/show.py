@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from submarine_client import status
 from submarine_client.table import MISSING, assignments, moment, number, percent, seconds, table
 from themis.apps import AppSpec
+from themis.rho import FLUID_DEFINITIONS, HEADLINE, SCHEDULE_DEFINITIONS, RhoDefinition
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 
@@ -147,11 +148,20 @@ def _head(app: pb.AppStatus) -> list[str]:
     ]
 
 
+def _rho_lines(app: pb.AppStatus) -> list[str]:
+    """Rho by the definition that the auction uses, and at the end by all."""
+    lines = [_field("rho", f"{number(status.rho(app))} ({RhoDefinition.THEMIS})")]
+    for title, names in (("rho at the end", FLUID_DEFINITIONS), ("By schedule", SCHEDULE_DEFINITIONS)):
+        known = [f"{name} {number(app.final_rho[name])}" for name in names if name in app.final_rho]
+        if known:
+            lines.append(_field(title, ", ".join(known)))
+    if HEADLINE in app.final_rho:
+        lines.append(_field(HEADLINE.capitalize(), f"the time to the end over {HEADLINE.sentence}"))
+    return lines
+
+
 def _outcome(app: pb.AppStatus) -> list[str]:
-    lines = [_field("rho", number(status.rho(app)))]
-    if app.final_rho:
-        others = ", ".join(f"{name} {number(value)}" for name, value in sorted(app.final_rho.items()))
-        lines.append(_field("rho at the end", others))
+    lines = _rho_lines(app)
     lines.append(_field("GPUs", f"{app.gpus} now, {seconds(app.gpu_time_s)} of GPU time in all"))
     best = status.best_job(app)
     if best is not None:

@@ -90,6 +90,11 @@ class AppEntry:
         return [_ended(job) for job in jobs] if self.ended else jobs
 
     @property
+    def declaration(self) -> pb.Declaration:
+        """What the app declared last to the fluid fair cluster; without phases before the first heartbeat."""
+        return self.finish.declaration if self.finish.HasField("declaration") else self.heartbeat.declaration
+
+    @property
     def best_job(self) -> str:
         """The id of the best job, empty while it is unknown."""
         return self.finish.best if self.finish.state else self.heartbeat.best
@@ -198,6 +203,9 @@ class AppEntries:
 
     def __iter__(self) -> Iterator[AppEntry]:
         return iter(self._entries.values())
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
     def add(self, entry: AppEntry) -> None:
         """Add a new app."""

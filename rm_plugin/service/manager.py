@@ -14,6 +14,7 @@ from rm_plugin.service.admission import check_app
 from rm_plugin.service.app_masters import AppMasters, app_folder
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries, AppEntry
+from rm_plugin.service.fluid_fairness import FluidFairness
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.message_checks import check_message, check_reference, check_registration, read_detail
 from rm_plugin.service.recorder import Recorder
@@ -76,6 +77,7 @@ class ResourceManager:
             clock=clock,
             rounds=lambda: self.rounds,
         )
+        self._fairness = FluidFairness(entries)
         self._fetch_logs = fetch_logs
         self._fetching: dict[str, asyncio.Lock] = {}
         self._fetched: dict[str, tuple[bool, float]] = {}
@@ -95,6 +97,10 @@ class ResourceManager:
     def check(self, spec: AppSpec) -> None:
         """Raise InputError if the app is invalid or could never run on this cluster."""
         check_app(spec, self.arbiter.cluster)
+
+    def final_rho(self, entry: AppEntry) -> dict[str, float]:
+        """Rho of an app that finished, by definition, the definitions that no schedule changes first."""
+        return self._fairness.final_rho(entry, self.arbiter.cluster.gpus)
 
     async def fetch_logs(self, entry: AppEntry) -> Path:
         """Return the app's folder, with its logs up to about a second ago."""

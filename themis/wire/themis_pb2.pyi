@@ -368,6 +368,24 @@ class RhoReport(_message.Message):
     restart_s: float
     def __init__(self, round_id: _Optional[int] = ..., rho: _Optional[float] = ..., t_shared_s: _Optional[float] = ..., t_ideal_s: _Optional[float] = ..., demands: _Optional[_Iterable[_Union[GangDemand, _Mapping]]] = ..., phases_left: _Optional[_Iterable[_Union[PhaseLeft, _Mapping]]] = ..., restart_s: _Optional[float] = ...) -> None: ...
 
+class Declaration(_message.Message):
+    __slots__ = ("phases", "cluster_time_s", "share_demand")
+    PHASES_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_TIME_S_FIELD_NUMBER: _ClassVar[int]
+    SHARE_DEMAND_FIELD_NUMBER: _ClassVar[int]
+    phases: _containers.RepeatedCompositeFieldContainer[FluidPhase]
+    cluster_time_s: float
+    share_demand: float
+    def __init__(self, phases: _Optional[_Iterable[_Union[FluidPhase, _Mapping]]] = ..., cluster_time_s: _Optional[float] = ..., share_demand: _Optional[float] = ...) -> None: ...
+
+class FluidPhase(_message.Message):
+    __slots__ = ("time_s", "gpus")
+    TIME_S_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    time_s: float
+    gpus: float
+    def __init__(self, time_s: _Optional[float] = ..., gpus: _Optional[float] = ...) -> None: ...
+
 class Bid(_message.Message):
     __slots__ = ("round_id", "empty_value", "rows", "rows_dropped", "prepare_ms")
     ROUND_ID_FIELD_NUMBER: _ClassVar[int]
@@ -393,7 +411,7 @@ class Release(_message.Message):
     def __init__(self, lease_ids: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., no_room: _Optional[bool] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("progress", "rho", "jobs", "phase", "phases", "unmet_gpus", "best")
+    __slots__ = ("progress", "rho", "jobs", "phase", "phases", "unmet_gpus", "best", "declaration")
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     RHO_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
@@ -401,6 +419,7 @@ class Heartbeat(_message.Message):
     PHASES_FIELD_NUMBER: _ClassVar[int]
     UNMET_GPUS_FIELD_NUMBER: _ClassVar[int]
     BEST_FIELD_NUMBER: _ClassVar[int]
+    DECLARATION_FIELD_NUMBER: _ClassVar[int]
     progress: float
     rho: float
     jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
@@ -408,7 +427,8 @@ class Heartbeat(_message.Message):
     phases: int
     unmet_gpus: int
     best: str
-    def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ...) -> None: ...
+    declaration: Declaration
+    def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ...) -> None: ...
 
 class JobStatus(_message.Message):
     __slots__ = ("job_id", "state", "iteration", "target_iteration", "loss", "accuracy", "has_loss", "has_accuracy", "restarts", "gpus", "iteration_s", "hyper_parameters", "health", "slowdown", "device", "speeds")
@@ -488,7 +508,7 @@ class JobEvent(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., kind: _Optional[str] = ..., time_s: _Optional[float] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class Finish(_message.Message):
-    __slots__ = ("state", "diagnostics", "rho", "jobs", "best", "best_checkpoint")
+    __slots__ = ("state", "diagnostics", "rho", "jobs", "best", "best_checkpoint", "declaration")
     class RhoEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -502,13 +522,15 @@ class Finish(_message.Message):
     JOBS_FIELD_NUMBER: _ClassVar[int]
     BEST_FIELD_NUMBER: _ClassVar[int]
     BEST_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    DECLARATION_FIELD_NUMBER: _ClassVar[int]
     state: str
     diagnostics: str
     rho: _containers.ScalarMap[str, float]
     jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
     best: str
     best_checkpoint: str
-    def __init__(self, state: _Optional[str] = ..., diagnostics: _Optional[str] = ..., rho: _Optional[_Mapping[str, float]] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., best: _Optional[str] = ..., best_checkpoint: _Optional[str] = ...) -> None: ...
+    declaration: Declaration
+    def __init__(self, state: _Optional[str] = ..., diagnostics: _Optional[str] = ..., rho: _Optional[_Mapping[str, float]] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., best: _Optional[str] = ..., best_checkpoint: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ...) -> None: ...
 
 class RmMessage(_message.Message):
     __slots__ = ("id", "registered", "ask_rho", "offer", "leases", "acknowledge", "shut_down", "cluster")

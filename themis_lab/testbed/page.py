@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from themis.rho import HEADLINE, RhoDefinition
 from themis_lab.testbed import plots
 from themis_lab.testbed.colours import app_colours
 from themis_lab.testbed.outcome import by_engine, failed_conditions, shown
@@ -52,7 +53,7 @@ def page(record: RunRecord, report: Report) -> str:
             note="Real apps were trained by TensorFlow; the accuracy is on held-out data.",
         ),
         _section("Apps", apps_table(report, colours), note=_APPS_NOTE),
-        _section("Finish-time fairness by definition", rho_table(report), note="Never compare across definitions."),
+        _section("Finish-time fairness by definition", rho_table(report), note=_DEFINITIONS_NOTE),
         _section("Overheads", overheads_table(report)),
         _section("Audit", audit_table(report), note=_AUDIT_NOTE),
         _section("The run", facts_table(report)),
@@ -66,10 +67,18 @@ def html_page(title: str, sections: Iterable[str]) -> str:
 
 
 _RHO_NOTE = (
-    "Rho as each round heard it, logarithmic; the dot is rho at completion. Real apps are drawn heavier. "
-    "Above the dashed line an app is worse off than with a private share of the cluster."
+    "Rho as each round heard it, logarithmic; the dot is rho at completion. Both are by "
+    f"<code>{RhoDefinition.THEMIS}</code>, the definition that the auction uses; its ideal depends on the schedule. "
+    "Real apps are drawn heavier."
 )
-_FINAL_NOTE = "By the definition <code>themis</code>. Filled bars are real apps, hatched ones replayed."
+_FINAL_NOTE = (
+    f"By the definition <code>{HEADLINE}</code>: the time to the end over {HEADLINE.sentence}. "
+    "Filled bars are real apps, hatched ones replayed."
+)
+_DEFINITIONS_NOTE = "Never compare across definitions. Each is the time to the end over an ideal time. " + " ".join(
+    f"<code>{each}</code>: {each.sentence}{' (depends on the schedule)' if each.depends_on_schedule else ''}."
+    for each in RhoDefinition
+)
 _LOSS_NOTE = "Training loss of each job, logarithmic. A curve that ends early was stopped by its tuner."
 _APPS_NOTE = (
     "Seconds are real ones. Placement is the mean of 1/S over the GPU time of an app's tasks: 1 is as fast as on one "
@@ -113,7 +122,7 @@ def _heading(report: Report) -> str:
     )
     verdict = "passed" if not failed else "failed"
     tiles = [
-        ("max rho", shown(report["max_rho"]["themis"], 2)),
+        (f"max rho, {HEADLINE}", shown(report["max_rho"][HEADLINE], 2)),
         ("apps", str(len(report["apps"]))),
         ("rounds", str(report["rounds"])),
         ("GPU time leased", percent(report["utilisation"]["leased"])),

@@ -11,6 +11,7 @@ from rm_plugin.service.web.page_state import PageState, jobs_of, rho_of
 from rm_plugin.service.web.parts import AppNames, app_state
 from themis.apps import AppSpec
 from themis.lifecycle import JobState
+from themis.rho import RhoDefinition
 from themis.web.elements import Markup, element, facts, join, link, outside_link, section, table, tiles
 from themis.web.formatting import MISSING, assignments, duration, from_now, moment, number, percent
 from themis.web.frame import label, page
@@ -53,7 +54,7 @@ def _tiles(page_state: PageState, entry: AppEntry) -> Markup:
 
 
 def _facts(page_state: PageState, entry: AppEntry) -> Markup:
-    spec, final = entry.spec, entry.finish.rho
+    spec, final = entry.spec, page_state.manager.final_rho(entry)
     program = spec.program.name or spec.program.command
     return facts(
         [
@@ -66,7 +67,7 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
             ("First GPU", moment(entry.started_at_s) if entry.started_at_s else ""),
             ("Ended", moment(entry.finished_at_s) if entry.finished_at_s else ""),
             ("Why", entry.diagnostics),
-            ("rho at the end", ", ".join(f"{name} {number(value)}" for name, value in sorted(final.items()))),
+            *((f"rho, {name}", _rho(name, final[name])) for name in RhoDefinition if name in final),
             ("Best job", entry.best_job),
             ("Checkpoint", entry.finish.best_checkpoint),
             ("Attempts", entry.attempt),
@@ -75,6 +76,12 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
             ("Its own page", outside_link(entry.page_url, entry.page_url) if entry.page_url else ""),
         ]
     )
+
+
+def _rho(name: RhoDefinition, value: float) -> Markup:
+    """Rho at the end by a definition, with what it compares with."""
+    by_schedule = " (depends on the schedule)" if name.depends_on_schedule else ""
+    return element("span", number(value), " ", element("small", f"ideal: {name.sentence}{by_schedule}"))
 
 
 def _speeds(spec: AppSpec) -> str:
