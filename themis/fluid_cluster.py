@@ -120,7 +120,9 @@ class FluidApp(Value, frozen=True, kw_only=True):
         weight: Its weight.
         arrived_s: When it arrived.
         weight_s_before: The integral of the weight of all apps over time, until it arrived.
-        phases: The phases that it has left, the current one with the time that it has left.
+        phases: All its phases.
+        phases_done: How many of them it has finished.
+        used_gpu_s: GPU seconds that its current phase has had.
     """
 
     app_id: str
@@ -128,6 +130,8 @@ class FluidApp(Value, frozen=True, kw_only=True):
     arrived_s: float
     weight_s_before: float
     phases: tuple[FluidPhase, ...]
+    phases_done: int
+    used_gpu_s: float
 
 
 class FluidState(Value, frozen=True, kw_only=True):
@@ -234,29 +238,27 @@ class FluidCluster:
         cluster = cls(state.gpus, state.now_s)
         cluster._weight_s = state.weight_s
         for each in state.apps:
-            app = _App(each.app_id, each.weight, each.arrived_s, each.weight_s_before, each.phases)
+            app = _App(each.app_id, each.weight, each.arrived_s, each.weight_s_before, each.phases, each.phases_done)
             cluster._apps[each.app_id] = app
             cluster._weight += each.weight
-            cluster._next_phase(app)
-            cluster._rebalance()
+            cluster._next_phase(app, each.used_gpu_s)
+        cluster._rebalance()
         return cluster
 
     def state(self) -> FluidState:
         """Its live apps now, to be stored."""
-        apps = []
-        for app in self._apps.values():
-            current, *later = app.phases[app.done :]
-            left_gpu_s = (app.end - self._now_s) * app.gpus if app.full else (app.end - self._virtual) * app.weight
-            left = FluidPhase(max(0.0, left_gpu_s) / current.gpus, current.gpus)
-            apps.append(
-                FluidApp(
-                    app_id=app.app_id,
-                    weight=app.weight,
-                    arrived_s=app.arrived_s,
-                    weight_s_before=app.before_s,
-                    phases=(left, *later),
-                )
+        apps = [
+            FluidApp(
+                app_id=app.app_id,
+                weight=app.weight,
+                arrived_s=app.arrived_s,
+                weight_s_before=app.before_s,
+                phases=tuple(app.phases),
+                phases_done=app.done,
+                used_gpu_s=max(0.0, app.phases[app.done].work_gpu_s - self._left_gpu_s(app)),
             )
+            for app in self._apps.values()
+        ]
         return FluidState(gpus=self._gpus, now_s=self._now_s, weight_s=self._weight_s, apps=tuple(apps))
 
     @property
@@ -406,15 +408,21 @@ class FluidCluster:
             app.end = self._virtual + left_gpu_s / app.weight
             self._shared.add(app.weight, app.end, app.threshold, app)
 
+    def _left_gpu_s(self, app: _App) -> float:
+        """GPU seconds that the current phase of an app in a group has left."""
+        if app.full:
+            return max(0.0, app.end - self._now_s) * app.gpus
+        return max(0.0, app.end - self._virtual) * app.weight
+
     def _take_out(self, app: _App) -> float:
         """Take an app out of its group. Returns the GPU seconds that its phase has left."""
         self._entries += 1
         app.entry = self._entries
         if app.full:
             self._full.drop(app.gpus)
-            return max(0.0, app.end - self._now_s) * app.gpus
-        self._shared.drop(app.weight)
-        return max(0.0, app.end - self._virtual) * app.weight
+        else:
+            self._shared.drop(app.weight)
+        return self._left_gpu_s(app)
 
     def _rebalance(self) -> None:
         """Find the level, and let apps turn from full to shared and back until it fits them.
