@@ -306,6 +306,17 @@ def time_on_whole_s(app: AppView, gpus: int, cluster: ClusterView) -> float:
     return min([_finish_time_s(app, split, cluster) for split in splits])
 
 
+def phase_times_s(app: AppView, gpus: int, cluster: ClusterView) -> tuple[float, ...]:
+    """`time_on_whole_s` of an app with jobs, phase by phase: the current phase, then each later one."""
+    speeds = app.median_job.speeds
+    splits = [even_counts(gpus, len(app.jobs), shape, cluster, speeds=speeds) for shape in _shapes_of(app)]
+    best = min(splits, key=lambda split: _finish_time_s(app, split, cluster))
+    held = sum(gang.gpus * count for gang, count in best.items())
+    at_least = max((gang.level for gang in best if gang.gpus > 1), default=Level.SLOT)
+    later_s = [_later_phase_s(app, phase, held, cluster, at_least) for phase in app.later_phases]
+    return (_phase_time_s(app.jobs, best), *later_s)
+
+
 def _shapes_of(app: AppView) -> list[JobShape]:
     return list(dict.fromkeys([*[job.shape for job in app.jobs], app.median_job.shape]))
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from sim_records import app, record
 
-from am.agent.model.fairness import RhoDefinition
+from themis.rho import RhoDefinition
 from themis_lab.simulator.compare import figures_of, spreads_of, sweep_document
 from themis_lab.simulator.metrics import (
     MEASURED,

@@ -7,12 +7,12 @@ import pytest
 from msgspec.structs import replace
 from sim_cases import app, cluster, job, settings, workload
 
-from am.agent.model.fairness import RhoDefinition
 from rm_plugin.arbiter.core import LeasePolicy
 from tf_jobs.tables_reader import nearest_curve
 from themis.apps import TunerSpec
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds
 from themis.errors import InputError
+from themis.rho import RhoDefinition
 from themis_lab.simulator.json_codec import plain, restored
 from themis_lab.simulator.metrics import metrics_of
 from themis_lab.simulator.recording import CURVES, parse_recording, recording_lines
