@@ -32,7 +32,7 @@ EXIT_CHECKPOINTED = 75
 """A program's word for: stopped on request, work saved (EX_TEMPFAIL)."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 30.0
-"""Between the end of tasks that nobody asked to end and their restart; doubled with each that made no progress."""
+"""Between an unrequested end of tasks and their restart; doubled with each restart that made no progress."""
 
 _AT_ONCE_S = 30.0
 """A program that ends with exit code 2 later than this is not taken to have been called wrongly."""

@@ -9,7 +9,6 @@ from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.web.documents import waiting_of
 from rm_plugin.service.web.page_state import PageState, jobs_of, rho_of
 from rm_plugin.service.web.parts import AppNames, app_state
-from themis.apps import AppSpec
 from themis.lifecycle import JobState
 from themis.rho import RhoDefinition
 from themis.web.elements import Markup, element, facts, join, link, outside_link, section, table, tiles
@@ -55,6 +54,7 @@ def _tiles(page_state: PageState, entry: AppEntry) -> Markup:
 
 def _facts(page_state: PageState, entry: AppEntry) -> Markup:
     spec, final = entry.spec, page_state.manager.final_rho(entry)
+    speeds = spec.jobs[0].speed_by_device
     program = spec.program.name or spec.program.command
     return facts(
         [
@@ -62,7 +62,7 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
             ("Program", join((program, label("replayed")), " ") if spec.replay else program),
             ("Tuner", f"{spec.tuner.name} {assignments(spec.tuner.settings)}".removesuffix(f" {MISSING}")),
             ("Jobs", f"{len(spec.jobs)}, at most {spec.demand_max_gpus} GPUs at once"),
-            ("Speed by device type", _speeds(spec)),
+            ("Speed by device type", ", ".join(f"{device} {number(speed)}" for device, speed in speeds.items())),
             ("Submitted", moment(entry.submitted_at_s)),
             ("First GPU", moment(entry.started_at_s) if entry.started_at_s else ""),
             ("Ended", moment(entry.finished_at_s) if entry.finished_at_s else ""),
@@ -82,11 +82,6 @@ def _rho(name: RhoDefinition, value: float) -> Markup:
     """Rho at the end by a definition, with what it compares with."""
     by_schedule = " (depends on the schedule)" if name.depends_on_schedule else ""
     return element("span", number(value), " ", element("small", f"ideal: {name.sentence}{by_schedule}"))
-
-
-def _speeds(spec: AppSpec) -> str:
-    """The speeds that the app states; empty without any."""
-    return ", ".join(f"{device} {number(speed)}" for device, speed in spec.jobs[0].speed_by_device.items())
 
 
 def _waiting(page_state: PageState, names: AppNames, entry: AppEntry) -> list[Markup]:
