@@ -36,7 +36,7 @@ def test_every_type_is_measured_in_turn():
     assert (DONE.state, DONE.rates, DONE.next_type) == (ProfileState.DONE, (1.0, 2.0), None)
 
 
-def test_a_job_that_runs_nowhere_fails():
+def test_a_job_without_a_usable_type_fails():
     profile = after(Started(), Measured(rate=0.0), Started(), Measured(rate=0.0))
     assert (profile.state, profile.reason) == (ProfileState.FAILED, "it can run on no type")
 
