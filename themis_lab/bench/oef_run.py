@@ -142,7 +142,7 @@ def _timed(solve: Rule, speedups: Speedups) -> Timed:
 def table(rows: list[OefRow]) -> str:
     """The rows for readers."""
     titles = ("mode", "tenants", "CPU s", "limit s", "rows", "solves", "full s", "ratio", "difference")
-    lines = [(*titles, "peer s", "ratio", "difference")]
+    lines: list[tuple[str, ...]] = [(*titles, "peer s", "ratio", "difference")]
     for row in rows:
         numbers = (row.full_s, row.ratio, row.difference, row.peer_s, row.peer_ratio, row.peer_difference)
         limit, *measured = ("-" if number is None else f"{number:.3g}" for number in (row.limit_s, *numbers))
