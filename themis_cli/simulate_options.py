@@ -111,7 +111,7 @@ def check_ranges(options: argparse.Namespace) -> None:
 
 _A_DAY_S = 86_400.0
 _A_CENTURY_S = 100 * 365.25 * _A_DAY_S
-_MOST_SEEDS = 10_000
+_MAX_SEEDS = 10_000
 """All their workloads are generated before the first run."""
 
 _RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
@@ -122,7 +122,7 @@ _RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
     ("container_s", lambda value: 0 <= value <= _A_DAY_S, "must be 0 to a day"),
     ("f", lambda value: 0 <= value <= 1, "must lie in 0 to 1"),
     ("error", lambda value: 0 <= value < 1, "must be 0 or more and less than 1"),
-    ("seeds", lambda value: 1 <= value <= _MOST_SEEDS, f"must be 1 to {_MOST_SEEDS:,}"),
+    ("seeds", lambda value: 1 <= value <= _MAX_SEEDS, f"must be 1 to {_MAX_SEEDS:,}"),
     ("jobs", lambda value: value >= 1, "must be 1 or more"),
 )
 

@@ -14,7 +14,7 @@ from themis.checkpoint_uri import local_folder
 from themis.config.placeholders import CHECKPOINT_PATH_VARIABLE
 from themis.errors import InputError
 
-MOST_FILES = 10_000
+MAX_FILES = 10_000
 """Files of a job that are looked at."""
 
 
@@ -63,8 +63,8 @@ def has_newer_checkpoint(app: App, job: JobRun) -> bool:
 
 
 def _changes_s(folder: Path) -> Iterator[float]:
-    """The times at which the files below a folder changed, of the first `MOST_FILES`."""
+    """The times at which the files below a folder changed, of the first `MAX_FILES`."""
     paths = (Path(parent) / name for parent, _, names in os.walk(folder) for name in names)
-    for path in itertools.islice(paths, MOST_FILES):
+    for path in itertools.islice(paths, MAX_FILES):
         with contextlib.suppress(OSError):
             yield path.lstat().st_mtime

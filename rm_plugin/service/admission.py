@@ -7,14 +7,14 @@ from msgspec.structs import replace
 from themis.apps import AppSpec, JobSpec
 from themis.checkpoint_uri import check_checkpoint_uri
 from themis.cluster import Cluster
-from themis.config.app_limits import MOST_VALUES, check_few, check_limits
-from themis.config.group_file import INT32_MAX, MOST_JOBS, MOST_TASKS
+from themis.config.app_limits import MAX_VALUES, check_few, check_limits
+from themis.config.group_file import INT32_MAX, MAX_JOBS, MAX_TASKS
 from themis.config.names import check_app_name, check_job_id, check_label
 from themis.errors import InputError, UnknownNameError
 from themis.speeds import speed_on
 
 _SOURCE = "the app submitted"
-_MOST_NUMBER = 1e9
+_MAX_NUMBER = 1e9
 
 
 def check_app(spec: AppSpec, cluster: Cluster) -> None:
@@ -28,13 +28,13 @@ def check_app(spec: AppSpec, cluster: Cluster) -> None:
     check_label(spec.tuner.name, "tuner", _SOURCE)
     if spec.program.name:
         check_label(spec.program.name, "program", _SOURCE)
-    check_few("jobs", spec.jobs, _SOURCE, MOST_JOBS)
+    check_few("jobs", spec.jobs, _SOURCE, MAX_JOBS)
     check_limits(spec, _SOURCE)
     for job in spec.jobs:
         check_job_id(job.job_id)
         _check_job(job)
         _check_fits(job, cluster)
-    if len(spec.checkpoint_uri) > MOST_VALUES:
+    if len(spec.checkpoint_uri) > MAX_VALUES:
         raise InputError(f"{_SOURCE}: checkpoint_uri is too long", value=len(spec.checkpoint_uri))
     check_checkpoint_uri(spec.checkpoint_uri)
     _check_count("resources.memory_mb", spec.resources.memory_mb)
@@ -50,7 +50,7 @@ def check_app(spec: AppSpec, cluster: Cluster) -> None:
 
 
 def _check_job(job: JobSpec) -> None:
-    _check_count(f"job {job.job_id}: tasks", job.shape.tasks, most=MOST_TASKS)
+    _check_count(f"job {job.job_id}: tasks", job.shape.tasks, most=MAX_TASKS)
     # So that iterations times seconds stay exact in sums.
     _check_count(f"job {job.job_id}: iterations", job.iterations_total, most=2**53)
     check_few("devices", job.speed_by_device, _SOURCE)
@@ -65,8 +65,8 @@ def _check_count(what: str, value: int, *, least: int = 1, most: int = INT32_MAX
 
 
 def _check_number(what: str, value: float) -> None:
-    if not 0.0 < value <= _MOST_NUMBER:
-        raise InputError(f"{_SOURCE}: {what} must be a number above 0, at most {_MOST_NUMBER:g}", value=value)
+    if not 0.0 < value <= _MAX_NUMBER:
+        raise InputError(f"{_SOURCE}: {what} must be a number above 0, at most {_MAX_NUMBER:g}", value=value)
 
 
 def _check_fits(job: JobSpec, cluster: Cluster) -> None:

@@ -33,7 +33,7 @@ from themis.wire.values import offer_to_message
 
 LOG = logging.getLogger("themis.rounds")
 
-RETRY_FIRST_S, RETRY_MOST_S = 1.0, 30.0
+RETRY_FIRST_S, MAX_RETRY_S = 1.0, 30.0
 """Seconds until the next round after one that failed or lacked answers: first, then doubled up to the most."""
 
 A = TypeVar("A")
@@ -134,7 +134,7 @@ class RoundRunner:
 
     def _next_retry_s(self) -> float:
         after_s = self._retry_after_s
-        self._retry_after_s = min(RETRY_MOST_S, 2 * after_s)
+        self._retry_after_s = min(MAX_RETRY_S, 2 * after_s)
         return after_s
 
     # ---- waiting ----

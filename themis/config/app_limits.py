@@ -14,13 +14,13 @@ from themis.config.names import check_parameter_name
 from themis.config.placeholders import substitute
 from themis.errors import InputError
 
-MOST_TEXT_BYTES = 100_000
+MAX_TEXT_BYTES = 100_000
 """Below the kernel's limit of 128 KiB for a single text (MAX_ARG_STRLEN): the name, and paths, are added to it."""
 
-MOST_ENVIRONMENT_BYTES = 1_000_000
+MAX_ENVIRONMENT_BYTES = 1_000_000
 """Below the kernel's limit for arguments and environment together, usually 2 MiB (execve(2))."""
 
-MOST_VALUES = 1_000
+MAX_VALUES = 1_000
 
 
 def check_limits(spec: AppSpec, source: str) -> None:
@@ -43,7 +43,7 @@ def _check_command(program: ProgramSpec, job: JobSpec, source: str) -> None:
     # Filled in by the app master; paths of checkpoints come on top.
     filled = substitute(program.command, {name: shlex.quote(str(value)) for name, value in given.items()})
     size = _bytes(filled) if program.command else sum(_bytes(f"--{name}={value}") for name, value in given.items())
-    most = MOST_TEXT_BYTES if program.command else MOST_ENVIRONMENT_BYTES
+    most = MAX_TEXT_BYTES if program.command else MAX_ENVIRONMENT_BYTES
     if size > most or "\0" in filled:
         remedy = f"at most {most} bytes with all values, no NUL; put it into a script or a file"
         raise InputError(f"{source}: the command of {job.job_id} cannot be run", value=f"{size} bytes", remedy=remedy)
@@ -55,8 +55,8 @@ def _check_environment(environment: Mapping[str, str], source: str) -> None:
         check_parameter_name(name, f"{source}: environment")
         _check_text(f"environment.{name}", value, source)
     size = sum(_bytes(name) + _bytes(value) + 2 for name, value in environment.items())
-    if size > MOST_ENVIRONMENT_BYTES:
-        remedy = f"at most {MOST_ENVIRONMENT_BYTES} bytes in all; put long values into files"
+    if size > MAX_ENVIRONMENT_BYTES:
+        remedy = f"at most {MAX_ENVIRONMENT_BYTES} bytes in all; put long values into files"
         raise InputError(f"{source}: the environment is too large", value=f"{size} bytes", remedy=remedy)
 
 
@@ -72,12 +72,12 @@ def _check_values(what: str, values: Mapping[str, object], source: str) -> None:
 
 def _check_text(what: str, text: str, source: str) -> None:
     size = _bytes(text)
-    if size > MOST_TEXT_BYTES or "\0" in text:
-        remedy = f"at most {MOST_TEXT_BYTES} bytes, no NUL"
+    if size > MAX_TEXT_BYTES or "\0" in text:
+        remedy = f"at most {MAX_TEXT_BYTES} bytes, no NUL"
         raise InputError(f"{source}: {what} cannot be passed on", value=f"{size} bytes", remedy=remedy)
 
 
-def check_few(what: str, items: Sized, source: str, most: int = MOST_VALUES) -> None:
+def check_few(what: str, items: Sized, source: str, most: int = MAX_VALUES) -> None:
     """Raise InputError if there are more than `most` items."""
     if len(items) > most:
         raise InputError(f"{source}: too many {what}", value=len(items), remedy=f"at most {most}")

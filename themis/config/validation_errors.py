@@ -42,7 +42,7 @@ _EXPECTED: Mapping[str, str] = {
 """What a value should be, by the `type` of pydantic's error."""
 
 
-MOST_ERRORS = 10
+MAX_ERRORS = 10
 """Errors of one file that are shown."""
 
 
@@ -67,12 +67,12 @@ class FoundErrors:
 
 
 def combined(errors: Sequence[InputError]) -> InputError:
-    """Return the error if there is one, else an error with a line for each, at most `MOST_ERRORS`."""
+    """Return the error if there is one, else an error with a line for each, at most `MAX_ERRORS`."""
     if len(errors) == 1:
         return errors[0]
-    lines = [str(error) for error in errors[:MOST_ERRORS]]
-    if len(errors) > MOST_ERRORS:
-        lines.append(f"and {len(errors) - MOST_ERRORS} more errors")
+    lines = [str(error) for error in errors[:MAX_ERRORS]]
+    if len(errors) > MAX_ERRORS:
+        lines.append(f"and {len(errors) - MAX_ERRORS} more errors")
     return InputError("\n".join(lines))
 
 

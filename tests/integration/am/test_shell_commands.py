@@ -52,7 +52,7 @@ def test_a_program_in_the_background_or_before_tee_saves(tmp_path: Path, after: 
     assert "saved" in (tmp_path / "task-0.log").read_text()
 
 
-def test_what_follows_the_program_is_not_run_once_it_was_stopped(tmp_path: Path) -> None:
+def test_a_stop_skips_the_rest_of_the_shell_command(tmp_path: Path) -> None:
     program = f"python3 -c \"{SAVES}; print('ready', flush=True); time.sleep(60)\"; echo went on"
     end = asyncio.run(_stopped(program, tmp_path))
     assert end.exit_code == 75

@@ -99,7 +99,7 @@ def test_two_apps_share_the_cluster_and_no_gpu_has_two_owners(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
-def test_a_recorded_auction_can_be_held_once_more(tmp_path: Path) -> None:
+def test_a_recorded_auction_can_be_replayed(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with live(settings(tmp_path, auction=AuctionSettings(f=0.0, keep_markets=2))) as rm:
             apps = [await rm.submit(replay_app(f"app{n}", iterations=150, jobs=2, tasks=2)) for n in range(3)]
@@ -123,7 +123,7 @@ def held_again(path: Path, seed: int) -> AuctionResult:
     return hold_auction(market, by, seed=seed, rounding=AuctionSettings().rounding, time_limit_s=10.0)
 
 
-def test_a_killed_app_master_is_started_once_more_and_goes_on(tmp_path: Path) -> None:
+def test_a_killed_app_master_restarts_and_continues(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with live(settings(tmp_path)) as rm:
             app = await rm.submit(replay_app("victim", iterations=150, jobs=2, tuner="successive_halving"))
@@ -147,7 +147,7 @@ def test_a_killed_app_master_is_started_once_more_and_goes_on(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
-def test_an_app_whose_master_dies_too_often_fails_and_gives_everything_back(tmp_path: Path) -> None:
+def test_too_many_master_failures_end_the_app_and_free_its_gpus(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with live(settings(tmp_path)) as rm:
             app = await rm.submit(replay_app("doomed", iterations=5000))
@@ -289,7 +289,7 @@ def test_stopping_the_resource_manager_in_good_order_costs_an_app_no_attempt(tmp
 
 
 @pytest.mark.parametrize("how", ["in good order", "by kill -9"])
-def test_an_app_that_is_being_killed_ends_also_where_the_resource_manager_stops_before_it_does(
+def test_a_kill_completes_if_the_resource_manager_stops_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """Its app master is stopped (SIGSTOP), so that it cannot process messages."""

@@ -9,6 +9,7 @@ import sys
 import pytest
 from documents import ROOT
 
+from rm_plugin.policies.registry import POLICIES
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
 from themis_cli import simulate_command
 from themis_cli.main import main
@@ -73,6 +74,7 @@ def test_several_policies_share_one_document(document, printed):
     both = document(*QUICK, "--policy", "tiresias")
     assert both["policies"] == ["themis", "tiresias"]
     assert [run["policy"] for run in both["runs"]] == ["themis", "tiresias"]
+    assert [row["policy"] for row in both["rows"]] == ["themis", "tiresias"]
     assert deterministic(both["runs"][0]) == deterministic(document(*QUICK))
     _, out = printed(*QUICK, "--policy", "tiresias")
     assert out.out.splitlines()[0].split() == ["of", "the", "run", "themis", "tiresias"]
@@ -253,9 +255,28 @@ def test_wrong_input_error_has_remedy(printed, options, told):
     assert out.out == ""
 
 
-def test_workload_without_cluster_requires_cluster_option(printed):
-    code, out = printed("simulate", "--policy", "themis", "--workload", "w1-small")
-    assert (code, out.err) == (2, "themis: --cluster is missing; only a mix of the testbed brings its own\n")
+def test_workload_without_cluster_runs_on_testbed(document):
+    small = ("--workload", "w1-small", "--apps", "2", "--scale", "80")
+    assert document("simulate", "--policy", "srtf", *small)["cluster"] == "testbed"
+
+
+def test_all_policies_give_a_row_each_and_ratios_with_best_policy_first(document):
+    found = document("simulate", "--policy", "all", *ON, "--seeds", "2", "--first-seed", "5")
+    assert [(row["policy"], row["seed"]) for row in found["rows"]] == [(p, s) for p in POLICIES for s in (5, 6)]
+    for row, run in zip(found["rows"], found["runs"], strict=True):
+        assert row["max_rho"] == run["max_rho"]
+        assert row["share_over_1"]["fluid"] == run["by_definition"]["fluid"]["share_over_1"]
+        assert row["completion_s"]["mean"] == run["completion_s"]["mean"]
+        assert (row["gpu_time_s"], row["restarts"]) == (run["gpu_time_s"], run["restarts"])
+    assert {ratio["policy"] for ratio in found["ratios"]} == set(POLICIES)
+    medians = [ratio["median"] for ratio in found["ratios"]]
+    assert medians == sorted(medians)
+
+
+def test_all_policies_without_one_that_can_run_the_workload_give_its_error(printed):
+    code, out = printed("simulate", "--policy", "all", *ON, "--checkpoint-s", "1000")
+    assert (code, out.out) == (2, "")
+    assert "writing a checkpoint takes longer" in out.err
 
 
 # ---- explain --------------------------------------------------------------------------------------------------------

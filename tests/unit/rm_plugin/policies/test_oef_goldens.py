@@ -182,7 +182,7 @@ def test_a_tenant_with_two_job_types_gets_two_virtual_tenants():
 @pytest.mark.parametrize(
     ("liar", "claim", "true"), [("u1", 3, 2.0), ("u1", 1.5, 29 / 13), ("u2", 6, 1.875), ("u2", 4, 2.5)]
 )
-def test_noncooperative_pays_those_who_understate_only(liar, claim, true):
+def test_noncooperative_rewards_only_understated_claims(liar, claim, true):
     assert 15 / 7 + gain("noncooperative", B, liar, (1, claim)) == pytest.approx(true)
 
 
@@ -203,7 +203,7 @@ def test_a_tenant_with_two_job_types_may_gain_by_inflating_one():
 # ---- one more device -------------------------------------------------------------------------------------------------
 
 
-def test_one_more_device_is_worth_what_the_programme_gives_after_it():
+def test_the_value_of_one_more_device_is_the_programmes_gain():
     more = one_more(instance(B), rule_named("noncooperative", HighsModel), "g2")
     assert more == pytest.approx({"u1": 10 / 7, "u2": 10 / 7})
     assert solve("noncooperative", B).prices == pytest.approx((5 / 7, 10 / 7))

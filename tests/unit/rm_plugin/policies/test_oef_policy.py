@@ -168,7 +168,7 @@ class TestBetweenRounds:
         assert granted(decision) == {"b": {"v": 4}}
         assert decision.memory.shares.deviation == memory.shares.deviation
 
-    def test_a_tenant_that_keeps_its_share_gets_no_more_of_what_another_wants(self):
+    def test_a_tenant_at_its_share_gets_no_more_contended_gpus(self):
         demands = {"a": jobs(2.0), "b": jobs(5.0)}
         _, memory = played("oef", demands, 4)
         ending = round_of(
@@ -179,7 +179,7 @@ class TestBetweenRounds:
         )
         assert granted(make_policy("oef").decide(ending)) == {"b": {"v": 3}}
 
-    def test_a_silent_app_keeps_what_it_is_owed(self):
+    def test_an_unreachable_app_keeps_its_deviation(self):
         demands = {app: [demand(gpus=3, least=3)] for app in "abc"}
         _, memory = played("oef", demands, 1)
         owed = {tenant: row for tenant, row in memory.shares.deviation.items() if tenant.startswith("app c/")}
@@ -200,7 +200,7 @@ class TestTenants:
         snapshot = replace(round_of({"a": [demand(3.0, least=3)]}), cluster=small)
         assert tenants_of(snapshot, {}).speedups == {"a": (1.0, 0.0)}
 
-    def test_an_app_that_can_run_nowhere_takes_no_part(self):
+    def test_an_app_without_a_usable_type_is_left_out(self):
         snapshot = round_of({"a": [demand(speeds=NOWHERE)], "b": [demand()]})
         assert set(tenants_of(snapshot, {}).by_app) == {"b"}
         assert set(granted(make_policy("oef").decide(snapshot))) == {"b"}

@@ -44,7 +44,7 @@ def test_a_type_on_which_the_job_cannot_run_has_rate_0():
     assert after(Started(), Measured(batch_s=()), Measured(batch_s=FAST)).rates == (0.0, 2.0)
 
 
-def test_a_job_that_runs_nowhere_fails():
+def test_a_job_without_a_usable_type_fails():
     profile = after(Started(), Measured(batch_s=()), Measured(batch_s=()))
     assert (profile.state, profile.reason) == (ProfileState.FAILED, "it can run on no type")
 

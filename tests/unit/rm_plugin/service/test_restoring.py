@@ -267,7 +267,7 @@ class TestPolicyMemory:
         assert memory_after(store, policy=Counting()).rounds == 2
 
     @pytest.mark.parametrize("stored", [{"rounds": "many", "share": {}}, {"rounds": 3}, [], 5, "x"])
-    def test_unreadable_memory_is_logged_and_the_policy_starts_anew(self, store, stored, caplog):
+    def test_unreadable_memory_is_logged_and_reset(self, store, stored, caplog):
         Recorder(store, VirtualClock(NOW_S)).record("round_granted", detail={"round_id": 3, "memory": stored})
         assert memory_after(store, policy=Counting()) is None
         assert "the policy counting starts anew" in caplog.text

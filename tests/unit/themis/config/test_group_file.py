@@ -189,11 +189,11 @@ def test_a_search_is_the_same_to_the_byte_for_the_same_seed_and_name() -> None:
         (COMMAND + "hyper_parameters: [{learning_rate: 1}, {}]\n", "hyper_parameters[1] has no learning_rate"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_place_and_a_remedy(text: str, message: str) -> None:
+def test_invalid_files_are_refused_with_position_and_remedy(text: str, message: str) -> None:
     assert message in refusal(text)
 
 
-def test_errors_of_a_group_file_are_told_at_once() -> None:
+def test_errors_of_a_group_file_are_reported_at_once() -> None:
     text = "name: A b\ncommand: run %zz%\narguments: {iterations: 3}\njob: {tasks: 2, min_tasks: 3}\n"
     beginnings = ["g.yaml: a name is", "g.yaml: no argument", "unknown placeholder", "g.yaml: job.min_tasks is more"]
     lines = refusal(text).splitlines()
@@ -214,7 +214,7 @@ def test_setting_of_a_tuner_may_end_in_zeros() -> None:
 
 @pytest.mark.parametrize("key", ["user", "queue"])
 @pytest.mark.parametrize("name", ["a\\nb", "a\\r", "\\e[31mred", "\\x9b2J", "a\\u2028b", "\\u202Ea", "a\\0", ""])
-def test_users_and_queues_hold_only_what_can_be_shown(key: str, name: str) -> None:
+def test_users_and_queues_hold_only_printable_text(key: str, name: str) -> None:
     told = refusal(f'{MINIMAL}{key}: "{name}"\n')
     assert told.startswith(f"g.yaml: {key} is not text that can be shown: ")
     assert told.isprintable() and "; write letters" in told
