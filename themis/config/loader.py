@@ -144,9 +144,9 @@ class _StrictLoader(yaml.SafeLoader):
             raise _NotATruth(node.value, read, node.start_mark)
         return read
 
-    def construct_unused(self, node: yaml.Node) -> None:
-        """Refuse a kind of value that no file of ours holds."""
-        raise yaml.MarkedYAMLError(problem=f"the tag {node.tag!r} is not known", problem_mark=node.start_mark)
+    def construct_refused(self, node: yaml.Node) -> Any:
+        """Refuse a kind of value that none of our files holds."""
+        self.construct_undefined(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[tuple[str, str]] = set()
@@ -164,7 +164,7 @@ _StrictLoader.add_constructor("tag:yaml.org,2002:float", _StrictLoader.construct
 _StrictLoader.add_constructor("tag:yaml.org,2002:bool", _StrictLoader.construct_written_bool)
 for _kind in ("set", "omap", "pairs"):
     # Our files hold nothing of these kinds. A set would pass for a list, in an order of its own.
-    _StrictLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _StrictLoader.construct_unused)
+    _StrictLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _StrictLoader.construct_refused)
 
 
 def _line(error: yaml.YAMLError) -> str:

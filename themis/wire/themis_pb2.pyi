@@ -663,16 +663,24 @@ class ValidateReply(_message.Message):
     def __init__(self, summary: _Optional[str] = ...) -> None: ...
 
 class ListRequest(_message.Message):
-    __slots__ = ("states",)
+    __slots__ = ("states", "limit", "after")
     STATES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     states: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, states: _Optional[_Iterable[str]] = ...) -> None: ...
+    limit: int
+    after: str
+    def __init__(self, states: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., after: _Optional[str] = ...) -> None: ...
 
 class ListReply(_message.Message):
-    __slots__ = ("apps",)
+    __slots__ = ("apps", "next", "total")
     APPS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
     apps: _containers.RepeatedCompositeFieldContainer[AppStatus]
-    def __init__(self, apps: _Optional[_Iterable[_Union[AppStatus, _Mapping]]] = ...) -> None: ...
+    next: str
+    total: int
+    def __init__(self, apps: _Optional[_Iterable[_Union[AppStatus, _Mapping]]] = ..., next: _Optional[str] = ..., total: _Optional[int] = ...) -> None: ...
 
 class ShowRequest(_message.Message):
     __slots__ = ("app_id",)

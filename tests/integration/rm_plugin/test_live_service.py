@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from rm_plugin.arbiter.market_file import read_market
 from rm_plugin.engines.local import LocalAppLauncher
 from rm_plugin.service import app_masters
+from rm_plugin.service.policy_memory import stored_memory
 from rm_plugin.service.session import Session
 from rm_plugin.service.store_sqlite import SqliteReader, SqliteStore
 from rm_plugin.solvers.registry import solver
@@ -261,10 +262,10 @@ def test_oef_on_three_gpu_types_remembers_over_kill_9(tmp_path: Path) -> None:
             first.wait()
         async with live(configured) as rm:
             restarted = next(event.sequence for event in rm.events("rm_started") if event.detail["recovered"])
-            before = [event.detail["memory"] for event in rm.events("round_granted") if event.sequence < restarted]
+            before = stored_memory(event for event in rm.events("round_granted") if event.sequence < restarted)
             after = await rm.event("round_granted", "", after=restarted)
             assert before
-            assert set(after.detail["memory"]["speedups"]) == set(before[-1]["speedups"]) == set(apps)
+            assert set(after.detail["memory"]["speedups"]) == set(before["speedups"]) == set(apps)
             for app in apps:
                 assert (await rm.ended(app)).state == "FINISHED"
             assert {event.detail["usable_left"] for event in rm.events("round_granted")} == {0}

@@ -6,7 +6,7 @@ from oef_cases import A, B, C, D, instance, solve
 from rm_plugin.policies.oef.audit import envy_matrix, gain_from_lie, largest_envy, one_more, pareto_gap, true_efficiency
 from rm_plugin.policies.oef.baselines.gandiva_fair import trades_of
 from rm_plugin.policies.oef.registry import rule_named
-from rm_plugin.policies.oef.speedup import Instance, JobType, normalise, virtual_tenants
+from rm_plugin.policies.oef.speedup import Instance, normalise, virtual_tenants
 from rm_plugin.solvers.highs_linear import HighsModel
 
 
@@ -167,16 +167,16 @@ def test_noncooperative_shares(rows, weights, expected, common):
 
 
 def test_a_tenant_with_two_job_types_gets_two_virtual_tenants():
-    types = (JobType(name="a", speedup=(1, 2)), JobType(name="b", speedup=(1, 3)))
-    other = virtual_tenants("u2", 1.0, (JobType(name="c", speedup=(1, 5)),))
+    types = {"a": (1, 2), "b": (1, 3)}
+    other = virtual_tenants("u2", 1.0, {"c": (1, 5)})
     tenants = (*virtual_tenants("u1", 1.0, types), *other)
     fair = rule_named("noncooperative", HighsModel)(
         normalise(Instance(types=("slow", "fast"), capacity=(1, 1), tenants=tenants))
     )
     assert fair.share["u1/a"] == pytest.approx((1, 4 / 37))
     assert fair.share["u1/b"] == pytest.approx((0, 15 / 37))
-    assert fair.share["u2"] == pytest.approx((0, 18 / 37))
-    assert fair.efficiency["u2"] == pytest.approx(90 / 37)
+    assert fair.share["u2/c"] == pytest.approx((0, 18 / 37))
+    assert fair.efficiency["u2/c"] == pytest.approx(90 / 37)
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def test_noncooperative_rewards_only_understated_claims(liar, claim, true):
 
 def test_a_tenant_with_two_job_types_may_gain_by_inflating_one():
     def total(first):
-        types = (JobType(name="a", speedup=first), JobType(name="b", speedup=(1, 6)))
-        other = virtual_tenants("u2", 1.0, (JobType(name="c", speedup=(1, 5.5)),))
+        types = {"a": first, "b": (1, 6)}
+        other = virtual_tenants("u2", 1.0, {"c": (1, 5.5)})
         tenants = (*virtual_tenants("u1", 1.0, types), *other)
         fair = rule_named("noncooperative", HighsModel)(
             normalise(Instance(types=("slow", "fast"), capacity=(1, 3), tenants=tenants))
