@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from submarine_client import status
 from submarine_client.table import MISSING, assignments, moment, number, percent, seconds, table
+from submarine_client.terminal import harmless
 from themis.apps import AppSpec
 from themis.rho import FLUID_DEFINITIONS, HEADLINE, SCHEDULE_DEFINITIONS, RhoDefinition
 from themis.wire import themis_pb2 as pb
@@ -70,7 +71,7 @@ def progress_line(app: pb.AppStatus) -> str:
     best = status.best_job(app)
     if best is not None:
         parts.append(f"best {best.job_id} ({_score(best)})")
-    return ", ".join(parts)
+    return harmless(", ".join(parts))
 
 
 def end_line(app: pb.AppStatus) -> str:
@@ -86,7 +87,7 @@ def end_line(app: pb.AppStatus) -> str:
         parts.append(f"best {best.job_id} ({_score(best)}){values}")
     if app.diagnostics:
         parts.append(app.diagnostics)
-    return "; ".join(parts)
+    return harmless("; ".join(parts))
 
 
 def spec_text(app: AppSpec) -> str:
@@ -185,7 +186,7 @@ def _outcome(app: pb.AppStatus) -> list[str]:
 
 
 def _field(label: str, value: str) -> str:
-    return f"{label + ':':<{_LABEL_WIDTH + 1}} {value}"
+    return f"{label + ':':<{_LABEL_WIDTH + 1}} {harmless(value)}"
 
 
 def _gpus(count: int) -> str:
