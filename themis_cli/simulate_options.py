@@ -41,7 +41,8 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     add("--bundle-rule", choices=[each.value for each in BundleRule], help="default: continuation")
     add("--empty-bundle", choices=[each.value for each in EmptyBundle], help="default: finite")
     add("--rounding", choices=[each.value for each in Rounding], help="default: probabilistic")
-    add("--tenant-of", choices=[each.value for each in TenantOf], help="who shares under OEF; default: user")
+    add("--tenant-of", choices=[each.value for each in TenantOf], help="who shares under OEF and AlloX; default: user")
+    add("--alpha", type=float, help="share of the users whose jobs AlloX considers first; default: 0.1")
     add("--no-payments", action="store_true", help="let winners keep all that they won")
     add("--solver", metavar="NAME", help="exact, highs, gurobi or brute_force; default: exact")
     add("--checkpoint-s", type=float, metavar="S", help="seconds to write a checkpoint when a job stops (default: 5)")
@@ -142,8 +143,8 @@ def _rounds(options: argparse.Namespace, base: RoundSettings) -> RoundSettings:
     rounding = options.rounding and Rounding(options.rounding)
     payments = False if options.no_payments else None
     tenant_of = options.tenant_of and TenantOf(options.tenant_of)
-    given = _given(f=options.f, empty_bundle=empty, rounding=rounding, payments=payments, tenant_of=tenant_of)
-    return replace(base, **given)
+    given = _given(f=options.f, empty_bundle=empty, rounding=rounding, payments=payments)
+    return replace(base, **given, **_given(tenant_of=tenant_of, alpha=options.alpha))
 
 
 def _costs(options: argparse.Namespace, base: Costs) -> Costs:

@@ -87,7 +87,7 @@ def tenants_of(snapshot: RoundSnapshot, remembered: Mapping[str, tuple[float, ..
         speedup = _speedup(wanted, cluster, types) if wanted else remembered.get(app.app_id)
         if speedup is None or not any(speedup):
             continue
-        owner = _owner_of(app, snapshot.settings.tenant_of)
+        owner = tenant_of_app(app, snapshot.settings.tenant_of)
         tenant = f"{owner}/{':'.join(f'{value:g}' for value in speedup)}"
         speedups[app.app_id], by_app[app.app_id] = speedup, tenant
         if wanted or app.kept:
@@ -118,7 +118,7 @@ def tenants_of(snapshot: RoundSnapshot, remembered: Mapping[str, tuple[float, ..
     )
 
 
-def _owner_of(app: AppStanding, rule: TenantOf) -> str:
+def tenant_of_app(app: AppStanding, rule: TenantOf) -> str:
     """The tenant of an app. An app without a user is a tenant of its own."""
     if rule is TenantOf.QUEUE:
         return f"queue {app.owner.queue}"

@@ -29,6 +29,21 @@ def _oef(name: str, rule: str) -> Policy:
     return OefPolicy(name, rule_named(rule, HighsModel))
 
 
+def _allox(name: str) -> Policy:
+    """AlloX, or a heuristic of its kind: each gives a job one device until it ends."""
+    # Loads numpy and SciPy, which no other policy needs.
+    from rm_plugin.policies.allox import allox_plus, decision
+    from rm_plugin.policies.allox.baselines import sjf
+    from rm_plugin.policies.allox_policy import AlloxPolicy, Rule
+
+    rules: Mapping[str, Rule] = {
+        "allox": decision.decide,
+        "allox_plus": lambda frame, _: allox_plus.decide(frame),
+        "sjf_plus": lambda frame, _: sjf.decide(frame),
+    }
+    return AlloxPolicy(name, rules[name])
+
+
 POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
     {
         ThemisPolicy.name: ThemisPolicy,
@@ -45,6 +60,9 @@ POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
         "max_min": partial(_oef, "max_min", "max_min"),
         "gavel": partial(_oef, "gavel", "gavel"),
         "gandiva_fair": partial(_oef, "gandiva_fair", "gandiva_fair"),
+        "allox": partial(_allox, "allox"),
+        "allox_plus": partial(_allox, "allox_plus"),
+        "sjf_plus": partial(_allox, "sjf_plus"),
     }
 )
 

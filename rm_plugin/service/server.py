@@ -285,6 +285,7 @@ def _arbiter(
             rounding=settings.auction.rounding,
             payments=settings.auction.payments,
             tenant_of=settings.tenant_of,
+            alpha=settings.alpha,
         ),
         seed=settings.seed,
         grid_origin_s=float(origin),

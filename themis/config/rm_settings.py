@@ -149,6 +149,7 @@ class RmSettings(Section):
     engine: Literal["local", "yarn", "docker"] = "local"
     policy: str = "themis"
     tenant_of: TenantOf = Field(default=TenantOf.USER, description="who shares the cluster under `oef`")
+    alpha: float = Field(default=0.1, ge=0, le=1, description="share of the users whose jobs `allox` considers first")
     auction: AuctionSettings = AuctionSettings()
     lease: LeaseSettings = LeaseSettings()
     coalesce_s: float = Field(default=1.0, ge=0, description="events so close together make one round")

@@ -297,18 +297,20 @@ class PhaseLeft(_message.Message):
     def __init__(self, jobs: _Optional[int] = ..., work_gpu_s: _Optional[float] = ..., longest_gpu_s: _Optional[float] = ..., gang_gpus: _Optional[int] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("lease_id", "machine_id", "gpu_index", "expires_at_s", "state")
+    __slots__ = ("lease_id", "machine_id", "gpu_index", "expires_at_s", "state", "job_id")
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     MACHINE_ID_FIELD_NUMBER: _ClassVar[int]
     GPU_INDEX_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_S_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
     lease_id: int
     machine_id: str
     gpu_index: int
     expires_at_s: float
     state: str
-    def __init__(self, lease_id: _Optional[int] = ..., machine_id: _Optional[str] = ..., gpu_index: _Optional[int] = ..., expires_at_s: _Optional[float] = ..., state: _Optional[str] = ...) -> None: ...
+    job_id: str
+    def __init__(self, lease_id: _Optional[int] = ..., machine_id: _Optional[str] = ..., gpu_index: _Optional[int] = ..., expires_at_s: _Optional[float] = ..., state: _Optional[str] = ..., job_id: _Optional[str] = ...) -> None: ...
 
 class AmMessage(_message.Message):
     __slots__ = ("id", "register", "rho", "bid", "release", "heartbeat", "job_event", "finish")

@@ -128,6 +128,7 @@ def options_of(name):
         (("--f", "0.5"), lambda run: run.rounds.f),
         (("--rounding", "nearest"), lambda run: run.rounds.rounding),
         (("--tenant-of", "queue"), lambda run: run.rounds.tenant_of),
+        (("--alpha", "0.5"), lambda run: run.rounds.alpha),
         (("--no-payments",), lambda run: run.rounds.payments),
         (("--bundle-rule", "idle_then_share"), lambda run: run.bundle_rule),
         (("--empty-bundle", "lexicographic"), lambda run: run.rounds.empty_bundle),

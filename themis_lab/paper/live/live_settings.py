@@ -30,6 +30,7 @@ def as_live(base: Settings, *, auction: AuctionSettings, lease: LeaseSettings, t
             rounding=auction.rounding,
             payments=auction.payments,
             tenant_of=base.rounds.tenant_of,
+            alpha=base.rounds.alpha,
         ),
         bundle_rule=auction.bundle_rule,
         solver=auction.solver,
