@@ -11,6 +11,7 @@ from rm_plugin.service.web.home_page import app_state
 from rm_plugin.service.web.page_state import PageState, jobs_of, rho_of
 from rm_plugin.service.web.parts import AppNames
 from themis.apps import AppSpec
+from themis.leases import Lease
 from themis.lifecycle import JobState
 from themis.web.elements import Markup, element, facts, join, link, outside_link, section, table, tiles
 from themis.web.formatting import MISSING, assignments, duration, from_now, moment, number, percent
@@ -125,13 +126,17 @@ def _job_state(job: pb.JobStatus) -> Markup:
     return join((state, job.health), " ") if job.health else state
 
 
+def _end(lease: Lease, now_s: float) -> str:
+    """When a lease ends. A bound one is renewed until its job ends."""
+    return f"with job {lease.job_id}" if lease.job_id else from_now(lease.expires_at_s, now_s)
+
+
 def _leases(page_state: PageState, entry: AppEntry) -> list[Markup]:
     leases = page_state.leases_of(entry)
     if not leases:
         return []
     rows = [
-        (str(lease.gpu), lease.state, from_now(lease.expires_at_s, page_state.now_s), lease.renewals)
-        for lease in leases[:LEASES_MOST]
+        (str(lease.gpu), lease.state, _end(lease, page_state.now_s), lease.renewals) for lease in leases[:LEASES_MOST]
     ]
     more = [element("p", f"and {len(leases) - LEASES_MOST} more")] if len(leases) > LEASES_MOST else []
     return [section("Leases", table(("GPU", "state", "ends", "renewals"), rows, numbers=("renewals",)), *more)]
