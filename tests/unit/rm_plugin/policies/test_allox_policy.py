@@ -1,11 +1,13 @@
 """The policy `allox`: the paper's examples through the simulator, bound leases, and what it remembers."""
 
+import msgspec
 import pytest
 from agent_cases import FLAT
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.round_values import AppOwner, RoundSettings
 from rm_plugin.policies.allox_policy import AlloxMemory
+from rm_plugin.service.store_json import from_json, to_json
 from themis.apps import JobShape
 from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
 from themis.errors import InputError
@@ -125,6 +127,18 @@ def test_progress_counts_until_the_job_ends():
     assert after_first.running["a"]["a-0"].value == 0.5
     assert after_first.last_start_s == {"user u": 0.0, "user v": 0.0}
     assert "a" not in after_end.running
+
+
+def test_memory_comes_back_from_the_store_as_it_was():
+    history = History()
+    apps = [
+        app(f"a{place}", 50 + 7 * place, 90 + 3 * place, at_s=10.0 * place, user=f"u{place % 3}") for place in range(9)
+    ]
+    simulation(apps, cluster(2, 1), alpha=0.3, observer=history).run()
+    memories = [result.decision.memory for result in history.results if result.decision.memory is not None]
+    assert len(memories) > 5
+    for memory in memories:
+        assert msgspec.convert(from_json(to_json(msgspec.to_builtins(memory))), AlloxMemory) == memory
 
 
 def test_unknown_memory_counts_as_none():
