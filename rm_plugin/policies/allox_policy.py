@@ -81,7 +81,7 @@ class AlloxPolicy:
         """Decide a round, in the steps of this module."""
         if not snapshot.apps:
             return Decision()
-        owners = {app.app_id: tenant_of_app(app, snapshot.settings.tenant_of) for app in snapshot.apps}
+        owners = {app.app_id: tenant_of_app(app, snapshot.settings)[0] for app in snapshot.apps}
         memory = _memory_of(snapshot, owners)
         ends_at_s = {
             app_id: {job_id: job.ends_at_s for job_id, job in jobs.items()} for app_id, jobs in memory.running.items()

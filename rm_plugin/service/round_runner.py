@@ -20,6 +20,7 @@ from rm_plugin.policies.port import Policy
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries
 from rm_plugin.service.market_folder import MarketFolder
+from rm_plugin.service.policy_memory import MemoryRecorder
 from rm_plugin.service.session import Session
 from rm_plugin.service.store import StoreError
 from rm_plugin.solvers.port import SolveStatus
@@ -33,7 +34,7 @@ from themis.wire.values import offer_to_message
 
 LOG = logging.getLogger("themis.rounds")
 
-RETRY_FIRST_S, RETRY_MOST_S = 1.0, 30.0
+RETRY_FIRST_S, MAX_RETRY_S = 1.0, 30.0
 """Seconds until the next round after one that failed or lacked answers: first, then doubled up to the most."""
 
 A = TypeVar("A")
@@ -85,6 +86,7 @@ class RoundRunner:
         self._unanswered = False
         self._retry_at_s: float | None = None
         self._retry_after_s = RETRY_FIRST_S
+        self._memory = MemoryRecorder()
         self.rounds = 0
         self.between_rounds = asyncio.Lock()
 
@@ -134,7 +136,7 @@ class RoundRunner:
 
     def _next_retry_s(self) -> float:
         after_s = self._retry_after_s
-        self._retry_after_s = min(RETRY_MOST_S, 2 * after_s)
+        self._retry_after_s = min(MAX_RETRY_S, 2 * after_s)
         return after_s
 
     # ---- waiting ----
@@ -308,13 +310,14 @@ class RoundRunner:
             "usable_left": usable_left(result.snapshot.machines, result.decision),
             "refused": dict(result.refused),
         }
-        if decision.memory is not None:
-            detail["memory"] = msgspec.to_builtins(decision.memory)
+        remembered, memory_written = self._memory.record(result.snapshot.round_id, decision.memory)
+        detail |= remembered
         if decision.waits:
             detail["waits"] = msgspec.to_builtins(decision.waits)
         granted = self._arbiter.settle(result, now_s=change.now_s)
         change.event("round_granted", detail=detail)
         change.leases(granted)
+        change.then(memory_written)
         change.then(lambda: self._notify(granted))
         change.then(lambda: self._note_waits(decision.waits))
         if decision is not result.decision:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding, TenantOf
+from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Placer, Rounding, TenantOf
 from themis.config.defaults import DEFAULT_RM_ADDRESS
 from themis.config.loader import Section, load
-from themis.config.scalars import Variable, VariableName
+from themis.config.scalars import Variable, VariableName, number
 
 
 class AuctionSettings(Section):
@@ -149,6 +149,13 @@ class RmSettings(Section):
     engine: Literal["local", "yarn", "docker"] = "local"
     policy: str = "themis"
     tenant_of: TenantOf = Field(default=TenantOf.USER, description="who shares the cluster under `oef`")
+    tenant_weights: dict[str, Annotated[float, Field(gt=0, strict=True), BeforeValidator(number)]] = Field(
+        default={}, description="weights of tenants by user, queue or app"
+    )
+    placer: Placer = Field(default=Placer.COMPACT, description="who places gangs under `oef`")
+    profiling_runs: bool = Field(
+        default=False, description="an app runs on every device type before it shares the cluster under `oef`"
+    )
     alpha: float = Field(default=0.1, ge=0, le=1, description="share of the users whose jobs `allox` considers first")
     auction: AuctionSettings = AuctionSettings()
     lease: LeaseSettings = LeaseSettings()
@@ -159,6 +166,7 @@ class RmSettings(Section):
     am_expiry_s: float = Field(default=30.0, gt=0, description="an app master silent for so long is lost")
     am_start_s: float = Field(default=300.0, gt=0, description="an app master that did not register by then is lost")
     unfit_s: float = Field(default=30.0, ge=0, description="GPUs where the engine had no room wait so long")
+    am_starts_at_once: int = Field(default=16, ge=1, description="how many app masters may be starting at a time")
     am_max_attempts: int = Field(default=2, ge=1)
     time_scale: float = Field(default=1.0, gt=0, description="factor by which replayed jobs run faster")
     seed: int = 0

@@ -22,8 +22,17 @@ PAPER_POLICIES = ("themis", "gandiva", "tiresias", "optimus", "slaq", "srtf", "s
 """The policies of the paper's evaluation, in the order of its figures. Our own baselines follow them."""
 
 FOR_MIXED_DEVICES = (
-    *("oef", "oef_noncooperative", "max_min", "gavel", "gandiva_fair"),
-    *("allox", "allox_plus", "sjf_plus"),
+    "oef",
+    "oef_noncooperative",
+    "max_min",
+    "gavel",
+    "gavel_capped",
+    "gandiva_fair",
+    "incentive_only",
+    "pure_efficiency",
+    "allox",
+    "allox_plus",
+    "sjf_plus",
 )
 """Policies that this evaluation leaves out: its clusters have one device type, and these policies divide several."""
 

@@ -24,7 +24,6 @@ class AuditLimits(Value, frozen=True, kw_only=True):
         notice_s: How late the end of a killed process may be noticed and recorded.
         policy: Name of the policy.
         f: The fairness knob of the policy `themis`.
-        work_conserving: Whether the policy leaves no GPU idle that a job could use.
     """
 
     lease_s: float
@@ -34,7 +33,6 @@ class AuditLimits(Value, frozen=True, kw_only=True):
     notice_s: float = 1.0
     policy: str = "themis"
     f: float = 0.8
-    work_conserving: bool = True
 
 
 class AuditedJob(Value, frozen=True, kw_only=True):

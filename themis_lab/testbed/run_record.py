@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from msgspec import field
 
-from rm_plugin.policies.port import traits_of
-from rm_plugin.policies.registry import make_policy
 from themis.cluster import Cluster
 from themis.config.cluster_file import load_cluster
 from themis.config.rm_settings import RmSettings, load_rm_settings
@@ -83,7 +81,6 @@ def audit_limits(settings: RmSettings, apps: int) -> AuditLimits:
         round_s=round_s,
         policy=settings.policy,
         f=settings.auction.f,
-        work_conserving=traits_of(make_policy(settings.policy)).work_conserving,
     )
 
 

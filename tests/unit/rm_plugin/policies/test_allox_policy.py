@@ -7,6 +7,8 @@ from msgspec.structs import replace
 
 from rm_plugin.arbiter.round_values import AppOwner, RoundSettings
 from rm_plugin.policies.allox_policy import AlloxMemory
+from rm_plugin.service.policy_memory import MemoryRecorder, stored_memory
+from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.store_json import from_json, to_json
 from themis.apps import JobShape
 from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
@@ -137,8 +139,13 @@ def test_memory_comes_back_from_the_store_as_it_was():
     simulation(apps, cluster(2, 1), alpha=0.3, observer=history).run()
     memories = [result.decision.memory for result in history.results if result.decision.memory is not None]
     assert len(memories) > 5
-    for memory in memories:
-        assert msgspec.convert(from_json(to_json(msgspec.to_builtins(memory))), AlloxMemory) == memory
+    recorder, events = MemoryRecorder(), []
+    for number, memory in enumerate(memories, 1):
+        detail, written = recorder.record(number, memory)
+        written()
+        stored = from_json(to_json({"round_id": number, **detail}))
+        events.append(StoredEvent(sequence=number, time_s=0.0, kind="round_granted", detail=stored))
+        assert msgspec.convert(stored_memory(events), AlloxMemory) == memory
 
 
 def test_unknown_memory_counts_as_none():

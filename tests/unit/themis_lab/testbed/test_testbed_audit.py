@@ -111,8 +111,8 @@ def test_bound_lease_may_expire_as_its_gpu_is_closed():
 
 
 def test_idle_gpus_are_no_violation_under_a_policy_that_may_wait():
-    idle = changed("round_granted", {"usable_left": 3}, place=1)
-    assert audit(run_of(idle, limits=with_limits(work_conserving=False))).clean
+    may_wait = (-1.0, "rm_started", "", {"cluster": "tiny", "work_conserving": False})
+    assert audit(run_of([may_wait, *changed("round_granted", {"usable_left": 3}, place=1)])).clean
 
 
 def test_round_that_leaves_usable_gpus_is_found():

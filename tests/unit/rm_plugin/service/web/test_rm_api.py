@@ -54,7 +54,18 @@ class TestApi:
 
         run(scenario)
 
-    def test_an_app_tells_what_is_not_known_as_null(self):
+    def test_apps_are_read_on_page_by_page(self):
+        async def scenario():
+            async with served(busy()) as site:
+                first = await site.json("/api/v1/apps?limit=2")
+                rest = await site.json(f"/api/v1/apps?limit=2&after={first['next_after']}")
+            assert [app["app_id"] for app in first["apps"]] == ["app-0002", "app-0001"]
+            assert [app["app_id"] for app in rest["apps"]] == ["app-0003"]
+            assert (first["next_after"], rest["next_after"]) == ("active-1", None)
+
+        run(scenario)
+
+    def test_unknown_values_of_an_app_are_null(self):
         async def scenario():
             case = busy()
             async with served(case) as site:
@@ -70,7 +81,7 @@ class TestApi:
 
         run(scenario)
 
-    def test_who_could_use_no_more_does_not_wait(self):
+    def test_an_app_without_unmet_demand_does_not_wait(self):
         async def scenario():
             async with served(busy()) as site:
                 assert (await site.json("/api/v1/apps/app-0002"))["waiting"] is None
@@ -78,7 +89,7 @@ class TestApi:
 
         run(scenario)
 
-    def test_neither_tokens_nor_variables_of_tasks_are_told(self):
+    def test_tokens_and_task_variables_are_not_shown(self):
         async def scenario():
             case = busy()
             token = case.entries.get("app-0001").token
@@ -129,13 +140,14 @@ class TestApi:
             ("/api/v1/apps/nobody", 404, "unknown app"),
             ("/api/v1/nothing", 404, "no such page"),
             ("/api/v1/apps?state=HAPPY", 400, "unknown state of an app"),
+            ("/api/v1/apps?after=app-0001", 400, "not the mark of a page"),
             ("/api/v1/rounds?limit=many", 400, "limit must be a whole number from 0 on"),
             ("/api/v1/rounds?limit=-1", 400, "limit must be a whole number from 0 on"),
             ("/api/v1/events?after=1_0", 400, "after must be a whole number from 0 on"),
             ("/api/v1/events?app=nobody", 404, "unknown app"),
         ],
     )
-    def test_errors_tell_what_and_which_value(self, path, status, what):
+    def test_errors_name_the_problem_and_the_value(self, path, status, what):
         async def scenario():
             async with served(busy()) as site:
                 got, headers, text = await site.get(path)
@@ -146,7 +158,7 @@ class TestApi:
 
         run(scenario)
 
-    def test_pages_that_are_not_there_are_pages(self):
+    def test_missing_pages_are_html(self):
         async def scenario():
             async with served(busy()) as site:
                 for path in ("/apps/nobody", "/nothing"):

@@ -39,7 +39,7 @@ def test_plain_http_clients_are_served():
 
 
 @pytest.mark.parametrize("listen", ["8080", "here:many", ":80", "127.0.0.1:99999", "127.0.0.1:"])
-def test_an_address_that_is_none_is_refused(listen):
+def test_an_invalid_address_is_refused(listen):
     async def scenario():
         with pytest.raises(InputError, match="HOST:PORT"):
             await RmPage(RmCase(((1,),)).manager, "themis").start(listen)
@@ -86,7 +86,7 @@ def test_a_hundred_apps_of_75_jobs_take_milliseconds():
         page_state = PageState(case.manager, "themis", EventIndex(case.recorder))
         for event in case.recorder.events(0, "", 100_000):
             page_state.event_index.take(event)
-        for make in (home_page, metrics_text, cluster_document, lambda seen: apps_document(seen, [], 200)):
+        for make in (home_page, metrics_text, cluster_document, lambda seen: apps_document(seen, [], "", 200)):
             took_s = min(timed(make, page_state) for _ in range(5))
             assert took_s < 0.05
 
