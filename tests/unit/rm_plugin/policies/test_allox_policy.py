@@ -48,7 +48,7 @@ def app(name, gpu_s, cpu_s, at_s=0.0, user="", tasks=1, least=1):
     return AppTrace(name=name, arrival_s=at_s, jobs=(job,), owner=AppOwner(user=user))
 
 
-def simulation(apps, machines, policy="allox", alpha=1.0, observer=None, outages=()):
+def simulation(apps, machines, policy="allox", alpha=1.0, observer=None, outages=(), record_rounds=False):
     settings = Settings(
         cluster=machines,
         policy=policy,
@@ -56,6 +56,7 @@ def simulation(apps, machines, policy="allox", alpha=1.0, observer=None, outages
         rounds=RoundSettings(alpha=alpha),
         coalesce_s=0.0,
         outages=outages,
+        record_rounds=record_rounds,
     )
     return Simulation(Workload(name="w", apps=tuple(apps)), settings, observer=observer)
 
@@ -81,10 +82,11 @@ def test_job_waits_for_a_busy_gpu_only_if_it_ends_earlier_there(busy_s, end_s):
 def test_wait_names_the_machine_and_the_time():
     history = History()
     apps = [app("first", 11, 1000), app("second", 5, 100, at_s=1.0)]
-    simulation(apps, cluster(1, 1), observer=history).run()
+    record = simulation(apps, cluster(1, 1), observer=history, record_rounds=True).run()
     wait = history.results[1].decision.waits["second"]
     assert (wait.job_id, wait.machine_id, wait.until_s) == ("second-0", "gpu0", 11.0)
     assert "second/second-0 waits for gpu0, where it is expected to start in 10 s" in wait.reason
+    assert record.rounds[1].waits == {"second": wait.reason}
 
 
 def test_lease_is_bound_to_its_job_and_renewed_until_the_job_ends():
