@@ -168,21 +168,17 @@ def _outcome(app: pb.AppStatus) -> list[str]:
     if best is not None:
         values = assignments(status.hyper_parameters(app, best.job_id))
         lines.append(_field("Best job", f"{best.job_id}, {_score(best)}, {values}"))
-    if app.best_checkpoint:
-        lines.append(_field("Checkpoint", app.best_checkpoint))
-    if app.leases:
-        lines.append(_field("Leases", _leases(app)))
-    if app.folder:
-        lines.append(_field("Folder", app.folder))
-    if app.engine_id:
-        lines.append(_field("Engine's id", app.engine_id))
-    if app.page_url:
-        lines.append(_field("Page", app.page_url))
-    if app.attempts > 1:
-        lines.append(_field("Attempts", str(app.attempts)))
-    if app.diagnostics:
-        lines.append(_field("Diagnostics", app.diagnostics))
-    return lines
+    rest = (
+        ("Checkpoint", app.best_checkpoint),
+        ("Leases", _leases(app)),
+        ("Waits", app.waits_for),
+        ("Folder", app.folder),
+        ("Engine's id", app.engine_id),
+        ("Page", app.page_url),
+        ("Attempts", str(app.attempts) if app.attempts > 1 else ""),
+        ("Diagnostics", app.diagnostics),
+    )
+    return [*lines, *(_field(label, value) for label, value in rest if value)]
 
 
 def _field(label: str, value: str) -> str:
@@ -214,7 +210,9 @@ def _factor(slowdown: pb.LevelSlowdown) -> str:
 def _leases(app: pb.AppStatus) -> str:
     by_end: dict[str, list[str]] = {}
     for lease in app.leases:
-        by_end.setdefault(moment(lease.expires_at_s), []).append(f"{lease.machine_id}/{lease.gpu_index}")
+        # A bound lease is renewed until its job ends.
+        end = f"{lease.job_id} ends" if lease.job_id else moment(lease.expires_at_s)
+        by_end.setdefault(end, []).append(f"{lease.machine_id}/{lease.gpu_index}")
     return "; ".join(f"{' '.join(gpus)} until {end}" for end, gpus in sorted(by_end.items()))
 
 

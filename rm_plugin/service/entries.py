@@ -27,7 +27,8 @@ class AppEntry:
 
     `excused_attempts` counts attempts that ended through no fault of the app: the ResourceManager stopped, or was
     unavailable. `last_message` is the attempt and id of the newest message processed; a message that comes again is
-    only acknowledged. `shapes` maps job ids to shapes. `refused_messages` counts the app masters' invalid messages.
+    only acknowledged. `waits_for` is why a job waits, by the newest round (`Decision.waits`). `shapes` maps job ids to
+    shapes. `refused_messages` counts the app masters' invalid messages.
     """
 
     app_id: str
@@ -52,6 +53,7 @@ class AppEntry:
     last_message: tuple[int, int] = (0, 0)
     last_seen_s: float = 0.0
     gpu_time_s: float = 0.0
+    waits_for: str = ""
     heartbeat: pb.Heartbeat = field(default_factory=pb.Heartbeat)
     finish: pb.Finish = field(default_factory=pb.Finish)
     refused_messages: int = 0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.engines.port import AppLauncher
+from rm_plugin.policies.gang_check import check_gang
 from rm_plugin.service.admission import check_app
 from rm_plugin.service.app_masters import AppMasters, app_folder
 from rm_plugin.service.changes import Change, Changes
@@ -95,8 +96,10 @@ class ResourceManager:
     # ---- for clients ----
 
     def check(self, spec: AppSpec) -> None:
-        """Raise InputError if the app is invalid or could never run on this cluster."""
+        """Raise InputError if the app is invalid, or could never run on this cluster or under this policy."""
         check_app(spec, self.arbiter.cluster)
+        for job in spec.jobs:
+            check_gang(self.settings.policy, spec.name, job.job_id, job.shape)
 
     def final_rho(self, entry: AppEntry) -> dict[str, float]:
         """Rho of an app that finished, by definition, the definitions that no schedule changes first."""

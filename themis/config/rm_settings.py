@@ -156,6 +156,7 @@ class RmSettings(Section):
     profiling_runs: bool = Field(
         default=False, description="an app runs on every device type before it shares the cluster under `oef`"
     )
+    alpha: float = Field(default=0.1, ge=0, le=1, description="share of the users whose jobs `allox` considers first")
     auction: AuctionSettings = AuctionSettings()
     lease: LeaseSettings = LeaseSettings()
     coalesce_s: float = Field(default=1.0, ge=0, description="events so close together make one round")

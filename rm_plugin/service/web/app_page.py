@@ -9,6 +9,7 @@ from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.web.documents import waiting_of
 from rm_plugin.service.web.page_state import PageState, jobs_of, rho_of
 from rm_plugin.service.web.parts import AppNames, app_state
+from themis.leases import Lease
 from themis.lifecycle import JobState
 from themis.rho import RhoDefinition
 from themis.web.elements import Markup, element, facts, join, link, outside_link, section, table, tiles
@@ -126,13 +127,17 @@ def _job_state(job: pb.JobStatus) -> Markup:
     return join((state, job.health), " ") if job.health else state
 
 
+def _end(lease: Lease, now_s: float) -> str:
+    """When a lease ends. A bound one is renewed until its job ends."""
+    return f"with job {lease.job_id}" if lease.job_id else from_now(lease.expires_at_s, now_s)
+
+
 def _leases(page_state: PageState, entry: AppEntry) -> list[Markup]:
     leases = page_state.leases_of(entry)
     if not leases:
         return []
     rows = [
-        (str(lease.gpu), lease.state, from_now(lease.expires_at_s, page_state.now_s), lease.renewals)
-        for lease in leases[:MAX_LEASES]
+        (str(lease.gpu), lease.state, _end(lease, page_state.now_s), lease.renewals) for lease in leases[:MAX_LEASES]
     ]
     more = [element("p", f"and {len(leases) - MAX_LEASES} more")] if len(leases) > MAX_LEASES else []
     return [section("Leases", table(("GPU", "state", "ends", "renewals"), rows, numbers=("renewals",)), *more)]

@@ -77,6 +77,7 @@ def _lease_document(lease: Lease) -> Document:
         "state": lease.state.value,
         "granted_at_s": lease.granted_at_s,
         "expires_at_s": lease.expires_at_s,
+        "job_id": lease.job_id or None,
     }
 
 

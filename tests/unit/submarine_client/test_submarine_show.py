@@ -107,6 +107,12 @@ def test_an_app_is_shown_with_its_best_job_leases_and_jobs() -> None:
     assert app_text(app()) == SHOWN
 
 
+def test_lease_of_a_job_ends_with_it_and_a_waiting_job_says_why() -> None:
+    lease = pb.Lease(lease_id=1, machine_id="m00", gpu_index=0, expires_at_s=NOON, state="GRANTED", job_id="job-01")
+    text = app_text(app(leases=[lease], waits_for="job-02 waits for m01"))
+    assert "Leases:         m00/0 until job-01 ends\nWaits:          job-02 waits for m01\n" in text
+
+
 def test_an_app_that_has_only_been_submitted_shows_the_jobs_that_it_will_run() -> None:
     spec = pb.AppSpec(
         tuner=pb.TunerSpec(name="successive_halving", settings={"eta": pb.Scalar(integer=2)}),

@@ -133,6 +133,7 @@ def options_of(name):
         (("--tenant-weight", "ann:2", "--tenant-weight", "team:b:0.5"), lambda run: run.rounds.tenant_weights),
         (("--placer", "plain"), lambda run: run.rounds.placer),
         (("--profiling-runs",), lambda run: run.rounds.profiling_runs),
+        (("--alpha", "0.5"), lambda run: run.rounds.alpha),
         (("--no-payments",), lambda run: run.rounds.payments),
         (("--bundle-rule", "idle_then_share"), lambda run: run.bundle_rule),
         (("--empty-bundle", "lexicographic"), lambda run: run.rounds.empty_bundle),

@@ -170,8 +170,9 @@ def from_gavel(
     ordered = sorted(jobs, key=lambda job: job.arrival_s)
     width = len(str(len(ordered) - 1))
     apps = tuple(_app(f"app-{n:0{width}d}", job, ordered[0], throughputs, seed) for n, job in enumerate(ordered))
-    lacking = _gaps(sum((job.model, job.batch, job.gpus) not in throughputs for job in ordered), len(ordered))
-    gaps = "; ".join(filter(None, (lacking, left_out)))
+    lacking = sum((job.model, job.batch, job.gpus) not in throughputs for job in ordered)
+    unknown = f"the throughput of {lacking} of the {len(ordered)} jobs is not known, their durations stand in for it"
+    gaps = "; ".join(filter(None, (unknown if lacking else "", left_out)))
     return Workload(name=name, apps=apps, source=f"{name}: {'; '.join(filter(None, (_SOURCE, gaps)))}.", gaps=gaps)
 
 

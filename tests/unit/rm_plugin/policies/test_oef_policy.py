@@ -10,6 +10,7 @@ from oef_round_cases import CLUSTER, K80, V100, demand, four_apps, granted, jobs
 from rm_plugin.arbiter.round_values import AppOwner
 from rm_plugin.policies.oef_policy import OefPolicyMemory
 from rm_plugin.policies.oef_tenants import tenants_of
+from rm_plugin.policies.port import traits_of
 from rm_plugin.policies.registry import make_policy
 from themis.bids import FreeMachine
 from themis.choices import Placer, TenantOf
@@ -17,6 +18,8 @@ from themis.cluster import Cluster, DeviceType, Level, Machine
 from themis.speeds import NOWHERE, SAME_SPEED, Speeds
 from themis_lab.paper.plans import FOR_MIXED_DEVICES
 from themis_lab.simulator.observer import History
+
+OEF_POLICIES = [name for name in FOR_MIXED_DEVICES if traits_of(make_policy(name)).gangs]
 
 
 class TestShares:
@@ -116,14 +119,14 @@ class TestPlacers:
         snapshot = replace(round_of(demands, placer=placer), cluster=cluster, machines=machines)
         return make_policy(policy).decide(snapshot).grants()
 
-    @pytest.mark.parametrize("policy", FOR_MIXED_DEVICES)
+    @pytest.mark.parametrize("policy", OEF_POLICIES)
     def test_the_compact_placer_keeps_the_large_gang_whole_and_the_plain_one_splits_it(self, policy):
         demands = {"a": [demand(gpus=1, speeds=SAME_SPEED)], "b": [demand(gpus=4, least=4, speeds=SAME_SPEED)]}
         compact, plain = (self.gangs(policy, placer, demands) for placer in Placer)
         assert [gang.level for gang in compact["b"]] == [Level.SLOT]
         assert [gang.level for gang in plain["b"]] == [Level.RACK]
 
-    @pytest.mark.parametrize("policy", FOR_MIXED_DEVICES)
+    @pytest.mark.parametrize("policy", OEF_POLICIES)
     def test_whole_runs_end_under_the_plain_placer(self, policy):
         run = four_apps(policy, placer=Placer.PLAIN)
         assert run.run(watch=lambda each: each.arbiter.validate()).counts.violations == []
