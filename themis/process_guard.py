@@ -1,4 +1,4 @@
-"""Runs a command that dies with its parent: started as `python -I -S process_guard.py PARENT_PID SIGNAL [--cores=0,1] COMMAND..`.
+"""Runs a command that dies with its parent: `python -I -S process_guard.py PARENT_PID SIGNAL [--cores=0,1] COMMAND..`.
 
 Linux only. The kernel is asked to send SIGNAL to this process when its parent ends, however it ends, and then this
 process becomes the command: the request survives `exec`. Two limits of the kernel's mechanism matter to callers. It is

@@ -146,7 +146,8 @@ def _text(document: dict[str, Any]) -> str:
     lines += [f"{name:<28} {pid or 'ended':>8}" for name, pid in document["daemons"].items()]
     lines += ["", f"{'node':<16} {'address':<16} {'state':<16} {'device':<8} GPUs used"]
     lines += [
-        f"{row['host']:<16} {row['address']:<16} {row['state']:<16} {row['device']:<8} {row['gpus']:>4} {row['gpus_used']:>4}"
+        f"{row['host']:<16} {row['address']:<16} {row['state']:<16} {row['device']:<8} "
+        f"{row['gpus']:>4} {row['gpus_used']:>4}"
         for row in document["nodes"]
     ]
     lines += ["", f"HDFS        {document['hdfs']}, {document['fs']}"]

@@ -12,7 +12,6 @@ from themis.cluster import Allocation, GpuId, Level
 from themis.errors import InputError
 from themis.values import Value, repr_without
 
-
 # Ours, that of OpenMP and numerical libraries, and TensorFlow's for one operation and for operations side by side.
 _THREAD_VARIABLES = ("THEMIS_THREADS", "OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 

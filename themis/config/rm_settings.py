@@ -79,7 +79,7 @@ class YarnSettings(Section):
     emulated: bool = Field(default=False, description="the nodes' GPUs are declared by hand, there are no cards")
     device: str = Field(
         default="",
-        description="device type of nodes for which YARN and the cluster file name none; empty: `gpu` if `devices` is empty",
+        description="device type of nodes without another one; empty: `gpu` if `devices` is empty, else none",
     )
     devices: dict[str, DeviceSection] = Field(default={}, description="device types, as in a cluster file")
     device_attribute: str = Field(

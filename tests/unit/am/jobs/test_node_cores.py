@@ -26,9 +26,7 @@ def test_cpu_nodes_have_cores_of_their_own_while_these_last():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("cpus", "wanted"), [((2, 2, 2), [(0, 1), (2, 3), (0, 1)]), ((3, 3), [(0, 1, 2), (0, 1, 3)])]
-)
+@pytest.mark.parametrize(("cpus", "wanted"), [((2, 2, 2), [(0, 1), (2, 3), (0, 1)]), ((3, 3), [(0, 1, 2), (0, 1, 3)])])
 def test_more_nodes_than_cores_share_them_in_turn(cpus, wanted):
     assert [assigned_cores(cluster(*cpus), f"c{number}", range(4)) for number in range(len(cpus))] == wanted
 
