@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 import psutil
 
-from themis.errors import InputError, ThemisError
+from themis.errors import InputError, InvariantError, ThemisError
 from themis.files import open_regular
 from themis.values import Value, repr_without
 
@@ -59,6 +59,10 @@ class ProcessSpec(Value, frozen=True, kw_only=True):
     stderr: Path | None = None
     dies_with_parent: bool = False
     cores: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.cores and not self.dies_with_parent:
+            raise InvariantError("only a guarded process can be pinned to cores", value=self.cores)
 
     __repr__ = repr_without("environment")
 

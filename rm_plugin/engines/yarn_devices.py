@@ -42,7 +42,7 @@ class NodeDevices:
             return None
         name = named or self._default
         if not name:
-            remedy = f"yarn nodeattributes -add {report.host}:{self._attribute}=TYPE, or set yarn.device"
+            remedy = f"yarn nodeattributes -replace {report.host}:{self._attribute}=TYPE, or set yarn.device"
             raise InputError("YARN reports no device type of a node", value=report.host, remedy=remedy)
         device = self.types.get(name)
         if device is None:

@@ -11,9 +11,10 @@ from themis_lab.testbed.audit import audit
 from themis_lab.testbed.audit_values import AuditInput, AuditLimits
 
 # No node has a P100 at first.
-TYPES = {"k80": {"speed": 0.5}, "p100": {"speed": 0.9}, "v100": {}, "cpu": {"kind": "cpu"}}
+TYPES = {"k80": {"speed": 0.5}, "p100": {"speed": 2}, "v100": {}, "cpu": {"kind": "cpu"}}
 DEVICE_OF = {"gpu-node-1": "k80", "gpu-node-2": "v100", "cpu-node-3": "cpu"}
 KEPT_VCORES = 8
+LEASE_S = 15.0
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,8 @@ def cluster(hadoop_programs, tmp_path_factory):
 @pytest.fixture
 def themis(cluster, tmp_path):
     themis = ThemisOnYarn(cluster, tmp_path, devices=TYPES, kept_vcores=KEPT_VCORES)
-    themis.settings["policy"] = "oef"
+    lease = {"duration_s": LEASE_S, "checkpoint_lead_s": 3, "grace_s": 15}
+    themis.settings |= {"policy": "oef", "lease": lease}
     with themis:
         yield themis
 
@@ -69,7 +71,7 @@ def used_vcores(themis, host):
 
 def whole_audit(themis):
     gpus = [f"{host}/{index}" for host in DEVICE_OF for index in range(themis.cluster.node_gpus[host] or 1)]
-    limits = AuditLimits(lease_s=30.0, grace_s=15.0, round_s=10.0, policy="oef")
+    limits = AuditLimits(lease_s=LEASE_S, grace_s=15.0, round_s=10.0, policy="oef")
     return audit(AuditInput(events=tuple(themis.events()), gpus=tuple(gpus), limits=limits, device_of=DEVICE_OF))
 
 
@@ -98,22 +100,22 @@ def test_oef_shares_gpus_of_two_types_and_a_cpu_node_and_keeps_every_promise(the
 
 
 def set_type(themis, host, device):
-    """Hadoop's own command; nothing is restarted."""
-    command = [str(themis.cluster.bin_dir / "yarn"), "nodeattributes", "-add", f"{host}:device={device}"]
+    """Hadoop's own command; nothing is restarted. With `-add` YARN would keep reporting the former value."""
+    command = [str(themis.cluster.bin_dir / "yarn"), "nodeattributes", "-replace", f"{host}:device={device}"]
     done = subprocess.run(command, env=themis.environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
 
 
 def test_node_of_a_new_type_joins_by_its_attribute_and_drains_if_that_becomes_unknown(themis):
-    long = {"job": {"tasks": 1, "gpus_per_task": 1, "iterations": 100_000}, "jobs": 1}
-    app_id = themis.submit(name="only-p100", estimate={"serial_iteration_s": 0.1, "speed": {"p100": 100}}, **long)
-    themis.wait_until_iterating(app_id)
+    # A job for each GPU.
+    app_id = themis.submit(name="long", jobs=5, job={"tasks": 1, "gpus_per_task": 1, "iterations": 100_000})
+    themis.until(lambda: set(themis.gpus_in_use()) == {"gpu-node-1", "gpu-node-2"}, "it has the GPUs")
     set_type(themis, "gpu-node-4", "p100")
     themis.until(lambda: machines(themis) == {**DEVICE_OF, "gpu-node-4": "p100"}, "the node joins")
-    themis.until(lambda: "gpu-node-4" in themis.gpus_in_use(), "the job moves there when its lease ends", 90)
+    themis.until(lambda: "gpu-node-4" in themis.gpus_in_use(), "its fifth job runs there", 60)
     set_type(themis, "gpu-node-4", "h100")
     themis.until(lambda: "gpu-node-4 has an unknown device type: 'h100'" in themis.log(), "it is reported")
-    themis.until(lambda: set(themis.gpus_in_use()) == {"gpu-node-2"}, "the job leaves when its lease ends", 90)
+    themis.until(lambda: "gpu-node-4" not in themis.gpus_in_use(), "the lease there ends and is not renewed", 90)
     assert themis.app(app_id).attempts == 1 and themis.kinds(app_id)["job_restarted"] == 0
     themis.client.kill(app_id, "seen enough")
     assert themis.wait_until_ended(app_id).state == "KILLED"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from themis_lab.testbed import plots
 from themis_lab.testbed.colours import app_colours
@@ -14,11 +15,14 @@ from themis_lab.testbed.page_tables import (
     audit_table,
     best_table,
     chip,
+    devices_table,
     facts_table,
     kind_label,
+    kind_of_device,
     overheads_table,
     percent,
     rho_table,
+    speeds_table,
     text,
 )
 from themis_lab.testbed.report import Report
@@ -36,7 +40,7 @@ def page(record: RunRecord, report: Report) -> str:
     sections = [
         _heading(report),
         _figure(
-            "GPUs by app",
+            "GPUs by app" if len(report["cluster"]["devices"]) < 2 else "Devices by app and type",
             "Leased GPUs, stacked. Rest the pointer on an area for its app.",
             plots.occupancy(record, colours),
         ),
@@ -51,6 +55,8 @@ def page(record: RunRecord, report: Report) -> str:
             best_table(report),
             note="Real apps were trained by TensorFlow; the accuracy is on held-out data.",
         ),
+        _section("Device types", devices_table(report), note=_DEVICES_NOTE),
+        _section("Speeds", speeds_table(report), note=_SPEEDS_NOTE),
         _section("Apps", apps_table(report, colours), note=_APPS_NOTE),
         _section("Finish-time fairness by definition", rho_table(report), note="Never compare across definitions."),
         _section("Overheads", overheads_table(report)),
@@ -71,6 +77,14 @@ _RHO_NOTE = (
 )
 _FINAL_NOTE = "By the definition <code>themis</code>. Filled bars are real apps, hatched ones replayed."
 _LOSS_NOTE = "Training loss of each job, logarithmic. A curve that ends early was stopped by its tuner."
+_DEVICES_NOTE = (
+    "Leased and running are shares of the type's time from the first submission to the last end of an app. "
+    "A CPU node is one device."
+)
+_SPEEDS_NOTE = (
+    "Speed of each app's jobs by device type, in units of the reference GPU: the app's own statement or that of the "
+    "type, unless it was measured."
+)
 _APPS_NOTE = (
     "Seconds are real ones. Placement is the mean of 1/S over the GPU time of an app's tasks: 1 is as fast as on one "
     "slot. Waiting is the time until the first GPU."
@@ -101,11 +115,7 @@ def _heading(report: Report) -> str:
     cluster, failed = report["cluster"], failed_conditions(report)
     real = [app["name"] for app in report["apps"] if app["kind"] == "real"]
     replayed = len(report["apps"]) - len(real)
-    emulated = (
-        f"All {cluster['gpus']} GPUs are <b>emulated</b>: leases are real, cards are not; tasks run on CPUs. "
-        if cluster["emulated"]
-        else f"The cluster has {cluster['gpus']} GPUs. "
-    )
+    emulated = _devices(cluster)
     trained = f"<b>{text(', '.join(real))}</b> train with TensorFlow. " if real else "No app trains. "
     replay = (
         f"The other {replayed} apps are <b>replayed</b>: their jobs follow measured speeds, {report['time_scale']:g} "
@@ -130,6 +140,23 @@ def _heading(report: Report) -> str:
         + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles)
         + "</dl></header>"
     )
+
+
+def _devices(cluster: dict[str, Any]) -> str:
+    """What the cluster has, and whether it is real."""
+    if len(cluster["devices"]) < 2:
+        if cluster["emulated"]:
+            return (
+                f"All {cluster['gpus']} GPUs are <b>emulated</b>: leases are real, cards are not; tasks run on CPUs. "
+            )
+        return f"The cluster has {cluster['gpus']} GPUs. "
+    counts = [
+        f"{device['count']} {kind_of_device(device)}{'s' if device['count'] > 1 else ''} of type <b>{text(name)}</b>"
+        for name, device in cluster["devices"].items()
+    ]
+    emulated = any(device["emulated"] for device in cluster["devices"].values())
+    cards = " Leases of emulated GPUs are real, cards are not; tasks run on CPUs." if emulated else ""
+    return f"The cluster has {', '.join(counts)}.{cards} "
 
 
 def _legend(report: Report, colours: plots.Colours) -> str:

@@ -166,7 +166,7 @@ def test_node_attribute_wins_over_the_cluster_file(caplog):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (report("n1"), "YARN reports no device type of a node: 'n1'; yarn nodeattributes -add n1:device=TYPE"),
+        (report("n1"), "YARN reports no device type of a node: 'n1'; yarn nodeattributes -replace n1:device=TYPE"),
         (typed("n1", "h100"), "n1 has an unknown device type: 'h100'; declare it in yarn.devices"),
         (typed("n1", "v100", gpus=0), "n1 of type v100 does not fit its GPUs: 0"),
         (typed("n1", "cpu"), "n1 of type cpu does not fit its GPUs: 4"),
