@@ -37,11 +37,12 @@ def write_page(path: Path, record: RunRecord, report: Report) -> None:
 def page(record: RunRecord, report: Report) -> str:
     """The whole page."""
     colours = app_colours(app.app_id for app in record.apps)
+    several = len(report["cluster"]["devices"]) > 1
     sections = [
         _heading(report),
         _figure(
-            "GPUs by app" if len(report["cluster"]["devices"]) < 2 else "Devices by app and type",
-            "Leased GPUs, stacked. Rest the pointer on an area for its app.",
+            "Devices by app and type" if several else "GPUs by app",
+            f"Leased {'devices of each type' if several else 'GPUs'}, stacked. Rest the pointer on an area for its app.",
             plots.occupancy(record, colours),
         ),
         _legend(report, colours),
@@ -116,7 +117,8 @@ def _heading(report: Report) -> str:
     real = [app["name"] for app in report["apps"] if app["kind"] == "real"]
     replayed = len(report["apps"]) - len(real)
     emulated = _devices(cluster)
-    trained = f"<b>{text(', '.join(real))}</b> train with TensorFlow. " if real else "No app trains. "
+    verb = "trains" if len(real) == 1 else "train"
+    trained = f"<b>{text(', '.join(real))}</b> {verb} with TensorFlow. " if real else "No app trains. "
     replay = (
         f"The other {replayed} apps are <b>replayed</b>: their jobs follow measured speeds, {report['time_scale']:g} "
         "times faster than they were measured, and recorded loss curves."

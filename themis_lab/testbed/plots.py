@@ -48,7 +48,7 @@ def occupancy(record: RunRecord, colours: Colours) -> str:
             )
             count = record.cluster.gpus_by_device[device.name]
             axes.axhline(count, color=INK, linewidth=0.8, linestyle="--")
-            axes.set(ylim=(0, count * 1.04), ylabel="GPUs leased" if len(types) == 1 else f"{device.name} leased")
+            axes.set(ylim=(0, count * 1.04), ylabel="GPUs leased" if len(types) == 1 else f"type {device.name}")
         panels[-1].set_xlabel("seconds")
         return to_svg(figure, "occupancy")
 
@@ -197,6 +197,8 @@ def _draw_curve(axes: Axes, points: Sequence[tuple[int, float]], job: pb.JobStat
         *zip(*points, strict=True),
         color=shades[index % len(shades)],
         linewidth=2.2 if best else 1.0,
+        # A line needs two points.
+        marker="o" if len(points) == 1 else None,
         label=f"{label}{' (best)' if best else ''}",
         gid=tip(f"{job.job_id}, {job.state}"),
     )

@@ -195,7 +195,7 @@ def test_page_is_valid_and_self_contained(text: str):
 
 def test_page_states_emulation_and_replay(text: str):
     assert "All 20 GPUs are <b>emulated</b>" in text
-    assert "<b>trained</b> trains with TensorFlow" in text or "<b>trained</b> train with TensorFlow" in text
+    assert "<b>trained</b> trains with TensorFlow" in text
     assert "The other 2 apps are <b>replayed</b>" in text
     assert text.count('class="kind replay"') >= 4
 
