@@ -10,17 +10,17 @@ from msgspec.structs import replace
 from themis.apps import AppSpec, JobSpec, ProgramSpec
 from themis.checkpoint_uri import check_checkpoint_uri
 from themis.cluster import Cluster
-from themis.config.group_file import INT32_MAX, MOST_JOBS, MOST_TASKS
+from themis.config.group_file import INT32_MAX, MAX_JOBS, MAX_TASKS
 from themis.config.names import check_app_name, check_job_id, check_label, check_parameter_name
 from themis.errors import InputError, UnknownNameError
 from themis.speeds import speed_on
 
 _SOURCE = "the app submitted"
-_MOST_COMMAND_CHARS = 100_000
+_MAX_COMMAND_CHARS = 100_000
 """Below the kernel's limit of 128 KiB for an argument, since placeholders are filled in later."""
-_MOST_TEXT_CHARS = 100_000
-_MOST_VALUES = 1_000
-_MOST_NUMBER = 1e9
+_MAX_TEXT_CHARS = 100_000
+_MAX_VALUES = 1_000
+_MAX_NUMBER = 1e9
 
 
 def check_app(spec: AppSpec, cluster: Cluster) -> None:
@@ -34,12 +34,12 @@ def check_app(spec: AppSpec, cluster: Cluster) -> None:
     check_label(spec.tuner.name, "tuner", _SOURCE)
     _check_values("setting", spec.tuner.settings)
     _check_program(spec.program)
-    _check_few("jobs", spec.jobs, MOST_JOBS)
+    _check_few("jobs", spec.jobs, MAX_JOBS)
     for job in spec.jobs:
         check_job_id(job.job_id)
         _check_job(job)
         _check_fits(job, cluster)
-    if len(spec.checkpoint_uri) > _MOST_VALUES:
+    if len(spec.checkpoint_uri) > _MAX_VALUES:
         raise InputError(f"{_SOURCE}: checkpoint_uri is too long", value=len(spec.checkpoint_uri))
     check_checkpoint_uri(spec.checkpoint_uri)
     _check_count("resources.memory_mb", spec.resources.memory_mb)
@@ -56,11 +56,11 @@ def check_app(spec: AppSpec, cluster: Cluster) -> None:
 def _check_program(program: ProgramSpec) -> None:
     if program.name:
         check_label(program.name, "program", _SOURCE)
-    if len(program.command) > _MOST_COMMAND_CHARS or "\0" in program.command:
-        remedy = f"at most {_MOST_COMMAND_CHARS} characters, no NUL; put it into a script"
+    if len(program.command) > _MAX_COMMAND_CHARS or "\0" in program.command:
+        remedy = f"at most {_MAX_COMMAND_CHARS} characters, no NUL; put it into a script"
         raise InputError(f"{_SOURCE}: the command cannot be run", value=len(program.command), remedy=remedy)
     _check_values("argument", program.arguments)
-    _check_few("variables of the environment", program.environment, _MOST_VALUES)
+    _check_few("variables of the environment", program.environment, _MAX_VALUES)
     for name, value in program.environment.items():
         check_parameter_name(name, f"{_SOURCE}: environment")
         _check_text(f"environment.{name}", value)
@@ -68,17 +68,17 @@ def _check_program(program: ProgramSpec) -> None:
 
 def _check_job(job: JobSpec) -> None:
     _check_values("hyper-parameter", job.hyper_parameters)
-    _check_count(f"job {job.job_id}: tasks", job.shape.tasks, most=MOST_TASKS)
+    _check_count(f"job {job.job_id}: tasks", job.shape.tasks, most=MAX_TASKS)
     # So that iterations times seconds stay exact in sums.
     _check_count(f"job {job.job_id}: iterations", job.iterations_total, most=2**53)
-    _check_few("devices", job.speed_by_device, _MOST_VALUES)
+    _check_few("devices", job.speed_by_device, _MAX_VALUES)
     for device, speed in job.speed_by_device.items():
         check_label(device, "device", _SOURCE)
         _check_number(f"job {job.job_id}: speed on {device}", speed)
 
 
 def _check_values(what: str, values: Mapping[str, object]) -> None:
-    _check_few(f"{what}s", values, _MOST_VALUES)
+    _check_few(f"{what}s", values, _MAX_VALUES)
     for name, value in values.items():
         check_parameter_name(name, f"{_SOURCE}: {what}")
         if isinstance(value, str):
@@ -88,8 +88,8 @@ def _check_values(what: str, values: Mapping[str, object]) -> None:
 
 
 def _check_text(what: str, text: str) -> None:
-    if len(text) > _MOST_TEXT_CHARS or "\0" in text:
-        remedy = f"at most {_MOST_TEXT_CHARS} characters, no NUL"
+    if len(text) > _MAX_TEXT_CHARS or "\0" in text:
+        remedy = f"at most {_MAX_TEXT_CHARS} characters, no NUL"
         raise InputError(f"{_SOURCE}: {what} cannot be passed on", value=len(text), remedy=remedy)
 
 
@@ -104,8 +104,8 @@ def _check_count(what: str, value: int, *, least: int = 1, most: int = INT32_MAX
 
 
 def _check_number(what: str, value: float) -> None:
-    if not 0.0 < value <= _MOST_NUMBER:
-        raise InputError(f"{_SOURCE}: {what} must be a number above 0, at most {_MOST_NUMBER:g}", value=value)
+    if not 0.0 < value <= _MAX_NUMBER:
+        raise InputError(f"{_SOURCE}: {what} must be a number above 0, at most {_MAX_NUMBER:g}", value=value)
 
 
 def _check_fits(job: JobSpec, cluster: Cluster) -> None:

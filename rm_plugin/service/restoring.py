@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from rm_plugin.policies.port import Policy, PolicyWithMemory
 from rm_plugin.service.entries import AppEntries, AppEntry
+from rm_plugin.service.policy_memory import stored_memory
 from rm_plugin.service.store import StateStore, StoredEvent
 from themis.cluster import Cluster, GpuId
 from themis.errors import ThemisError
@@ -93,8 +94,7 @@ def restored_memory(events: Iterable[StoredEvent], policy: Policy) -> Value | No
     Returns None, so that the policy starts anew, if it remembered nothing or its memory cannot be read, for example
     because another policy wrote it.
     """
-    granted = [event for event in events if event.kind == "round_granted" and round_of(event) is not None]
-    stored = granted[-1].detail.get("memory") if granted else None
+    stored = stored_memory(events)
     if stored is None:
         return None
     if not isinstance(policy, PolicyWithMemory):

@@ -33,8 +33,8 @@ from themis.errors import InputError
 INT32_MAX = 2**31 - 1
 """What the wire can hold."""
 
-MOST_TASKS = 10_000
-MOST_JOBS = 10_000
+MAX_TASKS = 10_000
+MAX_JOBS = 10_000
 """Far more than a search can use, but far too few to exhaust the reader's memory."""
 
 COMMAND_ITERATIONS = 1
@@ -44,13 +44,11 @@ COMMAND_ITERATIONS = 1
 class JobSection(Section):
     """How each job is laid out, and how long it trains."""
 
-    tasks: StrictInt = Field(default=1, ge=1, le=MOST_TASKS, description="most tasks that the job can use at once")
+    tasks: StrictInt = Field(default=1, ge=1, le=MAX_TASKS, description="most tasks that the job can use at once")
     min_tasks: StrictInt | None = Field(
         default=None, ge=1, description="fewest tasks it can run with; default 1 for a program, `tasks` for a command"
     )
-    gpus_per_task: StrictInt = Field(
-        default=1, ge=1, le=MOST_TASKS, description="GPUs of each task, all on one machine"
-    )
+    gpus_per_task: StrictInt = Field(default=1, ge=1, le=MAX_TASKS, description="GPUs of each task, all on one machine")
     iterations: StrictInt | None = Field(
         default=None,
         ge=1,
@@ -118,7 +116,7 @@ class GroupFile(Section):
         default=None, min_length=1, description="the range of each hyper-parameter; `jobs` sets are drawn by `seed`"
     )
     jobs: StrictInt | None = Field(
-        default=None, ge=1, le=MOST_JOBS, description="how many jobs; default: as the sets or grids say"
+        default=None, ge=1, le=MAX_JOBS, description="how many jobs; default: as the sets or grids say"
     )
     seed: StrictInt = Field(default=0, ge=0, lt=2**31, description="of the draw, and of every job's own randomness")
     resources: ResourcesSection = ResourcesSection()

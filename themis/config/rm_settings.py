@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding, TenantOf
+from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Placer, Rounding, TenantOf
 from themis.config.cluster_file import DeviceSection
 from themis.config.defaults import DEFAULT_RM_ADDRESS
 from themis.config.loader import Section, load
-from themis.config.scalars import Variable, VariableName
+from themis.config.scalars import Variable, VariableName, number
 
 
 class AuctionSettings(Section):
@@ -160,6 +160,13 @@ class RmSettings(Section):
     engine: Literal["local", "yarn", "docker"] = "local"
     policy: str = "themis"
     tenant_of: TenantOf = Field(default=TenantOf.USER, description="who shares the cluster under `oef`")
+    tenant_weights: dict[str, Annotated[float, Field(gt=0, strict=True), BeforeValidator(number)]] = Field(
+        default={}, description="weights of tenants by user, queue or app"
+    )
+    placer: Placer = Field(default=Placer.COMPACT, description="who places gangs under `oef`")
+    profiling_runs: bool = Field(
+        default=False, description="an app runs on every device type before it shares the cluster under `oef`"
+    )
     auction: AuctionSettings = AuctionSettings()
     lease: LeaseSettings = LeaseSettings()
     coalesce_s: float = Field(default=1.0, ge=0, description="events so close together make one round")

@@ -16,7 +16,7 @@ from themis.apps import (
     TaskResources,
     TunerSpec,
 )
-from themis.bids import AppReport, Bid, BidRow, Gang, GangDemand, LossForecast, Offer, PhaseLeft
+from themis.bids import AppReport, Bid, BidRow, GangDemand, GangRequest, LossForecast, Offer, PhaseLeft
 from themis.cluster import Allocation, Cluster, DeviceKind, DeviceType, GpuId, Level, Machine
 from themis.errors import InputError
 from themis.leases import Lease
@@ -270,7 +270,7 @@ def row_to_message(row: BidRow) -> pb.BidRow:
 def row_from_message(message: pb.BidRow) -> BidRow:
     """One row of a bid."""
     gangs = tuple(
-        Gang(
+        GangRequest(
             gpus=gang.gpus,
             within=_level(gang.within),
             count=gang.count,

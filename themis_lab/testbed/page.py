@@ -42,7 +42,7 @@ def page(record: RunRecord, report: Report) -> str:
         _heading(report),
         _figure(
             "Devices by app and type" if several else "GPUs by app",
-            f"Leased {'devices of each type' if several else 'GPUs'}, stacked. Rest the pointer on an area for its app.",
+            f"Leased {'devices' if several else 'GPUs'}, stacked. Rest the pointer on an area for its app.",
             plots.occupancy(record, colours),
         ),
         _legend(report, colours),

@@ -13,9 +13,9 @@ from themis.web.elements import Markup, element, join, link, markup, outside_lin
 from themis.web.formatting import counted, duration, from_now, number, percent
 from themis.web.frame import label, page
 
-MACHINES_MOST = 200
-APPS_MOST = 200
-ENDED_MOST = 20
+MAX_MACHINES = 200
+MAX_APPS = 200
+MAX_ENDED = 20
 ROUNDS_SHOWN = 10
 
 _BAD_STATES = frozenset({AppState.FAILED, AppState.KILLED})
@@ -87,7 +87,7 @@ def _tiles(page_state: PageState) -> Markup:
 
 def _cluster(page_state: PageState, names: AppNames) -> list[Markup]:
     cluster = page_state.manager.arbiter.cluster
-    parts, room = [], MACHINES_MOST
+    parts, room = [], MAX_MACHINES
     for rack, machines in cluster.racks.items():
         if room > 0:
             boxes = [_machine(page_state, names, machine) for machine in machines[:room]]
@@ -138,7 +138,7 @@ def _apps(page_state: PageState, names: AppNames) -> list[Markup]:
     entries = page_state.newest_first()
     active = [entry for entry in entries if not entry.ended]
     ended = [entry for entry in entries if entry.ended]
-    shown = [*active[:APPS_MOST], *ended[:ENDED_MOST]]
+    shown = [*active[:MAX_APPS], *ended[:MAX_ENDED]]
     if not shown:
         return [element("p", "None yet.")]
     parts = [_apps_table(page_state, names, shown)]

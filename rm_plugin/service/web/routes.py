@@ -15,9 +15,9 @@ from themis.errors import InputError
 from themis.lifecycle import AppState
 from themis.web.answers import NotThereError, html_answer, json_answer, site, text_answer, whole_number
 
-APPS_DEFAULT, APPS_MOST = 200, 1000
-ROUNDS_DEFAULT, ROUNDS_MOST = 10, 100
-EVENTS_DEFAULT, EVENTS_MOST = 100, 500
+APPS_DEFAULT, MAX_APPS = 200, 1000
+ROUNDS_DEFAULT, MAX_ROUNDS = 10, 100
+EVENTS_DEFAULT, MAX_EVENTS = 100, 500
 
 
 def application(page_state: PageState) -> web.Application:
@@ -63,7 +63,7 @@ class Routes:
     async def apps_data(self, request: web.Request) -> web.Response:
         """Apps, of some states where `state` is given."""
         states = [_app_state(text) for text in request.query.getall("state", [])]
-        limit = whole_number(request, "limit", APPS_DEFAULT, most=APPS_MOST)
+        limit = whole_number(request, "limit", APPS_DEFAULT, most=MAX_APPS)
         return json_answer(apps_document(self._page_state, states, limit))
 
     async def app_data(self, request: web.Request) -> web.Response:
@@ -73,7 +73,7 @@ class Routes:
 
     async def rounds_data(self, request: web.Request) -> web.Response:
         """The newest rounds, newest first."""
-        limit = whole_number(request, "limit", ROUNDS_DEFAULT, most=ROUNDS_MOST)
+        limit = whole_number(request, "limit", ROUNDS_DEFAULT, most=MAX_ROUNDS)
         await self._page_state.event_index.ready()
         return json_answer(
             {"rounds": [round_document(record) for record in self._page_state.event_index.rounds(limit)]}
@@ -82,7 +82,7 @@ class Routes:
     async def events_data(self, request: web.Request) -> web.Response:
         """Events after a sequence number, of one app where `app` is given."""
         after = whole_number(request, "after", 0)
-        limit = whole_number(request, "limit", EVENTS_DEFAULT, most=EVENTS_MOST)
+        limit = whole_number(request, "limit", EVENTS_DEFAULT, most=MAX_EVENTS)
         named = request.query.get("app", "")
         app_id = self._entry(named).app_id if named else ""
         events = await self._page_state.manager.recorder.read_events(after, app_id, limit)

@@ -84,7 +84,7 @@ def test_logs_are_appended_to_and_folders_made(tmp_path, mark):
     assert (tmp_path / "deep" / "err").read_text() == "one!\ntwo!\n"
 
 
-def test_what_cannot_be_started_says_so(tmp_path, mark):
+def test_a_program_that_cannot_start_raises_start_error(tmp_path, mark):
     async def scenario() -> None:
         with pytest.raises(StartError, match="no-such-program"):
             start(spec(tmp_path, mark, "no-such-program"))
@@ -168,7 +168,7 @@ def test_children_left_in_the_group_end_with_the_leader(tmp_path, mark):
     until(lambda: not is_alive(child), "a child outlived its leader")
 
 
-def test_signals_after_the_end_reach_nobody(tmp_path, mark):
+def test_signals_after_the_exit_are_ignored(tmp_path, mark):
     async def scenario() -> RunningProcess:
         process = start(spec(tmp_path, mark, "true"))
         await process.wait()
@@ -321,7 +321,7 @@ def test_a_process_amid_exec_is_waited_for(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("environment_end", [0, 140737], ids=["a zombie", "an empty environment"])
-def test_what_has_no_environment_is_not_waited_for(tmp_path, monkeypatch, environment_end):
+def test_a_process_without_environment_is_not_awaited(tmp_path, monkeypatch, environment_end):
     monkeypatch.setattr(processes, "PROC", tmp_path)
     monkeypatch.setattr(processes.time, "sleep", pytest.fail)
     fake_process(tmp_path / str(os.getpid()), environment_end)

@@ -347,7 +347,7 @@ class TestStall:
 
         assert asyncio.run(scenario()) == [0, 0, 1, 0, 1]
 
-    def test_a_job_that_never_told_of_its_pace_is_left_alone(self, attempt):
+    def test_a_job_without_a_known_pace_is_not_restarted(self, attempt):
         one = attempt()
 
         async def scenario():
@@ -360,7 +360,7 @@ class TestStall:
         assert one.runtime.stops == []
 
 
-def test_what_comes_after_the_last_iteration_may_take_its_time():
+def test_no_stall_after_the_last_iteration():
     profile = JobProfile()
     profile.started(1, Level.SLOT)
     for step in range(1, 6):
@@ -402,7 +402,7 @@ class TestAStartThatIsCutShort:
         one.runner.stop(one.jobs["j0"], "its lease ends")
         await one.ended("j0")
 
-    def test_it_is_told_and_makes_restarts_dearer(self, attempt):
+    def test_a_cut_short_start_is_reported_and_raises_the_restart_cost(self, attempt):
         one = attempt()
 
         async def scenario():
@@ -417,7 +417,7 @@ class TestAStartThatIsCutShort:
         ((_, resize),) = one.details("resize")
         assert resize["seconds"] == pytest.approx(resize["stop_s"] + 1.0)
 
-    def test_a_program_that_never_tells_a_step_is_not_taken_to_start_for_ever(self, attempt):
+    def test_a_program_without_step_logs_has_no_cut_short_starts(self, attempt):
         one = attempt()
         asyncio.run(self.cut_short(one, "training ..", "Saving checkpoint"))
         assert one.details("start_cut_short") == []
@@ -430,7 +430,7 @@ class TestAStartThatIsCutShort:
         one.runner.stop(one.jobs["j0"], "its lease ends")
         await one.ended("j0")
 
-    def test_one_that_has_told_a_step_before_is_known_to_start(self, attempt):
+    def test_a_program_with_an_earlier_step_can_have_cut_short_starts(self, attempt):
         one = attempt()
 
         async def scenario():
@@ -440,14 +440,14 @@ class TestAStartThatIsCutShort:
         asyncio.run(scenario())
         assert [detail["incarnation"] for _, detail in one.details("start_cut_short")] == [2]
 
-    def test_a_job_that_stepped_is_none(self, attempt):
+    def test_a_start_with_a_step_is_not_cut_short(self, attempt):
         one = attempt()
         asyncio.run(self.stepped_then_stopped(one))
         assert one.details("start_cut_short") == []
         assert one.app.restart_s == 1.0
 
 
-def test_a_restart_is_marked_in_the_log_and_the_mark_is_nobodys_last_word(attempt):
+def test_the_restart_mark_in_the_log_is_not_a_last_line(attempt):
     one = attempt()
 
     async def scenario():
@@ -483,7 +483,7 @@ def test_an_incarnations_last_words_lie_behind_its_own_mark(attempt, log, words)
     assert last_line(job) == words
 
 
-def test_of_a_job_that_cannot_be_started_no_earlier_words_are_told(attempt, monkeypatch):
+def test_a_job_that_cannot_start_shows_no_earlier_last_line(attempt, monkeypatch):
     one = attempt(restarts=0)
 
     async def reserve(requests):

@@ -67,7 +67,7 @@ def test_values_reach_the_shell_unharmed():
     assert subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True).stdout == "a  b\n"
 
 
-def test_what_is_no_placeholder_stays():
+def test_other_percent_signs_are_kept():
     command = "date +%Y%m%d; echo ${f%%.*} 100%"
     assert job_command(ProgramSpec(command=command), job(), RUN) == command
 
@@ -77,7 +77,7 @@ def test_more_names_for_placeholders():
     assert job_command(ProgramSpec(command="run %checkpoint_path%"), job(), run) == "run '/a b'"
 
 
-def test_the_catalogue_takes_what_we_give():
+def test_the_catalogue_parses_our_arguments():
     from tf_jobs.catalog import program
     from tf_jobs.flags import parse
 

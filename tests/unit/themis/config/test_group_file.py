@@ -172,13 +172,13 @@ def test_a_search_is_the_same_to_the_byte_for_the_same_seed_and_name() -> None:
         (COMMAND + "hyper_parameters: [{learning_rate: 1}, {}]\n", "hyper_parameters[1] has no learning_rate"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_place_and_a_remedy(text: str, message: str) -> None:
+def test_invalid_files_are_refused_with_position_and_remedy(text: str, message: str) -> None:
     assert message in refusal(text)
 
 
 @pytest.mark.parametrize("key", ["user", "queue"])
 @pytest.mark.parametrize("name", ["a\\nb", "a\\r", "\\e[31mred", "\\x9b2J", "a\\u2028b", "\\u202Ea", "a\\0", ""])
-def test_users_and_queues_hold_only_what_can_be_shown(key: str, name: str) -> None:
+def test_users_and_queues_hold_only_printable_text(key: str, name: str) -> None:
     told = refusal(f'{MINIMAL}{key}: "{name}"\n')
     assert told.startswith(f"g.yaml: {key} is not text that can be shown: ")
     assert told.isprintable() and "; write letters" in told
