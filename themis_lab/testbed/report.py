@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,8 @@ def _utilisation(record: RunRecord) -> dict[str, Any]:
         return {"leased": None, "running": None, "by_device": {}}
     start_s, end_s = min(submitted), max(ended)
     device_of = {machine.machine_id: machine.device for machine in record.cluster.machines}
-    leased, ran = Counter[str](), Counter[str]()
+    leased: dict[str, float] = defaultdict(float)
+    ran: dict[str, float] = defaultdict(float)
     for lease in lease_spans(record.events):
         leased[device_of[machine_of(lease.gpu)]] += max(0.0, min(lease.end_s, end_s) - lease.start_s)
     for span in task_spans(record.events):
@@ -118,8 +119,8 @@ def _utilisation(record: RunRecord) -> dict[str, Any]:
     each_s = max(end_s - start_s, 1e-9)
     counts = record.cluster.gpus_by_device
     return {
-        "leased": leased.total() / record.cluster.gpus / each_s,
-        "running": ran.total() / record.cluster.gpus / each_s,
+        "leased": sum(leased.values()) / record.cluster.gpus / each_s,
+        "running": sum(ran.values()) / record.cluster.gpus / each_s,
         "by_device": {
             name: {"leased": leased[name] / count / each_s, "running": ran[name] / count / each_s}
             for name, count in counts.items()
