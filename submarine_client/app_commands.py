@@ -7,7 +7,7 @@ from argparse import Namespace
 from submarine_client.as_json import app_object, dump, spec_object
 from submarine_client.groups import load_app
 from submarine_client.session import OK, Session
-from submarine_client.show import app_text, list_text, spec_text
+from submarine_client.show import app_text, spec_text
 
 
 def submit(session: Session, arguments: Namespace) -> int:
@@ -38,20 +38,15 @@ def validate(session: Session, arguments: Namespace) -> int:
 def list_apps(session: Session, arguments: Namespace) -> int:
     """List apps."""
     with session.connect() as client:
-        apps = client.list(arguments.state or ())
-    if arguments.json:
-        session.terminal.say(dump([app_object(app) for app in apps]))
-    elif apps:
-        session.terminal.say(list_text(apps))
-    else:
-        session.terminal.note("no apps")
+        apps, more = client.first(arguments.state or (), most=arguments.limit or None)
+    session.say_apps(apps, more, as_json=arguments.json, what="apps")
     return OK
 
 
 def show(session: Session, arguments: Namespace) -> int:
     """Show one app."""
     with session.connect() as client:
-        app = client.find(arguments.app)
+        app = client.show(arguments.app)
     session.terminal.say(dump(app_object(app)) if arguments.json else app_text(app))
     return OK
 
@@ -59,19 +54,19 @@ def show(session: Session, arguments: Namespace) -> int:
 def wait(session: Session, arguments: Namespace) -> int:
     """Wait for apps."""
     with session.connect() as client:
-        ids = [client.find(reference).app_id for reference in arguments.apps]
+        ids = [client.show(reference).app_id for reference in arguments.apps]
         return session.wait(client, list(dict.fromkeys(ids)))
 
 
 def logs(session: Session, arguments: Namespace) -> int:
     """Print an app's logs."""
     with session.connect() as client:
-        session.write_logs(client, client.find(arguments.app).app_id, arguments.job, follow=arguments.follow)
+        session.write_logs(client, client.show(arguments.app).app_id, arguments.job, follow=arguments.follow)
     return OK
 
 
 def kill(session: Session, arguments: Namespace) -> int:
     """Kill an app."""
     with session.connect() as client:
-        session.kill(client, client.find(arguments.app), arguments.reason)
+        session.kill(client, client.show(arguments.app), arguments.reason)
     return OK

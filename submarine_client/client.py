@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import grpc
 
-from submarine_client.rpc_errors import NotFoundError, translated, unreachable
+from submarine_client.rpc_errors import translated, unreachable
 from themis.apps import AppSpec
-from themis.errors import InputError, UnknownNameError
+from themis.errors import InputError
 from themis.wire import themis_pb2 as pb
 from themis.wire.themis_pb2_grpc import ClientServiceStub
 from themis.wire.values import app_to_message
@@ -19,6 +20,8 @@ CALL_TIMEOUT_S = 30.0
 """The default time limit of a call, in seconds: enough for a ResourceManager on an overloaded machine.
 
 A call to an address where no process listens fails at once."""
+
+_APPS_A_PAGE = 1000
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
     # A web proxy does not reach a ResourceManager.
@@ -76,32 +79,43 @@ class Client:
         return summary
 
     def list(self, states: Sequence[str] = ()) -> tuple[pb.AppStatus, ...]:
-        """Return the apps in these states, or all apps."""
-        return tuple(self._call(self._stub.List, pb.ListRequest(states=states)).apps)
+        """Return the apps in these states, or all apps, in order of submission."""
+        return self.first(states)[0]
+
+    def first(
+        self,
+        states: Sequence[str] = (),
+        *,
+        most: int | None = None,
+        wanted: Callable[[pb.AppStatus], bool] | None = None,
+    ) -> tuple[tuple[pb.AppStatus, ...], int]:
+        """Return at most `most` apps in order of submission, and how many more there may be.
+
+        Apps that have not ended go before the others, newer ones before older ones. `wanted` selects apps.
+        """
+        found: dict[str, pb.AppStatus] = {}
+        mark, seen = "", 0
+        while True:
+            request = pb.ListRequest(states=states, after=mark, limit=min(most or _APPS_A_PAGE, _APPS_A_PAGE))
+            reply = self._call(self._stub.List, request)
+            seen += len(reply.apps)
+            # An app that ended between two pages comes twice.
+            found |= {app.app_id: app for app in reply.apps if wanted is None or wanted(app)}
+            mark = reply.next
+            if not mark or (most is not None and len(found) >= most):
+                break
+        shown = sorted(itertools.islice(found.values(), most), key=_submission)
+        return tuple(shown), max(0, reply.total - seen) + len(found) - len(shown)
 
     def show(self, app_id: str) -> pb.AppStatus:
-        """Return one app."""
-        status: pb.AppStatus = self._call(self._stub.Show, pb.ShowRequest(app_id=app_id))
-        return status
-
-    def find(self, reference: str) -> pb.AppStatus:
-        """Return one app by its id, or by its name if only one app has it.
+        """Return one app by its id, or by its name: the running app of this name, else the newest one.
 
         Raises:
-            UnknownNameError: No app has this id or name. The message names the nearest one.
-            InputError: Several apps have this name. The message lists their ids.
+            NotFoundError: No app has this id or name. The message names a similar one.
+            InputError: Several running apps have this name. The message lists their ids.
         """
-        try:
-            return self.show(reference)
-        except NotFoundError:
-            apps = self.list()
-        named = [app for app in apps if app.name == reference]
-        if not named:
-            raise UnknownNameError("app", reference, {known for app in apps for known in (app.app_id, app.name)})
-        if len(named) > 1:
-            ids = ", ".join(f"{app.app_id} ({app.state})" for app in named)
-            raise InputError("several apps have that name", value=reference, remedy=f"name one by its id: {ids}")
-        return self.show(named[0].app_id)
+        status: pb.AppStatus = self._call(self._stub.Show, pb.ShowRequest(app_id=app_id))
+        return status
 
     def kill(self, app_id: str, reason: str = "") -> pb.AppStatus:
         """Kill an app. Returns its status after the request."""
@@ -135,6 +149,11 @@ class Client:
                 yield from call
             finally:
                 call.cancel()
+
+
+def _submission(app: pb.AppStatus) -> tuple[float, int, str]:
+    """The place of an app in order of submission; ids of apps submitted together have rising numbers."""
+    return app.submitted_at_s, len(app.app_id), app.app_id
 
 
 def _message(spec: AppSpec) -> pb.AppSpec:

@@ -15,7 +15,7 @@ from submarine_client.job_flags import Given, parse_flags, wants_help
 from submarine_client.job_help import help_text
 from submarine_client.job_yaml import merge, read_job_yaml
 from submarine_client.session import OK, Session
-from submarine_client.show import list_text, spec_text
+from submarine_client.show import spec_text
 from submarine_client.table import MISSING
 from themis.config.tuner_settings import SINGLE
 from themis.wire import themis_pb2 as pb
@@ -54,20 +54,17 @@ def run(session: Session, arguments: Namespace) -> int:
 def list_jobs(session: Session, arguments: Namespace) -> int:
     """List the apps that do not search: those with the tuner `single`."""
     with session.connect() as client:
-        apps = [app for app in client.list(arguments.state or ()) if app.tuner == SINGLE]
-    if arguments.json:
-        session.terminal.say(dump([app_object(app) for app in apps]))
-    elif apps:
-        session.terminal.say(list_text(apps))
-    else:
-        session.terminal.note("no jobs")
+        apps, more = client.first(
+            arguments.state or (), most=arguments.limit or None, wanted=lambda app: bool(app.tuner == SINGLE)
+        )
+    session.say_apps(apps, more, as_json=arguments.json, what="jobs")
     return OK
 
 
 def show(session: Session, arguments: Namespace) -> int:
     """Show the paths of one job's data."""
     with session.connect() as client:
-        app = client.find(arguments.name)
+        app = client.show(arguments.name)
     session.terminal.say(dump(app_object(app)) if arguments.json else meta_info(app))
     return OK
 
@@ -75,20 +72,20 @@ def show(session: Session, arguments: Namespace) -> int:
 def wait(session: Session, arguments: Namespace) -> int:
     """Wait for one job."""
     with session.connect() as client:
-        return session.wait(client, [client.find(arguments.name).app_id])
+        return session.wait(client, [client.show(arguments.name).app_id])
 
 
 def logs(session: Session, arguments: Namespace) -> int:
     """Print one job's logs."""
     with session.connect() as client:
-        session.write_logs(client, client.find(arguments.name).app_id, "", follow=arguments.follow)
+        session.write_logs(client, client.show(arguments.name).app_id, "", follow=arguments.follow)
     return OK
 
 
 def kill(session: Session, arguments: Namespace) -> int:
     """Kill one job."""
     with session.connect() as client:
-        session.kill(client, client.find(arguments.name), arguments.reason)
+        session.kill(client, client.show(arguments.name), arguments.reason)
     return OK
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -25,6 +26,10 @@ An app is named by its id, or by its name where it is clear which app that is.
 Exit codes: 0 done; 1 the app failed or was killed; 2 bad usage or input, or no ResourceManager; 3 interrupted;
 141 the reader of the output closed the pipe.
 """
+
+
+LIST_LIMIT = 200
+"""How many apps `list` shows unless `--limit` says otherwise."""
 
 
 class _Parser(HelpfulParser):
@@ -133,6 +138,13 @@ def _states() -> ArgumentParser:
     options.add_argument(
         "--state", action="append", choices=states, metavar="STATE", help=f"only these; repeatable: {', '.join(states)}"
     )
+    options.add_argument(
+        "--limit",
+        type=_count,
+        default=LIST_LIMIT,
+        metavar="N",
+        help=f"at most N, those that have not ended and the newest first; default {LIST_LIMIT}, 0: all",
+    )
     return options
 
 
@@ -161,6 +173,12 @@ def _pace_options() -> ArgumentParser:
         help="how long waiting puts up with a ResourceManager that does not answer; default 120",
     )
     return options
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise ArgumentTypeError(f"not a whole number from 0 on: {text!r}")
+    return int(text)
 
 
 def _seconds(text: str) -> float:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import field
 
+from submarine_client.as_json import app_object, dump
 from submarine_client.client import Client
 from submarine_client.progress import progress_on
+from submarine_client.show import list_text
 from submarine_client.status import succeeded
 from submarine_client.terminal import PREFIX, Terminal
 from submarine_client.wait import Pace, wait_for
@@ -35,6 +39,17 @@ class Session(Value, frozen=True, kw_only=True):
         except OSError:
             write_stderr(f"{PREFIX}{app_id} is submitted, and goes on")
             raise
+
+    def say_apps(self, apps: Sequence[pb.AppStatus], more: int, *, as_json: bool, what: str) -> None:
+        """Print a list of apps, and note that there are more."""
+        if as_json:
+            self.terminal.say(dump([app_object(app) for app in apps]))
+        elif apps:
+            self.terminal.say(list_text(apps))
+        else:
+            self.terminal.note(f"no {what}")
+        if more:
+            self.terminal.note(f"and up to {more} more; --limit 0 lists all")
 
     def wait(self, client: Client, app_ids: list[str]) -> int:
         """Wait for apps and show their progress. Returns OK if all finished well, else APP_FAILED."""

@@ -72,6 +72,7 @@ APPS = st.builds(
     checkpoint_uri=TEXTS,
     keep_checkpoints=INT32,
     max_task_restarts=INT32,
+    peer_wait_s=POSITIVE,
     seed=INT64,
     replay=st.booleans(),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class ThemisError(Exception):
@@ -46,13 +46,17 @@ class InputError(ThemisError, ValueError):
     exit_code = 2
 
 
+NAMES_SHOWN = 50
+"""How many known names an error lists; more would hide the error."""
+
+
 class UnknownNameError(InputError):
-    """A name that is not among the known ones; the message names the nearest."""
+    """A name that is not among the known ones; the message names the nearest, or lists at most `NAMES_SHOWN`."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         choices = sorted(known)
         near = nearest(name, choices)
-        remedy = f"did you mean {near!r}?" if near else "known: " + (", ".join(choices) or "none")
+        remedy = f"did you mean {near!r}?" if near else "known: " + (_listed(choices) or "none")
         super().__init__(f"unknown {kind}", value=name, remedy=remedy)
 
 
@@ -72,6 +76,11 @@ class UnreachableError(ThemisError, ConnectionError):
 
 class InvariantError(ThemisError, AssertionError):
     """A state that must never occur did occur: a defect of ours, not of the user."""
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

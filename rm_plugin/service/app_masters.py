@@ -16,6 +16,7 @@ from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.live_cluster import LiveCluster
+from rm_plugin.service.starts import Starts
 from rm_plugin.service.store import StoreError
 from themis.clock import Clock
 from themis.config.rm_settings import RmSettings
@@ -71,6 +72,7 @@ class AppMasters:
         self._launcher = launcher
         self._clock = clock
         self._on_ended = on_ended
+        self._starts = Starts(settings.am_starts_at_once)
         self._unlaunched: set[str] = set()
         self._relaunch_at_s = 0.0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -79,9 +81,18 @@ class AppMasters:
         self._closing = False
         changes.on_recovery(self.resume)
 
-    def launch_soon(self, entry: AppEntry) -> asyncio.Task[Any]:
-        """Start the app's next attempt in the background."""
-        return self._spawn(self._launch(entry))
+    async def launch_or_queue(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
+        """Start the app's next attempt; return at once, or after `timeout_s`, if it has to wait in the background."""
+        has_room = self._starts.has_room
+        launch = self._spawn(self._launch(entry))
+        if has_room:
+            await asyncio.wait([launch], timeout=timeout_s)
+            if launch.done():
+                launch.result()
+
+    def registered(self, app_id: str) -> None:
+        """Note that an app master is no longer starting."""
+        self._starts.done(app_id)
 
     def kill_later(self, entry: AppEntry) -> None:
         """Kill the app's processes after `KILL_GRACE_S`, or at once if no app master is connected. Then end the app."""
@@ -161,9 +172,12 @@ class AppMasters:
         if overdue:
             await self._take_by_force(entry, "the lease was not given back in time")
             return
+        if self._starts.waits(entry.app_id):
+            return
         if entry.app_id in self._unlaunched:
             # `_kill_after` ends an app that is being killed. All others wait for the engine.
             if not entry.kill_reason and now_s >= self._relaunch_at_s:
+                await self._starts.turn(entry.app_id)
                 await self._start(entry)
             return
         known = entry.registered_attempt == entry.attempt
@@ -200,7 +214,7 @@ class AppMasters:
                 await self._end_surely(entry, AppState.KILLED, entry.kill_reason)
             else:
                 # It was submitted, and the former ResourceManager stopped before it could be started.
-                await self._launch(entry)
+                await self.launch_or_queue(entry)
 
     async def _adopted(self, entry: AppEntry) -> bool:
         """Whether the app master lives; waits while the engine is unavailable."""
@@ -223,6 +237,10 @@ class AppMasters:
         await self._launcher.shutdown()
 
     async def _launch(self, entry: AppEntry) -> None:
+        await self._starts.turn(entry.app_id)
+        if entry.ended or self._closing:
+            self._starts.done(entry.app_id)
+            return
         entry.attempt += 1
         entry.turn(AppState.ACCEPTED)
         await self._start(entry)
@@ -248,6 +266,7 @@ class AppMasters:
         try:
             entry.pid = await self._launcher.launch(launch)
         except ThemisError as error:
+            self._starts.done(entry.app_id)
             if isinstance(error, UnreachableError) or _is_shortage(error):
                 LOG.warning("%s waits to be started: %s", entry.app_id, error)
                 if not entry.ended:
@@ -259,6 +278,7 @@ class AppMasters:
         self._unlaunched.discard(entry.app_id)
         if entry.ended or self._closing:
             # A kill ended it while it was being started.
+            self._starts.done(entry.app_id)
             await self._launcher.kill(entry.app_id)
             return
         entry.last_seen_s = self._clock.now_s()
@@ -276,8 +296,9 @@ class AppMasters:
         """Start another attempt after the end of this one and its tasks, or end the app."""
         attempt = entry.attempt
         self._arbiter.set_silent(entry.app_id, True)
+        self._starts.done(entry.app_id)
         if await self._changes.make_surely(lambda change: self._decide_loss(change, entry, attempt, reason)):
-            await self._launch(entry)
+            await self.launch_or_queue(entry)
 
     def _decide_loss(self, change: Change, entry: AppEntry, attempt: int, reason: str) -> bool:
         """Return whether the app gets another attempt after the loss of this one."""
@@ -323,6 +344,7 @@ class AppMasters:
             raise
         # An attempt that still waits for the engine ends through no fault of the app.
         entry.excused_attempts += entry.app_id in self._unlaunched
+        self._unlaunched.discard(entry.app_id)
         await self._lost(entry, reason)
 
     async def _end_lost(self, app_id: str) -> None:
@@ -380,6 +402,7 @@ class AppMasters:
     def _forget(self, entry: AppEntry) -> None:
         self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason="the app ended")
         self._unlaunched.discard(entry.app_id)
+        self._starts.done(entry.app_id)
 
     def _spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)

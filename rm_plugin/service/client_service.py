@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.app_pages import app_page, mark_of
+from rm_plugin.service.entries import AppEntry, app_number
 from rm_plugin.service.logs import LogFollower
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.message_checks import check_reference, check_states
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _EVENTS_A_READ = 500
 _LOG_POLL_S = 0.3
+_LIST_BYTES = 4 * 1024 * 1024
+"""A page of apps ends at this size; one app may be larger."""
 
 
 class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
@@ -59,14 +62,25 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         return pb.ValidateReply(summary=summary)
 
     async def List(self, request: pb.ListRequest, context: Context) -> pb.ListReply:
-        """Return all apps, or those in the given states, without leases and specifications."""
+        """Return a page of all apps, or of those in the given states, without leases and specifications."""
         try:
             wanted = check_states(request.states)
+            page = app_page(self._manager.entries, states=wanted, after=request.after, limit=request.limit)
         except ThemisError as error:
             await _refuse(context, error)
             raise
-        entries = [entry for entry in self._manager.entries if not wanted or entry.state in wanted]
-        return pb.ListReply(apps=[app_status(self._manager, entry, whole=False) for entry in entries])
+        reply = pb.ListReply(next=page.next_mark, total=self._manager.entries.count(wanted))
+        size = 0
+        for place, entry in enumerate(page.entries):
+            status = app_status(self._manager, entry, whole=False)
+            size += status.ByteSize()
+            if place and size > _LIST_BYTES:
+                reply.next = mark_of(page.entries[place - 1])
+                break
+            reply.apps.append(status)
+        if not request.limit:
+            reply.apps.sort(key=lambda app: app_number(app.app_id))
+        return reply
 
     async def Show(self, request: pb.ShowRequest, context: Context) -> pb.AppStatus:
         """Return one app with its leases and specification."""

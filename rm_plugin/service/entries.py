@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rm_plugin.arbiter.round_values import AppOwner
@@ -15,6 +16,9 @@ from themis.errors import InputError, UnknownNameError
 from themis.lifecycle import APP_LIFECYCLE, JOB_ENDS, AppState, JobState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message, app_to_message
+
+_NEAR_APPS = 300
+"""Among how many of the newest apps the error for an unknown name looks for a similar one: all would take seconds."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,6 +59,11 @@ class AppEntry:
 
     def __post_init__(self) -> None:
         self.shapes = {job.job_id: job.shape for job in self.spec.jobs}
+
+    @property
+    def number(self) -> int:
+        """The number at the end of the app's id: apps are numbered in order of submission."""
+        return app_number(self.app_id)
 
     @property
     def ended(self) -> bool:
@@ -162,6 +171,16 @@ def _ended(job: pb.JobStatus) -> pb.JobStatus:
     return ended
 
 
+def app_number(app_id: str) -> int:
+    """Return the number at the end of an app's id, 0 if it has none.
+
+    >>> app_number("app-0012")
+    12
+    """
+    digits = app_id[len(app_id.rstrip("0123456789")) :]
+    return int(digits or 0)
+
+
 def _hex(message: pb.Heartbeat | pb.Finish) -> str:
     return str(message.SerializeToString(deterministic=True).hex())
 
@@ -191,6 +210,10 @@ class AppEntries:
             number += 1
         return app_id
 
+    def count(self, states: Collection[AppState] = ()) -> int:
+        """Count the apps of some states, or all."""
+        return sum(not states or entry.state in states for entry in self)
+
     def lose(self, app_id: str) -> None:
         """Note that the store has an app of this id but nothing of it may run: it cannot be read, or has ended."""
         self.lost.add(app_id)
@@ -211,7 +234,10 @@ class AppEntries:
             return self._entries[app_id]
         named = [entry for entry in self._entries.values() if entry.spec.name == app_id]
         if not named:
-            raise UnknownNameError("app", app_id, {*self._entries, *(entry.spec.name for entry in self)})
+            newest = itertools.islice(reversed(self._entries.values()), _NEAR_APPS)
+            raise UnknownNameError(
+                "app", app_id, {name for entry in newest for name in (entry.app_id, entry.spec.name)}
+            )
         running = [entry for entry in named if not entry.ended]
         if len(running) > 1:
             ids = ", ".join(entry.app_id for entry in running)

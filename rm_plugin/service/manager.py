@@ -126,9 +126,11 @@ class ResourceManager:
             return entry
 
         entry = await self.changes.make(accept)
-        launch = self.app_masters.launch_soon(entry)
         # The app is accepted. The client does not wait for an engine or a store that is unavailable.
-        await asyncio.wait([launch], timeout=LAUNCH_WAIT_S)
+        try:
+            await self.app_masters.launch_or_queue(entry, timeout_s=LAUNCH_WAIT_S)
+        except Exception:
+            LOG.exception("the start of %s failed", entry.app_id)
         return entry
 
     def _add(self, entry: AppEntry) -> None:
@@ -215,6 +217,7 @@ class ResourceManager:
         self.arbiter.set_silent(entry.app_id, session.closed or bool(entry.kill_reason))
 
     def _greet(self, entry: AppEntry, session: Session) -> None:
+        self.app_masters.registered(entry.app_id)
         session.send(pb.RmMessage(registered=self._welcome(entry)))
         if entry.kill_reason:
             session.send(pb.RmMessage(shut_down=pb.ShutDown(reason=entry.kill_reason)))

@@ -96,12 +96,12 @@ def check_reference(name: str, what: str = "app") -> str:
     return name
 
 
-def check_states(names: Sequence[str]) -> frozenset[str]:
+def check_states(names: Sequence[str]) -> frozenset[AppState]:
     """Return the states that a client asks for; an unknown one raises InputError."""
     for name in names:
         if name not in AppState.__members__:
             raise InputError("unknown state of an app", value=_shown(name), remedy="known: " + ", ".join(AppState))
-    return frozenset(names)
+    return frozenset(map(AppState, names))
 
 
 def read_detail(message: pb.JobEvent) -> Mapping[str, object]:

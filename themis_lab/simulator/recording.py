@@ -137,7 +137,7 @@ def _check_whole(run: Run, record: RunRecord, source: str) -> None:
     for app in record.apps:
         measured = [value for value in astuple(app) if isinstance(value, float)]
         # Recordings of earlier versions lack the definitions of the fluid cluster.
-        known = {**dict.fromkeys(SCHEDULE_DEFINITIONS, math.nan), **app.rho}
+        known: dict[str, float] = {**dict.fromkeys(SCHEDULE_DEFINITIONS, math.nan), **app.rho}
         figures = [*known.values(), *measured]
         negative = app.ended_at_s < app.submitted_at_s or app.gpu_time_s < 0.0 or app.running_gpu_s < 0.0
         if negative or not all(abs(figure) < _MAX_FIGURE for figure in figures):

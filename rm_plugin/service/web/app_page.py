@@ -7,9 +7,8 @@ import json
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.web.documents import explanation_of, waiting_of
-from rm_plugin.service.web.home_page import app_state
 from rm_plugin.service.web.page_state import PageState, jobs_of, rho_of
-from rm_plugin.service.web.parts import AppNames
+from rm_plugin.service.web.parts import AppNames, app_state
 from themis.lifecycle import JobState
 from themis.web.elements import Markup, element, facts, join, link, outside_link, section, table, tiles
 from themis.web.formatting import MISSING, assignments, duration, from_now, moment, number, percent

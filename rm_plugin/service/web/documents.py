@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rm_plugin.policies.port import Explanation
+from rm_plugin.service.app_pages import app_page
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.web.page_state import PageState, jobs_of, rho_of
@@ -12,6 +13,7 @@ from rm_plugin.service.web.waiting import Waiting, why_waiting
 from themis.apps import HyperParameter
 from themis.cluster import Machine
 from themis.leases import Lease
+from themis.lifecycle import AppState
 from themis.web.formatting import finite
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
@@ -82,11 +84,14 @@ def _lease_document(lease: Lease) -> Document:
 # ---- apps -----------------------------------------------------------------------------------------------------------
 
 
-def apps_document(page_state: PageState, states: Iterable[str], limit: int) -> Document:
-    """Apps of some states, or of all when none is named; those that have not ended first, the newest of each first."""
-    wanted = frozenset(states)
-    entries = [entry for entry in page_state.newest_first() if not wanted or entry.state in wanted]
-    return {"total": len(entries), "apps": [summary(page_state, entry) for entry in entries[:limit]]}
+def apps_document(page_state: PageState, states: Collection[AppState], after: str, limit: int) -> Document:
+    """A page of the apps of some states, or of all when none is named."""
+    page = app_page(page_state.manager.entries, states=states, after=after, limit=limit)
+    return {
+        "total": page_state.manager.entries.count(states),
+        "next_after": page.next_mark or None,
+        "apps": [summary(page_state, entry) for entry in page.entries],
+    }
 
 
 def summary(page_state: PageState, entry: AppEntry) -> Document:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.web.apps_page import apps_table
 from rm_plugin.service.web.page_state import GpuState, MachineState, PageState, rho_of
 from rm_plugin.service.web.parts import AppNames, rounds_table
 from themis.cluster import GpuId, Machine
-from themis.lifecycle import AppState, LeaseState
-from themis.web.elements import Markup, element, join, link, markup, outside_link, section, table, tiles
-from themis.web.formatting import counted, duration, from_now, number, percent
+from themis.lifecycle import LeaseState
+from themis.web.elements import Markup, element, join, link, markup, section, tiles
+from themis.web.formatting import counted, from_now, number
 from themis.web.frame import label, page
 
 MAX_MACHINES = 200
 MAX_APPS = 200
 MAX_ENDED = 20
 ROUNDS_SHOWN = 10
-
-_BAD_STATES = frozenset({AppState.FAILED, AppState.KILLED})
 
 
 def home_page(page_state: PageState) -> str:
@@ -141,37 +137,10 @@ def _apps(page_state: PageState, names: AppNames) -> list[Markup]:
     shown = [*active[:MAX_APPS], *ended[:MAX_ENDED]]
     if not shown:
         return [element("p", "None yet.")]
-    parts = [_apps_table(page_state, names, shown)]
-    if more := len(entries) - len(shown):
-        parts.append(element("p", f"and {counted(more, 'more app')}, which api/v1/apps lists"))
+    parts = [apps_table(page_state, names, shown)]
+    if more := page_state.manager.entries.count() - len(shown):
+        parts.append(element("p", link("apps", f"and {counted(more, 'more app')}")))
     return parts
-
-
-def _apps_table(page_state: PageState, names: AppNames, entries: Sequence[AppEntry]) -> Markup:
-    heads = ("app", "name", "user", "queue", "state", "rho", "progress", "GPUs", "wants", "GPU time", "its own page")
-    rows = [
-        (
-            names.id_link(entry.app_id),
-            entry.spec.name,
-            entry.spec.user,
-            entry.spec.queue,
-            app_state(entry),
-            number(rho_of(entry)),
-            percent(entry.progress),
-            "" if entry.ended else page_state.gpus_held(entry),
-            f"+{entry.heartbeat.unmet_gpus}" if entry.heartbeat.unmet_gpus and not entry.ended else "",
-            duration(page_state.gpu_time_s(entry)),
-            outside_link(entry.page_url, "app master") if entry.page_url else "",
-        )
-        for entry in entries
-    ]
-    return table(heads, rows, numbers=("rho", "progress", "GPUs", "wants", "GPU time"))
-
-
-def app_state(entry: AppEntry) -> Markup:
-    """The state, marked when it is a bad one; the reason shows when the pointer rests on it."""
-    kind = "bad" if entry.state in _BAD_STATES else None
-    return element("span", entry.state, class_=kind, title=entry.diagnostics or None)
 
 
 # ---- rounds ---------------------------------------------------------------------------------------------------------

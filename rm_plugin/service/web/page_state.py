@@ -95,8 +95,7 @@ class PageState(Value, frozen=True):
 
     def newest_first(self) -> list[AppEntry]:
         """Return all apps: active apps before ended ones, the newest of each first."""
-        entries = list(reversed(list(self.manager.entries)))
-        return sorted(entries, key=lambda entry: entry.ended)
+        return sorted(self.manager.entries, key=lambda entry: (entry.ended, -entry.number))
 
 
 def rho_of(entry: AppEntry) -> float | None:

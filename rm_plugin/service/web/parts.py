@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
+from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.round_record import RoundRecord
+from themis.lifecycle import AppState
 from themis.web.elements import Markup, element, join, link, markup, table
 from themis.web.formatting import counted, duration, from_now, number
 from themis.web.frame import chip
 
 _GOLDEN_ANGLE = 137.508
 _APPS_IN_A_CELL = 8
+_BAD_STATES = frozenset({AppState.FAILED, AppState.KILLED})
 
 
 class AppNames:
@@ -68,6 +71,12 @@ class AppNames:
         shown = [join((self.link(app), note), " ") for app, note in list(pairs.items())[:_APPS_IN_A_CELL]]
         more = len(pairs) - len(shown)
         return join([*shown, f"and {more} more"] if more else shown, "<br>")
+
+
+def app_state(entry: AppEntry) -> Markup:
+    """The state, marked when it is a bad one; the reason shows when the pointer rests on it."""
+    kind = "bad" if entry.state in _BAD_STATES else None
+    return element("span", entry.state, class_=kind, title=entry.diagnostics or None)
 
 
 def rounds_table(names: AppNames, rounds: Sequence[RoundRecord], now_s: float) -> Markup:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from rm_plugin.service.app_pages import MAX_APPS
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.web.app_page import app_page
+from rm_plugin.service.web.apps_page import apps_page
 from rm_plugin.service.web.documents import app_document, apps_document, cluster_document, events_document
 from rm_plugin.service.web.home_page import home_page
 from rm_plugin.service.web.metrics import CONTENT_TYPE, metrics_text
@@ -15,7 +17,7 @@ from themis.errors import InputError
 from themis.lifecycle import AppState
 from themis.web.answers import NotThereError, html_answer, json_answer, site, text_answer, whole_number
 
-APPS_DEFAULT, MAX_APPS = 200, 1000
+APPS_DEFAULT = 200
 ROUNDS_DEFAULT, MAX_ROUNDS = 10, 100
 EVENTS_DEFAULT, MAX_EVENTS = 100, 500
 
@@ -27,6 +29,7 @@ def application(page_state: PageState) -> web.Application:
     served.add_routes(
         [
             web.get("/", routes.home),
+            web.get("/apps", routes.apps),
             web.get("/apps/{app_id:[^/]+}", routes.app),
             web.get("/api/v1/cluster", routes.cluster_data),
             web.get("/api/v1/apps", routes.apps_data),
@@ -51,6 +54,10 @@ class Routes:
         await self._page_state.event_index.ready()
         return html_answer(home_page(self._page_state))
 
+    async def apps(self, request: web.Request) -> web.Response:
+        """A page of all apps, after the mark `after`."""
+        return html_answer(apps_page(self._page_state, request.query.get("after", "")))
+
     async def app(self, request: web.Request) -> web.Response:
         """One app."""
         await self._page_state.event_index.ready()
@@ -61,10 +68,10 @@ class Routes:
         return json_answer(cluster_document(self._page_state))
 
     async def apps_data(self, request: web.Request) -> web.Response:
-        """Apps, of some states where `state` is given."""
+        """A page of apps, of some states where `state` is given, after the mark `after`."""
         states = [_app_state(text) for text in request.query.getall("state", [])]
         limit = whole_number(request, "limit", APPS_DEFAULT, most=MAX_APPS)
-        return json_answer(apps_document(self._page_state, states, limit))
+        return json_answer(apps_document(self._page_state, states, request.query.get("after", ""), limit))
 
     async def app_data(self, request: web.Request) -> web.Response:
         """One app, whole."""

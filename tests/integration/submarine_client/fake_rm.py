@@ -41,12 +41,17 @@ class FakeService(rpc.ClientServiceServicer):
         return pb.ValidateReply(summary=f"{len(request.spec.jobs)} jobs fit the cluster")
 
     def List(self, request, context):
-        apps = [statuses[0] for statuses in self.apps.values()]
-        return pb.ListReply(apps=[app for app in apps if not request.states or app.state in request.states])
+        apps = [statuses[0] for statuses in reversed(self.apps.values())]
+        wanted = [app for app in apps if not request.states or app.state in request.states]
+        begin = int(request.after or 0)
+        end = begin + (request.limit or len(wanted))
+        mark = str(end) if end < len(wanted) else ""
+        return pb.ListReply(apps=wanted[begin:end], next=mark, total=len(wanted))
 
     def Show(self, request, context):
         self.shows += 1
-        statuses = self.apps.get(request.app_id)
+        named = [statuses for statuses in self.apps.values() if statuses[0].name == request.app_id]
+        statuses = self.apps.get(request.app_id) or (named[0] if named else None)
         if statuses is None:
             context.abort(grpc.StatusCode.NOT_FOUND, f"unknown app: {request.app_id!r}")
         return statuses.pop(0) if len(statuses) > 1 else statuses[0]

@@ -159,6 +159,43 @@ def test_terminate_kills_the_stubborn_group_after_the_grace(tmp_path, mark):
     until(lambda: not is_alive(child), "the child in the group is killed with its leader")
 
 
+BUSY = "(trap 'sleep 0.4; echo saved; exit' TERM; echo up; while :; do sleep 0.05; done)"
+
+
+def ended_by_terminate(tmp_path, mark, script: str, grace_s: float) -> tuple[int, str]:
+    async def scenario() -> int:
+        process = start(spec(tmp_path, mark, "/bin/sh", "-c", script))
+        await asyncio.to_thread(until, lambda: "up" in (tmp_path / "log").read_text(), "the trap is set")
+        return await process.terminate(grace_s)
+
+    return asyncio.run(scenario()), (tmp_path / "log").read_text()
+
+
+def test_group_has_the_grace_although_its_leader_ends_at_once(tmp_path, mark):
+    code, log = ended_by_terminate(tmp_path, mark, f"{BUSY} & wait", 10.0)
+    assert code == -signal.SIGTERM
+    assert "saved" in log
+
+
+def test_group_that_outlasts_the_grace_is_killed_without_its_leader(tmp_path, mark):
+    code, log = ended_by_terminate(tmp_path, mark, f"{BUSY} & wait", 0.1)
+    assert code == -signal.SIGTERM
+    assert "saved" not in log
+    assert find_marked(mark) == ()
+
+
+def test_second_terminate_with_less_grace_ends_the_group(tmp_path, mark):
+    async def scenario() -> float:
+        process = start(spec(tmp_path, mark, "/bin/sh", "-c", "(trap '' TERM; echo up; sleep 60) & wait"))
+        await asyncio.to_thread(until, lambda: "up" in (tmp_path / "log").read_text(), "the trap is set")
+        begun_s = time.monotonic()
+        await asyncio.gather(process.terminate(30.0), process.terminate(0.1))
+        return time.monotonic() - begun_s
+
+    assert asyncio.run(scenario()) < 10.0
+    assert find_marked(mark) == ()
+
+
 def test_children_left_in_the_group_end_with_the_leader(tmp_path, mark):
     async def scenario() -> int:
         return await start(spec(tmp_path, mark, "/bin/sh", "-c", f"sleep 60 & echo $! > {tmp_path}/pids")).wait()

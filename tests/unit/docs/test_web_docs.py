@@ -13,6 +13,7 @@ from am.page import log_files
 from am.page.routes import application as am_application
 from am.page.state import AmPageState, JobRow, LeaseRow
 from am.page.status_document import status_document
+from rm_plugin.service import app_pages
 from rm_plugin.service.web import event_index, home_page, routes, waiting
 from rm_plugin.service.web.documents import app_document, apps_document, cluster_document, events_document
 from rm_plugin.service.web.event_index import EventIndex
@@ -73,10 +74,17 @@ def test_keys_of_the_cluster_are_all_there(page_state):
     assert set(machine["leases"][0]) <= meaning("key of a machine", "leases")
 
 
+def between(begin, end):
+    """The text of the page from one place to another."""
+    text = text_of(PAGE)
+    return text[text.index(begin) : text.index(end, text.index(begin))]
+
+
 def test_keys_of_apps_are_all_there(page_state):
-    document = apps_document(page_state, [], 10)
+    document = apps_document(page_state, [], "", 10)
     whole = app_document(page_state, page_state.manager.entries.get("app-0001"))
     assert keys("key of an app") == set(document["apps"][0])
+    assert set(document) <= set(code(between("### /api/v1/apps", "| key of an app")))
     assert keys("key of one app") == set(whole) - set(document["apps"][0])
     assert set(whole["jobs"][0]) <= meaning("key of one app", "jobs")
     assert keys("key of waiting") == set(whole["waiting"])
@@ -90,9 +98,7 @@ def test_keys_of_rounds_and_events_are_all_there(page_state):
         assert meaning("key of a round", key) == set(next(iter(document[key].values()))), key
     assert meaning("key of a round", "auction") == set(document["auction"])
     events = events_document(page_state.manager.recorder.events(0, "", 1), 0)
-    text = text_of(PAGE)
-    part = text[text.index("### /api/v1/events") : text.index("## Metrics")]
-    assert {*events, *events["events"][0]} <= set(code(part))
+    assert {*events, *events["events"][0]} <= set(code(between("### /api/v1/events", "## Metrics")))
 
 
 def test_every_metric_is_documented(page_state):
@@ -136,7 +142,7 @@ def test_the_setting_shown_exists():
 def test_documented_bounds_match_the_code():
     answers = {code(row[0])[0]: row[1] for row in table_rows(PAGE, "address of the ResourceManager")}
     for path, default, most in (
-        ("/api/v1/apps", routes.APPS_DEFAULT, routes.MAX_APPS),
+        ("/api/v1/apps", routes.APPS_DEFAULT, app_pages.MAX_APPS),
         ("/api/v1/rounds", routes.ROUNDS_DEFAULT, routes.MAX_ROUNDS),
         ("/api/v1/events", routes.EVENTS_DEFAULT, routes.MAX_EVENTS),
     ):

@@ -68,9 +68,7 @@ def test_shell_syntax_and_builtins_are_accepted(command: str) -> None:
     check_command(command, "g.yaml")
 
 
-def test_a_command_that_no_system_could_run_is_refused_at_once() -> None:
-    with pytest.raises(InputError, match=r"g.yaml: the command is too long to be run: '131072 bytes'; put it in"):
-        check_command("a" * 131_072, "g.yaml")
+def test_a_very_long_word_that_is_no_program_is_cut() -> None:
     with pytest.raises(InputError, match=r"is not a command on PATH, nor a file: 'a{80}\.\.'; check"):
         check_command("a" * 5_000, "g.yaml")
 

@@ -82,9 +82,52 @@ class TestValues:
     def test_no_number_is_infinite_or_nan(self, number):
         assert "leaf.grace" in refusal(f"name: x\nleaf: {{grace: {number}}}")
 
-    @pytest.mark.parametrize("value", ["yes", "true", "'1'", "[1]", "null"])
+    @pytest.mark.parametrize("value", ["true", "'1'", "[1]", "null"])
     def test_a_number_is_written_as_one(self, value):
         assert "leaf.grace: should be a number" in refusal(f"name: x\nleaf: {{grace: {value}}}")
+
+    @pytest.mark.parametrize("word", ["no", "On", "yes", "OFF"])
+    def test_words_that_yaml_reads_as_truth_values_are_refused(self, word):
+        read = "true" if word.lower() in ("on", "yes") else "false"
+        assert f"f.yaml, line 2: a word that YAML reads as {read}: {word!r}" in refusal(f"name: x\nshort: {word}")
+
+    @pytest.mark.parametrize("word", ["true", "True", "TRUE"])
+    def test_true_may_be_written_in_any_case(self, word):
+        assert fit(Root, parse_yaml(f"name: x\nsure: {word}", "f"), "f").sure is True
+
+    def test_zeros_at_the_end_of_a_number_mean_nothing_to_a_key_that_takes_a_number(self):
+        assert fit(Root, parse_yaml("name: x\nleaf: {grace: 1.50}", "f"), "f").leaf.grace == 1.5
+
+    def test_all_errors_are_told_at_once_unknown_keys_first(self):
+        assert refusal("count: x\nsome: [a]\nleaf: {duration: x, zzz: 1}").splitlines() == [
+            "f.yaml: unknown key leaf.zzz; known keys: duration, grace",
+            "f.yaml: name is missing; add it",
+            "f.yaml: count: should be a whole number: 'x'",
+            "f.yaml: some[0]: should be a whole number: 'a'",
+            "f.yaml: leaf.duration: should be a number: 'x'",
+        ]
+
+    def test_of_very_many_errors_the_first_are_told(self):
+        lines = refusal("name: x\nmany: [" + ", ".join(["{grace: x}"] * 14) + "]").splitlines()
+        assert (len(lines), lines[-1]) == (11, "and 4 more errors")
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            "!!set {a, b}",
+            "!!map foo",
+            "!!seq foo",
+            "!!omap [a: 1]",
+            "!!pairs [a: 1]",
+            "!!int [1]",
+            "!!float x",
+            "!own 1",
+        ],
+    )
+    def test_a_tag_that_does_not_fit_is_refused_in_one_line(self, value):
+        text = refusal(f"name: x\nmany: {value}")
+        assert text.startswith("f.yaml is not valid YAML")
+        assert "\n" not in text
 
     @pytest.mark.parametrize(("value", "number"), [("2", 2.0), ("0.5", 0.5), ("1e-3", 0.001), ("1.0e+2", 100.0)])
     def test_numbers_with_and_without_point_or_exponent(self, value, number):

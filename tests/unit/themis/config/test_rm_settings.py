@@ -45,7 +45,7 @@ def test_the_arbiters_own_defaults_are_the_same():
     [
         ("auction: {f: 1.1}", "auction.f"),
         ("auction: {f: -0.1}", "auction.f"),
-        ("auction: {f: yes}", "auction.f: should be a number"),
+        ("auction: {f: true}", "auction.f: should be a number"),
         ("auction: {payments: 1}", "auction.payments: should be true or false"),
         ("auction: {rounding: floor}", "auction.rounding.*probabilistic"),
         ("auction: {bundle_rule: lexicographic}", "empty_bundle"),

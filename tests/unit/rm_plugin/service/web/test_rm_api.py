@@ -54,6 +54,17 @@ class TestApi:
 
         run(scenario)
 
+    def test_apps_are_read_on_page_by_page(self):
+        async def scenario():
+            async with served(busy()) as site:
+                first = await site.json("/api/v1/apps?limit=2")
+                rest = await site.json(f"/api/v1/apps?limit=2&after={first['next_after']}")
+            assert [app["app_id"] for app in first["apps"]] == ["app-0002", "app-0001"]
+            assert [app["app_id"] for app in rest["apps"]] == ["app-0003"]
+            assert (first["next_after"], rest["next_after"]) == ("active-1", None)
+
+        run(scenario)
+
     def test_unknown_values_of_an_app_are_null(self):
         async def scenario():
             case = busy()
@@ -129,6 +140,7 @@ class TestApi:
             ("/api/v1/apps/nobody", 404, "unknown app"),
             ("/api/v1/nothing", 404, "no such page"),
             ("/api/v1/apps?state=HAPPY", 400, "unknown state of an app"),
+            ("/api/v1/apps?after=app-0001", 400, "not the mark of a page"),
             ("/api/v1/rounds?limit=many", 400, "limit must be a whole number from 0 on"),
             ("/api/v1/rounds?limit=-1", 400, "limit must be a whole number from 0 on"),
             ("/api/v1/events?after=1_0", 400, "after must be a whole number from 0 on"),

@@ -2,6 +2,7 @@
 
 from web_cases import HOSTILE, NOW_S, Elements, RmCase, busy, run, served
 
+from rm_plugin.service.web import apps_page
 from themis.cluster import GpuId
 
 
@@ -185,3 +186,19 @@ class TestHostileNames:
             assert r'themis_info{cluster="a\"b\\c\nd",policy="themis"} 1' in text.splitlines()
 
         run(scenario)
+
+
+def test_all_apps_are_shown_a_page_at_a_time(monkeypatch):
+    monkeypatch.setattr(apps_page, "APPS_A_PAGE", 2)
+
+    async def scenario():
+        async with served(busy()) as site:
+            first = Elements(await site.text("/apps"))
+            rest = Elements(await site.text("/apps?after=active-1"))
+        assert "app-0001" in first.text and "app-0002" in first.text
+        assert "app-0003" not in first.text
+        assert {"href": "apps?after=active-1"} in first.of("a")
+        assert "app-0003" in rest.text
+        assert "These are the last." in rest.text
+
+    run(scenario)

@@ -1,0 +1,54 @@
+"""The page `/apps`: all apps, a page of them at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rm_plugin.service.app_pages import app_page
+from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.web.page_state import PageState, rho_of
+from rm_plugin.service.web.parts import AppNames, app_state
+from themis.web.elements import Markup, element, link, outside_link, section, table
+from themis.web.formatting import counted, duration, number, percent
+from themis.web.frame import page
+
+APPS_A_PAGE = 200
+
+
+def apps_page(page_state: PageState, after: str) -> str:
+    """The page of the apps after a mark, as text."""
+    shown = app_page(page_state.manager.entries, after=after, limit=APPS_A_PAGE)
+    names = AppNames(page_state, root="")
+    more = link(f"apps?after={shown.next_mark}", "Next apps") if shown.next_mark else "These are the last."
+    return page(
+        "Apps",
+        element("p", link("./", "Cluster")),
+        element("h1", "Apps ", element("small", counted(page_state.manager.entries.count(), "app"))),
+        section(
+            "Active apps first, the newest of each first" if not after else "More apps",
+            apps_table(page_state, names, shown.entries),
+            element("p", more),
+        ),
+    )
+
+
+def apps_table(page_state: PageState, names: AppNames, entries: Sequence[AppEntry]) -> Markup:
+    """Apps, one a row."""
+    heads = ("app", "name", "user", "queue", "state", "rho", "progress", "GPUs", "wants", "GPU time", "its own page")
+    rows = [
+        (
+            names.id_link(entry.app_id),
+            entry.spec.name,
+            entry.spec.user,
+            entry.spec.queue,
+            app_state(entry),
+            number(rho_of(entry)),
+            percent(entry.progress),
+            "" if entry.ended else page_state.gpus_held(entry),
+            f"+{entry.heartbeat.unmet_gpus}" if entry.heartbeat.unmet_gpus and not entry.ended else "",
+            duration(page_state.gpu_time_s(entry)),
+            outside_link(entry.page_url, "app master") if entry.page_url else "",
+        )
+        for entry in entries
+    ]
+    return table(heads, rows, numbers=("rho", "progress", "GPUs", "wants", "GPU time"))
