@@ -3,12 +3,14 @@
 import asyncio
 
 import pytest
+import yaml
+from documents import block
 
 from rm_plugin.engines.inventory import NodeState
 from rm_plugin.engines.yarn import node_devices
 from rm_plugin.engines.yarn_inventory import YarnInventory
 from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
-from themis.config.rm_settings import YarnSettings
+from themis.config.rm_settings import RmSettings, YarnSettings
 from themis.hadoop.values import NodeReport
 from themis.hadoop.values import NodeState as YarnState
 
@@ -198,3 +200,13 @@ def test_node_whose_type_becomes_unclear_drains_until_it_is_clear_again():
     yarn.reports = (typed("n1", "k80"),)
     node = nodes(one)["n1"]
     assert (node.machine.device, node.state, node.reason) == ("k80", NodeState.USABLE, "")
+
+
+@pytest.mark.parametrize(
+    ("page", "mark"), [("docs/how-to/hadoop.md", "site devices"), ("docs/how-to/devcluster.md", "mixed settings")]
+)
+def test_device_types_of_the_guides_are_settings(page, mark):
+    written = yaml.safe_load(block(page, mark).body)
+    settings = RmSettings(engine="yarn", **written)
+    types = node_devices(settings.yarn, None).types
+    assert {name: device.kind.value for name, device in types.items()} == {"k80": "gpu", "v100": "gpu", "cpu": "cpu"}
