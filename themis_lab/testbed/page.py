@@ -23,6 +23,7 @@ from themis_lab.testbed.page_tables import (
     percent,
     rho_table,
     speeds_table,
+    tenants_table,
     text,
 )
 from themis_lab.testbed.report import Report
@@ -56,6 +57,7 @@ def page(record: RunRecord, report: Report) -> str:
             best_table(report),
             note="Real apps were trained by TensorFlow; the accuracy is on held-out data.",
         ),
+        _section("Tenants and shares", tenants_table(report), note=_TENANTS_NOTE),
         _section("Device types", devices_table(report), note=_DEVICES_NOTE),
         _section("Speeds", speeds_table(report), note=_SPEEDS_NOTE),
         _section("Apps", apps_table(report, colours), note=_APPS_NOTE),
@@ -78,6 +80,10 @@ _RHO_NOTE = (
 )
 _FINAL_NOTE = "By the definition <code>themis</code>. Filled bars are real apps, hatched ones replayed."
 _LOSS_NOTE = "Training loss of each job, logarithmic. A curve that ends early was stopped by its tuner."
+_TENANTS_NOTE = (
+    "Device seconds by type: of the fair share that the policy computed, and of the leases. A tenant leases less where "
+    "its jobs can use no more, and more where others leave devices."
+)
 _DEVICES_NOTE = (
     "Leased and running are shares of the type's time from the first submission to the last end of an app. "
     "A CPU node is one device."

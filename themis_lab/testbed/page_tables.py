@@ -97,6 +97,24 @@ def _speed(speeds: Mapping[str, Mapping[str, Any]], device: str) -> Cell:
     return f"{known['speed']:.3g}{', measured' if known['measured'] else ''}", "number"
 
 
+def tenants_table(report: Report) -> str:
+    """A row per tenant: device seconds of its fair share and of its leases, by type. Empty without shares."""
+    names = {app["app_id"]: app["name"] for app in report["apps"]}
+    devices = list(report["cluster"]["devices"])
+    rows = [
+        [
+            (text(tenant), ""),
+            (text(", ".join(names.get(app_id, app_id) for app_id in entry["apps"])), ""),
+            *_numbers(
+                *((entry[measure].get(device, 0.0), 0) for device in devices for measure in ("share_s", "leased_s"))
+            ),
+        ]
+        for tenant, entry in report["tenants"].items()
+    ]
+    heads = ("tenant", "apps", *(f"{device} {what} s" for device in devices for what in ("share", "leased")))
+    return table(heads, rows, first_number=2) if rows else ""
+
+
 def kind_of_device(device: Mapping[str, Any]) -> str:
     """What devices of a type are, in words."""
     if device["kind"] == "cpu":

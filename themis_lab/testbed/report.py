@@ -13,6 +13,7 @@ from themis_lab.testbed.events import Event
 from themis_lab.testbed.measures import empty_bids, machine_of, overheads, share_by_leftovers
 from themis_lab.testbed.run_record import RunRecord
 from themis_lab.testbed.spans import LeaseSpan, TaskSpan, lease_spans, task_spans
+from themis_lab.testbed.tenant_shares import tenant_shares
 
 Report = dict[str, Any]
 
@@ -40,6 +41,7 @@ def build_report(record: RunRecord, audited: AuditResult) -> Report:
         "share_of_gpus_by_leftovers": share_by_leftovers(record.events),
         "empty_bids": empty_bids(record.events),
         "utilisation": _utilisation(record),
+        "tenants": _tenants(record),
         "invariants": {
             "checks": dict(audited.checks),
             "violations": list(audited.violations),
@@ -126,6 +128,13 @@ def _utilisation(record: RunRecord) -> dict[str, Any]:
             for name, count in counts.items()
         },
     }
+
+
+def _tenants(record: RunRecord) -> dict[str, Any]:
+    """Fair shares and leases by tenant; empty for policies without shares."""
+    end_s = max((app.finished_at_s for app in record.apps), default=0.0)
+    device_of = {machine.machine_id: machine.device for machine in record.cluster.machines}
+    return tenant_shares(record.events, lease_spans(record.events), end_s, device_of)
 
 
 def _largest(values: Any) -> float | None:
