@@ -59,7 +59,7 @@ def test_the_arbiters_own_defaults_are_the_same():
         ("tenant_weights: {ann: 0}", "tenant_weights.ann"),
         ("tenant_weights: {ann: .inf}", "tenant_weights.ann"),
         ("tenant_weights: {ann: .nan}", "tenant_weights.ann"),
-        ("tenant_weights: {ann: yes}", "tenant_weights.ann"),
+        ("tenant_weights: {ann: true}", "tenant_weights.ann"),
         ("tenant_weights: 2", "tenant_weights"),
         ("am_max_attempts: 0", "am_max_attempts"),
         ("seed: 1.5", "seed: should be a whole number"),
