@@ -134,7 +134,10 @@ def _heading(report: Report) -> str:
         ("max rho", shown(report["max_rho"]["themis"], 2)),
         ("apps", str(len(report["apps"]))),
         ("rounds", str(report["rounds"])),
-        ("GPU time leased", percent(report["utilisation"]["leased"])),
+        (
+            "GPU time leased" if len(cluster["devices"]) < 2 else "device time leased",
+            percent(report["utilisation"]["leased"]),
+        ),
         ("wall time", f"{report['wall_s']:.0f} s"),
         ("violations", str(len(report["invariants"]["violations"]))),
     ]

@@ -92,7 +92,7 @@ def _speed(speeds: Mapping[str, Mapping[str, Any]], device: str) -> Cell:
     if not speeds:
         return "-", "number"
     if device not in speeds:
-        return "cannot run", "dim"
+        return "cannot run", "number dim"
     known = speeds[device]
     return f"{known['speed']:.3g}{', measured' if known['measured'] else ''}", "number"
 
