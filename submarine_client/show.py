@@ -16,7 +16,7 @@ _LABEL_WIDTH = 14
 
 
 def app_text(app: pb.AppStatus) -> str:
-    """Format one app: state, best job, leases, jobs, their faults, their S by level and speeds by type."""
+    """Format one app: state, best job, leases, jobs, their faults, S by level and speeds by type, and its share."""
     lines = [*_head(app), *_outcome(app), "", jobs_table(app)]
     health = [(job.job_id, job.health) for job in app.jobs if job.health]
     if health:
@@ -24,6 +24,8 @@ def app_text(app: pb.AppStatus) -> str:
     measured = [job for job in app.jobs if any(each.intervals for each in job.slowdown)]
     if measured:
         lines += ["", slowdown_table(measured)]
+    if app.explanation:
+        lines += ["", *(_field(line.label, line.text) for line in app.explanation)]
     typed = [job for job in app.jobs if job.speeds]
     if typed:
         lines += ["", speed_table(typed)]
