@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from submarine_client import status
 from submarine_client.table import MISSING, assignments, moment, number, percent, seconds, table
+from submarine_client.terminal import harmless
 from themis.apps import AppSpec
 from themis.rho import FLUID_DEFINITIONS, HEADLINE, SCHEDULE_DEFINITIONS, RhoDefinition
 from themis.wire import themis_pb2 as pb
@@ -15,7 +16,7 @@ _LABEL_WIDTH = 14
 
 
 def app_text(app: pb.AppStatus) -> str:
-    """Format one app: state, best job, leases, jobs, their faults, their S by level and speeds by type."""
+    """Format one app: state, best job, leases, jobs, their faults, S by level and speeds by type, and its share."""
     lines = [*_head(app), *_outcome(app), "", jobs_table(app)]
     health = [(job.job_id, job.health) for job in app.jobs if job.health]
     if health:
@@ -23,6 +24,8 @@ def app_text(app: pb.AppStatus) -> str:
     measured = [job for job in app.jobs if any(each.intervals for each in job.slowdown)]
     if measured:
         lines += ["", slowdown_table(measured)]
+    if app.explanation:
+        lines += ["", *(_field(line.label, line.text) for line in app.explanation)]
     typed = [job for job in app.jobs if job.speeds]
     if typed:
         lines += ["", speed_table(typed)]
@@ -70,7 +73,7 @@ def progress_line(app: pb.AppStatus) -> str:
     best = status.best_job(app)
     if best is not None:
         parts.append(f"best {best.job_id} ({_score(best)})")
-    return ", ".join(parts)
+    return harmless(", ".join(parts))
 
 
 def end_line(app: pb.AppStatus) -> str:
@@ -88,7 +91,7 @@ def end_line(app: pb.AppStatus) -> str:
         parts.append(f"best {best.job_id} ({_score(best)}){values}")
     if app.diagnostics:
         parts.append(app.diagnostics)
-    return "; ".join(parts)
+    return harmless("; ".join(parts))
 
 
 def spec_text(app: AppSpec) -> str:
@@ -169,25 +172,21 @@ def _outcome(app: pb.AppStatus) -> list[str]:
     if best is not None:
         values = assignments(status.hyper_parameters(app, best.job_id))
         lines.append(_field("Best job", f"{best.job_id}, {_score(best)}, {values}"))
-    if app.best_checkpoint:
-        lines.append(_field("Checkpoint", app.best_checkpoint))
-    if app.leases:
-        lines.append(_field("Leases", _leases(app)))
-    if app.folder:
-        lines.append(_field("Folder", app.folder))
-    if app.engine_id:
-        lines.append(_field("Engine's id", app.engine_id))
-    if app.page_url:
-        lines.append(_field("Page", app.page_url))
-    if app.attempts > 1:
-        lines.append(_field("Attempts", str(app.attempts)))
-    if app.diagnostics:
-        lines.append(_field("Diagnostics", app.diagnostics))
-    return lines
+    rest = (
+        ("Checkpoint", app.best_checkpoint),
+        ("Leases", _leases(app)),
+        ("Waits", app.waits_for),
+        ("Folder", app.folder),
+        ("Engine's id", app.engine_id),
+        ("Page", app.page_url),
+        ("Attempts", str(app.attempts) if app.attempts > 1 else ""),
+        ("Diagnostics", app.diagnostics),
+    )
+    return [*lines, *(_field(label, value) for label, value in rest if value)]
 
 
 def _field(label: str, value: str) -> str:
-    return f"{label + ':':<{_LABEL_WIDTH + 1}} {value}"
+    return f"{label + ':':<{_LABEL_WIDTH + 1}} {harmless(value)}"
 
 
 def _gpus(count: int) -> str:
@@ -215,7 +214,9 @@ def _factor(slowdown: pb.LevelSlowdown) -> str:
 def _leases(app: pb.AppStatus) -> str:
     by_end: dict[str, list[str]] = {}
     for lease in app.leases:
-        by_end.setdefault(moment(lease.expires_at_s), []).append(f"{lease.machine_id}/{lease.gpu_index}")
+        # A bound lease is renewed until its job ends.
+        end = f"{lease.job_id} ends" if lease.job_id else moment(lease.expires_at_s)
+        by_end.setdefault(end, []).append(f"{lease.machine_id}/{lease.gpu_index}")
     return "; ".join(f"{' '.join(gpus)} until {end}" for end, gpus in sorted(by_end.items()))
 
 

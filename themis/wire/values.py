@@ -239,6 +239,7 @@ def lease_to_message(lease: Lease) -> pb.Lease:
         gpu_index=lease.gpu.index,
         expires_at_s=lease.expires_at_s,
         state=lease.state,
+        job_id=lease.job_id,
     )
 
 
@@ -251,6 +252,7 @@ def lease_from_message(message: pb.Lease, app_id: str) -> Lease:
         granted_at_s=0.0,
         expires_at_s=message.expires_at_s,
         state=LeaseState(message.state),
+        job_id=message.job_id,
     )
 
 

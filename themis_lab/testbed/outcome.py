@@ -74,8 +74,7 @@ def _best_line(name: str, best: dict[str, Any]) -> str:
 
 def _summary_line(report: Report) -> str:
     cluster, checks = report["cluster"], report["invariants"]["checks"]
-    emulated = " emulated" if cluster["emulated"] else ""
-    where = f"{cluster['gpus']}{emulated} GPUs under {report['policy']}{by_engine(report['engine'])}"
+    where = f"{_devices(cluster)} under {report['policy']}{by_engine(report['engine'])}"
     worst = f"max rho ({HEADLINE}) {shown(report['max_rho'][HEADLINE], 2)}"
     return (
         f"{report['mix']}: {len(report['apps'])} apps on {where}, "
@@ -83,6 +82,13 @@ def _summary_line(report: Report) -> str:
         f"audit: {sum(checks.values())} checks, {len(report['invariants']['violations'])} violations; "
         f"at most {report['processes']['peak_count']} processes"
     )
+
+
+def _devices(cluster: dict[str, Any]) -> str:
+    devices = cluster["devices"]
+    if len(devices) < 2:
+        return f"{cluster['gpus']}{' emulated' if cluster['emulated'] else ''} GPUs"
+    return " + ".join(f"{device['count']} {name}" for name, device in devices.items())
 
 
 def by_engine(engine: str) -> str:

@@ -17,7 +17,7 @@ from themis.rho import HEADLINE, RhoDefinition
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 from themis_lab.testbed.events import Event
-from themis_lab.testbed.measures import number, rho_series
+from themis_lab.testbed.measures import machine_of, number, rho_series
 from themis_lab.testbed.report import Report
 from themis_lab.testbed.run_record import RunRecord
 from themis_lab.testbed.spans import LeaseSpan, lease_spans
@@ -31,33 +31,46 @@ _REAL_WIDTH, _REPLAY_WIDTH = 2.2, 1.1
 
 
 def occupancy(record: RunRecord, colours: Colours) -> str:
-    """GPUs by app over time, stacked, with real apps at the bottom and replayed ones above them."""
+    """GPUs by app over time, stacked, with real apps at the bottom and replayed ones above them.
+
+    There is one panel for each device type.
+    """
     if not record.apps:
         return ""
     leases = lease_spans(record.events)
+    device_of = {machine.machine_id: machine.device for machine in record.cluster.machines}
+    types = record.cluster.present_devices
+    with house_style():
+        figure = Figure(figsize=(_WIDTH, 3.2 if len(types) == 1 else 2.2 * len(types)), layout="constrained")
+        panels = figure.subplots(len(types), 1, squeeze=False, sharex=True)[:, 0]
+        for axes, device in zip(panels, types, strict=True):
+            _draw_occupancy(
+                axes, record, [lease for lease in leases if device_of[machine_of(lease.gpu)] == device.name], colours
+            )
+            count = record.cluster.gpus_by_device[device.name]
+            axes.axhline(count, color=INK, linewidth=0.8, linestyle="--")
+            axes.set(ylim=(0, count * 1.04), ylabel="GPUs leased" if len(types) == 1 else f"type {device.name}")
+        panels[-1].set_xlabel("seconds")
+        return to_svg(figure, "occupancy")
+
+
+def _draw_occupancy(axes: Axes, record: RunRecord, leases: Sequence[LeaseSpan], colours: Colours) -> None:
     start_s, end_s = bounds(record)
     times, counts = leased_over_time(leases, [app.app_id for app in record.apps], start_s, end_s)
-    with house_style():
-        figure = Figure(figsize=(_WIDTH, 3.2), layout="constrained")
-        axes = figure.subplots()
-        ordered = sorted(record.apps, key=lambda app: app.replay)
-        stacks = axes.stackplot(
-            times,
-            [counts[app.app_id] for app in ordered],
-            colors=[colours[app.app_id] for app in ordered],
-            step="post",
-            linewidth=0,
-        )
-        for stack, app in zip(stacks, ordered, strict=True):
-            stack.set_gid(tip(app.name))
-        axes.axhline(record.cluster.gpus, color=INK, linewidth=0.8, linestyle="--")
-        axes.set(
-            xlim=(0, end_s - start_s), ylim=(0, record.cluster.gpus * 1.04), xlabel="seconds", ylabel="GPUs leased"
-        )
-        axes.grid(axis="y")
-        axes.set_axisbelow(True)
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        return to_svg(figure, "occupancy")
+    ordered = sorted(record.apps, key=lambda app: app.replay)
+    stacks = axes.stackplot(
+        times,
+        [counts[app.app_id] for app in ordered],
+        colors=[colours[app.app_id] for app in ordered],
+        step="post",
+        linewidth=0,
+    )
+    for stack, app in zip(stacks, ordered, strict=True):
+        stack.set_gid(tip(app.name))
+    axes.set_xlim(0, end_s - start_s)
+    axes.grid(axis="y")
+    axes.set_axisbelow(True)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def rho_over_time(record: RunRecord, report: Report, colours: Colours) -> str:
@@ -118,7 +131,7 @@ def final_rho(report: Report, colours: Colours) -> str:
 
 
 def gantt(record: RunRecord, colours: Colours) -> str:
-    """Every lease: one row per GPU, grouped by machine, in the app's colour."""
+    """Every lease: one row per GPU, grouped by machine, in the app's colour. Labels name types if there are several."""
     leases = lease_spans(record.events)
     if not leases:
         return ""
@@ -131,7 +144,8 @@ def gantt(record: RunRecord, colours: Colours) -> str:
         for index in range(machine.gpus):
             rows[f"{machine.machine_id}/{index}"] = place
             place += 1.0
-        centres.append(((first + place - 1.0) / 2, machine.machine_id))
+        label = f"{machine.machine_id} {machine.device}" if record.cluster.has_types else machine.machine_id
+        centres.append(((first + place - 1.0) / 2, label))
         place += 0.6
     names = {app.app_id: app.name for app in record.apps}
     with house_style():
@@ -186,6 +200,8 @@ def _draw_curve(axes: Axes, points: Sequence[tuple[int, float]], job: pb.JobStat
         *zip(*points, strict=True),
         color=shades[index % len(shades)],
         linewidth=2.2 if best else 1.0,
+        # A line needs two points.
+        marker="o" if len(points) == 1 else None,
         label=f"{label}{' (best)' if best else ''}",
         gid=tip(f"{job.job_id}, {job.state}"),
     )
