@@ -273,6 +273,22 @@ def test_oef_on_three_gpu_types_remembers_over_kill_9(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_under_oef_with_profiling_runs_an_app_runs_on_every_type_before_it_shares(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        cluster = Path("conf/clusters/mixed-3.yaml")
+        async with live(settings(tmp_path, policy="oef", cluster=cluster, profiling_runs=True)) as rm:
+            app = await rm.submit(replay_app("mine", iterations=400, tasks=4, jobs=3))
+            assert (await rm.ended(app)).state == "FINISHED"
+            events = rm.events("round_granted")
+        memories = [stored_memory(events[: number + 1]) for number in range(len(events))]
+        profiles = [memory["profiles"][app] for memory in memories if memory and app in memory["profiles"]]
+        assert profiles[0] == {"state": "running", "types": ["k80", "p100", "v100"], "rates": [], "reason": ""}
+        done = next(profile for profile in profiles if profile["state"] == "done")
+        assert len(done["rates"]) == 3
+
+    asyncio.run(scenario())
+
+
 def test_stopping_the_resource_manager_in_good_order_costs_an_app_no_attempt(tmp_path: Path) -> None:
     async def scenario() -> None:
         configured = settings(tmp_path)
