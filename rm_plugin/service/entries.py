@@ -27,8 +27,9 @@ class AppEntry:
 
     `excused_attempts` counts attempts that do not count as failures: they ended through no fault of the app (the
     ResourceManager stopped, or was unavailable), or too long ago. `failed_at_s` has the times of the others' ends.
-    `last_message` is the attempt and id of the newest message processed; a message that comes again is only
-    acknowledged. `shapes` maps job ids to shapes. `refused_messages` counts the app masters' invalid messages.
+    `waiting_for` is why the engine has not started the app master yet. `last_message` is the attempt and id of the
+    newest message processed; a message that comes again is only acknowledged. `shapes` maps job ids to shapes.
+    `refused_messages` counts the app masters' invalid messages.
     """
 
     app_id: str
@@ -47,6 +48,7 @@ class AppEntry:
     started_at_s: float | None = None
     finished_at_s: float | None = None
     diagnostics: str = ""
+    waiting_for: str = ""
     kill_reason: str = ""
     forced_reason: str = ""
     logs_whole: bool = False
