@@ -166,7 +166,7 @@ class RmSettings(Section):
     am_start_s: float = Field(
         default=300.0,
         gt=0,
-        description="an app master that did not register by then is lost; waiting in a queue of the engine does not count",
+        description="an app master that did not register by then is lost; time in the engine's queue does not count",
     )
     unfit_s: float = Field(default=30.0, ge=0, description="GPUs where the engine had no room wait so long")
     am_starts_at_once: int = Field(default=16, ge=1, description="how many app masters may be starting at a time")
