@@ -57,6 +57,7 @@ def app_object(app: pb.AppStatus) -> dict[str, Any]:
         "engine_id": app.engine_id or None,
         "page_url": app.page_url or None,
         "diagnostics": app.diagnostics,
+        "waits_for": app.waits_for or None,
         "jobs": [_job_object(app, job) for job in app.jobs],
         "leases": [_lease_object(lease) for lease in app.leases],
     }
@@ -90,6 +91,7 @@ def _lease_object(lease: pb.Lease) -> dict[str, Any]:
         "gpu": f"{lease.machine_id}/{lease.gpu_index}",
         "state": lease.state,
         "expires_at_s": lease.expires_at_s,
+        "job_id": lease.job_id or None,
     }
 
 

@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 import psutil
 
-from themis.errors import InputError, ThemisError
+from themis.errors import InputError, InvariantError, ThemisError
 from themis.files import open_regular
 from themis.sessions import Member, has_members, kill_sessions, sessions_below
 from themis.values import Value, repr_without
@@ -51,6 +51,7 @@ class ProcessSpec(Value, frozen=True, kw_only=True):
         stdout: File that standard output is appended to; its folder is made when missing.
         stderr: The same for standard error; None means the file of `stdout`.
         dies_with_parent: The kernel kills it (SIGKILL) when this process, or the thread that started it, ends.
+        cores: The cores on which it may run, by the system's numbers. Empty for all. Needs `dies_with_parent`.
     """
 
     command: Sequence[str]
@@ -59,6 +60,11 @@ class ProcessSpec(Value, frozen=True, kw_only=True):
     stdout: Path
     stderr: Path | None = None
     dies_with_parent: bool = False
+    cores: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.cores and not self.dies_with_parent:
+            raise InvariantError("only a guarded process can be pinned to cores", value=self.cores)
 
     __repr__ = repr_without("environment")
 
@@ -161,7 +167,8 @@ def start(spec: ProcessSpec) -> RunningProcess:
     command = list(spec.command)
     if spec.dies_with_parent:
         guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), str(int(signal.SIGKILL))]
-        command = [*guard, *command]
+        cores = [f"--cores={','.join(map(str, spec.cores))}"] if spec.cores else []
+        command = [*guard, *cores, *command]
     try:
         for folder in {spec.working_dir, spec.stdout.parent, (spec.stderr or spec.stdout).parent}:
             folder.mkdir(parents=True, exist_ok=True)

@@ -63,6 +63,7 @@ class LocalRuntime:
 
     def __init__(self, *, memory_check_s: float = 5.0) -> None:
         self.kept: KeptSeats = NothingKept()
+        self.cores = tuple(sorted(os.sched_getaffinity(0)))
         self._memory_check_s = memory_check_s
         self._tasks: dict[int, LocalTask] = {}
         self._watchers: set[asyncio.Task[None]] = set()
@@ -88,6 +89,7 @@ class LocalRuntime:
                 working_dir=launch.working_dir,
                 stdout=launch.log_path,
                 dies_with_parent=True,
+                cores=launch.cores,
             )
         )
         task = LocalTask(launch, process)

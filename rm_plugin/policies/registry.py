@@ -7,6 +7,7 @@ from functools import partial
 from types import MappingProxyType
 
 from rm_plugin.policies.drf import DrfPolicy
+from rm_plugin.policies.fair_finish import FairFinishPolicy
 from rm_plugin.policies.gandiva import GandivaPolicy
 from rm_plugin.policies.optimus import OptimusPolicy
 from rm_plugin.policies.port import Policy
@@ -29,6 +30,21 @@ def _oef(name: str, rule: str) -> Policy:
     return OefPolicy(name, rule_named(rule, HighsModel))
 
 
+def _allox(name: str) -> Policy:
+    """AlloX, or a heuristic of its kind: each gives a job one device until it ends."""
+    # Loads numpy and SciPy, which no other policy needs.
+    from rm_plugin.policies.allox import allox_plus, decision
+    from rm_plugin.policies.allox.baselines import sjf
+    from rm_plugin.policies.allox_policy import AlloxPolicy, Rule
+
+    rules: Mapping[str, Rule] = {
+        "allox": decision.decide,
+        "allox_plus": lambda frame, _: allox_plus.decide(frame),
+        "sjf_plus": lambda frame, _: sjf.decide(frame),
+    }
+    return AlloxPolicy(name, rules[name])
+
+
 POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
     {
         ThemisPolicy.name: ThemisPolicy,
@@ -40,6 +56,7 @@ POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
         SrsfPolicy.name: SrsfPolicy,
         DrfPolicy.name: DrfPolicy,
         WorstRhoFirstPolicy.name: WorstRhoFirstPolicy,
+        FairFinishPolicy.name: FairFinishPolicy,
         "oef": partial(_oef, "oef", "cooperative"),
         "oef_noncooperative": partial(_oef, "oef_noncooperative", "noncooperative"),
         "max_min": partial(_oef, "max_min", "max_min"),
@@ -48,6 +65,9 @@ POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
         "gandiva_fair": partial(_oef, "gandiva_fair", "gandiva_fair"),
         "incentive_only": partial(_oef, "incentive_only", "incentive_only"),
         "pure_efficiency": partial(_oef, "pure_efficiency", "pure_efficiency"),
+        "allox": partial(_allox, "allox"),
+        "allox_plus": partial(_allox, "allox_plus"),
+        "sjf_plus": partial(_allox, "sjf_plus"),
     }
 )
 

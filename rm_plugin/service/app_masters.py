@@ -180,8 +180,8 @@ class AppMasters:
                 await self._starts.turn(entry.app_id)
                 await self._start(entry)
             return
-        entry.waiting_for = "" if entry.session is not None else self._launcher.waiting(entry.app_id)
-        if entry.waiting_for:
+        entry.launch_wait = "" if entry.session is not None else self._launcher.waiting(entry.app_id)
+        if entry.launch_wait:
             # Its time to register counts from the start of its container.
             entry.last_seen_s = now_s
             return
@@ -275,7 +275,7 @@ class AppMasters:
             self._starts.done(entry.app_id)
             if isinstance(error, UnreachableError) or _is_shortage(error):
                 LOG.warning("%s waits to be started: %s", entry.app_id, error)
-                entry.waiting_for = f"waits to be started: {error}"
+                entry.launch_wait = f"waits to be started: {error}"
                 if not entry.ended:
                     self._unlaunched.add(entry.app_id)
                 self._relaunch_at_s = self._clock.now_s() + RELAUNCH_EVERY_S
@@ -283,7 +283,7 @@ class AppMasters:
                 await self._end_surely(entry, AppState.FAILED, f"its app master could not be started: {error}")
             return
         self._unlaunched.discard(entry.app_id)
-        entry.waiting_for = ""
+        entry.launch_wait = ""
         if entry.ended or self._closing:
             # A kill ended it while it was being started.
             self._starts.done(entry.app_id)

@@ -27,9 +27,9 @@ class AppEntry:
 
     `excused_attempts` counts attempts that do not count as failures: they ended through no fault of the app (the
     ResourceManager stopped, or was unavailable), or too long ago. `failed_at_s` has the times of the others' ends.
-    `waiting_for` is why the engine has not started the app master yet. `last_message` is the attempt and id of the
-    newest message processed; a message that comes again is only acknowledged. `shapes` maps job ids to shapes.
-    `refused_messages` counts the app masters' invalid messages.
+    `launch_wait` is why the engine has not started the app master yet, `waits_for` why a job waits, by the newest round
+    (`Decision.waits`). `last_message` is the attempt and id of the newest message processed; a message that comes again
+    is only acknowledged. `shapes` maps job ids to shapes. `refused_messages` counts the app masters' invalid messages.
     """
 
     app_id: str
@@ -48,7 +48,7 @@ class AppEntry:
     started_at_s: float | None = None
     finished_at_s: float | None = None
     diagnostics: str = ""
-    waiting_for: str = ""
+    launch_wait: str = ""
     kill_reason: str = ""
     forced_reason: str = ""
     logs_whole: bool = False
@@ -56,6 +56,7 @@ class AppEntry:
     last_message: tuple[int, int] = (0, 0)
     last_seen_s: float = 0.0
     gpu_time_s: float = 0.0
+    waits_for: str = ""
     heartbeat: pb.Heartbeat = field(default_factory=pb.Heartbeat)
     finish: pb.Finish = field(default_factory=pb.Finish)
     refused_messages: int = 0
@@ -92,6 +93,11 @@ class AppEntry:
         """The jobs in the app master's newest message, empty before the first one. An ended app has no running job."""
         jobs = self.finish.jobs or self.heartbeat.jobs
         return [_ended(job) for job in jobs] if self.ended else jobs
+
+    @property
+    def declaration(self) -> pb.Declaration:
+        """What the app declared last to the fluid fair cluster; without phases before the first heartbeat."""
+        return self.finish.declaration if self.finish.HasField("declaration") else self.heartbeat.declaration
 
     @property
     def best_job(self) -> str:
@@ -209,6 +215,9 @@ class AppEntries:
 
     def __iter__(self) -> Iterator[AppEntry]:
         return iter(self._entries.values())
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
     def add(self, entry: AppEntry) -> None:
         """Add a new app."""

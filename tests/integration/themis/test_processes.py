@@ -110,6 +110,27 @@ def test_guard_leaves_signals_at_their_defaults(tmp_path, mark):
     assert asyncio.run(scenario(True)) == asyncio.run(scenario(False))
 
 
+def test_guarded_process_and_its_children_run_on_the_given_cores_only(tmp_path, mark):
+    core = max(os.sched_getaffinity(0))
+
+    async def scenario() -> None:
+        command = ("/bin/sh", "-c", "grep Cpus_allowed_list /proc/self/status")
+        assert await start(spec(tmp_path, mark, *command, dies_with_parent=True, cores=(core,))).wait() == 0
+
+    asyncio.run(scenario())
+    assert (tmp_path / "log").read_text().split() == ["Cpus_allowed_list:", str(core)]
+
+
+def test_process_runs_unpinned_if_a_core_is_not_there(tmp_path, mark):
+    async def scenario() -> None:
+        command = ("/bin/sh", "-c", "echo ran")
+        assert await start(spec(tmp_path, mark, *command, dies_with_parent=True, cores=(8000,))).wait() == 0
+
+    asyncio.run(scenario())
+    assert (tmp_path / "log").read_text().startswith("themis: cannot pin to cores 8000: ")
+    assert (tmp_path / "log").read_text().endswith("ran\n")
+
+
 def test_terminate_is_polite_first(tmp_path, mark):
     script = "trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.05; done"
 

@@ -85,7 +85,7 @@ User, queue:    alice, default
 Program:        digits_cnn
 Tuner:          successive_halving
 Submitted:      2025-10-09 12:00:00+00:00
-rho:            1.23
+rho:            1.23 (themis)
 GPUs:           2 now, 3:10 min of GPU time in all
 Best job:       job-01, accuracy 0.912, loss 0.25, hidden=64 learning_rate=0.05
 Leases:         m00/0 m00/1 until 2025-10-09 12:10:00+00:00
@@ -95,8 +95,22 @@ job-00  STOPPED  100/100     1.5         -     0            -         0  hidden=
 job-01  RUNNING  150/200    0.25     0.912     2       0.0501         1  hidden=64 learning_rate=0.05"""
 
 
+def test_ended_app_shows_rho_by_definition_with_those_of_the_schedule_apart():
+    rhos = {"themis": 1.23, "fluid": 1.5, "attainable": 0.9, "isolated_fluid": 0.7, "themis_fluid": 1.4}
+    lines = app_text(app(final_rho=rhos)).splitlines()
+    assert "rho at the end: fluid 1.5, isolated_fluid 0.7, themis_fluid 1.4" in lines
+    assert "By schedule:    themis 1.23, attainable 0.9" in lines
+    assert any(line.startswith("Fluid:          the time to the end over") for line in lines)
+
+
 def test_an_app_is_shown_with_its_best_job_leases_and_jobs() -> None:
     assert app_text(app()) == SHOWN
+
+
+def test_lease_of_a_job_ends_with_it_and_a_waiting_job_says_why() -> None:
+    lease = pb.Lease(lease_id=1, machine_id="m00", gpu_index=0, expires_at_s=NOON, state="GRANTED", job_id="job-01")
+    text = app_text(app(leases=[lease], waits_for="job-02 waits for m01"))
+    assert "Leases:         m00/0 until job-01 ends\nWaits:          job-02 waits for m01\n" in text
 
 
 def test_an_app_that_has_only_been_submitted_shows_the_jobs_that_it_will_run() -> None:

@@ -170,27 +170,23 @@ def from_gavel(
     ordered = sorted(jobs, key=lambda job: job.arrival_s)
     width = len(str(len(ordered) - 1))
     apps = tuple(_app(f"app-{n:0{width}d}", job, ordered[0], throughputs, seed) for n, job in enumerate(ordered))
-    lacking = _gaps(sum((job.model, job.batch, job.gpus) not in throughputs for job in ordered), len(ordered))
-    gaps = "; ".join(filter(None, (lacking, left_out)))
+    lacking = sum((job.model, job.batch, job.gpus) not in throughputs for job in ordered)
+    unknown = f"the throughput of {lacking} of the {len(ordered)} jobs is not known, their durations stand in for it"
+    gaps = "; ".join(filter(None, (unknown if lacking else "", left_out)))
     return Workload(name=name, apps=apps, source=f"{name}: {'; '.join(filter(None, (_SOURCE, gaps)))}.", gaps=gaps)
-
-
-def _gaps(lacking: int, jobs: int) -> str:
-    if not lacking:
-        return ""
-    return f"the throughput of {lacking} of the {jobs} jobs is not known, their durations stand in for it"
 
 
 def _app(name: str, job: GavelJob, first: GavelJob, throughputs: Throughputs, seed: int) -> AppTrace:
     speed = throughputs.get((job.model, job.batch, job.gpus))
     steps = job.steps if speed else MIN_ITERATIONS
     serial_s = job.gpus / speed.consolidated if speed else job.gpus * job.duration_s / steps
+    slowdown = _measured_slowdown(speed.consolidated, speed.unconsolidated) if speed else CRUDE_SLOWDOWN
     try:
         trace = JobTrace(
             job_id="j000",
             iterations_total=steps,
             serial_iteration_s=serial_s,
-            slowdown=_slowdown(speed),
+            slowdown=slowdown,
             shape=shape_of(job.gpus, rigid=True),
             curve=draw_curve(steps, Random(child_seed(seed, "gavel", name))),
             speed_by_device=speed.speed_by_type if speed else {},
@@ -199,10 +195,6 @@ def _app(name: str, job: GavelJob, first: GavelJob, throughputs: Throughputs, se
         place = f"the job that arrives at {job.arrival_s:g} s, {name},"
         raise InputError(f"{place} cannot be: {error.what}", value=error.value) from None
     return AppTrace(name=name, arrival_s=job.arrival_s - first.arrival_s, jobs=(trace,), model=job.model)
-
-
-def _slowdown(speed: Throughput | None) -> Slowdown:
-    return CRUDE_SLOWDOWN if speed is None else _measured_slowdown(speed.consolidated, speed.unconsolidated)
 
 
 @cache
