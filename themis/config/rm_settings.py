@@ -175,7 +175,11 @@ class RmSettings(Section):
     bid_deadline_s: float = Field(default=5.0, gt=0)
     heartbeat_s: float = Field(default=1.0, gt=0)
     am_expiry_s: float = Field(default=30.0, gt=0, description="an app master silent for so long is lost")
-    am_start_s: float = Field(default=300.0, gt=0, description="an app master that did not register by then is lost")
+    am_start_s: float = Field(
+        default=300.0,
+        gt=0,
+        description="an app master that did not register by then is lost; time in the engine's queue does not count",
+    )
     unfit_s: float = Field(default=30.0, ge=0, description="GPUs where the engine had no room wait so long")
     am_starts_at_once: int = Field(default=16, ge=1, description="how many app masters may be starting at a time")
     am_max_attempts: int = Field(default=2, ge=1)
