@@ -4,9 +4,10 @@ A machine of the paper is one device here: a GPU, or a CPU node. A grant binds a
 (`Lease.job_id`): starts are not preempted, and at the end of the job the app gives the device back.
 
     1. which jobs still run: the bound leases and the memory
-    2. devices, and jobs that wait with their times by type (allox_jobs.py)
-    3. which of these start now, and on which device (allox/decision.py)
-    4. a gang of one device for each, bound to the job; the other jobs wait, even beside an idle device
+    2. with profiling runs: apps whose speeds were not measured yet get a lease on the next type (allox_samples.py)
+    3. devices, and jobs that wait with their times by type (allox_jobs.py)
+    4. which of these start now, and on which device (allox/decision.py)
+    5. a gang of one device for each, bound to the job; the other jobs wait, even beside an idle device
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from rm_plugin.policies.allox.decision import AlloxDecision
 from rm_plugin.policies.allox.explain import explain
 from rm_plugin.policies.allox.progress import ProgressLedger
 from rm_plugin.policies.allox_jobs import Devices, WaitingJobs, devices_of, waiting_demands, waiting_jobs
+from rm_plugin.policies.allox_samples import sampling_runs, sampling_waits
+from rm_plugin.policies.demands import capacity_after, gangs_of
+from rm_plugin.policies.oef.profiling import Profiles
 from rm_plugin.policies.oef_tenants import tenant_of_app
 from rm_plugin.policies.port import PolicyTraits
 from themis.bids import PlacedGang, RhoOf
@@ -54,11 +58,13 @@ class AlloxMemory(Value, frozen=True, kw_only=True):
         running: Jobs on devices, by job by app.
         last_start_s: The time of the last start by user.
         arrived_s: When each unfinished job was first seen, by job by app. A job that lost its machine keeps its time.
+        profiles: Profiles by app, with profiling runs.
     """
 
     running: Mapping[str, Mapping[str, RunningJob]] = msgspec.field(default_factory=dict)
     last_start_s: Mapping[str, float] = msgspec.field(default_factory=dict)
     arrived_s: Mapping[str, Mapping[str, float]] = msgspec.field(default_factory=dict)
+    profiles: Profiles = msgspec.field(default_factory=dict)
 
 
 class AlloxPolicy:
@@ -86,8 +92,16 @@ class AlloxPolicy:
         ends_at_s = {
             app_id: {job_id: job.ends_at_s for job_id, job in jobs.items()} for app_id, jobs in memory.running.items()
         }
-        devices = devices_of(snapshot, ends_at_s)
-        waiting = waiting_jobs(snapshot, owners, memory.arrived_s)
+        runs, profiles = sampling_runs(snapshot, memory.profiles)
+        memory = replace(memory, profiles=profiles)
+        sampled = {app_id: profile for app_id, profile in profiles.items() if profile.is_open}
+        rest = (
+            replace(snapshot, machines=capacity_after(snapshot.machines, gangs_of(runs)).machines())
+            if runs
+            else snapshot
+        )
+        devices = devices_of(rest, ends_at_s)
+        waiting = waiting_jobs(rest, owners, memory.arrived_s, sampled)
         frame = values.Snapshot(
             now_s=snapshot.now_s,
             machines=devices.machines,
@@ -98,10 +112,10 @@ class AlloxPolicy:
         decided = self._rule(frame, snapshot.settings.alpha)
         started = {waiting.keys[start.job.job_id] for start in decided.starts}
         return Decision(
-            auction=_gangs(snapshot, decided.starts, waiting, devices),
+            auction={**gangs_of(runs), **_gangs(rest, decided.starts, waiting, devices)},
             unserved=_unserved(snapshot, started),
             memory=_after(memory, decided.starts, waiting, snapshot.now_s),
-            waits=_waits(decided, frame, waiting, devices),
+            waits={**_waits(decided, frame, waiting, devices), **sampling_waits(rest, sampled)},
         )
 
 
@@ -124,10 +138,13 @@ def _memory_of(snapshot: RoundSnapshot, owners: Mapping[str, str]) -> AlloxMemor
         # The first jobs of an app arrive with it, jobs of later phases when they are first seen.
         new_s = snapshot.now_s if seen is not None else app.submitted_at_s
         jobs = {*(demand.job_id for demand in wanted[app.app_id]), *(job_id for job_id, _ in app.bound)}
+        if seen and app.app_id in memory.profiles and memory.profiles[app.app_id].is_open:
+            # A job on a sampling run has no demand.
+            jobs |= seen.keys()
         arrived_s[app.app_id] = {job_id: (seen or {}).get(job_id, new_s) for job_id in sorted(jobs)}
     users = set(owners.values())
     last_start_s = {user: at_s for user, at_s in memory.last_start_s.items() if user in users}
-    return AlloxMemory(running=running, last_start_s=last_start_s, arrived_s=arrived_s)
+    return replace(memory, running=running, last_start_s=last_start_s, arrived_s=arrived_s)
 
 
 def _users(memory: AlloxMemory) -> dict[str, values.UserState]:
