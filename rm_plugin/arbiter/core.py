@@ -138,6 +138,11 @@ class Arbiter:
         """The number of active apps."""
         return len(self._apps)
 
+    @property
+    def policy_memory(self) -> Value | None:
+        """What the policy remembers of the newest round."""
+        return self._memory
+
     def add_app(self, app_id: str, *, now_s: float, attained_gpu_s: float = 0.0, owner: AppOwner = NO_OWNER) -> None:
         """An app was accepted."""
         self._apps[app_id] = _Account(submitted_at_s=now_s, attained_gpu_s=attained_gpu_s, owner=owner)

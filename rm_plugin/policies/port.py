@@ -65,3 +65,16 @@ class PolicyWithMemory(Policy, Protocol):
     memory_type: type[Value]
     """The class of its memory. msgspec must be able to convert it to JSON and back; numbers must be finite, and a
     field may be None only if that is its default."""
+
+
+Explanation = tuple[tuple[str, str], ...]
+"""Labels and texts, in the order in which a user reads them."""
+
+
+@runtime_checkable
+class ExplainingPolicy(PolicyWithMemory, Protocol):
+    """A policy that tells users why an app has its GPUs, from what it remembers."""
+
+    def explain(self, memory: Value, app_id: str) -> Explanation:
+        """Return what decides about an app; empty if the policy does not know it (yet)."""
+        ...

@@ -16,7 +16,7 @@ from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundSnapshot, SolveAuction, Wait
 from rm_plugin.arbiter.rounds import Answer, Question, RoundResult, play_round
 from rm_plugin.policies.demands import usable_left
-from rm_plugin.policies.port import Policy
+from rm_plugin.policies.port import ExplainingPolicy, Explanation, Policy
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries
 from rm_plugin.service.market_folder import MarketFolder
@@ -89,6 +89,13 @@ class RoundRunner:
         self._memory = MemoryRecorder()
         self.rounds = 0
         self.between_rounds = asyncio.Lock()
+
+    def explanation(self, app_id: str) -> Explanation:
+        """Return why an app has its GPUs, as its policy tells it. Empty if the policy does not."""
+        memory = self._arbiter.policy_memory
+        if memory is None or not isinstance(self._policy, ExplainingPolicy):
+            return ()
+        return self._policy.explain(memory, app_id)
 
     def trigger(self, reason: str) -> None:
         """Ask for a round, as GPUs came free or an app could use some."""

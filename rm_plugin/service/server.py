@@ -293,7 +293,7 @@ def _arbiter(
         seed=settings.seed,
         grid_origin_s=float(origin),
         table=LeaseTable(cluster, running, next_lease_id=max((lease.lease_id for lease in leases), default=0) + 1),
-        next_round_id=_last_round(store) + 1,
+        next_round_id=max(round_ids(store.events(), "round_started"), default=0) + 1,
         memory=restored_memory(store.events(), policy),
     )
     attained_gpu_s = _attained_gpu_s(store)
@@ -328,10 +328,6 @@ def _attained_gpu_s(store: StateStore) -> dict[str, float]:
             held_s = max(0.0, event.time_s - granted_at_s.pop(lease_id))
             attained[event.app_id] = attained.get(event.app_id, 0.0) + held_s
     return attained
-
-
-def _last_round(store: StateStore) -> int:
-    return max(round_ids(store.events(), "round_started"), default=0)
 
 
 def _abandon_open_round(recorder: Recorder) -> None:

@@ -48,6 +48,9 @@ def test_an_app_runs_to_its_end_and_names_its_best_model(tmp_path: Path) -> None
             assert Path(status.best_checkpoint).is_dir()
             assert set(status.final_rho) == {
                 "themis",
+                "fluid",
+                "isolated_fluid",
+                "themis_fluid",
                 "isolated_share",
                 "placement_aware",
                 "private_cluster",

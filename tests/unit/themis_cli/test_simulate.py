@@ -422,7 +422,7 @@ def test_progress_without_terminal_is_an_occasional_line(capsys, monkeypatch):
         progress.run_made(1, 4)
         progress.watch_apart(7, 20)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr("themis_cli.simulate_progress._TOLD_EVERY_S", 0.0)
+    monkeypatch.setattr("themis_cli.simulate_progress._PRINTED_EVERY_S", 0.0)
     with Progress(4) as progress:
         progress.run_made(1, 4)
         progress.watch_apart(7, 20)

@@ -291,7 +291,7 @@ class TestChangesOfTypes:
                 before[app, "v100"],
             ]
 
-    def test_without_a_type_the_others_are_shared_and_what_is_owed_of_them_counts_on(self):
+    def test_a_removed_type_leaves_the_deviations_of_the_others(self):
         wide = self.gangs_of_three(("k80", "p100", "v100"))
         memory = make_policy("oef").decide(self.round_on(self.WIDER, wide, None)).memory
         starving = set("abcd") - set(granted(make_policy("oef").decide(self.round_on(self.WIDER, wide, None))))
@@ -307,7 +307,7 @@ class TestChangesOfTypes:
         decision = make_policy("oef").decide(self.round_on(CLUSTER, {**only, "a": [demand(speeds=NOWHERE)]}, memory))
         assert set(granted(decision)) == {"b"}
 
-    def test_measured_speeds_give_a_tenant_another_name_and_leave_what_it_is_owed(self):
+    def test_measured_speeds_rename_a_tenant_and_keep_its_deviation(self):
         _, memory = played("oef", {app: [demand(2.0, gpus=3, least=3)] for app in "abcd"}, 1)
         owed = memory.shares.deviation["app d/1:2"]
         measured = {app: [demand(2.5 if app == "d" else 2.0, gpus=3, least=3)] for app in "abcd"}
@@ -315,7 +315,7 @@ class TestChangesOfTypes:
         assert after.shares.deviation["app d/1:2.5"] == owed
         assert "app d/1:2" not in after.shares.deviation
 
-    def test_a_tenant_whose_apps_part_keeps_what_it_is_owed_under_its_name(self):
+    def test_a_split_tenant_keeps_its_deviation_under_its_name(self):
         owners = dict.fromkeys("ab", AppOwner(user="u"))
         demands = {app: [demand(2.0, gpus=3, least=3)] for app in "abcd"}
         _, memory = played("oef", demands, 1, owners=owners)
