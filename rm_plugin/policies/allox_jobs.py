@@ -16,6 +16,9 @@ from themis.values import Value
 JobsByApp = Mapping[str, Mapping[str, float]]
 """A time in seconds by job by app."""
 
+Wanted = Mapping[str, tuple[GangDemand, ...]]
+"""The demands of jobs that have no device, by app."""
+
 
 class Devices(Value, frozen=True, kw_only=True):
     """The devices that are there: idle ones, and those of running jobs.
@@ -76,7 +79,7 @@ def devices_of(snapshot: RoundSnapshot, ends_at_s: JobsByApp) -> Devices:
     return Devices(machines=tuple(machines), machine_of=machine_of, capacity=Capacity(units=units))
 
 
-def waiting_demands(snapshot: RoundSnapshot) -> dict[str, tuple[GangDemand, ...]]:
+def waiting_demands(snapshot: RoundSnapshot) -> Wanted:
     """The demands of jobs that have no device, by app. A job whose bound GPU its app has not used yet has one."""
     waiting = {}
     for app_id, report in snapshot.answered.items():
@@ -88,18 +91,19 @@ def waiting_demands(snapshot: RoundSnapshot) -> dict[str, tuple[GangDemand, ...]
 
 
 def waiting_jobs(
-    snapshot: RoundSnapshot, owners: Mapping[str, str], arrived_s: JobsByApp, sampled: Collection[str]
+    snapshot: RoundSnapshot, wanted: Wanted, owners: Mapping[str, str], arrived_s: JobsByApp, sampled: Collection[str]
 ) -> WaitingJobs:
     """Return the jobs that may start.
 
     Args:
-        snapshot: The round, with reports.
+        snapshot: The round.
+        wanted: From `waiting_demands`.
         owners: The tenant of each app: AlloX' user.
         arrived_s: When each of these jobs arrived.
         sampled: Apps whose jobs wait for the end of sampling runs.
     """
     jobs, keys = [], {}
-    for app_id, demands in waiting_demands(snapshot).items():
+    for app_id, demands in wanted.items():
         if app_id in sampled:
             continue
         for demand in demands:

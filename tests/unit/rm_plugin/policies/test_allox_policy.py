@@ -7,7 +7,7 @@ import pytest
 from agent_cases import FLAT
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.round_values import AppOwner, RoundSettings
+from rm_plugin.arbiter.round_values import AppOwner, RoundSettings, Wait
 from rm_plugin.policies.allox_policy import AlloxMemory
 from rm_plugin.service.policy_memory import MemoryRecorder, stored_memory
 from rm_plugin.service.store import StoredEvent
@@ -89,6 +89,18 @@ def test_wait_names_the_machine_and_the_time():
     assert (wait.job_id, wait.machine_id, wait.until_s) == ("second-0", "gpu0", 11.0)
     assert "second/second-0 waits for gpu0, where it is expected to start in 10 s" in wait.reason
     assert record.rounds[1].waits == {"second": wait.reason}
+
+
+def test_app_whose_user_was_not_let_in_waits_for_its_turn():
+    history = History()
+    apps = [app("a", 10, 1000, user="u"), app("b", 10, 1000, user="v")]
+    simulation(apps, cluster(1, 0), alpha=0.0, observer=history).run()
+    assert history.results[0].decision.waits == {
+        "b": Wait(
+            job_id="b-0",
+            reason="b/b-0 waits: user v is number 2 of 2 users by progress, and the 1 with the least progress go first",
+        )
+    }
 
 
 def test_lease_is_bound_to_its_job_and_renewed_until_the_job_ends():
