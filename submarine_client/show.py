@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from submarine_client import status
 from submarine_client.table import MISSING, assignments, moment, number, percent, seconds, table
+from submarine_client.terminal import harmless
 from themis.apps import AppSpec
+from themis.rho import FLUID_DEFINITIONS, HEADLINE, SCHEDULE_DEFINITIONS, RhoDefinition
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 
@@ -71,7 +73,7 @@ def progress_line(app: pb.AppStatus) -> str:
     best = status.best_job(app)
     if best is not None:
         parts.append(f"best {best.job_id} ({_score(best)})")
-    return ", ".join(parts)
+    return harmless(", ".join(parts))
 
 
 def end_line(app: pb.AppStatus) -> str:
@@ -87,7 +89,7 @@ def end_line(app: pb.AppStatus) -> str:
         parts.append(f"best {best.job_id} ({_score(best)}){values}")
     if app.diagnostics:
         parts.append(app.diagnostics)
-    return "; ".join(parts)
+    return harmless("; ".join(parts))
 
 
 def spec_text(app: AppSpec) -> str:
@@ -149,35 +151,40 @@ def _head(app: pb.AppStatus) -> list[str]:
     ]
 
 
+def _rho_lines(app: pb.AppStatus) -> list[str]:
+    """Rho by the definition that the auction uses, and at the end by all."""
+    lines = [_field("rho", f"{number(status.rho(app))} ({RhoDefinition.THEMIS})")]
+    for title, names in (("rho at the end", FLUID_DEFINITIONS), ("By schedule", SCHEDULE_DEFINITIONS)):
+        known = [f"{name} {number(app.final_rho[name])}" for name in names if name in app.final_rho]
+        if known:
+            lines.append(_field(title, ", ".join(known)))
+    if HEADLINE in app.final_rho:
+        lines.append(_field(HEADLINE.capitalize(), f"the time to the end over {HEADLINE.sentence}"))
+    return lines
+
+
 def _outcome(app: pb.AppStatus) -> list[str]:
-    lines = [_field("rho", number(status.rho(app)))]
-    if app.final_rho:
-        others = ", ".join(f"{name} {number(value)}" for name, value in sorted(app.final_rho.items()))
-        lines.append(_field("rho at the end", others))
+    lines = _rho_lines(app)
     lines.append(_field("GPUs", f"{app.gpus} now, {seconds(app.gpu_time_s)} of GPU time in all"))
     best = status.best_job(app)
     if best is not None:
         values = assignments(status.hyper_parameters(app, best.job_id))
         lines.append(_field("Best job", f"{best.job_id}, {_score(best)}, {values}"))
-    if app.best_checkpoint:
-        lines.append(_field("Checkpoint", app.best_checkpoint))
-    if app.leases:
-        lines.append(_field("Leases", _leases(app)))
-    if app.folder:
-        lines.append(_field("Folder", app.folder))
-    if app.engine_id:
-        lines.append(_field("Engine's id", app.engine_id))
-    if app.page_url:
-        lines.append(_field("Page", app.page_url))
-    if app.attempts > 1:
-        lines.append(_field("Attempts", str(app.attempts)))
-    if app.diagnostics:
-        lines.append(_field("Diagnostics", app.diagnostics))
-    return lines
+    rest = (
+        ("Checkpoint", app.best_checkpoint),
+        ("Leases", _leases(app)),
+        ("Waits", app.waits_for),
+        ("Folder", app.folder),
+        ("Engine's id", app.engine_id),
+        ("Page", app.page_url),
+        ("Attempts", str(app.attempts) if app.attempts > 1 else ""),
+        ("Diagnostics", app.diagnostics),
+    )
+    return [*lines, *(_field(label, value) for label, value in rest if value)]
 
 
 def _field(label: str, value: str) -> str:
-    return f"{label + ':':<{_LABEL_WIDTH + 1}} {value}"
+    return f"{label + ':':<{_LABEL_WIDTH + 1}} {harmless(value)}"
 
 
 def _gpus(count: int) -> str:
@@ -205,7 +212,9 @@ def _factor(slowdown: pb.LevelSlowdown) -> str:
 def _leases(app: pb.AppStatus) -> str:
     by_end: dict[str, list[str]] = {}
     for lease in app.leases:
-        by_end.setdefault(moment(lease.expires_at_s), []).append(f"{lease.machine_id}/{lease.gpu_index}")
+        # A bound lease is renewed until its job ends.
+        end = f"{lease.job_id} ends" if lease.job_id else moment(lease.expires_at_s)
+        by_end.setdefault(end, []).append(f"{lease.machine_id}/{lease.gpu_index}")
     return "; ".join(f"{' '.join(gpus)} until {end}" for end, gpus in sorted(by_end.items()))
 
 

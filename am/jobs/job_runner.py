@@ -33,7 +33,7 @@ EXIT_CHECKPOINTED = 75
 """A program's word for: stopped on request, work saved (EX_TEMPFAIL)."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 30.0
-"""Between the end of tasks that nobody asked to end and their restart; doubled with each that made no progress."""
+"""Between an unrequested end of tasks and their restart; doubled with each restart that made no progress."""
 
 _AT_ONCE_S = 30.0
 """A program that ends with exit code 2 later than this is not taken to have been called wrongly."""
@@ -154,10 +154,7 @@ class JobRunner:
         gpus, requested = job.gpus, bool(job.stop_reason)
         job.saved_iteration = await asyncio.to_thread(self._saved_iteration, job)
         job.handles = []
-        if job.saved_iteration > job.started_from:
-            job.unsaved_stops = 0
-        if requested or job.profile.iteration > job.reached:
-            job.pauses = 0
+        self._examine(job, requested=requested)
         if requested and job.trouble is None:
             saved = await asyncio.to_thread(has_newer_checkpoint, self._app, job)
             if not saved and job.job_id in self._app.search.plan().targets:
@@ -182,6 +179,16 @@ class JobRunner:
         if job.pauses and job.state is JobState.WAITING and not no_room:
             # What made it end may pass. Its GPUs stay its own for the moment.
             await asyncio.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (job.pauses - 1)))
+
+    def _examine(self, job: JobRun, *, requested: bool) -> None:
+        """Note what an incarnation achieved, now that all of its log is read."""
+        if job.saved_iteration > job.started_from:
+            job.unsaved_stops = 0
+        if requested or job.profile.iteration > job.reached:
+            job.pauses = 0
+        if job.trouble is None and job.profile.diverged is not None:
+            # Perhaps its last words say so. It would diverge again.
+            job.trouble = fault_of(job.profile, self._target(job), job.stalls)
 
     def _stopped_unsaved(self, job: JobRun) -> None:
         """Count a stop that left no newer checkpoint."""

@@ -11,6 +11,7 @@ from am.profiler.loss_history import LossHistory
 from am.profiler.records import (
     Begun,
     CheckpointSaved,
+    Diverged,
     ExamplesPerSecond,
     LossOnly,
     Record,
@@ -111,12 +112,12 @@ class JobProfile:
                 self._saved(record)
             case Restored() | Skipped() | Begun():
                 self._resumed(record)
-            case ExamplesPerSecond():
-                self._log(record.step)
-            case SavingCheckpoint():
-                self._log(record.iteration)
+            case ExamplesPerSecond(step=iteration) | SavingCheckpoint(iteration=iteration):
+                self._log(iteration)
             case LossOnly():
                 self._loss_without_step(record)
+            case Diverged():
+                self._non_finite.declare(self.iteration)
             case Replay():
                 self.replay = record
 

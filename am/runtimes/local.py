@@ -128,6 +128,7 @@ class LocalRuntime:
     async def _limit_memory(self, task: LocalTask) -> None:
         limit_mb = task.launch.memory_mb
         while task.process.exit_code is None:
+            task.process.note_sessions()
             used_mb = tree_memory_mb(task.pid)
             if used_mb > limit_mb:
                 task.reason = ExitReason.MEMORY

@@ -91,8 +91,8 @@ def round_of(event: StoredEvent) -> int | None:
 def restored_memory(events: Iterable[StoredEvent], policy: Policy) -> Value | None:
     """Return what the policy remembered in the last round that was granted.
 
-    Returns None, so that the policy starts anew, if it remembered nothing or its memory cannot be read, for example
-    because another policy wrote it.
+    Returns None if it remembered nothing or its memory cannot be read, for example because another policy wrote it.
+    The policy then starts without memory.
     """
     stored = stored_memory(events)
     if stored is None:
@@ -103,7 +103,7 @@ def restored_memory(events: Iterable[StoredEvent], policy: Policy) -> Value | No
     try:
         return msgspec.convert(stored, policy.memory_type)
     except msgspec.ValidationError as error:
-        LOG.warning("the policy %s starts anew, its memory cannot be read: %.300s", policy.name, error)
+        LOG.warning("the policy %s starts without memory, which cannot be read: %.300s", policy.name, error)
         return None
 
 

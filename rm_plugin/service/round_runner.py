@@ -9,9 +9,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.core import Arbiter
-from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundSnapshot, SolveAuction
+from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundSnapshot, SolveAuction, Wait
 from rm_plugin.arbiter.rounds import Answer, Question, RoundResult, play_round
 from rm_plugin.policies.demands import usable_left
 from rm_plugin.policies.port import ExplainingPolicy, Explanation, Policy
@@ -317,15 +319,23 @@ class RoundRunner:
         }
         remembered, memory_written = self._memory.record(result.snapshot.round_id, decision.memory)
         detail |= remembered
+        if decision.waits:
+            detail["waits"] = msgspec.to_builtins(decision.waits)
         granted = self._arbiter.settle(result, now_s=change.now_s)
         change.event("round_granted", detail=detail)
         change.leases(granted)
         change.then(memory_written)
         change.then(lambda: self._notify(granted))
+        change.then(lambda: self._note_waits(decision.waits))
         if decision is not result.decision:
             # GPUs that the round could not grant are free for others now.
             change.then(lambda: self.trigger("gpus free"))
         return decision
+
+    def _note_waits(self, waits: Mapping[str, Wait]) -> None:
+        for entry in self._entries.active():
+            wait = waits.get(entry.app_id)
+            entry.waits_for = "" if wait is None else wait.reason
 
     # ---- helpers ----
 

@@ -33,11 +33,12 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         diagnostics=entry.diagnostics,
         best=entry.best_job,
         best_checkpoint=entry.finish.best_checkpoint,
-        final_rho=entry.finish.rho,
+        final_rho=manager.final_rho(entry),
         phase=entry.heartbeat.phase,
         phases=entry.heartbeat.phases,
         page_url=entry.page_url,
         engine_id=entry.engine_id,
+        waits_for="" if entry.ended else entry.waits_for,
         jobs=entry.jobs,
     )
     if whole:

@@ -28,7 +28,9 @@ from themis.lifecycle import AppState, LeaseState
 
 R = TypeVar("R")
 
-_VERSION = 1
+_VERSION = 2
+_WITHOUT_JOBS = 1
+"""The version before leases had a job. A ResourceManager upgrades such a store when it opens it; readers read it."""
 _SCHEMA = """
 CREATE TABLE events (
     sequence INTEGER PRIMARY KEY, time_s REAL NOT NULL, kind TEXT NOT NULL, app_id TEXT NOT NULL, detail TEXT NOT NULL);
@@ -39,7 +41,8 @@ CREATE TABLE apps (
     diagnostics TEXT NOT NULL, final TEXT NOT NULL);
 CREATE TABLE leases (
     lease_id INTEGER PRIMARY KEY, machine_id TEXT NOT NULL, gpu_index INTEGER NOT NULL, app_id TEXT NOT NULL,
-    granted_at_s REAL NOT NULL, expires_at_s REAL NOT NULL, state TEXT NOT NULL, renewals INTEGER NOT NULL);
+    granted_at_s REAL NOT NULL, expires_at_s REAL NOT NULL, state TEXT NOT NULL, renewals INTEGER NOT NULL,
+    job_id TEXT NOT NULL DEFAULT '');
 CREATE UNIQUE INDEX one_holder_a_gpu ON leases (machine_id, gpu_index) WHERE state IN ('GRANTED', 'EXPIRING');
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
@@ -216,14 +219,14 @@ class _SqliteTransaction:
 
     def put_lease(self, lease: Lease) -> None:
         row = (lease.lease_id, lease.gpu.machine_id, lease.gpu.index, lease.app_id)
-        rest = (lease.granted_at_s, lease.expires_at_s, lease.state.value, lease.renewals)
+        rest = (lease.granted_at_s, lease.expires_at_s, lease.state.value, lease.renewals, lease.job_id)
         try:
             # Not INSERT OR REPLACE, which would silently delete the lease of another app on this GPU.
             self._connection.execute(
-                "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (lease_id) DO UPDATE SET machine_id ="
-                " excluded.machine_id, gpu_index = excluded.gpu_index, app_id = excluded.app_id, granted_at_s ="
+                "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (lease_id) DO UPDATE SET machine_id"
+                " = excluded.machine_id, gpu_index = excluded.gpu_index, app_id = excluded.app_id, granted_at_s ="
                 " excluded.granted_at_s, expires_at_s = excluded.expires_at_s, state = excluded.state, renewals ="
-                " excluded.renewals",
+                " excluded.renewals, job_id = excluded.job_id",
                 (*row, *rest),
             )
         except sqlite3.IntegrityError as error:
@@ -280,17 +283,28 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     if flaw != "ok":
         raise StoreError(f"the store is damaged ({' '.join(flaw.split())})", value=str(path), remedy=_REMEDY)
     _check_version(connection, path)
+    if _version(connection) == _WITHOUT_JOBS:
+        column = "ALTER TABLE leases ADD COLUMN job_id TEXT NOT NULL DEFAULT ''"
+        try:
+            connection.executescript(f"BEGIN; {column}; PRAGMA user_version={_VERSION}; COMMIT;")
+        except sqlite3.Error as error:
+            raise _unusable("upgraded", path, error) from error
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
 
 
 def _check_version(connection: sqlite3.Connection, path: Path) -> None:
     try:
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        version = _version(connection)
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.Error as error:
         raise StoreError(f"the file is no store ({error})", value=str(path), remedy=_REMEDY) from error
     if not tables >= _TABLES:
         raise StoreError("the file is another program's database", value=str(path), remedy=_REMEDY)
-    if version != _VERSION:
+    if version not in (_WITHOUT_JOBS, _VERSION):
         remedy = f"needed: {_VERSION}; {_REMEDY}"
         raise StoreError(f"the store {path} is of another version", value=version, remedy=remedy)
 
@@ -337,10 +351,11 @@ def _app(*row: Any) -> StoredApp:
 
 
 def _read_leases(connection: sqlite3.Connection, held_only: bool) -> tuple[tuple[Lease, ...], tuple[DamagedRow, ...]]:
+    job = "''" if _version(connection) == _WITHOUT_JOBS else "job_id"
     rows = _rows(
         connection,
-        "SELECT lease_id, machine_id, gpu_index, app_id, granted_at_s, expires_at_s, state, renewals FROM leases"
-        f" WHERE {_NOT_ENDED if held_only else '1'} ORDER BY lease_id",
+        f"SELECT lease_id, machine_id, gpu_index, app_id, granted_at_s, expires_at_s, state, renewals, {job}"
+        f" FROM leases WHERE {_NOT_ENDED if held_only else '1'} ORDER BY lease_id",
     )
     return _readable("leases", rows, _lease)
 
@@ -354,9 +369,11 @@ def _lease(
     expires_at_s: Any,
     state: str,
     times: Any,
+    job_id: Any,
 ) -> Lease:
     if not (
         isinstance(machine_id, str)
+        and isinstance(job_id, str)
         and isinstance(app_id, str)
         and isinstance(index, int)
         and isinstance(times, int)
@@ -372,6 +389,7 @@ def _lease(
         expires_at_s=expires_at_s,
         state=LeaseState(state),
         renewals=times,
+        job_id=job_id,
     )
 
 

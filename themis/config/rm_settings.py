@@ -167,6 +167,7 @@ class RmSettings(Section):
     profiling_runs: bool = Field(
         default=False, description="an app runs on every device type before it shares the cluster under `oef`"
     )
+    alpha: float = Field(default=0.1, ge=0, le=1, description="share of the users whose jobs `allox` considers first")
     auction: AuctionSettings = AuctionSettings()
     lease: LeaseSettings = LeaseSettings()
     coalesce_s: float = Field(default=1.0, ge=0, description="events so close together make one round")
@@ -178,6 +179,9 @@ class RmSettings(Section):
     unfit_s: float = Field(default=30.0, ge=0, description="GPUs where the engine had no room wait so long")
     am_starts_at_once: int = Field(default=16, ge=1, description="how many app masters may be starting at a time")
     am_max_attempts: int = Field(default=2, ge=1)
+    am_failures_window_s: float = Field(
+        default=3600.0, gt=0, description="losses of app masters longer ago than this no longer count"
+    )
     time_scale: float = Field(default=1.0, gt=0, description="factor by which replayed jobs run faster")
     seed: int = 0
     validate_state: bool = Field(default=False, description="check every invariant after every step")

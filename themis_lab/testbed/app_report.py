@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from submarine_client import status
+from themis.rho import RhoDefinition
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message
 from themis_lab.testbed.events import Event
@@ -15,7 +16,7 @@ from themis_lab.testbed.live import kind_of
 from themis_lab.testbed.measures import gpu_time_by_device, gpu_time_s, number, placement_score, slowdown_or_crude
 from themis_lab.testbed.spans import LeaseSpan, TaskSpan
 
-RHO_DEFINITIONS = ("themis", "isolated_share", "placement_aware", "private_cluster", "attainable")
+RHO_DEFINITIONS = tuple(definition.value for definition in RhoDefinition)
 
 
 def app_report(

@@ -28,7 +28,7 @@ def add_arguments(subparsers: argparse._SubParsersAction[argparse.ArgumentParser
     play.add_argument("--out", type=Path, default=DEFAULT_OUT, help="folder for the run; default: %(default)s")
     play.add_argument("--engine", default="local", help="local, or yarn: Hadoop on this machine; default: %(default)s")
     play.add_argument("--seed", type=int, default=None, help="in place of the mix's own")
-    again = actions.add_parser("report", help="audit a run again and draw its report anew")
+    again = actions.add_parser("report", help="audit a run again and draw its report again")
     again.add_argument("out", type=Path, metavar="OUT", help="folder of a run")
 
 

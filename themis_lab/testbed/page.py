@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from themis.rho import HEADLINE, RhoDefinition
 from themis_lab.testbed import plots
 from themis_lab.testbed.colours import app_colours
 from themis_lab.testbed.outcome import by_engine, failed_conditions, shown
@@ -61,7 +62,7 @@ def page(record: RunRecord, report: Report) -> str:
         _section("Device types", devices_table(report), note=_DEVICES_NOTE),
         _section("Speeds", speeds_table(report), note=_SPEEDS_NOTE),
         _section("Apps", apps_table(report, colours), note=_APPS_NOTE),
-        _section("Finish-time fairness by definition", rho_table(report), note="Never compare across definitions."),
+        _section("Finish-time fairness by definition", rho_table(report), note=_DEFINITIONS_NOTE),
         _section("Overheads", overheads_table(report)),
         _section("Audit", audit_table(report), note=_AUDIT_NOTE),
         _section("The run", facts_table(report)),
@@ -75,10 +76,18 @@ def html_page(title: str, sections: Iterable[str]) -> str:
 
 
 _RHO_NOTE = (
-    "Rho as each round heard it, logarithmic; the dot is rho at completion. Real apps are drawn heavier. "
-    "Above the dashed line an app is worse off than with a private share of the cluster."
+    "Rho as each round heard it, logarithmic; the dot is rho at completion. Both are by "
+    f"<code>{RhoDefinition.THEMIS}</code>, the definition that the auction uses; its ideal depends on the schedule. "
+    "Real apps are drawn heavier."
 )
-_FINAL_NOTE = "By the definition <code>themis</code>. Filled bars are real apps, hatched ones replayed."
+_FINAL_NOTE = (
+    f"By the definition <code>{HEADLINE}</code>: the time to the end over {HEADLINE.sentence}. "
+    "Filled bars are real apps, hatched ones replayed."
+)
+_DEFINITIONS_NOTE = "Never compare across definitions. Each is the time to the end over an ideal time. " + " ".join(
+    f"<code>{each}</code>: {each.sentence}{' (depends on the schedule)' if each.depends_on_schedule else ''}."
+    for each in RhoDefinition
+)
 _LOSS_NOTE = "Training loss of each job, logarithmic. A curve that ends early was stopped by its tuner."
 _TENANTS_NOTE = (
     "Device seconds by type: of the fair share that the policy computed, and of the leases. A tenant leases less where "
@@ -131,7 +140,7 @@ def _heading(report: Report) -> str:
     )
     verdict = "passed" if not failed else "failed"
     tiles = [
-        ("max rho", shown(report["max_rho"]["themis"], 2)),
+        (f"max rho, {HEADLINE}", shown(report["max_rho"][HEADLINE], 2)),
         ("apps", str(len(report["apps"]))),
         ("rounds", str(report["rounds"])),
         (

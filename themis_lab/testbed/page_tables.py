@@ -6,6 +6,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from themis.rho import HEADLINE
 from themis_lab.testbed.app_report import RHO_DEFINITIONS
 from themis_lab.testbed.outcome import shown
 from themis_lab.testbed.report import Report
@@ -22,7 +23,7 @@ def apps_table(report: Report, colours: Mapping[str, str]) -> str:
         "tuner",
         "state",
         "jobs",
-        "rho",
+        f"rho, {HEADLINE}",
         "GPU s",
         "placement",
         "resizes",
@@ -38,7 +39,7 @@ def apps_table(report: Report, colours: Mapping[str, str]) -> str:
             (text(app["state"]), "" if app["state"] == "FINISHED" else "bad"),
             *_numbers(
                 (app["jobs"], 0),
-                (app["rho"]["themis"], 2),
+                (app["rho"][HEADLINE], 2),
                 (app["gpu_time_s"], 0),
                 (app["placement_score"], 2),
                 (app["resizes"], 0),

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from themis.rho import HEADLINE, RhoDefinition
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 from themis_lab.testbed.events import Event
@@ -73,10 +74,7 @@ def _draw_occupancy(axes: Axes, record: RunRecord, leases: Sequence[LeaseSpan], 
 
 
 def rho_over_time(record: RunRecord, report: Report, colours: Colours) -> str:
-    """Rho in each round, and at each app's end (dot).
-
-    Above the line at 1 an app is worse off than with its fair share.
-    """
+    """Rho in each round, and at each app's end (dot), by the definition that the auction uses."""
     start_s, end_s = bounds(record)
     series = rho_series(record.events)
     if not series:
@@ -87,7 +85,7 @@ def rho_over_time(record: RunRecord, report: Report, colours: Colours) -> str:
         for app, entry in zip(record.apps, report["apps"], strict=True):
             points = [(time_s - start_s, value) for time_s, value in series.get(app.app_id, [])]
             width = _REPLAY_WIDTH if app.replay else _REAL_WIDTH
-            final = entry["rho"]["themis"]
+            final = entry["rho"][RhoDefinition.THEMIS]
             if final is not None and app.finished_at_s > 0:
                 points.append((app.finished_at_s - start_s, final))
                 axes.plot(
@@ -96,23 +94,28 @@ def rho_over_time(record: RunRecord, report: Report, colours: Colours) -> str:
             if points:
                 axes.plot(*zip(*points, strict=True), color=colours[app.app_id], linewidth=width, gid=tip(app.name))
         axes.axhline(1.0, color=INK, linewidth=0.9, linestyle="--")
-        axes.set(xlim=(0, (end_s - start_s) * 1.01), xlabel="seconds", ylabel="rho (lower is better)", yscale="log")
+        axes.set(
+            xlim=(0, (end_s - start_s) * 1.01),
+            xlabel="seconds",
+            ylabel=f"rho, {RhoDefinition.THEMIS} (lower is better)",
+            yscale="log",
+        )
         _plain_log_axis(axes)
         axes.grid(axis="y")
         return to_svg(figure, "rho")
 
 
 def final_rho(report: Report, colours: Colours) -> str:
-    """Rho at completion by app, largest first, by the policy's own definition."""
-    apps = [app for app in report["apps"] if app["rho"]["themis"] is not None]
-    apps.sort(key=lambda app: app["rho"]["themis"])
+    """Rho at completion by app, largest first, by the headline's definition."""
+    apps = [app for app in report["apps"] if app["rho"][HEADLINE] is not None]
+    apps.sort(key=lambda app: app["rho"][HEADLINE])
     if not apps:
         return ""
     with house_style():
         figure = Figure(figsize=(_WIDTH, 0.6 + 0.24 * max(1, len(apps))), layout="constrained")
         axes = figure.subplots()
         for place, app in enumerate(apps):
-            rho = app["rho"]["themis"]
+            rho = app["rho"][HEADLINE]
             hatch = "" if app["kind"] == "real" else "////"
             colour = colours[app["app_id"]]
             axes.barh(
@@ -121,7 +124,7 @@ def final_rho(report: Report, colours: Colours) -> str:
             axes.annotate(f"{rho:.2f}", (rho, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
         axes.set_yticks(range(len(apps)), [app["name"] for app in apps])
         axes.axvline(1.0, color=INK, linewidth=0.9, linestyle="--")
-        axes.set(xlabel="rho at completion (dashed: fair)")
+        axes.set(xlabel=f"rho at completion, {HEADLINE} (dashed: fair)")
         axes.tick_params(axis="y", length=0)
         axes.margins(x=0.08)
         return to_svg(figure, "final")

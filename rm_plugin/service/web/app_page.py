@@ -9,7 +9,9 @@ from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.web.documents import explanation_of, waiting_of
 from rm_plugin.service.web.page_state import PageState, jobs_of, rho_of
 from rm_plugin.service.web.parts import AppNames, app_state
+from themis.leases import Lease
 from themis.lifecycle import JobState
+from themis.rho import RhoDefinition
 from themis.web.elements import Markup, element, facts, join, link, outside_link, section, table, tiles
 from themis.web.formatting import MISSING, assignments, duration, from_now, moment, number, percent
 from themis.web.frame import label, page
@@ -53,7 +55,7 @@ def _tiles(page_state: PageState, entry: AppEntry) -> Markup:
 
 
 def _facts(page_state: PageState, entry: AppEntry) -> Markup:
-    spec, final = entry.spec, entry.finish.rho
+    spec, final = entry.spec, page_state.manager.final_rho(entry)
     program = spec.program.name or spec.program.command
     return facts(
         [
@@ -66,7 +68,7 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
             ("First GPU", moment(entry.started_at_s) if entry.started_at_s else ""),
             ("Ended", moment(entry.finished_at_s) if entry.finished_at_s else ""),
             ("Why", entry.diagnostics),
-            ("rho at the end", ", ".join(f"{name} {number(value)}" for name, value in sorted(final.items()))),
+            *((f"rho, {name}", _rho(name, final[name])) for name in RhoDefinition if name in final),
             ("Best job", entry.best_job),
             ("Checkpoint", entry.finish.best_checkpoint),
             ("Attempts", entry.attempt),
@@ -75,6 +77,12 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
             ("Its own page", outside_link(entry.page_url, entry.page_url) if entry.page_url else ""),
         ]
     )
+
+
+def _rho(name: RhoDefinition, value: float) -> Markup:
+    """Rho at the end by a definition, with what it compares with."""
+    by_schedule = " (depends on the schedule)" if name.depends_on_schedule else ""
+    return element("span", number(value), " ", element("small", f"ideal: {name.sentence}{by_schedule}"))
 
 
 def _speeds(entry: AppEntry) -> str:
@@ -135,13 +143,17 @@ def _job_state(job: pb.JobStatus) -> Markup:
     return join((state, job.health), " ") if job.health else state
 
 
+def _end(lease: Lease, now_s: float) -> str:
+    """When a lease ends. A bound one is renewed until its job ends."""
+    return f"with job {lease.job_id}" if lease.job_id else from_now(lease.expires_at_s, now_s)
+
+
 def _leases(page_state: PageState, entry: AppEntry) -> list[Markup]:
     leases = page_state.leases_of(entry)
     if not leases:
         return []
     rows = [
-        (str(lease.gpu), lease.state, from_now(lease.expires_at_s, page_state.now_s), lease.renewals)
-        for lease in leases[:MAX_LEASES]
+        (str(lease.gpu), lease.state, _end(lease, page_state.now_s), lease.renewals) for lease in leases[:MAX_LEASES]
     ]
     more = [element("p", f"and {len(leases) - MAX_LEASES} more")] if len(leases) > MAX_LEASES else []
     return [section("Leases", table(("GPU", "state", "ends", "renewals"), rows, numbers=("renewals",)), *more)]

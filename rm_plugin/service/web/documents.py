@@ -78,6 +78,7 @@ def _lease_document(lease: Lease) -> Document:
         "state": lease.state.value,
         "granted_at_s": lease.granted_at_s,
         "expires_at_s": lease.expires_at_s,
+        "job_id": lease.job_id or None,
     }
 
 
@@ -132,7 +133,7 @@ def app_document(page_state: PageState, entry: AppEntry) -> Document:
     return {
         **summary(page_state, entry),
         "demand_max_gpus": entry.spec.demand_max_gpus,
-        "final_rho": {name: finite(value) for name, value in entry.finish.rho.items()},
+        "final_rho": {name: finite(value) for name, value in page_state.manager.final_rho(entry).items()},
         "best_checkpoint": entry.finish.best_checkpoint or None,
         "folder": str(page_state.manager.folder(entry.app_id)),
         "jobs": [_job_document(job, submitted.get(job.job_id, {})) for job in jobs_of(entry)],

@@ -26,6 +26,7 @@ from themis.processes import (
     start,
     wait_for_exit,
 )
+from themis.sessions import Member, kill_sessions
 
 SLEEP = (sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)")
 
@@ -194,6 +195,42 @@ def test_second_terminate_with_less_grace_ends_the_group(tmp_path, mark):
 
     assert asyncio.run(scenario()) < 10.0
     assert find_marked(mark) == ()
+
+
+@pytest.mark.parametrize("way", ["terminate", "kill", "noted"])
+def test_child_in_a_session_and_environment_of_its_own_ends_with_the_leader(tmp_path, mark, way):
+    helper = f"setsid env -i /bin/sh -c 'echo $$ > {tmp_path}/pids; sleep 61; true' &"
+    script = f"{helper} until [ -s {tmp_path}/pids ]; do sleep 0.01; done; " + (
+        "until [ -e end ]; do sleep 0.01; done" if way == "noted" else "sleep 60"
+    )
+
+    async def scenario() -> None:
+        process = start(spec(tmp_path, mark, "/bin/sh", "-c", script))
+        await asyncio.to_thread(read_pids, tmp_path / "pids", 1)
+        if way == "terminate":
+            await process.terminate(5.0)
+        elif way == "kill":
+            process.kill()
+        else:
+            process.note_sessions()
+            (tmp_path / "end").touch()
+        await process.wait()
+
+    asyncio.run(scenario())
+    [child] = read_pids(tmp_path / "pids", 1)
+    until(lambda: not is_alive(child), "a child in another session outlived its leader")
+
+
+def test_session_whose_noted_members_are_gone_is_spared(mark, tmp_path):
+    async def scenario() -> bool:
+        stranger = start(spec(tmp_path, mark, *SLEEP))
+        kill_sessions({stranger.pid: {Member(stranger.pid, 1)}})
+        alive = is_alive(stranger.pid)
+        stranger.kill()
+        await stranger.wait()
+        return alive
+
+    assert asyncio.run(scenario())
 
 
 def test_children_left_in_the_group_end_with_the_leader(tmp_path, mark):

@@ -165,6 +165,31 @@ def test_sqlite_store_keeps_content_after_reopening(tmp_path):
         again.close()
 
 
+def as_version_1(path):
+    """Turn a new store into one from before leases had a job."""
+    connection = sqlite3.connect(path)
+    connection.executescript("ALTER TABLE leases DROP COLUMN job_id; PRAGMA user_version=1;")
+    connection.close()
+
+
+def test_store_of_version_1_is_read_and_upgraded(tmp_path):
+    path = tmp_path / "state.db"
+    store = SqliteStore(path)
+    with store.transaction() as changes:
+        changes.put_lease(LEASE)
+    store.close()
+    as_version_1(path)
+    reader = SqliteReader(path)
+    assert reader.leases() == (LEASE,)
+    reader.close()
+    store = SqliteStore(path)
+    bound = replace(LEASE, job_id="j1")
+    with store.transaction() as changes:
+        changes.put_lease(bound)
+    assert store.leases() == (bound,)
+    store.close()
+
+
 def test_second_resource_manager_is_refused(tmp_path):
     store = SqliteStore(tmp_path / "state.db")
     with pytest.raises(StoreError, match="another ResourceManager"):
@@ -199,7 +224,7 @@ def test_file_that_is_no_store_is_refused(tmp_path):
     store = SqliteStore(path)
     store._connection.execute("PRAGMA user_version=99")
     store.close()
-    with pytest.raises(StoreError, match="another version: 99; needed: 1"):
+    with pytest.raises(StoreError, match="another version: 99; needed: 2"):
         SqliteStore(path)
 
 

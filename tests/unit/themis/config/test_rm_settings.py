@@ -80,3 +80,7 @@ def test_the_shipped_file_equals_the_defaults():
     shipped = load_rm_settings(CONF / "themis.yaml")
     assert shipped == RmSettings(cluster=shipped.cluster)
     assert file_or_example(shipped.cluster, ExampleKind.CLUSTER).is_file()
+
+
+def test_weights_of_tenants_may_be_whole_or_fractions():
+    assert settings("tenant_weights: {ann: 2, 'team:b': 0.5}").tenant_weights == {"ann": 2.0, "team:b": 0.5}
