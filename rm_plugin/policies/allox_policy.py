@@ -56,9 +56,9 @@ class RunningJob(Value, frozen=True, kw_only=True):
     def end_s(self, now_s: float) -> float:
         """When it is expected to end, now at the earliest.
 
-        If it takes much longer than estimated, its length counts twice, then four times. Otherwise it would always be about
-        to end, and jobs would wait for its device although others are idle. So it is with a job that goes on with its
-        next phase. For example, a job of 100 s ends at 100 s; after 115 s it is expected at 200 s.
+        If it takes much longer than estimated, its length counts twice, then four times. Otherwise it would always be
+        about to end, and jobs would wait for its device although others are idle. So it is with a job that goes on with
+        its next phase. For example, a job of 100 s ends at 100 s; after 115 s it is expected at 200 s.
         """
         length_s = self.time_s
         while self.started_at_s + _OVERRUN * length_s < now_s:

@@ -146,6 +146,13 @@ def test_job_that_overruns_its_estimate_is_expected_after_twice_as_long(now_s, e
     assert job.end_s(now_s) == end_s
 
 
+@pytest.mark.parametrize("policy", ["allox", "allox_plus"])
+def test_job_waits_while_every_machine_of_its_types_is_lost(policy):
+    outages = (NodeOutage(machine_id="gpu0", lost_at_s=10.0, back_at_s=500.0),)
+    run = simulation([app("a", 100, 1000, at_s=50.0)], cluster(1, 0), policy, outages=outages)
+    assert ends_s(run) == {"a": pytest.approx(600.0)}
+
+
 def test_progress_counts_until_the_job_ends():
     history = History()
     simulation([app("a", 10, 1000, user="u"), app("b", 100, 9000, user="v")], cluster(2, 0), observer=history).run()
