@@ -14,9 +14,9 @@ def submit(session: Session, arguments: Namespace) -> int:
     """Submit a group. Without `--wait`, standard output holds only the app's id."""
     app = load_app(arguments.group)
     with session.connect() as client:
-        app_id = client.submit(app)
-        session.say_submitted(app_id)
-        return session.wait(client, [app_id]) if arguments.wait else OK
+        reply = client.submission(app)
+        session.say_submitted(reply)
+        return session.wait(client, [reply.app_id]) if arguments.wait else OK
 
 
 def validate(session: Session, arguments: Namespace) -> int:

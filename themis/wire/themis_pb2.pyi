@@ -675,10 +675,12 @@ class SubmitRequest(_message.Message):
     def __init__(self, spec: _Optional[_Union[AppSpec, _Mapping]] = ...) -> None: ...
 
 class SubmitReply(_message.Message):
-    __slots__ = ("app_id",)
+    __slots__ = ("app_id", "runs_on")
     APP_ID_FIELD_NUMBER: _ClassVar[int]
+    RUNS_ON_FIELD_NUMBER: _ClassVar[int]
     app_id: str
-    def __init__(self, app_id: _Optional[str] = ...) -> None: ...
+    runs_on: str
+    def __init__(self, app_id: _Optional[str] = ..., runs_on: _Optional[str] = ...) -> None: ...
 
 class ValidateReply(_message.Message):
     __slots__ = ("summary",)

@@ -46,6 +46,12 @@ def test_submit_prints_the_id_only_and_sends_the_whole_app(rm: FakeRm, capsys: p
     assert spec.tuner.settings["eta"].integer == 2
 
 
+def test_submit_notes_the_device_types_that_can_run_the_app(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    rm.service.runs_on = "runs on v100 (speed 3), not on cpu"
+    assert main(["app", "submit", SEARCH]) == 0
+    assert capsys.readouterr() == ("app-0001\n", "submarine: runs on v100 (speed 3), not on cpu\n")
+
+
 def test_an_invalid_group_file_is_refused_locally(
     rm: FakeRm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
