@@ -75,7 +75,8 @@ class Client:
 
     def submission(self, spec: AppSpec) -> pb.SubmitReply:
         """Submit an app. Returns its id and the device types that can run it."""
-        return self._call(self._stub.Submit, pb.SubmitRequest(spec=_message(spec)))
+        reply: pb.SubmitReply = self._call(self._stub.Submit, pb.SubmitRequest(spec=_message(spec)))
+        return reply
 
     def validate(self, spec: AppSpec) -> str:
         """Let the ResourceManager check an app without running it. Returns its summary."""
