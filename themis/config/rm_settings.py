@@ -165,7 +165,8 @@ class RmSettings(Section):
     )
     placer: Placer = Field(default=Placer.COMPACT, description="who places gangs under `oef`")
     profiling_runs: bool = Field(
-        default=False, description="an app runs on every device type before it shares the cluster under `oef`"
+        default=False,
+        description="an app runs on every device type before it shares the cluster under `oef` or `allox`",
     )
     alpha: float = Field(default=0.1, ge=0, le=1, description="share of the users whose jobs `allox` considers first")
     auction: AuctionSettings = AuctionSettings()

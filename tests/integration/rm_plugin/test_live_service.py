@@ -8,6 +8,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -272,6 +273,26 @@ def test_oef_on_three_gpu_types_remembers_over_kill_9(tmp_path: Path) -> None:
             for app in apps:
                 assert (await rm.ended(app)).state == "FINISHED"
             assert {event.detail["usable_left"] for event in rm.events("round_granted")} == {0}
+
+    asyncio.run(scenario())
+
+
+def test_under_oef_with_profiling_runs_an_app_runs_on_every_type_before_it_shares(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        cluster = Path("conf/clusters/mixed-3.yaml")
+        async with live(settings(tmp_path, policy="oef", cluster=cluster, profiling_runs=True)) as rm:
+            app = await rm.submit(replay_app("mine", iterations=4000, tasks=4, jobs=3))
+            profiles: list[dict[str, Any]] = []
+            async with asyncio.timeout(60):
+                while not profiles or profiles[-1]["state"] != "done":
+                    await asyncio.sleep(0.2)
+                    memory = stored_memory(rm.events("round_granted"))
+                    profiles += [memory["profiles"][app]] if memory and app in memory["profiles"] else []
+            await rm.stub.Kill(pb.KillRequest(app_id=app))
+            assert (await rm.ended(app)).state == "KILLED"
+        assert "running" in [profile["state"] for profile in profiles]
+        assert profiles[-1]["types"] == ["k80", "p100", "v100"]
+        assert len(profiles[-1]["rates"]) == 3
 
     asyncio.run(scenario())
 
