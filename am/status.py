@@ -28,6 +28,7 @@ def heartbeat_message(app: App, view: AppView) -> pb.Heartbeat:
         phase=plan.phase,
         phases=plan.phase + len(plan.phases),
         best=app.search.best(),
+        checkpoint_uri=app.checkpoint_uri,
         unmet_gpus=sum(demand.max_gpus for demand in unmet_demands(view)),
         declaration=_declaration(app),
     )
