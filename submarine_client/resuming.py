@@ -23,7 +23,7 @@ def resumed(app: pb.AppStatus) -> AppSpec:
         remedy = f"it goes on by itself; `submarine app kill {app.app_id}` ends it"
         raise InputError(f"app {app.app_id} has not ended", value=app.state, remedy=remedy)
     if status.succeeded(app):
-        remedy = f"submit its group file again for another search; its model is at {app.best_checkpoint or 'its end'}"
+        remedy = "submit its group file again for another search"
         raise InputError(f"app {app.app_id} has finished", value=app.state, remedy=remedy)
     if not app.checkpoint_uri:
         remedy = "it ended before its app master reported; submit its group file again"

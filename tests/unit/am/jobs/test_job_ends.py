@@ -46,12 +46,14 @@ class TestExitCodeZero:
         assert shown.health == "ended with exit code 0 at iteration 10 of 1000"
         state, doubts = _outcome(one.app)
         assert (state, doubts) == (AppState.FINISHED, f"j0 {shown.health}")
+        assert not finish_message(one.app, state, doubts).rho, "its work is not known to be done"
 
     def test_job_whose_last_line_is_less_than_a_stride_away_is_at_its_target(self, attempt):
         one = attempt(tuner="single", iterations=1000, jobs=("j0",))
         self.logged(one, *(f"INFO:tensorflow:loss = 0.5, step = {step}" for step in range(0, 1000, 50)))
         job = self.end(one)
         assert (job.profile.iteration, job.health) == (1000, "")
+        assert "themis" in finish_message(one.app, AppState.FINISHED, "").rho
 
     def test_job_one_stride_short_is_short(self, attempt):
         one = attempt(tuner="single", iterations=1001, jobs=("j0",))
