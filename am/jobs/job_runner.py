@@ -280,7 +280,7 @@ class JobRunner:
         elif requested:
             search.turn(job, JobState.WAITING)
         elif _ended_well(exits) and job.profile.iteration > job.reached:
-            self._restarted(job, "it ended unasked, after it had saved")
+            self._restarted(job, "it ended unasked with exit code 75, but further than before")
         elif any(exit_.reason is ExitReason.TAKEN for exit_ in exits):
             self._restarted(job, "the engine took a container of it away")
         else:

@@ -244,7 +244,7 @@ class TestUnaskedEnds:
         asyncio.run(scenario())
         assert (one.jobs["j0"].state, one.jobs["j0"].restarts) == (JobState.WAITING, 0)
         assert [detail["reason"] for _, detail in one.details("job_restarted")] == [
-            "it ended unasked, after it had saved"
+            "it ended unasked with exit code 75, but further than before"
         ] * 5
         assert pauses == [0.25] * 5
 
