@@ -144,7 +144,7 @@ class GangAllocator:
         return self.renewal(app_id, job, step=step) or self.anywhere(app_id, job, step=step)
 
     def renewal(self, app_id: str, job: int, *, step: bool = False) -> Proposal | None:
-        """As `propose`, but only on free GPUs that the app held until now, or elsewhere if a move pays within the lease.
+        """As `propose`, but only on free GPUs that the app held until now, or elsewhere if a move there pays.
 
         Returns None also if a free gang of another device type is so much faster that moving there pays.
         """

@@ -37,8 +37,7 @@ FOR_MIXED_DEVICES = (
 """Policies that this evaluation leaves out: its clusters have one device type, and these policies divide several."""
 
 LEFT_OUT = (*FOR_MIXED_DEVICES, "fair_finish")
-"""All policies that this evaluation leaves out. `fair_finish` is younger than its kept runs; docs/explanation/fair-finish.md
-compares it with the others."""
+"""All that this evaluation leaves out. docs/explanation/fair-finish.md compares `fair_finish` with the others."""
 
 ENDS = (LeaseEnds.ALIGNED, LeaseEnds.STAGGERED)
 
