@@ -235,7 +235,8 @@ class JobRunner:
             self._runtime,
             job.handles,
             peer_wait_s=self._app.spec.peer_wait_s,
-            progress=lambda: job.profile.step_changes,
+            # At its end a chief may have to wait for room for its model, and says so now and then.
+            progress=lambda: job.profile.step_changes + job.failed_saves,
         )
 
     async def _reserve(self, job: JobRun) -> tuple[Seat, ...] | None:

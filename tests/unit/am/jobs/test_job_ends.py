@@ -353,3 +353,22 @@ class TestDivergenceInTheLastWords:
         assert one.details("job_given_up") == [
             ("j0", {"reason": "its loss is no number since iteration 100", "restarts": 0})
         ]
+
+
+def test_chief_that_waits_for_room_for_its_model_is_waited_for(attempt):
+    one = attempt(tuner="single", iterations=3, jobs=("j0",), tasks=2, peer_wait_s=0.1)
+
+    async def scenario():
+        await one.start("j0")
+        one.log("j0", 0.5, first=3)
+        one.jobs["j0"].handles[1].end(0)
+        for _ in range(20):
+            await REAL_SLEEP(0.02)
+            with one.jobs["j0"].log_path.open("a") as file:
+                file.write("INFO:themis:unsaved iteration = 3, reason = No space left on device\n")
+            one.look()
+        one.jobs["j0"].handles[0].end(0)
+        await one.ended("j0")
+
+    asyncio.run(scenario())
+    assert (one.jobs["j0"].state, one.runtime.stops) == (JobState.PHASE_DONE, [])
