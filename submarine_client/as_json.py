@@ -49,6 +49,7 @@ def app_object(app: pb.AppStatus) -> dict[str, Any]:
         "best": app.best or None,
         "best_checkpoint": app.best_checkpoint or None,
         "folder": app.folder or None,
+        "archive": app.archive or None,
         "engine_id": app.engine_id or None,
         "page_url": app.page_url or None,
         "diagnostics": app.diagnostics,

@@ -157,21 +157,17 @@ def _outcome(app: pb.AppStatus) -> list[str]:
     if best is not None:
         values = assignments(status.hyper_parameters(app, best.job_id))
         lines.append(_field("Best job", f"{best.job_id}, {_score(best)}, {values}"))
-    if app.best_checkpoint:
-        lines.append(_field("Checkpoint", app.best_checkpoint))
-    if app.leases:
-        lines.append(_field("Leases", _leases(app)))
-    if app.folder:
-        lines.append(_field("Folder", app.folder))
-    if app.engine_id:
-        lines.append(_field("Engine's id", app.engine_id))
-    if app.page_url:
-        lines.append(_field("Page", app.page_url))
-    if app.attempts > 1:
-        lines.append(_field("Attempts", str(app.attempts)))
-    if app.diagnostics:
-        lines.append(_field("Diagnostics", app.diagnostics))
-    return lines
+    more = (
+        ("Checkpoint", app.best_checkpoint),
+        ("Leases", _leases(app)),
+        ("Folder", app.folder),
+        ("Events", app.archive),
+        ("Engine's id", app.engine_id),
+        ("Page", app.page_url),
+        ("Attempts", str(app.attempts) if app.attempts > 1 else ""),
+        ("Diagnostics", app.diagnostics),
+    )
+    return lines + [_field(label, value) for label, value in more if value]
 
 
 def _field(label: str, value: str) -> str:

@@ -10,6 +10,7 @@ from rm_plugin.engines.memory import MemoryAppLauncher
 from rm_plugin.policies.port import Policy
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.log_summary import report_unreadable
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.memory_service import MemoryService
 from rm_plugin.service.recorder import Recorder
@@ -75,7 +76,8 @@ class ServiceCase:
         self.recorder = Recorder(store, self.clock)
         self.entries = restored_entries(store)
         decider = decider or make_policy(policy)
-        self.arbiter = _arbiter(settings, CLUSTER, store, self.clock, self.entries, decider)
+        report_unreadable(self.recorder.summary)
+        self.arbiter = _arbiter(settings, CLUSTER, store, self.clock, self.entries, decider, self.recorder.summary)
         _abandon_open_round(self.recorder)
         self.manager = ResourceManager(
             settings=settings,

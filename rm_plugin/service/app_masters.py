@@ -107,8 +107,8 @@ class AppMasters:
             LOG.warning("the end of the app master of %s is not written", exit_.app_id)
 
     async def _am_exited(self, exit_: AmExit) -> None:
-        entry = self._entries.get(exit_.app_id)
-        if entry.ended or self._closing or exit_.attempt < entry.attempt or entry.forced_reason:
+        entry = self._entries.find(exit_.app_id)
+        if entry is None or entry.ended or self._closing or exit_.attempt < entry.attempt or entry.forced_reason:
             # `_take_by_force` handles the loss itself after its kill, which would hit a new attempt too.
             return
         # An engine may have made attempts by itself that never registered.
