@@ -27,6 +27,8 @@ class JobRecord(Value, frozen=True, kw_only=True):
         restarts: Number of failures after which the job was restarted.
         stalls: Number of these that were stalls.
         longest_wait_s: The longest wait for a step, in seconds.
+        short_of: The target that it ended short of, 0 if it did not.
+        unsaved_stops: Number of its newest stops in a row that left no newer checkpoint.
     """
 
     job_id: str
@@ -36,6 +38,8 @@ class JobRecord(Value, frozen=True, kw_only=True):
     restarts: int = 0
     stalls: int = 0
     longest_wait_s: float = 0.0
+    short_of: int = 0
+    unsaved_stops: int = 0
 
 
 class JournalContent(Value, frozen=True, kw_only=True):
@@ -74,7 +78,8 @@ class Journal:
     def job(self, record: JobRecord) -> None:
         """Write the state of a job."""
         line = {"job": record.job_id, "state": record.state.value, "incarnation": record.incarnation}
-        line |= {"iteration": record.iteration, "restarts": record.restarts}
+        line |= {"iteration": record.iteration, "restarts": record.restarts, "short_of": record.short_of}
+        line["unsaved_stops"] = record.unsaved_stops
         self._append({"job": {**line, "stalls": record.stalls, "longest_wait_s": record.longest_wait_s}})
 
     def note(self, name: str, value: object) -> None:
@@ -137,4 +142,6 @@ def _job(line: Mapping[str, Any]) -> JobRecord:
         # Journals of earlier versions do not have them.
         stalls=line.get("stalls", 0),
         longest_wait_s=line.get("longest_wait_s", 0.0),
+        short_of=line.get("short_of", 0),
+        unsaved_stops=line.get("unsaved_stops", 0),
     )

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
 from am.app import App
 from am.jobs.job_runner import Emit
 from am.jobs.run import JobRun
+from am.jobs.saved_state import checkpoint_folders
 from am.profiler.job_reader import JobReader
 from am.profiler.records import CheckpointSaved, Imported, Record, Restored, StepLoss, Validation
-from themis.checkpoint_uri import local_folder
-from themis.config.placeholders import CHECKPOINT_PATH_VARIABLE
-from themis.errors import InputError
 from themis.lifecycle import JobState
 
 PROGRESS_EVENT_S = 1.0
@@ -85,7 +81,7 @@ class LogWatch:
     def _report(self, job: JobRun, record: Record) -> None:
         match record:
             case StepLoss():
-                self._stepped(job)
+                self._stepped(job, record.step)
                 self._progressed(job, record.step)
             case Imported():
                 job.startup |= {"process": record.after_s, "import": record.seconds}
@@ -101,11 +97,15 @@ class LogWatch:
             case _:
                 pass
 
-    def _stepped(self, job: JobRun) -> None:
+    def _stepped(self, job: JobRun, step: int) -> None:
         """The first step of an incarnation."""
         if job.stepped:
             return
         job.stepped = True
+        if job.began_at is not None and step > job.began_at:
+            # It goes on from state of its own, which we may not know to be a checkpoint.
+            job.unsaved_stops = 0
+        job.began_at = step
         if job.state is JobState.STARTING:
             self._app.search.turn(job, JobState.RUNNING)
         now_s = self._app.now_s()
@@ -139,27 +139,6 @@ class LogWatch:
             "gpus": len(job.gpus),
         }
         self._emit("job_progress", job.job_id, detail)
-
-
-def checkpoint_folders(app: App, job: JobRun) -> list[Path]:
-    """The local folders that a program may take for its model directory: `%checkpoint_path%`, and the one of `job run`.
-
-    What lies there must be this job's own. So the latter, which all jobs of an app have in their environment, counts
-    for an app of one job, and no folder counts below which another job's lies. A task on another machine sees a folder
-    of its own there, and nothing of it can be read here.
-    """
-    others = [each.folder.resolve() for each in app.search.jobs.values() if each is not job]
-    places = [f"{app.checkpoint_uri}/{job.job_id}"]
-    if not others:
-        places.append(app.spec.program.environment.get(CHECKPOINT_PATH_VARIABLE, ""))
-    found = []
-    for place in filter(None, places):
-        with contextlib.suppress(InputError):
-            # What the user's command has as a relative path begins at the job's folder.
-            folder = job.folder / local_folder(place)
-            if not any(other.is_relative_to(folder.resolve()) for other in others):
-                found.append(folder)
-    return found
 
 
 def _finite(value: float | None) -> float | None:

@@ -253,7 +253,7 @@ class AppMaster:
             if plan.finished:
                 return _outcome(app)
             app.search.next_phase()
-            news = (plan.phase, tuple(sorted(plan.targets)), plan.best)
+            news = (plan.phase, tuple(sorted(plan.targets)), app.search.best())
             if news != reported:
                 reported = news
                 self._report_plan(app)
@@ -323,7 +323,7 @@ class AppMaster:
             "phases": plan.phase + len(plan.phases),
             "running": sorted(plan.targets),
             "stopped": sorted(plan.stopped),
-            "best": plan.best,
+            "best": app.search.best() or None,
         }
         self._emit("tuner", "", detail)
 
@@ -380,7 +380,11 @@ async def _unless_one_fails(work: Coroutine[None, None, T], others: Sequence[asy
 
 
 def _outcome(app: App) -> tuple[AppState, str]:
+    """How a finished search ends: as FINISHED, with what is doubtful about it, unless every job failed."""
     if app.search.plan().best is not None:
-        return AppState.FINISHED, ""
+        doubts = [f"{job.job_id} {job.health}" for job in app.search.jobs.values() if job.short_of]
+        if len(app.search.jobs) > 1 and not app.search.best():
+            doubts.insert(0, "no job logged a loss that the profiler reads, so none is known to be the best")
+        return AppState.FINISHED, "; ".join(doubts)
     failures = [job.diagnostics for job in app.search.jobs.values() if job.diagnostics]
     return AppState.FAILED, "every job failed; the first: " + (failures[0] if failures else "unknown")

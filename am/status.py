@@ -27,15 +27,14 @@ def heartbeat_message(app: App, view: AppView) -> pb.Heartbeat:
         jobs=[job_status(app, job) for job in app.search.jobs.values()],
         phase=plan.phase,
         phases=plan.phase + len(plan.phases),
-        best=plan.best or "",
+        best=app.search.best(),
         unmet_gpus=sum(demand.max_gpus for demand in unmet_demands(view)),
     )
 
 
 def finish_message(app: App, state: AppState, diagnostics: str) -> pb.Finish:
     """The app's end: rho by definition if it finished, every job, the best job and its checkpoint."""
-    plan = app.search.plan()
-    best = plan.best or ""
+    best = app.search.best()
     checkpoint = app.store.latest(best) if best else None
     return pb.Finish(
         state=state.value,

@@ -15,6 +15,7 @@ from submarine_client.job_rules import check_rules, whole
 from submarine_client.programs import check_command
 from submarine_client.resources import Resources, parse_resources
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TaskResources, TunerSpec
+from themis.config.app_limits import check_limits
 from themis.config.names import check_app_name, check_label, login_name
 from themis.config.placeholders import CHECKPOINT_PATH_VARIABLE, check_placeholders, substitute
 from themis.config.tuner_settings import SINGLE
@@ -68,7 +69,7 @@ def build_job_app(options: Given, parameters: Sequence[str]) -> AppSpec:
         shape=JobShape(tasks=workers, min_tasks=workers, gpus_per_task=resources.gpus or 0),
         iterations_total=conf["themis.iterations"],
     )
-    return AppSpec(
+    app = AppSpec(
         name=check_app_name(options["name"][0], COMMAND_LINE),
         user=check_label(login_name(), "user", COMMAND_LINE),
         queue=check_label(_one(options, "queue", "default"), "--queue", COMMAND_LINE),
@@ -79,6 +80,8 @@ def build_job_app(options: Given, parameters: Sequence[str]) -> AppSpec:
         checkpoint_every=conf["themis.checkpoint_every"],
         max_task_restarts=conf["themis.max_task_restarts"],
     )
+    check_limits(app, COMMAND_LINE)
+    return app
 
 
 def notes(options: Given) -> tuple[str, ...]:
@@ -121,7 +124,7 @@ def _command(options: Given, paths: Mapping[str, str]) -> str:
     template = options["worker_launch_cmd"][0]
     check_placeholders(template, paths, "--worker_launch_cmd")
     # Quoted as the app master quotes the values of placeholders.
-    command = substitute(template, {name: shlex.quote(path) for name, path in paths.items()})
+    command = substitute(template, {name: shlex.quote(path) for name, path in paths.items()}, doubled="%%")
     check_command(command, "--worker_launch_cmd")
     return command
 

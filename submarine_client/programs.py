@@ -24,9 +24,6 @@ _SHELL_WORDS = frozenset(
 )
 """Words that the shell itself implements; a search of PATH does not find them."""
 
-_LONGEST_COMMAND = 128 * 1024
-"""Bytes of a command that Linux no longer runs (MAX_ARG_STRLEN)."""
-
 _SHOWN = 80
 
 
@@ -69,12 +66,9 @@ def check_command(command: str, source: str) -> None:
     """Check that a shell command begins with something that can be run.
 
     Raises:
-        InputError: The command is empty, too long to run, or has an open quote, or its first word is no executable,
+        InputError: The command is empty, or has an open quote, or its first word is no executable,
             file or shell builtin.
     """
-    if (size := len(command.encode(errors="surrogatepass"))) >= _LONGEST_COMMAND:
-        remedy = "put it in a script, and name that"
-        raise InputError(f"{source}: the command is too long to be run", value=f"{size} bytes", remedy=remedy)
     try:
         words = shlex.split(command)
     except ValueError as error:

@@ -83,7 +83,7 @@ def end_line(app: pb.AppStatus) -> str:
         hyper_parameters = status.hyper_parameters(app, best.job_id)
         values = f" with {assignments(hyper_parameters)}" if hyper_parameters else ""
         parts.append(f"best {best.job_id} ({_score(best)}){values}")
-    if app.diagnostics and not status.succeeded(app):
+    if app.diagnostics:
         parts.append(app.diagnostics)
     return "; ".join(parts)
 

@@ -76,7 +76,7 @@ def whole_offer(cluster, **changes):
 
 
 def held(name, gpus, level=Level.MACHINE, up=None):
-    """A gang by machine; `up` those up for renewal, True for all."""
+    """A gang by machine; `up` the renewable ones, True for all."""
     allocation = Allocation.of(gpus)
     return HeldGang(
         job_id=name, gpus=allocation, level=level, renewable_gpus=allocation if up is True else Allocation.of(up or {})

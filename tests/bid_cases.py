@@ -1,4 +1,4 @@
-"""Random apps on tiny clusters: slots, two racks, GPUs that others hold, gangs that are kept or up for renewal."""
+"""Random apps on tiny clusters: slots, two racks, GPUs that others hold, gangs that are kept or renewable."""
 
 from agent_cases import CRUDE_SLOWDOWN, FLAT, STRICT, app_of, cluster_of, cluster_view_of, job, offer_of
 
@@ -67,7 +67,7 @@ def offer_of_gpus(gpus, cluster):
 
 
 def random_app(rng, cluster, left, jobs, name="app"):
-    """An app that takes what it holds out of `left`, and those of its GPUs that are up for renewal."""
+    """An app that takes what it holds out of `left`, and its renewable GPUs."""
     fate = rng.choice(["none", "none", "kept", "renew", "both"])
     held = random_held(rng, jobs, left, cluster, fate) if fate != "none" else []
     phases = tuple(Phase(jobs=rng.randint(1, 2), iterations=rng.randint(1, 3)) for _ in range(rng.choice([0, 0, 1, 2])))

@@ -102,7 +102,7 @@ class Enumeration:
     # ---- what is held ----
 
     def _try_everything(self):
-        """Either every gang up for renewal stays in place, or a restart is paid and what is won is divided anew."""
+        """Either every renewable gang stays in place, or a restart is paid and the won GPUs are divided again."""
         held, renewable = self.app.held, self.app.renewable
         for vectors in itertools.product(*(self._on_machines(gang.renewable_gpus) for gang in renewable)):
             left = self._less(self.full, vectors)

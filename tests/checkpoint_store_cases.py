@@ -66,7 +66,7 @@ class CheckpointStoreCases:
         assert (tmp_path / "out" / "weights").read_text() == "new"
         assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["slots", "weights"]
 
-    def test_a_broken_checkpoint_is_passed_over_by_a_fetch_and_leaves_nothing(self, store, source, tmp_path):
+    def test_a_fetch_skips_a_broken_checkpoint_without_leaving_files(self, store, source, tmp_path):
         (tmp_path / "c").write_text("in the broken one only")
         whole = store.save("j", 1, {"weights": source("old")["weights"]}, {})
         broken = store.save("j", 2, {"another": tmp_path / "c", "weights": source("new")["weights"]}, {})
@@ -133,7 +133,7 @@ class CheckpointStoreCases:
         assert store.jobs() == ("b", "j")
         assert store.checkpoints("j") == (saved[1], saved[0])
 
-    def test_whole_is_what_has_its_content(self, store, source):
+    def test_a_checkpoint_is_whole_until_its_files_are_damaged_or_pruned(self, store, source):
         saved = store.save("j", 1, source("x"), {})
         assert store.is_whole(saved)
         self.damage(store, saved, "slots")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-MOST_FILLING = 100
+MAX_FILLING = 100
 """Jobs that are tried in all while one gang is filled."""
 
 PATIENCE, LEAN = (1.0, 0.25, 0.1), (0.0, 0.5, 0.1)
@@ -62,11 +62,11 @@ class Filler:
             left_over = (job for job in self._longest[kind] if place[job] < 0)
             jobs = [job for job in left_over if self._alone_s[job][kind] <= capacity_s]
             times_s = [self._alone_s[job][kind] for job in jobs]
-            worths = [
+            values = [
                 prices[job] * (1.0 + LEAN[way] * (time_s / capacity_s))
                 for job, time_s in zip(jobs, times_s, strict=True)
             ]
-            for number in _Choice(times_s, worths, capacity_s, capacity_s - PATIENCE[way] * slack_s).best:
+            for number in _Choice(times_s, values, capacity_s, capacity_s - PATIENCE[way] * slack_s).best:
                 place[jobs[number]] = gang
                 work -= self._work_after[jobs[number]] - self._work_after[jobs[number] + 1]
                 left -= 1
@@ -76,36 +76,36 @@ class Filler:
 class _Choice:
     """The best choice found of candidates, from the longest to the shortest, for a gang with so much time."""
 
-    def __init__(self, times_s: list[float], worths: list[float], capacity_s: float, enough_s: float) -> None:
-        self._times_s, self._worths = times_s, worths
+    def __init__(self, times_s: list[float], values: list[float], capacity_s: float, enough_s: float) -> None:
+        self._times_s, self._values = times_s, values
         self._capacity_s, self._enough_s = capacity_s, enough_s
         self._after_s, self._most = [0.0], [0.0]
-        for time_s, worth in zip(reversed(times_s), reversed(worths), strict=True):
+        for time_s, value in zip(reversed(times_s), reversed(values), strict=True):
             self._after_s.append(self._after_s[-1] + time_s)
-            self._most.append(max(self._most[-1], worth))
+            self._most.append(max(self._most[-1], value))
         self._after_s.reverse()
         self._most.reverse()
         self._steps, self._chosen = 0, list[int]()
-        self._best_worth = self._best_s = 0.0
+        self._best_value = self._best_s = 0.0
         self.best: list[int] = []
         self._choose(0, 0.0, 0.0)
 
-    def _choose(self, at: int, used_s: float, worth: float) -> None:
+    def _choose(self, at: int, used_s: float, value: float) -> None:
         """Try the candidates from `at` on beside those chosen, as long as that may be worth more than the best."""
-        if worth > self._best_worth:
-            self._best_worth, self._best_s, self.best = worth, used_s, list(self._chosen)
+        if value > self._best_value:
+            self._best_value, self._best_s, self.best = value, used_s, list(self._chosen)
         for number in range(at, len(self._times_s)):
             if self._best_s >= self._enough_s:
                 return
             rest_s = min(self._capacity_s - used_s, self._after_s[number])
-            if worth + rest_s * self._most[number] <= self._best_worth:
+            if value + rest_s * self._most[number] <= self._best_value:
                 return
             with_s = used_s + self._times_s[number]
             if with_s > self._capacity_s:
                 continue
             self._steps += 1
-            if self._steps > MOST_FILLING:
+            if self._steps > MAX_FILLING:
                 return
             self._chosen.append(number)
-            self._choose(number + 1, with_s, worth + self._times_s[number] * self._worths[number])
+            self._choose(number + 1, with_s, value + self._times_s[number] * self._values[number])
             self._chosen.pop()

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from reference_least_slack import LEAN, Filler
 
-MOST_PASSES = 8
+MAX_PASSES = 8
 """Ends that are tried between the bound and the best known one."""
 
-FEW_JOBS, MOST_STEPS = 8, 20_000
+FEW_JOBS, MAX_STEPS = 8, 20_000
 """So few jobs are put in every way, as long as that takes no more steps than these."""
 
-MOST_CHANGES = 40
+MAX_CHANGES = 40
 """How often jobs change places."""
 
 NEAR_ENOUGH = 1.001
@@ -30,13 +30,13 @@ FEW_ON_A_GANG, WORTH_PAIRS = 8, 1.004
 """Jobs change places in pairs between gangs that have so many at most, while the end is above such a factor of the
 bound: looking for pairs takes long."""
 
-MOST_SHAKEN, SHAKEN = 3000, 4
+MAX_SHAKEN, SHAKEN = 3000, 4
 """How many pairs of jobs are drawn to change places before all go on from there; how often that is done, times jobs."""
 
-MOST_FILLS, FILLING_ROUNDS = 16, 4
+MAX_FILLS, FILLING_ROUNDS = 16, 4
 """How often gangs are filled one after the other; and up to one end in one way."""
 
-FIRST_SOONER, LEAST_SOONER = 0.01, 0.001
+FIRST_SOONER, MIN_SOONER = 0.01, 0.001
 """By such a part of the best end an earlier one is aimed at, first and at least."""
 
 PRICE_STEP = 0.1
@@ -60,7 +60,7 @@ class PlainPacker:
         *,
         in_pairs: bool = True,
         closely: bool = True,
-        shaken: int = MOST_SHAKEN,
+        shaken: int = MAX_SHAKEN,
     ) -> None:
         self._in_pairs, self._closely, self._shaken = in_pairs, closely, shaken
         self._alone_s, self._kind, self._start_s = alone_s, kind, list(load_s)
@@ -141,7 +141,7 @@ class PlainPacker:
 
     def _fit_sooner_and_sooner(self) -> None:
         low_s, high_s = self._bound_s, self.least_s
-        for _ in range(MOST_PASSES):
+        for _ in range(MAX_PASSES):
             if high_s <= NEAR_ENOUGH * low_s:
                 return
             middle_s = 0.5 * (low_s + high_s)
@@ -177,7 +177,7 @@ class PlainPacker:
     def _change_places(self) -> None:
         """The gang that ends last gives jobs away, or takes shorter ones for them, as long as that helps."""
         self._add_up_loads()
-        for _ in range(MOST_CHANGES):
+        for _ in range(MAX_CHANGES):
             last_s = max(self._loads_s)
             if last_s <= NEAR_ENOUGH * self._bound_s:
                 break
@@ -199,7 +199,7 @@ class PlainPacker:
         """Fill gangs up to an end sooner than the best, by a part that is halved where not all jobs end by then."""
         filler = Filler(self._alone_s, self._kind, self._start_s, self._weights, self._work_after)
         sooner, self._fills = FIRST_SOONER, 0
-        while self._fills < MOST_FILLS and sooner >= LEAST_SOONER and self.least_s > NEAR_ENOUGH * self._bound_s:
+        while self._fills < MAX_FILLS and sooner >= MIN_SOONER and self.least_s > NEAR_ENOUGH * self._bound_s:
             if not self._fill_in_ways(filler, max(self._bound_s, self.least_s * (1.0 - sooner))):
                 sooner *= 0.5
 
@@ -208,7 +208,7 @@ class PlainPacker:
         for way in range(len(LEAN)):
             prices = [1.0] * len(self._alone_s)
             for _ in range(FILLING_ROUNDS):
-                if self._fills == MOST_FILLS:
+                if self._fills == MAX_FILLS:
                     return False
                 self._fills += 1
                 self._place = filler.fill_by(end_s, way, prices)
@@ -333,7 +333,7 @@ class PlainPacker:
                 continue
             tried.add((kind, before_s))
             self._steps += 1
-            if self._steps > MOST_STEPS:
+            if self._steps > MAX_STEPS:
                 return
             loads_s[gang] = before_s + times_s[kind]
             self._place[job] = gang

@@ -4,7 +4,7 @@ from rm_plugin.solvers.exact.market_arrays import read_market
 from rm_plugin.solvers.exact.prepared_market import PreparedMarket
 from rm_plugin.solvers.exact.row_placement import RowPlacer
 from rm_plugin.solvers.port import SolveStatus
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation
 
@@ -22,7 +22,7 @@ def row(value, *gangs, **pinned):
 
 
 def gang(gpus, within, count=1, unit=1):
-    return Gang(gpus, within, count, unit)
+    return GangRequest(gpus, within, count, unit)
 
 
 def market(machines, *bids, lexicographic=False):

@@ -14,7 +14,7 @@ from themis.apps import (
     TaskResources,
     TunerSpec,
 )
-from themis.bids import AppReport, Bid, BidRow, Gang, GangDemand, LossForecast, Offer, PhaseLeft
+from themis.bids import AppReport, Bid, BidRow, GangDemand, GangRequest, LossForecast, Offer, PhaseLeft
 from themis.cluster import Allocation, Cluster, DeviceKind, DeviceType, GpuId, Level, Machine
 from themis.leases import Lease
 from themis.lifecycle import LeaseState
@@ -72,12 +72,13 @@ APPS = st.builds(
     checkpoint_uri=TEXTS,
     keep_checkpoints=INT32,
     max_task_restarts=INT32,
+    peer_wait_s=POSITIVE,
     seed=INT64,
     replay=st.booleans(),
 )
 
 GANGS = st.builds(
-    lambda units, unit, within, count, device: Gang(units * unit, within, count, unit, device),
+    lambda units, unit, within, count, device: GangRequest(units * unit, within, count, unit, device),
     st.integers(1, 8),
     st.integers(1, 8),
     LEVELS,
@@ -86,7 +87,7 @@ GANGS = st.builds(
 )
 
 
-def _row(value: float, gangs: list[Gang], parts: list[Allocation], together: bool) -> BidRow:
+def _row(value: float, gangs: list[GangRequest], parts: list[Allocation], together: bool) -> BidRow:
     if not gangs and not any(parts):
         parts = [Allocation.of({"m": 1})]
     pinned = sum(parts, Allocation())

@@ -21,7 +21,7 @@ from tf_jobs.recorder import Recorder, SaveEvent
 from tf_jobs.tables_reader import Curve
 from tf_jobs.waiting import StopAsked, Waiting
 
-LEAST_SLEEP_S = 0.25
+MIN_SLEEP_S = 0.25
 LOSS_NOISE_SHARE = 0.05
 STATE_NAME = "state.json"
 PADDING_NAME = "padding.bin"
@@ -83,11 +83,11 @@ class Emulation:
         return self._ended(start, done)
 
     def _next_point(self, start: int, done: int) -> int:
-        """Return the next iteration to wake up for: the end, or a log line or checkpoint in LEAST_SLEEP_S or more."""
+        """Return the next iteration to wake up for: the end, or a log line or checkpoint in MIN_SLEEP_S or more."""
         if done == start:
             return start + 1
         step_s = self._pace.seconds_at(done + 1) - self._pace.seconds_at(done)
-        least = done + max(ceil(LEAST_SLEEP_S / step_s), 1)
+        least = done + max(ceil(MIN_SLEEP_S / step_s), 1)
         every = (self._log_every, self._values.whole("checkpoint_every"))
         return min(*(-(-least // n) * n for n in every), self._last)
 

@@ -14,6 +14,9 @@ from themis.values import Value
 HyperParameter = str | int | float | bool
 Setting = str | int | float | bool
 
+DEFAULT_PEER_WAIT_S = 600.0
+"""See `AppSpec.peer_wait_s`. MapReduce waits as long for a task without progress."""
+
 
 class Slowdown(Value, frozen=True):
     """S by locality level: the factor >= 1 by which placement slows an iteration down (NSDI'20, section 4.3.1).
@@ -136,6 +139,7 @@ class AppSpec(Value, frozen=True, kw_only=True):
     """One user's search for one model: one or more jobs, one tuner.
 
     `replay` marks an app whose jobs are replayed, not trained. `max_task_restarts` bounds the restarts of each job.
+    `peer_wait_s`: once a task of a gang has succeeded, the others are stopped after so many seconds without progress.
     """
 
     name: str
@@ -152,6 +156,7 @@ class AppSpec(Value, frozen=True, kw_only=True):
     max_task_restarts: int = 3
     seed: int = 0
     replay: bool = False
+    peer_wait_s: float = DEFAULT_PEER_WAIT_S
 
     def __post_init__(self) -> None:
         if not self.jobs:

@@ -16,7 +16,7 @@ from themis.speeds import SAME_SPEED, Speeds
 from themis.values import Value, cached_property
 
 
-class Gang(Value, frozen=True, order=True):
+class GangRequest(Value, frozen=True, order=True):
     """`count` gangs of `gpus` GPUs, each gang `within` one slot, machine, rack or anywhere in the cluster.
 
     GPUs come in units of `unit_gpus` (the GPUs of one task) that never span machines; `unit_gpus` divides `gpus`. All
@@ -51,13 +51,13 @@ class BidRow(Value, frozen=True, kw_only=True):
 
     For example, an app renews a gang of two GPUs on m0 in place and asks for a gang of four on any one machine:
 
-        >>> row = BidRow(value=0.8, gangs=(Gang(4, Level.MACHINE),), pinned=Allocation.of({"m0": 2}))
+        >>> row = BidRow(value=0.8, gangs=(GangRequest(4, Level.MACHINE),), pinned=Allocation.of({"m0": 2}))
         >>> row.gpus
         6
     """
 
     value: float
-    gangs: tuple[Gang, ...] = ()
+    gangs: tuple[GangRequest, ...] = ()
     pinned: Allocation = field(default_factory=Allocation)
     pinned_gangs: tuple[Allocation, ...] = ()
 

@@ -47,6 +47,17 @@ class TenantOf(StrEnum):
     APP = "app"
 
 
+class Placer(StrEnum):
+    """Who places gangs under OEF and its baselines: OEF's placer, or the plain one that its paper compares it with.
+
+    Example: jobs of one and of four GPUs, machines of two and of four free GPUs. `compact` places the large gang first,
+    on the machine of four. `plain` takes the first free GPUs for one job after the other, and splits the large gang.
+    """
+
+    COMPACT = "compact"
+    PLAIN = "plain"
+
+
 class BundleRule(StrEnum):
     """How a bid values the time after the lease (docs/decisions/0003-continuation-rule.md).
 

@@ -26,8 +26,8 @@ _OF_RESOURCE_MANAGER = (
     UNREADABLE,
 )
 _OF_APP_MASTER = (
-    *("job_state", "tasks_started", "tasks_ended", "first_step", "start_cut_short", "checkpoint", "job_progress"),
-    *("validation", "job_stalled", "job_diverged", "job_restarted", "job_given_up", "resize", "tuner"),
+    *("job_state", "tasks_started", "tasks_ended", "first_step", "start_cut_short", "stop_unsaved", "checkpoint"),
+    *("job_progress", "validation", "job_stalled", "job_diverged", "job_restarted", "job_given_up", "resize", "tuner"),
 )
 
 EMITTERS: Mapping[str, Emitter] = {

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from themis.errors import InputError, nearest
 from themis.values import Value
 
-MOST = 100_000
+MAX_WHOLE = 100_000
 """The largest number of GPUs or gangs that one field may state, far above any cluster we know of."""
 
-_MOST_DIGITS = 400
+_MAX_DIGITS = 400
 """A whole number of more digits is past every bound, and Python refuses to read a very long one."""
 
-_MOST_KEY = 80
+_MAX_KEY = 80
 """Characters of a key in a path."""
 
 
@@ -62,7 +62,7 @@ def read_json(content: bytes, source: str, root: str) -> object:
         document = json.loads(
             content.decode("utf-8"),
             object_pairs_hook=lambda pairs: _object(pairs, twice),
-            parse_int=lambda digits: int(digits) if len(digits) <= _MOST_DIGITS else float(digits),
+            parse_int=lambda digits: int(digits) if len(digits) <= _MAX_DIGITS else float(digits),
         )
     except UnicodeDecodeError as error:
         raise InputError(f"{source} is not UTF-8 text", value=f"byte {error.start}") from None
@@ -107,7 +107,7 @@ def _nodes(document: object, root: str) -> Iterator[tuple[str, object]]:
 
 def _brief_key(key: str) -> str:
     """A key as paths show it."""
-    return key if len(key) <= _MOST_KEY else f"{key[: _MOST_KEY // 2]}...{key[-_MOST_KEY // 2 :]}"
+    return key if len(key) <= _MAX_KEY else f"{key[: _MAX_KEY // 2]}...{key[-_MAX_KEY // 2 :]}"
 
 
 class Fields(Value, frozen=True, kw_only=True):
@@ -144,7 +144,7 @@ class Fields(Value, frozen=True, kw_only=True):
         return text(self.values.get(key, default), self.at(key))
 
     def whole(self, key: str, default: int = 1) -> int:
-        """A whole number from 1 to `MOST`."""
+        """A whole number from 1 to `MAX_WHOLE`."""
         return whole(self.values.get(key, default), self.at(key), least=1)
 
     def number(
@@ -171,9 +171,9 @@ def text(value: object, path: str) -> str:
 
 
 def whole(value: object, path: str, *, least: int = 0) -> int:
-    """Check that a value is a whole number from `least` to `MOST`."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
-        raise InputError(f"{path} must be a whole number from {least} to {MOST}", value=Brief(value))
+    """Check that a value is a whole number from `least` to `MAX_WHOLE`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_WHOLE:
+        raise InputError(f"{path} must be a whole number from {least} to {MAX_WHOLE}", value=Brief(value))
     return value
 
 

@@ -33,6 +33,7 @@ _CLEAN_PASSES = 2
 _EXEC_TRY_S = 0.001
 _EXEC_TRIES = 2000
 _READ_BYTES = 1 << 17
+_GROUP_LOOK_S = 0.05
 
 
 class StartError(ThemisError, OSError):
@@ -64,8 +65,8 @@ class ProcessSpec(Value, frozen=True, kw_only=True):
 class RunningProcess:
     """A process that we started, leader of its own session and group.
 
-    When the leader ends, whatever is left of its group is killed. Made by `start`; belongs to the event loop that ran
-    then.
+    When the leader ends, whatever is left of its group is killed, unless `terminate` gives it time. Made by `start`;
+    belongs to the event loop that ran then.
     """
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
@@ -73,13 +74,15 @@ class RunningProcess:
         self._popen = popen
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int] = self._loop.create_future()
+        self._leader_ended = asyncio.Event()
+        self._graces = 0
         # A pidfd turns readable when the process ends: no thread and no SIGCHLD handler is needed.
         self._pidfd = os.pidfd_open(popen.pid)
         self._loop.add_reader(self._pidfd, self._on_exit)
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; minus the signal's number when a signal ended it."""
+        """None while it, or a group that has time to end, runs; minus the signal's number when a signal ended it."""
         return self._exited.result() if self._exited.done() else None
 
     async def wait(self) -> int:
@@ -87,7 +90,7 @@ class RunningProcess:
         return await asyncio.shield(self._exited)
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Send a signal to the whole group; nothing happens when the leader has ended."""
+        """Send a signal to the whole group; nothing happens once it has ended."""
         if not self._exited.done():
             _signal_group(self.pid, number)
 
@@ -96,21 +99,40 @@ class RunningProcess:
         self.signal_group(signal.SIGKILL)
 
     async def terminate(self, grace_s: float) -> int:
-        """SIGTERM to the group, SIGKILL after `grace_s` seconds; returns the leader's exit code."""
+        """SIGTERM to the group, SIGKILL to what is left of it after `grace_s` seconds; returns the leader's exit code.
+
+        The whole group has this time, also when the leader ends first. Example: the leader is a shell that runs
+        `train & wait`. SIGTERM ends the wait and the shell at once, while the program still saves.
+        """
+        if self._exited.done():
+            return self._exited.result()
+        self._graces += 1
         self.signal_group(signal.SIGTERM)
         try:
             async with asyncio.timeout(grace_s):
-                return await self.wait()
+                await self._leader_ended.wait()
+                while await asyncio.to_thread(_has_members, self.pid):  # noqa: ASYNC110 - no event reports this
+                    await asyncio.sleep(_GROUP_LOOK_S)
         except TimeoutError:
             self.kill()
-            return await self.wait()
+        finally:
+            self._graces -= 1
+            if self._leader_ended.is_set():
+                self._end()
+        return await self.wait()
 
     def _on_exit(self) -> None:
-        # The leader is a zombie until `wait` reaps it, so the group's id is still its own.
-        _signal_group(self.pid, signal.SIGKILL)
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
-        self._exited.set_result(self._popen.wait())
+        self._leader_ended.set()
+        if not self._graces:
+            self._end()
+
+    def _end(self) -> None:
+        if not self._exited.done():
+            # The leader is a zombie until `wait` reaps it, so the group's id is still its own.
+            _signal_group(self.pid, signal.SIGKILL)
+            self._exited.set_result(self._popen.wait())
 
 
 def start(spec: ProcessSpec) -> RunningProcess:
@@ -210,6 +232,20 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
     # The group is gone (nothing to do), or all that is left of it changed its user id (nothing we may do).
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
+
+
+def _has_members(group: int) -> bool:
+    """Whether a living process other than the leader belongs to a process group."""
+    return any(name.isdigit() and int(name) != group and _is_member(name, group) for name in os.listdir(PROC))  # noqa: PTH208 - as below
+
+
+def _is_member(pid: str, group: int) -> bool:
+    try:
+        # After the program's name in parentheses: state, parent, group (proc(5)).
+        state, _, of_group, *_ = _read(f"{PROC}/{pid}/stat").rpartition(b")")[2].split()
+    except (OSError, ValueError):
+        return False
+    return int(of_group) == group and state not in (b"Z", b"X")
 
 
 def _checked(marks: Mapping[str, str]) -> Mapping[str, str]:

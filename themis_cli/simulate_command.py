@@ -17,6 +17,11 @@ from themis_cli.simulate_options import DEFAULT_SEED, add_choices, check_ranges,
 if TYPE_CHECKING:
     from themis_lab.simulator.record import RunRecord
     from themis_lab.simulator.runs import Run
+    from themis_lab.simulator.settings import Settings
+    from themis_lab.simulator.workload import Workload
+
+
+_ALL = "all"
 
 
 def add_to(commands: Subcommands) -> None:
@@ -28,17 +33,27 @@ def add_to(commands: Subcommands) -> None:
         action="append",
         required=True,
         metavar="NAME",
-        help="policy to run; repeat the option to compare several",
+        help="policy to run; repeat the option to compare several, or write `all`",
     )
     add("--workload", required=True, metavar="NAME|FILE", help="w1, w2-small, .., a public trace, or a mix (.yaml)")
-    add("--cluster", metavar="NAME|SPEC", help="testbed, paper-256, .., 16x8+6x4/1+16x1, or a cluster file")
-    add("--seed", type=int, metavar="N", help=f"seed of all random choices (default: {DEFAULT_SEED}, or the mix's)")
+    add(
+        "--cluster",
+        metavar="NAME|SPEC",
+        help="testbed, paper-256, .., 16x8+6x4/1+16x1, or a cluster file (default: testbed, or the mix's)",
+    )
+    add(
+        "--seed",
+        "--first-seed",
+        type=int,
+        metavar="N",
+        help=f"seed of all random choices, or the first of several (default: {DEFAULT_SEED}, or the mix's)",
+    )
     add(
         "--seeds",
         type=int,
         default=1,
         metavar="N",
-        help="number of seeds per policy, from --seed on; shows median and spread",
+        help="number of seeds per policy, from --first-seed on; shows median and spread",
     )
     add("--apps", type=int, metavar="N", help="number of apps")
     add("--scale", type=float, help="divide all work by this factor, and the gaps between arrivals too")
@@ -113,6 +128,31 @@ def _only(runs: Sequence[Run]) -> Run:
     return runs[0]
 
 
+def _able(settings: Settings, workloads: Sequence[Workload]) -> list[str]:
+    """All registered policies that can run the workloads. Names the others on standard error.
+
+    Raises:
+        InputError: None can.
+    """
+    from rm_plugin.policies.registry import POLICIES
+    from themis_lab.simulator.validation import refusal
+
+    able: list[str] = []
+    refused: dict[str, InputError] = {}
+    for policy in POLICIES:
+        reasons = [refusal(workload, replace(settings, policy=policy)) for workload in workloads]
+        reason = next((each for each in reasons if each is not None), None)
+        if reason is None:
+            able.append(policy)
+        else:
+            refused[policy] = reason
+    if not able:
+        raise next(iter(refused.values()))
+    for policy, reason in refused.items():
+        sys.stderr.write(f"simulate: without {policy}: {reason}\n")
+    return able
+
+
 def planned(options: argparse.Namespace) -> list[Run]:
     """Return the runs to make, policy by policy and seed by seed.
 
@@ -124,12 +164,14 @@ def planned(options: argparse.Namespace) -> list[Run]:
     from themis_lab.simulator.runs import Run
 
     check_ranges(options)
-    policies = list(dict.fromkeys(options.policy))
-    for policy in policies:
-        make_policy(policy)
+    named = list(dict.fromkeys(options.policy))
+    for policy in named:
+        if policy != _ALL:
+            make_policy(policy)
     given = read_input(options, DEFAULT_SEED)
     settings, lies = chosen_settings(options, given.settings), chosen_lies(options)
     workloads = {seed: given.workload(seed) for seed in range(given.seed, given.seed + options.seeds)}
+    policies = _able(settings, list(workloads.values())) if _ALL in named else named
     return [
         Run(
             workload=workload,

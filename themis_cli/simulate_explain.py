@@ -27,7 +27,7 @@ def _round_lines(each: AppRound) -> Iterator[str]:
     yield f"round {each.round_id} at {span(each.now_s)} ({', '.join(each.reasons)})"
     yield (
         f"  rho {each.rho:.3f}, place {each.rank} of {each.apps}; keeps {_machines(each.kept)};"
-        f" up for renewal {_machines(each.renewable)}; could use {each.demand_gpus} more; {each.free_gpus} free"
+        f" renewable {_machines(each.renewable)}; could use {each.demand_gpus} more; {each.free_gpus} free"
     )
     if each.bid is not None:
         cut = f", {each.bid.rows_dropped} more left out" if each.bid.rows_dropped else ""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from themis_lab.testbed.mix import Mix
 
 MIX_SUFFIXES = (".yaml", ".yml")
+_DEFAULT_CLUSTER = "testbed"
 _WORKLOAD_OPTIONS = ("apps", "scale", "throughputs", "network_intensive")
 
 
@@ -38,9 +39,7 @@ def read_input(options: argparse.Namespace, default_seed: int) -> Input:
     from themis_lab.simulator.clusters import cluster_named
     from themis_lab.simulator.workloads.registry import workload_named
 
-    if options.cluster is None:
-        raise InputError("--cluster is missing", remedy="only a mix of the testbed brings its own")
-    cluster, given = cluster_named(options.cluster), workload_options(options)
+    cluster, given = cluster_named(options.cluster or _DEFAULT_CLUSTER), workload_options(options)
     return Input(
         settings=Settings(cluster=cluster),
         seed=default_seed if options.seed is None else options.seed,

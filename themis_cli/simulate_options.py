@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding, TenantOf
+from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Placer, Rounding, TenantOf
 from themis.errors import InputError
 from themis.number_parsing import parse_number
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_SEED = 1
 
 _OUTAGE = "MACHINE:FROM:TO"
+_WEIGHT = "TENANT:WEIGHT"
 _LIE_HELP = "make an app lie; kinds: rows, largest_row, rho, throughout, work, slowdown; repeatable"
 
 
@@ -42,6 +43,14 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     add("--empty-bundle", choices=[each.value for each in EmptyBundle], help="default: finite")
     add("--rounding", choices=[each.value for each in Rounding], help="default: probabilistic")
     add("--tenant-of", choices=[each.value for each in TenantOf], help="who shares under OEF; default: user")
+    add(
+        "--tenant-weight",
+        action="append",
+        metavar=_WEIGHT,
+        help="weight of a user, queue or app under OEF; default: 1; repeatable",
+    )
+    add("--placer", choices=[each.value for each in Placer], help="who places gangs under OEF; default: compact")
+    add("--profiling-runs", action="store_true", help="apps run on every type before they share under OEF")
     add("--no-payments", action="store_true", help="let winners keep all that they won")
     add("--solver", metavar="NAME", help="exact, highs, gurobi or brute_force; default: exact")
     add("--checkpoint-s", type=float, metavar="S", help="seconds to write a checkpoint when a job stops (default: 5)")
@@ -111,7 +120,7 @@ def check_ranges(options: argparse.Namespace) -> None:
 
 _A_DAY_S = 86_400.0
 _A_CENTURY_S = 100 * 365.25 * _A_DAY_S
-_MOST_SEEDS = 10_000
+_MAX_SEEDS = 10_000
 """All their workloads are generated before the first run."""
 
 _RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
@@ -122,7 +131,7 @@ _RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
     ("container_s", lambda value: 0 <= value <= _A_DAY_S, "must be 0 to a day"),
     ("f", lambda value: 0 <= value <= 1, "must lie in 0 to 1"),
     ("error", lambda value: 0 <= value < 1, "must be 0 or more and less than 1"),
-    ("seeds", lambda value: 1 <= value <= _MOST_SEEDS, f"must be 1 to {_MOST_SEEDS:,}"),
+    ("seeds", lambda value: 1 <= value <= _MAX_SEEDS, f"must be 1 to {_MAX_SEEDS:,}"),
     ("jobs", lambda value: value >= 1, "must be 1 or more"),
 )
 
@@ -142,8 +151,24 @@ def _rounds(options: argparse.Namespace, base: RoundSettings) -> RoundSettings:
     rounding = options.rounding and Rounding(options.rounding)
     payments = False if options.no_payments else None
     tenant_of = options.tenant_of and TenantOf(options.tenant_of)
-    given = _given(f=options.f, empty_bundle=empty, rounding=rounding, payments=payments, tenant_of=tenant_of)
-    return replace(base, **given)
+    weights = {**base.tenant_weights, **dict(_weight(text) for text in options.tenant_weight or ())}
+    given = _given(
+        f=options.f,
+        empty_bundle=empty,
+        rounding=rounding,
+        payments=payments,
+        tenant_of=tenant_of,
+        placer=options.placer and Placer(options.placer),
+        profiling_runs=options.profiling_runs or None,
+    )
+    return replace(base, **given, tenant_weights=weights)
+
+
+def _weight(text: str) -> tuple[str, float]:
+    tenant, _, weight = text.rpartition(":")
+    if not tenant:
+        raise _unparsed("--tenant-weight", text, _WEIGHT)
+    return tenant, _number(weight, "WEIGHT of --tenant-weight")
 
 
 def _costs(options: argparse.Namespace, base: Costs) -> Costs:

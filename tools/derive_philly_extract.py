@@ -15,7 +15,7 @@ from statistics import quantiles
 from themis_lab.simulator.workloads.philly import Burst, bursts_of, read_philly_csv
 
 OUT = Path(__file__).resolve().parents[1] / "themis_lab" / "simulator" / "workloads" / "data" / "philly_apps.csv"
-LEAST_JOBS = 8
+MIN_JOBS = 8
 WINDOW_S = 14 * 86400.0
 SINGLE_SHARE = 0.1
 SINGLE_GPUS = (1, 2)
@@ -40,10 +40,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def extract(bursts: Sequence[Burst]) -> tuple[float, list[Burst]]:
     """Return the window's start, and its apps: every burst of 8 jobs or more, and single jobs as one app in ten."""
-    large = [burst for burst in bursts if len(burst.jobs) >= LEAST_JOBS]
+    large = [burst for burst in bursts if len(burst.jobs) >= MIN_JOBS]
     begin_s = busiest(large)
     within = [burst for burst in bursts if begin_s <= burst.submitted_s < begin_s + WINDOW_S]
-    searches = [burst for burst in within if len(burst.jobs) >= LEAST_JOBS]
+    searches = [burst for burst in within if len(burst.jobs) >= MIN_JOBS]
     lone = [burst for burst in within if len(burst.jobs) == 1 and burst.gpus in SINGLE_GPUS]
     wanted = round(len(searches) * SINGLE_SHARE / (1.0 - SINGLE_SHARE))
     # Evenly over the window's order, from the middle of each part: no seed, no choice.

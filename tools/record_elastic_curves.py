@@ -29,7 +29,7 @@ PROGRAM = "digits_lstm"
 """Smooth throughout. Where a rectifier or a maximum decides, the last bit of a sum may choose another branch."""
 FLAGS = ("--log_every", "1", "--dropout", "0.3", "--optimizer", "adam", "--learning_rate", "0.005", "--seed", "7")
 TASKS = (1, 2, 4, 2, 1, 3, 1, 2, 1, 2, 1)
-LEAST_ITERATIONS = 25
+MIN_ITERATIONS = 25
 """Iterations of each start before one of its tasks is stopped."""
 WAIT_S = 240.0
 
@@ -125,9 +125,9 @@ def play(gang: Gang, tasks_by_start: Sequence[int], flags: Sequence[str] = FLAGS
     for number, tasks in enumerate(tasks_by_start):
         last = number == len(tasks_by_start) - 1
         done = points[-1].iteration if points else 0
-        running = gang.start("--iterations", str(done + LEAST_ITERATIONS if last else 10**6), *flags, tasks=tasks)
+        running = gang.start("--iterations", str(done + MIN_ITERATIONS if last else 10**6), *flags, tasks=tasks)
         if not last:
-            gang.until_iterations(LEAST_ITERATIONS)
+            gang.until_iterations(MIN_ITERATIONS)
             running[number % tasks].send_signal(signal.SIGTERM)
         codes = gang.finish()
         if codes != [0 if last else 75] * tasks:

@@ -60,7 +60,7 @@ PLACEMENTS: tuple[Placement, ...] = (
     {"node1": 1},
 )
 """Ten resizes, and a move at equal size."""
-LEAST_ITERATIONS = 28
+MIN_ITERATIONS = 28
 """Iterations of each start before all of its tasks are asked to stop, as at a lease change."""
 
 JOB_ID = "job-00"
@@ -187,7 +187,7 @@ async def play(folder: Path, command: Sequence[str], placements: Sequence[Placem
         folder: For its checkpoints, logs and containers.
         command: What each task runs, without `--iterations`.
         placements: Where each start runs.
-        last: The iteration that it ends with; 0: LEAST_ITERATIONS after its last start's first.
+        last: The iteration that it ends with; 0: MIN_ITERATIONS after its last start's first.
 
     Raises:
         RuntimeError: A task did not end as it should have.
@@ -195,9 +195,9 @@ async def play(folder: Path, command: Sequence[str], placements: Sequence[Placem
     async with nodes(folder) as runtime:
         job = NodeJob(runtime, folder, command)
         for placement in placements[:-1]:
-            await job.run(placement, least=LEAST_ITERATIONS)
+            await job.run(placement, least=MIN_ITERATIONS)
         done = job.points[-1].iteration if job.points else 0
-        await job.run(placements[-1], last=last or done + LEAST_ITERATIONS)
+        await job.run(placements[-1], last=last or done + MIN_ITERATIONS)
         return job.points
 
 

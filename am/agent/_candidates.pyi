@@ -74,7 +74,7 @@ def on_grids(
 def next_to(
     keys: Array,  # i8 [candidates]: distinct
     candidates: Array,  # i8 [candidates, kinds]
-    places: Array,  # i8 [changes]: the kind that has one gang less
+    changed: Array,  # i8 [changes]: the kind that has one gang less
     changes: Array,  # i8 [changes]: the change of the key
     harder: Array,  # i8 [candidates * changes]
     easier: Array,  # i8 [candidates * changes]

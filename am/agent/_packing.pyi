@@ -27,7 +27,7 @@ def left_out_s(
 ) -> None:
     """The time of the jobs that do not end in time, for each division of gangs."""
 
-def places(
+def gangs_of_jobs(
     alone_s: Array,  # f8 [jobs, kinds], one of each at least
     kind: Array,  # i8 [gangs], each at least the one before
     load_s: Array,  # f8 [gangs]

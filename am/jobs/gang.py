@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 from am.runtimes.port import ContainerRuntime, TaskExit, TaskHandle, TaskLaunch
 
 LOG = logging.getLogger("themis.am.jobs")
 
 PEER_GRACE_S = 5.0
-"""How long the other tasks of a gang may run on once one has ended: they end by themselves, or would wait for ever."""
+"""How long the other tasks of a gang may run on once one has failed: they end by themselves, or would wait for ever."""
 
 
 async def start_gang(runtime: ContainerRuntime, launches: Sequence[TaskLaunch]) -> list[TaskHandle]:
@@ -34,12 +35,33 @@ async def start_gang(runtime: ContainerRuntime, launches: Sequence[TaskLaunch]) 
     return handles
 
 
-async def wait_gang(runtime: ContainerRuntime, handles: Sequence[TaskHandle]) -> list[TaskExit]:
-    """Return when every task has ended. The first that fails takes the others with it after a short grace."""
+async def wait_gang(
+    runtime: ContainerRuntime,
+    handles: Sequence[TaskHandle],
+    *,
+    peer_wait_s: float = math.inf,
+    progress: Callable[[], int] = lambda: 0,
+) -> list[TaskExit]:
+    """Return when every task has ended. The first that fails takes the others with it after a short grace.
+
+    If one has succeeded, the others may go on for `peer_wait_s` seconds, and then for as long as they make progress.
+    Example: the chief is done, but a parameter server waits for more work for ever.
+
+    Args:
+        runtime: Where the tasks run.
+        handles: The tasks of the gang.
+        peer_wait_s: Seconds without progress after which the others are stopped, once one has succeeded.
+        progress: Returns a number that changes with the gang's progress.
+    """
     waits = [asyncio.ensure_future(handle.wait()) for handle in handles]
-    pending = set(waits)
+    pending, reached = set(waits), progress()
     while pending:
-        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-        if pending and any(not task.result().succeeded for task in done):
+        timeout_s = None if len(pending) == len(waits) or math.isinf(peer_wait_s) else peer_wait_s
+        done, pending = await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        stuck = not done and progress() == reached
+        reached = progress()
+        if stuck:
+            LOG.warning("tasks are stopped that went on for %g s after another one had ended", peer_wait_s)
+        if pending and (stuck or any(not task.result().succeeded for task in done)):
             await asyncio.gather(*(runtime.stop(handle, PEER_GRACE_S) for handle in handles if handle.ended is None))
     return [wait.result() for wait in waits]

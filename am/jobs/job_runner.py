@@ -15,6 +15,7 @@ from am.jobs.gang import start_gang, wait_gang
 from am.jobs.incarnation_marker import mark_incarnation
 from am.jobs.pool import tasks_of
 from am.jobs.run import JobRun
+from am.jobs.saved_state import has_newer_checkpoint, newest_change_s
 from am.profiler.records import Begun
 from am.profiler.themis_format import parse_themis
 from am.runtimes.port import ContainerRuntime, ExitReason, NoRoomError, Seat, SeatRequest, TaskExit, TaskLaunch
@@ -30,8 +31,11 @@ EXIT_USAGE = 2
 EXIT_CHECKPOINTED = 75
 """A program's word for: stopped on request, work saved (EX_TEMPFAIL)."""
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 2.0
-"""Between a crash and the restart; doubled with each."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 30.0
+"""Between the end of tasks that nobody asked to end and their restart; doubled with each that made no progress."""
+
+_AT_ONCE_S = 30.0
+"""A program that ends with exit code 2 later than this is not taken to have been called wrongly."""
 
 Emit = Callable[[str, str, Mapping[str, object]], None]
 Drain = Callable[[JobRun, bool], None]
@@ -75,6 +79,7 @@ class JobRunner:
         """Start a waiting job on these GPUs."""
         job.gpus, job.level = gpus, self._app.cluster.level_of_gpus(gpus)
         job.stop_reason, job.stepped, job.startup, job.trouble = "", False, {}, None
+        job.short_of, job.started_from, job.reached = 0, job.saved_iteration, job.profile.iteration
         job.incarnation += 1
         job.started_at_s = self._app.now_s()
         self._app.search.turn(job, JobState.STARTING)
@@ -146,9 +151,16 @@ class JobRunner:
             exits = []
         self._drain(job, _ended_well(exits))
         gpus, requested = job.gpus, bool(job.stop_reason)
-        job.saved_iteration = await asyncio.to_thread(self._saved_iteration, job, exits)
+        job.saved_iteration = await asyncio.to_thread(self._saved_iteration, job)
         job.handles = []
+        if job.saved_iteration > job.started_from:
+            job.unsaved_stops = 0
+        if requested or job.profile.iteration > job.reached:
+            job.pauses = 0
         if requested and job.trouble is None:
+            saved = await asyncio.to_thread(has_newer_checkpoint, self._app, job)
+            if not saved and job.job_id in self._app.search.plan().targets:
+                self._stopped_unsaved(job)
             job.stop_took_s, job.moved_from = self._app.now_s() - job.stop_asked_at_s, len(gpus)
             if not job.stepped and (self._app.tells_steps or job.startup):
                 self._cut_short(job)
@@ -166,9 +178,15 @@ class JobRunner:
             self._on_no_room(gpus, no_room)
         else:
             self._settle(job, exits, requested)
-        if job.restarts and job.state is JobState.WAITING and not requested and not no_room:
-            # It crashed: what made it crash may pass. Its GPUs stay its own for the moment.
-            await asyncio.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (job.restarts - 1)))
+        if job.pauses and job.state is JobState.WAITING and not no_room:
+            # What made it end may pass. Its GPUs stay its own for the moment.
+            await asyncio.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (job.pauses - 1)))
+
+    def _stopped_unsaved(self, job: JobRun) -> None:
+        """Count a stop that left no newer checkpoint."""
+        job.unsaved_stops += 1
+        detail = {"incarnation": job.incarnation, "iteration": job.saved_iteration, "stops": job.unsaved_stops}
+        self._emit("stop_unsaved", job.job_id, detail)
 
     def _cut_short(self, job: JobRun) -> None:
         """Note that its tasks were stopped before their first step, so that their start was useless.
@@ -184,8 +202,11 @@ class JobRunner:
         if seats is None:
             return []
         launches = self._launches(job, seats)
+        if self._app.spec.program.command:
+            job.files_changed_s = await asyncio.to_thread(newest_change_s, self._app, job)
         mark_incarnation(job.log_path, job.incarnation)
         job.handles = await start_gang(self._runtime, launches)
+        job.launched_at_s = self._app.now_s()
         if job.stop_reason:
             # It was stopped during its start, before any task could get the signal.
             for handle in job.handles:
@@ -202,7 +223,12 @@ class JobRunner:
             "seconds": dict(seats[0].seconds),
         }
         self._emit("tasks_started", job.job_id, detail)
-        return await wait_gang(self._runtime, job.handles)
+        return await wait_gang(
+            self._runtime,
+            job.handles,
+            peer_wait_s=self._app.spec.peer_wait_s,
+            progress=lambda: job.profile.step_changes,
+        )
 
     async def _reserve(self, job: JobRun) -> tuple[Seat, ...] | None:
         """Return seats for the gang, or None if the job was stopped while it waited for them."""
@@ -232,14 +258,16 @@ class JobRunner:
 
     def _settle(self, job: JobRun, exits: Sequence[TaskExit], requested: bool) -> None:
         search = self._app.search
-        done = bool(exits) and all(exit_.succeeded for exit_ in exits)
+        done = bool(exits) and (_all_succeeded(exits) or (not requested and _peers_waited_for(exits)))
         if done and job.job_id in search.plan().targets:
             search.target_reached(job)
         elif job.trouble is not None and job.job_id in search.plan().targets:
             job.stalls += not job.trouble.unrecoverable
             self._again(job, job.trouble.reason, unrecoverable=job.trouble.unrecoverable)
-        elif requested or _ended_well(exits):
+        elif requested:
             search.turn(job, JobState.WAITING)
+        elif _ended_well(exits) and job.profile.iteration > job.reached:
+            self._restarted(job, "it ended unasked, after it had saved")
         elif any(exit_.reason is ExitReason.TAKEN for exit_ in exits):
             self._restarted(job, "the engine took a container of it away")
         else:
@@ -250,8 +278,16 @@ class JobRunner:
         reason = f"tasks ended with {codes}" if exits else f"it could not be started: {job.diagnostics}"
         if any(exit_.reason is ExitReason.MEMORY for exit_ in exits):
             reason = f"a task used more than {self._app.spec.resources.memory_mb} MB"
+        elif exits and all(exit_.exit_code == 0 or exit_.reason is ExitReason.STOPPED for exit_ in exits):
+            wait_s = self._app.spec.peer_wait_s
+            reason = f"a task ended with 0, and the others made no progress in the next {wait_s:g} s"
+        # Any program may end with 2 in the middle of its work, `make` for example does.
+        at_once = job.profile.iteration == 0 and self._app.now_s() - job.launched_at_s < _AT_ONCE_S
         usage = (
-            bool(exits) and all(code in (EXIT_USAGE, -15, EXIT_CHECKPOINTED) for code in codes) and EXIT_USAGE in codes
+            at_once
+            and bool(exits)
+            and all(code in (EXIT_USAGE, -15, EXIT_CHECKPOINTED) for code in codes)
+            and EXIT_USAGE in codes
         )
         # Where no task ran, the log's last words are those of an earlier incarnation.
         last = last_line(job) if exits else ""
@@ -268,6 +304,7 @@ class JobRunner:
 
     def _restarted(self, job: JobRun, reason: str) -> None:
         job.restarted_for = reason
+        job.pauses += 1
         self._app.search.turn(job, JobState.WAITING)
         self._emit("job_restarted", job.job_id, {"reason": reason, "restarts": job.restarts})
 
@@ -328,17 +365,13 @@ class JobRunner:
     def _target(self, job: JobRun) -> int:
         return self._app.search.plan().targets.get(job.job_id, job.spec.iterations_total)
 
-    def _saved_iteration(self, job: JobRun, exits: Sequence[TaskExit]) -> int:
+    def _saved_iteration(self, job: JobRun) -> int:
         try:
-            saved = self._app.store.latest_iteration(job.job_id)
+            return self._app.store.latest_iteration(job.job_id) or 0
         except ThemisError as error:
             # What was known of it before is there still; the next start looks again.
             LOG.warning("%s: its checkpoints cannot be looked at: %s", job.job_id, error)
-            saved = job.saved_iteration
-        if saved is None and exits and all(exit_.succeeded for exit_ in exits):
-            # A program of the user's own that keeps no checkpoint with us, and ended well: it did what it had to.
-            return self._target(job)
-        return saved or 0
+            return job.saved_iteration
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -349,6 +382,15 @@ class JobRunner:
 def _ended_well(exits: Sequence[TaskExit]) -> bool:
     """Whether tasks came to their end, or to a checkpoint, by themselves."""
     return bool(exits) and all(exit_.exit_code in (0, EXIT_CHECKPOINTED) for exit_ in exits)
+
+
+def _all_succeeded(exits: Sequence[TaskExit]) -> bool:
+    return all(exit_.succeeded for exit_ in exits)
+
+
+def _peers_waited_for(exits: Sequence[TaskExit]) -> bool:
+    """Whether the chief succeeded, and the gang was stopped because the others went on for too long after it."""
+    return exits[0].succeeded and all(exit_.succeeded or exit_.reason is ExitReason.STOPPED for exit_ in exits)
 
 
 def last_line(job: JobRun) -> str:

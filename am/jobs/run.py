@@ -15,6 +15,9 @@ from themis.apps import JobSpec
 from themis.cluster import GpuId, Level
 from themis.lifecycle import JOB_LIFECYCLE, JobState
 
+TOLD_UNSAVED_STOPS = 2
+"""Number of stops in a row without a newer checkpoint from which on a job's health says so."""
+
 
 @dataclass(slots=True, kw_only=True)
 class JobRun:
@@ -23,7 +26,13 @@ class JobRun:
     `saved_iteration` is the newest checkpoint's; `stop_reason` is set when its tasks are asked to stop.
     `stop_took_s` and `moved_from` remember a stop until the job's next first step, which ends the resize; `startup` has
     the times that the program logged of its start, in seconds by step. `trouble` is the fault for which its tasks are
-    stopped, `restarted_for` the reason of its last restart, and `stalls` the number of restarts for a stall.
+    stopped, `restarted_for` the reason of its last restart, and `stalls` the number of restarts for a stall. `short_of`
+    is the target at which its tasks exited with 0 although neither log nor checkpoints show it, 0 if there is none.
+    `started_from` is the newest checkpoint's iteration at the start of this incarnation, `began_at` the first step that
+    the newest incarnation with steps logged, and `unsaved_stops` the number of stops in a row without a newer
+    checkpoint. `files_changed_s` is when a file in its checkpoint folders had changed last at its start, and `reached`
+    how many iterations it had done by then. `pauses` counts its restarts in a row without progress; each waits longer
+    than the one before.
     """
 
     spec: JobSpec
@@ -49,6 +58,14 @@ class JobRun:
     trouble: JobFault | None = None
     restarted_for: str = ""
     stalls: int = 0
+    short_of: int = 0
+    started_from: int = 0
+    began_at: int | None = None
+    files_changed_s: float | None = None
+    reached: int = 0
+    launched_at_s: float = 0.0
+    pauses: int = 0
+    unsaved_stops: int = 0
 
     @property
     def job_id(self) -> str:
@@ -73,9 +90,11 @@ class JobRun:
     def loss(self) -> float:
         """What the tuner goes by: the loss on held-out data where the job logs it, else the training loss, else NaN.
 
-        Of a job that has diverged it is NaN, which is worse than any, whatever it was on held-out data before.
+        Of a job that has diverged it is NaN, which is worse than any, whatever it was on held-out data before. So it is
+        of a job without running tasks whose newest loss is not finite: no later batch will show that this one was an
+        exception.
         """
-        if self.profile.diverged is not None:
+        if self.profile.diverged is not None or not (self.handles or self.profile.newest_is_finite):
             return math.nan
         held_out = self.profile.validation_loss
         return self.profile.loss if held_out is None else held_out
@@ -90,7 +109,25 @@ class JobRun:
         stall = self.profile.stall if self.running else None
         if stall is not None:
             return f"no iteration for {stall.waited_s:.0f} s"
+        if self.short_of:
+            return self._short_end
+        if self.unsaved_stops >= TOLD_UNSAVED_STOPS:
+            return (
+                f"{self.unsaved_stops} stops in a row without a newer checkpoint: it starts from iteration"
+                f" {self.started_from} each time; save on SIGTERM, or more often"
+            )
         return f"started again: {self.restarted_for}" if self.restarted_for else ""
+
+    @property
+    def reports_nothing(self) -> bool:
+        """Whether neither its log nor a checkpoint has shown any progress."""
+        return not (self.profile.logged or self.saved_iteration)
+
+    @property
+    def _short_end(self) -> str:
+        if self.reports_nothing:
+            return "ended with exit code 0, progress unknown"
+        return f"ended with exit code 0 at iteration {self.profile.iteration} of {self.short_of}"
 
     def turn(self, state: JobState) -> None:
         """Change the state; one that may not follow raises InvariantError."""
@@ -107,4 +144,6 @@ class JobRun:
             restarts=self.restarts,
             stalls=self.stalls,
             longest_wait_s=self.profile.longest_wait_s,
+            short_of=self.short_of,
+            unsaved_stops=self.unsaved_stops,
         )

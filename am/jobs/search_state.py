@@ -5,6 +5,7 @@ It does no I/O but the journal's and never starts anything: the app master reads
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -77,6 +78,16 @@ class SearchState:
         """What the tuner wants now."""
         return self.tuner.plan()
 
+    def best(self) -> str:
+        """The best job so far, empty if none is known to be.
+
+        Of several jobs only one with a loss is the best. A job that reports nothing at all is never the best.
+        """
+        job = self.jobs.get(self.plan().best or "")
+        if job is None or (math.isnan(job.loss) and (len(self.jobs) > 1 or job.reports_nothing)):
+            return ""
+        return job.job_id
+
     def progress(self) -> Mapping[str, JobProgress]:
         """Every job as the agent sees it."""
         return {job_id: JobProgress(spec=job.spec, profile=job.profile) for job_id, job in self.jobs.items()}
@@ -101,16 +112,24 @@ class SearchState:
     @staticmethod
     def target_of(job: JobRun, plan: TunerPlan) -> int:
         """The iteration up to which a job is to run, or was; its whole length where it failed or never began."""
-        target = plan.targets.get(job.job_id)
-        if target is not None:
+        target = plan.targets.get(job.job_id) or job.short_of
+        if target:
             return target
         short = job.state is JobState.FAILED or not job.profile.iteration
         return job.spec.iterations_total if short else job.profile.iteration
 
     def target_reached(self, job: JobRun) -> None:
-        """Note that all tasks of a job exited with 0: it reached its target, even if its log lacks the last step."""
-        job.profile.reach(self.plan().targets[job.job_id])
-        self._observe(job, ObservationKind.TARGET_REACHED)
+        """Note that all tasks of a job exited with 0. For the tuner this is the end of its run.
+
+        But it has done the iterations only if its log or a checkpoint says so. A program that stops early has ended,
+        and so has one whose failure the shell hides (`train | tee log`): it keeps the iteration that it reported.
+        """
+        target = self.plan().targets[job.job_id]
+        if job.profile.reports_reached(target, job.saved_iteration):
+            job.profile.reach(target)
+        else:
+            job.short_of = target
+        self._observe(job, ObservationKind.TARGET_REACHED, at_least=target)
         self.turn(job, JobState.PHASE_DONE)
 
     def progressed(self, job: JobRun) -> bool:
@@ -176,9 +195,10 @@ class SearchState:
         self.work_total_gpu_s = work_gpu_s
         self._journal.note(_WORK_NOTE, {"gpu_s": work_gpu_s, "measured": self._measured})
 
-    def _observe(self, job: JobRun, kind: ObservationKind) -> None:
+    def _observe(self, job: JobRun, kind: ObservationKind, at_least: int = 0) -> None:
         """Journal an observation before the tuner gets it. The job's state follows from it, so it is written later."""
-        observation = Observation(kind=kind, job_id=job.job_id, iteration=job.profile.iteration, loss=job.loss)
+        iteration = max(at_least, job.profile.iteration)
+        observation = Observation(kind=kind, job_id=job.job_id, iteration=iteration, loss=job.loss)
         self._journal.observation(observation)
         self.tuner.observe(observation)
 
@@ -198,6 +218,7 @@ class SearchState:
             job.incarnation, job.restarts, job.stalls = record.incarnation, record.restarts, record.stalls
             job.profile.remember_wait(record.longest_wait_s)
             self._waits_s[job_id] = record.longest_wait_s
+            job.short_of, job.unsaved_stops = record.short_of, record.unsaved_stops
             job.saved_iteration = saved_iteration(job_id) or 0
             # Its log may be on a machine that can no longer be read.
             job.profile.reach(job.saved_iteration)

@@ -14,7 +14,7 @@ from themis.files import open_below
 from themis.values import Value
 
 CHUNK_BYTES = 64 * 1024
-CHUNK_MOST_BYTES = 1024 * 1024
+MAX_CHUNK_BYTES = 1024 * 1024
 
 _NAME = re.compile(r"task-[0-9]{1,6}\.log|history\.jsonl")
 
@@ -66,7 +66,7 @@ def read_log(state: AmPageState, job_id: str, name: str, offset: int, limit: int
         size = os.fstat(descriptor).st_size
         start = min(offset if offset >= 0 else max(0, size + offset), size)
         file.seek(start)
-        data = file.read(max(0, min(limit, CHUNK_MOST_BYTES)))
+        data = file.read(max(0, min(limit, MAX_CHUNK_BYTES)))
     return LogPart(data=data, next_offset=start + len(data))
 
 

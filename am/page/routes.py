@@ -8,7 +8,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from am.page.html import app_page, logs_page
-from am.page.log_files import CHUNK_BYTES, CHUNK_MOST_BYTES, log_files, read_log
+from am.page.log_files import CHUNK_BYTES, MAX_CHUNK_BYTES, log_files, read_log
 from am.page.state import AmPageState
 from am.page.status_document import status_document
 from themis.errors import UnreachableError
@@ -61,7 +61,7 @@ class Routes:
     async def log(self, request: web.Request) -> web.Response:
         """Serve bytes of one log."""
         offset = whole_number(request, "offset", 0, least=-_FURTHEST, most=_FURTHEST)
-        limit = whole_number(request, "limit", CHUNK_BYTES, least=1, most=CHUNK_MOST_BYTES)
+        limit = whole_number(request, "limit", CHUNK_BYTES, least=1, most=MAX_CHUNK_BYTES)
         job_id, name = request.match_info["job_id"], request.match_info["name"]
         # Use a thread, because the log may be long and the disk slow.
         part = await asyncio.to_thread(read_log, self._state(), job_id, name, offset, limit)

@@ -91,7 +91,7 @@ def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] 
         rho=rho,
         phase=min(plan.phase + 1, phases),
         phases=phases,
-        best=plan.best or "",
+        best=app.search.best(),
         jobs=tuple(_job(job, app.search.target_of(job, plan)) for job in app.search.jobs.values()),
         leases=tuple(
             LeaseRow(lease_id=lease.lease_id, gpu=str(gpu), state=lease.state.value, expires_at_s=lease.expires_at_s)

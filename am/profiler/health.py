@@ -90,6 +90,11 @@ class NonFinite:
             self._losses = 0
 
     @property
+    def losses(self) -> int:
+        """Number of non-finite losses in a row up to now."""
+        return self._losses
+
+    @property
     def divergence(self) -> Divergence | None:
         """The divergence, or None."""
         if self._losses < NON_FINITE_LOSSES:

@@ -50,7 +50,8 @@ class JobProfile:
     """Collects the records and the placements of one job. Has no clock and does no I/O.
 
     `iteration` never decreases. After a restart from an older checkpoint it stays until the job passes it again. Loss
-    and accuracy are those of the highest step that has them.
+    and accuracy are those of the highest step that has them. `logged` is the highest iteration that the job itself
+    reported, 0 if it reported none.
 
     Example: `started(2, Level.MACHINE)`, then `feed(StepLoss(step=100, loss=0.9))` and
     `feed(StepLoss(step=200, loss=0.7, seconds=10.0))`. Now `iteration` is 200, `loss` is 0.7, and `iteration_s` is
@@ -75,7 +76,10 @@ class JobProfile:
         self._validation_step = -1
         self._step_changes = 0
         self._last_reached = 0
+        self._previous_step: int | None = None
+        self._stride = 1
         self.iteration = 0
+        self.logged = 0
         self.loss = math.nan
         self.validation_loss: float | None = None
         self.accuracy: float | None = None
@@ -108,9 +112,9 @@ class JobProfile:
             case Restored() | Skipped() | Begun():
                 self._resumed(record)
             case ExamplesPerSecond():
-                self.reach(record.step)
+                self._log(record.step)
             case SavingCheckpoint():
-                self.reach(record.iteration)
+                self._log(record.iteration)
             case LossOnly():
                 self._loss_without_step(record)
             case Replay():
@@ -221,9 +225,30 @@ class JobProfile:
         return self._clock.stall
 
     @property
+    def newest_is_finite(self) -> bool:
+        """Whether no loss since the last finite one is NaN or infinite. One batch may make a single one."""
+        return self._non_finite.losses == 0
+
+    def reports_reached(self, target: int, saved: int = 0) -> bool:
+        """Return whether the job reported that it reached a target, up to the distance between two of its log lines.
+
+        Example: a job logs every 10 steps. Its last line is of step 990. So it may have reached 1000, but not 1001.
+
+        Args:
+            target: An iteration.
+            saved: The iteration of its newest checkpoint, which is a report too.
+        """
+        return max(self.logged, saved) + self._stride >= target
+
+    @property
     def longest_wait_s(self) -> float:
         """The longest wait for a step, in seconds during which `look` was called."""
         return self._clock.longest_s
+
+    @property
+    def step_changes(self) -> int:
+        """A number that grows with every step that the job logs, also with steps that it repeats."""
+        return self._step_changes
 
     def remember_wait(self, longest_wait_s: float) -> None:
         """Add the longest wait that the job's profile in an earlier attempt measured."""
@@ -240,10 +265,11 @@ class JobProfile:
     def _begin(self) -> None:
         """Start a new sequence of steps: its first interval may include set-up work, and its steps may go back."""
         self._step_intervals = StepIntervals()
+        self._previous_step = None
         self._rate = None
 
     def reach(self, iteration: int) -> None:
-        """Note the number of iterations that the job has done, from its log or its end."""
+        """Note the number of iterations that the job has done, from its log, its checkpoints or its end."""
         if iteration > self.iteration:
             self.iteration = iteration
         if iteration != self._last_reached:
@@ -251,8 +277,16 @@ class JobProfile:
             self._step_changes += 1
             self._last_reached = iteration
 
+    def _log(self, iteration: int) -> None:
+        """Note an iteration that the job reported."""
+        self.logged = max(self.logged, iteration)
+        self.reach(iteration)
+
     def _step_loss(self, record: StepLoss) -> None:
-        self.reach(record.step)
+        self._log(record.step)
+        if self._previous_step is not None:
+            self._stride = max(self._stride, record.step - self._previous_step)
+        self._previous_step = record.step
         if record.loss is not None:
             self._loss_at(record.step, record.loss, record.mean_since)
         rate, self._rate = self._rate, None
@@ -278,7 +312,7 @@ class JobProfile:
             self._non_finite.add(self.iteration, record.loss, place=record.epoch)
 
     def _validated(self, record: Validation) -> None:
-        self.reach(record.step)
+        self._log(record.step)
         self._non_finite.validated(record.step, record.loss)
         if record.step >= self._validation_step:
             self._validation_step = record.step
@@ -290,10 +324,10 @@ class JobProfile:
         """Note that the next step does not follow the previous one."""
         self._begin()
         if isinstance(record, Restored):
-            self.reach(record.iteration)
+            self._log(record.iteration)
             self.restored = record
 
     def _saved(self, record: CheckpointSaved) -> None:
-        self.reach(record.iteration)
+        self._log(record.iteration)
         if self.checkpoint is None or record.iteration >= self.checkpoint.iteration:
             self.checkpoint = record

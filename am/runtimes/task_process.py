@@ -11,9 +11,22 @@ from themis.errors import InputError
 RUN_MARK = "THEMIS_RUN_ID"
 """Variable that identifies a run of a ResourceManager. Two ResourceManagers on one machine may use the same app ids."""
 
+_PREFIXES_NOT_INHERITED = ("THEMIS_", "SLURM_", "SBATCH_", "PMI_", "PMIX_", "OMPI_", "TORCHELASTIC_")
+_NOT_INHERITED = frozenset(
+    (
+        # A place in a gang, as TensorFlow, PyTorch and Submarine read it.
+        *("TF_CONFIG", "RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+        *("MASTER_ADDR", "MASTER_PORT", "_TASK_TYPE", "_TASK_INDEX"),
+        # systemd's to the service that it started.
+        *("NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "WATCHDOG_USEC", "WATCHDOG_PID", "MAINPID"),
+        *("INVOCATION_ID", "JOURNAL_STREAM", "CREDENTIALS_DIRECTORY"),
+    )
+)
+
 _SHELL = ("/bin/sh", "-c")
-_PATIENT = "trap 'exit $?' TERM\n"
-"""SIGTERM goes to the whole process group. The shell waits until its command has saved, and returns its exit code."""
+_PATIENT = "trap 'exit $?' TERM; tee() { (trap '' TERM; exec tee \"$@\"); }\n"
+"""SIGTERM goes to the whole process group. The shell waits until its command has saved, and returns its exit code.
+`tee` ignores the signal, because a program that logs while it saves would fail without it. It ends with its input."""
 
 
 def process_command(launch: TaskLaunch) -> tuple[str, ...]:
@@ -35,8 +48,16 @@ def own_environment(launch: TaskLaunch, run_id: str, *, cards_from_zero: bool = 
 
 
 def inherited_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a task inherits: all but Themis's own, because those contain secrets."""
-    return {name: value for name, value in environment.items() if not name.startswith("THEMIS_") or name == RUN_MARK}
+    """Return the variables that a task inherits from this process.
+
+    Excludes Themis's own, because these contain secrets, and those of launchers, schedulers and systemd, because these
+    describe another gang or another process. A task gets such a variable only if its app asks for it.
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if name == RUN_MARK or not (name in _NOT_INHERITED or name.startswith(_PREFIXES_NOT_INHERITED))
+    }
 
 
 def task_marks(launch: TaskLaunch, run_id: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ from themis.lifecycle import LeaseState
 from themis.sums import sum_in_order
 from themis.values import Value
 
-LEAST_LEASE_S = 1e-3
+MIN_LEASE_S = 1e-3
 """What is left at least of a lease before its lead: far more than `SAME_TIME_S`, by which times are one."""
 
 
@@ -41,9 +41,9 @@ class LeasePolicy(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         # The comparisons are false for NaN too. A lease that is all lead would be up again at once.
-        if not (0.0 <= self.checkpoint_lead_s <= self.duration_s - LEAST_LEASE_S and self.duration_s < math.inf):
+        if not (0.0 <= self.checkpoint_lead_s <= self.duration_s - MIN_LEASE_S and self.duration_s < math.inf):
             value = f"lead {self.checkpoint_lead_s:g} s, lease {self.duration_s:g} s"
-            what = f"a lease must be longer than its lead, which is 0 or more, by {LEAST_LEASE_S:g} s at least"
+            what = f"a lease must be longer than its lead, which is 0 or more, by {MIN_LEASE_S:g} s at least"
             raise InputError(what, value=value)
         if not 0.0 <= self.grace_s < math.inf:
             raise InputError("the grace must be 0 s or more", value=self.grace_s)
@@ -95,7 +95,7 @@ class Arbiter:
         self._memory = memory
         self._contention = Contention()
         self._apps: dict[str, _Account] = {}
-        # Of every active app in their order, but for what is up for renewal; out of date of apps that are noted.
+        # Of every active app in their order, but without renewable leases; out of date of apps that are noted.
         self._standings: dict[str, AppStanding] = {}
         self._noted: set[str] = set()
         self._up: frozenset[int] = frozenset()
@@ -182,7 +182,7 @@ class Arbiter:
     # ---- rounds ----
 
     def begin_round(self, now_s: float) -> tuple[RoundSnapshot, list[LeaseChange]]:
-        """Frame a round: leases that end within the lead are up for renewal, and all free GPUs on offer.
+        """Frame a round: leases that end within the lead are renewable, and all free GPUs are on offer.
 
         Leases of apps whose master is away are prolonged in place instead: they wait for it until it is given up.
         Leases on closed GPUs cannot be renewed: they begin to expire. Both are in the changes.
@@ -351,7 +351,7 @@ class Arbiter:
         return tuple((self._standings | some_up if some_up else self._standings).values())
 
     def _standing(self, app_id: str) -> AppStanding:
-        """An app as it stands while nothing of it is up for renewal."""
+        """An app's snapshot while none of its leases is renewable."""
         account, live = self._apps[app_id], self.table.live_of(app_id)
         return AppStanding(
             app_id=app_id,
@@ -364,7 +364,7 @@ class Arbiter:
         )
 
     def _some_up(self, app_id: str, leases: Sequence[Lease]) -> AppStanding:
-        """An app some of whose leases are up for renewal."""
+        """The snapshot of an app with renewable leases."""
         standing = self._standings[app_id]
         if len(leases) == standing.kept.gpus:
             # Mostly all leases of an app end with one round.

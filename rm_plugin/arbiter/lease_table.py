@@ -132,7 +132,7 @@ class LeaseTable:
         return self._free.version
 
     def ending(self, until_s: float) -> list[Lease]:
-        """GRANTED leases that end by a time: up for renewal."""
+        """GRANTED leases that end by a time, and so are renewable."""
         first_s = self.next_end_s()
         if first_s is None or first_s > until_s:
             return []
@@ -149,7 +149,7 @@ class LeaseTable:
         return [lease for lease in self._live.expiring.values() if lease.expires_at_s + grace_s <= now_s]
 
     def offered_machines(self, renewable: Iterable[Lease]) -> tuple[FreeMachine, ...]:
-        """Every machine with its GPUs to offer by slot: free ones and those of leases up for renewal.
+        """Every machine with its GPUs to offer by slot: free ones and those of renewable leases.
 
         A lost machine is among them, without a GPU: gangs next to it ask for its rack.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from themis.bids import BidRow, FreeMachine, Gang, Market
+from themis.bids import BidRow, FreeMachine, GangRequest, Market
 
 
 def market_document(market: Market) -> dict[str, object]:
@@ -44,7 +44,7 @@ def _row(row: BidRow) -> dict[str, object]:
     return document | {"value": row.value}
 
 
-def _gang(gang: Gang) -> dict[str, object]:
+def _gang(gang: GangRequest) -> dict[str, object]:
     document: dict[str, object] = {"gpus": gang.gpus, "within": gang.within.label, "count": gang.count}
     if gang.unit_gpus != 1:
         document["unit_gpus"] = gang.unit_gpus

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis.errors import InputError, UnknownNameError
 from themis.json_fields import Brief, Fields, Keys, read_json, whole
 from themis.values import Value
 
-MOST_GPUS = 1_000_000
+MAX_GPUS = 1_000_000
 """The most GPUs that all machines together may have: what solvers add up stays well within 32 bits."""
 
-MOST_CELLS = 1_000_000
+MAX_CELLS = 1_000_000
 """The most that machines times GPUs of the largest may be: `exact` makes a table of that shape for each size of gang,
 before it first looks at the clock. 60,000 machines of 16 GPUs have fewer."""
 
-MOST_SLOTS = 128
+MAX_SLOTS = 128
 """The most slots of one machine, far above any we know of: packing looks at all of a machine's slots for each gang."""
 
 MARKET = Keys(required=("machines", "bidders"), optional=("free", "empty_bundle"))
@@ -55,13 +55,13 @@ def parse_market(document: object) -> Market:
             path = f"market.machines[{index}].id"
             raise InputError(f"{path} is there twice", value=Brief(shape.machine_id), remedy="give each its own")
         known[shape.machine_id] = shape
-    if sum(sum(shape.slots) for shape in shapes) > MOST_GPUS:
-        raise InputError(f"market.machines have more than {MOST_GPUS} GPUs together")
+    if sum(sum(shape.slots) for shape in shapes) > MAX_GPUS:
+        raise InputError(f"market.machines have more than {MAX_GPUS} GPUs together")
     largest_gpus = max((sum(shape.slots) for shape in shapes), default=0)
-    if len(shapes) * largest_gpus > MOST_CELLS:
+    if len(shapes) * largest_gpus > MAX_CELLS:
         raise InputError(
             f"market.machines are too uneven: {len(shapes)} of them, times {largest_gpus} GPUs of the largest, are more"
-            f" than {MOST_CELLS}",
+            f" than {MAX_CELLS}",
             remedy="split a machine that is so much larger than the others",
         )
     free = _free_slots(root, known)
@@ -127,9 +127,9 @@ def _shape(entry: object, path: str) -> _Shape:
 def _slots(fields: Fields) -> tuple[int, ...]:
     """The GPUs of each slot that a machine states."""
     stated = fields.entries("slots")
-    if not 1 <= len(stated) <= MOST_SLOTS:
+    if not 1 <= len(stated) <= MAX_SLOTS:
         remedy = "leave machines without GPUs out" if not stated else "split the machine into several"
-        raise InputError(f"{fields.at('slots')} must be 1 to {MOST_SLOTS} slots", value=len(stated), remedy=remedy)
+        raise InputError(f"{fields.at('slots')} must be 1 to {MAX_SLOTS} slots", value=len(stated), remedy=remedy)
     return tuple(whole(size, where, least=1) for size, where in stated)
 
 
@@ -192,7 +192,7 @@ def _row(entry: object, path: str, known: Mapping[str, _Shape]) -> BidRow:
         raise _named(error, path) from error
 
 
-def _gang(entry: object, path: str, known: Mapping[str, _Shape]) -> Gang:
+def _gang(entry: object, path: str, known: Mapping[str, _Shape]) -> GangRequest:
     fields = Fields.of(entry, path, GANG)
     gpus, count, unit_gpus = fields.whole("gpus"), fields.whole("count"), fields.whole("unit_gpus")
     label = fields.text("within")
@@ -204,7 +204,7 @@ def _gang(entry: object, path: str, known: Mapping[str, _Shape]) -> Gang:
     if label not in levels:
         raise UnknownNameError(f"locality level in {fields.at('within')}", label, levels)
     try:
-        return Gang(gpus, Level.parse(label), count, unit_gpus, device)
+        return GangRequest(gpus, Level.parse(label), count, unit_gpus, device)
     except InputError as error:
         raise _named(error, path) from error
 

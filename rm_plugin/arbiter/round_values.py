@@ -13,7 +13,7 @@ from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.contention import Contentions
 from rm_plugin.arbiter.leftovers import Claim
 from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang, RhoOf
-from themis.choices import EmptyBundle, Rounding, TenantOf
+from themis.choices import EmptyBundle, Placer, Rounding, TenantOf
 from themis.cluster import Allocation, Cluster
 from themis.errors import InputError
 from themis.sums import sum_in_order
@@ -21,33 +21,42 @@ from themis.values import Value, cached_property
 
 
 class RoundSettings(Value, frozen=True, kw_only=True):
-    """The choices that a round goes by; see docs/reference/configuration.md."""
+    """The choices that a round goes by; see docs/reference/configuration.md.
+
+    `tenant_weights` has the tenants whose weight is not 1, by the name of the user, queue or app.
+    """
 
     f: float = 0.8
     empty_bundle: EmptyBundle = EmptyBundle.FINITE
     rounding: Rounding = Rounding.PROBABILISTIC
     payments: bool = True
     tenant_of: TenantOf = TenantOf.USER
+    tenant_weights: Mapping[str, float] = field(default_factory=dict)
+    placer: Placer = Placer.COMPACT
+    profiling_runs: bool = False
 
-    OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {"tenant_of": TenantOf.USER}
+    OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {
+        "tenant_of": TenantOf.USER,
+        "tenant_weights": {},
+        "placer": Placer.COMPACT,
+        "profiling_runs": False,
+    }
     """Fields that records leave out at their defaults."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.f <= 1.0:
             raise InputError("f must lie in 0 to 1", value=self.f)
+        for tenant, weight in self.tenant_weights.items():
+            # False for NaN too.
+            if not 0.0 < weight < math.inf:
+                raise InputError(f"the weight of {tenant} must be a finite number above 0", value=weight)
 
 
 class AppOwner(Value, frozen=True, kw_only=True):
-    """Whose app it is: its user, its queue, and its weight among them, for policies that share among tenants."""
+    """Whose app it is: its user and its queue, for policies that share among tenants."""
 
     user: str = ""
     queue: str = "default"
-    weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        # False for NaN too.
-        if not 0.0 < self.weight < math.inf:
-            raise InputError("a weight must be a positive number", value=self.weight)
 
 
 NO_OWNER = AppOwner()

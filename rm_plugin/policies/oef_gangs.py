@@ -1,7 +1,8 @@
-"""From whole GPUs by tenant and type to gangs on machines, by the placement rule that all policies share.
+"""From whole GPUs by tenant and type to gangs on machines: by OEF's placer, or by the plain one for comparison.
 
 `oef.placement` places jobs on bare hosts, as the paper's experiments do. Here gangs follow the rules of this scheduler:
-a gang has one device type, whole tasks, and a slot, machine or rack; jobs renew in place where they can.
+a gang has one device type, whole tasks, and a slot, machine or rack. OEF's placer goes by the placement rule that all
+policies share, and jobs renew in place where they can. The plain one takes the first free GPUs for each job in turn.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.oef.rounding import Whole
 from rm_plugin.policies.oef_tenants import startable
 from themis.bids import GangDemand, PlacedGang
+from themis.choices import Placer
+from themis.cluster import Allocation
+from themis.placement.free_capacity import FreeCapacity
 
 Gangs = Mapping[str, Mapping[str, PlacedGang]]
 """Gangs by job id by app id."""
@@ -51,20 +55,26 @@ def choose_jobs(
             throughput, number, gpus = max(options, default=(0.0, 0, 0))
             if throughput > 0.0:
                 held[number] -= gpus
-                demands.append(_of_one_type(demand, types[number], gpus, len(types)))
+                demands.append(of_one_type(demand, types[number], gpus, len(types)))
         if demands:
             chosen.append(replace(claim, demands=tuple(demands)))
     return chosen
 
 
-def _of_one_type(demand: GangDemand, device: str, gpus: int, types: int) -> GangDemand:
+def of_one_type(demand: GangDemand, device: str, gpus: int, types: int) -> GangDemand:
+    """The demand for this many GPUs of one device type at most, on a cluster of this many types."""
     # Gangs name their type only on clusters of several types.
     speeds = demand.speeds if types == 1 else demand.speeds.only(device)
     return replace(demand, max_gpus=gpus, speeds=speeds)
 
 
 def place_gangs(snapshot: RoundSnapshot, chosen: Sequence[Claim]) -> Gangs:
-    """Place chosen jobs, larger gangs first. They renew in place unless that splits more gangs over machines."""
+    """Place chosen jobs by the placer of the settings.
+
+    OEF's placer serves larger gangs first. Jobs renew in place unless that splits more gangs over machines.
+    """
+    if snapshot.settings.placer is Placer.PLAIN:
+        return _place_plainly(snapshot, chosen)
     stay = _place(snapshot, chosen, renew=True)
     if not any(claim.renewable for claim in chosen) or not _split(stay):
         return stay
@@ -81,6 +91,30 @@ def _place(snapshot: RoundSnapshot, chosen: Sequence[Claim], *, renew: bool) -> 
         while (proposal := allocator.anywhere(app_id, number)) is not None:
             allocator.take(app_id, number, proposal.gang)
     return allocator.gangs()
+
+
+def _place_plainly(snapshot: RoundSnapshot, chosen: Sequence[Claim]) -> Gangs:
+    allocator = GangAllocator(snapshot.machines, chosen)
+    for claim in chosen:
+        for number, demand in enumerate(claim.demands):
+            gang = _first_free(allocator.capacity, demand)
+            if gang is not None:
+                allocator.take(claim.app_id, number, gang)
+    return allocator.gangs()
+
+
+def _first_free(capacity: FreeCapacity, demand: GangDemand) -> PlacedGang | None:
+    """The first free GPUs that a demand for one type can use, by machine id; None if they are too few."""
+    device = demand.speeds.by_type[0][0] if demand.speeds.by_type else ""
+    here = capacity.of_type(device) if device else capacity
+    wanted, counts = demand.max_gpus // demand.unit_gpus, dict[str, int]()
+    for machine_id, units in sorted(here.units(demand.unit_gpus).items()):
+        if taken := min(units, wanted):
+            counts[machine_id] = taken * demand.unit_gpus
+            wanted -= taken
+    if sum(counts.values()) < demand.min_gpus:
+        return None
+    return PlacedGang(gpus=Allocation.of(counts), level=here.level_of(counts), device=device)
 
 
 def _split(gangs: Gangs) -> int:

@@ -3,7 +3,8 @@
 A round of OEF begins when leases end: all their GPUs are divided again, and deviations count. GPUs that come free
 between such rounds go to the tenants with the largest claims until the leases end. They do not count in deviations.
 
-    1. tenants with speedups from the demands (oef_tenants.py)
+    0. with profiling runs: apps whose speeds were not measured yet get a lease on the next type (oef_profiles.py)
+    1. tenants with speedups from the demands, or from the profiles (oef_tenants.py)
     2. fair shares, if a tenant, speedup, weight or capacity changed (oef/evaluator.py)
     3. whole GPUs by tenant and type (oef/rounding.py)
     4. jobs that run on them, longest starved apps first, and their places (oef_gangs.py)
@@ -20,12 +21,14 @@ from msgspec.structs import replace
 
 from rm_plugin.arbiter.leftovers import Claim
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
-from rm_plugin.policies.demands import claims_of, gangs_of
+from rm_plugin.policies.demands import capacity_after, claims_of, gangs_of
 from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.oef.decision import OefMemory, with_fair_shares
 from rm_plugin.policies.oef.evaluator import Rule
+from rm_plugin.policies.oef.profiling import Profiles
 from rm_plugin.policies.oef.rounding import Shares, Whole, grant_claims, settle_claims
 from rm_plugin.policies.oef_gangs import Gangs, choose_jobs, place_gangs
+from rm_plugin.policies.oef_profiles import start_runs, updated_profiles
 from rm_plugin.policies.oef_tenants import TenantsOfRound, counts_by_type, tenants_of, types_of
 from themis.bids import PlacedGang, RhoOf
 from themis.cluster import Allocation
@@ -40,14 +43,18 @@ class OefPolicyMemory(Value, frozen=True, kw_only=True):
         types: Device types, the slowest first. All vectors are in this order.
         shares: Fair shares and deviations by virtual tenant.
         speedups: Speedup vectors by app.
+        tenants: Virtual tenants by app.
         starved: Rounds since an app last had GPUs, for apps that wait.
+        profiles: Profiles by app, with profiling runs.
     """
 
     rule: str
     types: tuple[str, ...]
     shares: OefMemory
     speedups: Mapping[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
+    tenants: Mapping[str, str] = msgspec.field(default_factory=dict)
     starved: Mapping[str, int] = msgspec.field(default_factory=dict)
+    profiles: Profiles = msgspec.field(default_factory=dict)
 
 
 class OefPolicy:
@@ -68,28 +75,50 @@ class OefPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Decide a round, in the steps of this module."""
         memory = self._memory(snapshot)
-        tenants = tenants_of(snapshot, memory.speedups)
         claims = _by_starvation(snapshot, claims_of(snapshot, {}), memory.starved)
+        rest, runs, profiles = self._profiled(snapshot, memory, claims)
+        memory = replace(memory, profiles=profiles or {})
+        tenants = tenants_of(rest, memory.speedups, profiles)
         if tenants.instance is None:
-            # No app is known yet, or none has or wants a GPU that there is.
-            return replace(_fill(snapshot, claims, {}), memory=snapshot.memory if snapshot.apps else None)
-        _, shares = with_fair_shares(memory.shares, tenants.instance, self._rule)
+            # No app has a profile yet, or none has or wants a GPU that there is.
+            return replace(_fill(snapshot, claims, runs), memory=memory if snapshot.apps else None)
+        former = replace(memory.shares, deviation=_carried_over(memory, tenants.by_app))
+        _, shares = with_fair_shares(former, tenants.instance, self._rule)
         owed = tenants.claims(shares.share, shares.deviation)
         granted = grant_claims(tenants.offered, owed, tenants.limits)
-        gangs = place_gangs(snapshot, choose_jobs(claims, granted, tenants.by_app, memory.types))
+        gangs = place_gangs(rest, choose_jobs(claims, granted, tenants.by_app, memory.types))
         backlog = _backlog(owed, _used(snapshot, gangs_of(gangs), tenants, memory.types))
         first = sorted(claims, key=lambda claim: -backlog.get(tenants.by_app.get(claim.app_id, ""), 0.0))
-        decision = _fill(snapshot, first, gangs)
+        decision = _fill(snapshot, first, {**gangs, **runs})
         return replace(decision, memory=self._after(snapshot, memory, tenants, shares, owed, decision))
 
+    def _profiled(
+        self, snapshot: RoundSnapshot, memory: OefPolicyMemory, claims: Sequence[Claim]
+    ) -> tuple[RoundSnapshot, Gangs, Profiles | None]:
+        """Start profiling runs. Returns what they leave of the round, their gangs, and the profiles.
+
+        Without profiling runs in the settings there are no profiles, and nothing is taken.
+        """
+        if not snapshot.settings.profiling_runs:
+            return snapshot, {}, None
+        profiles = updated_profiles(snapshot, memory.profiles, memory.types)
+        runs, profiles = start_runs(snapshot, claims, profiles, memory.types)
+        machines = capacity_after(snapshot.machines, gangs_of(runs)).machines()
+        return replace(snapshot, machines=machines), runs, profiles
+
     def _memory(self, snapshot: RoundSnapshot) -> OefPolicyMemory:
-        """The memory of the last round; an empty one in the first round, and if the device types changed since."""
+        """The memory of the last round for the present types and rule; an empty one in the first round.
+
+        If types or the rule changed, shares are computed again. Deviations of the types that are still there count on.
+        """
         types, memory = types_of(snapshot.cluster), snapshot.memory
-        if not isinstance(memory, OefPolicyMemory) or memory.types != types:
+        if not isinstance(memory, OefPolicyMemory):
             return OefPolicyMemory(rule=self.name, types=types, shares=OefMemory())
-        if memory.rule != self.name:
-            return replace(memory, rule=self.name, shares=OefMemory(deviation=memory.shares.deviation))
-        return memory
+        if (memory.rule, memory.types) == (self.name, types):
+            return memory
+        deviation = {tenant: _of_types(owed, memory.types, types) for tenant, owed in memory.shares.deviation.items()}
+        speedups = {app_id: _of_types(own, memory.types, types) for app_id, own in memory.speedups.items()}
+        return replace(memory, rule=self.name, types=types, shares=OefMemory(deviation=deviation), speedups=speedups)
 
     def _after(
         self,
@@ -117,8 +146,34 @@ class OefPolicy:
             memory,
             shares=replace(shares, deviation={each: deviation[each] for each in sorted(known & deviation.keys())}),
             speedups=dict(sorted(tenants.speedups.items())),
+            tenants=dict(sorted(tenants.by_app.items())),
             starved={app_id: rounds for app_id, rounds in sorted(starved.items()) if rounds and app_id not in served},
         )
+
+
+def _of_types(numbers: Sequence[float], former: Sequence[str], types: Sequence[str]) -> tuple[float, ...]:
+    """Numbers by former type as numbers by present type; 0 for a type that is new."""
+    by_name = dict(zip(former, numbers, strict=True))
+    return tuple(by_name.get(name, 0.0) for name in types)
+
+
+def _carried_over(memory: OefPolicyMemory, by_app: Mapping[str, str]) -> Shares:
+    """Deviations under the present names of tenants.
+
+    A virtual tenant has another name once its speedups differ, because they were measured or a type joined. It keeps
+    what it is owed if all its apps are in one virtual tenant now that was not there before.
+    """
+    now: dict[str, set[str]] = {}
+    for app_id, former in memory.tenants.items():
+        if app_id in by_app:
+            now.setdefault(former, set()).add(by_app[app_id])
+    known = memory.shares.deviation
+    carried: dict[str, tuple[float, ...]] = {}
+    for former, owed in sorted(known.items()):
+        present = now.get(former, set())
+        name = present.pop() if len(present) == 1 and present.isdisjoint(known) else former
+        carried[name] = tuple(map(sum, zip(carried.get(name, (0.0,) * len(owed)), owed, strict=True)))
+    return carried
 
 
 def _leases_end(snapshot: RoundSnapshot) -> bool:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from rm_plugin.arbiter.round_values import AppStanding, RoundSnapshot
+from msgspec.structs import replace
+
+from rm_plugin.arbiter.round_values import AppStanding, RoundSettings, RoundSnapshot
+from rm_plugin.policies.oef.profiling import Profiles, profiled_speeds
 from rm_plugin.policies.oef.rounding import GangLimits, Shares, Whole
-from rm_plugin.policies.oef.speedup import MAX_RATIO, Instance, Tenant
+from rm_plugin.policies.oef.speedup import MAX_RATIO, Instance, Tenant, virtual_tenants
 from themis.bids import GangDemand
-from themis.choices import TenantOf
+from themis.choices import Placer, TenantOf
 from themis.cluster import Allocation, Cluster
 from themis.values import Value
 
@@ -69,37 +71,47 @@ def startable(demands: Sequence[GangDemand]) -> tuple[GangDemand, ...]:
     return tuple(demand for demand in demands if not demand.held)
 
 
-def tenants_of(snapshot: RoundSnapshot, remembered: Mapping[str, tuple[float, ...]]) -> TenantsOfRound:
+def tenants_of(
+    snapshot: RoundSnapshot, remembered: Mapping[str, tuple[float, ...]], profiles: Profiles | None = None
+) -> TenantsOfRound:
     """Return the tenants of a round.
 
     Args:
         snapshot: The round, with reports.
         remembered: Speedup vectors by app from earlier rounds, for apps that report no demand now.
+        profiles: Profiles by app, if apps share by these: an app without one waits. None if they share by what they
+            report.
     """
     cluster, types = snapshot.cluster, types_of(snapshot.cluster)
     demands = {app_id: startable(report.demands) for app_id, report in snapshot.answered.items()}
     speedups: dict[str, tuple[float, ...]] = {}
     by_app: dict[str, str] = {}
     apps_of: dict[str, list[AppStanding]] = {}
-    owner_of: dict[str, str] = {}
+    job_types: dict[str, dict[str, tuple[float, ...]]] = {}
+    weights: dict[str, float] = {}
     for app in snapshot.apps:
         wanted = demands.get(app.app_id, ())
         speedup = _speedup(wanted, cluster, types) if wanted else remembered.get(app.app_id)
-        if speedup is None or not any(speedup):
+        if speedup is not None and profiles is not None:
+            speedup = _relative(profiled_speeds(profiles.get(app.app_id), speedup, types))
+        if not speedup or not any(speedup):
             continue
-        owner = _owner_of(app, snapshot.settings.tenant_of)
-        tenant = f"{owner}/{':'.join(f'{value:g}' for value in speedup)}"
+        owner, weight = _owner_of(app, snapshot.settings)
+        job_type = ":".join(f"{value:g}" for value in speedup)
+        tenant = f"{owner}/{job_type}"
         speedups[app.app_id], by_app[app.app_id] = speedup, tenant
         if wanted or app.kept:
             apps_of.setdefault(tenant, []).append(app)
-            owner_of[tenant] = owner
+            job_types.setdefault(owner, {})[job_type] = speedup
+            weights[owner] = weight
     offered = counts_by_type(cluster, types, snapshot.free)
-    kept = [counts_by_type(cluster, types, app.kept) for app in snapshot.apps if app.kept]
+    waiting = {app_id for app_id, profile in (profiles or {}).items() if profile.is_open}
+    kept = [counts_by_type(cluster, types, app.kept) for app in snapshot.apps if app.kept and app.app_id not in waiting]
     capacity = tuple(map(sum, zip(offered, *kept, strict=True)))
     instance = None
     if apps_of and any(capacity):
-        rows = {tenant: speedups[apps[0].app_id] for tenant, apps in apps_of.items()}
-        instance = Instance(types=types, capacity=capacity, tenants=_tenants(rows, _weights(apps_of, owner_of)))
+        tenants = [each for owner, mine in job_types.items() for each in virtual_tenants(owner, weights[owner], mine)]
+        instance = Instance(types=types, capacity=capacity, tenants=_bounded(tenants))
     return TenantsOfRound(
         instance=instance,
         by_app=by_app,
@@ -111,20 +123,23 @@ def tenants_of(snapshot: RoundSnapshot, remembered: Mapping[str, tuple[float, ..
         offered=offered,
         limits={
             tenant: _limits(
-                [demand for app in apps for demand in demands.get(app.app_id, ())], speedups[apps[0].app_id]
+                [demand for app in apps for demand in demands.get(app.app_id, ())],
+                speedups[apps[0].app_id],
+                snapshot.settings.placer,
             )
             for tenant, apps in apps_of.items()
         },
     )
 
 
-def _owner_of(app: AppStanding, rule: TenantOf) -> str:
-    """The tenant of an app. An app without a user is a tenant of its own."""
-    if rule is TenantOf.QUEUE:
-        return f"queue {app.owner.queue}"
-    if rule is TenantOf.USER and app.owner.user:
-        return f"user {app.owner.user}"
-    return f"app {app.app_id}"
+def _owner_of(app: AppStanding, settings: RoundSettings) -> tuple[str, float]:
+    """The tenant of an app, and its weight. An app without a user is a tenant of its own."""
+    kind, name = "app", app.app_id
+    if settings.tenant_of is TenantOf.QUEUE:
+        kind, name = "queue", app.owner.queue
+    elif settings.tenant_of is TenantOf.USER and app.owner.user:
+        kind, name = "user", app.owner.user
+    return f"{kind} {name}", settings.tenant_weights.get(name, 1.0)
 
 
 def _speedup(demands: Sequence[GangDemand], cluster: Cluster, types: Sequence[str]) -> tuple[float, ...]:
@@ -137,30 +152,28 @@ def _speedup(demands: Sequence[GangDemand], cluster: Cluster, types: Sequence[st
         math.fsum(demand.speeds.on(name) for demand in demands) if cluster.gpus_by_device[name] >= smallest else 0.0
         for name in types
     ]
-    usable = [mean for mean in means if mean > max(means) / MAX_RATIO]
-    return tuple(float(f"{mean / usable[0]:.{_DIGITS}g}") if mean in usable else 0.0 for mean in means)
+    return _relative(means)
 
 
-def _weights(apps_of: Mapping[str, Sequence[AppStanding]], owner_of: Mapping[str, str]) -> dict[str, float]:
-    """The weight of each virtual tenant: the largest one of its tenant's apps, divided equally among the job types."""
-    largest: dict[str, float] = {}
-    for tenant, apps in apps_of.items():
-        owner = owner_of[tenant]
-        largest[owner] = max([largest.get(owner, 0.0), *(app.owner.weight for app in apps)])
-    job_types = Counter(owner_of.values())
-    return {tenant: largest[owner] / job_types[owner] for tenant, owner in owner_of.items()}
+def _relative(speeds: Sequence[float]) -> tuple[float, ...]:
+    """Speeds in units of the slowest usable type; all 0 if none is usable."""
+    usable = [speed for speed in speeds if speed > max(speeds) / MAX_RATIO]
+    return tuple(float(f"{speed / usable[0]:.{_DIGITS}g}") if speed in usable else 0.0 for speed in speeds)
 
 
-def _tenants(rows: Mapping[str, tuple[float, ...]], weights: Mapping[str, float]) -> tuple[Tenant, ...]:
-    least = max(weights.values()) / MAX_RATIO
+def _bounded(tenants: Sequence[Tenant]) -> tuple[Tenant, ...]:
+    """The tenants by id. Weights are raised to a ratio that the programmes can solve."""
+    least = max(tenant.weight for tenant in tenants) / MAX_RATIO
     return tuple(
-        Tenant(tenant_id=tenant, speedup=rows[tenant], weight=max(weights[tenant], least)) for tenant in sorted(rows)
+        replace(tenant, weight=max(tenant.weight, least)) for tenant in sorted(tenants, key=lambda each: each.tenant_id)
     )
 
 
-def _limits(demands: Sequence[GangDemand], speedup: tuple[float, ...]) -> GangLimits:
+def _limits(demands: Sequence[GangDemand], speedup: tuple[float, ...], placer: Placer) -> GangLimits:
+    smallest = min((demand.min_gpus for demand in demands), default=1)
     return GangLimits(
-        smallest=min((demand.min_gpus for demand in demands), default=1),
+        # With the plain placer a tenant keeps GPUs that are too few for its smallest gang.
+        smallest=smallest if placer is Placer.COMPACT else 1,
         most=sum(demand.max_gpus for demand in demands),
         unusable=frozenset(number for number, value in enumerate(speedup) if value <= 0),
     )

@@ -36,4 +36,5 @@ class PolicyWithMemory(Policy, Protocol):
     """
 
     memory_type: type[Value]
-    """The class of its memory. msgspec must be able to convert it to JSON and back; numbers must be finite."""
+    """The class of its memory. msgspec must be able to convert it to JSON and back; numbers must be finite, and a
+    field may be None only if that is its default."""

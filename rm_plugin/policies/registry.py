@@ -44,7 +44,10 @@ POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
         "oef_noncooperative": partial(_oef, "oef_noncooperative", "noncooperative"),
         "max_min": partial(_oef, "max_min", "max_min"),
         "gavel": partial(_oef, "gavel", "gavel"),
+        "gavel_capped": partial(_oef, "gavel_capped", "gavel_capped"),
         "gandiva_fair": partial(_oef, "gandiva_fair", "gandiva_fair"),
+        "incentive_only": partial(_oef, "incentive_only", "incentive_only"),
+        "pure_efficiency": partial(_oef, "pure_efficiency", "pure_efficiency"),
     }
 )
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sized
-
 from msgspec.structs import replace
 
-from themis.apps import AppSpec, JobSpec, ProgramSpec
+from themis.apps import AppSpec, JobSpec
 from themis.checkpoint_uri import check_checkpoint_uri
 from themis.cluster import Cluster
-from themis.config.group_file import INT32_MAX, MOST_JOBS, MOST_TASKS
-from themis.config.names import check_app_name, check_job_id, check_label, check_parameter_name
+from themis.config.app_limits import MAX_VALUES, check_few, check_limits
+from themis.config.group_file import INT32_MAX, MAX_JOBS, MAX_TASKS
+from themis.config.names import check_app_name, check_job_id, check_label
 from themis.errors import InputError, UnknownNameError
 from themis.speeds import speed_on
 
 _SOURCE = "the app submitted"
-_MOST_COMMAND_CHARS = 100_000
-"""Below the kernel's limit of 128 KiB for an argument, since placeholders are filled in later."""
-_MOST_TEXT_CHARS = 100_000
-_MOST_VALUES = 1_000
-_MOST_NUMBER = 1e9
+_MAX_NUMBER = 1e9
 
 
 def check_app(spec: AppSpec, cluster: Cluster) -> None:
@@ -32,14 +26,15 @@ def check_app(spec: AppSpec, cluster: Cluster) -> None:
     check_label(spec.user, "user", _SOURCE)
     check_label(spec.queue, "queue", _SOURCE)
     check_label(spec.tuner.name, "tuner", _SOURCE)
-    _check_values("setting", spec.tuner.settings)
-    _check_program(spec.program)
-    _check_few("jobs", spec.jobs, MOST_JOBS)
+    if spec.program.name:
+        check_label(spec.program.name, "program", _SOURCE)
+    check_few("jobs", spec.jobs, _SOURCE, MAX_JOBS)
+    check_limits(spec, _SOURCE)
     for job in spec.jobs:
         check_job_id(job.job_id)
         _check_job(job)
         _check_fits(job, cluster)
-    if len(spec.checkpoint_uri) > _MOST_VALUES:
+    if len(spec.checkpoint_uri) > MAX_VALUES:
         raise InputError(f"{_SOURCE}: checkpoint_uri is too long", value=len(spec.checkpoint_uri))
     check_checkpoint_uri(spec.checkpoint_uri)
     _check_count("resources.memory_mb", spec.resources.memory_mb)
@@ -47,55 +42,21 @@ def check_app(spec: AppSpec, cluster: Cluster) -> None:
     _check_count("checkpoint_every", spec.checkpoint_every)
     _check_count("keep_checkpoints", spec.keep_checkpoints)
     _check_count("max_task_restarts", spec.max_task_restarts, least=0)
+    _check_number("job.peer_wait_s", spec.peer_wait_s)
     if spec.estimate.serial_iteration_s is not None:
         _check_number("estimate.serial_iteration_s", spec.estimate.serial_iteration_s)
     if spec.estimate.slowdown is not None:
         _check_number("estimate.slowdown", spec.estimate.slowdown.cluster)
 
 
-def _check_program(program: ProgramSpec) -> None:
-    if program.name:
-        check_label(program.name, "program", _SOURCE)
-    if len(program.command) > _MOST_COMMAND_CHARS or "\0" in program.command:
-        remedy = f"at most {_MOST_COMMAND_CHARS} characters, no NUL; put it into a script"
-        raise InputError(f"{_SOURCE}: the command cannot be run", value=len(program.command), remedy=remedy)
-    _check_values("argument", program.arguments)
-    _check_few("variables of the environment", program.environment, _MOST_VALUES)
-    for name, value in program.environment.items():
-        check_parameter_name(name, f"{_SOURCE}: environment")
-        _check_text(f"environment.{name}", value)
-
-
 def _check_job(job: JobSpec) -> None:
-    _check_values("hyper-parameter", job.hyper_parameters)
-    _check_count(f"job {job.job_id}: tasks", job.shape.tasks, most=MOST_TASKS)
+    _check_count(f"job {job.job_id}: tasks", job.shape.tasks, most=MAX_TASKS)
     # So that iterations times seconds stay exact in sums.
     _check_count(f"job {job.job_id}: iterations", job.iterations_total, most=2**53)
-    _check_few("devices", job.speed_by_device, _MOST_VALUES)
+    check_few("devices", job.speed_by_device, _SOURCE)
     for device, speed in job.speed_by_device.items():
         check_label(device, "device", _SOURCE)
         _check_number(f"job {job.job_id}: speed on {device}", speed)
-
-
-def _check_values(what: str, values: Mapping[str, object]) -> None:
-    _check_few(f"{what}s", values, _MOST_VALUES)
-    for name, value in values.items():
-        check_parameter_name(name, f"{_SOURCE}: {what}")
-        if isinstance(value, str):
-            _check_text(f"{what} {name}", value)
-        elif isinstance(value, float) and not math.isfinite(value):
-            raise InputError(f"{_SOURCE}: {what} {name} is no finite number", value=value)
-
-
-def _check_text(what: str, text: str) -> None:
-    if len(text) > _MOST_TEXT_CHARS or "\0" in text:
-        remedy = f"at most {_MOST_TEXT_CHARS} characters, no NUL"
-        raise InputError(f"{_SOURCE}: {what} cannot be passed on", value=len(text), remedy=remedy)
-
-
-def _check_few(what: str, items: Sized, most: int) -> None:
-    if len(items) > most:
-        raise InputError(f"{_SOURCE}: too many {what}", value=len(items), remedy=f"at most {most}")
 
 
 def _check_count(what: str, value: int, *, least: int = 1, most: int = INT32_MAX) -> None:
@@ -104,8 +65,8 @@ def _check_count(what: str, value: int, *, least: int = 1, most: int = INT32_MAX
 
 
 def _check_number(what: str, value: float) -> None:
-    if not 0.0 < value <= _MOST_NUMBER:
-        raise InputError(f"{_SOURCE}: {what} must be a number above 0, at most {_MOST_NUMBER:g}", value=value)
+    if not 0.0 < value <= _MAX_NUMBER:
+        raise InputError(f"{_SOURCE}: {what} must be a number above 0, at most {_MAX_NUMBER:g}", value=value)
 
 
 def _check_fits(job: JobSpec, cluster: Cluster) -> None:

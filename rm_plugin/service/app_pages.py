@@ -15,7 +15,7 @@ from themis.errors import InputError
 from themis.lifecycle import AppState
 from themis.values import Value
 
-APPS_MOST = 1000
+MAX_APPS = 1000
 """The most apps of a page."""
 
 _MARK = re.compile(r"(active|ended)-([0-9]{1,15})")
@@ -29,7 +29,7 @@ class AppPage(Value, frozen=True, kw_only=True):
 
 
 def app_page(
-    entries: Iterable[AppEntry], *, states: Collection[AppState] = (), after: str = "", limit: int = APPS_MOST
+    entries: Iterable[AppEntry], *, states: Collection[AppState] = (), after: str = "", limit: int = MAX_APPS
 ) -> AppPage:
     """Return the first apps after a mark, of some states or of all.
 
@@ -48,7 +48,7 @@ def app_page(
 
 def page_size(limit: int) -> int:
     """Return how many apps a page holds at most if a client asks for `limit`; 0 stands for no wish."""
-    return max(1, min(limit or APPS_MOST, APPS_MOST))
+    return max(1, min(limit or MAX_APPS, MAX_APPS))
 
 
 def mark_of(entry: AppEntry) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from rm_plugin.service.policy_memory import memory_after
 from rm_plugin.service.store import StateStore, StoredEvent
 from rm_plugin.service.store_json import to_json
 from themis.events import UNREADABLE
@@ -45,7 +46,8 @@ class LogSummary:
         last_lease: The largest id of a lease.
         open_leases: Leases that have not ended, by id.
         attained_gpu_s: GPU time in ended leases by app, in GPU seconds; of apps that have not ended.
-        memory: What the policy remembered in the newest round that was granted, as JSON; None if nothing.
+        memory: What the policy remembered in the newest round that was granted, `memory_round`, as JSON; None if
+            nothing.
         unreadable: Events that cannot be read, and what is wrong with the first.
     """
 
@@ -57,6 +59,7 @@ class LogSummary:
     open_leases: dict[int, OpenLease] = field(default_factory=dict)
     attained_gpu_s: dict[str, float] = field(default_factory=dict)
     memory: object = None
+    memory_round: int | None = None
     unreadable: int = 0
     first_unreadable: str = ""
 
@@ -86,7 +89,8 @@ class LogSummary:
             self.last_round = max(self.last_round, round_id)
             self.open_rounds.add(round_id)
         elif event.kind == "round_granted":
-            self.memory = event.detail.get("memory")
+            self.memory = memory_after(self.memory, self.memory_round, event.detail)
+            self.memory_round = round_id
         elif event.kind == "round_ended":
             self.open_rounds.discard(round_id)
 

@@ -22,23 +22,23 @@ from themis.events import EMITTERS, Emitter
 from themis.lifecycle import APP_LIFECYCLE, AppState, JobState
 from themis.wire import themis_pb2 as pb
 
-MOST_NUMBER = 1e30
+MAX_NUMBER = 1e30
 """Larger numbers of seconds or GPU seconds are nonsense, and sums of them could be infinite."""
-MOST_NAME_CHARS = 200
-MOST_PATH_CHARS = 4_096
-MOST_TEXT_CHARS = 10_000
+MAX_NAME_CHARS = 200
+MAX_PATH_CHARS = 4_096
+MAX_TEXT_CHARS = 10_000
 """Free text is cut here."""
-MOST_DETAIL_CHARS = 1_000_000
-MOST_DETAIL_DEPTH = 8
-MOST_PARTS = 200_000
+MAX_DETAIL_CHARS = 1_000_000
+MAX_DETAIL_DEPTH = 8
+MAX_PARTS = 200_000
 """Gangs and machines of all rows of a bid together. Agents send 700 rows."""
-MOST_ROWS = 10_000
-MOST_LEASES = 100_000
-MOST_RHOS = 32
-MOST_PARAMETERS = 1_000
-MOST_ATTEMPTS_AHEAD = 1_000
+MAX_ROWS = 10_000
+MAX_LEASES = 100_000
+MAX_RHOS = 32
+MAX_PARAMETERS = 1_000
+MAX_ATTEMPTS_AHEAD = 1_000
 """An engine may start attempts by itself, but not without end."""
-MOST_CLOCK_LEAD_S = 86_400.0
+MAX_CLOCK_LEAD_S = 86_400.0
 """An app master's clock may be ahead of ours by a day, in seconds."""
 
 MAX_DEVICE_TYPES = 1_000
@@ -56,9 +56,9 @@ def check_registration(message: pb.Register, app: AppEntry) -> None:
         raise InputError("this attempt is over", value=f"{app.app_id} attempt {message.attempt}")
     if app.state is not AppState.RUNNING and not APP_LIFECYCLE.allows(app.state, AppState.RUNNING):
         raise InputError("the app was not started yet", value=f"{app.app_id} is {app.state}")
-    _check_count("attempt", message.attempt, most=app.attempt + MOST_ATTEMPTS_AHEAD)
+    _check_count("attempt", message.attempt, most=app.attempt + MAX_ATTEMPTS_AHEAD)
     _check_count("pid", message.pid)
-    _check_few("held_lease_ids", message.held_lease_ids, MOST_LEASES)
+    _check_few("held_lease_ids", message.held_lease_ids, MAX_LEASES)
     _check_name("engine_id", message.engine_id)
     _check_line("page_url", message.page_url)
     # The pages link to it, and the ResourceManager fetches logs from there.
@@ -106,7 +106,7 @@ def check_states(names: Sequence[str]) -> frozenset[AppState]:
 
 def read_detail(message: pb.JobEvent) -> Mapping[str, object]:
     """Return the detail of a job event with its job id. Raises InputError if it is not plain, bounded JSON."""
-    if len(message.detail) > MOST_DETAIL_CHARS:
+    if len(message.detail) > MAX_DETAIL_CHARS:
         raise InputError("the detail of a job event is too long", value=len(message.detail))
     try:
         detail = json.loads(message.detail or "{}")
@@ -114,7 +114,7 @@ def read_detail(message: pb.JobEvent) -> Mapping[str, object]:
         raise InputError("the detail of a job event is no JSON", value=type(error).__name__) from None
     if not isinstance(detail, dict):
         raise InputError("the detail of a job event must be a JSON object", value=message.kind)
-    _check_json(detail, MOST_DETAIL_DEPTH)
+    _check_json(detail, MAX_DETAIL_DEPTH)
     if detail.get("job_id", message.job_id) != message.job_id:
         raise InputError("the detail of a job event names another job", value=_shown(str(detail["job_id"])))
     return {"job_id": message.job_id, **detail} if message.job_id else detail
@@ -129,7 +129,7 @@ def _check_rho(message: pb.RhoReport, app: AppEntry, cluster: Cluster, _now_s: f
     _check_number("t_ideal_s", message.t_ideal_s, infinite=True)
     _check_number("restart_s", message.restart_s)
     _check_few("demands", message.demands, len(app.shapes))
-    _check_few("phases_left", message.phases_left, MOST_ROWS)
+    _check_few("phases_left", message.phases_left, MAX_ROWS)
     for demand in message.demands:
         _check_job(demand.job_id, app)
         most_gpus = app.shapes[demand.job_id].demand_max_gpus
@@ -158,7 +158,7 @@ def _check_bid(message: pb.Bid, _app: AppEntry, cluster: Cluster, _now_s: float)
     _check_number("empty_value", message.empty_value)
     _check_number("prepare_ms", message.prepare_ms)
     _check_count("rows_dropped", message.rows_dropped)
-    _check_few("rows", message.rows, MOST_ROWS)
+    _check_few("rows", message.rows, MAX_ROWS)
     parts = 0
     for row in message.rows:
         _check_number("value", row.value)
@@ -172,12 +172,12 @@ def _check_bid(message: pb.Bid, _app: AppEntry, cluster: Cluster, _now_s: float)
             raise InputError("a row of a bid asks for more GPUs than there are", value=gpus)
         for allocation in (row.pinned, *row.pinned_gangs):
             _check_allocation(allocation, cluster)
-    if parts > MOST_PARTS:
-        raise InputError("the rows of a bid hold too many gangs", value=parts, remedy=f"at most {MOST_PARTS}")
+    if parts > MAX_PARTS:
+        raise InputError("the rows of a bid hold too many gangs", value=parts, remedy=f"at most {MAX_PARTS}")
 
 
 def _check_release(message: pb.Release, _app: AppEntry, _cluster: Cluster, _now_s: float) -> None:
-    _check_few("lease_ids", message.lease_ids, MOST_LEASES)
+    _check_few("lease_ids", message.lease_ids, MAX_LEASES)
     message.reason = _cut(message.reason)
 
 
@@ -197,7 +197,7 @@ def _check_job_event(message: pb.JobEvent, app: AppEntry, _cluster: Cluster, now
     if message.job_id:
         _check_job(message.job_id, app)
     # 0 stands for the time at which it comes.
-    _check_number("time_s", message.time_s, most=now_s + MOST_CLOCK_LEAD_S)
+    _check_number("time_s", message.time_s, most=now_s + MAX_CLOCK_LEAD_S)
     detail = read_detail(message)
     if message.kind == "job_state" and detail.get("state") not in _JOB_STATES:
         raise InputError("unknown state of a job", value=_shown(str(detail.get("state"))))
@@ -210,7 +210,7 @@ def _check_finish(message: pb.Finish, app: AppEntry, _cluster: Cluster, _now_s: 
     if not app.ended and not APP_LIFECYCLE.allows(app.state, AppState(message.state)):
         raise InputError(f"an app that is {app.state} cannot end so", value=message.state)
     message.diagnostics = _cut(message.diagnostics)
-    _check_few("rho", message.rho, MOST_RHOS)
+    _check_few("rho", message.rho, MAX_RHOS)
     for name, rho in message.rho.items():
         _check_name("definition of rho", name)
         _check_number("rho", rho, infinite=True, unknown=True)
@@ -244,7 +244,7 @@ def _check_jobs(jobs: Sequence[pb.JobStatus], app: AppEntry) -> None:
             _check_count(what, getattr(job, what), most=2**63)
         _check_number("iteration_s", job.iteration_s)
         # Losses and accuracies come from the user's program and may be NaN.
-        _check_few("hyper_parameters", job.hyper_parameters, MOST_PARAMETERS)
+        _check_few("hyper_parameters", job.hyper_parameters, MAX_PARAMETERS)
         _check_few("speeds", job.speeds, MAX_DEVICE_TYPES)
         for device in (job.device, *[each.device for each in job.speeds]):
             _check_name("device type", device)
@@ -279,7 +279,7 @@ def _check_allocation(allocation: pb.Allocation, cluster: Cluster) -> None:
 
 
 def _check_number(
-    what: str, value: float, *, most: float = MOST_NUMBER, infinite: bool = False, unknown: bool = False
+    what: str, value: float, *, most: float = MAX_NUMBER, infinite: bool = False, unknown: bool = False
 ) -> None:
     """Raise InputError unless a number is from 0 to `most`, or is an allowed infinity or NaN."""
     if not (0.0 <= value <= most or (infinite and value == math.inf) or (unknown and math.isnan(value))):
@@ -297,14 +297,14 @@ def _check_few(what: str, items: Sized, most: int) -> None:
 
 
 def _check_name(what: str, text: str) -> None:
-    if len(text) > MOST_NAME_CHARS or not text.isprintable():
-        remedy = f"use at most {MOST_NAME_CHARS} characters that can be shown"
+    if len(text) > MAX_NAME_CHARS or not text.isprintable():
+        remedy = f"use at most {MAX_NAME_CHARS} characters that can be shown"
         raise InputError(f"unusable {what}", value=_shown(text), remedy=remedy)
 
 
 def _check_line(what: str, text: str) -> None:
-    if len(text) > MOST_PATH_CHARS or not text.isprintable():
-        remedy = f"use at most {MOST_PATH_CHARS} characters that can be shown"
+    if len(text) > MAX_PATH_CHARS or not text.isprintable():
+        remedy = f"use at most {MAX_PATH_CHARS} characters that can be shown"
         raise InputError(f"unusable {what}", value=_shown(text), remedy=remedy)
 
 
@@ -324,15 +324,15 @@ def _check_json(value: object, depth: int) -> None:
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise InputError("an integer is too large", value=_shown(str(value)))
     if parts and not depth:
-        raise InputError("the detail of a job event is nested too deeply", remedy=f"at most {MOST_DETAIL_DEPTH} levels")
+        raise InputError("the detail of a job event is nested too deeply", remedy=f"at most {MAX_DETAIL_DEPTH} levels")
     for part in parts:
         _check_json(part, depth - 1)
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MOST_TEXT_CHARS else text[:MOST_TEXT_CHARS] + " .. (cut)"
+    return text if len(text) <= MAX_TEXT_CHARS else text[:MAX_TEXT_CHARS] + " .. (cut)"
 
 
 def _shown(text: str) -> str:
     """Return the beginning of a text to quote in an error."""
-    return text[:MOST_NAME_CHARS]
+    return text[:MAX_NAME_CHARS]

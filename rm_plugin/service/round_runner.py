@@ -9,8 +9,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-import msgspec
-
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundSnapshot, SolveAuction
@@ -20,6 +18,7 @@ from rm_plugin.policies.port import Policy
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries
 from rm_plugin.service.market_folder import MarketFolder
+from rm_plugin.service.policy_memory import MemoryRecorder
 from rm_plugin.service.session import Session
 from rm_plugin.service.store import StoreError
 from rm_plugin.solvers.port import SolveStatus
@@ -33,7 +32,7 @@ from themis.wire.values import offer_to_message
 
 LOG = logging.getLogger("themis.rounds")
 
-RETRY_FIRST_S, RETRY_MOST_S = 1.0, 30.0
+RETRY_FIRST_S, MAX_RETRY_S = 1.0, 30.0
 """Seconds until the next round after one that failed or lacked answers: first, then doubled up to the most."""
 
 A = TypeVar("A")
@@ -85,6 +84,7 @@ class RoundRunner:
         self._unanswered = False
         self._retry_at_s: float | None = None
         self._retry_after_s = RETRY_FIRST_S
+        self._memory = MemoryRecorder()
         self.rounds = 0
         self.between_rounds = asyncio.Lock()
 
@@ -134,7 +134,7 @@ class RoundRunner:
 
     def _next_retry_s(self) -> float:
         after_s = self._retry_after_s
-        self._retry_after_s = min(RETRY_MOST_S, 2 * after_s)
+        self._retry_after_s = min(MAX_RETRY_S, 2 * after_s)
         return after_s
 
     # ---- waiting ----
@@ -308,11 +308,12 @@ class RoundRunner:
             "usable_left": usable_left(result.snapshot.machines, result.decision),
             "refused": dict(result.refused),
         }
-        if decision.memory is not None:
-            detail["memory"] = msgspec.to_builtins(decision.memory)
+        remembered, memory_written = self._memory.record(result.snapshot.round_id, decision.memory)
+        detail |= remembered
         granted = self._arbiter.settle(result, now_s=change.now_s)
         change.event("round_granted", detail=detail)
         change.leases(granted)
+        change.then(memory_written)
         change.then(lambda: self._notify(granted))
         if decision is not result.decision:
             # GPUs that the round could not grant are free for others now.

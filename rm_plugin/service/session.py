@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from themis.bids import AppReport, Bid
 from themis.wire import themis_pb2 as pb
 
-_OUTGOING_MOST = 1_000
+_MAX_OUTGOING = 1_000
 
 
 class Session:
@@ -18,7 +18,7 @@ class Session:
     def __init__(self, app_id: str, attempt: int) -> None:
         self.app_id = app_id
         self.attempt = attempt
-        self._outgoing: asyncio.Queue[pb.RmMessage | None] = asyncio.Queue(_OUTGOING_MOST)
+        self._outgoing: asyncio.Queue[pb.RmMessage | None] = asyncio.Queue(_MAX_OUTGOING)
         self.bid_prepare_ms = 0.0
         self.closed = False
         self._next_id = 1
@@ -26,7 +26,7 @@ class Session:
         self._bids: dict[int, asyncio.Future[Bid]] = {}
 
     def send(self, message: pb.RmMessage) -> None:
-        """Queue a message. Closes the session if the peer leaves `_OUTGOING_MOST` messages unread."""
+        """Queue a message. Closes the session if the peer leaves `_MAX_OUTGOING` messages unread."""
         message.id = self._next_id
         self._next_id += 1
         try:

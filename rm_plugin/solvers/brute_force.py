@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rm_plugin.solvers.exact.market_arrays import digests_of
 from rm_plugin.solvers.port import Solution, SolveStatus, Win, each_alone
 from rm_plugin.solvers.realise import pinned_gangs
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang
+from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market, PlacedGang
 from themis.choices import EmptyBundle
 from themis.errors import InputError
 from themis.placement.enumeration import FreeCounts, placements
@@ -166,7 +166,9 @@ def place_all(machines: Sequence[FreeMachine], rows: Mapping[str, BidRow]) -> di
     return {app_id: (*gangs, *pinned_gangs(rows[app_id].pinned_parts, rack_of)) for app_id, gangs in placed.items()}
 
 
-def _place(gangs: Sequence[Gang], capacity: FreeCounts, dead: set[tuple[int, FreeCounts]]) -> list[PlacedGang] | None:
+def _place(
+    gangs: Sequence[GangRequest], capacity: FreeCounts, dead: set[tuple[int, FreeCounts]]
+) -> list[PlacedGang] | None:
     """Place gangs by backtracking. Slot gangs come first, so that later ones need only counts by machine.
 
     Args:

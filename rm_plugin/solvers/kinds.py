@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from themis.bids import FreeMachine, Gang
+from themis.bids import FreeMachine, GangRequest
 from themis.cluster import Level
 from themis.values import Value
 
@@ -38,7 +38,7 @@ def has_one_rack(machines: Iterable[FreeMachine]) -> bool:
     return len({machine.rack_id for machine in machines if machine.free}) <= 1
 
 
-def kind_of(gang: Gang, *, one_rack: bool) -> Kind:
+def kind_of(gang: GangRequest, *, one_rack: bool) -> Kind:
     """The kind of a gang in canonical form."""
     if gang.gpus == 1:
         return Kind(Level.CLUSTER, 1, 1, gang.device)
@@ -50,7 +50,7 @@ def kind_of(gang: Gang, *, one_rack: bool) -> Kind:
     return Kind(level, gang.gpus, gang.unit_gpus, gang.device)
 
 
-def count_kinds(gangs: Iterable[Gang], *, one_rack: bool) -> Counter[Kind]:
+def count_kinds(gangs: Iterable[GangRequest], *, one_rack: bool) -> Counter[Kind]:
     """How many gangs of each kind."""
     kinds: Counter[Kind] = Counter()
     for gang in gangs:

@@ -323,7 +323,7 @@ def test_jobs_that_all_diverge_still_leave_one_that_ends(name, chosen):
 
 
 @EACH
-def test_what_was_planned_at_first_bounds_what_is_run(name, chosen):
+def test_executed_work_does_not_exceed_the_first_plan(name, chosen):
     """B, the work by the first plan: with barriers exactly what is run, where jobs stop early no less than that."""
     arms = jobs_of([60] * 9)
     tuner = make(name, arms, **chosen)

@@ -203,7 +203,7 @@ class TestWholeSearches:
                 renewed += change.kind is LeaseChangeKind.RENEWED
             assert renewed > 10
 
-    def test_a_lease_lasts_its_full_length_where_it_is_staggered_and_ends_on_the_grid_where_it_is_not(self, name, ends):
+    def test_staggered_leases_have_full_length_and_aligned_ones_end_on_the_grid(self, name, ends):
         for seed in SEEDS:
             for begins_s, end_s in lengths(story(name, ends, seed).changes):
                 if ends is LeaseEnds.ALIGNED:
@@ -218,7 +218,7 @@ class TestWholeSearches:
         assert one.changes == two.changes
         assert one.rho == two.rho
 
-    def test_it_decides_the_same_where_nobody_asks_for_rho_that_it_does_not_go_by(self, name, ends):
+    def test_decisions_do_not_depend_on_rho_values_that_the_policy_does_not_request(self, name, ends):
         for seed, (costs, outages) in enumerate(STORIES):
             unwatched = Simulation(workload(seed, 8), settings(name, seed, ends, costs, outages)).run()
             assert unwatched.apps == story(name, ends, seed).record.apps
@@ -274,7 +274,7 @@ class TestOneRound:
             step = make_policy(name).decide(replace(snapshot, reports=reports))
             assert isinstance(step, AskBids if name == "themis" else Decision)
 
-    def test_nobody_there(self, name):
+    def test_no_apps_give_an_empty_decision(self, name):
         for run, snapshot in self.runs(name):
             decision = run.decide(replace(snapshot, apps=())).decision
             assert decision == Decision()
@@ -283,7 +283,7 @@ class TestOneRound:
 class TestThemis:
     """What themis promises beyond: nobody starves, and sharing costs nobody more than its share would have."""
 
-    def test_every_app_gets_a_gpu_within_as_many_leases_as_there_are_apps(self):
+    def test_each_app_waits_at_most_one_lease_per_app(self):
         for seed in SEEDS:
             apps = story("themis", LeaseEnds.ALIGNED, seed).record.apps
             for app in apps:

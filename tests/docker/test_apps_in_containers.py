@@ -49,7 +49,7 @@ def test_an_app_runs_to_its_end_by_the_commands(image, tmp_path):
     nothing_is_left(themis)
 
 
-def test_what_containers_are_given(themis):
+def test_containers_have_limits_labels_and_only_their_folders(themis):
     app_id = themis.submit(resources={"memory_mb": 200, "vcores": 1})
     themis.wait_until_iterating(app_id, 5)
     (master,), (task,) = themis.masters(app_id), themis.tasks(app_id)
@@ -128,7 +128,7 @@ def test_an_app_that_is_killed(themis):
     assert len(themis.networks()) == 1
 
 
-def test_a_resource_manager_that_is_stopped_ends_what_runs(themis):
+def test_stopping_the_resource_manager_ends_its_containers(themis):
     app_id = themis.submit(jobs=2)
     themis.wait_until_iterating(app_id)
     assert len(themis.containers(app_id)) == 3

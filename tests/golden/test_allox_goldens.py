@@ -113,7 +113,7 @@ def test_job_waits_for_a_gpu_that_is_free_soon(gpu_free_s, started):
     assert [start.machine_id for start in decision.starts] == started
 
 
-def test_users_of_lemma_3_3_cannot_both_get_what_they_claim():
+def test_claims_of_lemma_3_3_exceed_the_cluster():
     share_a = (1.5 - 1e-9 / 2) / (4 - 1e-9)
     assert share_a == pytest.approx(3 / 8)
     assert share_a + 2 / 3 == pytest.approx(25 / 24)

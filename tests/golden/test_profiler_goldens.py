@@ -79,7 +79,7 @@ def test_seconds_an_iteration(name, low_s, high_s):
     assert low_s * 0.999999 <= pace_s <= high_s * 1.000001
 
 
-def test_bars_count_as_they_are_drawn_but_not_every_one_as_a_pace():
+def test_progress_bars_count_as_drawn_but_few_give_a_pace():
     data = (GOLDEN / "keras_bars.log").read_bytes()
     reader, profile = LogReader(), fed([])
     steps = []
@@ -138,7 +138,7 @@ def test_event_files(name, iteration, loss, held_out):
     assert 0.0001 < profile.iteration_s < 0.2
 
 
-def test_a_log_that_tells_steps_keeps_event_files_out(tmp_path):
+def test_event_files_are_ignored_once_the_log_reports_steps(tmp_path):
     log = tmp_path / "log"
     reader = JobReader(LogFollower(log), [GOLDEN / "summary_events"])
     assert fed(reader.read(0.0)).iteration == 40

@@ -45,7 +45,7 @@ def test_a_killed_resource_manager_finds_its_nodes_again(breakable_cluster):
     assert {report.state for report in cluster.nodes().values()} == {"RUNNING"}
 
 
-def test_a_killed_hdfs_keeps_what_it_had(breakable_cluster):
+def test_restarted_hdfs_keeps_its_files(breakable_cluster):
     cluster = breakable_cluster
     make_folder(cluster.namenode_web, "/kept", cluster.plan.spec.user, "700")
     for daemon in (DATANODE, NAMENODE):
@@ -86,7 +86,7 @@ def test_mending_brings_everything_back(breakable_cluster):
     assert cluster.is_ready()
 
 
-def test_what_is_not_there_is_not_killed(cluster):
+def test_unknown_daemons_and_nodes_are_refused(cluster):
     with pytest.raises(UnknownNameError, match=r"unknown daemon.*did you mean 'namenode'"):
         cluster.kill("namenod")
     with pytest.raises(UnknownNameError, match="unknown node"):
@@ -115,7 +115,7 @@ def test_hadoops_own_commands_know_the_cluster(cluster):
     assert "must be one of: application" in refused.stderr
 
 
-def test_yarn_logs_shows_what_a_container_said(cluster):
+def test_yarn_logs_shows_container_output(cluster):
     app = submit(cluster, "echo it was here")
     # The ResourceManager says that logs are collected when their file in HDFS is not closed yet.
     wait_until(lambda: "it was here" in run(cluster, "yarn", "logs", "-applicationId", app).stdout)

@@ -74,7 +74,7 @@ def test_the_commands_of_the_page_do_what_it_shows(themis, tmp_path, cluster):
     assert listening(cluster.plan.addresses.network)
 
 
-def test_a_running_cluster_is_told_and_left_alone(themis, tmp_path):
+def test_start_refuses_while_a_cluster_runs(themis, tmp_path):
     themis("themis devcluster start --gpus 1")
     document = json.loads(themis("themis devcluster status --json").stdout)
     assert document["ready"]
@@ -127,7 +127,7 @@ def test_an_interrupted_start_leaves_only_logs(themis, environment, tmp_path, nu
     assert [path.name for path in (tmp_path / "out/devcluster").iterdir()] == ["logs"]
 
 
-def test_a_daemon_that_fails_is_told_with_the_end_of_its_log(themis, environment, tmp_path):
+def test_a_failed_daemon_is_reported_with_the_end_of_its_log(themis, environment, tmp_path):
     jars = Path(environment["THEMIS_HADOOP_JARS"])
     (tmp_path / "jars").mkdir()
     for jar in jars.glob("*.jar"):

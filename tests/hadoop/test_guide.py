@@ -63,7 +63,7 @@ def test_the_guide_from_its_first_command_to_its_last(hadoop_programs, tmp_path)
         run(second[-1])
 
 
-def test_the_guide_for_a_cluster_that_is_there(cluster, tmp_path):
+def test_guide_commands_work_on_an_existing_cluster(cluster, tmp_path):
     """With this cluster's places for those that the guide supposes: addresses, queue, interpreter, configuration."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"

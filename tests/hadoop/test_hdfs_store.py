@@ -177,14 +177,14 @@ def test_writers_of_one_iteration_in_several_processes_end_with_one_whole_checkp
     assert sorted(files_below(uri)) == ["/j/000000000001/f", "/j/000000000001/manifest.json"]
 
 
-def test_a_name_node_that_stays_away_is_told(breakable_cluster, uri):
+def test_an_unreachable_name_node_is_reported_after_the_wait(breakable_cluster, uri):
     store = open_store(uri, wait_s=0.5)
     breakable_cluster.kill(NAMENODE)
     with pytest.raises(UnreachableStoreError, match="HDFS has been away"):
         store.latest("j")
 
 
-def test_who_may_not_write_is_told(cluster, monkeypatch, tmp_path):
+def test_a_denied_write_names_the_user(cluster, monkeypatch, tmp_path):
     monkeypatch.setenv("HADOOP_USER_NAME", "somebody")
     (tmp_path / "f").write_text("x")
     with pytest.raises(CheckpointError, match="Permission denied: user=somebody"):
@@ -216,7 +216,7 @@ def test_a_journal_loses_nothing_to_a_daemon_that_dies(breakable_cluster, uri, d
     assert again.content.notes == {"before": 1, **{f"away-{n}": n for n in range(200)}, "after": 2}
 
 
-def test_a_journal_of_a_killed_master_is_a_beginning_of_what_it_wrote(uri):
+def test_the_journal_of_a_killed_master_is_a_prefix_of_its_notes(uri):
     code = (
         "import sys, itertools, time; from am.journal import Journal; journal = Journal(sys.argv[1]);"
         "[(journal.note(str(n), n), time.sleep(0.001)) for n in itertools.count()]"

@@ -139,7 +139,7 @@ def test_an_app_of_another_user_trains_with_checkpoints_on_a_secure_hdfs(secure,
     assert newest == {"job-00": 100, "job-01": 100}
 
 
-def test_an_app_taken_up_by_a_new_manager_outlives_the_greatest_life_of_its_tokens(themis):
+def test_an_adopted_app_outlives_the_maximum_life_of_its_tokens(themis):
     with themis() as manager:
         begun_s = time.monotonic()
         app_id = manager.submit(job={"tasks": 1, "gpus_per_task": 1, "iterations": ITERATIONS})

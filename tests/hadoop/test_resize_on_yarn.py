@@ -5,7 +5,7 @@ from themis_lab.bench.resize_output import result
 from themis_lab.bench.resize_run import EngineName, Plan, Round, run_rounds
 
 
-def test_a_job_is_resized_on_yarn_and_every_phase_is_told(breakable_cluster):
+def test_a_resize_on_yarn_reports_every_phase(breakable_cluster):
     # What is left are the two GPUs that the benchmark wants.
     breakable_cluster.decommission("gpu-node-1")
     breakable_cluster.decommission("gpu-node-2")

@@ -75,7 +75,7 @@ def test_queues(yarn):
         yarn.queue("nowhere")
 
 
-def test_what_users_see_of_an_application(yarn, application):
+def test_an_application_shows_its_state_and_attempts(yarn, application):
     tag = f"Run-{uuid.uuid4()}"
     app = application(name="seen", tags=frozenset({"App-1", tag}), max_attempts=1)
     running = app.attempt()
@@ -102,7 +102,7 @@ def test_what_users_see_of_an_application(yarn, application):
     assert report.finished_at_s >= report.started_at_s
 
 
-def test_pinned_containers_come_from_their_hosts_and_tell_exit_codes(yarn, am):
+def test_pinned_containers_run_on_their_hosts_and_report_exit_codes(yarn, am):
     asks = {1: ("gpu-node-1", 4), 2: ("gpu-node-2", 1), 3: ("gpu-node-2", 3), 4: ("gpu-node-3", 2)}
     for number, (host, gpus) in asks.items():
         am.ask(allocation_request_id=number, host=host, gpus=gpus)
@@ -117,7 +117,7 @@ def test_pinned_containers_come_from_their_hosts_and_tell_exit_codes(yarn, am):
     wait_until(lambda: sum(node.used_gpus for node in yarn.nodes()) == 0)
 
 
-def test_the_end_of_a_stopped_container_is_told_when_its_process_is_gone(am, tmp_path):
+def test_a_stopped_container_ends_when_its_process_has_exited(am, tmp_path):
     """TERM is handled here within the time that the NodeManager gives."""
     pids = tmp_path / "pid"
     script = f"trap 'sleep 0.1; exit 3' TERM; echo $$ > {pids}.new; mv {pids}.new {pids}; while :; do sleep 0.02; done"
@@ -193,7 +193,7 @@ def test_an_app_master_larger_than_any_node_is_refused(application):
         application(memory_mb=10**6)
 
 
-def test_a_killed_application_and_ids_that_nobody_knows(yarn, application):
+def test_killed_applications_are_reported_and_unknown_ids_refused(yarn, application):
     app = application()
     app.attempt().register()
     yarn.kill(app.app_id, "no longer wanted")
@@ -210,7 +210,7 @@ def test_a_killed_application_and_ids_that_nobody_knows(yarn, application):
         yarn.report("app-1")
 
 
-def test_what_cannot_be_submitted(yarn, application):
+def test_invalid_submissions_are_refused(yarn, application):
     with pytest.raises(YarnError, match="nowhere"):
         application(queue="nowhere")
     with pytest.raises(InputError, match="20 characters"):
@@ -299,7 +299,7 @@ def test_a_task_does_not_get_the_app_masters_token(am, tmp_path):
     assert b"YARN_AM_RM_TOKEN" not in held
 
 
-def test_starting_twice_and_stopping_what_is_over(am):
+def test_starting_a_container_twice_or_stopping_an_ended_one_is_refused(am):
     container = am.granted(allocation_request_id=1, host="gpu-node-1", gpus=1)["container_id"]
     am.start(container_id=container, commands=[SLEEP])
     with pytest.raises(RemoteError) as caught:
@@ -312,7 +312,7 @@ def test_starting_twice_and_stopping_what_is_over(am):
     assert am.status(container_id=container) == "COMPLETE"
 
 
-def test_what_a_node_refuses_to_start_can_be_released_at_once(yarn, am):
+def test_a_container_that_fails_to_start_can_be_released_at_once(yarn, am):
     container = am.granted(allocation_request_id=1, host="gpu-node-3", gpus=2)["container_id"]
     with pytest.raises(RemoteError) as caught:
         am.start_with_unreadable_tokens(container_id=container)
@@ -351,7 +351,7 @@ def host_of(am):
     return psutil.Process(am.pid()).environ()["NM_HOST"]
 
 
-def test_an_attempt_that_yarn_gave_up_is_told(breakable_cluster, yarn, application):
+def test_an_attempt_ends_when_yarn_gives_it_up(breakable_cluster, yarn, application):
     """Its NodeManager hangs, so its process does not end."""
     app = application(max_attempts=1)
     am = app.attempt()
@@ -520,7 +520,7 @@ def test_no_resource_manager(cluster, tmp_path):
         ({"THEMIS_HADOOP_JVM_OPTIONS": "'"}, "JvmError THEMIS_HADOOP_JVM_OPTIONS is not quoted"),
     ],
 )
-def test_what_a_jvm_needs(cluster, environment, told):
+def test_invalid_java_settings_are_reported(cluster, environment, told):
     done = in_a_process_of_its_own(cluster, ASK_FOR_NODES, **environment)
     assert told in done.stdout
     assert "Traceback" not in done.stderr

@@ -60,7 +60,7 @@ def test_jobs_follow_one_another_in_containers_which_end_before_their_app(themis
     assert all(not detail["seconds"].get("grant") for detail in started if detail["reused"])
 
 
-def test_logs_are_there_while_an_app_runs_and_after_its_end(themis):
+def test_logs_are_available_while_an_app_runs_and_after_its_end(themis):
     app_id = themis.submit(name="logging", jobs=1)
     themis.wait_until_iterating(app_id)
     running = "".join(chunk.text for chunk in themis.client.logs(app_id))
@@ -165,7 +165,7 @@ def stranger(cluster):
         application.close()
 
 
-def test_gpus_that_somebody_else_uses_are_not_given_out(themis, stranger):
+def test_gpus_used_by_other_applications_are_not_leased(themis, stranger):
     stranger.granted(allocation_request_id=1, host="gpu-node-3", gpus=2)
     themis.until(lambda: themis.page("api/v1/cluster")["gpus_closed"] == 2, "the two GPUs are not given out")
     app_id = themis.submit(name="beside", jobs=10, job={"tasks": 1, "gpus_per_task": 1, "iterations": 200})

@@ -80,7 +80,7 @@ def test_an_app_master(themis):
     themis.until(lambda: themis.yarn_app(app_id)["finalStatus"] == "SUCCEEDED", "YARN knows that it went well")
 
 
-def test_an_app_master_twice_is_the_end_of_its_app_and_gives_everything_back(themis):
+def test_a_second_failure_of_the_app_master_ends_the_app_and_frees_its_gpus(themis):
     app_id = at_work(themis)
     for attempt in (1, 2):
         # In this order: the process of the attempt before may still be there while it ends.
@@ -192,7 +192,7 @@ def test_the_name_node(themis, breakable_cluster):
     ends_well(themis, app_id)
 
 
-def test_a_task_host_beside_its_task(themis):
+def test_killing_a_task_host_ends_its_task(themis):
     """What YARN started is killed, the task behind it is not: no orphan may stay on the GPU."""
     app_id = at_work(themis)
     victim = next(iter(themis.processes("task_host", app_id=app_id)))

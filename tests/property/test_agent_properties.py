@@ -113,7 +113,7 @@ class TestPhaseTime:
 class TestSplitEvenly:
     @settings(max_examples=200)
     @given(st.integers(0, 60), st.integers(0, 8), SHAPES)
-    def test_gangs_are_whole_within_bounds_even_and_no_more_than_there_is(self, gpus, jobs, shape):
+    def test_split_gangs_are_even_usable_and_within_the_gpus(self, gpus, jobs, shape):
         sizes = split_evenly(gpus, jobs, shape)
         assert sum(sizes) <= gpus
         assert len(sizes) <= jobs

@@ -66,7 +66,7 @@ def test_no_feasible_choice_is_better_for_one_and_worse_for_none(solver_name):
 
 
 @every_solver
-def test_bidders_with_the_same_bid_share_a_solve_and_get_what_single_solves_give(solver_name):
+def test_equal_bidders_share_one_solve_without_changing_results(solver_name):
     for seed in range(30):
         market = random_market(seed, FINITE)
         twin = market.bids[0]

@@ -23,7 +23,7 @@ def random_apps(rng, number):
 
 
 @pytest.mark.parametrize("rule", BundleRule)
-def test_reports_and_bids_of_many_apps_equal_those_of_each(rule):
+def test_batched_reports_and_bids_equal_single_ones(rule):
     rng, memory, rows = Random(f"{rule}"), BidMemory(), 0
     for _ in range(40):
         apps, offer, cluster_view = random_apps(rng, rng.choice([2, 5, 24]))

@@ -26,7 +26,7 @@ CLUSTER = cluster_of((2, 2), (2, 2), (2,), (2,), (1,), racks=("r0", "r1"))
 
 @st.composite
 def apps(draw):
-    """An app on CLUSTER that holds some gangs, a part of them up for renewal."""
+    """An app on CLUSTER that holds some gangs, of which some are renewable."""
     least, unit = draw(st.integers(1, 2)), draw(st.sampled_from([1, 1, 2]))
     shape = JobShape(tasks=least + draw(st.integers(0, 3)), min_tasks=least, gpus_per_task=unit)
     slowdown = draw(st.sampled_from([FLAT, CRUDE_SLOWDOWN, STRICT]))

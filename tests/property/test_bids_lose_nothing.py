@@ -37,7 +37,7 @@ def tables_of(app, offer, cluster_view, cluster):
 
 
 @pytest.mark.parametrize("block", range(8))
-def test_the_best_row_in_every_bundle_is_worth_what_the_bundle_is(block):
+def test_each_bundle_contains_a_row_of_its_value(block):
     """Single and many jobs, of one shape and of several, rigid and elastic, holding nothing, kept and ending gangs."""
     for seed in range(100 * block, 100 * block + 100):
         (app,), offer, cluster_view, cluster = random_market(random.Random(seed), 1)

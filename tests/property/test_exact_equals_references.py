@@ -10,7 +10,7 @@ from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.highs import HighsSolver
 from rm_plugin.solvers.ladder import exact_ladder
 from rm_plugin.solvers.port import SolveStatus
-from themis.bids import BidRow, FreeMachine, Gang, Market
+from themis.bids import BidRow, FreeMachine, GangRequest, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 
@@ -62,7 +62,7 @@ def check_against(reference, market, seed):
 
 
 @pytest.mark.parametrize("name", [*PINNED, *PLAIN])
-def test_small_markets_end_as_brute_force_says(name):
+def test_small_markets_agree_with_brute_force(name):
     wins = 0
     for seed in range(50):
         market = random_market(seed, (PINNED | PLAIN)[name])
@@ -91,7 +91,7 @@ MEDIUM = {
 
 
 @pytest.mark.parametrize("name", MEDIUM)
-def test_medium_markets_end_as_highs_says(name):
+def test_medium_markets_agree_with_highs(name):
     for seed in range(4):
         market = random_market(seed, MEDIUM[name])
         check_against(HighsSolver(), kept(market, seed) if name == "odd pins" else market, seed)
@@ -100,7 +100,14 @@ def test_medium_markets_end_as_highs_says(name):
 def test_a_medium_market_of_like_machines_is_placed_gang_by_gang():
     """Forty machines of 8 GPUs with two slots, many gangs of three sizes: the places must be found as well."""
     machines = tuple(FreeMachine(machine_id=f"m{n:02}", rack_id=f"r{n % 4}", free_slots=(4, 4)) for n in range(40))
-    shapes = [Gang(3, MACHINE), Gang(5, MACHINE), Gang(4, SLOT), Gang(6, RACK, 1, 2), Gang(9, RACK), Gang(7, CLUSTER)]
+    shapes = [
+        GangRequest(3, MACHINE),
+        GangRequest(5, MACHINE),
+        GangRequest(4, SLOT),
+        GangRequest(6, RACK, 1, 2),
+        GangRequest(9, RACK),
+        GangRequest(7, CLUSTER),
+    ]
     rng = random.Random(0)
     drawn = random_market(0, Recipe(bidders=10, rows=12, pinned=False))
     bids = tuple(

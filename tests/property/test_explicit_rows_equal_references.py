@@ -42,14 +42,14 @@ def assert_same_auction(market, reference):
 
 
 @pytest.mark.parametrize("name", EXPLICIT)
-def test_small_auctions_end_as_brute_force_says(name):
+def test_small_auctions_agree_with_brute_force(name):
     for seed in range(30):
         assert_same_auction(random_market(seed, EXPLICIT[name]), BruteForceSolver())
 
 
 @pytest.mark.parametrize("cluster", list(ClusterState))
 @pytest.mark.parametrize("gangs", list(GangMix))
-def test_markets_of_the_bench_end_as_highs_says(gangs, cluster):
+def test_markets_of_the_bench_agree_with_highs(gangs, cluster):
     market = explicit_market(SMALLEST, 1, gangs=gangs, cluster=cluster)
     ours, solver = exact_ladder(), HighsSolver()
     found = ours.solve(market, 60.0)
@@ -70,7 +70,7 @@ def shares_kept(market):
         yield kept_share(market, full, among, app_id), kept_share(market, full, alone, app_id)
 
 
-def test_what_a_winner_keeps_does_not_depend_on_the_problems_solved_before():
+def test_kept_shares_do_not_depend_on_problems_solved_before():
     shares = []
     # 67 and 154 have equal products of other values, which were whole units apart in one of the problems.
     for seed in (*range(40), 67, 154):
@@ -80,7 +80,7 @@ def test_what_a_winner_keeps_does_not_depend_on_the_problems_solved_before():
     assert min(shares) < (1.0, 1.0)
 
 
-def test_what_a_winner_keeps_is_by_the_first_of_equal_choices_without_it():
+def test_kept_shares_use_the_first_of_equal_choices_without_the_winner():
     shares = set()
     for number in range(12):
         # Without the rich one, any of the others may have its machine: only the digests of ids tell which.
@@ -93,7 +93,7 @@ def test_what_a_winner_keeps_is_by_the_first_of_equal_choices_without_it():
     assert shares == {0.5, 1.0}
 
 
-def test_out_of_time_the_answer_is_feasible_and_its_gap_covers_what_is_lost():
+def test_an_expired_limit_gives_a_feasible_answer_with_a_valid_gap():
     market = explicit_market(SMALLEST, 2, cluster=ClusterState.EMPTY)
     expected = exact_ladder().solve(market, 60.0)
     found = exact_ladder().solve(market, 0.0)

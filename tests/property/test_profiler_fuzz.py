@@ -168,7 +168,7 @@ def test_lines_between_the_drawings_of_a_bar_are_read():
 @pytest.mark.parametrize("name", DRAWN)
 @settings(max_examples=30)
 @given(data=st.data())
-def test_logs_say_the_same_however_they_come(name, data):
+def test_logs_give_equal_records_in_any_chunks(name, data):
     """As a follower hands them out: cut behind any line's end, or behind any drawing of a bar."""
     log = DRAWN[name]
     ends = [place + 1 for place, byte in enumerate(log) if byte in b"\r\n"]
@@ -181,7 +181,7 @@ def test_logs_say_the_same_however_they_come(name, data):
 @pytest.mark.parametrize("path", EVENT_FILES, ids=lambda path: "-".join(path.parts[-3:-1]))
 @settings(max_examples=30)
 @given(cuts=st.lists(st.integers(0), max_size=8))
-def test_real_event_files_say_the_same_however_they_come(path, cuts):
+def test_real_event_files_give_equal_records_in_any_chunks(path, cuts):
     file = path.read_bytes()
     for role in Role:
         reader = EventReader(role)
@@ -194,7 +194,7 @@ def test_real_event_files_say_the_same_however_they_come(path, cuts):
 @given(
     st.sampled_from(EVENT_FILES), st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=5), st.integers(0)
 )
-def test_event_files_with_wrong_bytes_tell_less_and_nothing_else(path, wrong, length):
+def test_corrupt_event_files_give_a_subset_of_their_records(path, wrong, length):
     file = bytearray(path.read_bytes())
     whole = EventReader(Role.TRAINING).read(bytes(file))
     for place, byte in wrong:

@@ -111,5 +111,5 @@ def test_profiles_stay_sane_on_any_records(records):
     assert all(before <= after for before, after in itertools.pairwise(progress))
 
 
-def test_without_paces_the_assumption_stands():
+def test_slowdown_without_paces_is_the_assumed_one():
     assert measured_slowdown({}, CRUDE_SLOWDOWN) == CRUDE_SLOWDOWN

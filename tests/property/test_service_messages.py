@@ -91,7 +91,7 @@ def change_list(draw, field, values):
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data(), policy=st.sampled_from(("themis", "drf", "tiresias", "optimus")))
-def test_the_service_goes_on_whatever_app_masters_send(data, policy):
+def test_the_service_survives_arbitrary_app_master_messages(data, policy):
     async def whole():
         store = MemoryStore()
         case = ServiceCase(store, policy=policy)

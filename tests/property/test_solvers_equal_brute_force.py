@@ -97,7 +97,7 @@ def test_the_layout_of_a_solution_can_always_be_realised(name):
 
 
 @every_solver
-def test_what_a_solver_remembers_does_not_leak_between_markets(solver_name):
+def test_solver_caches_do_not_leak_between_markets(solver_name):
     remembering = solver(solver_name)
     for seed in range(20):
         market = random_market(seed, RECIPES["fragmented"])

@@ -55,7 +55,7 @@ def won(market: Market, solution):
 
 @every_solver
 @every_recipe
-def test_equals_are_told_apart_by_what_they_are_not_by_where_they_stand(name, solver_name):
+def test_ties_break_by_content_and_not_by_order(name, solver_name):
     for seed in range(15):
         market = random_market(seed, RECIPES[name])
         rng = random.Random(seed)

@@ -142,7 +142,7 @@ def lateness_of_a_hundred(shapes, machines, slowdown, seed):
 
 
 @pytest.mark.parametrize(("shapes", "machines"), MANY)
-def test_of_a_hundred_jobs_on_unlike_machines(shapes, machines):
+def test_a_hundred_jobs_on_different_machines(shapes, machines):
     """A bid on so much rests on a division that is none of the plain ones, of gangs as near as there is room for."""
     late = [
         lateness_of_a_hundred(shapes, machines, slowdown, seed)

@@ -3,7 +3,7 @@
 from compose_stack import wait_until
 from documents import blocks, commands, missing
 
-MOST_IDLE_MB = 1500
+MAX_IDLE_MB = 1500
 GPUS = {"nodemanager-1": 4, "nodemanager-2": 4, "nodemanager-3": 2}
 # Two such apps want twice the GPUs that there are, for longer than any test waits.
 LONG = """\
@@ -50,7 +50,7 @@ def test_the_idle_stack_is_small_and_whole(stack, capsys):
     with capsys.disabled():
         print(f"\nidle stack: {stack.idle['mb']:.0f} MB in {stack.idle['containers']} containers")
     assert stack.idle["containers"] == 8
-    assert stack.idle["mb"] < MOST_IDLE_MB
+    assert stack.idle["mb"] < MAX_IDLE_MB
     (rack,) = stack.themis("/api/v1/cluster")["racks"]
     assert {machine["machine_id"]: sum(machine["slots"]) for machine in rack["machines"]} == GPUS
 

@@ -19,7 +19,7 @@ def modules_with_examples():
 
 
 @pytest.mark.parametrize("name", modules_with_examples())
-def test_examples_in_docstrings_show_what_the_code_returns_in_any_folder(name, monkeypatch, tmp_path):
+def test_docstring_examples_pass_in_any_folder(name, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     result = doctest.testmod(importlib.import_module(name))
     assert result.attempted

@@ -114,10 +114,12 @@ PURE = (
     "themis.durations",
     "themis.errors",
     "themis.events",
+    "themis.fluid_cluster",
     "themis.json_fields",
     "themis.leases",
     "themis.lifecycle",
     "themis.placement",
+    "themis.rho",
     "themis.speeds",
     "themis.sums",
     "themis.web.elements",
@@ -183,7 +185,7 @@ def modules_of(*roots):
     return [module for module in sources() if within(module, roots)]
 
 
-def test_the_tables_name_what_there_is():
+def test_the_tables_name_existing_modules():
     for name in (*PURE, *EXCEPTIONS, *(name for names in ALLOWED.values() for name in names)):
         assert modules_of(name), f"{name} is gone"
     assert {name.partition(".")[0] for name in ALLOWED} == set(PACKAGES)
@@ -209,7 +211,7 @@ def test_rooms_import_only_those_before_them(room):
 
 
 @pytest.mark.parametrize(("package", "allowed"), ONLY_FROM)
-def test_what_only_some_modules_may_import(package, allowed):
+def test_restricted_packages_have_only_allowed_importers(package, allowed):
     roots = ONLY_FROM[package, allowed]
     importers = [module for module in modules_of(package) if any(within(name, (allowed,)) for name in imports(module))]
     assert importers, f"{package} no longer imports {allowed}"

@@ -6,13 +6,16 @@ machine is not checked here: that is the client's part, for the kernel knows no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, StrictInt
 
 from themis.apps import (
+    DEFAULT_PEER_WAIT_S,
     AppSpec,
     Estimate,
     JobShape,
@@ -22,19 +25,21 @@ from themis.apps import (
     TaskResources,
     TunerSpec,
 )
+from themis.config.app_limits import check_limits
 from themis.config.loader import Section, fit, load_yaml
 from themis.config.names import check_app_name, check_label, check_parameter_name, login_name
 from themis.config.placeholders import GIVEN_BY_APP_MASTER, check_placeholders, placeholders
-from themis.config.scalars import Scalar, Variable, VariableName, number
+from themis.config.scalars import Scalar, ShortenedFloat, Variable, VariableName, number
 from themis.config.search_space import HyperParameters, Range, draw
 from themis.config.tuner_settings import SINGLE, check_acts, check_tuner
+from themis.config.validation_errors import FoundErrors
 from themis.errors import InputError
 
 INT32_MAX = 2**31 - 1
 """What the wire can hold."""
 
-MOST_TASKS = 10_000
-MOST_JOBS = 10_000
+MAX_TASKS = 10_000
+MAX_JOBS = 10_000
 """Far more than a search can use, but far too few to exhaust the reader's memory."""
 
 COMMAND_ITERATIONS = 1
@@ -44,25 +49,48 @@ COMMAND_ITERATIONS = 1
 class JobSection(Section):
     """How each job is laid out, and how long it trains."""
 
-    tasks: StrictInt = Field(default=1, ge=1, le=MOST_TASKS, description="most tasks that the job can use at once")
+    tasks: StrictInt = Field(default=1, ge=1, le=MAX_TASKS, description="most tasks that the job can use at once")
     min_tasks: StrictInt | None = Field(
         default=None, ge=1, description="fewest tasks it can run with; default 1 for a program, `tasks` for a command"
     )
-    gpus_per_task: StrictInt = Field(
-        default=1, ge=1, le=MOST_TASKS, description="GPUs of each task, all on one machine"
-    )
+    gpus_per_task: StrictInt = Field(default=1, ge=1, le=MAX_TASKS, description="GPUs of each task, all on one machine")
     iterations: StrictInt | None = Field(
         default=None,
         ge=1,
         le=10**12,
         description="iterations to the job's end; default 1 for a command, required for a program",
     )
+    peer_wait_s: float = Field(
+        default=DEFAULT_PEER_WAIT_S,
+        gt=0,
+        le=1e9,
+        description="seconds without progress after which the other tasks are stopped, once one has ended with 0",
+    )
+
+
+_MEMORY = re.compile(r"([0-9]{1,12})([KMGT])i?B?", re.IGNORECASE)
+_KB = {"K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}
+
+
+def _memory_mb(value: Any) -> Any:
+    """A size with a unit in MB: `4G` and `4Gi` are 4096. As elsewhere in Hadoop, the units are powers of 1024."""
+    if not isinstance(value, str):
+        return value
+    match = _MEMORY.fullmatch(value.strip())
+    if match is None:
+        raise ValueError("should be a whole number of MB, or one with a unit, as in 4G or 512Mi")
+    size_mb, rest_kb = divmod(int(match[1]) * _KB[match[2].upper()], 1024)
+    if rest_kb:
+        raise ValueError("should be a whole number of MB")
+    return size_mb
 
 
 class ResourcesSection(Section):
     """What one task needs beside its GPUs."""
 
-    memory_mb: StrictInt = Field(default=1024, ge=1, le=INT32_MAX, description="memory in MiB")
+    memory_mb: Annotated[StrictInt, BeforeValidator(_memory_mb)] = Field(
+        default=1024, ge=1, le=INT32_MAX, description="memory in MiB, or with a unit: 4G, 512Mi"
+    )
     vcores: StrictInt = Field(default=1, ge=1, le=INT32_MAX, description="CPU cores")
 
 
@@ -88,6 +116,9 @@ class EstimateSection(Section):
 
 
 def _tuner(value: Any) -> Any:
+    if isinstance(value, dict):
+        # A setting is a number, to which zeros at the end mean nothing.
+        return {key: number(each) if isinstance(each, ShortenedFloat) else each for key, each in value.items()}
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -118,7 +149,7 @@ class GroupFile(Section):
         default=None, min_length=1, description="the range of each hyper-parameter; `jobs` sets are drawn by `seed`"
     )
     jobs: StrictInt | None = Field(
-        default=None, ge=1, le=MOST_JOBS, description="how many jobs; default: as the sets or grids say"
+        default=None, ge=1, le=MAX_JOBS, description="how many jobs; default: as the sets or grids say"
     )
     seed: StrictInt = Field(default=0, ge=0, lt=2**31, description="of the draw, and of every job's own randomness")
     resources: ResourcesSection = ResourcesSection()
@@ -144,11 +175,26 @@ def build_app(file: GroupFile, source: str) -> AppSpec:
     Raises:
         InputError: Keys that contradict each other, or an unknown tuner, setting or placeholder.
     """
-    _check_exclusive(file, source)
-    sets = _sets(file, source)
-    _check_names(file, sets, source)
-    iterations = _iterations(file, source)
-    shape = _shape(file, source)
+    found = FoundErrors()
+    found.run(_check_exclusive, file, source)
+    sets = found.run(_sets, file, source) or ()
+    for check in _name_checks(file, sets, source):
+        found.run(check)
+    iterations = found.run(_iterations, file, source) or 1
+    shape = found.run(_shape, file, source) or JobShape()
+    tuner = TunerSpec(name=file.tuner.name, settings=file.tuner.model_extra or {})
+    # A tuner is checked against the jobs, so not if these are wrong.
+    found.raise_all()
+    check_tuner(tuner, jobs=len(sets), iterations=iterations, source=source)
+    check_acts(tuner, jobs=len(sets), iterations=iterations, source=source)
+    app = _app(file, sets, shape, iterations, tuner)
+    check_limits(app, source)
+    return app
+
+
+def _app(
+    file: GroupFile, sets: tuple[HyperParameters, ...], shape: JobShape, iterations: int, tuner: TunerSpec
+) -> AppSpec:
     width = max(2, len(str(len(sets) - 1)))
     jobs = tuple(
         JobSpec(
@@ -160,9 +206,6 @@ def build_app(file: GroupFile, source: str) -> AppSpec:
         )
         for place, values in enumerate(sets)
     )
-    tuner = TunerSpec(name=file.tuner.name, settings=file.tuner.model_extra or {})
-    check_tuner(tuner, jobs=len(jobs), iterations=iterations, source=source)
-    check_acts(tuner, jobs=len(jobs), iterations=iterations, source=source)
     return AppSpec(
         name=file.name,
         user=file.user,
@@ -178,6 +221,7 @@ def build_app(file: GroupFile, source: str) -> AppSpec:
         checkpoint_uri=file.checkpoint_uri,
         keep_checkpoints=file.keep_checkpoints,
         max_task_restarts=file.max_task_restarts,
+        peer_wait_s=file.job.peer_wait_s,
         seed=file.seed,
     )
 
@@ -202,25 +246,33 @@ def _sets(file: GroupFile, source: str) -> tuple[HyperParameters, ...]:
     return sets
 
 
-def _check_names(file: GroupFile, sets: tuple[HyperParameters, ...], source: str) -> None:
-    """Names are well formed and have one meaning each."""
-    check_app_name(file.name, source)
-    check_label(file.user, "user", source)
-    check_label(file.queue, "queue", source)
+def _name_checks(file: GroupFile, sets: tuple[HyperParameters, ...], source: str) -> Iterator[Callable[[], object]]:
+    """Yield the checks that names are well formed and have one meaning each."""
+    yield partial(check_app_name, file.name, source)
+    yield partial(check_label, file.user, "user", source)
+    yield partial(check_label, file.queue, "queue", source)
     for device in file.estimate.speed:
-        check_label(device, "device type in estimate.speed", source)
+        yield partial(check_label, device, "device type in estimate.speed", source)
     searched = _names(sets)
     for name in (*file.arguments, *searched):
-        check_parameter_name(name, source)
-        if name in GIVEN_BY_APP_MASTER:
-            remedy = f"the key {GIVEN_BY_APP_MASTER[name]} of the group file sets it"
-            raise InputError(f"{source}: no argument or hyper-parameter can be called", value=name, remedy=remedy)
-    twice = [name for name in searched if name in file.arguments]
-    if twice:
-        remedy = "keep it in one of the two"
-        raise InputError(f"{source}: an argument is also a hyper-parameter", value=twice[0], remedy=remedy)
-    if file.command:
-        _check_command(file, sets, source)
+        yield partial(_check_parameter, name, source)
+    for name in searched:
+        if name in file.arguments:
+            yield partial(_refuse_twice, name, source)
+    if file.command and sets:
+        yield partial(_check_command, file, sets, source)
+
+
+def _check_parameter(name: str, source: str) -> None:
+    check_parameter_name(name, source)
+    if name in GIVEN_BY_APP_MASTER:
+        remedy = f"the key {GIVEN_BY_APP_MASTER[name]} of the group file sets it"
+        raise InputError(f"{source}: no argument or hyper-parameter can be called", value=name, remedy=remedy)
+
+
+def _refuse_twice(name: str, source: str) -> None:
+    remedy = "keep it in one of the two"
+    raise InputError(f"{source}: an argument is also a hyper-parameter", value=name, remedy=remedy)
 
 
 def _check_command(file: GroupFile, sets: tuple[HyperParameters, ...], source: str) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo, field_validator
 
-from themis.config.scalars import number
+from themis.config.scalars import SHORTENED, ShortenedFloat, number
 from themis.config.validation_errors import NUMBER, TRUTH, WHOLE, explain
 from themis.errors import InputError
 
@@ -24,7 +24,14 @@ class Section(BaseModel):
     @classmethod
     def _as_written(cls, value: Any, info: ValidationInfo) -> Any:
         """Numbers and truth values are what the file says, not what could be read into it: `yes` is not 1.0."""
-        wanted = cls.model_fields[str(info.field_name)].annotation
+        field = cls.model_fields[str(info.field_name)]
+        wanted = field.annotation
+        if any(isinstance(each, BeforeValidator) for each in field.metadata):
+            # It reads the text itself.
+            return value
+        if isinstance(value, ShortenedFloat):
+            # The key takes a number, to which zeros at the end mean nothing.
+            value = float(value)
         if wanted is float and isinstance(value, str):
             value = number(value)
         if wanted in _WRITTEN and (type(value) is not wanted and (wanted, type(value)) != (float, int)):
@@ -56,9 +63,11 @@ def parse_yaml(text: str, source: str) -> dict[str, Any]:
     except RecursionError:
         raise InputError(f"{source} is nested too deeply", remedy="a file of ours has a handful of levels") from None
     except _NotAsWritten as error:
-        remedy = "write it in plain digits, or in quotes where it is text"
-        message = f"{source}{_line(error)}: a number that YAML reads as {error.read}"
-        raise InputError(message, value=error.problem, remedy=remedy) from None
+        message = f"{source}{_line(error)}: {error.kind} that YAML reads as {str(error.read).lower()}"
+        raise InputError(message, value=error.problem, remedy=error.remedy) from None
+    except (ValueError, TypeError, AttributeError) as error:
+        # What the safe loader lets escape for a tag that its value does not fit, such as `!!map text`.
+        raise InputError(f"{source} is not valid YAML", value=str(error)) from None
     except yaml.YAMLError as error:
         problem = str(getattr(error, "problem", None) or error).splitlines()[0]
         raise InputError(f"{source} is not valid YAML{_line(error)}", value=problem) from None
@@ -68,7 +77,7 @@ def parse_yaml(text: str, source: str) -> dict[str, Any]:
 
 
 def fit(model: type[M], data: Mapping[str, Any], source: str) -> M:
-    """Fit parsed data to a schema; the first thing that does not fit raises InputError naming its key."""
+    """Fit parsed data to a schema; what does not fit raises InputError naming its keys."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -81,24 +90,35 @@ def load(model: type[M], path: Path) -> M:
 
 
 class _NotAsWritten(yaml.MarkedYAMLError):
-    """A number that is `read` as another than most would take its text, the problem, for."""
+    """A number or word that is `read` as another value than most would take its text, the problem, for."""
+
+    kind = "a number"
+    remedy = "write it in plain digits, or in quotes where it is text"
 
     def __init__(self, text: str, read: float, mark: yaml.Mark) -> None:
         super().__init__(problem=text, problem_mark=mark)
         self.read = read
 
 
+class _NotATruth(_NotAsWritten):
+    """A word such as `no`, which is the country Norway to its author and false to YAML 1.1."""
+
+    kind = "a word"
+    remedy = "write true or false, or put it in quotes where it is text"
+
+
 class _StrictLoader(yaml.SafeLoader):
     """A safe loader that refuses what YAML would change in silence.
 
-    A key given twice, of which it would take the last, and a whole number that is not written as it is read: 010 is
-    8 to YAML 1.1, 1:30 is 90. The value of an environment variable would be another text.
+    A key given twice, of which it would take the last; a whole number that is not written as it is read: 010 is 8 to
+    YAML 1.1, 1:30 is 90; and words that it takes for truth values, such as no and on. The value of an environment
+    variable would be another text.
     """
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)
-        except (ValueError, KeyError, AttributeError):
+        except (ValueError, KeyError, AttributeError, TypeError):
             # The safe loader lets escape what Python says of a 13th month, of `!!bool maybe`, of 5000 digits.
             problem = f"cannot read {str(node.value)[:40]!r}"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
@@ -115,7 +135,18 @@ class _StrictLoader(yaml.SafeLoader):
         read = self.construct_yaml_float(node)
         if "_" in node.value or ":" in node.value:
             raise _NotAsWritten(node.value, read, node.start_mark)
+        return ShortenedFloat(read, node.value) if SHORTENED.fullmatch(node.value) else read
+
+    def construct_written_bool(self, node: yaml.ScalarNode) -> bool:
+        """`true` or `false`, in any case; another word for them raises _NotATruth."""
+        read = bool(self.construct_yaml_bool(node))
+        if node.value.lower() != str(read).lower():
+            raise _NotATruth(node.value, read, node.start_mark)
         return read
+
+    def construct_refused(self, node: yaml.Node) -> Any:
+        """Refuse a kind of value that none of our files holds."""
+        self.construct_undefined(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[tuple[str, str]] = set()
@@ -130,6 +161,10 @@ class _StrictLoader(yaml.SafeLoader):
 
 _StrictLoader.add_constructor("tag:yaml.org,2002:int", _StrictLoader.construct_written_int)
 _StrictLoader.add_constructor("tag:yaml.org,2002:float", _StrictLoader.construct_written_float)
+_StrictLoader.add_constructor("tag:yaml.org,2002:bool", _StrictLoader.construct_written_bool)
+for _kind in ("set", "omap", "pairs"):
+    # Our files hold nothing of these kinds. A set would pass for a list, in an order of its own.
+    _StrictLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _StrictLoader.construct_refused)
 
 
 def _line(error: yaml.YAMLError) -> str:

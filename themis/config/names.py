@@ -9,7 +9,7 @@ from themis.errors import InputError
 
 _APP_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _PARAMETER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MOST_LABEL_CHARS = 1_000
+_MAX_LABEL_CHARS = 1_000
 
 
 def check_app_name(name: str, source: str) -> str:
@@ -68,8 +68,8 @@ def check_label(label: str, key: str, source: str) -> str:
         InputError: The text is empty or longer than 1,000 characters, or holds a line break, an escape sequence or
             another character without a shape.
     """
-    if len(label) > _MOST_LABEL_CHARS:
-        raise InputError(f"{source}: {key} is too long", value=len(label), remedy=f"at most {_MOST_LABEL_CHARS}")
+    if len(label) > _MAX_LABEL_CHARS:
+        raise InputError(f"{source}: {key} is too long", value=len(label), remedy=f"at most {_MAX_LABEL_CHARS}")
     if not label or not label.isprintable():
         remedy = "write letters, digits, signs and spaces, no line breaks or control characters"
         raise InputError(f"{source}: {key} is not text that can be shown", value=label, remedy=remedy)

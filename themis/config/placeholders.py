@@ -1,4 +1,7 @@
-"""Placeholders of a user's own command: `%name%` stands for the value of that name."""
+"""Placeholders of a user's own command: `%name%` stands for the value of that name, and `%%` before a letter for `%`.
+
+Example: `date +%%Y%%m%%d > %checkpoint_path%/day` runs `date +%Y%m%d`. The shell's own `${file%%.*}` stays as it is.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +23,31 @@ GIVEN_BY_APP_MASTER: Mapping[str, str] = {
 CHECKPOINT_PATH_VARIABLE = "SUBMARINE_CHECKPOINT_PATH"
 """Of a job that Submarine's command line submits: the environment variable with the folder of its checkpoints."""
 
-_PLACEHOLDER = re.compile(r"%([A-Za-z_][A-Za-z0-9_]*)%")
+_PLACEHOLDER = re.compile(
+    r"(?P<expansion>\$\{[A-Za-z0-9_@*]+(?:\[[^\]]*\])?%%)|(?P<doubled>%%(?=[A-Za-z_]))|%(?P<name>[A-Za-z_][A-Za-z0-9_]*)%"
+)
 
 
 def placeholders(command: str) -> tuple[str, ...]:
     """The names between percent signs, in order of their first use."""
-    return tuple(dict.fromkeys(_PLACEHOLDER.findall(command)))
+    return tuple(dict.fromkeys(match["name"] for match in _PLACEHOLDER.finditer(command) if match["name"]))
 
 
-def substitute(command: str, values: Mapping[str, object]) -> str:
-    """The command with each known placeholder replaced by its value as text; unknown ones stay as they are."""
-    return _PLACEHOLDER.sub(lambda match: str(values.get(match[1], match[0])), command)
+def substitute(command: str, values: Mapping[str, object], *, doubled: str = "%") -> str:
+    """The command with each known placeholder replaced by its value as text; unknown ones stay as they are.
+
+    Args:
+        command: The command.
+        values: The values by name.
+        doubled: What `%%` before a letter becomes; `%%` if the command will be filled in once more.
+    """
+
+    def text(match: re.Match[str]) -> str:
+        if match["doubled"]:
+            return doubled
+        return str(values.get(match["name"], match[0]))
+
+    return _PLACEHOLDER.sub(text, command)
 
 
 def check_placeholders(command: str, known: Iterable[str], source: str) -> None:
@@ -42,4 +59,6 @@ def check_placeholders(command: str, known: Iterable[str], source: str) -> None:
     names = set(known)
     for name in placeholders(command):
         if len(name) > 1 and name not in names:
-            raise UnknownNameError(f"placeholder in the command of {source}", name, names)
+            error = UnknownNameError(f"placeholder in the command of {source}", name, names)
+            error.remedy += f"; %%{name}% for the text %{name}%"
+            raise error

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding, TenantOf
+from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Placer, Rounding, TenantOf
 from themis.config.defaults import DEFAULT_RM_ADDRESS
 from themis.config.loader import Section, load
-from themis.config.scalars import Variable, VariableName
+from themis.config.scalars import Variable, VariableName, number
 
 
 class AuctionSettings(Section):
@@ -157,6 +157,13 @@ class RmSettings(Section):
     engine: Literal["local", "yarn", "docker"] = "local"
     policy: str = "themis"
     tenant_of: TenantOf = Field(default=TenantOf.USER, description="who shares the cluster under `oef`")
+    tenant_weights: dict[str, Annotated[float, Field(gt=0, strict=True), BeforeValidator(number)]] = Field(
+        default={}, description="weights of tenants by user, queue or app"
+    )
+    placer: Placer = Field(default=Placer.COMPACT, description="who places gangs under `oef`")
+    profiling_runs: bool = Field(
+        default=False, description="an app runs on every device type before it shares the cluster under `oef`"
+    )
     auction: AuctionSettings = AuctionSettings()
     lease: LeaseSettings = LeaseSettings()
     retention: RetentionSettings = RetentionSettings()

@@ -8,16 +8,38 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, FiniteFloat, StrictBool, StrictInt, StrictStr
 
+SHORTENED = re.compile(r"[-+]?[0-9]*\.[0-9]+0")
+"""A number whose last digits are zeros. As text it loses them: 1.10 becomes 1.1."""
+
 _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 
 
+class ShortenedFloat(float):
+    """A number that a file writes with zeros at its end; `written` is its text there."""
+
+    def __new__(cls, value: float, written: str) -> ShortenedFloat:
+        """Make the number, with its text."""
+        made = super().__new__(cls, value)
+        made.written = written
+        return made
+
+    written: str
+
+
 def number(value: Any) -> Any:
-    """The value, as a number where it is one that YAML took for text."""
+    """The value, as a number where it is one that YAML took for text, or one with its text."""
+    if isinstance(value, ShortenedFloat):
+        return float(value)
     # YAML 1.1 reads 1e-3 as text, since it has no dot; its author meant a number.
     return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
 
 
 def _scalar(value: Any) -> Any:
+    if isinstance(value, ShortenedFloat):
+        # It becomes text on a command line, where 1.10 may be a version.
+        raise ValueError(
+            f"{value.written} would lose its last zeros; write {float(value)}, or '{value.written}' as text"
+        )
     # Else a value that is none is answered by the first kind of value that it is not: a truth value.
     value = number(value)
     if isinstance(value, float) and not math.isfinite(value):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from themis.errors import InputError, nearest
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 WHOLE = "should be a whole number"
 NUMBER = "should be a number"
@@ -39,17 +42,56 @@ _EXPECTED: Mapping[str, str] = {
 """What a value should be, by the `type` of pydantic's error."""
 
 
+MAX_ERRORS = 10
+"""Errors of one file that are shown."""
+
+
+class FoundErrors:
+    """Collects the errors of a file, so that its author sees them all at once."""
+
+    def __init__(self) -> None:
+        self._errors: list[InputError] = []
+
+    def run(self, check: Callable[P, T], *arguments: P.args, **more: P.kwargs) -> T | None:
+        """Return what a check returns. If it raises InputError, keep the error and return None."""
+        try:
+            return check(*arguments, **more)
+        except InputError as error:
+            self._errors.append(error)
+            return None
+
+    def raise_all(self) -> None:
+        """Raise an InputError with everything that was found, unless nothing was."""
+        if self._errors:
+            raise combined(self._errors)
+
+
+def combined(errors: Sequence[InputError]) -> InputError:
+    """Return the error if there is one, else an error with a line for each, at most `MAX_ERRORS`."""
+    if len(errors) == 1:
+        return errors[0]
+    lines = [str(error) for error in errors[:MAX_ERRORS]]
+    if len(errors) > MAX_ERRORS:
+        lines.append(f"and {len(errors) - MAX_ERRORS} more errors")
+    return InputError("\n".join(lines))
+
+
 def explain(model: type[BaseModel], error: ValidationError, source: str) -> InputError:
-    """Return an InputError for the first value in `source` that does not fit `model`."""
-    # An unknown key first: a misspelt key often makes another one look missing.
-    errors = sorted(error.errors(), key=lambda item: item["type"] != "extra_forbidden")
-    first = errors[0]
-    place = _place(first["loc"])
-    if first["type"] == "extra_forbidden":
-        return _unknown_key(model, first["loc"], source)
-    if first["type"] == "missing":
+    """Return an InputError for all values in `source` that do not fit `model`."""
+    # Unknown keys first: a misspelt key often makes another one look missing.
+    details = sorted(error.errors(), key=lambda item: item["type"] != "extra_forbidden")
+    # A list without an item that does not fit may be too short: that error is a consequence.
+    inner = {each["loc"][:depth] for each in details for depth in range(len(each["loc"]))}
+    return combined([_explained(model, each, source) for each in details if each["loc"] not in inner])
+
+
+def _explained(model: type[BaseModel], error: ErrorDetails, source: str) -> InputError:
+    place = _place(error["loc"])
+    if error["type"] == "extra_forbidden":
+        return _unknown_key(model, error["loc"], source)
+    if error["type"] == "missing":
         return InputError(f"{source}: {place} is missing", remedy="add it")
-    return InputError(f"{source}: {place or 'the file'}: {_expected(first)}", value=_shown(first["input"]))
+    return InputError(f"{source}: {place or 'the file'}: {_expected(error)}", value=_shown(error["input"]))
 
 
 def _expected(error: ErrorDetails) -> str:

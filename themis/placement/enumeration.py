@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from themis.bids import FreeMachine, Gang, PlacedGang
+from themis.bids import FreeMachine, GangRequest, PlacedGang
 from themis.cluster import Allocation, Level, level_across
 from themis.values import Value
 
@@ -45,7 +45,7 @@ class FreeCounts(Value, frozen=True):
         return replace(self, free=tuple(free), slots=tuple(slots))
 
 
-def placements(gang: Gang, capacity: FreeCounts) -> Iterator[tuple[PlacedGang, FreeCounts]]:
+def placements(gang: GangRequest, capacity: FreeCounts) -> Iterator[tuple[PlacedGang, FreeCounts]]:
     """Yield every distinct placement of one gang, with the GPUs that it leaves free.
 
     Machines of one rack and device type with equal free GPUs are interchangeable: of placements in a slot or on a
@@ -72,7 +72,7 @@ def placements(gang: Gang, capacity: FreeCounts) -> Iterator[tuple[PlacedGang, F
                 )
 
 
-def _on_one_machine(gang: Gang, capacity: FreeCounts) -> Iterator[tuple[PlacedGang, FreeCounts]]:
+def _on_one_machine(gang: GangRequest, capacity: FreeCounts) -> Iterator[tuple[PlacedGang, FreeCounts]]:
     free = capacity.free
     seen: set[tuple[object, ...]] = set()
     for index, machine in enumerate(capacity.machines):

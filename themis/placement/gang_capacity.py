@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from themis.bids import FreeMachine, Gang
+from themis.bids import FreeMachine, GangRequest
 from themis.cluster import Level
 
 _Counted = dict[int, int]
@@ -95,7 +95,7 @@ class GangCapacity:
             most = self._most[key] = self._count_most(gpus, unit_gpus, level)
         return most
 
-    def limits(self, gangs: Sequence[Gang]) -> tuple[Limit, ...]:
+    def limits(self, gangs: Sequence[GangRequest]) -> tuple[Limit, ...]:
         """Necessary conditions for gangs of several kinds to fit together; gangs that meet them usually fit.
 
         Gangs within machines, or slots, need those with enough free GPUs, and each of these holds whole parts only.
@@ -126,12 +126,12 @@ class GangCapacity:
         return sum(count // wanted for count in units) if level is Level.RACK else sum(units) // wanted
 
 
-def together_gpus(gang: Gang) -> int:
+def together_gpus(gang: GangRequest) -> int:
     """The number of a gang's GPUs that are provably on one machine."""
     return gang.gpus if gang.within <= Level.MACHINE else gang.unit_gpus
 
 
-def parts_together(gang: Gang, size: int) -> int:
+def parts_together(gang: GangRequest, size: int) -> int:
     """The number of parts of `size` GPUs, each on one machine, that a gang provably has."""
     together = together_gpus(gang)
     return gang.gpus // together * (together // size)

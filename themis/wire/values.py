@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from themis.apps import (
+    DEFAULT_PEER_WAIT_S,
     AppSpec,
     Estimate,
     HyperParameter,
@@ -16,7 +17,7 @@ from themis.apps import (
     TaskResources,
     TunerSpec,
 )
-from themis.bids import AppReport, Bid, BidRow, Gang, GangDemand, LossForecast, Offer, PhaseLeft
+from themis.bids import AppReport, Bid, BidRow, GangDemand, GangRequest, LossForecast, Offer, PhaseLeft
 from themis.cluster import Allocation, Cluster, DeviceKind, DeviceType, GpuId, Level, Machine
 from themis.errors import InputError
 from themis.leases import Lease
@@ -131,6 +132,7 @@ def app_to_message(app: AppSpec) -> pb.AppSpec:
         checkpoint_uri=app.checkpoint_uri,
         keep_checkpoints=app.keep_checkpoints,
         max_task_restarts=app.max_task_restarts,
+        peer_wait_s=app.peer_wait_s,
         seed=app.seed,
         replay=app.replay,
     )
@@ -157,6 +159,7 @@ def app_from_message(message: pb.AppSpec) -> AppSpec:
         checkpoint_uri=message.checkpoint_uri,
         keep_checkpoints=message.keep_checkpoints,
         max_task_restarts=message.max_task_restarts,
+        peer_wait_s=message.peer_wait_s or DEFAULT_PEER_WAIT_S,
         seed=message.seed,
         replay=message.replay,
     )
@@ -270,7 +273,7 @@ def row_to_message(row: BidRow) -> pb.BidRow:
 def row_from_message(message: pb.BidRow) -> BidRow:
     """One row of a bid."""
     gangs = tuple(
-        Gang(
+        GangRequest(
             gpus=gang.gpus,
             within=_level(gang.within),
             count=gang.count,

@@ -26,7 +26,7 @@ TESTBED_CLUSTER = ((2,),) * 8 + ((2, 2),) * 12
 LARGE_CLUSTER = ((2, 2, 2, 2),) * 16 + ((1, 1, 1, 1),) * 6 + ((1,),) * 16
 COSTS = Costs()
 _RACKS = 3
-_MOST_WAITS = 20
+_MAX_WAITS = 20
 
 
 def agents(seed: int) -> Market:
@@ -110,7 +110,7 @@ def _round_with_bids(run: Simulation, rng: random.Random, bidders: int) -> Marke
     """
     least_gpus = rng.choice((0.1, 0.25, 0.5, 1.0)) * run.settings.cluster.gpus
     snapshot, _ = run.arbiter.begin_round(run.now_s)
-    for _ in range(_MOST_WAITS):
+    for _ in range(_MAX_WAITS):
         if snapshot.free.gpus >= least_gpus:
             break
         run.pass_time(run.now_s + rng.uniform(20.0, 100.0))

@@ -7,7 +7,7 @@ import random
 
 from msgspec.structs import replace
 
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis_lab.audit.recipes import Recipe, random_market
@@ -63,11 +63,11 @@ def hopeless(seed: int) -> Market:
     market = random_market(seed, _SMALL)
     bare = Bid(app_id="bare", round_id=0, empty_value=0.3, rows=())
     rows = (
-        BidRow(value=9.0, gangs=(Gang(market.free.gpus + 1, Level.CLUSTER),)),
-        BidRow(value=8.0, gangs=(Gang(2, Level.MACHINE, 50),)),
+        BidRow(value=9.0, gangs=(GangRequest(market.free.gpus + 1, Level.CLUSTER),)),
+        BidRow(value=8.0, gangs=(GangRequest(2, Level.MACHINE, 50),)),
         BidRow(value=7.0, pinned=Allocation.of({"m0": 50})),
-        BidRow(value=6.0, gangs=(Gang(4, Level.SLOT),)),
-        BidRow(value=1e-6, gangs=(Gang(1, Level.CLUSTER),)),
+        BidRow(value=6.0, gangs=(GangRequest(4, Level.SLOT),)),
+        BidRow(value=1e-6, gangs=(GangRequest(1, Level.CLUSTER),)),
     )
     never = Bid(app_id="never", round_id=0, empty_value=0.5, rows=tuple(rng.sample(rows, rng.randint(1, len(rows)))))
     return replace(market, bids=(*market.bids, bare, never))
@@ -114,7 +114,9 @@ def _with_one_in_a_slot(rng: random.Random, bid: Bid, gpus: int) -> Bid:
     """A bid whose first row is one gang of `gpus` GPUs within a slot, if `gpus` is above 0."""
     if gpus == 0:
         return bid
-    return replace(bid, rows=(BidRow(value=rng.uniform(0.3, 1.0), gangs=(Gang(gpus, Level.SLOT),)), *bid.rows[1:]))
+    return replace(
+        bid, rows=(BidRow(value=rng.uniform(0.3, 1.0), gangs=(GangRequest(gpus, Level.SLOT),)), *bid.rows[1:])
+    )
 
 
 def fragmented(seed: int) -> Market:

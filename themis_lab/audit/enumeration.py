@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from rm_plugin.solvers.brute_force import place_all
 from themis.bids import BidRow, Market
 
-MOST_CHOICES = 3000
+MAX_CHOICES = 3000
 """A market with more combinations of rows is not tiny."""
-_MOST_GANGS = 5
-_MOST_FREE_GPUS = 24
+_MAX_GANGS = 5
+_MAX_FREE_GPUS = 24
 
 
 def is_tiny(market: Market) -> bool:
     """Whether brute force solves the market at once."""
     choices = math.prod(1 + len(bid.rows) for bid in market.bids)
     gangs = max((sum(gang.count for gang in row.gangs) for bid in market.bids for row in bid.rows), default=0)
-    return choices <= MOST_CHOICES and gangs <= _MOST_GANGS and market.free.gpus <= _MOST_FREE_GPUS
+    return choices <= MAX_CHOICES and gangs <= _MAX_GANGS and market.free.gpus <= _MAX_FREE_GPUS
 
 
 def choices(market: Market, floor: dict[str, float] | None = None) -> Iterator[dict[str, BidRow]]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from rm_plugin.solvers.port import Win
-from themis.bids import BidRow, FreeMachine, Gang, Market, PlacedGang
+from themis.bids import BidRow, FreeMachine, GangRequest, Market, PlacedGang
 from themis.cluster import level_across
 from themis_lab.audit.matching import all_served
 
@@ -72,7 +72,7 @@ def _broken(row: BidRow, win: Win, machines: Mapping[str, FreeMachine]) -> Itera
         yield f"the gangs of row {win.row} are not those that were placed"
 
 
-def _serves(asked: Gang, gang: PlacedGang, machines: Mapping[str, FreeMachine]) -> bool:
+def _serves(asked: GangRequest, gang: PlacedGang, machines: Mapping[str, FreeMachine]) -> bool:
     types = {machines[machine_id].device for machine_id, _ in gang.gpus}
     if len(types) != 1 or asked.device not in ("", *types):
         return False

@@ -24,7 +24,7 @@ from themis_lab.audit.shrink import shrink
 from themis_lab.audit.tally import Tally
 from themis_lab.audit.values import Finding, Sample
 
-MOST_SHRUNK = 10
+MAX_SHRUNK = 10
 """Violations of one property that are shrunk and shown; further ones are only counted."""
 
 
@@ -154,7 +154,7 @@ class _Fuzzer(Value, frozen=True):
 
     def _remember(self, finding: Finding, check: Property, seed: int) -> None:
         """Keep a violation, and replace its market by ever smaller ones, because shrinking may be interrupted."""
-        if self.found.broken[finding.property_name] > MOST_SHRUNK:
+        if self.found.broken[finding.property_name] > MAX_SHRUNK:
             return
         findings = self.found.findings
         findings.append(finding)

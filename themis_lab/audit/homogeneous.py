@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market
 from themis.cluster import Level
 
 NEXT_TO_NOTHING = 1e-9
@@ -46,7 +46,7 @@ def _bid(app_id: str, rng: random.Random, free: int, *, kept: bool) -> Bid:
     gang_value = rng.uniform(0.01, 1.0)
     within = rng.choice((Level.MACHINE, Level.CLUSTER))
     rows = tuple(
-        BidRow(value=gang_value * (held + count), gangs=(Gang(size, within, count, size),))
+        BidRow(value=gang_value * (held + count), gangs=(GangRequest(size, within, count, size),))
         for count in range(1, free // size + 1)
     )
     return Bid(app_id=app_id, round_id=0, empty_value=gang_value * held, rows=rows)

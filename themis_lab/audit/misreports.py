@@ -26,7 +26,7 @@ from themis_lab.audit.rounding_odds import expected, kept_odds
 from themis_lab.audit.valuation import Valuer
 from themis_lab.audit.variants import with_bid
 
-MOST_LIARS = 4
+MAX_LIARS = 4
 """Largest number of bidders of one market whose lies are tried; of more, this many are chosen at random."""
 
 UTILITIES = ("scaled", "win", "rounded")
@@ -41,7 +41,7 @@ class Misreport(Value, frozen=True, kw_only=True):
 
 
 def misreports(case: Case) -> tuple[Misreport, ...]:
-    """All lies of up to `MOST_LIARS` bidders of a finite market, without those whose problems were not solved."""
+    """All lies of up to `MAX_LIARS` bidders of a finite market, without those whose problems were not solved."""
     return case.once("misreports", lambda: tuple(_all(case)))
 
 
@@ -50,8 +50,8 @@ def _all(case: Case) -> Iterator[Misreport]:
         return
     rng = case.rng("liars")
     liars = list(case.bids.values())
-    if len(liars) > MOST_LIARS:
-        liars = rng.sample(liars, MOST_LIARS)
+    if len(liars) > MAX_LIARS:
+        liars = rng.sample(liars, MAX_LIARS)
     valuer = Valuer(case)
     for bid in liars:
         yield from _of_one(case, bid, valuer)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis.values import Value
@@ -113,10 +113,10 @@ def _pin(rng: random.Random, machines: tuple[FreeMachine, ...]) -> Allocation:
     return Allocation.of({rng.choice(machines).machine_id: rng.randint(1, 2)})
 
 
-def _gang(rng: random.Random, recipe: Recipe) -> Gang:
+def _gang(rng: random.Random, recipe: Recipe) -> GangRequest:
     gpus = rng.choice(recipe.sizes)
     units = [unit for unit in (1, 2, 3) if gpus % unit == 0] if recipe.units else [1]
-    gang = Gang(gpus, rng.choice(recipe.levels), rng.choice((1, 1, 2)), rng.choice(units))
+    gang = GangRequest(gpus, rng.choice(recipe.levels), rng.choice((1, 1, 2)), rng.choice(units))
     if len(recipe.devices) == 1 or rng.random() < 0.5:
         return gang
     return replace(gang, device=rng.choice(recipe.devices))

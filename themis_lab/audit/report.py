@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rm_plugin.arbiter.market_document import market_document
 from themis_lab.audit.families import FAMILIES
-from themis_lab.audit.fuzzing import MOST_SHRUNK, FuzzPlan, FuzzResult
+from themis_lab.audit.fuzzing import MAX_SHRUNK, FuzzPlan, FuzzResult
 from themis_lab.audit.sharing import WorldRho
 from themis_lab.audit.tally import Tally
 
@@ -145,7 +145,7 @@ def _violation(plan: FuzzPlan, found: FuzzResult) -> str:
     for finding in found.findings:
         lines.append(f"VIOLATION of {finding.property_name} in {finding.family}:{finding.number}: {finding.what}")
         lines.append(json.dumps(market_document(finding.market)))
-    hidden = sum(max(0, found.broken[name] - MOST_SHRUNK) for name in _checked_names(plan, found))
+    hidden = sum(max(0, found.broken[name] - MAX_SHRUNK) for name in _checked_names(plan, found))
     return "\n".join([*lines, *([f"and {hidden} more"] if hidden else [])])
 
 

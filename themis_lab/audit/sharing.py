@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from am.agent.model.fairness import RhoDefinition
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.solvers.port import WinnerDetermination
 from themis.errors import InvariantError
+from themis.rho import RhoDefinition
 from themis.values import Value
 from themis_lab.audit.agent_markets import SMALL_CLUSTER, cluster_of, random_app
 from themis_lab.simulator.settings import Settings

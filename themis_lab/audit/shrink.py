@@ -8,12 +8,12 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market
 from themis.cluster import Allocation, Level
 
 Item = TypeVar("Item")
 
-MOST_TRIES = 2000
+MAX_TRIES = 2000
 """Largest number of markets tried; the smallest found by then is shown."""
 
 
@@ -32,7 +32,7 @@ def shrink(
     market: Market,
     persists: Callable[[Market], bool],
     keep_going: Callable[[], bool] = lambda: True,
-    max_tries: int = MOST_TRIES,
+    max_tries: int = MAX_TRIES,
 ) -> Market:
     """Return a smaller market for which `persists` still holds.
 
@@ -124,7 +124,7 @@ def _smaller_rows(row: BidRow) -> Iterator[BidRow]:
                 yield replace(row, pinned=pinned)
 
 
-def _smaller_gangs(gang: Gang) -> Iterator[Gang]:
+def _smaller_gangs(gang: GangRequest) -> Iterator[GangRequest]:
     for count in dict.fromkeys((1, gang.count - 1)):
         if 0 < count < gang.count:
             yield replace(gang, count=count)

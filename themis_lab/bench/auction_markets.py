@@ -24,7 +24,7 @@ from themis_lab.bench.sizes import MarketSize, cluster_of
 APPS_A_BIDDER = 5
 """Active apps per bidder: with the fairness knob f at 0.8 the worst fifth of the apps bids."""
 
-LEAST_CONTENTION = 1.2
+MIN_CONTENTION = 1.2
 """Bidders together request at least this factor times the offered GPUs; apps that request less are replaced."""
 
 _LEASE_S = 600.0
@@ -94,7 +94,7 @@ def round_scene(
     elastic_share: float = ELASTIC_SHARE,
     renewals: bool = True,
 ) -> RoundScene:
-    """Return the state before a round. Bidders together request at least `LEAST_CONTENTION` times the offered GPUs."""
+    """Return the state before a round. Bidders together request at least `MIN_CONTENTION` times the offered GPUs."""
     cluster_view = _cluster_view(size)
     for attempt in count():
         rng = Random(child_seed(seed, "market", str(size.gpus), gangs, cluster, str(attempt)))
@@ -105,7 +105,7 @@ def round_scene(
         ]
         holdings = _draw_state(apps, size, gangs, cluster, rng, renewals=renewals)
         free_gpus = sum(machine.free for machine in holdings.machines)
-        if sum(map(_asked_gpus, holdings.apps)) >= LEAST_CONTENTION * free_gpus > 0:
+        if sum(map(_asked_gpus, holdings.apps)) >= MIN_CONTENTION * free_gpus > 0:
             return _scene(holdings, cluster_view)
     raise AssertionError("attempts do not end")
 

@@ -12,7 +12,7 @@ from themis.values import Value
 from themis_lab.bench.auction_plan import Variant
 from themis_lab.bench.auction_timing import HighsAuction, OurAuction, Seconds, relative_difference
 
-_LEAST_S = 1e-6
+_MIN_S = 1e-6
 
 
 class MarketFigures(Value, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class MarketFigures(Value, frozen=True, kw_only=True):
     def process_ratio(self) -> float | None:
         """The same with CPU seconds, which depend less on other load of the machine."""
         # The process clock may not advance during such short work.
-        ours_s = max(self.ours.seconds.process_s, _LEAST_S)
+        ours_s = max(self.ours.seconds.process_s, _MIN_S)
         return None if self.highs is None else self.highs.seconds.process_s / ours_s
 
 

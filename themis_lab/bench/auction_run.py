@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 from rm_plugin.arbiter.seeds import child_seed
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market
 from themis.cluster import Level
 from themis.values import Value
 from themis_lab.bench.auction_markets import explicit_market, round_scene
@@ -111,7 +111,7 @@ def _compare(plan: Plan, market: Market, number: int, left_s: float) -> tuple[Ou
 
 def _warm_up(plan: Plan) -> None:
     """Run both solvers once on a tiny market, so that loading them does not count."""
-    gang = BidRow(value=2.0, gangs=(Gang(1, Level.CLUSTER),))
+    gang = BidRow(value=2.0, gangs=(GangRequest(1, Level.CLUSTER),))
     bid = Bid(app_id="app", round_id=0, empty_value=1.0, rows=(gang,))
     machine = FreeMachine(machine_id="m", rack_id="r", free_slots=(1,))
     market = Market(machines=(machine,), bids=(bid,))

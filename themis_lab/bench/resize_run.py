@@ -21,7 +21,7 @@ from themis_lab.testbed.spans import is_final
 
 STEP_LIMIT_S = 300.0
 """Time limit of each step of a round, on a busy machine."""
-MOST_REPEATS = 1000
+MAX_REPEATS = 1000
 _JOB = "job-00"
 
 
@@ -48,8 +48,8 @@ class Plan(Value, frozen=True, kw_only=True):
     heartbeat_s: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.repeat <= MOST_REPEATS:
-            raise InputError(f"--repeat must be 1 to {MOST_REPEATS}", value=self.repeat)
+        if not 1 <= self.repeat <= MAX_REPEATS:
+            raise InputError(f"--repeat must be 1 to {MAX_REPEATS}", value=self.repeat)
         if not 0.05 <= self.heartbeat_s <= 60.0:
             raise InputError("--heartbeat-s must be 0.05 to 60", value=self.heartbeat_s)
 

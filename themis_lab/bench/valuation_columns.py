@@ -28,7 +28,7 @@ Limits = Sequence[tuple[Sequence[float], float]]
 GRID = 2000
 """Grid steps per finish time; times are rounded down. So more fits than in reality, and proofs stay valid."""
 
-_MOST_DIVISIONS, _MOST_TURNS = 300, 300
+_MAX_DIVISIONS, _MAX_TURNS = 300, 300
 _TOLERANCE = 1e-6
 _NO_ROWS: NDArray[np.int32] = np.array([], dtype=np.int32)
 
@@ -64,7 +64,7 @@ def finding(
         return Finding(True)
     gangs, columns = _Gangs(times_s.shape, limits), Columns(Pricing(times_s, end_s, grid), times_s)
     before: tuple[int, ...] = ()
-    for _ in range(_MOST_DIVISIONS):
+    for _ in range(_MAX_DIVISIONS):
         division = gangs.likeliest()
         if division is None:
             return Finding(gangs.are_ruled_out)
@@ -143,7 +143,7 @@ class Columns:
         """
         for kind, count in enumerate(division):
             self._model.changeRowBounds(self._jobs + kind, -math.inf, float(count))
-        for _ in range(_MOST_TURNS):
+        for _ in range(_MAX_TURNS):
             self._model.run()
             if not _is_solved(self._model):
                 return None

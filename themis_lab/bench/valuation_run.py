@@ -15,7 +15,7 @@ from am.agent.bids.reports import make_report
 from am.agent.model.finish_time import phase_time_s
 from am.agent.model.views import AppView
 from rm_plugin.solvers.registry import solver
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market
 from themis.values import Value
 from themis_lab.bench.valuation_bound import bound_s, kinds_of, limits_of, times_of
 from themis_lab.bench.valuation_cases import BUNDLES_GPUS, Case, bundle_of, in_a_search, large_case, small_case
@@ -183,13 +183,13 @@ def settled(
     if found.is_too_soon:
         return True, 0.0
     counts = Counter(kinds[kind] for kind, _ in found.held or ())
-    gangs = [Gang(kind.at.gpus, kind.within, count, kind.unit_gpus) for kind, count in counts.items()]
+    gangs = [GangRequest(kind.at.gpus, kind.within, count, kind.unit_gpus) for kind, count in counts.items()]
     if not gangs or not _fits(machines, tuple(sorted(gangs))):
         return None, 0.0
     return False, _gap(by_bid_s, found.end_s(times_s))
 
 
-def _fits(machines: Sequence[FreeMachine], gangs: tuple[Gang, ...]) -> bool:
+def _fits(machines: Sequence[FreeMachine], gangs: tuple[GangRequest, ...]) -> bool:
     """Whether these gangs fit together, by the auction's rules."""
     bid = Bid(app_id="app", round_id=1, empty_value=_NOTHING, rows=(BidRow(value=1.0, gangs=gangs),))
     market = Market(machines=tuple(machines), bids=(bid,))

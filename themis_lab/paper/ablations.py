@@ -130,7 +130,7 @@ VARIANTS = (
 The default restart takes 40 s: 5 s to write a checkpoint, 30 s for containers, 5 s to read it. The paper measures 35 s
 at the median and 50 s at the 95th percentile for containers, and 5 to 10 s for a checkpoint: 60 s are its slow end.
 With none at all jobs do not move without end: a running one grows only onto more GPUs that make it strictly faster
-(`growth_pays`), and a gang is formed anew only where leases of it end.
+(`growth_pays`), and a gang is formed again only when leases of it end.
 """
 
 TABLE: Mapping[str, tuple[str, str]] = {
@@ -264,9 +264,9 @@ def _bidders(rows: Sequence[Row]) -> str:
 
 
 _QUESTIONS: Mapping[str, tuple[str, ...]] = {
-    "what a restart costs": ("restart cost",),
+    "the restart cost": ("restart cost",),
     "the definition of rho that apps are filtered by": ("filter by",),
-    "what the empty bundle is worth": ("bundle rule",),
+    "the value of the empty bundle": ("bundle rule",),
     "payments and their rounding": ("payments", "rounding"),
     "lease ends": ("lease ends",),
     "f": ("f",),
@@ -293,9 +293,9 @@ def _causes(rows: Sequence[Row], variants: Sequence[Variant]) -> tuple[str, ...]
     return (
         f"**Auctions have few bidders.** {_bidders(rows)} Leftovers, which no auction protects, are of all GPUs "
         f"granted: {leftovers}.",
-        "**What the choices that the paper leaves open are worth.** Max rho with another choice over max rho by "
+        "**The effect of choices that the paper leaves open.** Max rho with another choice over max rho by "
         f"default, from the least to the largest median over both workloads and all alternatives: {'; '.join(texts)}. "
-        "1 would be no difference; another course of events alone makes some percent.",
+        "1 means no difference; another course of events alone changes it by some percent.",
     )
 
 

@@ -23,7 +23,7 @@ from themis_lab.paper.statistics import (
 )
 from themis_lab.simulator.metrics import percentile
 
-PAPER_LEAST, PAPER_MOST = 2.2, 3.25
+PAPER_MIN, PAPER_MAX = 2.2, 3.25
 
 
 class Fairness(Value, frozen=True, kw_only=True):
@@ -114,8 +114,8 @@ def _extremes(ratios: Mapping[str, Summary], how: str) -> list[Comparison]:
     nearest = min(ratios, key=lambda name: ratios[name].median)
     farthest = max(ratios, key=lambda name: ratios[name].median)
     return [
-        _extreme(f"max rho, nearest baseline / themis, {how}", nearest, ratios[nearest], PAPER_LEAST),
-        _extreme(f"max rho, farthest baseline / themis, {how}", farthest, ratios[farthest], PAPER_MOST),
+        _extreme(f"max rho, nearest baseline / themis, {how}", nearest, ratios[nearest], PAPER_MIN),
+        _extreme(f"max rho, farthest baseline / themis, {how}", farthest, ratios[farthest], PAPER_MAX),
     ]
 
 
@@ -172,7 +172,7 @@ def _remarks(runs: Sequence[Row]) -> tuple[str, ...]:
     return (
         f"The worst app is within {NEAR_BOUND - 1:.0%} of its lower bound, which no policy can undercut at that run's "
         f"N_avg, in {_stuck(ours)} of {len(ours)} aligned runs of themis and in {_stuck(others)} of {len(others)} of "
-        "the other policies; in such a run max rho tells of the workload, not of the policy.",
+        "the other policies; in such a run max rho describes the workload, not the policy.",
         f"By their bounds alone {unfair.median:.0%} of the apps end with rho > {UNFAIR_RHO}, at the N_avg of themis's "
         "runs.",
         "All of this is rho by definition `themis` except where a line names another; definitions are never mixed.",
@@ -193,7 +193,7 @@ def _claims(runs: Sequence[Row], figure: str) -> tuple[Claim, ...]:
         narrower.append(f"{count} of {len(spreads)} other policies are narrower with {ends} lease ends")
     return (
         Claim(
-            paper=f"max rho {PAPER_LEAST:g} to {PAPER_MOST:g} times better than the baselines ({figure})",
+            paper=f"max rho {PAPER_MIN:g} to {PAPER_MAX:g} times better than the baselines ({figure})",
             here=", ".join(leads) or "no baseline was run",
         ),
         Claim(paper=f"narrowest distribution of rho ({figure})", here=", ".join(narrower)),
@@ -205,15 +205,15 @@ def _cause(runs: Sequence[Row], workload: str) -> str:
     aligned = macro.picked(runs, ends=macro.ALIGNED)
     ours, others = ([run for run in aligned if (run["policy"] == macro.OURS) is own] for own in (True, False))
     greedy = macro.ratios_to_ours(aligned, "max_themis", macro.ALIGNED, macro.ALIGNED).get(GREEDY)
-    beside = (
+    auctionless = (
         f" Max rho of {GREEDY}, which holds no auction, is {greedy.median:.2f} times that of themis." if greedy else ""
     )
     return (
-        f"**Workload {workload[1:]}: what max rho tells.** In {_stuck(ours)} of {len(ours)} runs of themis, and in "
+        f"**Workload {workload[1:]}: what max rho measures.** In {_stuck(ours)} of {len(ours)} runs of themis, and in "
         f"{_stuck(others)} of {len(others)} of the other policies, the worst app is at its lower bound, which no "
         "policy can undercut at the same N_avg: an app of one long serial job ends no sooner, while t_ideal by the "
-        "definition `themis` spreads its work over all GPUs that it can use. By another policy N_avg of that app, "
-        f"and with it t_ideal and the bound, are others.{beside} The best policy by each definition: "
+        "definition `themis` spreads its work over all GPUs that it can use. Under another policy that app has "
+        f"another N_avg, and with it another t_ideal and bound.{auctionless} The best policy by each definition: "
         f"{_best_by_definition(aligned)}."
     )
 
@@ -226,8 +226,8 @@ def _best_by_definition(runs: Sequence[Row]) -> str:
     for definition in DEFINITIONS:
         values = macro.by_policy(runs, macro.ALIGNED, f"max_{definition}")
         best = min(values, key=lambda name: values[name].median)
-        beside = "" if best == macro.OURS else f", {macro.OURS} {values[macro.OURS].median:.2f}"
-        texts.append(f"`{definition}`: {best} {values[best].median:.2f}{beside}")
+        ours = "" if best == macro.OURS else f", {macro.OURS} {values[macro.OURS].median:.2f}"
+        texts.append(f"`{definition}`: {best} {values[best].median:.2f}{ours}")
     return "; ".join(texts)
 
 

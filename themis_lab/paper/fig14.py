@@ -122,7 +122,7 @@ def _apart(rows: Sequence[Row], growth: Summary) -> str:
         )
     return sentence(
         f"{side(growth.median, 1.0)}; the largest lower bound of an app is {', and '.join(bounds)}",
-        "in runs at the bound max rho tells of the workload, not of the policy" if stuck else "",
+        "in runs at the bound max rho describes the workload, not the policy" if stuck else "",
         scatter_text(growth, 1.0),
         "" if stuck else NOT_KNOWN,
     )

@@ -21,7 +21,7 @@ LEADS: Mapping[str, float] = MappingProxyType({"gandiva": 1.24, "slaq": 2.04, "t
 
 Its fourth number, 1.77, is of what it calls Optimus, which is the rule that NSDI'20 calls srtf.
 """
-PAPER_LEAST, PAPER_MOST = 1.24, 1.77
+PAPER_MIN, PAPER_MAX = 1.24, 1.77
 _MIXED = (40.0, 60.0)
 
 
@@ -80,7 +80,7 @@ def _range(rows: Sequence[Row], ends: str) -> list[Comparison]:
             number=paper,
             remark=sentence(f"this is {name}", lead_text(leads[name].median, paper)),
         )
-        for word, name, paper in (("nearest", nearest, PAPER_LEAST), ("farthest", farthest, PAPER_MOST))
+        for word, name, paper in (("nearest", nearest, PAPER_MIN), ("farthest", farthest, PAPER_MAX))
     ]
 
 
@@ -91,7 +91,7 @@ def _claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
     )
     return (
         Claim(
-            paper=f"max rho {PAPER_LEAST:g} to {PAPER_MOST:g} times better with network-intensive apps only (fig15)",
+            paper=f"max rho {PAPER_MIN:g} to {PAPER_MAX:g} times better with network-intensive apps only (fig15)",
             here=f"over themis, aligned: {leads_text or 'no baseline was run'}",
         ),
     )
@@ -152,9 +152,9 @@ def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
         *texts,
         "The two texts of the paper differ: NSDI'20 prints 1.24 to 1.77 for all baselines, arXiv 1.24 (gandiva), 2.04 "
         "(slaq), 1.72 (tiresias) and 1.77 for what it calls Optimus.",
-        "Why single leads are not the paper's is not known: the paper does not tell how its baselines placed gangs, "
-        "and the workload stands in for its trace. `standins` tells how far leads move with what is made up, and the "
-        "ablations what choices are worth, both on the testbed and not with these models.",
+        "Why single leads differ from the paper's is not known: the paper does not say how its baselines placed gangs, "
+        "and the workload replaces its trace. `standins` shows how far leads move with assumed values, and the "
+        "ablations show the effect of choices; both run on the testbed, not with these models.",
         sweeps.left_out(rows, COLUMN),
     )
 

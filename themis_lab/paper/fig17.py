@@ -151,9 +151,9 @@ def _remarks(rows: Sequence[Row], largest: float) -> tuple[str, ...]:
         f"At X = {largest:g} % max rho rises by more than 1 % in {worse} of {len(changes)} runs and falls by more than "
         f"1 % in {better}; its mean change is {mean(changes):.3g} %. A change either way is mostly another course of "
         "events, which any small difference sets off.",
-        "Errors are in the iterations left, of this phase and of later ones, and in S; S cannot be believed to be less "
-        "than 1, so models that do not suffer from placement are only ever believed worse than they are. T_ideal is "
-        f"not touched. Leases are up for renewal {LEAD_S:g} s before their ends.",
+        "Errors are in the iterations left, of this phase and of later ones, and in S; a believed S is at least "
+        "1, so models that are insensitive to placement can only appear worse than they are. T_ideal is not changed. "
+        f"Leases become renewable {LEAD_S:g} s before their ends.",
     )
 
 

@@ -334,8 +334,8 @@ def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
         f"The apps are {MODEL} (S {level.rack:g} across the machines of a rack, {level.cluster:g} across racks, 1 on a "
         "machine); the paper does not say what its apps were, how many jobs they had or how long they ran. A lie "
         "multiplies S across machines by 1 + X; S on a machine is 1 and cannot be made to look smaller.",
-        "Like apps need not fare alike even when nobody lies: lots and ties decide who gets the large machine. So the "
-        "liar is compared with itself when it does not lie, and with the mean of all when nobody does.",
+        "Identical apps may end at different times even without a lie: random draws and ties decide which app gets the "
+        "large machine. So the liar is compared with itself when it does not lie, and with the mean of all apps then.",
         f"What an honest app keeps of its wins, mean c: {kept}. Where a bundle counts for one lease only, taking the "
         "large machine from others costs them little, so the payment for it is small, and a lie that wins it pays.",
         "Several apps a seed are the liar in turn; numbers are means over the liars, and medians over seeds. "

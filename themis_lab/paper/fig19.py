@@ -224,7 +224,7 @@ def _claim(rows: Sequence[Row]) -> Claim:
 
 def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
     bound = sweeps.over_seeds(rows, "max_bound", f=BEST_F, lease_min=BEST_LEASE_MIN)
-    renewed = "Leases are renewed in place, so a short lease costs little where nobody else wants the GPUs."
+    renewed = "Leases are renewed in place, so a short lease costs little if no other app wants the GPUs."
     return (
         f"With f = {BEST_F:g} and {BEST_LEASE_MIN} min {sweeps.bound_text(bound)}.",
         f"{renewed} The paper checkpoints at every end of a lease.",

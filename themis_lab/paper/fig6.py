@@ -268,9 +268,10 @@ def _by_the_filter(rows: Sequence[Row]) -> Iterator[str]:
         asked = [f"{app} ({apps[0]['model']}) in {_asked(apps):.0%} of the seeds" for app, apps in _by_app(own).items()]
         one_shot = _which(rows, str(instance), f"themis, f = {ONE_SHOT_F:g}") or "violated: nothing."
         yield (
-            f"Instance {instance} under {variant}: the filter asked {', '.join(asked)}. Both apps report like rho, so "
-            "the first by name is asked and bids alone: nobody's loss is weighed against its win, and what it leaves "
-            f"goes to the other as leftovers. In one shot (f = {ONE_SHOT_F:g}) both bid, {one_shot}"
+            f"Instance {instance} under {variant}: the filter asked {', '.join(asked)}. Both apps report about the "
+            "same rho, so the filter asks the first by name, which bids alone: no other app's loss is weighed against "
+            f"its win. The GPUs that it leaves go to the other app as leftovers. In one shot (f = {ONE_SHOT_F:g}) both "
+            f"bid, {one_shot}"
         )
 
 

@@ -226,7 +226,7 @@ def _claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
     return (
         Claim(
             paper="hidden payments make the truth the best bid (lying)",
-            here=f"mean gain in completion time of the best lie in bids alone: {', '.join(texts) or 'none was told'}",
+            here=f"mean gain in completion time of the best lie in bids alone: {', '.join(texts) or 'no app lied'}",
         ),
     )
 
@@ -237,10 +237,10 @@ def _cause(rows: Sequence[Row]) -> str:
         for policy in _policies(rows)
     ]
     return (
-        "**What the auction buys.** The best lie, told in every round of an app's life, takes so much off its "
-        f"completion time in the mean: {'; '.join(texts)}. Payments guard the bids; nothing guards what "
-        "apps report, by which the filter chooses who bids and the other policies choose who runs. With f = 0 all "
-        "apps bid whatever they report, so that a lie in both at once is one in bids."
+        "**What the auction buys.** The best lie, repeated in every round of an app's life, shortens its "
+        f"completion time on average by: {'; '.join(texts)}. Payments guard bids. Nothing guards reports, from which "
+        "the filter chooses the bidders and the other policies choose the apps to serve. With f = 0 every app bids "
+        "whatever it reports, so a lie in both at once acts as a lie in bids."
     )
 
 
@@ -289,15 +289,15 @@ def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
         )
     return (
         *texts,
-        "Several apps lie in turn, each in every round of its life, all others are honest; a gain is against the "
-        "same run without the lie, in percent of the completion time then. From the fourth round at one moment on a "
-        "liar tells the truth: its lie would have such rounds repeat without end. Many lies are tried, so a few "
-        "stand out by chance.",
+        "Several apps lie, one per run, each in every round of its life; all others are honest. A gain is in percent "
+        "of the completion time in the same run without the lie. From the fourth round at the same time on, a liar is "
+        "honest: otherwise its lie would repeat such rounds without end. Many lies are tried, so a few stand out by "
+        "chance.",
         "Hidden payments guard the auction, not the filter before it: with f above 0 the apps that report the worst "
         "rho are asked first. The paper argues that agents report what they have cached from their last bid; nothing "
         "makes a lying agent do so.",
-        "Lies in rows do not reach policies that ask for no bids; tiresias and drf go by what the arbiter meters. "
-        "Gandiva and optimus go by S, slaq by forecasts of the loss: each is told the lie that reaches it. "
+        "Lies in rows do not reach policies without bids; tiresias and drf use what the arbiter measures. Gandiva and "
+        "optimus use S, slaq uses forecasts of the loss: each receives the lie that affects it. "
         "Workload: synthetic, 8 searches, load 2, half of the testbed.",
     )
 

@@ -15,7 +15,7 @@ from themis_lab.paper.statistics import Row, grouped, median, numbers, summary
 from themis_lab.simulator.costs import Costs
 from themis_lab.simulator.metrics import percentile
 
-_MOST_POINTS = 200
+_MAX_POINTS = 200
 _PAPER = {
     ("bid", 0.5): 29.0,
     ("bid", 0.95): 334.0,
@@ -99,7 +99,7 @@ def _rows(run: Done) -> list[Row]:
     }
     rows: list[Row] = []
     for what, values in series.items():
-        points = min(_MOST_POINTS, len(values))
+        points = min(_MAX_POINTS, len(values))
         for place in range(points):
             share = (place + 0.5) / points
             rows.append({**run.cell.labels, "what": what, "quantile": share, "value": percentile(values, share)})
@@ -155,7 +155,7 @@ def _remarks(done: Sequence[Done]) -> tuple[str, ...]:
     return (
         f"Times are of this machine with several runs at a time, over {rounds:,} rounds and {auctions:,} auctions of "
         f"{bidders:.2g} bids each; {unproven:,} auctions ended without a proof, {cut:,} bids left rows out.",
-        "A ratio of times tells of the orders of magnitude only. `themis bench auction` times larger markets.",
+        "A ratio of times gives the order of magnitude only. `themis bench auction` times larger markets.",
     )
 
 

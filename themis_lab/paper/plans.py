@@ -21,7 +21,16 @@ LEAD_S = 5.0
 PAPER_POLICIES = ("themis", "gandiva", "tiresias", "optimus", "slaq", "srtf", "srsf")
 """The policies of the paper's evaluation, in the order of its figures. Our own baselines follow them."""
 
-FOR_MIXED_DEVICES = ("oef", "oef_noncooperative", "max_min", "gavel", "gandiva_fair")
+FOR_MIXED_DEVICES = (
+    "oef",
+    "oef_noncooperative",
+    "max_min",
+    "gavel",
+    "gavel_capped",
+    "gandiva_fair",
+    "incentive_only",
+    "pure_efficiency",
+)
 """Policies that this evaluation leaves out: its clusters have one device type, and these policies divide several."""
 
 ENDS = (LeaseEnds.ALIGNED, LeaseEnds.STAGGERED)

@@ -141,8 +141,8 @@ def _in_two_lines(name: str) -> str:
 
 
 _REMARK = (
-    "Rho is by definition `themis`; the CSV has all five, side by side. Leases end aligned. The page on workloads says "
-    "what the paper tells of its trace, and what is made up."
+    "Rho is by definition `themis`; the CSV has all five, side by side. Leases end aligned. The page on workloads "
+    "lists what the paper says about its trace, and what is assumed."
 )
 
 EXPERIMENT = Sensitivity()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 
+from themis.rho import SCHEDULE_DEFINITIONS
 from themis.values import Value
 from themis_lab.simulator.metrics import jain, percentile, share_over
 from themis_lab.simulator.record import RunRecord
@@ -12,10 +13,10 @@ from themis_lab.simulator.record import RunRecord
 Row = Mapping[str, str | float]
 """A row of an experiment's CSV."""
 
-DEFINITIONS = ("themis", "isolated_share", "placement_aware", "private_cluster", "attainable")
-"""The five definitions of rho (docs/explanation/simulator.md, Five definitions of rho).
+DEFINITIONS = tuple(definition.value for definition in SCHEDULE_DEFINITIONS)
+"""The definitions of rho in the paper's experiments: the paper's own, and those of other simulators.
 
-They are reported side by side and never compared with one another.
+They depend on the schedule (docs/explanation/simulator.md, Definitions of rho). Never compare one with another.
 """
 
 UNFAIR_RHO = 1.05

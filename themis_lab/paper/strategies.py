@@ -8,11 +8,12 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from am.agent.model.fairness import RhoDefinition, ideal_times_s
+from am.agent.model.fairness import ideal_times_s
 from am.agent.model.views import AppView, ClusterView
 from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import Slowdown
 from themis.bids import AppReport, Bid, GangDemand, Offer, RhoOf
+from themis.rho import RhoDefinition
 from themis_lab.simulator.agents import Agent, ErringAgent, HonestAgent, Lie, LyingAgent, lie_named, with_slowdowns
 from themis_lab.simulator.workload import AppTrace
 

@@ -265,7 +265,7 @@ def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
     return (
         f"No policy could have brought rho below its bound, here {texts} (median over runs in workload 2); N_avg was "
         f"{contention.median:.3g} ({contention.least:.3g} to {contention.most:.3g}).",
-        f"The paper does not tell the two apps' model, arrival or neighbours: here both are {MODEL} and come at the "
+        f"The paper does not give the two apps' model, arrival or neighbours: here both are {MODEL} and come at the "
         "median arrival. By definition `themis` an app that can use few of the cluster's GPUs has rho 1 only if it "
         "takes N_avg times as long as by itself. What of all this makes rho differ from the paper's is not known: "
         "neither the ablations nor `standins` run the two apps.",

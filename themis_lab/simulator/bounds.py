@@ -19,7 +19,7 @@ def least_rho(
         phases: For each phase that the search went through, its jobs with what they had to do in it. Which jobs go on
             depends on their losses alone, never on the schedule.
         cluster: The cluster, with N_avg of the app's life.
-        first_chance_s: Seconds from submission until GPUs for its smallest gang were free or up for renewal.
+        first_chance_s: Seconds from submission until GPUs for its smallest gang were free or renewable.
         start_s: What starting a job costs.
     """
     gpus = min(cluster.cluster_gpus, whole.demand_max_gpus)

@@ -20,8 +20,8 @@ CLUSTERS: Mapping[str, str] = {
 """Known clusters as MACHINESxGPUS, with /SLOT for slots of an unusual size (docs/reference/workloads.md, Clusters)."""
 
 MACHINES_A_RACK = 8
-MOST_MACHINES = 100_000
-MOST_GPUS = 100_000
+MAX_MACHINES = 100_000
+MAX_GPUS = 100_000
 
 _GROUP = re.compile(r"([1-9]\d{0,17})x([1-9]\d{0,17})(?:/([1-9]\d{0,17}))?")
 _DEVICE = "gpu"
@@ -80,7 +80,7 @@ def _group(part: str, spec: str) -> tuple[int, tuple[int, ...]]:
 
 def check_size(machines: int, gpus: int, spec: str) -> None:
     """Raise InputError where a cluster, named by `spec`, has more machines or GPUs than a run can hold."""
-    if machines > MOST_MACHINES:
-        raise InputError("too many machines in a cluster", value=spec, remedy=f"at most {MOST_MACHINES}")
-    if gpus > MOST_GPUS:
-        raise InputError("too many GPUs in a cluster", value=spec, remedy=f"at most {MOST_GPUS}")
+    if machines > MAX_MACHINES:
+        raise InputError("too many machines in a cluster", value=spec, remedy=f"at most {MAX_MACHINES}")
+    if gpus > MAX_GPUS:
+        raise InputError("too many GPUs in a cluster", value=spec, remedy=f"at most {MAX_GPUS}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
+from themis.rho import RhoDefinition
 from themis_lab.simulator.metrics import MEASURED, Document
 
 Figures = dict[str, float | None]
@@ -27,7 +28,7 @@ def spreads_of(documents: Sequence[Mapping[str, object]]) -> dict[str, Spread]:
 
 
 def sweep_document(documents: Sequence[Document]) -> Document:
-    """One document of many: what they share, the spreads by policy, and each run's own document.
+    """One document of many: what they share, a row for each run, fairness ratios and spreads by policy, and all runs.
 
     Args:
         documents: Of runs of one cluster and workload, at least one.
@@ -39,8 +40,55 @@ def sweep_document(documents: Sequence[Document]) -> Document:
         "workload": documents[0]["workload"],
         "policies": policies,
         "seeds": list(dict.fromkeys(document["seed"] for document in documents)),
+        "rows": [_row(document) for document in documents],
+        "ratios": fairness_ratios(documents),
         "metrics": {name: spreads_of(of_policy) for name, of_policy in by_policy.items()},
         "runs": list(documents),
+    }
+
+
+RANKED_BY = (RhoDefinition.THEMIS_FLUID, RhoDefinition.ISOLATED_FLUID)
+"""The definitions of rho by which policies are ranked. They err in opposite ways: `themis_fluid` allows apps of small
+demand to wait long, `isolated_fluid` apps whose jobs depend on each other."""
+
+
+def fairness_ratios(documents: Sequence[Document]) -> list[Document]:
+    """How far each policy's max rho is above the best other policy's: median and worst over seeds, best policy first.
+
+    For one seed it is the larger of two ratios, by the definitions of `RANKED_BY`: the policy's max rho over the
+    smallest max rho of the other policies. A max rho below 1 counts as 1. Policies that were not run with the other
+    policies' seeds, or whose runs lack these definitions, have no ratio.
+
+    Example: three policies have max rho 2, 1.5 and 0.9 by both definitions. Their ratios are 2, 1.5 and 1 / 1.5.
+    """
+    largest = {
+        (document["policy"], document["seed"]): [max(1.0, document["max_rho"][name]) for name in RANKED_BY]
+        for document in documents
+        if all(name in document["max_rho"] for name in RANKED_BY)
+    }
+    by_policy: dict[str, list[float]] = {}
+    for (policy, seed), own in largest.items():
+        others = [rho for (name, its_seed), rho in largest.items() if its_seed == seed and name != policy]
+        if others:
+            best = [min(each) for each in zip(*others, strict=True)]
+            worse = max(rho / least for rho, least in zip(own, best, strict=True))
+            by_policy.setdefault(policy, []).append(worse)
+    ratios = [{"policy": name, "median": median(each), "worst": max(each)} for name, each in by_policy.items()]
+    return sorted(ratios, key=lambda ratio: (ratio["median"], ratio["worst"], ratio["policy"]))
+
+
+def _row(document: Document) -> Document:
+    """The few figures of a run by which policies are compared."""
+    by_definition = document["by_definition"]
+    return {
+        "policy": document["policy"],
+        "seed": document["seed"],
+        "max_rho": document["max_rho"],
+        "share_over_1": {name: each["share_over_1"] for name, each in by_definition.items()},
+        "share_over_1.05": {name: each["share_over_1.05"] for name, each in by_definition.items()},
+        "completion_s": document["completion_s"],
+        "gpu_time_s": document["gpu_time_s"],
+        "restarts": document["restarts"],
     }
 
 

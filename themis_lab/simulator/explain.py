@@ -8,7 +8,7 @@ from themis.values import Value
 from themis_lab.simulator.record import BidRecord, RoundRecord
 from themis_lab.simulator.workload import unknown_app
 
-_MOST_NAMED = 4
+_MAX_NAMED = 4
 
 
 class AppRound(Value, frozen=True, kw_only=True):
@@ -157,7 +157,7 @@ def _served(round_: RoundRecord) -> dict[str, int]:
 def _named(served: Mapping[str, int]) -> str:
     """Return apps with their GPUs, most GPUs first."""
     ordered = sorted(served, key=lambda name: (-served[name], name))
-    named = [f"{name} ({served[name]})" for name in ordered[:_MOST_NAMED]]
+    named = [f"{name} ({served[name]})" for name in ordered[:_MAX_NAMED]]
     more = len(ordered) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")
 

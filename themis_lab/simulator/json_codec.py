@@ -22,7 +22,7 @@ T = TypeVar("T")
 KIND = "kind"
 _SCALARS = (str, int, float, bool)
 _NOT_FINITE = ("inf", "-inf", "nan")
-_MOST = 2**64
+_MAX_WHOLE = 2**64
 """Of whole numbers: seeds are of 64 bits, and nothing else is larger."""
 
 
@@ -139,7 +139,7 @@ def _scalar(hint: Any, value: Any, place: str) -> Any:
         if str(value) not in known:
             raise UnknownNameError(place, str(value), known)
         return known[str(value)]
-    if type(value) is int and not -_MOST <= value <= _MOST:
+    if type(value) is int and not -_MAX_WHOLE <= value <= _MAX_WHOLE:
         _refuse(value, place)
     if hint is float and (type(value) in (int, float) or value in _NOT_FINITE):
         return float(value)

@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec.structs import astuple, replace
 
-from am.agent.model.fairness import RhoDefinition
 from themis.errors import InputError, UnknownNameError
+from themis.rho import SCHEDULE_DEFINITIONS
 from themis.values import Value
 from themis_lab.simulator.clusters import check_size
 from themis_lab.simulator.json_codec import plain, restored
@@ -29,7 +29,7 @@ FORMAT = "themis recording"
 
 CURVES = (LossCurve, ReplayedCurve)
 _CHOICES: Mapping[type, tuple[type, ...]] = {Curve: CURVES}
-_MOST = 1e100
+_MAX_FIGURE = 1e100
 """The maximum of every figure of a run, so that sums of squares stay finite."""
 
 _NOT_COUNTED = ("bid_s", "auction_s")
@@ -132,13 +132,15 @@ def _check_whole(run: Run, record: RunRecord, source: str) -> None:
     if len(record.rounds) != record.counts.rounds:
         counted = (len(record.rounds), record.counts.rounds)
         raise InputError(f"{source} is damaged: rounds are missing", value=counted, remedy="make it again")
-    if not 0.0 <= record.makespan_s < _MOST:
+    if not 0.0 <= record.makespan_s < _MAX_FIGURE:
         raise InputError(f"{source} is damaged: the makespan", value=record.makespan_s, remedy="make it again")
     for app in record.apps:
         measured = [value for value in astuple(app) if isinstance(value, float)]
-        figures = [*(app.rho.get(name, math.nan) for name in RhoDefinition), *measured]
+        # Recordings of earlier versions lack the definitions of the fluid cluster.
+        known: dict[str, float] = {**dict.fromkeys(SCHEDULE_DEFINITIONS, math.nan), **app.rho}
+        figures = [*known.values(), *measured]
         negative = app.ended_at_s < app.submitted_at_s or app.gpu_time_s < 0.0 or app.running_gpu_s < 0.0
-        if negative or not all(abs(figure) < _MOST for figure in figures):
+        if negative or not all(abs(figure) < _MAX_FIGURE for figure in figures):
             raise InputError(f"{source} is damaged: figures of app {app.name}", value=figures, remedy="make it again")
 
 

@@ -19,7 +19,7 @@ from themis_lab.simulator.settings import Settings
 from themis_lab.simulator.simulation import MakeAgent, Simulation, Watch
 from themis_lab.simulator.workload import AppTrace, Workload, unknown_app
 
-MOST_LIED = 1e6
+MAX_LIED = 1e6
 """The maximum factor. Larger ones have no further effect, and values would overflow."""
 
 _KIB = 1024.0
@@ -38,9 +38,9 @@ class LieChoice(Value, frozen=True, kw_only=True):
             raise UnknownNameError("lie", self.kind, LIES)
         # The factor of a lie about S is a share; 0 is the truth.
         of_share = self.kind == "slowdown"
-        least, range_start = (0.0, "0") if of_share else (1.0 / MOST_LIED, f"1/{MOST_LIED:,.0f}")
-        if not least <= self.factor <= MOST_LIED:
-            what = f"the factor of a lie must be from {range_start} to {MOST_LIED:,.0f}"
+        least, range_start = (0.0, "0") if of_share else (1.0 / MAX_LIED, f"1/{MAX_LIED:,.0f}")
+        if not least <= self.factor <= MAX_LIED:
+            what = f"the factor of a lie must be from {range_start} to {MAX_LIED:,.0f}"
             raise InputError(what, value=self.factor, remedy=f"{0 if of_share else 1} is the truth")
 
 

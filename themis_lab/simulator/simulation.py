@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from am.agent.model.fairness import rho_by_definition
+from am.agent.model.fairness import declaration_of, rho_by_definition
 from am.app_view import make_cluster_view
 from am.tuners.port import TunerPlan
 from rm_plugin.arbiter.auction import AuctionOutcome, run_auction
@@ -22,6 +22,7 @@ from rm_plugin.solvers.registry import solver as solver_named
 from themis.bids import AppReport, Bid, Market, RhoOf
 from themis.clock import VirtualClock
 from themis.errors import InvariantError
+from themis.fluid_cluster import Declaration, FluidCluster, FluidLife, fluid_ideals_s
 from themis.leases import SAME_TIME_S, Lease, LeaseChange
 from themis.sums import sum_in_order
 from themis_lab.simulator.agents import Agent, HonestAgent
@@ -43,8 +44,8 @@ Watch = Callable[["Simulation"], None]
 _WHOLE_CHECK = 16
 """All leases are checked in every 16th round, in the others only those of machines with changes."""
 
-_MOST_ROUNDS_AT_ONCE = 200
-_MOST_DECLINED = 3
+_MAX_ROUNDS_AT_ONCE = 200
+_MAX_DECLINED = 3
 """Rounds in a row at one moment whose GPUs were all returned at once: an agent lied, or believes what its planner does
 not. Free GPUs then wait for the next event."""
 
@@ -78,6 +79,7 @@ class Simulation:
         )
         self.apps: dict[str, SimApp] = {}
         self.ended: list[AppOutcome] = []
+        self.fluid = FluidCluster(settings.cluster.gpus)
         self.rounds: list[RoundRecord] = []
         self.counts = Counts()
         self._policy = make_policy(settings.policy)
@@ -86,6 +88,7 @@ class Simulation:
         self._observer = observer
         self._make_agent = make_agent or (lambda _: HonestAgent())
         self._queue: EventQueue[Callable[[], None]] = EventQueue()
+        self._declarations: dict[str, Declaration] = {}
         self._reasons: list[str] = []
         self._first_reason_s = 0.0
         self._dirty = InTurns()
@@ -100,6 +103,8 @@ class Simulation:
             lease_s=settings.leases.duration_s,
             rule=settings.bundle_rule,
         )
+        # The whole cluster: a machine that is lost as an app ends must not make its ideal time longer.
+        self._whole_cluster_view = cluster_view
         self._cohort = Cohort(self.apps, cluster_view, settings.leases.checkpoint_lead_s)
         self._schedule_all()
 
@@ -174,7 +179,7 @@ class Simulation:
         """Play all events of one time, in phases, until there are no more; without rounds if `rounds` is False."""
         self.clock.advance_to(max(at_s, self.now_s))
         declined = 0
-        for _ in range(_MOST_ROUNDS_AT_ONCE):
+        for _ in range(_MAX_ROUNDS_AT_ONCE):
             while self._queue.next_s() <= self.now_s + SAME_TIME_S:
                 self.counts.events += 1
                 self._queue.pop()()
@@ -189,7 +194,7 @@ class Simulation:
             if watch is not None:
                 watch(self)
             declined = declined + 1 if _same_holders(before, self.arbiter.table.live.values()) else 0
-            if declined == _MOST_DECLINED:
+            if declined == _MAX_DECLINED:
                 self.counts.declined += 1
                 self._reasons.clear()
         raise InvariantError("rounds without end at one moment", value=self.now_s, remedy="report this workload")
@@ -219,6 +224,8 @@ class Simulation:
     def _arrive(self, trace: AppTrace) -> None:
         app = SimApp(trace.name, trace, self.settings.cluster, trace.costs or self.settings.costs, self.now_s)
         self.apps[app.app_id] = app
+        self._declarations[app.app_id] = declaration = declaration_of(app.whole_view(1.0), self._whole_cluster_view)
+        self.fluid.arrive(app.app_id, declaration.phases, self.now_s)
         self._without_chance[app.app_id] = None
         self._cohort.enter(app.app_id, self._make_agent(trace))
         self.arbiter.add_app(app.app_id, now_s=self.now_s, owner=trace.owner)
@@ -289,8 +296,7 @@ class Simulation:
         self._wants_round("an app ended")
 
     def _outcome(self, app: SimApp) -> AppOutcome:
-        # The whole cluster: a machine that is lost as the app ends must not make its ideal time longer.
-        cluster_view = replace(self._cohort.cluster_view, cluster_gpus=self.settings.cluster.gpus)
+        cluster_view = self._whole_cluster_view
         whole = app.whole_view(self.arbiter.contention(app.app_id, self.now_s))
         rho = rho_by_definition(whole, self.now_s - app.submitted_at_s, cluster_view)
         costs, tally = app.costs, app.tally
@@ -325,11 +331,13 @@ class Simulation:
             self._dirty.add(app.app_id)
         self._hear(self.arbiter.machine_lost(machine_id, now_s=self.now_s, reason="its machine was lost"))
         self._cohort.set_cluster_gpus(self.arbiter.gpus_available)
+        self.fluid.resize(self.arbiter.gpus_available, self.now_s)
         self._wants_round("a machine was lost")
 
     def _machine_back(self, machine_id: str) -> None:
         self.arbiter.machine_back(machine_id)
         self._cohort.set_cluster_gpus(self.arbiter.gpus_available)
+        self.fluid.resize(self.arbiter.gpus_available, self.now_s)
         self._wants_round("a machine came back")
 
     # ---- rounds ----
@@ -457,13 +465,15 @@ class Simulation:
         makespan_s = max(app.ended_at_s for app in self.ended) - first_s
         whole_gpu_s = max(self.settings.cluster.gpus * makespan_s, 1e-9)
         order = {app.name: place for place, app in enumerate(self.workload.apps)}
+        lives = self.fluid.run_out()
+        apps = [self._with_fluid_rho(app, lives[app.name]) for app in self.ended]
         return RunRecord(
             policy=self.settings.policy,
             cluster=self.settings.cluster.name,
             cluster_gpus=self.settings.cluster.gpus,
             workload=self.workload.name,
             seed=self.settings.seed,
-            apps=tuple(sorted(self.ended, key=lambda app: order[app.name])),
+            apps=tuple(sorted(apps, key=lambda app: order[app.name])),
             counts=self.counts,
             makespan_s=makespan_s,
             leased_share=sum_in_order(app.gpu_time_s for app in self.ended) / whole_gpu_s,
@@ -471,6 +481,12 @@ class Simulation:
             rounds=tuple(self.rounds),
             wall_s=wall_s,
         )
+
+    def _with_fluid_rho(self, app: AppOutcome, life: FluidLife) -> AppOutcome:
+        """Add rho by the definitions of the fluid cluster. They need all arrivals until the app ends there."""
+        ideals_s = fluid_ideals_s(self._declarations[app.name], life)
+        rho = {definition.value: app.completion_s / ideal_s for definition, ideal_s in ideals_s.items()}
+        return replace(app, rho={**rho, **app.rho})
 
 
 def _wants_more(before: TunerPlan, after: TunerPlan) -> bool:

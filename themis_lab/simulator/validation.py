@@ -28,6 +28,15 @@ def check_fits(workload: Workload, settings: Settings) -> None:
             _check_job(app, job, rooms, cluster)
 
 
+def refusal(workload: Workload, settings: Settings) -> InputError | None:
+    """Why these settings, which name a policy, cannot run the workload; None if they can."""
+    try:
+        check_fits(workload, settings)
+    except InputError as error:
+        return error
+    return None
+
+
 class _Room:
     """How many GPUs the machines of one device type have in tasks of each size."""
 

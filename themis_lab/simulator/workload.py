@@ -14,7 +14,7 @@ from themis.errors import InputError, UnknownNameError
 from themis.values import Value
 from themis_lab.simulator.costs import A_CENTURY_S, Costs
 
-LEAST_ITERATION_S = 1e-15
+MIN_ITERATION_S = 1e-15
 
 
 class Curve(Protocol):
@@ -70,7 +70,7 @@ class JobTrace(Value, frozen=True, kw_only=True):
         )
 
     def __post_init__(self) -> None:
-        if self.iterations_total < 1 or not self.serial_iteration_s >= LEAST_ITERATION_S:
+        if self.iterations_total < 1 or not self.serial_iteration_s >= MIN_ITERATION_S:
             value = (self.job_id, self.iterations_total, self.serial_iteration_s)
             raise InputError("a job needs iterations, and each of them time: a femtosecond or more", value=value)
         if self.work_gpu_s > A_CENTURY_S:
@@ -141,7 +141,7 @@ class Workload(Value, frozen=True, kw_only=True):
             raise InputError("the apps of a workload must stand in order of arrival", value=self.name)
 
 
-_MOST_NAMED = 12
+_MAX_NAMED = 12
 
 
 def unknown_app(name: str, known: Iterable[str]) -> UnknownNameError:
@@ -150,7 +150,7 @@ def unknown_app(name: str, known: Iterable[str]) -> UnknownNameError:
     App names are usually numbers, so the most similar name is not a better guess.
     """
     names = list(known)
-    more = len(names) - _MOST_NAMED
+    more = len(names) - _MAX_NAMED
     error = UnknownNameError("app", name, names)
-    error.remedy = f"known: {', '.join(names[:_MOST_NAMED])}" + (f" and {more} more" if more > 0 else "")
+    error.remedy = f"known: {', '.join(names[:_MAX_NAMED])}" + (f" and {more} more" if more > 0 else "")
     return error

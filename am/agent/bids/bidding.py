@@ -62,7 +62,7 @@ from am.agent.bids.bounded_cache import BoundedCache
 from am.agent.bids.by_type import app_on_type, merge_bids, offer_on_type, types_on_offer
 from am.agent.bids.candidate_set import CandidateSet
 from am.agent.bids.candidate_tables import tables_of
-from am.agent.candidates.gang_kinds import GangRequest, gang_requests, relevant_slowdown
+from am.agent.candidates.gang_kinds import GangOption, gang_options, relevant_slowdown
 from am.agent.model.division_times import finish_times_s
 from am.agent.model.fairness import shared_times_s, values_of
 from am.agent.model.outlook import Outlook, times_of
@@ -95,15 +95,15 @@ class BidMemory:
     """
 
     def __init__(self) -> None:
-        self._gang_requests: BoundedCache[tuple[GangRequest, ...]] = BoundedCache(4096)
+        self._gang_options: BoundedCache[tuple[GangOption, ...]] = BoundedCache(4096)
         self._sets: BoundedCache[CandidateSet] = BoundedCache(4096)
 
     def single_job_set(self, app: AppView, offer: Offer, capacity: GangCapacity) -> CandidateSet:
         """The candidates of an app that has one job and keeps no GPUs (`keeps_nothing`)."""
         (job,) = app.jobs
         same_job = job.shape, relevant_slowdown(job), capacity.traits
-        requests = self._gang_requests.of(
-            same_job, lambda: tuple(gang_requests(app, capacity, job.shape.demand_max_gpus))
+        requests = self._gang_options.of(
+            same_job, lambda: tuple(gang_options(app, capacity, job.shape.demand_max_gpus))
         )
         fits = tuple([capacity.most(at.gpus, unit_gpus, within) > 0 for at, within, unit_gpus in requests])
         held = tuple([(gang, gang.renewable_gpus.within(offer.free), app.restart_s) for gang in app.held])

@@ -14,12 +14,12 @@ from am.agent.bids.dominance import DominanceKey, Indices, neighbours, thinned
 from am.agent.candidates.gang_extension import added_up
 from am.agent.model.finish_time import pace_on
 from am.agent.model.views import JobView
-from themis.bids import BidRow, Gang
+from themis.bids import BidRow, GangRequest
 from themis.cluster import Allocation
 
 Floats = NDArray[np.float64]
 _NO_INDICES: Indices = np.zeros(0, dtype=np.int64)
-_Request = tuple[tuple[Gang, ...], Allocation, tuple[Allocation, ...]]
+_Request = tuple[tuple[GangRequest, ...], Allocation, tuple[Allocation, ...]]
 """Gangs anywhere, pinned GPUs, and the pinned gangs that these are."""
 
 
@@ -107,7 +107,7 @@ class CandidateSet:
             counts[key] = counts.get(key, 0) + gang.count
         gangs = tuple(
             [
-                Gang(gpus=gpus, within=within, count=count, unit_gpus=unit)
+                GangRequest(gpus=gpus, within=within, count=count, unit_gpus=unit)
                 for (gpus, within, unit), count in sorted(counts.items(), reverse=True)
             ]
         )

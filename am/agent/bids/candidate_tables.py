@@ -19,7 +19,7 @@ from am.agent.candidates.gang_kinds import GangKind, LocalitySensitivity, gang_k
 from am.agent.candidates.search_space import SearchSpace
 from am.agent.model.demands import parts_left
 from am.agent.model.views import AppView, GangAt, HeldGang
-from themis.bids import Gang, Offer
+from themis.bids import GangRequest, Offer
 from themis.cluster import Allocation, Level
 from themis.placement.gang_capacity import GangCapacity
 from themis.values import Value, cached_property
@@ -43,7 +43,7 @@ class Table(Value, frozen=True, dict=True, kw_only=True):
 
     gangs: tuple[GangAt, ...]
     pinned: tuple[Allocation, ...] = ()
-    anywhere: tuple[Gang, ...] = ()
+    anywhere: tuple[GangRequest, ...] = ()
     kinds: tuple[GangKind, ...] = ()
     candidates: Counts
     switch_s: float = 0.0

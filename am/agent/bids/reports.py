@@ -48,9 +48,9 @@ def make_reports(
     """
     asked = [rho_of.asks(outlook.demands) for outlook in outlooks] if rho_of is not RhoOf.EVERY_APP else ()
     if not all(asked):
-        some = [place for place, is_asked in enumerate(asked) if is_asked]
+        some = [index for index, is_asked in enumerate(asked) if is_asked]
         with_rho = iter(
-            make_reports([outlooks[place] for place in some], elapsed_s[some], contentions[some], cluster, round_id)
+            make_reports([outlooks[index] for index in some], elapsed_s[some], contentions[some], cluster, round_id)
         )
         return [
             next(with_rho)

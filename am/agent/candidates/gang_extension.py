@@ -12,7 +12,7 @@ from am.agent.candidates.gang_kinds import LocalitySensitivity
 from am.agent.model.demands import growth_pays, part_left, usable_gpus
 from am.agent.model.finish_time import job_time_s
 from am.agent.model.views import AppView, GangAt, HeldGang, JobView
-from themis.bids import Gang
+from themis.bids import GangRequest
 from themis.cluster import Allocation, Level
 from themis.placement.gang_capacity import GangCapacity
 from themis.values import Value
@@ -40,7 +40,7 @@ class GangExtension(Value, frozen=True):
 
     gangs: tuple[GangAt, ...]
     pinned: tuple[Allocation, ...] = ()
-    anywhere: tuple[Gang, ...] = ()
+    anywhere: tuple[GangRequest, ...] = ()
     grown: int = 0
 
 
@@ -146,10 +146,10 @@ def _one_after_the_other(ways: Sequence[Sequence[GangExtension]]) -> Iterator[tu
     done = [mine[0] for mine in ways]
     yield tuple(done)
     each = max(1, _ONE_AFTER_THE_OTHER // len(ways))
-    for place, mine in enumerate(ways[:_ONE_AFTER_THE_OTHER]):
+    for index, mine in enumerate(ways[:_ONE_AFTER_THE_OTHER]):
         for number in range(min(each, len(mine) - 1), 0, -1):
             # Evenly over the ways, the fastest last.
-            done[place] = mine[len(mine) - 1 - (number - 1) * (len(mine) - 1) // each]
+            done[index] = mine[len(mine) - 1 - (number - 1) * (len(mine) - 1) // each]
             yield tuple(done)
 
 
@@ -230,7 +230,7 @@ def _ways_anywhere(base: _Base, level: Level, most_units: int) -> Iterator[tuple
     for units in range(1, min(base.growth_gpus // unit, most_units) + 1):
         at = base.with_gpus(base.job.shape.usable_gpus(base.whole + units * unit), max(level, base.at.level))
         if at is not None:
-            more = Gang(gpus=units * unit, within=Level.CLUSTER, unit_gpus=unit)
+            more = GangRequest(gpus=units * unit, within=Level.CLUSTER, unit_gpus=unit)
             yield job_time_s(base.job, at), GangExtension((at,), pinned, (more,), int(base.must_pay))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from am.agent.model.views import AppView, GangAt, JobView
 from themis.apps import JobShape, Slowdown
-from themis.bids import Gang
+from themis.bids import GangRequest
 from themis.cluster import Level
 from themis.placement.gang_capacity import GangCapacity
 from themis.values import Value
@@ -35,9 +35,9 @@ class GangKind(Value, frozen=True):
     most: int
 
     @property
-    def gang(self) -> Gang:
+    def gang(self) -> GangRequest:
         """The gangs as a bid asks for them, the most that fit."""
-        return Gang(gpus=self.at.gpus, within=self.within, count=self.most, unit_gpus=self.unit_gpus)
+        return GangRequest(gpus=self.at.gpus, within=self.within, count=self.most, unit_gpus=self.unit_gpus)
 
 
 Candidate = tuple[int, ...]
@@ -70,7 +70,7 @@ def _slowdown(slowdown: Slowdown, gpus_per_task: int, at: GangAt) -> float:
     return slowdown.at(at.level) if at.holds_tasks_of(gpus_per_task) else math.inf
 
 
-GangRequest = tuple[GangAt, Level, int]
+GangOption = tuple[GangAt, Level, int]
 """What a gang counts as, the level asked for, and its unit."""
 
 
@@ -81,7 +81,7 @@ def gang_kinds(app: AppView, capacity: GangCapacity) -> tuple[GangKind, ...]:
     is always on one machine, a single GPU always in one slot.
     """
     kinds = []
-    for at, within, unit_gpus in gang_requests(app, capacity, capacity.gpus):
+    for at, within, unit_gpus in gang_options(app, capacity, capacity.gpus):
         most = capacity.most(at.gpus, unit_gpus, within)
         if most:
             # One job needs one gang: capped at 1, the kinds of an app of one job are the same in many offers.
@@ -95,13 +95,13 @@ def relevant_slowdown(job: JobView) -> Slowdown:
     return Slowdown(slot, slot, slot, slot) if job.shape.demand_max_gpus == 1 else job.slowdown
 
 
-def gang_requests(app: AppView, capacity: GangCapacity, most_gpus: int) -> Iterator[GangRequest]:
+def gang_options(app: AppView, capacity: GangCapacity, most_gpus: int) -> Iterator[GangOption]:
     """The gangs that a job can run on; of equally fast ones only the one that needs least."""
     sensitivity = LocalitySensitivity.of(app)
     for gpus, unit_gpus in sorted(_sizes({job.shape for job in app.jobs}, most_gpus), reverse=True):
         levels = _levels(gpus, unit_gpus, capacity)
-        for place, (at, within) in enumerate(levels):
-            if place + 1 == len(levels) or not sensitivity.same_speed(at, levels[place + 1][0]):
+        for index, (at, within) in enumerate(levels):
+            if index + 1 == len(levels) or not sensitivity.same_speed(at, levels[index + 1][0]):
                 yield at, within, unit_gpus
 
 
@@ -115,9 +115,9 @@ def _sizes(shapes: Iterable[JobShape], most_gpus: int) -> set[tuple[int, int]]:
     return sizes
 
 
-def splits(sizes: Sequence[int], places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+def splits(sizes: Sequence[int], indices: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     """A kind and two others, or twice one, that together have its size; all as indices into `sizes` in GPUs."""
-    for whole, (left, right) in itertools.product(places, itertools.combinations_with_replacement(places, 2)):
+    for whole, (left, right) in itertools.product(indices, itertools.combinations_with_replacement(indices, 2)):
         if sizes[left] + sizes[right] == sizes[whole]:
             yield whole, left, right
 

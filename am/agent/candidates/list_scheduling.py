@@ -33,7 +33,7 @@ Dealt = tuple[int, Sizes]
 _STEP = 1.04
 """Totals of GPUs grow by one, or by this factor if that is more."""
 
-_LEAST_GANGS = (0.0, 0.5, 1.0)
+_MIN_GANGS = (0.0, 0.5, 1.0)
 """Gangs of elastic jobs have at least these parts of the tasks that their job could use."""
 
 _AT_ONCE = (1.0, 0.75, 0.5)
@@ -127,7 +127,7 @@ def least_tasks(shape: JobShape, least: float) -> int:
 
 
 def sizes_by_work(jobs: Sequence[JobView], gpus: int) -> list[Sizes]:
-    """All GPUs shared among shapes of jobs by their work, for each of `_LEAST_GANGS`; empty if no gang fits."""
+    """All GPUs shared among shapes of jobs by their work, for each of `_MIN_GANGS`; empty if no gang fits."""
     dealt = [scheduled_by_shape(jobs, len(jobs), gpus, least) for least in _leasts_of(jobs)]
     # The last of each has all of the GPUs.
     return list(dict.fromkeys(some[-1][1] for some in dealt if some))
@@ -166,10 +166,10 @@ def _fineness(gpus: int) -> tuple[int, int]:
 
 
 def _leasts_of(jobs: Sequence[JobView]) -> list[float]:
-    """The parts of `_LEAST_GANGS` that differ for these jobs: gangs of few tasks have few smallest sizes."""
+    """The parts of `_MIN_GANGS` that differ for these jobs: gangs of few tasks have few smallest sizes."""
     shapes = dict.fromkeys([job.shape for job in jobs])
     leasts: dict[tuple[int, ...], float] = {}
-    for least in _LEAST_GANGS:
+    for least in _MIN_GANGS:
         leasts.setdefault(tuple([least_tasks(shape, least) for shape in shapes]), least)
     return list(leasts.values())
 
@@ -181,11 +181,11 @@ class _Nearest:
         self._most = [kind.most for kind in kinds]
         self._within = [int(kind.within) for kind in kinds]
         self._arrays = np.array(self._most, dtype=np.int64), np.array(self._within, dtype=np.int64)
-        self._places: dict[tuple[int, int], tuple[int, ...]] = {}
-        for place, kind in enumerate(kinds):
+        self._kinds_of: dict[tuple[int, int], tuple[int, ...]] = {}
+        for index, kind in enumerate(kinds):
             size = kind.at.gpus, kind.unit_gpus
-            self._places[size] = (*self._places.get(size, ()), place)
+            self._kinds_of[size] = (*self._kinds_of.get(size, ()), index)
 
     def layouts(self, sizes: Sizes, parts: tuple[float, ...]) -> list[Candidate]:
         """The layouts that take at most these parts of the tight places; layouts that do not fit are left out."""
-        return _candidates.lay_out(*self._arrays, self._places, sizes, parts)
+        return _candidates.lay_out(*self._arrays, self._kinds_of, sizes, parts)

@@ -112,10 +112,10 @@ class _PartLimits:
 def _near_moves(kinds: Sequence[GangKind]) -> Counts:
     """Changes among the kinds that are placed near; none if these all have one size."""
     near = list(_near(kinds))
-    if len({kinds[place].at.gpus for place in near}) < 2:
+    if len({kinds[index].at.gpus for index in near}) < 2:
         return np.zeros((0, len(kinds)), dtype=np.int64)
     one = np.eye(len(kinds), dtype=np.int64)
-    moves = [one[place] for place in near]
+    moves = [one[index] for index in near]
     swaps = [one[left] - one[right] for left, right in itertools.pairwise(near)]
     moves += [*swaps, *(-swap for swap in swaps), *_split_moves(one, [kind.at.gpus for kind in kinds], near)]
     return np.concatenate([repeats * np.array(moves) for repeats in _REPEATS])
@@ -124,10 +124,10 @@ def _near_moves(kinds: Sequence[GangKind]) -> Counts:
 def _near(kinds: Sequence[GangKind]) -> Iterator[int]:
     """Kinds within one machine, and the tightest kind of each size that has none."""
     seen: set[tuple[int, int]] = set()
-    for place, kind in enumerate(kinds):
+    for index, kind in enumerate(kinds):
         size = kind.at.gpus, kind.unit_gpus
         if kind.within <= Level.MACHINE or size not in seen:
-            yield place
+            yield index
         seen.add(size)
 
 
@@ -179,8 +179,8 @@ def target_search(space: SearchSpace, starts: Sequence[Candidate]) -> Iterator[C
     # One more change, with jobs packed in pairs. A second one gains little and takes a fifth of the time of a bid.
     best = ready[phase.times_s(ready, in_pairs=True).argmin()]
     tried = limits.within(np.concatenate([best[None], best + _all_moves(sizes, (1,))]))
-    for place in phase.times_s(tried, in_pairs=True).argsort(kind="stable")[:_FINALISTS]:
-        yield tuple(tried[place].tolist())
+    for index in phase.times_s(tried, in_pairs=True).argsort(kind="stable")[:_FINALISTS]:
+        yield tuple(tried[index].tolist())
 
 
 class Limits:
@@ -203,20 +203,20 @@ def _all_moves(sizes: tuple[int, ...], repeats: tuple[int, ...]) -> Moves:
     if len(set(sizes)) < 2:
         return np.zeros((0, len(sizes)), dtype=np.int8)
     one = np.eye(len(sizes), dtype=np.int8)
-    places = range(len(sizes))
+    indices = range(len(sizes))
     moves = [*one]
-    for left, right in itertools.permutations(places, 2):
+    for left, right in itertools.permutations(indices, 2):
         moves.append(one[left] - one[right])
         gpus = math.lcm(sizes[left], sizes[right])
         if gpus <= _MAX_EXCHANGED_GPUS:
             moves.append(gpus // sizes[left] * one[left] - gpus // sizes[right] * one[right])
-    stacked = np.stack([*moves, *_split_moves(one, sizes, places)])
+    stacked = np.stack([*moves, *_split_moves(one, sizes, indices)])
     return np.unique(np.concatenate([count * stacked for count in repeats]), axis=0)
 
 
-def _split_moves(one: NDArray[np.int8] | Counts, sizes: Sequence[int], places: Sequence[int]) -> Iterator[Counts]:
+def _split_moves(one: NDArray[np.int8] | Counts, sizes: Sequence[int], indices: Sequence[int]) -> Iterator[Counts]:
     """One gang split in two, and two gangs joined."""
-    for whole, left, right in splits(sizes, places):
+    for whole, left, right in splits(sizes, indices):
         split = one[left] + one[right] - one[whole]
         yield split
         yield -split

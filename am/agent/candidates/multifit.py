@@ -102,8 +102,8 @@ class _Fitting:
 
     def __init__(self, space: SearchSpace) -> None:
         kinds, most_gpus, jobs = space.kinds, space.most_gpus, space.jobs
-        self._order = _worth_opening(kinds, jobs)
-        self._kinds = [kinds[place] for place in self._order]
+        self._order = _unbeaten_kinds(kinds, jobs)
+        self._kinds = [kinds[index] for index in self._order]
         self._all_kinds = len(kinds)
         self._takes = [list(column) for column in zip(*capacity_taken(self._kinds), strict=True)]
         self._sizes = [kind.at.gpus for kind in self._kinds]
@@ -121,23 +121,23 @@ class _Fitting:
 
     def gpus_of(self, candidate: Candidate) -> int:
         """The GPUs of a candidate."""
-        return sum(candidate[place] * gpus for place, gpus in zip(self._order, self._sizes, strict=True))
+        return sum(candidate[index] * gpus for index, gpus in zip(self._order, self._sizes, strict=True))
 
     def candidate_by(self, end_s: float, gpus: int) -> Candidate | None:
         """Gangs on which all jobs end in time; None if they need more GPUs, or more than that part of the capacity."""
         found = np.empty(len(self._kinds), dtype=np.int64)
         fits = _candidates.fit_by_end(*self._arrays, self._most_gpus, self._most_gangs, end_s, gpus, found)
-        return self._in_place(found.tolist()) if fits else None
+        return self._of_all_kinds(found.tolist()) if fits else None
 
-    def _in_place(self, found: Sequence[int]) -> Candidate:
-        """Counts of the kinds worth opening, as counts of all kinds."""
+    def _of_all_kinds(self, found: Sequence[int]) -> Candidate:
+        """Counts of the unbeaten kinds, as counts of all kinds."""
         counts = [0] * self._all_kinds
-        for place, count in zip(self._order, found, strict=True):
-            counts[place] = count
+        for index, count in zip(self._order, found, strict=True):
+            counts[index] = count
         return tuple(counts)
 
 
-def _worth_opening(kinds: Sequence[GangKind], jobs: Sequence[JobView]) -> list[int]:
+def _unbeaten_kinds(kinds: Sequence[GangKind], jobs: Sequence[JobView]) -> list[int]:
     """Kinds that no other one beats by fewer GPUs, as much capacity and equal speed; fewest GPUs first, then tightest.
 
     Of the gangs on which a job ends in time the first in this order opens.
@@ -149,8 +149,8 @@ def _worth_opening(kinds: Sequence[GangKind], jobs: Sequence[JobView]) -> list[i
         smaller = kind.at.gpus < other.at.gpus and kind.most >= other.most
         return smaller and all(map(le, times_s[kind], times_s[other]))
 
-    worth = [place for place, kind in enumerate(kinds) if not any(beats(other, kind) for other in kinds)]
-    return sorted(worth, key=lambda place: (kinds[place].at.gpus, kinds[place].within))
+    unbeaten = [index for index, kind in enumerate(kinds) if not any(beats(other, kind) for other in kinds)]
+    return sorted(unbeaten, key=lambda index: (kinds[index].at.gpus, kinds[index].within))
 
 
 def _times_s(kinds: Sequence[GangKind], jobs: Sequence[JobView]) -> list[list[float]]:

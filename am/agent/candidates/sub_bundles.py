@@ -33,7 +33,7 @@ def sub_bundle_candidates(space: SearchSpace, _found: Sequence[Candidate] = ()) 
         return []
     free, slots, rack_of = capacity.free, capacity.slots, capacity.rack_of
     machines = sorted(free)
-    racks = {name: place for place, name in enumerate(sorted({rack_of.get(each, "") for each in machines}))}
+    racks = {name: rack for rack, name in enumerate(sorted({rack_of.get(each, "") for each in machines}))}
     in_rack = np.zeros((len(machines), len(racks)), dtype=np.int64)
     in_rack[np.arange(len(machines)), [racks[rack_of.get(each, "")] for each in machines]] = 1
     size, unit = kinds[0].at.gpus, kinds[0].unit_gpus
@@ -55,10 +55,10 @@ def sub_bundle_candidates(space: SearchSpace, _found: Sequence[Candidate] = ()) 
 def _parts(machines: Sequence[str], free: Mapping[str, int], slots: Mapping[str, Sequence[int]]) -> Counts:
     """P x machines: which ones are left, by combinations of parts of each class of identical machines."""
     classes: dict[tuple[int, ...], list[int]] = {}
-    for place, machine in enumerate(machines):
-        classes.setdefault((free[machine], *slots.get(machine, ())), []).append(place)
+    for index, machine in enumerate(machines):
+        classes.setdefault((free[machine], *slots.get(machine, ())), []).append(index)
     members = [classes[each] for each in sorted(classes)]
-    steps = _steps([len(some) for some in members], [sum(free[machines[place]] for place in some) for some in members])
+    steps = _steps([len(some) for some in members], [sum(free[machines[index]] for index in some) for some in members])
     choices = [_spread_out(some, len(machines), count) for some, count in zip(members, steps, strict=True)]
     together = itertools.islice(itertools.product(*choices), _MAX_PARTS)
     return np.array([np.sum(choice, axis=0) for choice in together])
@@ -68,11 +68,11 @@ def _steps(members: Sequence[int], gpus: Sequence[int]) -> list[int]:
     """The number of parts of each class: one more where parts differ by most GPUs, within `_MAX_PARTS` combinations."""
     steps = [2] * len(members)
     while True:
-        more = [place for place, count in enumerate(steps) if count <= members[place]]
-        more = [place for place in more if math.prod(steps) // steps[place] * (steps[place] + 1) <= _MAX_PARTS]
+        more = [number for number, count in enumerate(steps) if count <= members[number]]
+        more = [number for number in more if math.prod(steps) // steps[number] * (steps[number] + 1) <= _MAX_PARTS]
         if not more:
             return steps
-        steps[max(more, key=lambda place: gpus[place] / (steps[place] - 1))] += 1
+        steps[max(more, key=lambda number: gpus[number] / (steps[number] - 1))] += 1
 
 
 def _spread_out(members: Sequence[int], machines: int, steps: int) -> list[Counts]:

@@ -11,10 +11,10 @@
 
 #include "shapes.h"
 
-enum { MOST_ARRAYS = 7 };
+enum { MAX_ARRAYS = 7 };
 
 typedef struct {
-    Py_buffer view[MOST_ARRAYS];
+    Py_buffer view[MAX_ARRAYS];
     int held;
 } Arrays;
 

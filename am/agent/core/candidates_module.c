@@ -68,8 +68,8 @@ static int read_kinds(PyObject *entry, Py_ssize_t most, Py_ssize_t kinds, Alike 
         PyErr_Format(PyExc_ValueError, "the kinds of a size must be a tuple of %zd at most", most);
         return 0;
     }
-    gangs->kinds = room, gangs->many = PyTuple_GET_SIZE(entry);
-    for (Py_ssize_t n = 0; n < gangs->many; n++) {
+    gangs->kinds = room, gangs->kind_count = PyTuple_GET_SIZE(entry);
+    for (Py_ssize_t n = 0; n < gangs->kind_count; n++) {
         if ((room[n] = number(PyTuple_GET_ITEM(entry, n))) < 0) return 0;
         if (room[n] >= kinds) {
             PyErr_Format(PyExc_ValueError, "kind %lld is not one of %zd", (long long)room[n], kinds);
@@ -95,16 +95,16 @@ static int read_size(PyObject *size, PyObject *kinds_of, Py_ssize_t most, Py_ssi
     PyObject *key = PyTuple_GetSlice(size, 0, 2);
     /* Reading numbers may run Python code, which may delete the entry from the dictionary. */
     PyObject *entry = key ? Py_XNewRef(PyDict_GetItemWithError(kinds_of, key)) : NULL;
-    gangs->kinds = room, gangs->many = 0;
+    gangs->kinds = room, gangs->kind_count = 0;
     int fine = entry ? read_kinds(entry, most, kinds, gangs, room) : !PyErr_Occurred();
     Py_XDECREF(key);
     Py_XDECREF(entry);
     return fine;
 }
 
-static PyObject *tuple_of(const int64_t *counts, Py_ssize_t many) {
-    PyObject *tuple = PyTuple_New(many);
-    for (Py_ssize_t n = 0; tuple && n < many; n++) {
+static PyObject *tuple_of(const int64_t *counts, Py_ssize_t kinds) {
+    PyObject *tuple = PyTuple_New(kinds);
+    for (Py_ssize_t n = 0; tuple && n < kinds; n++) {
         PyObject *count = PyLong_FromLongLong(counts[n]);
         if (!count) Py_CLEAR(tuple);
         else PyTuple_SET_ITEM(tuple, n, count);
@@ -121,7 +121,7 @@ static int append_candidate(PyObject *candidates, const int64_t *counts, Py_ssiz
 }
 
 /* The layouts for each part of the tight places, without those that do not fit. */
-static PyObject *laid(const Py_buffer *most, const Py_buffer *within, const Alike *gangs, Py_ssize_t many,
+static PyObject *laid(const Py_buffer *most, const Py_buffer *within, const Alike *gangs, Py_ssize_t size_count,
                       PyObject *parts, int64_t *counts) {
     Py_ssize_t kinds = most->shape[0];
     PyObject *candidates = PyList_New(0);
@@ -132,7 +132,7 @@ static PyObject *laid(const Py_buffer *most, const Py_buffer *within, const Alik
         } else if (!(near >= 0.0 && near <= 1.0)) {
             PyErr_SetString(PyExc_ValueError, "a part must be from 0 to 1");
             Py_CLEAR(candidates);
-        } else if (lay_gangs(most->buf, within->buf, kinds, gangs, many, near, counts)) {
+        } else if (lay_gangs(most->buf, within->buf, kinds, gangs, size_count, near, counts)) {
             if (!append_candidate(candidates, counts, kinds)) Py_CLEAR(candidates);
         }
     }
@@ -142,11 +142,11 @@ static PyObject *laid(const Py_buffer *most, const Py_buffer *within, const Alik
 /* Marks the levels at which a size has a kind of its own. The kinds of a size must be listed by level; a kind of
  * another level may stand in its place. Returns 0 with an error set if they are not, -1 if a size has no kind, else
  * 1. */
-static int levels_of(const Py_buffer *within, const Alike *gangs, Py_ssize_t many, int *levels) {
+static int levels_of(const Py_buffer *within, const Alike *gangs, Py_ssize_t size_count, int *levels) {
     memset(levels, 0, sizeof(int) * LEVELS);
-    for (Py_ssize_t n = 0; n < many; n++) {
-        if (!gangs[n].many) return -1;
-        if (gangs[n].many != LEVELS) {
+    for (Py_ssize_t n = 0; n < size_count; n++) {
+        if (!gangs[n].kind_count) return -1;
+        if (gangs[n].kind_count != LEVELS) {
             PyErr_Format(PyExc_ValueError, "a size must have a kind for each of %d levels", LEVELS);
             return 0;
         }
@@ -157,9 +157,9 @@ static int levels_of(const Py_buffer *within, const Alike *gangs, Py_ssize_t man
 }
 
 /* The layouts with each number `aways` of gangs at a looser level, and the others at a tighter one. */
-static PyObject *laid_apart(const Py_buffer *most, const Py_buffer *within, const Alike *gangs, Py_ssize_t many,
+static PyObject *laid_apart(const Py_buffer *most, const Py_buffer *within, const Alike *gangs, Py_ssize_t size_count,
                             PyObject *aways, int64_t *counts) {
-    int levels[LEVELS], known = levels_of(within, gangs, many, levels);
+    int levels[LEVELS], known = levels_of(within, gangs, size_count, levels);
     if (!known) return NULL;
     PyObject *candidates = PyList_New(0);
     for (int near = 0; known > 0 && near < LEVELS; near++)
@@ -167,7 +167,7 @@ static PyObject *laid_apart(const Py_buffer *most, const Py_buffer *within, cons
             for (Py_ssize_t n = 0; candidates && levels[far] && n < (near == far ? 1 : PyTuple_GET_SIZE(aways)); n++) {
                 int64_t away = near == far ? 0 : number(PyTuple_GET_ITEM(aways, n));
                 if (away < 0) Py_CLEAR(candidates);
-                else if (lay_apart(most->buf, most->shape[0], gangs, many, near, far, away, counts) &&
+                else if (lay_apart(most->buf, most->shape[0], gangs, size_count, near, far, away, counts) &&
                          !append_candidate(candidates, counts, most->shape[0]))
                     Py_CLEAR(candidates);
             }
@@ -177,19 +177,19 @@ static PyObject *laid_apart(const Py_buffer *most, const Py_buffer *within, cons
 /* The layouts of `lay_out`, or by level those of `lay_apart`. */
 static PyObject *laid_out(const Py_buffer *most, const Py_buffer *within, PyObject *kinds_of, PyObject *sizes,
                           PyObject *parts, int by_level) {
-    Py_ssize_t kinds = most->shape[0], many = PyTuple_GET_SIZE(sizes), read = 0, each = by_level ? LEVELS : kinds;
+    Py_ssize_t kinds = most->shape[0], size_count = PyTuple_GET_SIZE(sizes), read = 0, each = by_level ? LEVELS : kinds;
     PyObject *result = NULL;
-    Alike *gangs = malloc(sizeof(Alike) * (many + 1));
+    Alike *gangs = malloc(sizeof(Alike) * (size_count + 1));
     /* The counts of a candidate come first, then the kinds of each size. */
-    int64_t *room = malloc(sizeof(int64_t) * ((size_t)many * each + kinds + 1));
+    int64_t *room = malloc(sizeof(int64_t) * ((size_t)size_count * each + kinds + 1));
     if (!gangs || !room) PyErr_NoMemory();
     else
-        while (read < many && read_size(PyTuple_GET_ITEM(sizes, read), kinds_of, each, kinds, &gangs[read],
+        while (read < size_count && read_size(PyTuple_GET_ITEM(sizes, read), kinds_of, each, kinds, &gangs[read],
                                         room + kinds + (size_t)read * each))
             read++;
-    if (gangs && room && read == many)
-        result = by_level ? laid_apart(most, within, gangs, many, parts, room)
-                          : laid(most, within, gangs, many, parts, room);
+    if (gangs && room && read == size_count)
+        result = by_level ? laid_apart(most, within, gangs, size_count, parts, room)
+                          : laid(most, within, gangs, size_count, parts, room);
     free(gangs);
     free(room);
     return result;
@@ -226,7 +226,7 @@ static int append_dealt(void *to, int64_t gpus, const Dealt *dealt) {
     PyObject *sizes = PyList_New(0), *entry = NULL;
     for (int64_t size = dealt->most_gpus; sizes && size > 0; size--)
         for (int unit = 0; sizes && unit < dealt->units; unit++) {
-            long long count = dealt->many[size * dealt->units + unit];
+            long long count = dealt->gangs[size * dealt->units + unit];
             if (!count) continue;
             PyObject *gangs = Py_BuildValue("(LLL)", (long long)size, (long long)dealt->unit[unit], count);
             if (!gangs || PyList_Append(sizes, gangs)) Py_CLEAR(sizes);
@@ -325,8 +325,8 @@ static PyObject *in_turn(PyObject *self, PyObject *args) {
 static int are_grids(const Py_buffer *counts, const Py_buffer *ends, const Py_buffer *gpus) {
     const int64_t *count = counts->buf, *end = ends->buf;
     Py_ssize_t at = 0;
-    if (ends->shape[0] > MOST_KINDS) {
-        PyErr_Format(PyExc_ValueError, "choices are of at most %d kinds, not of %zd", MOST_KINDS, ends->shape[0]);
+    if (ends->shape[0] > MAX_KINDS) {
+        PyErr_Format(PyExc_ValueError, "choices are of at most %d kinds, not of %zd", MAX_KINDS, ends->shape[0]);
         return 0;
     }
     for (Py_ssize_t kind = 0; kind < ends->shape[0]; kind++) {
@@ -355,8 +355,8 @@ static PyObject *on_grids(PyObject *self, PyObject *args) {
         (out = array(&arrays, objects[3], is_int64, 2, PyBUF_WRITABLE)) &&
         agree("kinds", ends->shape[0], out->shape[1])) {
         Grids grids = {ends->shape[0], counts->buf, ends->buf, gpus->buf};
-        int64_t many = choose(&grids, most_gangs, most_gpus, out->shape[0], out->buf);
-        result = many == -2 ? PyErr_NoMemory() : PyLong_FromLongLong(many);
+        int64_t written = choose(&grids, most_gangs, most_gpus, out->shape[0], out->buf);
+        result = written == -2 ? PyErr_NoMemory() : PyLong_FromLongLong(written);
     }
     release(&arrays);
     return result;
@@ -380,14 +380,15 @@ static PyObject *uncovered(PyObject *self, PyObject *args) {
         (kept = array(&arrays, objects[3], is_int64, 1, PyBUF_WRITABLE)) && first >= 0 &&
         agree("candidates", needs->shape[0] + first, kept->shape[0])) {
         Replaceable candidates = {needs->shape[0], needs->shape[1], needs->buf, gains->buf, enough->buf};
-        int64_t *candidate = kept->buf, many = 0;
-        while (many < first && candidate[many] >= 0 && candidate[many] < candidates.count) many++;
-        if (many < first) {
-            PyErr_Format(PyExc_ValueError, "candidate %lld is not one of %zd", (long long)candidate[many],
+        int64_t *candidate = kept->buf, kept_count = 0;
+        while (kept_count < first && candidate[kept_count] >= 0 && candidate[kept_count] < candidates.count)
+            kept_count++;
+        if (kept_count < first) {
+            PyErr_Format(PyExc_ValueError, "candidate %lld is not one of %zd", (long long)candidate[kept_count],
                          needs->shape[0]);
         } else {
-            many = cover(&candidates, first, cap, candidate);
-            result = many < 0 ? PyErr_NoMemory() : PyLong_FromLongLong(many);
+            kept_count = cover(&candidates, first, cap, candidate);
+            result = kept_count < 0 ? PyErr_NoMemory() : PyLong_FromLongLong(kept_count);
         }
     }
     release(&arrays);
@@ -397,10 +398,10 @@ static PyObject *uncovered(PyObject *self, PyObject *args) {
 
 /* Whether all candidates of the pairs exist. */
 static int are_pairs(const Py_buffer *pairs, Py_ssize_t count) {
-    const int64_t *place = pairs->buf;
+    const int64_t *candidate = pairs->buf;
     for (Py_ssize_t n = 0; n < pairs->shape[0]; n++)
-        if (place[n] < 0 || place[n] >= count) {
-            PyErr_Format(PyExc_ValueError, "candidate %lld is not one of %zd", (long long)place[n], count);
+        if (candidate[n] < 0 || candidate[n] >= count) {
+            PyErr_Format(PyExc_ValueError, "candidate %lld is not one of %zd", (long long)candidate[n], count);
             return 0;
         }
     return 1;
@@ -429,19 +430,19 @@ static PyObject *undominated_candidates(PyObject *self, PyObject *args) {
         agree("candidates", values->shape[0], kept->shape[0])) {
         Candidates all = {values->shape[0], needs->shape[1], harder->shape[0], values->buf, gains->buf,
                           needs->buf, gpus->buf, harder->buf, easier->buf};
-        int64_t many = undominated(&all, empty_value, kept->buf);
-        result = many < 0 ? PyErr_NoMemory() : PyLong_FromLongLong(many);
+        int64_t kept_count = undominated(&all, empty_value, kept->buf);
+        result = kept_count < 0 ? PyErr_NoMemory() : PyLong_FromLongLong(kept_count);
     }
     release(&arrays);
     return result;
 }
 
 /* Whether the kinds of all changes exist. */
-static int are_kinds(const Py_buffer *places, Py_ssize_t kinds) {
-    const int64_t *place = places->buf;
-    for (Py_ssize_t n = 0; n < places->shape[0]; n++)
-        if (place[n] < 0 || place[n] >= kinds) {
-            PyErr_Format(PyExc_ValueError, "kind %lld is not one of %zd", (long long)place[n], kinds);
+static int are_kinds(const Py_buffer *changed, Py_ssize_t kinds) {
+    const int64_t *kind = changed->buf;
+    for (Py_ssize_t n = 0; n < changed->shape[0]; n++)
+        if (kind[n] < 0 || kind[n] >= kinds) {
+            PyErr_Format(PyExc_ValueError, "kind %lld is not one of %zd", (long long)kind[n], kinds);
             return 0;
         }
     return 1;
@@ -450,21 +451,21 @@ static int are_kinds(const Py_buffer *places, Py_ssize_t kinds) {
 static PyObject *next_to(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *objects[6], *result = NULL;
-    Py_buffer *keys, *candidates, *places, *key, *harder, *easier;
+    Py_buffer *keys, *candidates, *changed, *key, *harder, *easier;
     Arrays arrays = {.held = 0};
     if (!PyArg_ParseTuple(args, "OOOOOO", &objects[0], &objects[1], &objects[2], &objects[3], &objects[4], &objects[5]))
         return NULL;
     if ((keys = array(&arrays, objects[0], is_int64, 1, 0)) &&
         (candidates = array(&arrays, objects[1], is_int64, 2, 0)) &&
         agree("candidates", keys->shape[0], candidates->shape[0]) &&
-        (places = array(&arrays, objects[2], is_int64, 1, 0)) &&
-        are_kinds(places, candidates->shape[1]) && (key = array(&arrays, objects[3], is_int64, 1, 0)) &&
-        agree("changes", places->shape[0], key->shape[0]) &&
+        (changed = array(&arrays, objects[2], is_int64, 1, 0)) &&
+        are_kinds(changed, candidates->shape[1]) && (key = array(&arrays, objects[3], is_int64, 1, 0)) &&
+        agree("changes", changed->shape[0], key->shape[0]) &&
         (harder = array(&arrays, objects[4], is_int64, 1, PyBUF_WRITABLE)) &&
-        agree("pairs", keys->shape[0] * places->shape[0], harder->shape[0]) &&
+        agree("pairs", keys->shape[0] * changed->shape[0], harder->shape[0]) &&
         (easier = array(&arrays, objects[5], is_int64, 1, PyBUF_WRITABLE)) &&
         agree("pairs", harder->shape[0], easier->shape[0])) {
-        Changes changes = {places->shape[0], places->buf, key->buf};
+        Changes changes = {changed->shape[0], changed->buf, key->buf};
         int64_t pairs = neighbours(keys->buf, candidates->buf, candidates->shape[0], candidates->shape[1], &changes,
                                    harder->buf, easier->buf);
         result = pairs < 0 ? PyErr_NoMemory() : PyLong_FromLongLong(pairs);

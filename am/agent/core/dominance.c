@@ -9,13 +9,13 @@ enum { BLOCK = 64 };
 
 /* Kept candidates. The last block is padded with candidates that need more than any other and gain nothing. */
 typedef struct {
-    int64_t many, columns;
+    int64_t count, columns;
     int16_t *needs; /* blocks x columns x BLOCK */
     double *gains;
 } Kept;
 
 static void keep(Kept *kept, const Replaceable *candidates, int64_t candidate) {
-    int64_t at = kept->many++ % BLOCK, block = (kept->many - 1) / BLOCK;
+    int64_t at = kept->count++ % BLOCK, block = (kept->count - 1) / BLOCK;
     int16_t *needs = kept->needs + block * kept->columns * BLOCK;
     if (!at)
         for (int64_t n = 0; n < BLOCK; n++) kept->gains[block * BLOCK + n] = -INFINITY;
@@ -51,22 +51,22 @@ int64_t cover(const Replaceable *candidates, int64_t first, int64_t cap, int64_t
                 malloc(sizeof(double) * most)};
     int64_t result = all.needs && all.gains ? 0 : -1;
     for (int64_t n = 0; n < first && !result; n++) keep(&all, candidates, kept[n]);
-    for (int64_t candidate = 0; candidate < candidates->count && !result && all.many <= cap; candidate++) {
+    for (int64_t candidate = 0; candidate < candidates->count && !result && all.count <= cap; candidate++) {
         int covered = 0;
-        for (int64_t block = 0; block * BLOCK < all.many && !covered; block++)
+        for (int64_t block = 0; block * BLOCK < all.count && !covered; block++)
             covered = one_stands_in(all.needs + block * all.columns * BLOCK, all.gains + block * BLOCK, all.columns,
                                     candidates->needs + candidate * all.columns, candidates->enough[candidate]);
         if (covered) continue;
-        kept[all.many] = candidate;
+        kept[all.count] = candidate;
         keep(&all, candidates, candidate);
     }
     free(all.needs);
     free(all.gains);
-    return result ? result : all.many;
+    return result ? result : all.count;
 }
 
 typedef struct {
-    int64_t place, needs;
+    int64_t candidate, needs;
     double gain;
 } Ranked;
 
@@ -75,23 +75,23 @@ static int by_rank(const void *one, const void *other) {
     const Ranked *a = one, *b = other;
     if (a->needs != b->needs) return a->needs < b->needs ? -1 : 1;
     if (a->gain != b->gain) return a->gain > b->gain ? -1 : 1;
-    return a->place < b->place ? -1 : 1;
+    return a->candidate < b->candidate ? -1 : 1;
 }
 
 /* Ranks the candidates worth more than the empty bundle and than every neighbour that asks for a little less. */
 static int64_t rank(const Candidates *all, double empty_value, char *wanted, Ranked *ranked) {
-    int64_t many = 0;
+    int64_t count = 0;
     for (int64_t n = 0; n < all->count; n++) wanted[n] = all->gpus[n] > 0 && all->values[n] > empty_value;
     for (int64_t pair = 0; pair < all->pairs; pair++)
         if (all->values[all->easier[pair]] >= all->values[all->harder[pair]]) wanted[all->harder[pair]] = 0;
     for (int64_t n = 0; n < all->count; n++) {
         if (!wanted[n]) continue;
-        Ranked *next = &ranked[many++];
+        Ranked *next = &ranked[count++];
         *next = (Ranked){n, 0, all->gains[n]};
         for (int64_t column = 0; column < all->columns; column++) next->needs += all->needs[n * all->columns + column];
     }
-    qsort(ranked, (size_t)many, sizeof *ranked, by_rank);
-    return many;
+    qsort(ranked, (size_t)count, sizeof *ranked, by_rank);
+    return count;
 }
 
 int64_t undominated(const Candidates *all, double empty_value, int64_t *kept) {
@@ -102,15 +102,15 @@ int64_t undominated(const Candidates *all, double empty_value, int64_t *kept) {
     int16_t *needs = malloc(sizeof *needs * count * (size_t)(all->columns + 1));
     int64_t result = -1;
     if (ranked && wanted && gains && needs) {
-        int64_t many = rank(all, empty_value, wanted, ranked);
-        for (int64_t n = 0; n < many; n++) {
+        int64_t found = rank(all, empty_value, wanted, ranked);
+        for (int64_t n = 0; n < found; n++) {
             gains[n] = ranked[n].gain;
-            memcpy(needs + n * all->columns, all->needs + ranked[n].place * all->columns,
+            memcpy(needs + n * all->columns, all->needs + ranked[n].candidate * all->columns,
                    sizeof *needs * (size_t)all->columns);
         }
-        Replaceable sorted = {many, all->columns, needs, gains, gains};
-        result = many ? cover(&sorted, 0, many, kept) : 0;
-        for (int64_t n = 0; n < result; n++) kept[n] = ranked[kept[n]].place;
+        Replaceable sorted = {found, all->columns, needs, gains, gains};
+        result = found ? cover(&sorted, 0, found, kept) : 0;
+        for (int64_t n = 0; n < result; n++) kept[n] = ranked[kept[n]].candidate;
     }
     free(ranked);
     free(wanted);
@@ -120,30 +120,30 @@ int64_t undominated(const Candidates *all, double empty_value, int64_t *kept) {
 }
 
 /* The slot of a key in a hash table of `slots` slots, a power of two; a free slot holds -1. */
-static size_t slot_of(const int64_t *keys, const int64_t *places, size_t slots, int64_t key) {
+static size_t slot_of(const int64_t *keys, const int64_t *candidate_in, size_t slots, int64_t key) {
     uint64_t hash = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15);
     size_t slot = (size_t)(hash ^ hash >> 32) & (slots - 1);
-    while (places[slot] >= 0 && keys[places[slot]] != key) slot = (slot + 1) & (slots - 1);
+    while (candidate_in[slot] >= 0 && keys[candidate_in[slot]] != key) slot = (slot + 1) & (slots - 1);
     return slot;
 }
 
-int64_t neighbours(const int64_t *keys, const int64_t *candidates, int64_t many, int64_t kinds, const Changes *changes,
+int64_t neighbours(const int64_t *keys, const int64_t *candidates, int64_t count, int64_t kinds, const Changes *changes,
                    int64_t *harder, int64_t *easier) {
     size_t slots = 2;
-    while (slots < (size_t)many * 2) slots *= 2;
-    int64_t *places = malloc(sizeof(int64_t) * slots), pairs = 0;
-    if (!places) return -1;
-    for (size_t slot = 0; slot < slots; slot++) places[slot] = -1;
-    for (int64_t candidate = 0; candidate < many; candidate++)
-        places[slot_of(keys, places, slots, keys[candidate])] = candidate;
-    for (int64_t change = 0; change < changes->many; change++)
-        for (int64_t candidate = 0; candidate < many; candidate++) {
-            if (!candidates[candidate * kinds + changes->place[change]]) continue;
-            int64_t other = places[slot_of(keys, places, slots, keys[candidate] + changes->key[change])];
+    while (slots < (size_t)count * 2) slots *= 2;
+    int64_t *candidate_in = malloc(sizeof(int64_t) * slots), pairs = 0;
+    if (!candidate_in) return -1;
+    for (size_t slot = 0; slot < slots; slot++) candidate_in[slot] = -1;
+    for (int64_t candidate = 0; candidate < count; candidate++)
+        candidate_in[slot_of(keys, candidate_in, slots, keys[candidate])] = candidate;
+    for (int64_t change = 0; change < changes->count; change++)
+        for (int64_t candidate = 0; candidate < count; candidate++) {
+            if (!candidates[candidate * kinds + changes->kind[change]]) continue;
+            int64_t other = candidate_in[slot_of(keys, candidate_in, slots, keys[candidate] + changes->key[change])];
             if (other < 0) continue;
             harder[pairs] = candidate;
             easier[pairs++] = other;
         }
-    free(places);
+    free(candidate_in);
     return pairs;
 }

@@ -29,16 +29,16 @@ typedef struct {
  * fewest needs first, of these the largest gains. Returns their number, -1 without memory. */
 int64_t undominated(const Candidates *candidates, double empty_value, int64_t *kept);
 
-/* Small changes of a candidate: one gang less of the kind `place`; `key` is the change of its key. */
+/* Small changes of a candidate: one gang less of kind `kind`; `key` is the change of its key. */
 typedef struct {
-    int64_t many;
-    const int64_t *place, *key;
+    int64_t count;
+    const int64_t *kind, *key;
 } Changes;
 
 /* Finds the pairs of candidates of which a change turns the harder into the easier one. Returns their number, -1
  * without memory. Candidates are counts of `kinds` kinds with distinct keys; there is space for a pair of each
  * candidate and change. */
-int64_t neighbours(const int64_t *keys, const int64_t *candidates, int64_t many, int64_t kinds, const Changes *changes,
+int64_t neighbours(const int64_t *keys, const int64_t *candidates, int64_t count, int64_t kinds, const Changes *changes,
                    int64_t *harder, int64_t *easier);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* The recursion has one level for each kind. */
-enum { MOST_KINDS = 10000 };
+enum { MAX_KINDS = 10000 };
 
 /* The counts of each kind of gang, ascending from 0, one kind after the other; the end of each kind's counts; the GPUs
  * of a gang of each kind. */

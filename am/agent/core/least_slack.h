@@ -7,7 +7,7 @@
 /* Allocates what filling needs. Returns 0 if out of memory. */
 int make_room_to_fill(Packer *packer);
 
-/* Puts jobs on gangs up to an end, by one of `FILLING_WAYS` ways. Returns how many jobs are left over (place -1). */
+/* Puts jobs on gangs up to an end, by one of `FILLING_WAYS` ways. Returns how many jobs are left over (gang -1). */
 int fill_by(Packer *packer, double end_s, int way);
 
 #endif

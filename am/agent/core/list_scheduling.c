@@ -6,17 +6,17 @@
 
 static void let_go(Dealt *dealt, int *unit_of) {
     free(dealt->unit);
-    free(dealt->many);
+    free(dealt->gangs);
     free(unit_of);
 }
 
-/* Allocates counts for gangs of these shapes, all 0, and the place of each shape's unit. NULL if out of memory. */
-static int *no_gangs(Dealt *dealt, const Shape *shapes, int64_t many, int64_t most_gpus) {
+/* Allocates counts for gangs of these shapes, all 0, and the index of each shape's unit. NULL if out of memory. */
+static int *no_gangs(Dealt *dealt, const Shape *shapes, int64_t shape_count, int64_t most_gpus) {
     dealt->most_gpus = dealt->units = 0;
-    dealt->unit = malloc(sizeof(int64_t) * (size_t)(many + 1));
-    int *unit_of = malloc(sizeof(int) * (size_t)(many + 1));
-    dealt->many = NULL;
-    for (int64_t n = 0; dealt->unit && n < many; n++) {
+    dealt->unit = malloc(sizeof(int64_t) * (size_t)(shape_count + 1));
+    int *unit_of = malloc(sizeof(int) * (size_t)(shape_count + 1));
+    dealt->gangs = NULL;
+    for (int64_t n = 0; dealt->unit && n < shape_count; n++) {
         int at = 0;
         while (at < dealt->units && dealt->unit[at] > shapes[n].unit) at++;
         if (at == dealt->units || dealt->unit[at] != shapes[n].unit) {
@@ -26,18 +26,18 @@ static int *no_gangs(Dealt *dealt, const Shape *shapes, int64_t many, int64_t mo
         int64_t largest = shapes[n].largest < most_gpus ? shapes[n].largest : most_gpus;
         if (largest > dealt->most_gpus) dealt->most_gpus = largest;
     }
-    dealt->many = calloc((size_t)(dealt->most_gpus + 1) * (size_t)(dealt->units + 1), sizeof(int64_t));
-    if (!dealt->unit || !dealt->many || !unit_of) {
+    dealt->gangs = calloc((size_t)(dealt->most_gpus + 1) * (size_t)(dealt->units + 1), sizeof(int64_t));
+    if (!dealt->unit || !dealt->gangs || !unit_of) {
         let_go(dealt, unit_of);
         return NULL;
     }
-    for (int64_t n = 0; n < many; n++)
+    for (int64_t n = 0; n < shape_count; n++)
         for (unit_of[n] = 0; dealt->unit[unit_of[n]] != shapes[n].unit;) unit_of[n]++;
     return unit_of;
 }
 
 static void count(Dealt *dealt, int64_t gpus, int unit, int64_t gangs) {
-    dealt->many[gpus * dealt->units + unit] += gangs;
+    dealt->gangs[gpus * dealt->units + unit] += gangs;
 }
 
 /* Whether a total is so much larger than the last reported one that it is reported too. */
@@ -95,10 +95,10 @@ static int deal_tasks(const Jobs *jobs, const Shape *shapes, const int *unit_of,
     return gpus ? report(to, gpus, dealt) : 1;
 }
 
-int deal_by_work(const Jobs *jobs, const Shape *shapes, int64_t many, int64_t most_gpus, double step, Report report,
-                 void *to) {
+int deal_by_work(const Jobs *jobs, const Shape *shapes, int64_t shape_count, int64_t most_gpus, double step,
+                 Report report, void *to) {
     Dealt dealt;
-    int *unit_of = no_gangs(&dealt, shapes, many, most_gpus);
+    int *unit_of = no_gangs(&dealt, shapes, shape_count, most_gpus);
     Turn *heap = malloc(sizeof(Turn) * (size_t)(jobs->jobs + 1));
     int result = -1;
     if (unit_of && heap) result = deal_tasks(jobs, shapes, unit_of, most_gpus, step, &dealt, heap, report, to);
@@ -117,9 +117,9 @@ typedef struct {
 } Share;
 
 /* The shape whose turn it is; -1 if none takes more. */
-static int64_t next_part(const Parts *parts, const Share *shares, int64_t many) {
+static int64_t next_part(const Parts *parts, const Share *shares, int64_t shape_count) {
     int64_t next = -1;
-    for (int64_t n = 0; n < many; n++) {
+    for (int64_t n = 0; n < shape_count; n++) {
         if (shares[n].done) continue;
         const Share *best = next < 0 ? NULL : &shares[next];
         if (!best || shares[n].turn < best->turn ||
@@ -131,10 +131,10 @@ static int64_t next_part(const Parts *parts, const Share *shares, int64_t many) 
 
 /* Reports the gangs of each shape, sized as by `even_sizes` of finish_time.py. A shape has enough GPUs for all its
  * gangs, and no more than they can use. */
-static int report_even(const Shape *shapes, const Share *shares, int64_t many, const int *unit_of, Dealt *dealt,
+static int report_even(const Shape *shapes, const Share *shares, int64_t shape_count, const int *unit_of, Dealt *dealt,
                      int64_t gpus, Report report, void *to) {
     for (int sign = 1, reported = 1;; sign = -1) {
-        for (int64_t n = 0; n < many; n++) {
+        for (int64_t n = 0; n < shape_count; n++) {
             const Shape *shape = &shapes[n];
             int64_t gangs = shares[n].gangs, tasks = shares[n].gpus / shape->unit;
             if (!gangs) continue;
@@ -147,11 +147,11 @@ static int report_even(const Shape *shapes, const Share *shares, int64_t many, c
     }
 }
 
-static int deal_steps(const Parts *parts, const Shape *shapes, int64_t many, const int *unit_of, int64_t most_gangs,
-                      int64_t most_gpus, double step, Dealt *dealt, Share *shares, Report report, void *to) {
+static int deal_steps(const Parts *parts, const Shape *shapes, int64_t shape_count, const int *unit_of,
+                      int64_t most_gangs, int64_t most_gpus, double step, Dealt *dealt, Share *shares, Report report, void *to) {
     int64_t gangs = 0, gpus = 0, reported = 0;
-    for (int64_t n = 0; n < many; n++) shares[n] = (Share){-INFINITY, 0, 0, 0};
-    for (int64_t n; (n = next_part(parts, shares, many)) >= 0;) {
+    for (int64_t n = 0; n < shape_count; n++) shares[n] = (Share){-INFINITY, 0, 0, 0};
+    for (int64_t n; (n = next_part(parts, shares, shape_count)) >= 0;) {
         Share *share = &shares[n];
         int opens = share->gangs < parts->members[n];
         int64_t more = opens ? shapes[n].smallest : shapes[n].unit;
@@ -162,23 +162,24 @@ static int deal_steps(const Parts *parts, const Shape *shapes, int64_t many, con
         }
         if (is_reported(gpus + more, (double)reported, step) && gpus > reported) {
             reported = gpus;
-            if (!report_even(shapes, shares, many, unit_of, dealt, gpus, report, to)) return 0;
+            if (!report_even(shapes, shares, shape_count, unit_of, dealt, gpus, report, to)) return 0;
         }
         gangs += opens, gpus += more;
         share->gangs += opens, share->gpus += more;
         share->turn = -parts->work_s[n] / (double)share->gpus;
     }
-    return gpus > reported ? report_even(shapes, shares, many, unit_of, dealt, gpus, report, to) : 1;
+    return gpus > reported ? report_even(shapes, shares, shape_count, unit_of, dealt, gpus, report, to) : 1;
 }
 
-int deal_in_turn(const Parts *parts, const Shape *shapes, int64_t many, int64_t most_gangs, int64_t most_gpus,
+int deal_in_turn(const Parts *parts, const Shape *shapes, int64_t shape_count, int64_t most_gangs, int64_t most_gpus,
                  double step, Report report, void *to) {
     Dealt dealt;
-    int *unit_of = no_gangs(&dealt, shapes, many, most_gpus);
-    Share *shares = malloc(sizeof(Share) * (size_t)(many + 1));
+    int *unit_of = no_gangs(&dealt, shapes, shape_count, most_gpus);
+    Share *shares = malloc(sizeof(Share) * (size_t)(shape_count + 1));
     int result = -1;
     if (unit_of && shares)
-        result = deal_steps(parts, shapes, many, unit_of, most_gangs, most_gpus, step, &dealt, shares, report, to);
+        result =
+            deal_steps(parts, shapes, shape_count, unit_of, most_gangs, most_gpus, step, &dealt, shares, report, to);
     free(shares);
     if (unit_of) let_go(&dealt, unit_of);
     return result;

@@ -8,11 +8,11 @@
 /* The loads of the gangs of one kind, as a heap: the least first. */
 typedef struct {
     double *load_s;
-    int64_t many;
+    int64_t count;
 } Heap;
 
 static void add(Heap *heap, double load_s) {
-    int64_t at = heap->many++;
+    int64_t at = heap->count++;
     for (; at && load_s < heap->load_s[(at - 1) / 2]; at = (at - 1) / 2) heap->load_s[at] = heap->load_s[(at - 1) / 2];
     heap->load_s[at] = load_s;
 }
@@ -20,8 +20,8 @@ static void add(Heap *heap, double load_s) {
 /* Replaces the least load by a larger or equal one. */
 static void raise_least(Heap *heap, double load_s) {
     int64_t at = 0;
-    for (int64_t child; (child = 2 * at + 1) < heap->many; at = child) {
-        if (child + 1 < heap->many && heap->load_s[child + 1] < heap->load_s[child]) child++;
+    for (int64_t child; (child = 2 * at + 1) < heap->count; at = child) {
+        if (child + 1 < heap->count && heap->load_s[child + 1] < heap->load_s[child]) child++;
         if (!(heap->load_s[child] < load_s)) break;
         heap->load_s[at] = heap->load_s[child];
     }
@@ -31,7 +31,7 @@ static void raise_least(Heap *heap, double load_s) {
 /* The first kind with an open gang that has time for the job; -1 if there is none. */
 static int open_with_time(const Fitting *f, const Heap *heaps, const double *times_s, double end_s) {
     for (int k = 0; k < f->kinds; k++)
-        if (heaps[k].many && heaps[k].load_s[0] + times_s[k] <= end_s) return k;
+        if (heaps[k].count && heaps[k].load_s[0] + times_s[k] <= end_s) return k;
     return -1;
 }
 
@@ -78,7 +78,7 @@ int fit_jobs(const Fitting *f, double end_s, int64_t gpus, int64_t most_gpus, in
             left[k] = ceil((double)(f->most[k] * gpus) / (double)most_gpus);
         }
         fits = put_all(f, end_s, gpus, most_gangs, heaps, left);
-        for (size_t k = 0; k < kinds; k++) counts[k] = heaps[k].many;
+        for (size_t k = 0; k < kinds; k++) counts[k] = heaps[k].count;
     }
     free(heaps);
     free(loads_s);

@@ -19,8 +19,8 @@ struct Packer {
     double *shortest_s;    /* the shortest job on each kind */
     double *fastest_s;     /* each job on its fastest kind */
     double *weight, *work_after;
-    int64_t *place, *best;
-    int *head, *next, *many; /* the jobs of each gang: the first, the next after each job, how many */
+    int64_t *gang_of, *best; /* the gang of each job: now (-1: none), and in the best packing */
+    int *head, *next, *jobs_on; /* the jobs of each gang: the first, the next after each job, their number */
     int steps;
     int in_pairs, shaken; /* whether pairs of jobs are exchanged; restarts for each job */
     int closely;          /* whether gangs are also filled one after the other, which uses the next arrays */

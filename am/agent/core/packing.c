@@ -42,13 +42,13 @@ Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, i
     p->column_s = malloc(sizeof(double) * ((size_t)jobs * kinds + 1));
     p->weight = malloc(sizeof(double) * (kinds + 1));
     p->work_after = malloc(sizeof(double) * (jobs + 1));
-    p->place = malloc(sizeof(int64_t) * (jobs + 1));
+    p->gang_of = malloc(sizeof(int64_t) * (jobs + 1));
     p->best = malloc(sizeof(int64_t) * (jobs + 1));
     p->head = malloc(sizeof(int) * gangs);
     p->next = malloc(sizeof(int) * (jobs + 1));
-    p->many = malloc(sizeof(int) * gangs);
+    p->jobs_on = malloc(sizeof(int) * gangs);
     if (p->load_s && p->start_s && p->heap && p->first && p->open && p->shortest_s && p->fastest_s && p->weight &&
-        p->work_after && p->place && p->best && p->head && p->next && p->many && p->column_s && p->used &&
+        p->work_after && p->gang_of && p->best && p->head && p->next && p->jobs_on && p->column_s && p->used &&
         (!closely || make_room_to_fill(p))) {
         find_shortest_and_fastest(p);
         return p;
@@ -60,7 +60,7 @@ Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, i
 void free_packer(Packer *p) {
     if (!p) return;
     void *all[] = {p->load_s, p->start_s,    p->heap,  p->first, p->open, p->shortest_s, p->fastest_s,
-                   p->weight, p->work_after, p->place, p->best,  p->head, p->next,       p->many,
+                   p->weight, p->work_after, p->gang_of, p->best,  p->head, p->next,       p->jobs_on,
                    p->longest, p->filling, p->filling_s, p->price, p->column_s, p->used};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
     free(p);
@@ -68,7 +68,7 @@ void free_packer(Packer *p) {
 
 static void keep(Packer *p, double end_s) {
     p->least_s = end_s;
-    memcpy(p->best, p->place, sizeof(int64_t) * p->jobs);
+    memcpy(p->best, p->gang_of, sizeof(int64_t) * p->jobs);
 }
 
 static double latest(const Packer *p) {
@@ -111,11 +111,11 @@ static void deal_longest_first(Packer *p) {
         }
         if (kind < 0) {
             latest_s = INFINITY;
-            p->place[job] = -1;
+            p->gang_of[job] = -1;
             continue;
         }
         int *heap = p->heap + p->first[kind];
-        p->place[job] = heap[0];
+        p->gang_of[job] = heap[0];
         p->load_s[heap[0]] = end_s;
         latest_s = larger(latest_s, end_s);
         sift(p, heap, p->first[kind + 1] - p->first[kind], 0);
@@ -176,7 +176,7 @@ static int fit_by(Packer *p, double end_s) {
             if (time_s <= end_s) at = first_with_time(p, k, time_s, end_s);
         }
         if (at < 0) return 0;
-        p->place[job] = at;
+        p->gang_of[job] = at;
         p->load_s[at] += time_of(p, job, p->kind[at]);
     }
     return 1;
@@ -204,7 +204,7 @@ static double leave_out(Packer *p, double end_s, double most_s) {
 
 static void fit_sooner_and_sooner(Packer *p, double low_s) {
     double high_s = p->least_s;
-    for (int pass = 0; pass < MOST_PASSES && high_s > NEAR_ENOUGH * low_s; pass++) {
+    for (int pass = 0; pass < MAX_PASSES && high_s > NEAR_ENOUGH * low_s; pass++) {
         double middle_s = 0.5 * (low_s + high_s);
         double end_s = fit_by(p, middle_s) ? latest(p) : INFINITY;
         /* Rounding may put the sum of the times above the end. */
@@ -226,12 +226,12 @@ typedef struct {
 
 static void add_up_loads(Packer *p) {
     memcpy(p->load_s, p->start_s, sizeof(double) * p->gangs);
-    for (int job = 0; job < p->jobs; job++) p->load_s[p->place[job]] += time_of(p, job, p->kind[p->place[job]]);
+    for (int job = 0; job < p->jobs; job++) p->load_s[p->gang_of[job]] += time_of(p, job, p->kind[p->gang_of[job]]);
 }
 
 /* Improves `best` to the exchange of a job that brings the end of its gang forward most. */
 static Change best_change(const Packer *p, int job, Change best) {
-    int64_t from = p->place[job], kind = p->kind[from];
+    int64_t from = p->gang_of[job], kind = p->kind[from];
     double rest_s = p->load_s[from] - time_of(p, job, kind);
     for (int g = 0; g < p->gangs && rest_s < best.end_s; g++) {
         double there_s = p->load_s[g] + time_of(p, job, p->kind[g]);
@@ -242,7 +242,7 @@ static Change best_change(const Packer *p, int job, Change best) {
     for (int other = 0; other < p->jobs; other++) {
         double with_s = rest_s + mine_s[other];
         if (with_s >= best.end_s) continue;
-        int g = (int)p->place[other];
+        int g = (int)p->gang_of[other];
         double there_s = p->load_s[g] - time_of(p, other, p->kind[g]) + time_of(p, job, p->kind[g]);
         if (there_s < best.end_s && g != from) best = (Change){job, -1, other, -1, g, larger(with_s, there_s)};
     }
@@ -250,26 +250,26 @@ static Change best_change(const Packer *p, int job, Change best) {
 }
 
 static void list_by_gang(Packer *p) {
-    for (int g = 0; g < p->gangs; g++) p->head[g] = -1, p->many[g] = 0;
+    for (int g = 0; g < p->gangs; g++) p->head[g] = -1, p->jobs_on[g] = 0;
     for (int job = p->jobs - 1; job >= 0; job--) {
-        int64_t g = p->place[job];
-        p->next[job] = p->head[g], p->head[g] = job, p->many[g]++;
+        int64_t g = p->gang_of[job];
+        p->next[job] = p->head[g], p->head[g] = job, p->jobs_on[g]++;
     }
 }
 
 /* The jobs of a gang, with the time of each there and on another gang. */
 typedef struct {
-    int job[FEW_ON_A_GANG], many;
+    int job[FEW_ON_A_GANG], count;
     double here_s[FEW_ON_A_GANG], there_s[FEW_ON_A_GANG];
 } Members;
 
 static void list_members(const Packer *p, int gang, int64_t other_kind, Members *its) {
     int64_t kind = p->kind[gang];
-    its->many = 0;
+    its->count = 0;
     for (int job = p->head[gang]; job >= 0; job = p->next[job]) {
-        its->here_s[its->many] = time_of(p, job, kind);
-        its->there_s[its->many] = time_of(p, job, other_kind);
-        its->job[its->many++] = job;
+        its->here_s[its->count] = time_of(p, job, kind);
+        its->there_s[its->count] = time_of(p, job, other_kind);
+        its->job[its->count++] = job;
     }
 }
 
@@ -277,11 +277,11 @@ static void list_members(const Packer *p, int gang, int64_t other_kind, Members 
 static Change best_exchange(const Members *its, int job, int second, int to, double rest_s, double there_s, Change best) {
     if (rest_s >= best.end_s) return best;
     if (there_s < best.end_s) best = (Change){job, second, -1, -1, to, larger(rest_s, there_s)};
-    for (int n = 0; n < its->many; n++) {
+    for (int n = 0; n < its->count; n++) {
         double with_s = rest_s + its->there_s[n], without_s = there_s - its->here_s[n];
         if (with_s >= best.end_s) continue;
         if (without_s < best.end_s) best = (Change){job, second, its->job[n], -1, to, larger(with_s, without_s)};
-        for (int m = n + 1; m < its->many; m++) {
+        for (int m = n + 1; m < its->count; m++) {
             double end_s = larger(with_s + its->there_s[m], without_s - its->here_s[m]);
             if (end_s < best.end_s) best = (Change){job, second, its->job[n], its->job[m], to, end_s};
         }
@@ -292,17 +292,17 @@ static Change best_exchange(const Members *its, int job, int second, int to, dou
 /* The best exchange of up to two jobs of gang `from` for up to two jobs of the first other gang that has one. */
 static Change first_exchange(Packer *p, int from, Change best) {
     list_by_gang(p);
-    if (p->many[from] > FEW_ON_A_GANG) return best;
-    Members mine = {.many = 0}, its;
+    if (p->jobs_on[from] > FEW_ON_A_GANG) return best;
+    Members mine = {.count = 0}, its;
     int64_t kind = -1;
     for (int g = 0; g < p->gangs && best.job < 0; g++) {
-        if (g == from || p->many[g] > FEW_ON_A_GANG) continue;
+        if (g == from || p->jobs_on[g] > FEW_ON_A_GANG) continue;
         if (p->kind[g] != kind) kind = p->kind[g], list_members(p, from, kind, &mine);
         list_members(p, g, p->kind[from], &its);
-        for (int n = 0; n < mine.many; n++) {
+        for (int n = 0; n < mine.count; n++) {
             double rest_s = p->load_s[from] - mine.here_s[n], there_s = p->load_s[g] + mine.there_s[n];
             best = best_exchange(&its, mine.job[n], -1, g, rest_s, there_s, best);
-            for (int m = n + 1; m < mine.many; m++)
+            for (int m = n + 1; m < mine.count; m++)
                 best = best_exchange(&its, mine.job[n], mine.job[m], g, rest_s - mine.here_s[m],
                                      there_s + mine.there_s[m], best);
         }
@@ -312,13 +312,13 @@ static Change first_exchange(Packer *p, int from, Change best) {
 
 static void move(Packer *p, int job, int to) {
     if (job < 0) return;
-    p->load_s[p->place[job]] -= time_of(p, job, p->kind[p->place[job]]);
+    p->load_s[p->gang_of[job]] -= time_of(p, job, p->kind[p->gang_of[job]]);
     p->load_s[to] += time_of(p, job, p->kind[to]);
-    p->place[job] = to;
+    p->gang_of[job] = to;
 }
 
 static void change(Packer *p, Change best) {
-    int from = (int)p->place[best.job];
+    int from = (int)p->gang_of[best.job];
     move(p, best.job, best.to);
     move(p, best.second, best.to);
     move(p, best.other, from);
@@ -328,14 +328,14 @@ static void change(Packer *p, Change best) {
 /* Moves jobs off the gang that ends last, or exchanges them for shorter ones, as long as that helps. */
 static void change_places(Packer *p, double low_s) {
     add_up_loads(p);
-    for (int turn = 0; turn < MOST_CHANGES; turn++) {
+    for (int turn = 0; turn < MAX_CHANGES; turn++) {
         int last = 0;
         for (int g = 1; g < p->gangs; g++)
             if (p->load_s[g] > p->load_s[last]) last = g;
         if (p->load_s[last] <= NEAR_ENOUGH * low_s) break;
         Change best = {-1, -1, -1, -1, -1, p->load_s[last] * LESS};
         for (int job = 0; job < p->jobs; job++)
-            if (p->place[job] == last) best = best_change(p, job, best);
+            if (p->gang_of[job] == last) best = best_change(p, job, best);
         if (best.job < 0 && p->in_pairs && p->load_s[last] > WORTH_PAIRS * low_s) best = first_exchange(p, last, best);
         if (best.job < 0) break;
         change(p, best);
@@ -354,12 +354,12 @@ static int drawn_job(uint64_t *state, int jobs) {
 static void shake(Packer *p, double low_s) {
     uint64_t state = 1;
     for (int n = 0; n < p->shaken / p->jobs && p->least_s > NEAR_ENOUGH * low_s; n++) {
-        memcpy(p->place, p->best, sizeof(int64_t) * p->jobs);
+        memcpy(p->gang_of, p->best, sizeof(int64_t) * p->jobs);
         for (int swap = 0; swap < SHAKEN; swap++) {
             int one = drawn_job(&state, p->jobs), two = drawn_job(&state, p->jobs);
-            int64_t here = p->place[one], there = p->place[two];
+            int64_t here = p->gang_of[one], there = p->gang_of[two];
             if (!isfinite(time_of(p, one, p->kind[there])) || !isfinite(time_of(p, two, p->kind[here]))) continue;
-            p->place[one] = there, p->place[two] = here;
+            p->gang_of[one] = there, p->gang_of[two] = here;
         }
         change_places(p, low_s);
     }
@@ -371,16 +371,16 @@ static void shake(Packer *p, double low_s) {
 static void put_left_over(Packer *p) {
     memcpy(p->load_s, p->start_s, sizeof(double) * p->gangs);
     for (int job = 0; job < p->jobs; job++)
-        if (p->place[job] >= 0) p->load_s[p->place[job]] += time_of(p, job, p->kind[p->place[job]]);
+        if (p->gang_of[job] >= 0) p->load_s[p->gang_of[job]] += time_of(p, job, p->kind[p->gang_of[job]]);
     for (int job = 0; job < p->jobs; job++) {
-        if (p->place[job] >= 0) continue;
+        if (p->gang_of[job] >= 0) continue;
         int at = 0;
         double end_s = INFINITY;
         for (int g = 0; g < p->gangs; g++) {
             double here_s = p->load_s[g] + time_of(p, job, p->kind[g]);
             if (here_s < end_s) end_s = here_s, at = g;
         }
-        p->place[job] = at, p->load_s[at] = end_s;
+        p->gang_of[job] = at, p->load_s[at] = end_s;
     }
 }
 
@@ -388,11 +388,11 @@ static void put_left_over(Packer *p) {
 static int fill_in_ways(Packer *p, double end_s, double low_s, int *fills) {
     for (int way = 0; way < FILLING_WAYS; way++) {
         for (int job = 0; job < p->jobs; job++) p->price[job] = 1.0;
-        for (int n = 0; n < FILLING_ROUNDS && *fills < MOST_FILLS; n++) {
+        for (int n = 0; n < FILLING_ROUNDS && *fills < MAX_FILLS; n++) {
             ++*fills;
             int left = fill_by(p, end_s, way);
             for (int job = 0; job < p->jobs; job++)
-                if (p->place[job] < 0) p->price[job] += PRICE_STEP;
+                if (p->gang_of[job] < 0) p->price[job] += PRICE_STEP;
             put_left_over(p);
             change_places(p, low_s);
             if (!left || p->least_s <= end_s) return 1;
@@ -403,7 +403,7 @@ static int fill_in_ways(Packer *p, double end_s, double low_s, int *fills) {
 
 static void fill_sooner_and_sooner(Packer *p, double low_s) {
     double sooner = FIRST_SOONER;
-    for (int fills = 0; fills < MOST_FILLS && sooner >= LEAST_SOONER && p->least_s > NEAR_ENOUGH * low_s;)
+    for (int fills = 0; fills < MAX_FILLS && sooner >= MIN_SOONER && p->least_s > NEAR_ENOUGH * low_s;)
         if (!fill_in_ways(p, larger(low_s, p->least_s * (1.0 - sooner)), low_s, &fills)) sooner *= 0.5;
 }
 
@@ -424,9 +424,9 @@ static void try_every_way(Packer *p, int job, double latest_s, double used, doub
     for (int g = 0; g < p->gangs; g++) {
         double time_s = time_of(p, job, p->kind[g]), before_s = p->load_s[g];
         if (!(before_s + time_s < p->least_s) || seen_before(p, g)) continue;
-        if (++p->steps > MOST_STEPS) return;
+        if (++p->steps > MAX_STEPS) return;
         p->load_s[g] = before_s + time_s;
-        p->place[job] = g;
+        p->gang_of[job] = g;
         try_every_way(p, job + 1, larger(latest_s, p->load_s[g]), used + p->weight[p->kind[g]] * time_s, room);
         p->load_s[g] = before_s;
     }
@@ -459,7 +459,7 @@ double left_out(Packer *p, const int64_t *kind, int gangs, double end_s, double 
     return leave_out(p, end_s, most_s);
 }
 
-double pack(Packer *p, const int64_t *kind, const double *load_s, int gangs, int64_t *place) {
+double pack(Packer *p, const int64_t *kind, const double *load_s, int gangs, int64_t *gang_of) {
     lay_out_by_kind(p, kind, gangs);
     memcpy(p->start_s, load_s, sizeof(double) * gangs);
     deal_longest_first(p);
@@ -467,13 +467,13 @@ double pack(Packer *p, const int64_t *kind, const double *load_s, int gangs, int
         double low_s = bound(p);
         if (p->least_s > NEAR_ENOUGH * low_s) fit_sooner_and_sooner(p, low_s);
         if (p->least_s > NEAR_ENOUGH * low_s) {
-            memcpy(p->place, p->best, sizeof(int64_t) * p->jobs);
+            memcpy(p->gang_of, p->best, sizeof(int64_t) * p->jobs);
             change_places(p, low_s);
         }
         if (p->jobs > FEW_JOBS && p->closely) fill_sooner_and_sooner(p, low_s);
         if (p->jobs > FEW_JOBS) shake(p, low_s);
         if (p->jobs <= FEW_JOBS && p->least_s > low_s) search(p);
     }
-    if (place) memcpy(place, p->best, sizeof(int64_t) * p->jobs);
+    if (gang_of) memcpy(gang_of, p->best, sizeof(int64_t) * p->jobs);
     return p->least_s;
 }

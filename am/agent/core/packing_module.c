@@ -41,11 +41,12 @@ static int lay_out(const int64_t *counts, int kinds, int jobs, int64_t *kind) {
 
 /* For each division the first equal one, which may be itself; NULL if out of memory. */
 static Py_ssize_t *first_alike(const Py_buffer *counts) {
-    Py_ssize_t many = counts->shape[0], kinds = counts->shape[1];
+    Py_ssize_t divisions = counts->shape[0], kinds = counts->shape[1];
     size_t slots = 2, row = sizeof(int64_t) * (size_t)kinds;
-    while (slots < (size_t)many * 2) slots *= 2;
-    Py_ssize_t *known = calloc(slots, sizeof(Py_ssize_t)), *first = malloc(sizeof(Py_ssize_t) * (size_t)(many + 1));
-    for (Py_ssize_t d = 0; known && first && d < many; d++) {
+    while (slots < (size_t)divisions * 2) slots *= 2;
+    Py_ssize_t *known = calloc(slots, sizeof(Py_ssize_t));
+    Py_ssize_t *first = malloc(sizeof(Py_ssize_t) * (size_t)(divisions + 1));
+    for (Py_ssize_t d = 0; known && first && d < divisions; d++) {
         const int64_t *division = (const int64_t *)counts->buf + d * kinds;
         uint64_t hash = 0;
         for (Py_ssize_t k = 0; k < kinds; k++)
@@ -128,7 +129,7 @@ static PyObject *left_out_s(PyObject *self, PyObject *args) {
     return result;
 }
 
-static PyObject *places(PyObject *self, PyObject *args) {
+static PyObject *gangs_of_jobs(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *objects[4], *result = NULL;
     Py_buffer *alone, *kind, *load_s, *out;
@@ -140,7 +141,7 @@ static PyObject *places(PyObject *self, PyObject *args) {
         (out = array(&arrays, objects[3], is_int64, 1, PyBUF_WRITABLE)) &&
         agree("jobs", alone->shape[0], out->shape[0])) {
         int gangs = (int)kind->shape[0];
-        Packer *packer = new_packer(alone->buf, (int)alone->shape[0], (int)alone->shape[1], gangs, 1, 1, MOST_SHAKEN);
+        Packer *packer = new_packer(alone->buf, (int)alone->shape[0], (int)alone->shape[1], gangs, 1, 1, MAX_SHAKEN);
         if (packer)
             result = PyFloat_FromDouble(pack(packer, kind->buf, load_s->buf, gangs, out->buf));
         else
@@ -198,7 +199,7 @@ static PyObject *follow_s(PyObject *self, PyObject *args) {
 static PyMethodDef methods[] = {
     {"times_s", times_s, METH_VARARGS, "When the last job ends, for each division of gangs."},
     {"left_out_s", left_out_s, METH_VARARGS, "The time of jobs that do not end in time, for each division of gangs."},
-    {"places", places, METH_VARARGS, "When the last job ends on some gangs, and on which gang each job runs."},
+    {"gangs_of_jobs", gangs_of_jobs, METH_VARARGS, "When the last job ends on some gangs, and on which gang each job runs."},
     {"follow_s", follow_s, METH_VARARGS, "When the last job ends if waiting jobs get the GPUs that others leave."},
     {NULL, NULL, 0, NULL},
 };

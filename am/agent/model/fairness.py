@@ -1,18 +1,23 @@
-"""Finish-time fairness: ideal times and rho by five named definitions, never mixed (docs/explanation/simulator.md)."""
+"""Finish-time fairness: ideal times and rho by the definitions that an app can compute alone, never mixed.
+
+What it declares to the fluid fair cluster gives the others (docs/explanation/simulator.md, Definitions of rho).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from am.agent.model.finish_time import time_on_count_s
-from am.agent.model.views import AppView, ClusterView
+from am.agent.model.finish_time import later_job, phase_times_s, smallest_gang_gpus, time_on_count_s
+from am.agent.model.views import AppView, ClusterView, JobView
 from themis.choices import BundleRule
+from themis.fluid_cluster import Declaration, FluidPhase
+from themis.rho import RhoDefinition
 from themis.speeds import SAME_SPEED
+from themis.sums import sum_in_order
 from themis.values import Value
 
 Seconds = NDArray[np.float64]
@@ -21,28 +26,20 @@ _LEXICOGRAPHIC, _IDLE_THEN_SHARE = BundleRule.LEXICOGRAPHIC, BundleRule.IDLE_THE
 """Looked up for every report. Before Python 3.12 a member by its class takes four times as long."""
 
 
-class RhoDefinition(StrEnum):
-    """Names of the five definitions of t_ideal."""
-
-    THEMIS = "themis"
-    ISOLATED_SHARE = "isolated_share"
-    PLACEMENT_AWARE = "placement_aware"
-    PRIVATE_CLUSTER = "private_cluster"
-    ATTAINABLE = "attainable"
-
-
 def cluster_time_s(app: AppView, cluster: ClusterView) -> float:
     """t_cluster = B / min(R_C, app_demand_max), in seconds (equation 2).
 
     On a cluster of several device types, or of another speed than 1, the GPUs are those on which the app's median job
     is fastest, and each counts by its speed.
     """
-    most_gpus, cluster_gpus = app.demand_max_gpus, cluster.cluster_gpus
-    usable_gpus = most_gpus if most_gpus < cluster_gpus else cluster_gpus
+    return app.work_total_gpu_s / _reference_gpus(app, cluster, app.demand_max_gpus)
+
+
+def _reference_gpus(app: AppView, cluster: ClusterView, gpus: int) -> float:
+    """At most `gpus` GPUs of the cluster in units of a reference GPU, by the speeds of the app's median job."""
+    usable_gpus = min(gpus, cluster.cluster_gpus)
     speeds = app.median_job.speeds if app.jobs or app.reference is not None else SAME_SPEED
-    if not speeds.by_type:
-        return app.work_total_gpu_s / usable_gpus
-    return app.work_total_gpu_s / cluster.reference_gpus(usable_gpus, speeds)
+    return cluster.reference_gpus(usable_gpus, speeds) if speeds.by_type else usable_gpus
 
 
 def ideal_time_s(app: AppView, cluster: ClusterView) -> float:
@@ -58,18 +55,53 @@ def ideal_time_s(app: AppView, cluster: ClusterView) -> float:
 
 
 def ideal_times_s(whole: AppView, cluster: ClusterView) -> dict[RhoDefinition, float]:
-    """t_ideal by every definition, in seconds. `whole` is the app as submitted, with all its work still to do."""
+    """t_ideal in seconds by every definition that depends on the schedule.
+
+    `whole` is the app as submitted, with all its work still to do.
+    """
     return {definition: rule(whole, cluster) for definition, rule in _IDEALS.items()}
 
 
 def rho_by_definition(whole: AppView, completion_s: float, cluster: ClusterView) -> dict[RhoDefinition, float]:
-    """Rho at completion by every definition: seconds from submission to end over each t_ideal.
+    """Rho at completion by these definitions: seconds from submission to end over each t_ideal.
 
     Example: four jobs of 1,200 s on one GPU each, 8 GPUs, N_avg = 4, S = 1. `themis` has t_ideal = 4800 / 4 * 4 =
     4800 s. `isolated_share` and `private_cluster` have 2400 s: an isolated share of 2 GPUs runs two jobs at a time. An
     app that ends after 2400 s has rho 0.5 by `themis`, and 1 by the other two.
     """
     return {definition: completion_s / ideal_s for definition, ideal_s in ideal_times_s(whole, cluster).items()}
+
+
+def declaration_of(whole: AppView, cluster: ClusterView) -> Declaration:
+    """What an app declares to the fluid fair cluster. `whole` is the app as submitted, on the whole cluster.
+
+    A phase stops getting faster at the GPUs that it keeps busy on average: its work, S included, over its time on the
+    whole cluster. On a cluster of several device types both are in the app's own reference units.
+
+    Example: 8 GPUs, S = 1, a phase with a job of 100 s and two of 25 s on one GPU each. It takes 100 s on the whole
+    cluster, with 150 GPU s of work. So it stops getting faster at 1.5 GPUs.
+    """
+    capacity = _reference_gpus(whole, cluster, cluster.cluster_gpus)
+    gpus = max(cluster.cluster_gpus, smallest_gang_gpus(whole))
+    jobs_by_phase = [whole.jobs, *([later_job(whole, phase)] * phase.jobs for phase in whole.later_phases)]
+    phases = []
+    for jobs, time_s in zip(jobs_by_phase, phase_times_s(whole, gpus, cluster), strict=True):
+        if time_s <= 0.0:
+            continue
+        work_gpu_s = sum_in_order(job.serial_work_s * _nearest_slowdown(job, cluster) for job in jobs)
+        demand = _reference_gpus(whole, cluster, sum(job.shape.demand_max_gpus for job in jobs))
+        share = min(1.0, demand / capacity, work_gpu_s / time_s / capacity)
+        phases.append(FluidPhase(time_s, share * cluster.cluster_gpus))
+    return Declaration(
+        phases=tuple(phases),
+        cluster_time_s=cluster_time_s(whole, cluster),
+        share_demand=min(1.0, whole.demand_max_gpus / cluster.cluster_gpus),
+    )
+
+
+def _nearest_slowdown(job: JobView, cluster: ClusterView) -> float:
+    """S of the largest gang of a job, placed as near as it fits."""
+    return job.slowdown.at(cluster.nearest_level(job.shape.demand_max_gpus))
 
 
 class Valuer(Value, frozen=True, kw_only=True):
@@ -160,10 +192,8 @@ def _isolated_share_s(whole: AppView, cluster: ClusterView) -> float:
 
 
 def _placement_aware_s(whole: AppView, cluster: ClusterView) -> float:
-    # The best S that any gang of the app can have: that of its largest gang placed as near as it fits.
-    median = whole.median_job
-    best = median.slowdown.at(cluster.nearest_level(median.shape.demand_max_gpus))
-    return ideal_time_s(whole, cluster) * best
+    # The best S that any gang of the app can have.
+    return ideal_time_s(whole, cluster) * _nearest_slowdown(whole.median_job, cluster)
 
 
 def _private_cluster_s(whole: AppView, cluster: ClusterView) -> float:

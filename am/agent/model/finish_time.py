@@ -121,16 +121,16 @@ def unlike_in_pace(jobs: Sequence[JobView]) -> tuple[list[int], list[JobView]]:
         return [0] * len(jobs), [jobs[0]]
     rows: list[int] = []
     unlike: list[JobView] = []
-    places: dict[tuple[Slowdown, JobShape, Speeds], int] = {}
+    index_of: dict[tuple[Slowdown, JobShape, Speeds], int] = {}
     known: dict[tuple[int, int, int], int] = {}
     for job in jobs:
         objects = id(job.slowdown), id(job.shape), id(job.speeds)
-        place = known.get(objects)
-        if place is None:
-            place = known[objects] = places.setdefault((job.slowdown, job.shape, job.speeds), len(unlike))
-            if place == len(unlike):
+        index = known.get(objects)
+        if index is None:
+            index = known[objects] = index_of.setdefault((job.slowdown, job.shape, job.speeds), len(unlike))
+            if index == len(unlike):
                 unlike.append(job)
-        rows.append(place)
+        rows.append(index)
     return rows, unlike
 
 
@@ -140,7 +140,7 @@ def merged(alone_s: Seconds) -> tuple[Seconds, Places]:
     if kinds == 1:
         return alone_s, _ONE
     unlike = np.logical_or.reduce(alone_s[:, 1:] != alone_s[:, :-1], axis=0)
-    first = np.array([0, *[place for place, new in enumerate(unlike.tolist(), 1) if new]])
+    first = np.array([0, *[index for index, new in enumerate(unlike.tolist(), 1) if new]])
     return (alone_s, first) if len(first) == kinds else (alone_s[:, first], first)
 
 
@@ -304,6 +304,17 @@ def time_on_whole_s(app: AppView, gpus: int, cluster: ClusterView) -> float:
     speeds = app.median_job.speeds
     splits = [even_counts(gpus, len(app.jobs), shape, cluster, speeds=speeds) for shape in _shapes_of(app)]
     return min([_finish_time_s(app, split, cluster) for split in splits])
+
+
+def phase_times_s(app: AppView, gpus: int, cluster: ClusterView) -> tuple[float, ...]:
+    """`time_on_whole_s` of an app with jobs, phase by phase: the current phase, then each later one."""
+    speeds = app.median_job.speeds
+    splits = [even_counts(gpus, len(app.jobs), shape, cluster, speeds=speeds) for shape in _shapes_of(app)]
+    best = min(splits, key=lambda split: _finish_time_s(app, split, cluster))
+    held = sum(gang.gpus * count for gang, count in best.items())
+    at_least = max((gang.level for gang in best if gang.gpus > 1), default=Level.SLOT)
+    later_s = [_later_phase_s(app, phase, held, cluster, at_least) for phase in app.later_phases]
+    return (_phase_time_s(app.jobs, best), *later_s)
 
 
 def _shapes_of(app: AppView) -> list[JobShape]:

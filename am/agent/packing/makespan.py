@@ -89,7 +89,7 @@ def packed(alone_s: Seconds, kind: Sequence[int], load_s: Sequence[float]) -> tu
     """
     if not kind:
         return math.inf, [-1] * len(alone_s)
-    place = np.empty(len(alone_s), dtype=np.int64)
+    gang_of = np.empty(len(alone_s), dtype=np.int64)
     kinds, loads_s = np.array(kind, dtype=np.int64), np.array(load_s, dtype=np.float64)
-    end_s = _packing.places(np.ascontiguousarray(alone_s, dtype=np.float64), kinds, loads_s, place)
-    return end_s, place.tolist()
+    end_s = _packing.gangs_of_jobs(np.ascontiguousarray(alone_s, dtype=np.float64), kinds, loads_s, gang_of)
+    return end_s, gang_of.tolist()

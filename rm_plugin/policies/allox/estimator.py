@@ -27,7 +27,7 @@ SAMPLE_FRACTIONS = (0.01, 0.02)
 CUT_FACTOR = 5.0
 """A sample is cut when it runs this many times as long as the median finished sample of its type; our choice."""
 
-LEAST_FINISHED = 3
+MIN_FINISHED = 3
 """No sample of a type is cut before this many have finished there; our choice."""
 
 
@@ -274,7 +274,7 @@ class Estimator:
 
     def _cut_after_s(self, type_name: str) -> float | None:
         finished_s = self._finished_s.get(type_name, [])
-        return CUT_FACTOR * finished_s[len(finished_s) // 2] if len(finished_s) >= LEAST_FINISHED else None
+        return CUT_FACTOR * finished_s[len(finished_s) // 2] if len(finished_s) >= MIN_FINISHED else None
 
 
 def _estimate(first: Sample, second: Sample) -> Estimate | None:

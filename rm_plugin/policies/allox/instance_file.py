@@ -9,7 +9,7 @@ from themis.errors import InputError, UnknownNameError
 from themis.json_fields import Brief, Fields, Keys, read_json
 from themis.values import Value
 
-MOST_S = 1e15
+MAX_S = 1e15
 """The largest time in seconds. Beyond it, sums of times lose more than a second to rounding."""
 
 INSTANCE = Keys(required=("machines", "jobs", "now_s"))
@@ -41,7 +41,7 @@ def parse_instance(document: object) -> Instance:
         InputError: A field is missing, unknown, of the wrong type or out of range; the message names the field.
     """
     root = Fields.of(document, "instance", INSTANCE)
-    now_s = root.number("now_s", zero=True, most=MOST_S)
+    now_s = root.number("now_s", zero=True, most=MAX_S)
     machines = tuple(_machine(entry, path, now_s) for entry, path in root.entries("machines"))
     if not machines:
         raise InputError("instance.machines must hold at least one machine", remedy="add one")
@@ -54,7 +54,7 @@ def parse_instance(document: object) -> Instance:
 
 def _machine(entry: object, path: str, now_s: float) -> Machine:
     fields = Fields.of(entry, path, MACHINE)
-    available_s = fields.number("available_s", zero=True, most=MOST_S)
+    available_s = fields.number("available_s", zero=True, most=MAX_S)
     return Machine(
         machine_id=fields.text("id"),
         type_name=fields.text("type"),
@@ -66,7 +66,7 @@ def _machine(entry: object, path: str, now_s: float) -> Machine:
 def _job(entry: object, path: str, types: set[str], now_s: float) -> Job:
     fields = Fields.of(entry, path, JOB)
     job_id, user = fields.text("id"), fields.text("user")
-    arrival_s = fields.number("arrival_s", zero=True, most=MOST_S)
+    arrival_s = fields.number("arrival_s", zero=True, most=MAX_S)
     if arrival_s > now_s:
         remedy = f"leave the job out: at {now_s:g} s it does not wait yet"
         raise InputError(f"{path}.arrival_s must be at most instance.now_s", value=arrival_s, remedy=remedy)
@@ -79,7 +79,7 @@ def _job(entry: object, path: str, types: set[str], now_s: float) -> Job:
             raise UnknownNameError(f"device type in {where}", str(name), types)
     times = Fields.of(stated, where, Keys(required=tuple(sorted(types))))
     configurations = {
-        name: Configuration(time_s=times.number(name, most=MOST_S))
+        name: Configuration(time_s=times.number(name, most=MAX_S))
         for name in sorted(types)
         if times.values[name] is not None
     }

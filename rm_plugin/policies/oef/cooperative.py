@@ -104,8 +104,8 @@ def _envy_constraint(speedups: Speedups, variables: Variables, pair: Pair) -> Co
 
 def _most_violated(speedups: Speedups, per_weight: Matrix) -> list[Pair]:
     """The constraints that each tenant's envy violates most, at most `_ADDED_PER_TENANT` of each."""
-    worth = speedups.matrix @ per_weight.T
-    envy = worth - np.diag(worth)[:, None]
+    efficiency = speedups.matrix @ per_weight.T
+    envy = efficiency - np.diag(efficiency)[:, None]
     most = np.argsort(-envy, axis=1, kind="stable")[:, :_ADDED_PER_TENANT]
     tolerance = ENVY_TOLERANCE * max(1.0, float(speedups.capacity.max()))
     return [

@@ -1,31 +1,24 @@
-"""The profiling agent: a representative job runs a few mini-batches on every GPU type (Middleware'24, section 4.1).
+"""The profile of a job type: a representative job runs on every GPU type in turn (Middleware'24, section 4.1).
 
-A profile is a state machine. `advance` takes a profile and an event, and returns the next profile. No caller feeds it
-yet: the policy `oef` takes speeds from the apps' demands, which the app masters' own profilers measure.
+A profile is a state machine. `advance` takes a profile and an event, and returns the next profile. `oef_profiles` feeds
+it from the rounds, the same way in the simulator and in the live service.
 
-    requested --Started--> running on a type --Measured--> the next type, or done
-    running   --Failed---> failed
-    done      --Observed-> stale, if the observed rate differs from the prediction by more than 20 %
-    failed, stale --Requested--> requested
+    requested --Started--> running on the next type
+    running   --Measured-> requested for the type after it, or done
+    requested, running --Failed--> failed
+    done      --Observed-> stale, if the observed rate differs from the measured one by more than 20 %
+    done, failed, stale --Requested--> requested
 """
 
 from __future__ import annotations
 
-import math
-import statistics
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from themis.errors import InputError
 from themis.values import Value
 
-WARM_UP_BATCHES = 3
-"""Mini-batches that do not count: the first ones allocate memory and choose kernels."""
-
-MEASURED_BATCHES = 10
-"""Mini-batches whose median time counts."""
-
 LARGEST_ERROR = 0.20
-"""Relative difference of observed and predicted rate above which a profile is stale."""
+"""Relative difference of observed and measured rate above which a profile is stale."""
 
 
 class ProfileState(StrEnum):
@@ -39,15 +32,15 @@ class ProfileState(StrEnum):
 
 
 class Profile(Value, frozen=True, kw_only=True):
-    """The profile of one job type of a tenant.
+    """The profile of one job type.
 
-    >>> Profile(state=ProfileState.RUNNING, types=("k80", "v100"), rates=(10.0,)).next_type
+    >>> Profile(state=ProfileState.REQUESTED, types=("k80", "v100"), rates=(10.0,)).next_type
     'v100'
 
     Attributes:
         state: What it waits for.
         types: GPU types to measure, in this order.
-        rates: Mini-batches per second on the first types, as far as measured; 0 if the job cannot run there.
+        rates: Throughput on the first types, as far as measured, in any one unit; 0 if the job cannot run there.
         reason: Why it failed.
     """
 
@@ -61,31 +54,40 @@ class Profile(Value, frozen=True, kw_only=True):
         """The type to run on next; None if every type is measured."""
         return self.types[len(self.rates)] if len(self.rates) < len(self.types) else None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a run on the next type is needed or under way."""
+        return self.state in (ProfileState.REQUESTED, ProfileState.RUNNING)
+
+
+Profiles = Mapping[str, Profile]
+"""Profiles by app."""
+
 
 class Requested(Value, frozen=True, kw_only=True):
-    """A tenant asked for a profile, perhaps of other types than before."""
+    """The job type needs a profile, perhaps of other types than before."""
 
     types: tuple[str, ...]
 
 
 class Started(Value, frozen=True, kw_only=True):
-    """The representative job runs on the next type."""
+    """The representative job has GPUs of the next type."""
 
 
 class Measured(Value, frozen=True, kw_only=True):
-    """Seconds of each mini-batch on the present type, the warm-up included; none if the job cannot run on it."""
+    """The throughput of the run on the present type; 0 if the job cannot run on it."""
 
-    batch_s: tuple[float, ...]
+    rate: float
 
 
 class Failed(Value, frozen=True, kw_only=True):
-    """The run ended without measurements, although the job should be able to run there."""
+    """The run ended without a measurement, or there is nothing to run on."""
 
     reason: str
 
 
 class Observed(Value, frozen=True, kw_only=True):
-    """A job of this type ran on a GPU type at a rate."""
+    """Jobs of this type ran on a GPU type at a rate, in the unit of the profile."""
 
     gpu_type: str
     rate: float
@@ -95,29 +97,26 @@ Event = Requested | Started | Measured | Failed | Observed
 
 
 def advance(profile: Profile, event: Event) -> Profile:
-    """Return the profile after an event. An event that does not fit the state changes nothing.
-
-    Raises:
-        InputError: Too few mini-batches, or a time that is not above 0.
-    """
+    """Return the profile after an event. An event that does not fit the state changes nothing."""
+    types, rates = profile.types, profile.rates
     match event, profile.state:
-        case Requested(types=types), (ProfileState.DONE | ProfileState.FAILED | ProfileState.STALE):
-            return Profile(state=ProfileState.REQUESTED, types=types)
+        case Requested(types=wanted), (ProfileState.DONE | ProfileState.FAILED | ProfileState.STALE):
+            return requested(wanted)
         case Started(), ProfileState.REQUESTED:
-            return Profile(state=ProfileState.RUNNING, types=profile.types)
-        case Measured(batch_s=batch_s), ProfileState.RUNNING:
-            rates = (*profile.rates, _rate(batch_s))
-            if len(rates) < len(profile.types):
-                return Profile(state=ProfileState.RUNNING, types=profile.types, rates=rates)
+            return Profile(state=ProfileState.RUNNING, types=types, rates=rates)
+        case Measured(rate=rate), ProfileState.RUNNING:
+            rates = (*rates, rate)
+            if len(rates) < len(types):
+                return Profile(state=ProfileState.REQUESTED, types=types, rates=rates)
             if not any(rates):
-                return Profile(state=ProfileState.FAILED, types=profile.types, reason="it can run on no type")
-            return Profile(state=ProfileState.DONE, types=profile.types, rates=rates)
+                return Profile(state=ProfileState.FAILED, types=types, reason="it can run on no type")
+            return Profile(state=ProfileState.DONE, types=types, rates=rates)
         case Failed(reason=reason), (ProfileState.REQUESTED | ProfileState.RUNNING):
-            return Profile(state=ProfileState.FAILED, types=profile.types, reason=reason)
-        case Observed(gpu_type=gpu_type, rate=rate), ProfileState.DONE if gpu_type in profile.types:
-            predicted = profile.rates[profile.types.index(gpu_type)]
-            if abs(rate - predicted) > LARGEST_ERROR * predicted:
-                return Profile(state=ProfileState.STALE, types=profile.types, rates=profile.rates)
+            return Profile(state=ProfileState.FAILED, types=types, reason=reason)
+        case Observed(gpu_type=gpu_type, rate=rate), ProfileState.DONE if gpu_type in types:
+            measured = rates[types.index(gpu_type)]
+            if abs(rate - measured) > LARGEST_ERROR * measured:
+                return Profile(state=ProfileState.STALE, types=types, rates=rates)
     return profile
 
 
@@ -126,17 +125,17 @@ def requested(types: tuple[str, ...]) -> Profile:
     return Profile(state=ProfileState.REQUESTED, types=types)
 
 
-def _rate(batch_s: tuple[float, ...]) -> float:
-    """Mini-batches per second: one over the median time after the warm-up; 0 if the job cannot run on the type."""
-    if not batch_s:
-        return 0.0
-    counted = batch_s[WARM_UP_BATCHES : WARM_UP_BATCHES + MEASURED_BATCHES]
-    if len(counted) < MEASURED_BATCHES:
-        raise InputError(
-            "a profile has too few mini-batches",
-            value=len(batch_s),
-            remedy=f"run {WARM_UP_BATCHES} to warm up and {MEASURED_BATCHES} to measure",
-        )
-    if not all(math.isfinite(seconds) and seconds > 0 for seconds in counted):
-        raise InputError("a mini-batch must take a finite time above 0 s", value=min(counted))
-    return 1.0 / statistics.median(counted)
+def profiled_speeds(profile: Profile | None, reported: Sequence[float], types: Sequence[str]) -> tuple[float, ...]:
+    """Throughput by type to compute shares from; empty for a job type that waits for its profile.
+
+    Args:
+        profile: Its profile, if it has one.
+        reported: What it reports, by type; 0 where it cannot run.
+        types: The names of the types.
+    """
+    if profile is None or profile.is_open:
+        return ()
+    if profile.state is ProfileState.FAILED:
+        return tuple(reported)
+    rates = dict(zip(profile.types, profile.rates, strict=True))
+    return tuple(rates.get(name, 0.0) if speed else 0.0 for name, speed in zip(types, reported, strict=True))

@@ -10,7 +10,7 @@ A tenant with several job types becomes several *virtual tenants*, one for each 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -54,14 +54,6 @@ class Instance(Value, frozen=True, kw_only=True):
     types: tuple[str, ...]
     capacity: tuple[int, ...]
     tenants: tuple[Tenant, ...]
-
-
-class JobType(Value, frozen=True, kw_only=True):
-    """Jobs of one tenant with the same speedup vector. `priority` divides the tenant's weight among its job types."""
-
-    name: str
-    speedup: tuple[float, ...]
-    priority: float = 1.0
 
 
 class Speedups(Value, frozen=True, kw_only=True):
@@ -217,20 +209,21 @@ def _names(tenant_ids: Sequence[str], most: int = 5) -> str:
     return ", ".join(tenant_ids[:most]) + more
 
 
-def virtual_tenants(tenant_id: str, weight: float, job_types: Sequence[JobType]) -> list[Tenant]:
+def virtual_tenants(tenant_id: str, weight: float, job_types: Mapping[str, tuple[float, ...]]) -> list[Tenant]:
     """Return one virtual tenant for each job type, named `TENANT/JOB_TYPE` (section 4.2.4).
 
-    The tenant's weight is divided in proportion to the priorities: equally by default, so that a tenant gains nothing
-    by splitting its jobs into more types. A tenant with one job type keeps its name.
+    They have equal parts of the tenant's weight, so a tenant gains nothing by splitting its jobs into more types.
 
-    >>> types = [JobType(name="vgg", speedup=(1.0, 2.0)), JobType(name="lstm", speedup=(1.0, 5.0), priority=3.0)]
+    >>> types = {"vgg": (1.0, 2.0), "lstm": (1.0, 5.0)}
     >>> [(tenant.tenant_id, tenant.weight) for tenant in virtual_tenants("u1", 1.0, types)]
-    [('u1/vgg', 0.25), ('u1/lstm', 0.75)]
+    [('u1/vgg', 0.5), ('u1/lstm', 0.5)]
+
+    Args:
+        tenant_id: The tenant.
+        weight: Its weight.
+        job_types: Speedup vectors by the name of the job type.
     """
-    if len(job_types) == 1:
-        return [Tenant(tenant_id=tenant_id, speedup=job_types[0].speedup, weight=weight)]
-    total = math.fsum(each.priority for each in job_types)
+    part = weight / len(job_types)
     return [
-        Tenant(tenant_id=f"{tenant_id}/{each.name}", speedup=each.speedup, weight=weight * each.priority / total)
-        for each in job_types
+        Tenant(tenant_id=f"{tenant_id}/{name}", speedup=speedup, weight=part) for name, speedup in job_types.items()
     ]

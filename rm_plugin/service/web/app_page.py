@@ -17,8 +17,8 @@ from themis.web.frame import label, page
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 
-JOBS_MOST = 300
-LEASES_MOST = 300
+MAX_JOBS = 300
+MAX_LEASES = 300
 _DETAIL_LETTERS = 300
 
 
@@ -114,9 +114,9 @@ def _jobs(entry: AppEntry) -> list[Markup]:
             job.restarts or "",
             assignments(scalars_from_messages(job.hyper_parameters) or submitted.get(job.job_id, {})),
         )
-        for job in jobs[:JOBS_MOST]
+        for job in jobs[:MAX_JOBS]
     ]
-    more = [element("p", f"and {len(jobs) - JOBS_MOST} more")] if len(jobs) > JOBS_MOST else []
+    more = [element("p", f"and {len(jobs) - MAX_JOBS} more")] if len(jobs) > MAX_JOBS else []
     return [table(heads, rows, numbers=heads[2:8]), *more]
 
 
@@ -131,9 +131,9 @@ def _leases(page_state: PageState, entry: AppEntry) -> list[Markup]:
         return []
     rows = [
         (str(lease.gpu), lease.state, from_now(lease.expires_at_s, page_state.now_s), lease.renewals)
-        for lease in leases[:LEASES_MOST]
+        for lease in leases[:MAX_LEASES]
     ]
-    more = [element("p", f"and {len(leases) - LEASES_MOST} more")] if len(leases) > LEASES_MOST else []
+    more = [element("p", f"and {len(leases) - MAX_LEASES} more")] if len(leases) > MAX_LEASES else []
     return [section("Leases", table(("GPU", "state", "ends", "renewals"), rows, numbers=("renewals",)), *more)]
 
 

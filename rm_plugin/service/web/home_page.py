@@ -11,9 +11,9 @@ from themis.web.elements import Markup, element, join, link, markup, section, ti
 from themis.web.formatting import counted, from_now, number
 from themis.web.frame import label, page
 
-MACHINES_MOST = 200
-APPS_MOST = 200
-ENDED_MOST = 20
+MAX_MACHINES = 200
+MAX_APPS = 200
+MAX_ENDED = 20
 ROUNDS_SHOWN = 10
 
 
@@ -83,7 +83,7 @@ def _tiles(page_state: PageState) -> Markup:
 
 def _cluster(page_state: PageState, names: AppNames) -> list[Markup]:
     cluster = page_state.manager.arbiter.cluster
-    parts, room = [], MACHINES_MOST
+    parts, room = [], MAX_MACHINES
     for rack, machines in cluster.racks.items():
         if room > 0:
             boxes = [_machine(page_state, names, machine) for machine in machines[:room]]
@@ -134,7 +134,7 @@ def _apps(page_state: PageState, names: AppNames) -> list[Markup]:
     entries = page_state.newest_first()
     active = [entry for entry in entries if not entry.ended]
     ended = [entry for entry in entries if entry.ended]
-    shown = [*active[:APPS_MOST], *ended[:ENDED_MOST]]
+    shown = [*active[:MAX_APPS], *ended[:MAX_ENDED]]
     if not shown:
         return [element("p", "None yet.")]
     parts = [apps_table(page_state, names, shown)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from rm_plugin.service.app_pages import APPS_MOST
+from rm_plugin.service.app_pages import MAX_APPS
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.web.app_page import app_page
 from rm_plugin.service.web.apps_page import APPS_A_PAGE, apps_page
@@ -18,8 +18,8 @@ from themis.lifecycle import AppState
 from themis.web.answers import NotThereError, html_answer, json_answer, site, text_answer, whole_number
 
 APPS_DEFAULT = 200
-ROUNDS_DEFAULT, ROUNDS_MOST = 10, 100
-EVENTS_DEFAULT, EVENTS_MOST = 100, 500
+ROUNDS_DEFAULT, MAX_ROUNDS = 10, 100
+EVENTS_DEFAULT, MAX_EVENTS = 100, 500
 
 
 def application(page_state: PageState) -> web.Application:
@@ -71,7 +71,7 @@ class Routes:
     async def apps_data(self, request: web.Request) -> web.Response:
         """A page of apps, of some states where `state` is given, after the mark `after`."""
         states = [_app_state(text) for text in request.query.getall("state", [])]
-        limit = whole_number(request, "limit", APPS_DEFAULT, most=APPS_MOST)
+        limit = whole_number(request, "limit", APPS_DEFAULT, most=MAX_APPS)
         after = request.query.get("after", "")
         page = await self._page_state.manager.page_of_apps(states=states, after=after, limit=limit)
         return json_answer(apps_document(self._page_state, page, states))
@@ -83,7 +83,7 @@ class Routes:
 
     async def rounds_data(self, request: web.Request) -> web.Response:
         """The newest rounds, newest first."""
-        limit = whole_number(request, "limit", ROUNDS_DEFAULT, most=ROUNDS_MOST)
+        limit = whole_number(request, "limit", ROUNDS_DEFAULT, most=MAX_ROUNDS)
         await self._page_state.event_index.ready()
         return json_answer(
             {"rounds": [round_document(record) for record in self._page_state.event_index.rounds(limit)]}
@@ -92,7 +92,7 @@ class Routes:
     async def events_data(self, request: web.Request) -> web.Response:
         """Events after a sequence number, of one app where `app` is given."""
         after = whole_number(request, "after", 0)
-        limit = whole_number(request, "limit", EVENTS_DEFAULT, most=EVENTS_MOST)
+        limit = whole_number(request, "limit", EVENTS_DEFAULT, most=MAX_EVENTS)
         named = request.query.get("app", "")
         app_id = (await self._entry(named)).app_id if named else ""
         events = await self._page_state.manager.recorder.read_events(after, app_id, limit)

@@ -8,7 +8,7 @@ from rm_plugin.service.web.round_record import RoundRecord
 from themis.values import Value
 from themis.web.formatting import counted, number
 
-AHEAD_MOST = 20
+MAX_AHEAD = 20
 
 
 class Waiting(Value, frozen=True, kw_only=True):
@@ -18,7 +18,7 @@ class Waiting(Value, frozen=True, kw_only=True):
         round_id: The round; None when there was none yet.
         rank: The app's place by rho, 1 is the worst off; None when it did not report.
         of: How many apps reported.
-        ahead: Apps with a larger rho that asked for GPUs, worst first, `AHEAD_MOST` at most.
+        ahead: Apps with a larger rho that asked for GPUs, worst first, `MAX_AHEAD` at most.
         reason: What became of the app, a clause.
     """
 
@@ -48,7 +48,7 @@ def why_waiting(app_id: str, rounds: Sequence[RoundRecord], policy: str) -> Wait
         round_id=record.round_id,
         rank=place + 1,
         of=len(order),
-        ahead=tuple(before[:AHEAD_MOST]),
+        ahead=tuple(before[:MAX_AHEAD]),
         reason=_with_report(app_id, record, policy),
     )
 

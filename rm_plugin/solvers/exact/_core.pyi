@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from themis.bids import Bid, Gang
+from themis.bids import Bid, GangRequest
 
 Array = NDArray[Any]
 Flat = array[Any] | bytes
@@ -122,7 +122,7 @@ def read_bids(
     bids: tuple[Bid, ...],
     machines: Mapping[str, tuple[int, int]],  # a dict: position and free GPUs by machine
     total_gpus: int,
-    learn: Callable[[Gang], tuple[int, int, int]],
+    learn: Callable[[GangRequest], tuple[int, int, int]],
 ) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes]:
     """The rows of bids that may win, as flat numbers: worth more than winning nothing, and not too large alone.
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.kinds import Kind, has_one_rack, kind_of
 from rm_plugin.solvers.port import Win
-from themis.bids import Bid, FreeMachine, Gang, Market
+from themis.bids import Bid, FreeMachine, GangRequest, Market
 from themis.cluster import Allocation
 from themis.values import Value, cached_property
 
@@ -257,7 +257,7 @@ class _KindNumbers:
         self._one_rack = one_rack
         self._kinds: dict[Kind, int] = {}
 
-    def learn(self, gang: Gang) -> tuple[int, int, int]:
+    def learn(self, gang: GangRequest) -> tuple[int, int, int]:
         """The number of a gang's kind, its count and its total GPUs; the free GPUs plus one if it needs more."""
         kind = self._kinds.setdefault(kind_of(gang, one_rack=self._one_rack), len(self._kinds))
         if gang.total_gpus > self._total_gpus:

@@ -91,6 +91,15 @@ def test_tasks_do_not_inherit_secrets(tmp_path, app_id, monkeypatch):
     assert inherited_environment({"THEMIS_A": "1", "B": "2"}) == {"B": "2"}
 
 
+@pytest.mark.parametrize(
+    "name", ["TF_CONFIG", "RANK", "WORLD_SIZE", "SLURM_JOB_ID", "NOTIFY_SOCKET", "OMPI_COMM_WORLD_RANK"]
+)
+def test_variables_of_other_launchers_reach_a_task_only_if_its_app_names_them(tmp_path, app_id, monkeypatch, name):
+    assert inherited_environment({name: "3", "RANKING": "3"}) == {"RANKING": "3"}
+    monkeypatch.setenv(name, "3")
+    assert shown(tmp_path, app_id, environment={name: "4"})[name] == "4"
+
+
 def test_exit_codes_and_an_appended_log(tmp_path, app_id):
     async def scenario(runtime):
         first = await runtime.start(launch(tmp_path, app_id, ("/bin/sh", "-c", "echo one; exit 75")))

@@ -44,7 +44,15 @@ def test_a_program_behind_a_shell_saves_and_its_exit_code_counts(tmp_path: Path,
     assert "saved" in (tmp_path / "task-0.log").read_text()
 
 
-def test_what_follows_the_program_is_not_run_once_it_was_stopped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("after", [" & wait $!", " & wait", " 2>&1 | tee copy"])
+def test_a_program_in_the_background_or_before_tee_saves(tmp_path: Path, after: str) -> None:
+    noisy = SAVES.replace("print('saved')", "print('saving', flush=True), print('saved', flush=True)")
+    program = f"python3 -c \"{noisy}; print('ready', flush=True); time.sleep(60)\"{after}"
+    asyncio.run(_stopped(program, tmp_path))
+    assert "saved" in (tmp_path / "task-0.log").read_text()
+
+
+def test_a_stop_skips_the_rest_of_the_shell_command(tmp_path: Path) -> None:
     program = f"python3 -c \"{SAVES}; print('ready', flush=True); time.sleep(60)\"; echo went on"
     end = asyncio.run(_stopped(program, tmp_path))
     assert end.exit_code == 75

@@ -12,7 +12,7 @@ import pytest
 
 from rm_plugin.service import auctioneer
 from rm_plugin.service.auctioneer import Auctioneer
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market
 from themis.cluster import Level
 from themis.errors import UnknownNameError
 
@@ -23,7 +23,7 @@ MARKET = Market(
             app_id="a",
             round_id=1,
             empty_value=0.5,
-            rows=(BidRow(value=1.0, gangs=(Gang(2, Level.MACHINE),)),),
+            rows=(BidRow(value=1.0, gangs=(GangRequest(2, Level.MACHINE),)),),
         ),
     ),
 )
@@ -157,6 +157,6 @@ def test_a_defect_in_the_solver_costs_no_round(monkeypatch: pytest.MonkeyPatch) 
     asyncio.run(scenario())
 
 
-def test_an_unknown_solver_is_told_at_once() -> None:
+def test_an_unknown_solver_is_refused_at_start() -> None:
     with pytest.raises(UnknownNameError, match="highs"):
         Auctioneer("higs", 1.0)

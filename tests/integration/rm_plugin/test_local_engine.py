@@ -81,7 +81,7 @@ def test_a_run_needs_an_id():
         LocalAppLauncher("", lambda end: None)
 
 
-def test_an_exit_is_told_once_after_its_tasks_are_gone(tmp_path, run_id):
+def test_an_exit_is_reported_once_after_its_tasks_ended(tmp_path, run_id):
     async def scenario(engine, exits):
         pid = await engine.launch(order("app-1", 1, {"MINE": "yes", "LIVES_S": "0.3"}, tmp_path / "app-1"))
         assert is_alive(pid)
@@ -154,7 +154,7 @@ def test_a_callback_may_launch_the_next_attempt(tmp_path, run_id):
     run(run_id, scenario)
 
 
-def test_shutdown_ends_everything_and_tells_nothing(tmp_path, run_id):
+def test_shutdown_ends_all_processes_without_reporting_exits(tmp_path, run_id):
     async def scenario(engine, exits):
         for index in range(4):
             await engine.launch(order(f"app-{index}", 1, {}, tmp_path / str(index)))
@@ -205,7 +205,7 @@ def test_app_masters_outlive_a_killed_resource_manager_and_are_adopted(tmp_path,
     run(run_id, scenario)
 
 
-def test_memory_engine_tells_of_ends(tmp_path):
+def test_memory_engine_reports_exits(tmp_path):
     async def scenario():
         exits = Exits()
         engine = MemoryAppLauncher(exits)

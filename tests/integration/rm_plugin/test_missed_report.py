@@ -12,7 +12,7 @@ from live_rm import live, replay_app, settings
 from themis.wire import themis_pb2 as pb
 
 
-def test_a_master_that_stood_still_in_a_round_gets_the_free_gpus_without_a_new_reason(tmp_path: Path) -> None:
+def test_a_master_that_missed_a_round_gets_free_gpus_in_the_next(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with live(settings(tmp_path, am_expiry_s=30)) as rm:
             holder = await rm.submit(replay_app("holder", iterations=20_000, tasks=8))

@@ -29,7 +29,7 @@ async def refused(call: object) -> str:
     return raised.value.details() or ""
 
 
-def test_while_sqlite_is_locked_nothing_new_is_taken_and_what_runs_goes_on(
+def test_a_locked_store_refuses_submissions_while_apps_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Submit and kill are refused; rounds, ends of leases and of an app wait, and come once the lock is gone."""
@@ -70,7 +70,7 @@ def test_while_sqlite_is_locked_nothing_new_is_taken_and_what_runs_goes_on(
     asyncio.run(scenario())
 
 
-def test_with_a_full_disk_a_submit_is_refused_and_taken_once_there_is_room(tmp_path: Path) -> None:
+def test_a_submission_fails_on_a_full_disk_and_succeeds_after_cleanup(tmp_path: Path) -> None:
     """No file of the ResourceManager may grow: as a disk that is full says, so does the limit on the size of files."""
     configured = settings(tmp_path)
 

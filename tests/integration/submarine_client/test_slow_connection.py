@@ -69,7 +69,7 @@ def test_a_connection_may_take_its_time(rm: FakeRm) -> None:
     assert time.monotonic() - begun_s >= DELAY_S
 
 
-def test_where_nobody_listens_a_call_ends_at_once(rm: FakeRm) -> None:
+def test_a_call_without_a_listener_fails_at_once(rm: FakeRm) -> None:
     rm.stop()
     begun_s = time.monotonic()
     with Client(rm.address) as client, pytest.raises(UnreachableError, match="no ResourceManager answers"):

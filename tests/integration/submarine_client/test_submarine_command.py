@@ -46,7 +46,7 @@ def test_submit_prints_the_id_only_and_sends_the_whole_app(rm: FakeRm, capsys: p
     assert spec.tuner.settings["eta"].integer == 2
 
 
-def test_a_bad_group_is_refused_before_the_resource_manager_hears_of_it(
+def test_an_invalid_group_file_is_refused_locally(
     rm: FakeRm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "g.yaml"
@@ -56,7 +56,7 @@ def test_a_bad_group_is_refused_before_the_resource_manager_hears_of_it(
     assert not rm.service.submitted
 
 
-def test_what_the_resource_manager_refuses_is_said_in_its_words(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refusals_of_the_resource_manager_are_printed_verbatim(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
     rm.service.refuse = (grpc.StatusCode.INVALID_ARGUMENT, "no machine has 16 GPUs")
     assert main(["app", "submit", SEARCH]) == 2
     assert capsys.readouterr().err == "submarine: no machine has 16 GPUs\n"
@@ -66,7 +66,7 @@ def test_what_the_resource_manager_refuses_is_said_in_its_words(rm: FakeRm, caps
 
 
 @pytest.mark.parametrize(("end", "code"), [("FINISHED", 0), ("FAILED", 1), ("KILLED", 1)])
-def test_waiting_tells_how_the_app_ended(rm: FakeRm, capsys: pytest.CaptureFixture[str], end: str, code: int) -> None:
+def test_wait_prints_the_final_state(rm: FakeRm, capsys: pytest.CaptureFixture[str], end: str, code: int) -> None:
     rm.service.then = ["SUBMITTED", "RUNNING", "RUNNING", end]
     assert main(["app", "submit", SEARCH, "--wait", "--poll", "0.02"]) == code
     out, err = capsys.readouterr()
@@ -137,7 +137,7 @@ def test_logs_name_their_sources_as_these_take_turns(rm: FakeRm, capsys: pytest.
     assert (request.app_id, request.job_id, request.follow) == ("a-1", "job-00", True)
 
 
-def test_kill_says_how_the_app_stands(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kill_prints_the_state_of_the_app(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
     rm.service.add("a-1", "RUNNING")
     # A value may look like an option, if it has a space.
     assert main(["app", "kill", "a-1", "--reason", "--reason: many"]) == 0
@@ -149,7 +149,9 @@ def test_kill_says_how_the_app_stands(rm: FakeRm, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == "submarine: the app has ended\n"
 
 
-def test_validate_asks_the_resource_manager_only_when_told(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+def test_validate_contacts_the_resource_manager_only_with_ask_rm(
+    rm: FakeRm, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["app", "validate", SEARCH, "--ask-rm"]) == 0
     assert capsys.readouterr().out.endswith("\n8 jobs fit the cluster\n")
     rm.stop()
@@ -251,7 +253,7 @@ def in_a_shell(redirection: str, *words: str) -> subprocess.CompletedProcess[str
     return subprocess.run(shell, capture_output=True, text=True, timeout=30, check=False)
 
 
-def test_a_closed_output_is_told_and_nothing_is_submitted(rm: FakeRm) -> None:
+def test_a_closed_output_is_refused_before_submission(rm: FakeRm) -> None:
     done = in_a_shell(">&-", "app", "submit", SEARCH)
     told = "submarine: standard output is closed; redirect it to /dev/null to discard it\n"
     assert (done.returncode, done.stderr) == (2, told)
@@ -280,7 +282,7 @@ def test_an_app_that_is_submitted_is_named_where_its_id_finds_no_reader(
 
 @pytest.mark.parametrize("words", ["", "--help", "app", "app submit -h"])
 @pytest.mark.parametrize(("redirection", "code"), [("| true; exit ${PIPESTATUS[0]}", 141), (">/dev/full", 2)])
-def test_help_that_nobody_gets_is_no_success(words: str, redirection: str, code: int) -> None:
+def test_unwritable_help_fails(words: str, redirection: str, code: int) -> None:
     assert in_a_shell(redirection, *words.split()).returncode == code
 
 
@@ -291,7 +293,7 @@ def test_waiting_goes_on_where_progress_finds_no_room(rm: FakeRm, redirection: s
     assert (done.returncode, done.stdout) == (0, "app-0001\napp-0001 FINISHED\n")
 
 
-def test_an_output_without_room_is_told(rm: FakeRm) -> None:
+def test_a_full_output_device_is_reported(rm: FakeRm) -> None:
     rm.service.add("app-00001", "RUNNING", name="mine")
     done = in_a_shell(">/dev/full", "app", "list")
     assert (done.returncode, done.stderr) == (2, "submarine: [Errno 28] No space left on device\n")
@@ -323,7 +325,7 @@ def test_job_run_submits_one_job_and_the_other_verbs_find_it_by_name(
     assert rm.service.killed == [("app-0001", "")]
 
 
-def test_job_run_waits_when_told_and_names_its_own_resource_manager(
+def test_job_run_waits_with_wait_job_finish_and_uses_its_rm_flag(
     rm: FakeRm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("THEMIS_RM", "127.0.0.1:1")

@@ -201,7 +201,7 @@ def steps_beside_a_write(folder):
     return json.loads(subprocess.run(command, env=environment, check=True, text=True, stdout=subprocess.PIPE).stdout)
 
 
-def test_training_keeps_most_of_its_pace_beside_a_large_write(tmp_path):
+def test_a_large_write_slows_training_by_less_than_the_limit(tmp_path):
     """0.4 was seen, on two cores that were busy with other things. A write that kept others waiting would take all."""
     assert best_of(most_lost_beside_a_write, 0.7, tmp_path) < 0.7
 
@@ -211,7 +211,7 @@ def test_a_large_state_is_kept_in_a_small_part_of_the_time_to_write_it(tmp_path)
     assert best_of(share_of_keeping, 0.1, tmp_path) < 0.1
 
 
-def test_what_is_kept_for_a_checkpoint_is_as_it_was_whatever_steps_write_in_place():
+def test_a_snapshot_is_not_changed_by_later_steps():
     """It is the variable's own buffer, which TensorFlow must not write to while we hold it."""
     subprocess.run([sys.executable, "-c", IN_PLACE], check=True, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""})
 

@@ -106,7 +106,7 @@ def make_job(folder: Path, program: str) -> Job:
     return Job(folder, program)
 
 
-def test_the_convolutional_net_learns_and_tells_so(tmp_path):
+def test_the_convolutional_net_learns_and_logs_its_losses(tmp_path):
     job = make_job(tmp_path / "j", "digits_cnn")
     assert finish(job.start("--iterations", "150")) == [0]
     losses = job.losses()
@@ -177,7 +177,7 @@ def test_a_stop_during_start_up_ends_at_once_and_saves_nothing(tmp_path):
     assert job.store.latest("j") is None
 
 
-def test_a_corrupt_checkpoint_is_passed_over_and_another_model_refused(tmp_path):
+def test_a_corrupt_checkpoint_is_skipped_and_another_model_refused(tmp_path):
     job = make_job(tmp_path / "j", "digits_lstm")
     flags = ("--hidden", "16", "--log_every", "1")
     assert finish(job.start("--iterations", "200", "--checkpoint_every", "100", *flags)) == [0]

@@ -37,7 +37,7 @@ def test_ten_resizes_over_two_nodes_change_no_bit(program, tmp_path):
     """`digits_cnn` is the one that parts, in iteration 170, with one share a task (docs/explanation/elastic.md)."""
     resized, alone = asyncio.run(recorder.both(tmp_path, recorder.program_command(program)))
     assert [point.iteration for point in resized] == list(range(1, len(resized) + 1)), "an iteration lost or repeated"
-    assert len(resized) > 11 * recorder.LEAST_ITERATIONS
+    assert len(resized) > 11 * recorder.MIN_ITERATIONS
     placements = [read(nodes) for nodes, _ in groupby(point.nodes for point in resized)]
     assert placements == [dict(placement) for placement in recorder.PLACEMENTS]
     assert [point.loss for point in resized] == [point.loss for point in alone]
@@ -45,7 +45,7 @@ def test_ten_resizes_over_two_nodes_change_no_bit(program, tmp_path):
     assert alone[-1].loss < 0.9 * alone[0].loss, "a curve to compare"
 
 
-def test_there_are_ten_resizes_between_1_and_8_tasks_and_a_move():
+def test_recorded_placements_have_ten_resizes_and_one_move():
     assert changes(recorder.PLACEMENTS) == (10, 1)
     assert {sum(placement.values()) for placement in recorder.PLACEMENTS} >= {1, 2, 3, 4, 5, 8}
     assert set().union(*recorder.PLACEMENTS) == {"node0", "node1"}

@@ -42,7 +42,7 @@ def state(folder):
 
 
 def test_ten_resizes_of_a_script_change_no_bit(recorder, tmp_path, monkeypatch):
-    monkeypatch.setattr(recorder, "LEAST_ITERATIONS", 8)
+    monkeypatch.setattr(recorder, "MIN_ITERATIONS", 8)
     (tmp_path / "train.py").write_text(SCRIPT)
     command = [sys.executable, str(tmp_path / "train.py")]
     resized = recorder.play(recorder.Gang(tmp_path / "resized", command), recorder.TASKS, ())

@@ -70,7 +70,7 @@ def test_a_dead_worker_ends_in_a_restart_from_the_checkpoint(tmp_path):
         assert len(themis.events(app_id, "job_restarted")) == 1
 
 
-def test_a_keras_script_with_five_changed_lines_is_killed_and_resized_and_comes_to_its_end(tmp_path):
+def test_a_keras_script_with_five_changed_lines_survives_kill_and_resize(tmp_path):
     script, changes = documented_script()
     assert changes <= 5
     epochs = tmp_path / "epochs"

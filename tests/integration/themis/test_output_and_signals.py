@@ -46,7 +46,7 @@ def test_a_reader_that_went_away_ends_it_as_a_shell_has_it(words):
     assert (ended.returncode, ended.stderr) == (141, "")
 
 
-def test_a_closed_output_is_told_before_anything_is_run():
+def test_a_closed_output_is_refused_before_the_run():
     ended = in_a_shell(SHORT, ">&-")
     told = "themis: standard output is closed; redirect it to /dev/null to discard it\n"
     assert (ended.returncode, ended.stderr) == (2, told)
@@ -61,7 +61,7 @@ def test_where_standard_error_is_closed_results_are_all_that_is_written():
 
 
 @pytest.mark.parametrize("lost", ["2> /dev/full", "2>&1 > /dev/null | true"])
-def test_an_error_that_nobody_can_read_keeps_its_exit_code(lost):
+def test_an_unwritable_error_keeps_its_exit_code(lost):
     ended = in_a_shell([*SHORT, "--seed", "one"], lost)
     assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", "")
 
@@ -71,7 +71,7 @@ HELP = [[], ["--help"], ["simulate", "--help"]]
 
 @pytest.mark.parametrize("words", HELP)
 @pytest.mark.parametrize(("redirection", "code"), [("| true", 141), ("> /dev/full", 2)])
-def test_help_that_nobody_gets_is_no_success(words, redirection, code):
+def test_unwritable_help_fails(words, redirection, code):
     ended = in_a_shell(words, redirection)
     told = "themis: [Errno 28] No space left on device\n" if code == 2 else ""
     assert (ended.returncode, ended.stderr) == (code, told)
@@ -84,13 +84,13 @@ def test_progress_that_finds_no_room_changes_nothing(tmp_path, redirection):
     assert ended.stdout.startswith("fig6: two instances")
 
 
-def test_an_output_without_room_is_told_once():
+def test_a_full_output_device_is_reported_once():
     ended = in_a_shell(SHORT, "> /dev/full")
     assert (ended.returncode, ended.stderr) == (2, "themis: [Errno 28] No space left on device\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_told_to_end_it_leaves_no_half_recording(tmp_path, number):
+def test_an_interrupted_run_leaves_no_partial_recording(tmp_path, number):
     started = recording(tmp_path)
     started.send_signal(number)
     _, told = started.communicate(timeout=20)

@@ -84,7 +84,7 @@ def test_logs_are_appended_to_and_folders_made(tmp_path, mark):
     assert (tmp_path / "deep" / "err").read_text() == "one!\ntwo!\n"
 
 
-def test_what_cannot_be_started_says_so(tmp_path, mark):
+def test_a_program_that_cannot_start_raises_start_error(tmp_path, mark):
     async def scenario() -> None:
         with pytest.raises(StartError, match="no-such-program"):
             start(spec(tmp_path, mark, "no-such-program"))
@@ -138,6 +138,43 @@ def test_terminate_kills_the_stubborn_group_after_the_grace(tmp_path, mark):
     until(lambda: not is_alive(child), "the child in the group is killed with its leader")
 
 
+BUSY = "(trap 'sleep 0.4; echo saved; exit' TERM; echo up; while :; do sleep 0.05; done)"
+
+
+def ended_by_terminate(tmp_path, mark, script: str, grace_s: float) -> tuple[int, str]:
+    async def scenario() -> int:
+        process = start(spec(tmp_path, mark, "/bin/sh", "-c", script))
+        await asyncio.to_thread(until, lambda: "up" in (tmp_path / "log").read_text(), "the trap is set")
+        return await process.terminate(grace_s)
+
+    return asyncio.run(scenario()), (tmp_path / "log").read_text()
+
+
+def test_group_has_the_grace_although_its_leader_ends_at_once(tmp_path, mark):
+    code, log = ended_by_terminate(tmp_path, mark, f"{BUSY} & wait", 10.0)
+    assert code == -signal.SIGTERM
+    assert "saved" in log
+
+
+def test_group_that_outlasts_the_grace_is_killed_without_its_leader(tmp_path, mark):
+    code, log = ended_by_terminate(tmp_path, mark, f"{BUSY} & wait", 0.1)
+    assert code == -signal.SIGTERM
+    assert "saved" not in log
+    assert find_marked(mark) == ()
+
+
+def test_second_terminate_with_less_grace_ends_the_group(tmp_path, mark):
+    async def scenario() -> float:
+        process = start(spec(tmp_path, mark, "/bin/sh", "-c", "(trap '' TERM; echo up; sleep 60) & wait"))
+        await asyncio.to_thread(until, lambda: "up" in (tmp_path / "log").read_text(), "the trap is set")
+        begun_s = time.monotonic()
+        await asyncio.gather(process.terminate(30.0), process.terminate(0.1))
+        return time.monotonic() - begun_s
+
+    assert asyncio.run(scenario()) < 10.0
+    assert find_marked(mark) == ()
+
+
 def test_children_left_in_the_group_end_with_the_leader(tmp_path, mark):
     async def scenario() -> int:
         return await start(spec(tmp_path, mark, "/bin/sh", "-c", f"sleep 60 & echo $! > {tmp_path}/pids")).wait()
@@ -147,7 +184,7 @@ def test_children_left_in_the_group_end_with_the_leader(tmp_path, mark):
     until(lambda: not is_alive(child), "a child outlived its leader")
 
 
-def test_signals_after_the_end_reach_nobody(tmp_path, mark):
+def test_signals_after_the_exit_are_ignored(tmp_path, mark):
     async def scenario() -> RunningProcess:
         process = start(spec(tmp_path, mark, "true"))
         await process.wait()
@@ -300,7 +337,7 @@ def test_a_process_amid_exec_is_waited_for(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("environment_end", [0, 140737], ids=["a zombie", "an empty environment"])
-def test_what_has_no_environment_is_not_waited_for(tmp_path, monkeypatch, environment_end):
+def test_a_process_without_environment_is_not_awaited(tmp_path, monkeypatch, environment_end):
     monkeypatch.setattr(processes, "PROC", tmp_path)
     monkeypatch.setattr(processes.time, "sleep", pytest.fail)
     fake_process(tmp_path / str(os.getpid()), environment_end)

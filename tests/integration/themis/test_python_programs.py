@@ -48,7 +48,7 @@ def test_python_by_itself_prefers_the_working_folder(folder):
         pytest.param([f"{Path(sys.executable).parent}/submarine", "--help"], "usage: ", id="submarine"),
     ],
 )
-def test_programs_of_ours_never_import_what_lies_in_the_working_folder(folder, command, ours):
+def test_our_programs_never_import_from_the_working_folder(folder, command, ours):
     printed = printed_by(command, folder)
     assert STRANGER not in printed
     assert ours in printed

@@ -188,7 +188,7 @@ def test_open_fails_with_one_error_if_hdfs_is_unreachable(server, monkeypatch):
         Journal("webhdfs://127.0.0.1:1/j")
 
 
-def test_of_two_concurrent_openers_one_may_write(server):
+def test_one_of_two_concurrent_openers_may_write(server):
     first = opened(server)
     for line in lines(0, 5):
         first.append(line)

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from am.jobs.run import JobRun
-from am.log_watch import LogWatch, checkpoint_folders
+from am.jobs.saved_state import checkpoint_folders
+from am.log_watch import LogWatch
 from am.profiler import follower
 from am.profiler.follower import LogFollower
 from am.profiler.health import MIN_STALL_S

@@ -49,7 +49,7 @@ def test_keys_of_the_document_are_all_there():
     assert all(f"`{key}`" in text_of(PAGE) for key in (*known, *known["environment"]))
 
 
-def test_numbers_of_the_text_are_those_of_the_code():
+def test_numbers_in_the_page_match_the_code():
     text = text_of(PAGE)
     assert options()["--elastic-share"].default == ELASTIC_SHARE
     assert f"each of up to {START_MACHINES} start machines" in text
@@ -74,7 +74,7 @@ def test_keys_of_the_simulators_document_are_all_there():
     assert all(f"`{key}`" in text_of(PAGE) for key in (*known, *known["environment"], *known["synthetic"], *growth))
 
 
-def test_references_and_limits_of_the_text_are_those_of_the_code():
+def test_references_and_limits_in_the_page_match_the_code():
     text = " ".join(text_of(PAGE).split())
     for size, reference in SHAPES.values():
         assert f"{reference.wall_s:g} s and {reference.memory_mb:g} MB for {size.apps}" in text

@@ -145,7 +145,7 @@ def test_every_kind_of_log_line_is_shown_and_every_line_shown_is_read():
     assert {kind.__name__ for kind in kinds - shown} == {"Begun", "LossOnly", "Skipped"}
 
 
-def test_exit_codes_are_those_of_the_contract():
+def test_exit_codes_in_the_page_match_the_contract():
     named = [row[0] for row in table_rows(APPS, "exit code")]
     wanted = [exit_codes.EXIT_DONE, exit_codes.EXIT_CHECKPOINTED, exit_codes.EXIT_USAGE]
     assert named[:3] == [str(each) for each in wanted]

@@ -15,7 +15,7 @@ PRINTED = "of the run    themis\nmax rho        0.957\nmedian rho     0.929\n48 
         ["of the .. themis", "max rho        0..", ".."],
     ],
 )
-def test_what_is_shown_may_be_cut_and_name_other_seconds(shown):
+def test_examples_may_be_shortened_and_differ_in_seconds(shown):
     assert whole(shown, PRINTED)
 
 
@@ -29,7 +29,7 @@ def test_what_is_shown_may_be_cut_and_name_other_seconds(shown):
         ["median rho 0.929", "max rho 0.957"],
     ],
 )
-def test_another_figure_or_a_line_left_out_is_told(shown):
+def test_different_figures_and_missing_lines_are_found(shown):
     assert not whole(shown, PRINTED)
 
 

@@ -23,7 +23,7 @@ def test_the_table_is_that_of_the_code():
     assert rows == {kind: emitter.value for kind, emitter in EMITTERS.items()}
 
 
-def test_what_the_resource_manager_records_is_its_own():
+def test_the_resource_manager_records_only_its_own_kinds():
     own = {kind for kind, emitter in EMITTERS.items() if emitter is Emitter.RESOURCE_MANAGER}
     recorded = {
         *emitted("rm_plugin/service", "record"),
@@ -35,7 +35,7 @@ def test_what_the_resource_manager_records_is_its_own():
     assert own - recorded == {"unreadable"}
 
 
-def test_what_an_app_master_emits_is_its_own():
+def test_app_masters_emit_only_their_own_kinds():
     own = {kind for kind, emitter in EMITTERS.items() if emitter is Emitter.APP_MASTER}
     assert {*emitted("am", "_emit"), *emitted("am", "_tell_once")} <= own
     # `_tell_once` names its kinds after the job.

@@ -40,7 +40,7 @@ def test_options_and_rules_are_all_there():
     assert all(f"`{rule}`" in text_of(PAGE) for rule in RULES)
 
 
-def test_the_example_is_what_the_command_prints(tmp_path, capsys):
+def test_the_example_matches_the_output_of_the_command(tmp_path, capsys):
     path = tmp_path / "instance.json"
     path.write_text(block(PAGE, "file: instance.json").body, encoding="utf-8")
     assert main(["oef", "--instance", str(path), "--mode", "cooperative"]) == 0

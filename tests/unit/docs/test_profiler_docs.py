@@ -40,7 +40,7 @@ def whole(line):
     return b"Epoch 3/10\n" + line.encode() + b"\n"
 
 
-def test_numbers_and_names_of_the_text_are_those_of_the_code():
+def test_numbers_and_names_in_the_page_match_the_code():
     known = text()
     assert f"five levels, {MAX_ENTRIES:,} entries, every {SEARCH_EVERY_S:g} s for at most {MAX_SEARCH_S:g} s" in known
     assert MAX_DEPTH == 5
@@ -52,7 +52,7 @@ def test_numbers_and_names_of_the_text_are_those_of_the_code():
     assert (NON_FINITE_LOSSES, STALL_FIRST_S) == (2, 1800)
 
 
-def test_the_benchmark_is_told_whole():
+def test_the_page_lists_all_benchmark_options():
     commands = argparse.ArgumentParser().add_subparsers()
     add_to(commands)
     known = {each.option_strings[-1]: each.default for each in commands.choices["profiler"]._actions[1:]}

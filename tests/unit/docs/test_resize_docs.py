@@ -39,7 +39,7 @@ def test_the_aim_and_the_policy():
     assert f"The policy is `{POLICY}`" in text
 
 
-def test_events_tell_the_steps():
+def test_event_rows_list_the_start_steps():
     rows = {code(row[0])[0]: code(row[3]) for row in table_rows("docs/reference/events.md", "kind")}
     assert {"seconds", *RESERVE_STEPS} <= set(rows["tasks_started"])
     assert {"seconds", *START_STEPS} <= set(rows["first_step"])

@@ -7,14 +7,16 @@ from agent_cases import FLAT, app_of, cluster_of, job
 from documents import code, table_rows, text_of
 from msgspec.structs import fields, replace
 
-from am.agent.model.fairness import RhoDefinition, ideal_times_s
+from am.agent.model.fairness import declaration_of, ideal_times_s
 from am.app_view import make_cluster_view
 from themis.apps import JobShape
 from themis.choices import BundleRule
+from themis.fluid_cluster import FluidLife, fluid_ideals_s
+from themis.rho import RhoDefinition
 from themis_cli import replay_command, simulate_command
 from themis_lab.simulator.agents import LIES
 from themis_lab.simulator.clusters import cluster_named
-from themis_lab.simulator.compare import replay_document
+from themis_lab.simulator.compare import replay_document, sweep_document
 from themis_lab.simulator.costs import Costs
 from themis_lab.simulator.events import Phase
 from themis_lab.simulator.metrics import document_of
@@ -83,6 +85,14 @@ def test_keys_of_an_app_are_all_there(document):
     assert set(first_column("key of an app")) == set(document["apps"][0])
 
 
+def test_keys_of_several_runs_are_all_there(document):
+    several = sweep_document([document, {**document, "policy": "srtf"}])
+    rows = table_rows(PAGE, "key of several runs")
+    assert first_column("key of several runs") == list(several)
+    written = " ".join(row[1] for row in rows)
+    assert {key for each in ("rows", "ratios") for key in several[each][0]} <= set(code(written))
+
+
 def test_keys_of_a_replay_are_all_there(document):
     replay = replay_document(document, [document])
     assert first_column("key of a replay") == list(replay)
@@ -95,7 +105,7 @@ def test_all_definitions_have_a_formula():
     assert first_column("definition") == [definition.value for definition in RhoDefinition]
 
 
-def test_formulas_of_rho_are_those_of_the_code():
+def test_formulas_of_rho_match_the_code():
     """B = 4 * 1,200 GPU s, R = 8, D = 4, N = 4: an app of four jobs of one GPU."""
     jobs = tuple(job(f"j{place}", 1200.0, JobShape(tasks=1), FLAT) for place in range(4))
     whole = app_of(jobs, contention=4.0, demand_max_gpus=4, restart_s=60.0)
@@ -106,6 +116,12 @@ def test_formulas_of_rho_are_those_of_the_code():
         "placement_aware": 4800 / 4 * 4 * 1.0,
         "private_cluster": 2 * 1200,
         "attainable": max(4800 / 4 * 4, 1200 + 60),
+    }
+    life = FluidLife(arrived_s=100.0, ends_s=2500.0, contention=3.0)
+    assert fluid_ideals_s(declaration_of(whole, cluster_view), life) == {
+        "fluid": 2400.0,
+        "isolated_fluid": 1200 * max(1, 3 * 4 / 8),
+        "themis_fluid": 4800 / 4 * 3,
     }
     often = replace(whole, contention=16.0)
     assert ideal_times_s(often, cluster_view)["private_cluster"] == pytest.approx(4 * 1200 * 1 / (8 / 16))

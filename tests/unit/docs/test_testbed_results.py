@@ -65,7 +65,7 @@ def predicted_by_measured(live, predictions):
 
 
 @pytest.mark.parametrize(("number", "workload"), [(1, "w2"), (2, "w1")])
-def test_the_tables_are_those_of_the_kept_rows(number, workload):
+def test_the_tables_match_the_recorded_rows(number, workload):
     rows = rows_of(workload)
     table = told(number)
     assert {name for cells in table for name in code(cells[0])} == {row["policy"] for row in rows}

@@ -15,7 +15,7 @@ from themis.config.tuner_settings import TUNERS
 PAGE = "docs/reference/tuners.md"
 
 
-def test_every_tuner_is_told_of():
+def test_every_tuner_is_documented():
     rows = table_rows(PAGE, "tuner")
     assert [code(row[0])[0] for row in rows] == list(TUNERS)
     waits = {code(row[0])[0] for row in rows if row[3] == "yes"}

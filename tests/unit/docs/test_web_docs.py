@@ -54,7 +54,7 @@ def written(heading):
     return {name for row in table_rows(PAGE, heading) for name in code(row[0])}
 
 
-def test_every_address_is_there(page_state):
+def test_every_address_is_documented(page_state):
     assert {each.replace("{app}", "{app_id}") for each in written("address of the ResourceManager")} == addresses(
         routes.application(page_state)
     )
@@ -101,7 +101,7 @@ def test_keys_of_rounds_and_events_are_all_there(page_state):
     assert {*events, *events["events"][0]} <= set(code(between("### /api/v1/events", "## Metrics")))
 
 
-def test_every_metric_is_there(page_state):
+def test_every_metric_is_documented(page_state):
     made = re.findall(r"^# TYPE (\w+)", metrics_text(page_state), flags=re.M)
     assert [code(row[0])[0] for row in table_rows(PAGE, "metric")] == made
 
@@ -139,21 +139,21 @@ def test_the_setting_shown_exists():
     assert example.body.partition(":")[0] in RmSettings.model_fields
 
 
-def test_bounds_are_those_of_the_code():
+def test_documented_bounds_match_the_code():
     answers = {code(row[0])[0]: row[1] for row in table_rows(PAGE, "address of the ResourceManager")}
     for path, default, most in (
-        ("/api/v1/apps", routes.APPS_DEFAULT, app_pages.APPS_MOST),
-        ("/api/v1/rounds", routes.ROUNDS_DEFAULT, routes.ROUNDS_MOST),
-        ("/api/v1/events", routes.EVENTS_DEFAULT, routes.EVENTS_MOST),
+        ("/api/v1/apps", routes.APPS_DEFAULT, app_pages.MAX_APPS),
+        ("/api/v1/rounds", routes.ROUNDS_DEFAULT, routes.MAX_ROUNDS),
+        ("/api/v1/events", routes.EVENTS_DEFAULT, routes.MAX_EVENTS),
     ):
         assert f"`limit` {default}, at most {most}" in answers[path]
     text = " ".join(text_of(PAGE).split())
     assert (
-        f"{home_page.MACHINES_MOST} machines, {home_page.APPS_MOST} active apps, {home_page.ENDED_MOST} that ended, "
+        f"{home_page.MAX_MACHINES} machines, {home_page.MAX_APPS} active apps, {home_page.MAX_ENDED} that ended, "
         f"{home_page.ROUNDS_SHOWN} rounds and {event_index.EVENTS_KEPT} events of an app" in text
     )
     assert f"newest {event_index.ROUNDS_KEPT} rounds" in text
     assert f"the {event_index.APPS_KEPT} apps" in text
-    assert f"{waiting.AHEAD_MOST} at most" in text
-    assert f"({log_files.CHUNK_BYTES:,}, at most {log_files.CHUNK_MOST_BYTES:,})" in text
+    assert f"{waiting.MAX_AHEAD} at most" in text
+    assert f"({log_files.CHUNK_BYTES:,}, at most {log_files.MAX_CHUNK_BYTES:,})" in text
     assert REFRESH_S == 5

@@ -64,12 +64,12 @@ def test_the_documented_command_line_becomes_a_rigid_gang_of_one_job() -> None:
     assert shlex.split(environment["SUBMARINE_RUN_PARAMETERS"]) == shlex.split(DOCUMENTED)
 
 
-def test_what_the_documented_command_line_asks_for_in_vain_is_said() -> None:
+def test_ignored_flags_of_the_documented_command_are_noted() -> None:
     said = notes(parse_flags(shlex.split(DOCUMENTED)))
     assert [note.split()[0] for note in said] == ["--docker_image", "--tensorboard"]
 
 
-def test_the_documented_command_line_with_servers_is_read_and_refused_for_its_servers_only() -> None:
+def test_the_documented_command_line_is_refused_only_for_its_servers() -> None:
     assert parse_flags(shlex.split(DOCUMENTED_WITH_SERVERS))["num_ps"] == ("2",)
     assert "parameter servers are not supported yet" in refusal(DOCUMENTED_WITH_SERVERS)
 
@@ -169,7 +169,7 @@ def test_a_setting_of_hadoop_is_noted_and_not_refused() -> None:
         (f"{BASE} --framework tensorflw", "did you mean 'tensorflow'"),
     ],
 )
-def test_slips_and_what_cannot_be_honoured_are_refused(text: str, message: str) -> None:
+def test_typos_and_unsupported_flags_are_refused(text: str, message: str) -> None:
     assert message in refusal(text)
 
 

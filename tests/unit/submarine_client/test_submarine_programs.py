@@ -20,14 +20,14 @@ def load(tmp_path: Path, text: str):
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_every_example_is_valid_says_what_it_is_and_is_called_as_its_file(path: Path) -> None:
+def test_every_example_is_valid_and_named_as_its_file(path: Path) -> None:
     assert path.read_text().startswith("# ")
     app = load_app(path)
     assert app.name == path.stem
     assert app.replay == (app.program.name == "replay")
 
 
-def test_the_four_examples_are_there() -> None:
+def test_the_four_examples_exist() -> None:
     names = {path.stem for path in EXAMPLES}
     assert names >= {"digits-cnn", "digits-dense-single", "replay-resnet50", "replay-search"}
 
@@ -58,19 +58,17 @@ def test_a_checkpoint_uri_of_an_hdfs_is_taken(tmp_path: Path, uri: str) -> None:
         ("estimate: {serial_iteration_s: 1e+300}", "estimate.serial_iteration_s: should be less"),
     ],
 )
-def test_what_a_replay_could_not_go_by_is_refused_before_it_is_submitted(tmp_path: Path, line: str, told: str) -> None:
+def test_invalid_replay_arguments_are_refused_before_submission(tmp_path: Path, line: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
         load(tmp_path, f"name: a\nprogram: replay\njob: {{iterations: 5}}\n{line}\n")
 
 
 @pytest.mark.parametrize("command", ["exit 0", "command ls", "~/bin/train", "# a note\npython3 train.py", "wait"])
-def test_what_the_shell_itself_knows_is_left_to_it(command: str) -> None:
+def test_shell_syntax_and_builtins_are_accepted(command: str) -> None:
     check_command(command, "g.yaml")
 
 
-def test_a_command_that_no_system_could_run_is_refused_at_once() -> None:
-    with pytest.raises(InputError, match=r"g.yaml: the command is too long to be run: '131072 bytes'; put it in"):
-        check_command("a" * 131_072, "g.yaml")
+def test_a_very_long_word_that_is_no_program_is_cut() -> None:
     with pytest.raises(InputError, match=r"is not a command on PATH, nor a file: 'a{80}\.\.'; check"):
         check_command("a" * 5_000, "g.yaml")
 
@@ -140,7 +138,7 @@ def test_a_relative_checkpoint_folder_is_meant_from_here(
         ("command: nosuchprogram --x", "not a command on PATH"),
     ],
 )
-def test_what_a_program_does_not_take_is_refused(tmp_path: Path, rest: str, message: str) -> None:
+def test_unknown_arguments_of_a_program_are_refused(tmp_path: Path, rest: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         load(tmp_path, f"name: a\njob: {{iterations: 5}}\n{rest}\n")
     assert message in str(caught.value)
@@ -171,7 +169,7 @@ def test_a_batch_that_can_be_dealt_just_so_passes(tmp_path: Path) -> None:
     assert dict(app.program.arguments) == {"ordered_parts": 8, "batch_size": 8}
 
 
-def test_what_is_replayed_deals_no_batch(tmp_path: Path) -> None:
+def test_replays_accept_a_batch_smaller_than_their_tasks(tmp_path: Path) -> None:
     app = load(tmp_path, "name: a\nprogram: replay\njob: {iterations: 5, tasks: 8}\narguments: {batch_size: 1}\n")
     assert app.replay
 

@@ -78,7 +78,7 @@ def waiting(patience_s: float) -> tuple[Terminal, Pace, list[float]]:
     return Terminal(io.StringIO(), io.StringIO()), pace, sleeps
 
 
-def test_tries_come_farther_and_farther_apart_and_stop_with_the_patience() -> None:
+def test_retries_back_off_and_stop_at_the_deadline() -> None:
     terminal, pace, sleeps = waiting(20.0)
     lost = UnreachableError("gone")
     with pytest.raises(UnreachableError):

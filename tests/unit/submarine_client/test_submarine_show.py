@@ -129,7 +129,7 @@ def test_progress_and_end_fit_on_a_line() -> None:
     assert end_line(pb.AppStatus(app_id="a", state="FAILED", diagnostics="no GPUs")) == "a FAILED; no GPUs"
 
 
-def test_json_has_null_for_what_is_not_known() -> None:
+def test_json_has_null_for_unknown_values() -> None:
     text = dump(app_object(app(rho=math.inf, final_rho={"themis": math.nan})))
     value = json.loads(text)
     assert value["rho"] is None and value["final_rho"] == {"themis": None}
@@ -168,7 +168,7 @@ def test_an_empty_table_is_its_header() -> None:
     assert table(("A", "B"), []) == "A  B"
 
 
-def test_an_app_elsewhere_is_shown_with_what_its_engine_calls_it_and_its_page() -> None:
+def test_an_app_on_yarn_shows_its_engine_id_and_page() -> None:
     app = pb.AppStatus(
         app_id="app-1", name="a", state="RUNNING", engine_id="application_17_0001", page_url="http://n1:9/"
     )
@@ -176,7 +176,7 @@ def test_an_app_elsewhere_is_shown_with_what_its_engine_calls_it_and_its_page() 
     assert "application_17_0001" in shown and "http://n1:9/" in shown
 
 
-def test_what_is_wrong_with_jobs_and_their_s_by_level_are_shown():
+def test_job_health_and_s_by_level_are_shown():
     levels = [
         pb.LevelSlowdown(level="slot", factor=1.0, intervals=50, spread=0.01),
         pb.LevelSlowdown(level="rack", factor=1.25),

@@ -118,7 +118,7 @@ def run(make, folder, *, stops=(), **settings):
     return model, callback
 
 
-def test_a_run_is_told_by_epochs():
+def test_callbacks_see_a_run_by_epochs():
     heard, busy = Heard(), []
     learner = called_back(heard, busy=lambda: busy.append(True))
     for iteration in range(1, 7):
@@ -165,7 +165,7 @@ def test_the_history_goes_on_over_starts_as_if_there_had_been_one(tmp_path):
     assert done(2, 4, 5) == done()
 
 
-def test_a_start_that_finds_everything_done_tells_nothing():
+def test_a_finished_run_calls_no_callbacks():
     heard = Heard()
     called_back(heard).ended()
     assert heard.told == []
@@ -229,7 +229,7 @@ def test_settings_are_in_no_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize("value", [np.zeros(2), (1, 2), {1: 2.0}, {1}, [np.zeros(2)]])
-def test_what_no_checkpoint_holds_is_refused(value):
+def test_callback_state_that_cannot_be_saved_is_refused(value):
     class Keeps(keras.callbacks.Callback):
         def on_epoch_end(self, _epoch, _logs=None):
             self.kept = value
@@ -333,7 +333,7 @@ def test_batches_that_lie_in_two_passes_end_the_first_of_them():
     assert [whole.ends_epoch(iteration) for iteration in range(1, 5)] == [False, True, False, True]
 
 
-def test_batches_are_told_with_their_loss():
+def test_callbacks_receive_batches_with_their_loss():
     told = []
     learner = called_back(keras.callbacks.LambdaCallback(on_train_batch_end=lambda *each: told.append(each)))
     learner.step(3, stop=False)
@@ -342,18 +342,18 @@ def test_batches_are_told_with_their_loss():
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_saves_or_ends_a_run_is_refused(name, tmp_path):
+def test_callbacks_that_save_or_end_a_run_are_refused(name, tmp_path):
     settings = {"BackupAndRestore": [str(tmp_path)]}
     with pytest.raises(InputError, match=name):
         called_back(getattr(keras.callbacks, name)(*settings.get(name, [])))
 
 
-def test_what_is_no_callback_is_refused():
+def test_functions_are_refused_as_callbacks():
     with pytest.raises(InputError, match="not a callback of Keras: 'function'"):
         called_back(lambda: None)
 
 
-def test_a_callback_that_wants_to_end_the_run_is_told_off():
+def test_a_callback_that_ends_the_run_is_refused():
     model = Model()
 
     class Ends(keras.callbacks.Callback):

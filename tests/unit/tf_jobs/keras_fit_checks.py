@@ -160,7 +160,7 @@ def test_a_stop_in_the_last_iteration_of_a_fit_is_heeded_once_it_has_ended(tmp_p
     assert ", step = " not in capfd.readouterr().err
 
 
-def test_a_stop_that_comes_as_callbacks_hear_of_the_end_is_heeded(tmp_path):
+def test_a_stop_during_the_final_callbacks_is_obeyed(tmp_path):
     script = Script(tmp_path)
     job = script.job()
     asks = keras.callbacks.LambdaCallback(on_train_end=lambda _logs: script.stop.requested_by_peer())
@@ -204,7 +204,7 @@ def test_a_checkpoint_written_before_there_were_histories_is_gone_on_from(tmp_pa
         ({}, {"seed": 3}, "has seed = 0"),
     ],
 )
-def test_fits_that_are_not_what_they_were_are_refused(first, second, message, tmp_path, capfd):
+def test_changed_fits_are_refused_after_a_restart(first, second, message, tmp_path, capfd):
     def start(first, second):
         job = script.job()
         job.fit(net(), X, Y, **{"batch_size": 8, "epochs": 3} | first)
@@ -274,7 +274,7 @@ DROPS.compile("adam", "mse")
         ({"callbacks": [print]}, "not a callback of Keras"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_used_is_one_line_and_exit_2(given, message, tmp_path, capfd):
+def test_invalid_arguments_are_one_line_and_exit_2(given, message, tmp_path, capfd):
     arguments = {"model": net(), "x": X, "y": Y, "batch_size": 8} | given
     with pytest.raises(Left, match="2"):
         Script(tmp_path).job().fit(**arguments)
@@ -284,7 +284,7 @@ def test_what_cannot_be_used_is_one_line_and_exit_2(given, message, tmp_path, ca
     assert list(tmp_path.iterdir()) == [], "refused before anything is made"
 
 
-def test_what_tasks_exchange_is_traced_once_whatever_its_size():
+def test_exchanges_between_tasks_are_traced_once_for_all_sizes():
     class Counted(Alone):
         traces = 0
 
@@ -299,13 +299,13 @@ def test_what_tasks_exchange_is_traced_once_whatever_its_size():
     assert tasks.traces == 1
 
 
-def test_what_keras_takes_and_scripts_often_give_is_taken(tmp_path):
+def test_common_argument_types_are_accepted(tmp_path):
     told = Script(tmp_path).job().fit(net(), X, Y, np.int64(8), 1, 0, callbacks=None)
     assert isinstance(told, keras.callbacks.History)
     assert len(told.history["loss"]) == 1
 
 
-def test_what_keras_itself_takes_where_nothing_is_given_is_taken(tmp_path):
+def test_the_defaults_of_keras_are_accepted(tmp_path):
     parameters = inspect.signature(keras.Model.fit).parameters
     defaults = {name: parameters[name].default for name in ("batch_size", *INSTEAD)}
     script = Script(tmp_path)

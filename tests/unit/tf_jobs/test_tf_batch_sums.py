@@ -30,7 +30,7 @@ def test_each_row_is_one_tasks(tasks, batch_size, parts):
 
 
 @pytest.mark.parametrize("tasks", range(1, 9))
-def test_parts_are_the_same_whoever_does_them(tasks):
+def test_parts_do_not_depend_on_the_number_of_tasks(tasks):
     def parts_of(tasks):
         return [
             (each.rows.start + begin, each.rows.start + end)

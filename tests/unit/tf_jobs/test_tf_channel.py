@@ -77,7 +77,7 @@ def answer(connected, chief):
     raise AssertionError("the chief did not hang up")
 
 
-def test_a_gang_meets_asks_for_a_stop_and_hears_the_end(context, monkeypatch):
+def test_a_gang_connects_requests_a_stop_and_receives_the_end(context, monkeypatch):
     monkeypatch.setattr(peers, "END_LIMIT_S", 0.05)
     with (
         closing(Chief(context)) as chief,
@@ -121,7 +121,7 @@ def test_an_end_that_crosses_a_stop_request_is_heard(context, monkeypatch):
         {"more": 1},
     ],
 )
-def test_whoever_is_no_task_of_this_incarnation_is_refused(context, wrong):
+def test_peers_of_other_incarnations_are_refused(context, wrong):
     hello = {"say": "hello", "app": "a", "job": "j", "incarnation": 4, "task": 1} | wrong
     with closing(Chief(context)) as chief, dialled(context) as connected:
         connected.sendall(json.dumps(hello).encode() + b"\n")
@@ -139,7 +139,7 @@ def test_a_second_task_of_the_same_index_is_refused_and_goes_on_trying(context):
         assert chief.dead is None
 
 
-def test_a_task_that_met_a_stranger_goes_on_until_its_chief_is_there(context):
+def test_a_task_ignores_strangers_until_its_chief_listens(context):
     with closing(Follower(as_task(context, 1))) as one:
         with peers.listen(context.addresses[0]) as listener:
             one.poll()
@@ -167,14 +167,14 @@ def test_a_refused_task_remembers_why(context, monkeypatch):
     [b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", b"\xff\xfe\n", b"[" * 3000 + b"\n", b"x" * (2 * LINE_LIMIT_BYTES)],
     ids=["http", "list", "binary", "deep", "endless"],
 )
-def test_whoever_sends_anything_else_is_hung_up_on(context, sent):
+def test_malformed_messages_close_the_connection(context, sent):
     with closing(Chief(context)) as chief, dialled(context) as connected:
         connected.sendall(sent)
         answer(connected, chief)
         assert (chief.missing(), chief.dead) == ([1, 2], None)
 
 
-def test_a_silent_stranger_keeps_nobody_out(context):
+def test_a_silent_connection_does_not_block_others(context):
     context = replace(context, tasks=2)
     with closing(Chief(context)) as chief, dialled(context) as silent, closing(Follower(as_task(context, 1))) as one:
         poll_until(lambda: one.joined, chief, one)
@@ -209,7 +209,7 @@ def test_a_stop_before_the_chief_comes_is_passed_on_to_it(context):
             poll_until(lambda: chief.stop_asked, one, chief)
 
 
-def test_a_stop_of_another_incarnation_is_none_of_this_one(context):
+def test_stops_of_other_incarnations_are_ignored(context):
     older = replace(as_task(context, 1), incarnation=3)
     with closing(Chief(context)) as chief, closing(Follower(older)) as stray:
         stray.ask_stop()

@@ -74,7 +74,7 @@ def test_nothing_begins_before_a_late_task_has_come(job, late):
     assert finish(tasks.values())[0] == [0, 0, 0]
 
 
-def test_a_port_taken_by_a_stranger_is_an_error_of_the_chief_and_no_chief_to_the_others(job):
+def test_a_taken_port_is_an_error_of_the_chief_and_leaves_the_others_waiting(job):
     address = job.prepare(2)[0]
     host, _, port = address.partition(":")
     with socket.create_server((host, int(port))) as stranger:
@@ -134,7 +134,7 @@ def test_a_stop_of_any_task_ends_the_wait_for_a_missing_one(job):
         ({"THEMIS_CHECKPOINT_URI": ""}, "several tasks need THEMIS_CHECKPOINT_URI"),
     ],
 )
-def test_an_environment_that_tells_too_little_is_one_line_and_exit_2(job, changed, message):
+def test_an_incomplete_environment_is_one_line_and_exit_2(job, changed, message):
     job.prepare(2)
     codes, (log,) = finish([job.task(1, *SHORT, **changed)])
     assert codes == [2]

@@ -138,7 +138,7 @@ def test_the_newest_of_those_that_wait_wins(job):
     assert made.history() == [("checkpoint", 1), ("checkpoint", 4)]
 
 
-def test_a_stop_waits_for_the_write_and_drops_what_is_older(job):
+def test_a_stop_waits_for_the_write_and_drops_older_snapshots(job):
     made = job(GatedStore)
     made.saver.offer(1, made.snapshot)
     until(lambda: made.store.begun == [1])
@@ -149,7 +149,7 @@ def test_a_stop_waits_for_the_write_and_drops_what_is_older(job):
     assert made.store.latest_iteration("j") == 3
 
 
-def test_nothing_is_told_of_a_checkpoint_before_it_is_whole(job):
+def test_a_checkpoint_is_logged_only_once_it_is_whole(job):
     made = job(GatedStore)
     made.saver.offer(1, made.snapshot)
     until(lambda: made.store.begun == [1])
@@ -170,7 +170,7 @@ def test_settling_has_a_limit(job):
     made.saver.settle()
 
 
-def test_a_write_that_fails_is_told_at_the_next_step_and_at_a_stop(job):
+def test_a_failed_write_raises_at_the_next_step_and_at_a_stop(job):
     made = job(FullStore)
     made.saver.check()
     made.saver.offer(1, made.snapshot)

@@ -47,7 +47,7 @@ def test_a_stop_after_training_ends_the_process(handled):
     assert task.returncode == 75
 
 
-def test_a_handler_that_a_library_put_in_place_of_ours_is_taken_back():
+def test_a_replaced_signal_handler_is_restored():
     training = "stop.training_begins(); signal.signal(signal.SIGTERM, signal.SIG_DFL); stop.take_over()"
     task = listen(training, True)
     task.send_signal(signal.SIGTERM)

@@ -40,7 +40,7 @@ def test_iteration_time_follows_the_paper():
     assert speed.iteration_time_s(1, "cluster") == serial, "one GPU has nobody to talk to"
 
 
-def test_tables_are_small_and_tell_their_sources():
+def test_tables_are_small_and_name_their_sources():
     assert sum(path.stat().st_size for path in TABLES.iterdir()) < 300_000
     told = (TABLES / "SOURCES.md").read_text()
     assert all(path.name in told for path in TABLES.glob("*.csv"))

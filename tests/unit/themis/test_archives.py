@@ -6,7 +6,7 @@ import tarfile
 from themis.archives import pack_files, unpack_files
 
 
-def test_what_is_packed_is_unpacked(tmp_path):
+def test_packed_files_are_unpacked_unchanged(tmp_path):
     folder = tmp_path / "one"
     (folder / "a/b").mkdir(parents=True)
     (folder / "a/b/c").write_bytes(b"\0\xff")
@@ -17,7 +17,7 @@ def test_what_is_packed_is_unpacked(tmp_path):
     assert (tmp_path / "two/d").read_bytes() == b""
 
 
-def test_files_that_are_there_are_replaced(tmp_path):
+def test_existing_files_are_replaced(tmp_path):
     (tmp_path / "a").write_bytes(b"new")
     content = pack_files(tmp_path, [tmp_path / "a"])
     (tmp_path / "a").write_bytes(b"older and longer")
@@ -25,7 +25,7 @@ def test_files_that_are_there_are_replaced(tmp_path):
     assert (tmp_path / "a").read_bytes() == b"new"
 
 
-def test_links_and_names_that_lead_out_are_passed_over(tmp_path):
+def test_links_and_names_that_lead_outside_are_skipped(tmp_path):
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for name in ("../out", "/tmp/themis-out", "in/../../out", "fine"):

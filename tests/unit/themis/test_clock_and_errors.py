@@ -9,7 +9,7 @@ from themis.errors import InputError, InvariantError, ThemisError, UnknownNameEr
 
 
 class TestClocks:
-    def test_virtual_time_moves_only_when_told(self):
+    def test_virtual_time_moves_only_by_advance(self):
         clock = VirtualClock(5.0)
         assert clock.now_s() == clock.now_s() == 5.0
         clock.advance_to(5.0)
@@ -40,7 +40,7 @@ class TestErrors:
             (InputError("bad value", value="x", remedy="use y"), "bad value: 'x'; use y"),
         ],
     )
-    def test_they_say_what_value_and_remedy(self, error, text):
+    def test_errors_show_problem_value_and_remedy(self, error, text):
         assert str(error) == text
 
     def test_they_are_the_standard_errors_too(self):

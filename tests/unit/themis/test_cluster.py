@@ -33,7 +33,7 @@ class TestLevel:
 
 
 class TestGpuId:
-    def test_it_parses_what_it_prints_also_with_slashes_in_the_machine(self):
+    def test_parsing_reverses_printing_for_machine_names_with_slashes(self):
         for gpu in (GpuId("m", 0), GpuId("rack/m", 12)):
             assert GpuId.parse(str(gpu)) == gpu
 
@@ -68,7 +68,7 @@ class TestAllocation:
     def test_single_gpus_are_counted(self):
         assert Allocation.of_gpus(gpus("a/1", "b/0", "a/0")) == Allocation.of({"a": 2, "b": 1})
 
-    def test_subtracting_more_than_there_is_is_refused(self):
+    def test_subtracting_missing_gpus_is_refused(self):
         with pytest.raises(InputError):
             Allocation.of({"a": 1}) - Allocation.of({"b": 1})
 
@@ -131,7 +131,7 @@ class TestCluster:
             if cluster.gpus <= 9:
                 assert cluster.nearest_level_for(size) == min(levels)
 
-    def test_nothing_lies_in_a_slot_and_more_than_there_is_anywhere(self):
+    def test_zero_gpus_fit_in_a_slot_and_too_many_only_in_the_cluster(self):
         assert CLUSTER.nearest_level_for(0) is Level.SLOT
         assert CLUSTER.nearest_level_for(CLUSTER.gpus + 1) is Level.CLUSTER
         assert len(CLUSTER.fitting_levels) == CLUSTER.gpus

@@ -30,7 +30,7 @@ def spec(name="one", **more):
     return ContainerSpec(name=name, **{**defaults, **more})
 
 
-def test_a_container_is_made_as_it_is_wished(fake, host):
+def test_a_container_is_created_as_specified(fake, host):
     started = host.start(
         spec(
             binds=(Bind(source="/s", target="/t"),), volumes=("/data:/data:ro",), groups=(99,), cpus=1.5, shm_mb=8,
@@ -47,7 +47,7 @@ def test_a_container_is_made_as_it_is_wished(fake, host):
     assert (request["DeviceIDs"], request["Capabilities"]) == (["0", "3"], [["gpu"]])
 
 
-def test_what_is_not_wished_is_left_to_the_engine(fake, host):
+def test_unspecified_options_are_left_to_the_engine(fake, host):
     host.start(spec())
     assert (
         not {"nano_cpus", "shm_size", "device_requests", "runtime", "volumes", "group_add"} & fake.made[0].create.keys()
@@ -98,7 +98,7 @@ def test_how_a_container_ended(fake, host):
     assert host.last_words(box.id) == ""
 
 
-def test_ending_what_has_ended_is_no_error(fake, host):
+def test_ending_an_ended_container_is_allowed(fake, host):
     container_id = host.start(spec()).container_id
     fake.boxes[container_id].end(0)
     host.kill(container_id)
@@ -127,7 +127,7 @@ def test_a_network_is_made_once_and_removed_by_its_labels(fake, host):
     assert [each.name for each in fake.made_networks] == ["themis-r1-other"]
 
 
-def test_the_gateway_of_a_network_that_does_not_tell_it(fake, host):
+def test_an_unset_gateway_is_derived_from_the_subnet(fake, host):
     fake.networks.create("old", driver="bridge", labels={}, configuration={"Subnet": "172.21.0.0/16"})
     assert host.ensure_network("old", LABELS) == "172.21.0.1"
     fake.networks.create("six", driver="bridge", labels={}, configuration={"Subnet": "fd00::/64"})
@@ -135,7 +135,7 @@ def test_the_gateway_of_a_network_that_does_not_tell_it(fake, host):
         host.ensure_network("six", LABELS)
 
 
-def test_ends_are_told_by_events_or_by_looking(fake, host):
+def test_ends_are_found_by_events_or_by_polling(fake, host):
     async def scenario():
         watch = ContainerWatch(host, LABELS, look_s=0.05)
         ids = [host.start(spec(name)).container_id for name in ("a", "b", "c")]

@@ -48,10 +48,10 @@ def test_cuts_never_shorten_it(whole, cut):
 
 
 @given(st.lists(st.tuples(st.floats(0.0, 1e6), st.booleans()), min_size=1, max_size=12))
-def test_what_was_cut_counts_as_no_shorter_than_had_it_ended(durations):
+def test_a_cut_duration_does_not_lower_the_median(durations):
     ended = median_with_cuts([(length, True) for length, _ in durations])
     assert median_with_cuts(durations) >= ended * (1 - 1e-12)
 
 
-def test_nothing_seen_is_nothing_known():
+def test_no_durations_have_no_median():
     assert median_with_cuts([]) is None

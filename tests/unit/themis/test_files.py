@@ -64,7 +64,7 @@ def test_a_pipe_in_the_place_of_a_manifest_is_no_checkpoint(tmp_path):
     assert FolderStore(tmp_path).latest("job-0") is None
 
 
-def test_what_is_made_from_now_on_is_its_owners_alone(tmp_path):
+def test_new_files_are_private(tmp_path):
     before = os.umask(0o022)
     try:
         keep_private()
@@ -75,7 +75,7 @@ def test_what_is_made_from_now_on_is_its_owners_alone(tmp_path):
     assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("file", "folder")] == [0o600, 0o700]
 
 
-def test_what_was_made_before_is_closed_but_not_by_a_link(tmp_path):
+def test_existing_folders_become_private_unless_linked(tmp_path):
     for name in ("apps", "elsewhere"):
         (tmp_path / name).mkdir()
         (tmp_path / name).chmod(0o755)

@@ -30,7 +30,7 @@ def reachable(table, starts):
 
 @pytest.mark.parametrize("name", sorted(BY_NAME))
 class TestTables:
-    def test_every_state_stands_in_it(self, name):
+    def test_the_table_has_every_state(self, name):
         assert set(BY_NAME[name].table) == set(STATES[name])
 
     def test_every_state_is_reachable(self, name):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from themis.bids import AppReport, Bid, BidRow, FreeMachine, Gang, GangDemand, Market
+from themis.bids import AppReport, Bid, BidRow, FreeMachine, GangDemand, GangRequest, Market
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
 
@@ -13,24 +13,24 @@ from themis.errors import InputError
 def test_a_gang_is_whole_units(gang):
     gpus, count, unit = gang
     with pytest.raises(InputError):
-        Gang(gpus, Level.SLOT, count, unit)
+        GangRequest(gpus, Level.SLOT, count, unit)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
 def test_the_value_of_a_row_is_a_positive_number(value):
     with pytest.raises(InputError):
-        BidRow(value=value, gangs=(Gang(1, Level.SLOT),))
+        BidRow(value=value, gangs=(GangRequest(1, Level.SLOT),))
 
 
 def test_a_row_asks_for_something():
     with pytest.raises(InputError):
         BidRow(value=1.0)
-    row = BidRow(value=1.0, gangs=(Gang(2, Level.RACK, 3),), pinned=Allocation.of({"m": 1}))
+    row = BidRow(value=1.0, gangs=(GangRequest(2, Level.RACK, 3),), pinned=Allocation.of({"m": 1}))
     assert row.gpus == 7
 
 
 @pytest.mark.parametrize("gangs", [({"m": 1}, {}), ({},), ({"m": 2},), ({"m": 1}, {"n": 1})])
-def test_pinned_gangs_are_the_pinned_gpus_and_none_is_empty(gangs):
+def test_pinned_gangs_sum_to_the_pinned_gpus_without_empty_ones(gangs):
     # A payment of three gangs in four would be paid with gangs that hold nothing.
     told = tuple(Allocation.of(gang) for gang in gangs)
     with pytest.raises(InputError, match="pinned gang"):

@@ -43,7 +43,7 @@ def test_behind_the_shield_not_even_the_first_does():
 
 
 @pytest.mark.usefixtures("heeded")
-def test_what_one_takes_within_another_is_the_first_of_both():
+def test_a_nested_interruption_counts_as_the_first():
     with OneInterruption():
         with pytest.raises(KeyboardInterrupt), OneInterruption((signal.SIGINT,)):
             os.kill(os.getpid(), signal.SIGINT)
@@ -59,7 +59,7 @@ def test_held_the_first_waits_until_the_end():
     assert done == ["more"]
 
 
-def test_what_is_ignored_stays_so():
+def test_ignored_signals_stay_ignored():
     former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with OneInterruption():
@@ -94,7 +94,7 @@ sys.exit(3)
 
 
 @pytest.mark.parametrize(("caught", "ended_by"), [("pass", -signal.SIGINT), ("dealt_with()", 3)])
-def test_a_process_ends_with_its_own_code_where_an_interrupt_passed_through_a_text(tmp_path, caught, ended_by):
+def test_an_interrupt_within_text_output_keeps_the_exit_code(tmp_path, caught, ended_by):
     (tmp_path / "interrupted.py").write_text(DEAF.format(caught=caught))
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     ended = subprocess.run([sys.executable, "-m", "interrupted"], env=os.environ | {"PYTHONPATH": path}, check=False)

@@ -15,7 +15,7 @@ def test_listed_name_exists(name):
     assert getattr(themis, name) is not None
 
 
-def test_type_checkers_see_what_is_loaded_on_first_use():
+def test_type_checkers_see_lazily_loaded_names():
     source = Path(themis.__file__).read_text(encoding="utf-8")
     for module, names in themis._MODULES.items():
         assert f"    from {module} import {', '.join(names)}\n" in source

@@ -43,7 +43,7 @@ def test_a_cluster_where_every_type_has_speed_1_needs_no_speeds():
     assert SAME_SPEED.on("any") == 1.0
 
 
-def test_a_job_whose_types_are_all_lost_can_run_nowhere():
+def test_a_job_without_its_device_types_has_no_speed():
     assert speeds_in(job(), cluster(CPU)) is NOWHERE
     assert NOWHERE.on("cpu") == 0.0
 

@@ -33,7 +33,7 @@ def folder(tmp_path):
     return tmp_path / "ck"
 
 
-def test_commands_in_documents_print_what_they_show(tmp_path, monkeypatch, capsys):
+def test_documented_commands_print_the_documented_output(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for name in ("curve", "state"):
         (tmp_path / name).write_text(name)

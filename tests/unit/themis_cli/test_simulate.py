@@ -9,6 +9,7 @@ import sys
 import pytest
 from documents import ROOT
 
+from rm_plugin.policies.registry import POLICIES
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
 from themis_cli import simulate_command
 from themis_cli.main import main
@@ -73,6 +74,7 @@ def test_several_policies_share_one_document(document, printed):
     both = document(*QUICK, "--policy", "tiresias")
     assert both["policies"] == ["themis", "tiresias"]
     assert [run["policy"] for run in both["runs"]] == ["themis", "tiresias"]
+    assert [row["policy"] for row in both["rows"]] == ["themis", "tiresias"]
     assert deterministic(both["runs"][0]) == deterministic(document(*QUICK))
     _, out = printed(*QUICK, "--policy", "tiresias")
     assert out.out.splitlines()[0].split() == ["of", "the", "run", "themis", "tiresias"]
@@ -128,6 +130,9 @@ def options_of(name):
         (("--f", "0.5"), lambda run: run.rounds.f),
         (("--rounding", "nearest"), lambda run: run.rounds.rounding),
         (("--tenant-of", "queue"), lambda run: run.rounds.tenant_of),
+        (("--tenant-weight", "ann:2", "--tenant-weight", "team:b:0.5"), lambda run: run.rounds.tenant_weights),
+        (("--placer", "plain"), lambda run: run.rounds.placer),
+        (("--profiling-runs",), lambda run: run.rounds.profiling_runs),
         (("--no-payments",), lambda run: run.rounds.payments),
         (("--bundle-rule", "idle_then_share"), lambda run: run.bundle_rule),
         (("--empty-bundle", "lexicographic"), lambda run: run.rounds.empty_bundle),
@@ -236,6 +241,10 @@ def test_mix_with_invalid_auction_is_refused(printed, tmp_path, auction):
         (("--cluster", "9x99999999"), "too many GPUs in a cluster: '9x99999999'; at most 100000"),
         (("--option", "apps=4"), "option apps of the workload is given twice: ['"),
         (("--lie", "app-09:rows:2"), "unknown app: 'app-09'; known: app-00, app-01"),
+        (("--tenant-weight", "ann"), "--tenant-weight does not parse: 'ann'; write TENANT:WEIGHT"),
+        (("--tenant-weight", "ann:x"), "WEIGHT of --tenant-weight must be a finite number: 'x'"),
+        (("--tenant-weight", "ann:inf"), "WEIGHT of --tenant-weight must be a finite number: 'inf'"),
+        (("--tenant-weight", "ann:0"), "the weight of ann must be a finite number above 0: 0.0"),
         (("--option", "rigid"), "--option does not parse: 'rigid'; write NAME=VALUE"),
         (("--explain", "app-09"), "unknown app: 'app-09'; known: app-00, app-01"),
         (("--seeds", "2", "--explain", "app-00"), "--explain and --record are of one run: '2 runs'; name one --policy"),
@@ -253,9 +262,28 @@ def test_wrong_input_error_has_remedy(printed, options, told):
     assert out.out == ""
 
 
-def test_workload_without_cluster_requires_cluster_option(printed):
-    code, out = printed("simulate", "--policy", "themis", "--workload", "w1-small")
-    assert (code, out.err) == (2, "themis: --cluster is missing; only a mix of the testbed brings its own\n")
+def test_workload_without_cluster_runs_on_testbed(document):
+    small = ("--workload", "w1-small", "--apps", "2", "--scale", "80")
+    assert document("simulate", "--policy", "srtf", *small)["cluster"] == "testbed"
+
+
+def test_all_policies_give_a_row_each_and_ratios_with_best_policy_first(document):
+    found = document("simulate", "--policy", "all", *ON, "--seeds", "2", "--first-seed", "5")
+    assert [(row["policy"], row["seed"]) for row in found["rows"]] == [(p, s) for p in POLICIES for s in (5, 6)]
+    for row, run in zip(found["rows"], found["runs"], strict=True):
+        assert row["max_rho"] == run["max_rho"]
+        assert row["share_over_1"]["fluid"] == run["by_definition"]["fluid"]["share_over_1"]
+        assert row["completion_s"]["mean"] == run["completion_s"]["mean"]
+        assert (row["gpu_time_s"], row["restarts"]) == (run["gpu_time_s"], run["restarts"])
+    assert {ratio["policy"] for ratio in found["ratios"]} == set(POLICIES)
+    medians = [ratio["median"] for ratio in found["ratios"]]
+    assert medians == sorted(medians)
+
+
+def test_all_policies_without_one_that_can_run_the_workload_give_its_error(printed):
+    code, out = printed("simulate", "--policy", "all", *ON, "--checkpoint-s", "1000")
+    assert (code, out.out) == (2, "")
+    assert "writing a checkpoint takes longer" in out.err
 
 
 # ---- explain --------------------------------------------------------------------------------------------------------

@@ -16,16 +16,16 @@ from rm_plugin.policies.allox.values import Job
 from themis_lab.audit.allox.instances import AlloxCase, machine_at
 from themis_lab.audit.case import same
 
-_MOST_STARTS = 150
+_MAX_STARTS = 150
 """Starts after which `starvation` ends."""
 
-_MOST_COMPARED = 20_000
+_MAX_COMPARED = 20_000
 """Brute force tries this many assignments at most."""
 
 
 def optimality(case: AlloxCase, _rng: random.Random) -> list[str]:
     """The total equals that of brute force. Instances too large for brute force are skipped."""
-    if len(case.machines) ** len(case.jobs) > _MOST_COMPARED:
+    if len(case.machines) ** len(case.jobs) > _MAX_COMPARED:
         return []
     total_s = match_jobs(case.jobs, case.machines, case.now_s).total_s
     least_s = _brute_force_s(case)
@@ -104,7 +104,7 @@ def starvation(case: AlloxCase, _rng: random.Random) -> list[str]:
     running: dict[str, tuple[float, Job]] = {}
     idle_since_s = dict.fromkeys(users, now_s)
     waiting = {job.job_id: job for job in case.jobs}
-    while made < _MOST_STARTS:
+    while made < _MAX_STARTS:
         view = replace(
             replace(case, now_s=now_s, jobs=tuple(waiting.values()), machines=tuple(machines.values())).snapshot,
             users=ledger.users(),

@@ -22,7 +22,7 @@ from themis_lab.audit.rounding_odds import expected, kept_odds
 _NOISE = 1e-6
 
 _DRAWS = 128
-_LEAST_ODDS = 0.2
+_MIN_ODDS = 0.2
 """Draws with less even odds are not checked. Of honest draws with at least these odds, all 128 agree once in 10^12."""
 _TWIN = "twin"
 
@@ -76,7 +76,7 @@ def _drawn_alike(case: Case, snapshot: RoundSnapshot) -> Iterator[str]:
     rng = case.rng("rounding")
     for app_id, win in case.outcome.wins.items():
         share = case.outcome.shares[app_id]
-        if not _LEAST_ODDS <= share * len(win.gangs) % 1.0 <= 1.0 - _LEAST_ODDS:
+        if not _MIN_ODDS <= share * len(win.gangs) % 1.0 <= 1.0 - _MIN_ODDS:
             continue
         gangs, shares = dict.fromkeys((app_id, _TWIN), win.gangs), dict.fromkeys((app_id, _TWIN), share)
         rounds = [keep_shares(gangs, shares, {}, rng.getrandbits(63)) for _ in range(_DRAWS)]

@@ -37,10 +37,10 @@ Policy = Callable[[Snapshot], Decision]
 _ITERATIONS = 1000.0
 """Iterations of every job. Only shares of them matter."""
 
-_LEAST_SAMPLE_S = 1.0
+_MIN_SAMPLE_S = 1.0
 """A sample occupies its machine at least this long, as in the authors' simulator."""
 
-_MOST_ERROR = 0.99
+_MAX_ERROR = 0.99
 _BINS = 50
 
 _END, _SAMPLE_END, _ARRIVAL = range(3)
@@ -159,7 +159,7 @@ class _Steps:
 
 def estimate_error(rng: random.Random, sigma: float) -> float:
     """A relative error: normal with this standard deviation, drawn again beyond +-0.99."""
-    while abs(error := rng.gauss(0.0, sigma)) > _MOST_ERROR:
+    while abs(error := rng.gauss(0.0, sigma)) > _MAX_ERROR:
         pass
     return error
 
@@ -266,7 +266,7 @@ class _Run:
         for sample in self.estimator.next_samples(idle, self.now_s):
             self._occupy(self.slots[sample.machine_id], "", self.now_s)
             true_s = self.live[sample.job_id].trace.true_s[sample.type_name]
-            length_s = max(_LEAST_SAMPLE_S, true_s * sample.iterations / sample.job_iterations)
+            length_s = max(_MIN_SAMPLE_S, true_s * sample.iterations / sample.job_iterations)
             self._push(self.now_s + length_s, _SAMPLE_END, sample)
 
     def _sample_end(self, what: object) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ALPHAS = (0.1, 0.2, 0.5, 1.0)
 _SIGMAS = (0.0, 0.2, 0.4, 0.6)
 _OVERHEADS = (0.0, 0.01, 0.03, 0.05)
-_MOST_OVERHEAD = 0.03
+_MAX_OVERHEAD = 0.03
 """Overhead up to which AlloX must be first."""
 
 _NOISE = 0.03
@@ -154,7 +154,7 @@ class Overhead(Value, frozen=True, kw_only=True):
         def best_other(overhead: float) -> float:
             return min(point(rows, "a", policy, overhead).median for policy in policies[1:])
 
-        few = [overhead for overhead in _OVERHEADS if overhead <= _MOST_OVERHEAD]
+        few = [overhead for overhead in _OVERHEADS if overhead <= _MAX_OVERHEAD]
         lead = [point(rows, "a", "allox", overhead).median / best_other(overhead) for overhead in few]
         degraded = [
             point(rows, "a", policy, _OVERHEADS[-1]).median / point(rows, "a", policy, 0.0).median

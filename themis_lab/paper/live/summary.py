@@ -30,8 +30,8 @@ def how_it_was_run(experiment: Experiment, results: Results) -> tuple[str, ...]:
         *_made_with(results),
         f"The simulator's column is the median of {PREDICTIONS} runs with the same arrivals, settings and apps and "
         "other draws; under a policy that draws nothing all of them are the same. It is calibrated on the very run "
-        "that it is set beside: starts, stops and checkpoints take as long as measured there, and the apps that train "
-        "go at the pace measured there.",
+        "that it is compared with: starts, stops and checkpoints take as long as measured there, and the apps that "
+        "train go at the pace measured there.",
     )
 
 

@@ -18,7 +18,7 @@ from themis.errors import InputError
 from themis.values import Value
 from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
 from themis_lab.simulator.workloads.fields import number_of_field
-from themis_lab.simulator.workloads.jobs import LEAST_ITERATIONS, draw_curve, shape_of
+from themis_lab.simulator.workloads.jobs import MIN_ITERATIONS, draw_curve, shape_of
 
 DEFAULT_GPU_TYPE = "v100"
 FIELDS = 12
@@ -163,7 +163,7 @@ def _gaps(lacking: int, jobs: int) -> str:
 
 def _app(name: str, job: GavelJob, first: GavelJob, throughputs: Throughputs, seed: int) -> AppTrace:
     speed = throughputs.get((job.model, job.batch, job.gpus))
-    steps = job.steps if speed else LEAST_ITERATIONS
+    steps = job.steps if speed else MIN_ITERATIONS
     serial_s = job.gpus / speed.consolidated if speed else job.gpus * job.duration_s / steps
     try:
         trace = JobTrace(

@@ -12,8 +12,8 @@ from themis.sums import sum_in_order
 from themis_lab.simulator.workload import JobTrace, LossCurve
 from themis_lab.simulator.workloads.models import Model
 
-MOST_ITERATIONS = 100_000
-LEAST_ITERATIONS = 1024
+MAX_ITERATIONS = 100_000
+MIN_ITERATIONS = 1024
 """Limits of the iterations of an app's longest job. Within them an iteration takes as long as the model's."""
 
 ITERATION_SIGMA = 0.15
@@ -52,7 +52,7 @@ def jobs_of_search(
 
     The work of a search is the sum over its phases of jobs times iterations, at the mean iteration time.
     """
-    per_iteration = search_iterations(count, MOST_ITERATIONS, tuner) / MOST_ITERATIONS
+    per_iteration = search_iterations(count, MAX_ITERATIONS, tuner) / MAX_ITERATIONS
     total = whole_iterations(work_gpu_s / per_iteration, model.serial_iteration_s)
     factors = [rng.lognormvariate(0.0, ITERATION_SIGMA) for _ in range(count)]
     mean_s = work_gpu_s / search_iterations(count, total, tuner)
@@ -78,7 +78,7 @@ def search_iterations(count: int, total: int, tuner: TunerSpec) -> int:
 
 def whole_iterations(work_gpu_s: float, serial_iteration_s: float) -> int:
     """Return the iterations of the longest job: by the model's iteration time, within the limits above."""
-    return min(max(round(work_gpu_s / serial_iteration_s), LEAST_ITERATIONS), MOST_ITERATIONS)
+    return min(max(round(work_gpu_s / serial_iteration_s), MIN_ITERATIONS), MAX_ITERATIONS)
 
 
 def draw_curve(iterations: float, rng: Random) -> LossCurve:

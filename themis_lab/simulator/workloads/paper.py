@@ -32,7 +32,7 @@ W2_GPUS: Mapping[str, float] = {"2": 1.0, "4": 1.0, "8": 1.0}
 """Tasks of a job in workload 2, each for equally many apps. The paper says only: more than in workload 1."""
 SPREAD = 10.0
 
-_MOST_JOBS = 10_000
+_MAX_JOBS = 10_000
 """Maximum jobs of an app: a hundred times the paper's largest."""
 
 _SOURCE_1 = (
@@ -204,7 +204,7 @@ def _works_gpu_s(chosen: Sequence[ExtractApp], sigma: float) -> dict[str, float]
 
 def _divided(jobs: int, divisor: float) -> int:
     divided = jobs if jobs == 1 else max(2.0, jobs / divisor)
-    if divided > _MOST_JOBS:
+    if divided > _MAX_JOBS:
         raise InputError("an app would have too many jobs", value=divided, remedy="choose a larger job_divisor")
     return round(divided)
 

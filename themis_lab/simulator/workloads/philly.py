@@ -21,8 +21,8 @@ BURST_GAP_S = 30.0
 
 _COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
 _EPOCH = datetime(1970, 1, 1)
-_MOST_DIGITS = 9
-_LEAST_S = 1e-3
+_MAX_DIGITS = 9
+_MIN_S = 1e-3
 
 
 class PhillyJob(Value, frozen=True, kw_only=True):
@@ -152,7 +152,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def _believed(job: PhillyJob, place: str) -> PhillyJob:
     """Return the job. Raises InputError if it ran under a millisecond, or more than a century of one GPU."""
-    if job.duration_s > 0.0 and not (job.duration_s >= _LEAST_S and job.gpu_s <= A_CENTURY_S):
+    if job.duration_s > 0.0 and not (job.duration_s >= _MIN_S and job.gpu_s <= A_CENTURY_S):
         value = f"{job.duration_s:g} s on {job.gpus} GPUs"
         remedy = "a job takes a millisecond or more, and at most a century of one GPU"
         raise InputError(f"{place}: a duration that cannot be", value=value, remedy=remedy)
@@ -239,7 +239,7 @@ def _duration(value: str | None, place: str) -> float:
 
 def _gpus(value: str | None, place: str) -> int:
     text = value or ""
-    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) > 0):
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS and int(text) > 0):
         raise InputError(f"{place}: not a number of GPUs", value=value)
     return int(text)
 

@@ -9,15 +9,15 @@ typedef struct {
     size_t used, room;
 } Flat;
 
-static int append(Flat *flat, const void *bytes, size_t many) {
-    if (flat->used + many > flat->room) {
-        size_t room = 2 * flat->room + many + 256;
+static int append(Flat *flat, const void *bytes, size_t size) {
+    if (flat->used + size > flat->room) {
+        size_t room = 2 * flat->room + size + 256;
         char *byte = PyMem_Realloc(flat->byte, room);
         if (!byte) return PyErr_NoMemory(), 0;
         flat->byte = byte, flat->room = room;
     }
-    memcpy(flat->byte + flat->used, bytes, many);
-    flat->used += many;
+    memcpy(flat->byte + flat->used, bytes, size);
+    flat->used += size;
     return 1;
 }
 
@@ -42,7 +42,7 @@ typedef struct {
     int32_t total, rows;
     Flat flat[FLATS];
     Met *met; /* open addressing; `room` is a power of two */
-    size_t many, room;
+    size_t known, room;
 } Reader;
 
 static PyObject *EMPTY_VALUE, *ROWS, *ROW_VALUE, *PINNED, *COUNTS, *GANGS;
@@ -67,16 +67,16 @@ static Met *place_of(const Reader *r, PyObject *gang) {
 }
 
 static int make_room(Reader *r) {
-    if (2 * r->many < r->room) return 1;
+    if (2 * r->known < r->room) return 1;
     Met *before = r->met;
-    size_t many = r->room;
-    r->room = many ? 2 * many : 64;
+    size_t old_room = r->room;
+    r->room = old_room ? 2 * old_room : 64;
     r->met = PyMem_Calloc(r->room, sizeof *r->met);
     if (!r->met) {
-        r->met = before, r->room = many;
+        r->met = before, r->room = old_room;
         return PyErr_NoMemory(), 0;
     }
-    for (size_t n = 0; n < many; n++)
+    for (size_t n = 0; n < old_room; n++)
         if (before[n].gang) *place_of(r, before[n].gang) = before[n];
     PyMem_Free(before);
     return 1;
@@ -99,7 +99,7 @@ static const Met *meet(Reader *r, PyObject *gang) {
         Py_XDECREF(value);
         if (!read) return NULL;
         *met = (Met){Py_NewRef(gang), kind, count, gpus};
-        r->many++;
+        r->known++;
     }
     return met;
 }

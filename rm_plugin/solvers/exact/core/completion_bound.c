@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 /* Losses are rounded down to 32 bits, which takes a quarter of the time. They remain lower bounds. */
-enum { MOST_LOSS = 1 << 28 };
+enum { MAX_LOSS = 1 << 28 };
 
 void close_completion(Completion *completion) {
     free(completion->loss);
@@ -71,12 +71,12 @@ static int grow(Completion *completion, const Problem *problem, const Offer *off
 
 int64_t lay_out_completion(Completion *completion, const Problem *problem, const Offer *offer, int64_t price,
                            int64_t gap, int resource) {
-    enum { MOST_CELLS = 1 << 21 };
+    enum { MAX_CELLS = 1 << 21 };
     completion->resource = resource;
     completion->capacity = problem->capacity[resource];
-    if (((int64_t)completion->capacity + 1) * (offer->stages + 1) > MOST_CELLS) return -1;
+    if (((int64_t)completion->capacity + 1) * (offer->stages + 1) > MAX_CELLS) return -1;
     if (!grow(completion, problem, offer)) return -1;
-    for (completion->shift = 0; gap >> completion->shift >= MOST_LOSS;) completion->shift++;
+    for (completion->shift = 0; gap >> completion->shift >= MAX_LOSS;) completion->shift++;
     find_uses(completion, problem, offer);
     return find_ranges(completion, offer, price, gap);
 }

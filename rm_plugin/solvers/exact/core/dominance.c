@@ -1,7 +1,7 @@
 #include "dominance.h"
 
 /* Number of kept rows to compare with: all in agents' bids. Without a bound the time would be quadratic. */
-enum { MOST_COMPARED = 1000 };
+enum { MAX_COMPARED = 1000 };
 
 static int needs_no_more(const Rows *rows, int a, int b) {
     const int32_t *left = rows->need + (size_t)a * rows->needs, *right = rows->need + (size_t)b * rows->needs;
@@ -22,7 +22,7 @@ void prune(const Rows *rows, unsigned char *keep, int32_t *scratch) {
         for (int row = rows->row_start[i]; row < rows->row_start[i + 1]; row++) {
             int beaten = 0;
             /* The rows kept last are nearest in gain, and most likely to dominate this one. */
-            int last = kept > MOST_COMPARED ? kept - MOST_COMPARED : 0;
+            int last = kept > MAX_COMPARED ? kept - MAX_COMPARED : 0;
             for (int n = kept - 1; n >= last && !beaten; n--) beaten = needs_no_more(rows, scratch[n], row);
             keep[row] = !beaten;
             if (!beaten) scratch[kept++] = row;

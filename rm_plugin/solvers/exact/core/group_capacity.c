@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_FREE = 512 };
+enum { MAX_FREE = 512 };
 
 typedef struct {
-    int64_t value[MOST_FREE + 1]; /* by GPUs used at most */
-    int32_t item[MOST_FREE + 1];  /* what was added last: an item, or -1 for one GPU left empty */
+    int64_t value[MAX_FREE + 1]; /* by GPUs used at most */
+    int32_t item[MAX_FREE + 1];  /* what was added last: an item, or -1 for one GPU left empty */
 } Sack;
 
 /* Any number of the items of one sort in g GPUs, for g = 0 .. most. */
@@ -40,9 +40,9 @@ static void count_sack(const Weights *w, const Sack *sack, int gpus, int32_t *co
 
 /* The most weight of slot items that use `used` GPUs at most; with `count`, the items too. */
 static int64_t best_in_slots(const Group *g, int m, const Weights *w, const Sack *inside, int used, int32_t *count) {
-    int64_t value[MOST_FREE + 1] = {0};
+    int64_t value[MAX_FREE + 1] = {0};
     int slots = g->slot_start[m + 1] - g->slot_start[m];
-    int16_t(*chosen)[MOST_FREE + 1] = count ? calloc(slots + 1, sizeof *chosen) : NULL;
+    int16_t(*chosen)[MAX_FREE + 1] = count ? calloc(slots + 1, sizeof *chosen) : NULL;
     for (int slot = 0; slot < slots; slot++) {
         int room = g->slot_free[g->slot_start[m] + slot];
         for (int gpus = used; gpus > 0; gpus--)
@@ -138,7 +138,7 @@ static int64_t weigh_with(Scale *s, Tables *t, int total, int32_t *count) {
     int so_far = 0, pinned, in_slots;
     t->value[0] = 0;
     for (int m = 0; m < g->machines; m++) {
-        int64_t leaving[MOST_FREE + 1];
+        int64_t leaving[MAX_FREE + 1];
         for (int left = 0; left <= g->free[m]; left++) leaving[left] = best_leaving(s, m, left, &pinned, &in_slots);
         int16_t *choice = t->left + (size_t)m * (total + 1);
         for (int gpus = so_far + g->free[m]; gpus >= 0; gpus--) {
@@ -179,7 +179,7 @@ int room_values(const Group *group, const Weights *weights, int width, int64_t *
     int largest = 0, in_slots;
     for (int m = 0; m < group->machines; m++)
         if (group->free[m] > largest) largest = group->free[m];
-    Scale *scale = largest <= MOST_FREE ? calloc(1, sizeof *scale) : NULL;
+    Scale *scale = largest <= MAX_FREE ? calloc(1, sizeof *scale) : NULL;
     if (!scale) return 0;
     set_scale(scale, group, weights, largest);
     for (int m = 0; m < group->machines; m++)
@@ -196,7 +196,7 @@ int64_t weigh(const Group *group, const Weights *weights, int32_t *count) {
         if (group->free[m] > largest) largest = group->free[m];
     }
     memset(count, 0, sizeof(int32_t) * (weights->items + weights->gangs + 1 + group->machines));
-    Scale *scale = largest <= MOST_FREE ? calloc(1, sizeof *scale) : NULL;
+    Scale *scale = largest <= MAX_FREE ? calloc(1, sizeof *scale) : NULL;
     Tables tables = {malloc(sizeof(int64_t) * (total + 1)), malloc(sizeof(int64_t) * (total + 1)),
                      malloc(sizeof(int32_t) * (total + 1)), malloc(sizeof(int16_t) * (total + 1) * (group->machines + 1))};
     int64_t most = -1;

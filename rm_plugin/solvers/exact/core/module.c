@@ -102,7 +102,7 @@ static PyObject *make_problem(PyObject *self, PyObject *args) {
         p->spent = calloc(1, sizeof(int64_t));
         p->loss = calloc(1, sizeof(int64_t));
         whole &= p->charged && p->held && p->spent && p->loss;
-        if (p->resources > MOST_RESOURCES)
+        if (p->resources > MAX_RESOURCES)
             PyErr_SetString(PyExc_ValueError, "too many resources");
         else if (whole && order_pins(p) && share_pins(p, -1, NULL) >= 0 && measure(p))
             capsule = PyCapsule_New(p, CAPSULE, free_capsule);
@@ -141,7 +141,7 @@ static PyObject *run_share(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "Oiy*", &capsule, &skip, &price)) return NULL;
     Problem *p = PyCapsule_GetPointer(capsule, CAPSULE);
     if (p) {
-        int64_t whole[MOST_RESOURCES];
+        int64_t whole[MAX_RESOURCES];
         whole_prices(p, price.buf, whole);
         changed = share_pins(p, skip, whole);
         if (changed > 0 && !measure(p)) changed = -1;
@@ -184,7 +184,7 @@ static PyObject *run_losses(PyObject *self, PyObject *args) {
     int skip;
     if (!PyArg_ParseTuple(args, "Oiy*w*", &capsule, &skip, &price, &loss)) return NULL;
     Problem *p = PyCapsule_GetPointer(capsule, CAPSULE);
-    int64_t bound = 0, whole[MOST_RESOURCES], *best = p ? malloc(sizeof(int64_t) * (p->bidders + 1)) : NULL;
+    int64_t bound = 0, whole[MAX_RESOURCES], *best = p ? malloc(sizeof(int64_t) * (p->bidders + 1)) : NULL;
     if (best) {
         whole_prices(p, price.buf, whole);
         bound = bound_at(p, skip, whole, best);
@@ -211,7 +211,7 @@ static PyObject *run_bounds(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "Oy*w*", &capsule, &price, &bound)) return NULL;
     Problem *p = PyCapsule_GetPointer(capsule, CAPSULE);
     if (p) {
-        int64_t full, whole[MOST_RESOURCES], *without = bound.buf;
+        int64_t full, whole[MAX_RESOURCES], *without = bound.buf;
         whole_prices(p, price.buf, whole);
         full = bound_at(p, -1, whole, without);
         for (int i = 0; i < p->bidders; i++) without[i] = full - without[i];

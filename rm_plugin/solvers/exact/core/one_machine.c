@@ -25,19 +25,19 @@ static void add_bidder(const Ranked *r, int bidder, int free_gpus, Best *best, i
 }
 
 int best_on_one_machine(const Ranked *r, int free_gpus, int skip, int32_t *choice) {
-    size_t many = (size_t)free_gpus + 1;
-    Best *best = malloc(sizeof *best * many);
-    int32_t *won = malloc(sizeof *won * (many * r->bidders + 1));
+    size_t totals = (size_t)free_gpus + 1;
+    Best *best = malloc(sizeof *best * totals);
+    int32_t *won = malloc(sizeof *won * (totals * r->bidders + 1));
     int whole = best && won;
     if (whole) {
         for (int gpus = 0; gpus <= free_gpus; gpus++) best[gpus] = (Best){gpus ? -1 : 0, 0};
         for (int i = 0; i < r->bidders; i++)
-            if (i != skip) add_bidder(r, i, free_gpus, best, won + many * i);
+            if (i != skip) add_bidder(r, i, free_gpus, best, won + totals * i);
         int gpus = 0;
         for (int other = 1; other <= free_gpus; other++)
             if (best[other].gain > best[gpus].gain) gpus = other;
         for (int i = r->bidders - 1; i >= 0; i--) {
-            choice[i] = i == skip ? -1 : won[many * i + gpus];
+            choice[i] = i == skip ? -1 : won[totals * i + gpus];
             if (choice[i] >= 0) gpus -= r->gpus[choice[i]];
         }
     }

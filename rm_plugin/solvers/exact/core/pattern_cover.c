@@ -51,7 +51,7 @@ static int read_cells(Cover *c, int group) {
     for (int n = 0; n < first + machines; n++) {
         if (!c->count[n]) continue;
         c->cell_row[cells] = n < first ? n : first + c->pin_row[c->machine_start[group] + n - first];
-        c->cell_many[cells++] = c->count[n];
+        c->cell_count[cells++] = c->count[n];
     }
     return cells;
 }
@@ -63,7 +63,7 @@ static int is_forbidden(const Cover *c, int group, int cells) {
         if (!p->banned[column] || p->start[column + 1] - start != cells + 1) continue;
         int same = p->row[start + cells] == p->demands + group;
         for (int n = 0; n < cells && same; n++)
-            same = p->row[start + n] == c->cell_row[n] && p->many[start + n] == c->cell_many[n];
+            same = p->row[start + n] == c->cell_row[n] && p->coefficient[start + n] == c->cell_count[n];
         if (same) return 1;
     }
     return 0;
@@ -80,7 +80,7 @@ static int add_patterns(Cover *c, int64_t *excess, int *added) {
         if ((double)most <= (paid > 0.0 ? paid : 0.0) * FINE + 1.0) continue;
         int cells = read_cells(c, group);
         if (is_forbidden(c, group, cells)) continue;
-        if (!add_column(&c->programme, group, cells, c->cell_row, c->cell_many)) return 0;
+        if (!add_column(&c->programme, group, cells, c->cell_row, c->cell_count)) return 0;
         *added = 1;
     }
     return 1;
@@ -103,7 +103,7 @@ int price_patterns(Cover *c) {
 static int within_left(const Cover *c, int column) {
     const Programme *p = &c->programme;
     for (int n = p->start[column]; n < p->start[column + 1]; n++)
-        if (p->row[n] < c->items + c->gangs && p->many[n] > c->left[p->row[n]]) return 0;
+        if (p->row[n] < c->items + c->gangs && p->coefficient[n] > c->left[p->row[n]]) return 0;
     return 1;
 }
 
@@ -136,7 +136,7 @@ void fix_pattern(Cover *c, int column, int times) {
     const Programme *p = &c->programme;
     for (int n = p->start[column]; n < p->start[column + 1]; n++) {
         if (p->row[n] < p->demands)
-            c->left[p->row[n]] -= (int32_t)p->many[n] * times;
+            c->left[p->row[n]] -= (int32_t)p->coefficient[n] * times;
         else
             c->times[p->row[n] - p->demands] -= times;
     }
@@ -151,6 +151,6 @@ int pattern_of(const Cover *c, int column, int32_t *numbers) {
     const Programme *p = &c->programme;
     memset(numbers, 0, sizeof(int32_t) * p->demands);
     int last = p->start[column + 1] - 1;
-    for (int n = p->start[column]; n < last; n++) numbers[p->row[n]] = (int32_t)p->many[n];
+    for (int n = p->start[column]; n < last; n++) numbers[p->row[n]] = (int32_t)p->coefficient[n];
     return p->row[last] - p->demands;
 }

@@ -14,7 +14,7 @@ typedef struct {
     int32_t *size, *in_slot, *gang_size;
     int32_t *left;                           /* [demands]: items, gangs, single GPUs, pins; less what is fixed */
     int64_t *weight, *pin_weight;            /* [demands]; [machines]: what the last duals weigh */
-    int32_t *count, *cell_row, *cell_many;   /* scratch */
+    int32_t *count, *cell_row, *cell_count;  /* scratch */
     Programme programme;
 } Cover;
 

@@ -12,7 +12,7 @@ enum { ARRAYS = 11 };
 static void free_cover(Cover *c) {
     if (!c) return;
     void *all[] = {c->machine_start, c->free,   c->pinned,     c->pin_row, c->slot_start, c->slot_free, c->times,   c->size,
-                   c->in_slot,       c->gang_size, c->left, c->weight,  c->pin_weight, c->count,     c->cell_row, c->cell_many};
+                   c->in_slot,       c->gang_size, c->left, c->weight,  c->pin_weight, c->count, c->cell_row, c->cell_count};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
     close_programme(&c->programme);
     free(c);
@@ -26,10 +26,10 @@ static int open_cover(Cover *c, int demands) {
     c->pin_weight = calloc(machines + 1, sizeof(int64_t));
     c->count = malloc(sizeof(int32_t) * most);
     c->cell_row = malloc(sizeof(int32_t) * most);
-    c->cell_many = malloc(sizeof(int32_t) * most);
+    c->cell_count = malloc(sizeof(int32_t) * most);
     if (!open_programme(&c->programme, demands, c->groups)) return 0;
     begin_cover(c);
-    return c->weight && c->pin_weight && c->count && c->cell_row && c->cell_many;
+    return c->weight && c->pin_weight && c->count && c->cell_row && c->cell_count;
 }
 
 PyObject *make_cover(PyObject *self, PyObject *args) {

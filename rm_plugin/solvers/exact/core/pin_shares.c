@@ -24,16 +24,16 @@ typedef struct {
     char *seen;           /* [free + 1] */
 } Share;
 
-static int64_t worth_of(const Share *share, const int32_t *use) {
-    int64_t worth = 0;
-    for (int k = 0; k < share->problem->resources && share->price; k++) worth += share->price[k] * use[k];
-    return worth;
+static int64_t cost_of(const Share *share, const int32_t *use) {
+    int64_t cost = 0;
+    for (int k = 0; k < share->problem->resources && share->price; k++) cost += share->price[k] * use[k];
+    return cost;
 }
 
 static void find_margins(Share *share) {
     const Problem *p = share->problem;
     for (int row = 0; row < p->rows; row++)
-        share->margin[row] = p->gain[row] - worth_of(share, p->use + (size_t)row * p->resources);
+        share->margin[row] = p->gain[row] - cost_of(share, p->use + (size_t)row * p->resources);
 }
 
 /* Margin of a bidder's best row that pins on the machine, without the pin's cost, less that of its best other row. */
@@ -44,7 +44,7 @@ static int64_t loss_without(const Share *share, int bidder, int first, int end) 
     for (int row = p->row_start[bidder]; row < p->row_start[bidder + 1]; row++) {
         int64_t margin = share->margin[row];
         if (n < end && p->pin_row[p->machine_pin[n]] == row) {
-            margin += worth_of(share, p->least + (size_t)p->machine_pin[n++] * p->resources);
+            margin += cost_of(share, p->least + (size_t)p->machine_pin[n++] * p->resources);
             if (margin > with) with = margin;
         } else if (margin > without) {
             without = margin;

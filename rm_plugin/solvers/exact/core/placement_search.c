@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_KINDS = 48, MOST_SLOTS = 64, DEAD_SLOTS = 1 << 14 };
-enum { MOST_DEPTH = 16384, SLOT_TRIES_A_STEP = 64 };
+enum { MAX_KINDS = 48, MAX_SLOTS = 64, DEAD_SLOTS = 1 << 14 };
+enum { MAX_DEPTH = 16384, SLOT_TRIES_A_STEP = 64 };
 
 typedef struct {
     int32_t size, in_slot, rack_kind; /* rack_kind: the kind of rack gang that it is a unit of, else -1 */
@@ -23,9 +23,9 @@ typedef struct {
     const Cluster *cluster;
     int kinds, items, most_steps, steps, slot_tries, width;
     const int32_t *kind;
-    ItemClass item[MOST_KINDS];   /* largest first, slot items before others of their size */
-    int32_t left[MOST_KINDS];     /* items still to place, by item class */
-    int32_t gangs[MOST_KINDS];    /* rack gangs still to host, by kind */
+    ItemClass item[MAX_KINDS];   /* largest first, slot items before others of their size */
+    int32_t left[MAX_KINDS];     /* items still to place, by item class */
+    int32_t gangs[MAX_KINDS];    /* rack gangs still to host, by kind */
     int32_t *order, *rack_end;    /* machines rack by rack, largest first; by place: one past the rack's last place */
     int32_t *free_after;          /* free GPUs at and after a place */
     int32_t *parts_after;         /* by place and item class: parts of that size that fit at and after it */
@@ -62,7 +62,7 @@ static uint32_t dead_slot(const Search *s, const int32_t *state, int *found) {
 }
 
 static __attribute__((noinline)) int is_dead(const Search *s, int place, int reserve) {
-    int32_t state[2 + 2 * MOST_KINDS];
+    int32_t state[2 + 2 * MAX_KINDS];
     int known;
     read_state(s, place, reserve, state);
     dead_slot(s, state, &known);
@@ -71,7 +71,7 @@ static __attribute__((noinline)) int is_dead(const Search *s, int place, int res
 
 static __attribute__((noinline)) void remember_dead(Search *s, int place, int reserve) {
     if (s->dead_count >= DEAD_SLOTS / 2) return;
-    int32_t state[2 + 2 * MOST_KINDS];
+    int32_t state[2 + 2 * MAX_KINDS];
     int known;
     read_state(s, place, reserve, state);
     uint32_t at = dead_slot(s, state, &known);
@@ -123,7 +123,7 @@ static int slots_hold(Search *s, int32_t *room, int slots, int32_t *count, int f
 /* Whether the slots of a machine hold the pattern's slot items up to a class. Kept out of the frames that recurse. */
 static __attribute__((noinline)) int slots_of_machine_hold(Search *s, int machine, const int32_t *pattern, int upto) {
     const Cluster *c = s->cluster;
-    int32_t room[MOST_SLOTS], count[MOST_KINDS];
+    int32_t room[MAX_SLOTS], count[MAX_KINDS];
     int slots = 0, any = 0;
     for (int i = 0; i < s->items; i++) {
         count[i] = i <= upto && s->item[i].in_slot ? pattern[i] : 0;
@@ -175,7 +175,7 @@ static int fill_machine(Search *s, int place, int item, int32_t *pattern, int ro
 static int host_gangs(Search *s, int place, int kind, int room, int reserve) {
     while (kind < s->kinds && !(is_rack_gang(s, kind) && s->gangs[kind])) kind++;
     if (kind == s->kinds) {
-        int32_t pattern[MOST_KINDS];
+        int32_t pattern[MAX_KINDS];
         return fill_machine(s, place, 0, pattern, s->cluster->free[s->order[place]], reserve);
     }
     int gpus = s->kind[3 * kind + 1], unit = s->kind[3 * kind + 2], item = -1;
@@ -217,7 +217,7 @@ static int visit_place(Search *s, int place, int reserve) {
     if (place == machines || hopeless(s, place, reserve)) return 0;
     if (reserve > s->free_after[place] - s->free_after[s->rack_end[place]]) return 0;
     if (is_dead(s, place, reserve)) return 0;
-    int32_t pattern[MOST_KINDS];
+    int32_t pattern[MAX_KINDS];
     int found = starts ? host_gangs(s, place, 0, s->free_after[place] - s->free_after[s->rack_end[place]], 0)
                        : fill_machine(s, place, 0, pattern, s->cluster->free[s->order[place]], reserve);
     if (!found && s->steps <= s->most_steps) remember_dead(s, place, reserve);
@@ -278,9 +278,9 @@ int fit(const Cluster *cluster, int kinds, const int32_t *kind, const int32_t *c
     /* The search recurses over machines, and on each over the sizes asked for. */
     int sizes = 2;
     for (int k = 0; k < kinds; k++) sizes += count[k] > 0;
-    if (kinds > MOST_KINDS || cluster->machines > MOST_DEPTH / sizes) return FIT_UNKNOWN;
+    if (kinds > MAX_KINDS || cluster->machines > MAX_DEPTH / sizes) return FIT_UNKNOWN;
     for (int m = 0; m < cluster->machines; m++)
-        if (cluster->slot_start[m + 1] - cluster->slot_start[m] > MOST_SLOTS) return FIT_UNKNOWN;
+        if (cluster->slot_start[m + 1] - cluster->slot_start[m] > MAX_SLOTS) return FIT_UNKNOWN;
     Search *s = calloc(1, sizeof *s);
     if (!s) return FIT_NO_MEMORY;
     int gpus = 0, free_gpus = 0, result = FIT_NO_MEMORY;

@@ -21,8 +21,8 @@ typedef struct {
     double *margin;            /* of one bidder's rows */
     double *share;             /* by place in the core: softmax weight among its bidder's rows, at the last point */
     double *hessian, *scratch; /* [free prices * free prices] */
-    int free_prices, free_price[MOST_RESOURCES]; /* those not held at 0 */
-    int seat[MOST_RESOURCES];                    /* the place among them, or -1 */
+    int free_prices, free_price[MAX_RESOURCES]; /* those not held at 0 */
+    int seat[MAX_RESOURCES];                    /* the place among them, or -1 */
     double bound; /* the bound itself, not smoothed, at the last point */
 } View;
 
@@ -96,8 +96,8 @@ static double smooth_bound(View *view, const double *price, double mu, double *g
 /* Adds a row's use, weighted, to the mean and to the second moments (lower half), over free prices. */
 static void average_use(const View *view, int row, double share, double *mean, double *square) {
     const Problem *p = view->problem;
-    int F = view->free_prices, seat[MOST_RESOURCES], count = 0;
-    double use[MOST_RESOURCES];
+    int F = view->free_prices, seat[MAX_RESOURCES], count = 0;
+    double use[MAX_RESOURCES];
     for (int n = p->part_start[row]; n < p->part_start[row + 1]; n++) {
         if (view->seat[p->part_resource[n]] < 0) continue;
         use[count] = p->part_use[n];
@@ -114,7 +114,7 @@ static void average_use(const View *view, int row, double share, double *mean, d
 static void curve(View *view, double mu) {
     const Problem *p = view->problem;
     int F = view->free_prices;
-    double mean[MOST_RESOURCES], *square = view->scratch;
+    double mean[MAX_RESOURCES], *square = view->scratch;
     memset(view->hessian, 0, sizeof(double) * F * F);
     for (int i = 0; i < p->bidders; i++) {
         if (view->core_start[i] == view->core_start[i + 1]) continue;
@@ -139,7 +139,7 @@ static void hold_prices(View *view, const double *price, const double *gradient)
 
 /* Solves (H + damping * scale) d = -g over the free prices by Cholesky; prices held at 0 get d = 0. */
 static void newton_direction(const View *view, const double *gradient, double damping, double *direction) {
-    double factor[MOST_RESOURCES * MOST_RESOURCES], step[MOST_RESOURCES];
+    double factor[MAX_RESOURCES * MAX_RESOURCES], step[MAX_RESOURCES];
     double scale = 1e-9;
     int F = view->free_prices, K = view->problem->resources;
     for (int k = 0; k < K; k++) scale += fabs(gradient[k]);
@@ -196,7 +196,7 @@ static void move(int K, const double *price, const double *direction, double *to
 static int newton_step(View *view, double *price, double mu, double *damping, double *best_price, double *best_bound) {
     enum { TRIALS = 8 };
     int K = view->problem->resources;
-    double gradient[MOST_RESOURCES], direction[MOST_RESOURCES];
+    double gradient[MAX_RESOURCES], direction[MAX_RESOURCES];
     double now = smooth_bound(view, price, mu, gradient);
     if (view->bound < *best_bound) {
         *best_bound = view->bound;
@@ -205,7 +205,7 @@ static int newton_step(View *view, double *price, double mu, double *damping, do
     if (left_to_gain(K, price, gradient) < 0.02 * mu) return 0;
     hold_prices(view, price, gradient);
     curve(view, mu);
-    double trial[MOST_RESOURCES];
+    double trial[MAX_RESOURCES];
     for (int tries = 0; tries < TRIALS; tries++) {
         newton_direction(view, gradient, *damping, direction);
         double promised = promise(K, price, gradient, direction);
@@ -244,7 +244,7 @@ static int open_view(View *view) {
 }
 
 void find_prices(const Problem *problem, int skip, double *price_of_all, double first_mu) {
-    enum { MOST_STEPS = 12 };
+    enum { MAX_STEPS = 12 };
     /* The more bidders, the less each matters, and the closer the bound must come. */
     const double last_mu = 3e-4 / problem->bidders, shrink = 0.25;
     const double least_core = 0.8 / problem->bidders;
@@ -253,7 +253,7 @@ void find_prices(const Problem *problem, int skip, double *price_of_all, double 
         double mu = dearest_gain(problem) / 8.0;
         if (first_mu > 0.0 && mu > first_mu) mu = first_mu;
         size_t size = sizeof(double) * problem->resources;
-        double best_price[MOST_RESOURCES], stage_price[MOST_RESOURCES], damping = 1e-6, best_bound = INFINITY;
+        double best_price[MAX_RESOURCES], stage_price[MAX_RESOURCES], damping = 1e-6, best_bound = INFINITY;
         for (int last = 0; !last; mu *= shrink) {
             last = mu <= last_mu;
             double core_loss = 30.0 * mu > least_core ? 30.0 * mu : least_core, bound = choose_core(&view, price_of_all, core_loss);
@@ -267,7 +267,7 @@ void find_prices(const Problem *problem, int skip, double *price_of_all, double 
             }
             double seen = INFINITY;
             memcpy(stage_price, price_of_all, size);
-            for (int step = 0; step < MOST_STEPS; step++)
+            for (int step = 0; step < MAX_STEPS; step++)
                 if (!newton_step(&view, price_of_all, mu, &damping, stage_price, &seen)) break;
             memcpy(price_of_all, stage_price, size);
         }

@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-enum { MOST_RESOURCES = 160 };
+enum { MAX_RESOURCES = 160 };
 
 typedef struct {
     int bidders, rows, resources, machines; /* machines: only those whose pins are charged by table */

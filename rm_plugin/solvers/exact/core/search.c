@@ -21,7 +21,7 @@
 
 enum { FEW_VECTORS = 4096 };  /* larger stages free their vectors after a pass */
 enum { FIRST_ROOM = 8 };      /* states allocated for a stage at first: most hold a handful */
-enum { MOST_COMPLETED = 2 };  /* resources with a completion bound */
+enum { MAX_COMPLETED = 2 };  /* resources with a completion bound */
 
 typedef struct {
     int64_t gain, tie;
@@ -39,8 +39,8 @@ typedef struct {
     const Problem *problem;
     int skip, width, stages; /* stages: one per bidder */
     Limits limits;
-    int64_t price[MOST_RESOURCES], bound, target, states;
-    int64_t best_pruned, likely_pruned; /* upper bound and estimate of the worth of what was pruned */
+    int64_t price[MAX_RESOURCES], bound, target, states;
+    int64_t best_pruned, likely_pruned; /* upper bound and estimate of the value of what was pruned */
     int64_t *best; /* by bidder: its largest margin */
     int64_t *margin; /* by row: gain less price of its use */
     Candidate *candidate;
@@ -48,16 +48,16 @@ typedef struct {
     int32_t *order;           /* bidder by stage */
     int64_t *best_to_come;    /* by stage: sum of `best` over the bidders after it */
     int32_t *use_to_come;     /* by stage and resource: the most that the bidders after it use; later of binding ones only */
-    int64_t *idle_worth;      /* by stage: price of what resources that cannot bind leave */
+    int64_t *idle_value;      /* by stage: price of what resources that cannot bind leave */
     int binding;              /* number of resources that may bind; the arrays that follow are of these */
-    int32_t resource[MOST_RESOURCES], capacity[MOST_RESOURCES];
-    int64_t binding_price[MOST_RESOURCES];
+    int32_t resource[MAX_RESOURCES], capacity[MAX_RESOURCES];
+    int64_t binding_price[MAX_RESOURCES];
     int32_t *use;             /* by candidate and binding resource */
     int32_t *seat;            /* by machine: place of its pinned GPUs in the vector while they matter, else -1 */
     Charges charges;          /* costs of shared pins */
     int completions;          /* resources with a completion bound, and their places among those that bind */
-    Completion completion[MOST_COMPLETED];
-    int completed[MOST_COMPLETED];
+    Completion completion[MAX_COMPLETED];
+    int completed[MAX_COMPLETED];
     Stage *stage;             /* stages + 1 */
     int32_t *slot;            /* hash table: node index + 1 */
     uint32_t slots, slot_room; /* in use (a power of two), and allocated */
@@ -113,7 +113,7 @@ static int by_loss(const void *left, const void *right) {
     return a->row < b->row ? -1 : a->row > b->row;
 }
 
-/* Notes that something was pruned, with an upper bound and an estimate of its worth. */
+/* Notes that something was pruned, with an upper bound and an estimate of its value. */
 static void note_pruned(Run *run, int64_t most, int64_t likely) {
     if (most > run->best_pruned) run->best_pruned = most;
     if (likely > run->likely_pruned) run->likely_pruned = likely;
@@ -181,13 +181,13 @@ static void measure_what_is_to_come(Run *run, const unsigned char *counted, unsi
     int K = p->resources;
     run->best_to_come[run->stages] = 0;
     memset(run->use_to_come + (size_t)run->stages * K, 0, sizeof(int32_t) * K);
-    memset(binds, 0, MOST_RESOURCES);
+    memset(binds, 0, MAX_RESOURCES);
     for (int s = run->stages - 1; s >= 0; s--) {
         int i = run->order[s];
         int32_t *to_come = run->use_to_come + (size_t)s * K;
         memcpy(to_come, to_come + K, sizeof(int32_t) * K);
         run->best_to_come[s] = run->best_to_come[s + 1] + run->best[i];
-        int64_t most[MOST_RESOURCES];
+        int64_t most[MAX_RESOURCES];
         memset(most, 0, sizeof(int64_t) * K);
         for (int c = run->candidate_start[i]; c < run->candidate_start[i + 1]; c++) {
             int row = run->candidate[c].row;
@@ -219,9 +219,9 @@ static void set_binding_apart(Run *run, const unsigned char *binds) {
     for (int s = 0; s <= run->stages; s++) {
         const int32_t *to_come = run->use_to_come + (size_t)s * K;
         int32_t *binding = run->use_to_come + (size_t)s * run->binding;
-        run->idle_worth[s] = 0;
+        run->idle_value[s] = 0;
         for (int k = 0; k < K; k++)
-            if (!binds[k]) run->idle_worth[s] += run->price[k] * to_come[k];
+            if (!binds[k]) run->idle_value[s] += run->price[k] * to_come[k];
         for (int b = 0; b < run->binding; b++) binding[b] = to_come[run->resource[b]];
     }
 }
@@ -242,7 +242,7 @@ static void complete_dearest(Run *run, const Offer *offer, int64_t gap, int beam
     int64_t spent = *run->problem->spent, states = run->states > spent ? run->states : spent;
     int64_t most_work = LITTLE_WORK + (beam ? 0 : WORK_A_STATE * states), below = INT64_MAX;
     run->completions = 0;
-    for (int at; run->completions < MOST_COMPLETED && (at = next_to_complete(run, below)) >= 0;) {
+    for (int at; run->completions < MAX_COMPLETED && (at = next_to_complete(run, below)) >= 0;) {
         Completion *completion = &run->completion[run->completions];
         below = run->binding_price[at];
         int64_t work = lay_out_completion(completion, run->problem, offer, below, gap, run->resource[at]);
@@ -393,18 +393,18 @@ static int use_candidate(const Run *run, int candidate, int stage, int32_t *vect
 
 /* Makes a state's vector canonical; returns the most that the state can be worth at the prices. */
 static int64_t make_canonical(const Run *run, int stage, int32_t *vector, int64_t gain) {
-    int64_t worth = gain + run->best_to_come[stage + 1] + run->idle_worth[stage + 1];
+    int64_t value = gain + run->best_to_come[stage + 1] + run->idle_value[stage + 1];
     const int32_t *to_come = run->use_to_come + (size_t)(stage + 1) * run->binding;
     for (int b = 0; b < run->binding; b++) {
         int level = run->capacity[b] - to_come[b];
         if (vector[b] > level) level = vector[b];
         vector[b] = level;
-        worth += run->binding_price[b] * (run->capacity[b] - level);
+        value += run->binding_price[b] * (run->capacity[b] - level);
     }
-    return worth;
+    return value;
 }
 
-/* What the completion bounds subtract from the worth of a state with a canonical vector. */
+/* What the completion bounds subtract from the value of a state with a canonical vector. */
 static int64_t completion_of(const Run *run, int stage, const int32_t *vector) {
     int64_t most = 0;
     for (int c = 0; c < run->completions; c++) {
@@ -419,7 +419,7 @@ static int64_t completion_of(const Run *run, int stage, const int32_t *vector) {
 
 /* The least loss of any choice of candidates, by the completion bounds. */
 static int64_t least_loss(const Run *run) {
-    int32_t nothing[MOST_RESOURCES] = {0};
+    int32_t nothing[MAX_RESOURCES] = {0};
     return completion_of(run, -1, nothing);
 }
 
@@ -435,7 +435,7 @@ static void clear_closed_seats(const Run *run, int stage, int32_t *vector) {
 }
 
 /* Whether a state after a stage cannot reach the target. A completion bound is exact only up to the gap, and may be too
- * large beyond it. So the bound on the worth of a pruned state comes from prices and from the target. */
+ * large beyond it. So the bound on the value of a pruned state comes from prices and from the target. */
 static int is_pruned(Run *run, int stage, int32_t *vector, int64_t gain) {
     int64_t most = make_canonical(run, stage, vector, gain), likely = most - completion_of(run, stage, vector);
     if (likely >= run->target) return 0;
@@ -450,11 +450,11 @@ static int expand_state(Run *run, int s, int at, int closing, Stage *next) {
     int bidder = run->order[s];
     int32_t vector[run->width + 1];
     memcpy(vector, from, sizeof(int32_t) * run->width);
-    int64_t worth = make_canonical(run, s - 1, vector, now->node[at].gain);
+    int64_t value = make_canonical(run, s - 1, vector, now->node[at].gain);
     for (int c = run->candidate_start[bidder]; c < run->candidate_start[bidder + 1]; c++) {
         Candidate candidate = run->candidate[c];
-        if (worth - candidate.loss < run->target) {
-            note_pruned(run, worth - candidate.loss, worth - candidate.loss);
+        if (value - candidate.loss < run->target) {
+            note_pruned(run, value - candidate.loss, value - candidate.loss);
             break;
         }
         Node node = now->node[at];
@@ -477,36 +477,36 @@ static int expand_state(Run *run, int s, int at, int closing, Stage *next) {
     return 1;
 }
 
-static int compare_worth(const void *left, const void *right) {
+static int compare_values(const void *left, const void *right) {
     int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
     return a < b ? 1 : a > b ? -1 : 0;
 }
 
-/* Keeps the `beam` states of the largest worth, in order. The result is then a choice without a proof. */
+/* Keeps the `beam` states of the largest value, in order. The result is then a choice without a proof. */
 static void narrow(Run *run, int stage, int beam) {
     Stage *now = &run->stage[stage];
     if (now->count <= beam) return;
-    int64_t *worth = malloc(sizeof(int64_t) * now->count * 2);
-    if (!worth) return;
+    int64_t *values = malloc(sizeof(int64_t) * now->count * 2);
+    if (!values) return;
     for (int n = 0; n < now->count; n++) {
         const int32_t *vector = now->vector + (size_t)n * run->width;
-        worth[n] = now->node[n].gain;
-        for (int b = 0; b < run->binding; b++) worth[n] += run->binding_price[b] * (run->capacity[b] - vector[b]);
-        worth[n] -= completion_of(run, stage - 1, vector);
+        values[n] = now->node[n].gain;
+        for (int b = 0; b < run->binding; b++) values[n] += run->binding_price[b] * (run->capacity[b] - vector[b]);
+        values[n] -= completion_of(run, stage - 1, vector);
     }
-    memcpy(worth + now->count, worth, sizeof(int64_t) * now->count);
-    qsort(worth + now->count, now->count, sizeof(int64_t), compare_worth);
-    int64_t least = worth[now->count + beam - 1];
+    memcpy(values + now->count, values, sizeof(int64_t) * now->count);
+    qsort(values + now->count, now->count, sizeof(int64_t), compare_values);
+    int64_t least = values[now->count + beam - 1];
     int kept = 0;
     for (int n = 0; n < now->count && kept < beam; n++) {
-        if (worth[n] < least) continue;
+        if (values[n] < least) continue;
         now->node[kept] = now->node[n];
         memmove(now->vector + (size_t)kept * run->width, now->vector + (size_t)n * run->width,
                 sizeof(int32_t) * run->width);
         kept++;
     }
     now->count = kept;
-    free(worth);
+    free(values);
 }
 
 /* One pass over all bidders; true if a complete choice reaches the target. */
@@ -566,12 +566,12 @@ static int open_run(Run *run) {
     run->candidate_start = calloc(bidders + 1, sizeof(int32_t));
     run->order = calloc(bidders, sizeof(int32_t));
     run->best_to_come = calloc(bidders + 1, sizeof(int64_t));
-    run->idle_worth = calloc(bidders + 1, sizeof(int64_t));
+    run->idle_value = calloc(bidders + 1, sizeof(int64_t));
     run->use_to_come = calloc((bidders + 1) * (p->resources + 1), sizeof(int32_t));
     run->seat = malloc(sizeof(int32_t) * (p->machines + 1));
     run->stage = calloc(bidders + 1, sizeof(Stage));
     return run->best && run->margin && run->candidate && run->candidate_start && run->order && run->best_to_come &&
-           run->idle_worth && run->use_to_come && run->seat && run->stage &&
+           run->idle_value && run->use_to_come && run->seat && run->stage &&
            open_charges(&run->charges, p);
 }
 
@@ -582,9 +582,9 @@ static void close_run(Run *run) {
             free(run->stage[s].vector);
         }
     void *all[] = {run->best, run->candidate, run->candidate_start, run->order, run->best_to_come, run->use_to_come,
-                   run->seat, run->stage,     run->slot,            run->idle_worth, run->use,     run->margin};
+                   run->seat, run->stage,     run->slot,            run->idle_value, run->use,     run->margin};
     close_charges(&run->charges);
-    for (int c = 0; c < MOST_COMPLETED; c++) close_completion(&run->completion[c]);
+    for (int c = 0; c < MAX_COMPLETED; c++) close_completion(&run->completion[c]);
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
 }
 
@@ -600,7 +600,7 @@ static void drop_vectors_of_other_width(Run *run, int width) {
 
 /* Candidates, order and vectors for a target at `gap` below the bound. */
 static void prepare(Run *run, int64_t gap, int beam) {
-    unsigned char counted[MOST_RESOURCES], binds[MOST_RESOURCES];
+    unsigned char counted[MAX_RESOURCES], binds[MAX_RESOURCES];
     run->target = run->bound - gap;
     run->best_pruned = run->likely_pruned = INT64_MIN;
     choose_candidates(run, gap);
@@ -638,9 +638,9 @@ static int take_best(Run *run, int32_t *choice, int64_t *value) {
  * past the optimum costs more than one more pass. */
 static int64_t next_gap(const Run *run, int64_t gap, int64_t least, int64_t states) {
     enum { FEW_STATES = 2000, MANY_STATES = 20000 };
-    int many = states > MANY_STATES, few = states < FEW_STATES;
-    int64_t needed = run->bound - run->likely_pruned, next = gap + (gap - least) / (many ? 5 : few ? 1 : 2);
-    if (next <= needed) next = needed + (needed - least) / (many ? 16 : 8);
+    int is_large = states > MANY_STATES, is_small = states < FEW_STATES;
+    int64_t needed = run->bound - run->likely_pruned, next = gap + (gap - least) / (is_large ? 5 : is_small ? 1 : 2);
+    if (next <= needed) next = needed + (needed - least) / (is_large ? 16 : 8);
     return next > gap ? next : gap + 1;
 }
 

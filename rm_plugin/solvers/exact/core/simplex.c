@@ -26,7 +26,7 @@ int open_programme(Programme *p, int demands, int groups) {
 
 void close_programme(Programme *p) {
     void *all[] = {p->right, p->inverse, p->value, p->dual,  p->entering, p->pivot,
-                   p->basic, p->place,   p->start, p->row, p->many,     p->banned};
+                   p->basic, p->place,   p->start, p->row, p->coefficient, p->banned};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) free(all[n]);
 }
 
@@ -47,20 +47,21 @@ static int room_for(Programme *p, int cells) {
     }
     if (p->cells + cells > p->cell_room) {
         int room = 2 * (p->cell_room + cells);
-        if (!grow((void **)&p->row, sizeof(int32_t) * room) || !grow((void **)&p->many, sizeof(double) * room)) return 0;
+        if (!grow((void **)&p->row, sizeof(int32_t) * room) || !grow((void **)&p->coefficient, sizeof(double) * room))
+            return 0;
         p->cell_room = room;
     }
     return 1;
 }
 
-int add_column(Programme *p, int group, int cells, const int32_t *row, const int32_t *many) {
+int add_column(Programme *p, int group, int cells, const int32_t *row, const int32_t *coefficient) {
     if (!room_for(p, cells + 1)) return 0;
     for (int n = 0; n < cells; n++) {
         p->row[p->cells] = row[n];
-        p->many[p->cells++] = many[n];
+        p->coefficient[p->cells++] = coefficient[n];
     }
     p->row[p->cells] = p->demands + group;
-    p->many[p->cells++] = 1.0;
+    p->coefficient[p->cells++] = 1.0;
     p->banned[p->columns] = 0;
     p->place[p->rows + p->demands + p->columns] = -1;
     p->start[++p->columns] = p->cells;
@@ -86,7 +87,7 @@ static double times_column(const Programme *p, int variable, const double *vecto
     if (variable < p->rows + p->demands) return -vector[variable - p->rows];
     double sum = 0.0;
     int column = variable - p->rows - p->demands;
-    for (int n = p->start[column]; n < p->start[column + 1]; n++) sum += p->many[n] * vector[p->row[n]];
+    for (int n = p->start[column]; n < p->start[column + 1]; n++) sum += p->coefficient[n] * vector[p->row[n]];
     return sum;
 }
 
@@ -228,7 +229,8 @@ static int holds(Programme *p) {
         else if (column < 0)
             p->pivot[variable - p->rows] += p->value[r];
         else
-            for (int n = p->start[column]; n < p->start[column + 1]; n++) p->pivot[p->row[n]] -= p->many[n] * p->value[r];
+            for (int n = p->start[column]; n < p->start[column + 1]; n++)
+                p->pivot[p->row[n]] -= p->coefficient[n] * p->value[r];
     }
     for (int r = 0; r < p->rows; r++)
         if (!(fabs(p->pivot[r]) < FAR_OFF)) return 0;

@@ -21,7 +21,7 @@ typedef struct {
     int32_t columns, room, cells, cell_room;
     int32_t *start;             /* [columns + 1] into the next two */
     int32_t *row;
-    double *many;
+    double *coefficient;
     unsigned char *banned;      /* by column */
 } Programme;
 
@@ -32,7 +32,7 @@ int open_programme(Programme *p, int demands, int groups);
 void close_programme(Programme *p);
 
 /* Adds a column of a group: rows (ascending, the group's not among them) and how much it covers; false without memory. */
-int add_column(Programme *p, int group, int cells, const int32_t *row, const int32_t *many);
+int add_column(Programme *p, int group, int cells, const int32_t *row, const int32_t *coefficient);
 
 /* Restarts from the basis in which every demand is uncovered. */
 void restart(Programme *p);

@@ -49,7 +49,7 @@ def test_the_table_has_a_line_a_size(server, capsys):
         (["--uri", "webhdfs://127.0.0.1:1/w", "--wait-s", "0.1", "--sizes", "1"], "away"),
     ],
 )
-def test_what_cannot_be_used_ends_with_2(words, reason, capsys):
+def test_invalid_options_exit_with_2(words, reason, capsys):
     assert main(["bench", "checkpoint", "--uri", "webhdfs://127.0.0.1:1/w", *words]) == 2
     told = capsys.readouterr()
     assert told.out == "" and reason in told.err and "Traceback" not in told.err

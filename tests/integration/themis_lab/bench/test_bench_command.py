@@ -39,12 +39,12 @@ def test_a_small_run_prints_one_document_and_progress_goes_elsewhere():
         (["--solver", "exat"], "unknown solver: 'exat'; did you mean 'exact'?"),
     ],
 )
-def test_bad_options_are_told(options, told):
+def test_invalid_options_are_refused(options, told):
     ended = bench(*options)
     assert (ended.returncode, ended.stderr.strip()) == (2, f"themis: {told}")
 
 
-def test_without_highspy_it_tells_how_to_get_the_reference(tmp_path, monkeypatch):
+def test_missing_highspy_is_reported_with_the_install_command(tmp_path, monkeypatch):
     (tmp_path / "highspy.py").write_text("raise ImportError('there is none')\n", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH")))))
     ended = bench("--sizes", "64", "--markets", "1", "--gangs", "powers", "--cluster", "empty")

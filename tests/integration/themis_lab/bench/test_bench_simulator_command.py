@@ -51,7 +51,7 @@ def test_a_given_trace_is_run(tmp_path):
         (["--throughputs", "t.csv"], "--throughputs belongs to a trace; name the trace with --trace"),
     ],
 )
-def test_bad_options_are_told(options, told):
+def test_invalid_options_are_refused(options, told):
     ended = bench(*options)
     assert ended.returncode == 2
     assert ended.stderr.strip().startswith(f"themis: {told}")

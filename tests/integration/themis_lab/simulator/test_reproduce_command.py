@@ -58,14 +58,14 @@ def test_the_result_does_not_depend_on_how_many_run_at_a_time(tmp_path):
         (["fig6", "--jobs", "0"], "--jobs must be 1 or more: 0"),
     ],
 )
-def test_bad_options_are_told(options, told):
+def test_invalid_options_are_refused(options, told):
     ended = reproduce(*options)
     assert ended.returncode == 2
     assert ended.stderr.startswith(f"themis: {told}")
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_what_was_found_is_told_where_its_files_find_no_room(tmp_path, options):
+def test_findings_are_printed_if_their_files_cannot_be_written(tmp_path, options):
     (tmp_path / "fig6.csv").mkdir()
     ended = reproduce("fig6", "--seeds", "1", "--out", str(tmp_path), *options)
     assert ended.returncode == 2
@@ -128,7 +128,7 @@ def test_its_processes_do_not_outlive_it(tmp_path, how):
     assert not alive
 
 
-def test_what_was_made_before_an_interrupt_is_not_made_again(tmp_path):
+def test_runs_finished_before_an_interrupt_are_reused(tmp_path):
     started, _ = begun(tmp_path)
     kept = tmp_path / "unfinished"
     deadline_s = time.monotonic() + 60

@@ -17,7 +17,7 @@ def results(text):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("name", "page_name"), [("all", "reproduction"), ("oef", "reproduction-oef")])
-def test_the_page_says_what_all_experiments_find(tmp_path, name, page_name):
+def test_the_page_shows_the_findings_of_all_experiments(tmp_path, name, page_name):
     command = [sys.executable, "-m", "themis_cli.main", "reproduce", name, "--scale", "quick", "--out", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
     page = results((ROOT / "docs" / "explanation" / f"{page_name}.md").read_text(encoding="utf-8"))

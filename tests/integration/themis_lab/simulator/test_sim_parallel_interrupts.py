@@ -64,7 +64,7 @@ class SeenError(Exception):
     pass
 
 
-def test_what_processes_write_is_seen_before_the_first_is_done():
+def test_progress_is_visible_before_the_first_process_ends():
     board = parallel.Board(2)
 
     def look():
@@ -82,7 +82,7 @@ def test_a_killed_process_ends_all_and_its_numbers_stay():
     assert sum(board.numbers()) == 10
 
 
-def test_an_interrupt_while_processes_are_started_is_told_in_one_line():
+def test_an_interrupt_during_process_start_prints_one_line():
     command = [*(sys.executable, "-m", "themis_cli", "simulate", "--policy", "themis", "--cluster", "testbed")]
     command += ["--workload", "w1", "--seeds", "2", "--jobs", "2"]
     started = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE, text=True)

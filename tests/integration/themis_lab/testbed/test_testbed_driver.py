@@ -148,7 +148,7 @@ def test_a_resource_manager_that_dies_ends_the_run(place: Place):
     assert any("the ResourceManager failed" in text for text in failed_conditions(make_report(place.folder)))
 
 
-def test_a_resource_manager_that_never_listens_is_told_with_its_log(place: Place):
+def test_a_silent_resource_manager_is_reported_with_its_log(place: Place):
     facts = place.run("mute")
     assert facts.ending is Ending.RM_FAILED
     assert "cannot listen, on purpose" in facts.trouble

@@ -28,7 +28,7 @@ from am.agent.model.finish_time import finish_time_s
 from am.agent.model.views import GangAt
 from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown
-from themis.bids import Gang, GangDemand
+from themis.bids import GangDemand, GangRequest
 from themis.choices import BundleRule
 from themis.cluster import Allocation, Level
 
@@ -59,7 +59,7 @@ class TestRows:
             (((1, "cluster", 3),), {}),
         ]
 
-    def test_levels_that_are_alike_are_asked_for_as_the_farthest(self):
+    def test_equally_fast_levels_are_asked_for_as_the_loosest(self):
         app = app_of(jobs_of([1000], PAIRS, CRUDE_SLOWDOWN))
         bid = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW)
         assert asked(bid) == [(((2, label, 1),), {}) for label in ("cluster", "rack", "machine")]
@@ -70,7 +70,7 @@ class TestRows:
         bid = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW)
         assert [row.gangs[0].within for row in bid.rows] == list(reversed(Level))
 
-    def test_a_row_is_worth_what_the_finish_time_says(self):
+    def test_row_values_follow_from_finish_times(self):
         app = app_of(jobs_of([1000, 900], PAIRS, STRICT), elapsed_s=70.0)
         bid = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW)
         valuer = Valuer.of(app, CLUSTER_VIEW)
@@ -79,12 +79,12 @@ class TestRows:
             assert row.value == valuer.value(finish_time_s(app, gangs, CLUSTER_VIEW))
         assert bid.empty_value == valuer.value(math.inf)
 
-    def test_long_jobs_may_lie_near_and_short_ones_far(self):
+    def test_long_jobs_may_be_placed_tightly_and_short_ones_loosely(self):
         app = app_of(jobs_of([1000, 400], PAIRS, STRICT))
         bid = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW)
         assert (((2, "rack", 1), (2, "machine", 1)), {}) in asked(bid)
 
-    def test_a_row_of_more_gpus_farther_off_stays_beside_one_of_fewer_that_need_to_lie_near(self):
+    def test_fewer_tight_gpus_do_not_dominate_more_loose_gpus(self):
         """Two GPUs of a slot are worth as much as four of a rack, and may not be had."""
         app = app_of(jobs_of([1000], JobShape(tasks=4), STRICT))
         rows = {gangs for gangs, _ in asked(make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW))}
@@ -130,7 +130,7 @@ class TestRenewal:
     HELD = held("j0", {"m0": 2}, Level.SLOT, up=True)
     APP = app_of(jobs_of([1000], PAIRS, STRICT), held=(HELD,), restart_s=40.0)
 
-    def test_what_it_holds_is_pinned_and_costs_no_switch(self):
+    def test_held_gpus_are_pinned_without_a_restart(self):
         bid = make_bid(self.APP, whole_offer(CLUSTER, renewable=self.HELD.gpus), CLUSTER_VIEW)
         rows = dict(zip(map(repr, asked(bid)), bid.rows, strict=True))
         stay = rows[repr(((), {"m0": 2}))]
@@ -151,7 +151,7 @@ class TestRenewal:
         pins = {tuple(row.pinned.by_machine().items()) for row in bid.rows}
         assert pins == {(("m0", 1), ("m1", 1), ("m2", 2)), (("m2", 2),), ()}
 
-    def test_which_of_several_is_given_up_does_not_matter_so_one_restart_is_paid_for_gangs_anywhere(self):
+    def test_giving_up_any_of_several_gangs_costs_one_restart(self):
         gangs = tuple(held(f"j{place}", {f"m{place}": 2}, Level.SLOT, up=True) for place in range(3))
         app = app_of(jobs_of([1000] * 3, PAIRS, CRUDE_SLOWDOWN), held=gangs, restart_s=7.0)
         rows = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW).rows
@@ -162,7 +162,7 @@ class TestRenewal:
         assert any(not row.pinned for row in two)
         assert value == Valuer.of(app, CLUSTER_VIEW).value(finish_time_s(app, at(2, 2), CLUSTER_VIEW), 7.0)
 
-    def test_a_row_tells_which_pinned_gpus_belong_together(self):
+    def test_a_row_groups_its_pinned_gpus_by_gang(self):
         gangs = (held("j0", {"m0": 2}, up=True), held("j1", {"m0": 2}, up=True))
         app = app_of(jobs_of([1000, 1000], PAIRS), held=gangs)
         row = next(row for row in make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW).rows if row.pinned.gpus == 4)
@@ -174,12 +174,12 @@ class TestRenewal:
         valuer = Valuer.of(app, CLUSTER_VIEW)
         assert bid.empty_value == valuer.value(math.inf, 7.0) < valuer.value(math.inf)
 
-    def test_only_what_is_up_is_pinned(self):
+    def test_only_renewable_gpus_are_pinned(self):
         part = held("j0", {"m0": 2}, Level.SLOT, up={"m0": 1})
         app = app_of(jobs_of([1000], PAIRS), held=(part,))
         assert make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW).rows[0].pinned == Allocation.of({"m0": 1})
 
-    def test_what_is_left_of_a_gang_runs_on_at_the_price_of_a_restart(self):
+    def test_the_rest_of_a_gang_continues_after_a_restart(self):
         """Four GPUs held, two of them up: the job goes on with two whatever the auction says."""
         part = held("j0", {"m0": 4}, Level.MACHINE, up={"m0": 2})
         app = app_of(jobs_of([1000], JobShape(tasks=4)), held=(part,), restart_s=40.0)
@@ -187,9 +187,9 @@ class TestRenewal:
         valuer = Valuer.of(app, CLUSTER_VIEW)
         assert bid.empty_value == valuer.value(500.0, 40.0)
         assert [(row.value, row.gangs, row.pinned.by_machine()) for row in bid.rows] == [
-            (valuer.value(1000 / 3, 40.0), (Gang(1, Level.CLUSTER),), {}),
+            (valuer.value(1000 / 3, 40.0), (GangRequest(1, Level.CLUSTER),), {}),
             (valuer.value(250.0), (), {"m0": 2}),
-            (valuer.value(250.0, 40.0), (Gang(2, Level.CLUSTER),), {}),
+            (valuer.value(250.0, 40.0), (GangRequest(2, Level.CLUSTER),), {}),
         ]
         report = make_report(app, CLUSTER_VIEW, 1)
         assert report.t_shared_s == valuer.shared_s(500.0, 40.0)
@@ -209,7 +209,7 @@ class TestGrowth:
 
     APP = app_of(jobs_of([1000], JobShape(tasks=4)), held=(held("j0", {"m0": 2}, Level.SLOT),), restart_s=40.0)
 
-    def test_where_s_is_flat_a_kept_gang_grows_by_gpus_anywhere_at_the_price_of_a_restart(self):
+    def test_with_flat_s_a_kept_gang_grows_anywhere_after_a_restart(self):
         bid = make_bid(self.APP, whole_offer(CLUSTER), CLUSTER_VIEW)
         assert asked(bid) == [(((2, "cluster", 1),), {})]
         assert bid.rows[0].value == Valuer.of(self.APP, CLUSTER_VIEW).value(250.0, 40.0)
@@ -288,7 +288,7 @@ class TestCap:
     def bid(cls):
         return make_bid(cls.APP, whole_offer(cls.WIDE), cls.CLUSTER_VIEW)
 
-    def test_of_single_gpus_no_row_is_dropped(self, bid):
+    def test_rows_of_single_gpus_are_never_dropped(self, bid):
         assert len(bid.rows) < ROW_CAP
         assert bid.rows_dropped == 0
 
@@ -300,7 +300,7 @@ class TestCap:
         assert ROW_CAP / 3 < len(bid.rows) <= ROW_CAP
         assert bid.rows_dropped > 0
 
-    def test_what_the_app_holds_can_always_be_kept_whole(self, bid):
+    def test_a_row_keeps_all_held_gpus(self, bid):
         everything = sum((gang.gpus for gang in self.HELD), Allocation())
         assert [row for row in bid.rows if row.pinned == everything and not row.gangs]
 
@@ -324,7 +324,7 @@ class TestCap:
 
 
 class TestReport:
-    def test_it_states_rho_with_what_is_kept(self):
+    def test_a_report_gives_rho_with_the_kept_gpus(self):
         app = app_of(jobs_of([1000, 1000], PAIRS), held=(held("j0", {"m0": 2}, Level.SLOT),), elapsed_s=10.0)
         report = make_report(app, CLUSTER_VIEW, 7)
         time_s = finish_time_s(app, at(2), CLUSTER_VIEW)
@@ -355,7 +355,7 @@ class TestReport:
         assert unmet_demands(app_of(jobs_of([1000], JobShape(tasks=4)), held=(gang,), restart_s=200.0)) == ()
         assert unmet_demands(app_of(jobs_of([1000], PAIRS), held=(gang,))) == ()
 
-    def test_what_is_left_of_a_gang_and_too_small_to_run_on_counts_for_nothing(self):
+    def test_the_unusable_rest_of_a_gang_does_not_count(self):
         part = held("j0", {"m0": 2}, Level.SLOT, up={"m0": 1})
         (demand,) = unmet_demands(app_of(jobs_of([1000], PAIRS), held=(part,)))
         assert (demand.min_gpus, demand.max_gpus, demand.held) == (2, 2, Allocation())
@@ -365,7 +365,7 @@ class TestReport:
         assert make_report(app, CLUSTER_VIEW, 1).demand_gpus == 8
 
 
-def test_a_gang_of_one_gpu_is_one_whatever_its_level():
+def test_gangs_of_one_gpu_are_asked_for_at_one_level():
     app = app_of(jobs_of([100, 100], ONE, FLAT))
     (first, *_) = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW).rows
-    assert first.gangs == (Gang(1, Level.CLUSTER),)
+    assert first.gangs == (GangRequest(1, Level.CLUSTER),)

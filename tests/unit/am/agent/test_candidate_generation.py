@@ -43,7 +43,7 @@ def test_they_keep_to_the_limits_and_come_in_one_order(shapes, slowdown):
         assert 0 < sum(count * kind.at.gpus for count, kind in zip(counts, kinds, strict=True)) <= 30
 
 
-def test_near_places_are_filled_first_and_farther_ones_take_the_rest():
+def test_tight_places_are_filled_before_looser_ones():
     app = mixed(*[RIGID] * 30)
     kinds = kinds_of(app)
     levels = [kind.within for kind in kinds]
@@ -54,7 +54,7 @@ def test_near_places_are_filled_first_and_farther_ones_take_the_rest():
     assert full[levels.index(Level.MACHINE)] == 4
 
 
-def test_they_stand_beside_a_grid():
+def test_list_scheduling_candidates_are_added_to_a_grid():
     app = mixed(*[ELASTIC] * 60)
     kinds = kinds_of(app)
     candidates, missing = enumerate_candidates(space_of(kinds, 60, CLUSTER.gpus, app.jobs))

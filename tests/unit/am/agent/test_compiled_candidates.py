@@ -147,19 +147,19 @@ class TestAsTheReference:
             assert found is None or found.tolist() == expected.tolist()
 
 
-def test_totals_are_told_only_past_the_next_one():
+def test_totals_are_reported_only_beyond_the_next_step():
     """From 50 on the next total is 52.0: at 51 there is nothing to tell."""
     jobs = [job(f"j{place}", 9.0) for place in range(60)]
     for found in (Jobs(jobs, {}).scheduled_by_job(60, 60), scheduled_by_shape(jobs, 60, 60, 0.0)):
         assert [gpus for gpus, _ in found] == [*range(1, 51), 52, 54, 56, 58, 60]
 
 
-def test_of_shapes_of_equal_work_the_first_is_dealt_to_first():
+def test_shapes_of_equal_work_receive_gpus_in_order():
     jobs = [job("a", 60.0, JobShape(tasks=2, min_tasks=2)), job("b", 60.0, JobShape(tasks=3, min_tasks=3))]
     assert scheduled_by_shape(jobs, 2, 3, 0.0) == plain(scheduled_by_shape, jobs, 2, 3, 0.0) == [(2, ((2, 1, 1),))]
 
 
-def test_turns_are_told_to_the_last_bit():
+def test_turns_are_bit_identical():
     """Both jobs would end at the same time, which work a GPU times S would not tell: the longer one is first."""
     work_s, far = 0.7, 1.7
     same_s = work_s * far / 3
@@ -170,7 +170,7 @@ def test_turns_are_told_to_the_last_bit():
     assert longest.scheduled_by_job(2, 5)[-1] == (5, ((4, 1, 1), (1, 1, 1)))
 
 
-def test_work_may_be_told_in_whole_numbers():
+def test_work_may_be_an_integer():
     """A job takes 20 GPU seconds, and not 20.0."""
     jobs = [JobView(job_id="j", iterations_left=10, serial_iteration_s=2, slowdown=FLAT, shape=JobShape(tasks=2))]
     longest = Jobs(jobs, {})
@@ -187,7 +187,7 @@ def test_sizes_of_no_kind_and_without_room_are_left_out():
     assert _candidates.lay_out(most, within, kinds_of, (), (1.0,)) == [(0, 0)]
 
 
-def test_gangs_are_laid_only_at_levels_of_which_there_are_kinds():
+def test_gangs_are_placed_only_at_levels_with_kinds():
     """Farther than a machine there is none: the kind told for those levels is that of the machine."""
     kinds_of = {(2, 1): (0, 1, 1, 1)}
     candidates = _candidates.lay_apart(np.array([4, 2]), np.array([0, 1]), kinds_of, ((2, 1, 2),), (1,))
@@ -220,7 +220,7 @@ def call(name, place, other):
 
 class TestArraysThatDoNotAgree:
     @pytest.mark.parametrize("name", CALLS)
-    def test_what_is_right_is_answered(self, name):
+    def test_valid_arguments_are_accepted(self, name):
         call(name, None, None)
 
     @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ class TestMalformed:
     def candidate(self, *arrays, gpus=4, out=None):
         return _candidates.fit_by_end(*arrays, gpus, 3, 9.0, 4, np.empty(2, dtype=np.int64) if out is None else out)
 
-    def test_what_is_right_is_answered(self):
+    def test_valid_arguments_are_accepted(self):
         assert self.candidate(*self.GOOD) is True
 
     @pytest.mark.parametrize("place", range(4))
@@ -285,7 +285,7 @@ class TestMalformed:
         with pytest.raises(ValueError, match=r"must be of|the arrays have|contiguous"):
             self.candidate(*arrays)
 
-    def test_what_is_not_to_be_written(self):
+    def test_read_only_outputs_are_refused(self):
         out = np.empty(2, dtype=np.int64)
         out.setflags(write=False)
         with pytest.raises((ValueError, BufferError)):
@@ -315,7 +315,7 @@ class TestMalformed:
         with pytest.raises(ValueError, match=r"kind|size|gang|part|number"):
             _candidates.lay_out(np.array([1, 1]), np.array([0, 3]), kinds_of, sizes, parts)
 
-    def test_levels_that_there_are_not(self):
+    def test_unknown_levels_are_refused(self):
         with pytest.raises(ValueError, match="within level 4"):
             _candidates.lay_out(np.array([1, 1]), np.array([0, 4]), {}, (), ())
         with pytest.raises(TypeError):

@@ -75,7 +75,7 @@ def test_a_phase_is_timed_as_one_by_one(case, jobs, rows):
 @pytest.mark.parametrize("rows", [3, 60, 300])
 @pytest.mark.parametrize("jobs", [1, 7, 40])
 @pytest.mark.parametrize("case", CASES)
-def test_the_earliest_are_those_of_all_times(case, jobs, rows):
+def test_earliest_times_are_the_smallest_of_all_times(case, jobs, rows):
     slowdowns, shapes, gangs, works = CASES[case]
     rng = Random(f"{case} {jobs} {rows}")
     phase = jobs_like(rng, jobs, slowdowns, shapes, works)

@@ -62,7 +62,7 @@ def gpus_of(needs):
 
 @pytest.mark.parametrize("columns", [3, 9])
 @pytest.mark.parametrize("cap", [40, 60])
-def test_past_the_cap_what_is_best_by_gpus_and_then_the_least_shortfall(columns, cap):
+def test_the_cap_keeps_the_best_by_gpus_then_the_least_shortfall(columns, cap):
     needs, gains = drawn(columns, 150, columns)
     alive = cover(needs, gains, 0.0)
     needs, gains = [needs[place] for place in alive], [gains[place] for place in alive]
@@ -75,7 +75,7 @@ def test_past_the_cap_what_is_best_by_gpus_and_then_the_least_shortfall(columns,
 
 
 @pytest.mark.parametrize("cap", [1, 2, 10, 25])
-def test_what_gains_most_is_sent_under_any_cap(cap):
+def test_any_cap_keeps_the_largest_gain(cap):
     needs, gains = drawn(5, 150, 3)
     alive = cover(needs, gains, 0.0)
     needs, gains = [needs[place] for place in alive], [gains[place] for place in alive]

@@ -1,14 +1,16 @@
-"""Ideal times by the five definitions, and what a bundle is worth under the three rules; all by hand."""
+"""Ideal times, declarations to the fluid cluster, and the worth of a bundle under the three rules; all by hand."""
 
 import math
 
 import pytest
 from agent_cases import CRUDE_SLOWDOWN, app_of, cluster_of, cluster_view_of, jobs_of
 
-from am.agent.model.fairness import RhoDefinition, Valuer, cluster_time_s, ideal_times_s, rho_by_definition
+from am.agent.model.fairness import Valuer, cluster_time_s, declaration_of, ideal_times_s, rho_by_definition
 from am.tuners.port import Phase
 from themis.apps import JobShape
 from themis.choices import BundleRule
+from themis.fluid_cluster import FluidPhase
+from themis.rho import SCHEDULE_DEFINITIONS, RhoDefinition
 
 CLUSTER = cluster_of((2, 2), (2, 2), (2, 2), (2, 2), racks=("r0", "r1"))
 
@@ -20,7 +22,7 @@ def valuer(rule, elapsed_s=0.0, ideal_s=1000.0, share_s=2000.0, lease_s=600.0):
 class TestContinuation:
     RULE = BundleRule.CONTINUATION
 
-    def test_a_bundle_that_outlasts_the_app_counts_as_it_is(self):
+    def test_a_bundle_that_outlasts_the_app_needs_no_continuation(self):
         assert valuer(self.RULE, elapsed_s=50.0).shared_s(600.0) == 650.0
 
     def test_a_bundle_faster_than_the_share_is_held_to_the_end(self):
@@ -49,11 +51,11 @@ class TestOtherRules:
         assert one.shared_s(math.inf) == 10 + 600 + 2000
         assert one.shared_s(9000.0) == 9010.0
 
-    def test_known_limit_idle_then_share_can_value_a_bundle_below_nothing(self):
+    def test_known_limit_idle_then_share_can_value_a_bundle_below_the_empty_one(self):
         one = valuer(BundleRule.IDLE_THEN_SHARE)
         assert one.value(9000.0) < one.value(math.inf)
 
-    def test_lexicographic_values_nothing_at_nothing(self):
+    def test_lexicographic_values_the_empty_bundle_at_0(self):
         one = valuer(BundleRule.LEXICOGRAPHIC)
         assert one.value(math.inf) == 0.0
         assert math.isinf(one.rho(math.inf))
@@ -109,7 +111,21 @@ class TestDefinitions:
         # on 4 of its own: two gangs of 2, then one of 4
         assert ideal[RhoDefinition.PRIVATE_CLUSTER] == 400.0 + 2000.0
         assert ideal[RhoDefinition.ATTAINABLE] == 4600.0
-        assert set(ideal) == set(RhoDefinition)
+        assert set(ideal) == set(SCHEDULE_DEFINITIONS)
+
+    def test_declaration_has_the_times_of_the_phases_and_the_gpus_that_they_keep_busy(self):
+        declared = declaration_of(self.APP, self.CLUSTER_VIEW)
+        # 8 GPUs do 1200 GPU s of four jobs in 200 s; the second phase is one job of 8000 GPU s on four GPUs
+        assert declared.phases == (FluidPhase(200.0, 6.0), FluidPhase(2000.0, 4.0))
+        assert declared.whole_time_s == 2200.0
+        assert declared.cluster_time_s == 1150.0
+        assert declared.share_demand == 8 / 16
+
+    def test_declared_gpus_are_no_more_than_a_rigid_gang_uses(self):
+        wide = app_of(jobs_of([800.0], JobShape(tasks=6), CRUDE_SLOWDOWN), demand_max_gpus=6)
+        (phase,) = declaration_of(wide, self.CLUSTER_VIEW).phases
+        assert phase.gpus == pytest.approx(6.0)
+        assert phase.time_s == pytest.approx(800 * 1.1 / 6)
 
     def test_an_app_of_small_demand_cannot_be_isolated_below_its_own_time(self):
         lone = app_of(jobs_of([800.0]), contention=4.0)
@@ -117,7 +133,7 @@ class TestDefinitions:
         assert ideal[RhoDefinition.ISOLATED_SHARE] == 800.0
         assert ideal[RhoDefinition.THEMIS] == 3200.0
 
-    def test_what_cannot_be_attained_is_not_expected(self):
+    def test_the_attainable_ideal_includes_the_restart(self):
         hurried = app_of(jobs_of([800.0]), restart_s=30.0)
         alone = cluster_view_of(CLUSTER)
         assert ideal_times_s(hurried, alone)[RhoDefinition.ATTAINABLE] == 830.0

@@ -81,7 +81,7 @@ class TestSplitEvenly:
 class TestEvenGangs:
     CLUSTER = cluster_of((2, 2), (2, 2), racks=("r0", "r1"))
 
-    def test_each_gang_lies_as_near_as_it_fits(self):
+    def test_each_gang_is_placed_at_its_tightest_level(self):
         gangs = even_gangs(7, 2, JobShape(tasks=8), cluster_view_of(self.CLUSTER))
         assert gangs == (GangAt(4, Level.MACHINE), GangAt(3, Level.MACHINE))
         assert even_gangs(5, 1, JobShape(tasks=8), cluster_view_of(self.CLUSTER)) == (GangAt(5, Level.CLUSTER),)
@@ -100,7 +100,7 @@ class TestFinishTime:
         # 120 alone, 80 then.. three gangs of one: 120; two gangs of (2, 1): 300 / 1; one gang of 3: 500 / 3
         assert finish_time_s(app, at(1, 1, 1), cluster_view_of()) == pytest.approx(120 + 300 + 500 / 3)
 
-    def test_who_lies_scattered_now_is_not_promised_better(self):
+    def test_later_phases_keep_the_level_of_the_current_gang(self):
         cluster = cluster_of((2, 2), (2, 2))
         app = app_of(jobs_of([100], JobShape(tasks=2), STRICT), later_phases=(Phase(jobs=1, iterations=1),))
         near = finish_time_s(app, (GangAt(2, Level.SLOT),), cluster_view_of(cluster))
@@ -139,7 +139,7 @@ class TestMedianJob:
         assert median_job(jobs_of([10, 30, 20, 40])).serial_iteration_s == 30.0
         assert median_job(jobs_of([10, 30, 20])).serial_iteration_s == 20.0
 
-    def test_there_is_none_without_jobs(self):
+    def test_no_jobs_have_no_median_job(self):
         with pytest.raises(InputError):
             median_job(())
 

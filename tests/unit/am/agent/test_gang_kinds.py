@@ -18,7 +18,7 @@ def test_other_slots_are_other_free_capacity():
     assert whole.most(4, 1, Level.MACHINE) == 2
 
 
-def test_jobs_of_one_gpu_ask_for_the_same_whatever_s_is_across_slots():
+def test_the_relevant_slowdown_of_one_gpu_is_that_of_a_slot():
     steep, flat = Slowdown(1.0, 2.0, 3.0, 4.0), Slowdown(1.0, 1.0, 1.0, 1.0)
     one, other = (job("j", 10, JobShape(tasks=1), slowdown) for slowdown in (steep, flat))
     assert relevant_slowdown(one) == relevant_slowdown(other)

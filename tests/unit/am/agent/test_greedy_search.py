@@ -57,7 +57,7 @@ def test_a_large_gang_is_split_step_by_step():
     assert times_s[-1] == 60.0 < times_s[0]
 
 
-def test_gangs_of_one_size_are_left_as_they_are():
+def test_gangs_of_one_size_are_not_changed():
     app = app_of([job(f"j{place}", 60.0, RIGID, STRICT) for place in range(4)])
     kinds = kinds_of(app)
     assert (

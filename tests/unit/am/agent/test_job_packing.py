@@ -48,7 +48,7 @@ class TestByHand:
     def test_a_busy_gang_is_waited_for_where_that_is_sooner(self):
         assert packed([[12.0, 4.0]], [0, 1], [0.0, 5.0]) == (9.0, [1])
 
-    def test_a_job_that_can_run_nowhere(self):
+    def test_a_job_without_a_usable_gang_never_ends(self):
         end, place = packed([[math.inf], [2.0]], [0], [0.0])
         assert (end, place) == (math.inf, [-1, 0])
 
@@ -101,7 +101,7 @@ class TestChanges:
         """54 on three gangs: neither longest first nor first fit ends at 18, with jobs that change places it does."""
         alone_s = [[work] for work in (9.0, 8.0, 7.0, 7.0, 6.0, 5.0, 5.0, 5.0, 2.0)]
         assert packed(alone_s, [0, 0, 0], [0.0] * 3)[0] == 18.0
-        monkeypatch.setattr(reference_packing, "MOST_CHANGES", 0)
+        monkeypatch.setattr(reference_packing, "MAX_CHANGES", 0)
         assert PlainPacker(alone_s, [0, 0, 0], [0.0] * 3, closely=False, shaken=0).pack()[0] == 19.0
 
     def test_never_later_than_without_and_often_sooner(self, monkeypatch):
@@ -114,7 +114,7 @@ class TestChanges:
             end, place = PlainPacker(alone_s, kind, load_s, closely=False, shaken=0).pack()
             assert end == pytest.approx(end_s(alone_s, kind, load_s, place))
             with monkeypatch.context() as patch:
-                patch.setattr(reference_packing, "MOST_CHANGES", 0)
+                patch.setattr(reference_packing, "MAX_CHANGES", 0)
                 without = PlainPacker(alone_s, kind, load_s, closely=False, shaken=0).pack()[0]
             assert end <= without
             sooner += end < without
@@ -145,7 +145,7 @@ class TestPairs:
 
 
 class TestFilledGangs:
-    def test_a_gang_is_filled_with_what_leaves_least_of_its_time_over(self):
+    def test_a_gang_gets_the_jobs_that_leave_least_slack(self):
         """By 10 first fit puts 6 and 3 on a gang, and both 5 on the other; full are 6, 3 and 1, and 5 and 5."""
         works = (6.0, 5.0, 5.0, 3.0, 1.0)
         filler = Filler([[work] for work in works], [0, 0], [0.0, 0.0], [1.0], [20.0, 14.0, 9.0, 4.0, 1.0, 0.0])
@@ -159,7 +159,7 @@ class TestFilledGangs:
         filler = Filler([[4.0], [3.0], [2.0]], [0, 0], [6.0, 0.0], [1.0], [9.0, 5.0, 2.0, 0.0])
         assert filler.fill_by(9.0, 0, [1.0] * 3) == [1, 0, 1]
 
-    def test_what_does_not_fit_is_left_over_and_a_higher_price_takes_it_in(self):
+    def test_a_higher_price_places_a_job_that_was_left_over(self):
         filler = Filler([[6.0], [5.0]], [0], [0.0], [1.0], [11.0, 5.0, 0.0])
         assert filler.fill_by(7.0, 0, [1.0, 1.0]) == [0, -1]
         assert filler.fill_by(7.0, 0, [1.0, 1.3]) == [-1, 0]
@@ -207,7 +207,7 @@ class TestLeftOut:
         assert left_out_s(alone_s, counts, 6.0, math.inf).tolist() == [3.0, 4.0]
         assert left_out_s(alone_s, counts, 7.0, math.inf).tolist() == [0.0, 4.0]
 
-    def test_none_is_left_out_only_where_they_do_end_by_then(self):
+    def test_no_job_is_left_out_only_if_all_end_in_time(self):
         found = 0
         for seed in range(12):
             rng = Random(f"{seed} in time")
@@ -225,7 +225,7 @@ class TestLeftOut:
 class TestAtTheBoundary:
     """Arrays that do not agree are an error, not numbers from beside them."""
 
-    def test_times_of_any_number_type_are_taken_for_what_they_are(self):
+    def test_times_of_any_number_type_give_equal_results(self):
         alone_s, counts = [[12.0, 4.0], [3.0, 1.0]], np.array([[1, 0], [1, 1]])
         told = [end_times_s(np.array(alone_s, dtype=number), counts).tolist() for number in ("f8", "f4", "i4")]
         assert told == [[15.0, 4.0]] * 3
@@ -257,7 +257,7 @@ class TestAtTheBoundary:
             (np.ones((3, 2), dtype="i8"), np.empty(2)),
         ],
     )
-    def test_what_is_left_out_that_does_not_agree_with_counts(self, counts, out):
+    def test_left_out_times_need_arrays_that_match_the_counts(self, counts, out):
         with pytest.raises(ValueError, match=r"must be of|the arrays have"):
             _packing.left_out_s(np.ones((2, 2)), counts, 1.0, 1.0, out)
 
@@ -265,9 +265,9 @@ class TestAtTheBoundary:
         ("kind", "loads", "jobs"),
         [([0, 2], 2, 2), ([-1, 0], 2, 2), ([1, 0], 2, 2), ([0, 1], 1, 2), ([0, 1], 2, 1), ([0, 1], 2, 3)],
     )
-    def test_places_for_gangs_or_jobs_that_there_are_not(self, kind, loads, jobs):
+    def test_gangs_and_jobs_out_of_range_are_refused(self, kind, loads, jobs):
         with pytest.raises(ValueError, match=r"is of kind|the arrays have"):
-            _packing.places(np.ones((2, 2)), np.array(kind), np.zeros(loads), np.empty(jobs, dtype="i8"))
+            _packing.gangs_of_jobs(np.ones((2, 2)), np.array(kind), np.zeros(loads), np.empty(jobs, dtype="i8"))
 
     def test_no_jobs(self):
         with pytest.raises(ValueError, match="0 jobs"):
@@ -281,22 +281,22 @@ def test_both_keep_to_the_same_limits():
     told = {name: tuple(map(float, numbers.split(","))) for name, numbers in lists}
     assert told == {"PATIENCE": least_slack.PATIENCE, "LEAN": least_slack.LEAN}
     assert found.pop("FILLING_WAYS") == len(least_slack.LEAN)
-    assert found.pop("MOST_FILLING") == least_slack.MOST_FILLING
+    assert found.pop("MAX_FILLING") == least_slack.MAX_FILLING
     assert found == {
         name: getattr(reference_packing, name)
         for name in (
-            "MOST_PASSES",
+            "MAX_PASSES",
             "FEW_JOBS",
-            "MOST_STEPS",
-            "MOST_CHANGES",
+            "MAX_STEPS",
+            "MAX_CHANGES",
             "FEW_ON_A_GANG",
             "WORTH_PAIRS",
-            "MOST_SHAKEN",
+            "MAX_SHAKEN",
             "SHAKEN",
-            "MOST_FILLS",
+            "MAX_FILLS",
             "FILLING_ROUNDS",
             "FIRST_SOONER",
-            "LEAST_SOONER",
+            "MIN_SOONER",
             "PRICE_STEP",
             "NEAR_ENOUGH",
             "LESS",

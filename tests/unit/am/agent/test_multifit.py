@@ -57,7 +57,7 @@ def test_ends_go_on_until_one_gang_is_left():
     assert {sum(candidate) for candidate in multifit_candidates(space_of(kinds, 5, 4, app.jobs))} == {1, 2, 3, 4}
 
 
-def test_a_job_that_fits_nowhere_leaves_nothing_to_fit():
+def test_a_job_without_a_usable_kind_gives_no_candidates():
     app = app_of([job("a", 10.0, JobShape(tasks=1)), job("b", 10.0, JobShape(tasks=8, min_tasks=8))])
     kinds = kinds_of(app, cluster_of((4,)))
     assert kinds

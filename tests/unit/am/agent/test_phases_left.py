@@ -23,7 +23,7 @@ def test_the_current_phase_by_its_jobs_and_later_ones_by_the_median_job():
     )
 
 
-def test_a_report_tells_the_whole_work_and_the_cost_of_a_restart():
+def test_a_report_gives_the_whole_work_and_the_restart_cost():
     app = app_of(jobs_of([80, 100]), later_phases=(Phase(jobs=1, iterations=2),), restart_s=7.0)
     report = make_report(app, cluster_view_of(), 3)
     assert report.work_left_gpu_s == pytest.approx(80 + 100 + 200)

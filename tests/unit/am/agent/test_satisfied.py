@@ -16,7 +16,7 @@ GANGS = st.lists(
 
 
 @given(GANGS)
-def test_a_content_app_demands_nothing(told):
+def test_a_satisfied_app_has_no_demand(told):
     jobs = [
         job(f"j{place}", work, JobShape(tasks=tasks, min_tasks=1)) for place, (tasks, _, _, work) in enumerate(told)
     ]
@@ -43,6 +43,6 @@ def test_a_content_app_demands_nothing(told):
         ([], False),
     ],
 )
-def test_it_is_satisfied_with_the_largest_gangs_of_which_nothing_is_up(gangs, content):
+def test_an_app_with_largest_gangs_and_no_renewable_gpus_is_satisfied(gangs, content):
     holds = [held(name, {"m": gpus}, up=up or None) for name, gpus, up in gangs]
     assert is_satisfied([JobShape(tasks=2)] * 2, holds) is content

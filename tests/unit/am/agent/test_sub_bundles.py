@@ -22,14 +22,14 @@ def sub_bundles(shape=PAIRS, most_gangs=20, slowdown=STRICT, cluster=CLUSTER):
     )
 
 
-def test_all_of_it_laid_as_near_as_it_goes():
+def test_the_whole_offer_is_placed_as_tightly_as_possible():
     levels, found = sub_bundles()
     assert levels == ["SLOT", "MACHINE", "CLUSTER"]
     # Two pairs in slots, two on machines, one over two of the three single GPUs.
     assert found[0] == (2, 2, 1)
 
 
-def test_every_combination_of_parts_of_machines_alike():
+def test_all_combinations_of_identical_machines_are_found():
     _, found = sub_bundles()
     assert {(slots, machines, singles // 2) for slots in range(3) for machines in range(3) for singles in range(4)} - {
         (0, 0, 0)

@@ -95,7 +95,7 @@ def test_from_one_gang_to_the_best_division_of_a_small_bundle(works, slowdown):
     assert min(phase_time_s(app.jobs, gangs_of(kinds, candidate)) for candidate in found) == pytest.approx(best_s)
 
 
-def test_gangs_of_one_size_are_left_as_they_are():
+def test_gangs_of_one_size_are_not_changed():
     app, capacity = app_with([RIGID] * 4, STRICT), capacity_of(CLUSTER)
     kinds = gang_kinds(app, capacity)
     start = tuple(int(place == 0) for place in range(len(kinds)))

@@ -109,7 +109,7 @@ def test_a_truncated_manifest_is_passed_over(tmp_path, source, length):
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", '{"format": 1, "files": [1]}', '{"format": 9, "files": []}', "null"])
-def test_a_manifest_of_another_shape_is_passed_over(tmp_path, source, content):
+def test_a_manifest_of_another_shape_is_skipped(tmp_path, source, content):
     store = FolderStore(tmp_path / "root")
     (Path(save(store, 2, source).location) / "manifest.json").write_text(content)
     assert store.latest("j") is None
@@ -125,7 +125,7 @@ def test_a_missing_or_short_file_is_passed_over_without_reading_contents(tmp_pat
     assert store.latest("j").iteration == 1
 
 
-def test_a_checkpoint_under_another_iterations_name_is_passed_over(tmp_path, source):
+def test_a_checkpoint_under_another_iterations_name_is_skipped(tmp_path, source):
     store = FolderStore(tmp_path / "root")
     folder = Path(save(store, 1, source).location)
     folder.rename(folder.with_name(f"{2:012d}"))

@@ -35,12 +35,12 @@ def test_refused(uri):
 
 
 @pytest.mark.parametrize("uri", ["", "/a", "file:///a", "FILE://localhost/a", "hdfs://n/a", "WebHDFS://h:9870/a"])
-def test_what_an_app_may_name(uri):
+def test_valid_uris_are_accepted(uri):
     check_checkpoint_uri(uri)
 
 
 @pytest.mark.parametrize("uri", ["a/b", "s3://b/x", "file://elsewhere/a", "file://"])
-def test_what_an_app_may_not_name(uri):
+def test_invalid_uris_are_refused_with_a_remedy(uri):
     with pytest.raises(InputError, match=r"URI.*; "):
         check_checkpoint_uri(uri)
 
@@ -78,7 +78,7 @@ def test_hdfs(uri):
         local_folder(uri)
 
 
-def test_hdfs_without_its_package_says_what_to_install(run_bare):
+def test_hdfs_without_its_package_names_the_extra(run_bare):
     shown = run_bare("import am.checkpoints; am.checkpoints.open_store('hdfs://h/a')")
     assert shown.stderr.splitlines()[-1].endswith("pip install 'themis-scheduler[hdfs]'")
 

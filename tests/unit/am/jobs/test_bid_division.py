@@ -37,7 +37,7 @@ def test_gangs_that_end_all_jobs_soonest():
     assert sorted(each.job_id for each in jobs) == sorted(each.job_id for each in waiting)
 
 
-def test_each_gang_is_laid_for_a_job_that_fills_it():
+def test_each_gang_is_placed_for_a_job_that_fills_it():
     waiting = [job(f"w{place}", 300.0, WIDE, STRICT) for place in range(6)]
     waiting += [job(f"s{place}", 200.0, JobShape(), STRICT) for place in range(8)]
     pool = pool_of((2, 2), (4,), (4,), (1,), (1,))
@@ -62,7 +62,7 @@ def served_sizes(waiting, gangs):
     return Counter((each.job_id[0], size) for each, size in zip(jobs, sizes, strict=False))
 
 
-def test_gangs_for_tasks_of_two_serve_others_once_there_are_no_more_of_those():
+def test_leftover_gangs_for_two_gpu_tasks_serve_other_jobs():
     """The bid puts single tasks there too; without them an eighth of an app's GPUs was in no way to share them."""
     waiting = [job(f"e{place}", 100.0, ELASTIC, FLAT) for place in range(5)]
     waiting += [job(f"t{place}", 100.0, TWOS, FLAT) for place in range(2)]
@@ -85,6 +85,6 @@ def test_the_gangs_in_use_are_counted():
     assert promised(waiting, pool_of((4,)), running)[1] == (1, 1, 1, 1)
 
 
-def test_none_where_there_is_nothing_to_choose():
+def test_no_bid_division_without_a_choice():
     assert promised([job(f"j{place}", 10.0, WIDE, FLAT) for place in range(3)], pool_of((4,), (4,))) is None
     assert promised([job("j", 10.0, WIDE, FLAT)], pool_of((2,))) is None

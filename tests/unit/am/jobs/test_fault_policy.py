@@ -4,116 +4,21 @@ import asyncio
 import math
 
 import pytest
-from agent_cases import cluster_of
+from attempt_cases import JOBS, SLOT
 
-from am.app import PRIOR_RESTART_S, App
+from am.app import PRIOR_RESTART_S
 from am.jobs.fault_policy import ACT_ON_STALL_S, fault_of
-from am.jobs.job_runner import JobRunner, last_line
-from am.journal import Journal
-from am.log_watch import LogWatch
+from am.jobs.job_runner import last_line
 from am.page.state import page_state
 from am.profiler.profile import JobProfile
 from am.profiler.records import StepLoss, Validation
-from am.runtimes.memory import MemoryRuntime
 from am.runtimes.port import ExitReason
 from am.status import job_status
 from am.tuners.port import ObservationKind
-from themis.apps import AppSpec, JobSpec, ProgramSpec, TunerSpec
-from themis.clock import VirtualClock
-from themis.cluster import GpuId, Level
+from themis.cluster import Level
 from themis.lifecycle import JobState
-from themis.wire import themis_pb2 as pb
-from themis.wire.values import app_to_message, cluster_to_message
 
-JOBS = ("j0", "j1", "j2", "j3")
-SLOT = {job_id: GpuId("m0", place) for place, job_id in enumerate(JOBS)}
 STALLED_S = int(ACT_ON_STALL_S) + 5
-
-
-class Attempt:
-    """One attempt of an app, with the app master's own parts; tasks are in memory and log what a test writes."""
-
-    def __init__(self, folder, *, restarts=3, tuner="successive_halving", iterations=60):
-        settings = {"phases": "4x10,2x20,1x30"} if tuner == "successive_halving" else {}
-        spec = AppSpec(
-            name="x",
-            tuner=TunerSpec(name=tuner, settings=settings),
-            program=ProgramSpec(name="", command="train"),
-            jobs=tuple(JobSpec(job_id=job_id, iterations_total=iterations) for job_id in JOBS),
-            max_task_restarts=restarts,
-        )
-        self.clock = VirtualClock(50.0)
-        self.path = folder / "journal.jsonl"
-        self.journal = Journal(self.path)
-        registered = pb.Registered(
-            app_id="app-1",
-            spec=app_to_message(spec),
-            cluster=cluster_to_message(cluster_of((4,))),
-            now_s=1000.0,
-            lease_s=600.0,
-            grace_s=1.0,
-            active_apps=1,
-            contention=1.0,
-            bundle_rule="continuation",
-        )
-        self.app = App(registered, folder, str(folder), self.journal, self.clock)
-        self.told = []
-        emit = lambda kind, job_id, detail: self.told.append((kind, job_id, dict(detail)))  # noqa: E731
-        self.watch = LogWatch(self.app, emit, lambda: None)
-        self.watch.catch_up()
-        self.runtime = MemoryRuntime()
-        self.runner = JobRunner(self.app, self.runtime, emit, self.watch.drain, lambda: None, lambda gpus, why: None)
-
-    @property
-    def jobs(self):
-        return self.app.search.jobs
-
-    async def start(self, *job_ids):
-        for job_id in job_ids:
-            self.jobs[job_id].folder.mkdir(parents=True, exist_ok=True)
-            self.runner.start(self.jobs[job_id], (SLOT[job_id],))
-            while not self.jobs[job_id].handles:
-                await asyncio.sleep(0)
-
-    def log(self, job_id, *losses, first=1):
-        with self.jobs[job_id].log_path.open("a") as file:
-            for step, loss in enumerate(losses, first):
-                file.write(f"INFO:tensorflow:loss = {loss}, step = {step} (1.000 sec)\n")
-        self.look()
-
-    def look(self, seconds=1):
-        """What the app master's loop does once a second."""
-        for _ in range(seconds):
-            self.clock.advance_to(self.clock.now_s() + 1.0)
-            self.watch.poll()
-            self.runner.handle_faults()
-
-    async def ended(self, job_id):
-        """Wait until the incarnation is settled."""
-        async with asyncio.timeout(10.0):
-            while self.jobs[job_id].running:
-                await asyncio.sleep(0.001)
-
-    def job_records(self):
-        """How many records of jobs the journal holds by now."""
-        return self.path.read_text().count('{"job":{')
-
-    def details(self, kind):
-        return [(job_id, detail) for name, job_id, detail in self.told if name == kind]
-
-
-@pytest.fixture
-def attempt(tmp_path):
-    made = []
-
-    def make(**settings):
-        if made:
-            made[-1].journal.close()
-        made.append(Attempt(tmp_path, **settings))
-        return made[-1]
-
-    yield make
-    made[-1].journal.close()
 
 
 class TestDivergence:
@@ -347,7 +252,7 @@ class TestStall:
 
         assert asyncio.run(scenario()) == [0, 0, 1, 0, 1]
 
-    def test_a_job_that_never_told_of_its_pace_is_left_alone(self, attempt):
+    def test_a_job_without_a_known_pace_is_not_restarted(self, attempt):
         one = attempt()
 
         async def scenario():
@@ -360,7 +265,7 @@ class TestStall:
         assert one.runtime.stops == []
 
 
-def test_what_comes_after_the_last_iteration_may_take_its_time():
+def test_no_stall_after_the_last_iteration():
     profile = JobProfile()
     profile.started(1, Level.SLOT)
     for step in range(1, 6):
@@ -402,7 +307,7 @@ class TestAStartThatIsCutShort:
         one.runner.stop(one.jobs["j0"], "its lease ends")
         await one.ended("j0")
 
-    def test_it_is_told_and_makes_restarts_dearer(self, attempt):
+    def test_a_cut_short_start_is_reported_and_raises_the_restart_cost(self, attempt):
         one = attempt()
 
         async def scenario():
@@ -417,7 +322,7 @@ class TestAStartThatIsCutShort:
         ((_, resize),) = one.details("resize")
         assert resize["seconds"] == pytest.approx(resize["stop_s"] + 1.0)
 
-    def test_a_program_that_never_tells_a_step_is_not_taken_to_start_for_ever(self, attempt):
+    def test_a_program_without_step_logs_has_no_cut_short_starts(self, attempt):
         one = attempt()
         asyncio.run(self.cut_short(one, "training ..", "Saving checkpoint"))
         assert one.details("start_cut_short") == []
@@ -430,7 +335,7 @@ class TestAStartThatIsCutShort:
         one.runner.stop(one.jobs["j0"], "its lease ends")
         await one.ended("j0")
 
-    def test_one_that_has_told_a_step_before_is_known_to_start(self, attempt):
+    def test_a_program_with_an_earlier_step_can_have_cut_short_starts(self, attempt):
         one = attempt()
 
         async def scenario():
@@ -440,14 +345,14 @@ class TestAStartThatIsCutShort:
         asyncio.run(scenario())
         assert [detail["incarnation"] for _, detail in one.details("start_cut_short")] == [2]
 
-    def test_a_job_that_stepped_is_none(self, attempt):
+    def test_a_start_with_a_step_is_not_cut_short(self, attempt):
         one = attempt()
         asyncio.run(self.stepped_then_stopped(one))
         assert one.details("start_cut_short") == []
         assert one.app.restart_s == 1.0
 
 
-def test_a_restart_is_marked_in_the_log_and_the_mark_is_nobodys_last_word(attempt):
+def test_the_restart_mark_in_the_log_is_not_a_last_line(attempt):
     one = attempt()
 
     async def scenario():
@@ -483,7 +388,7 @@ def test_an_incarnations_last_words_lie_behind_its_own_mark(attempt, log, words)
     assert last_line(job) == words
 
 
-def test_of_a_job_that_cannot_be_started_no_earlier_words_are_told(attempt, monkeypatch):
+def test_a_job_that_cannot_start_shows_no_earlier_last_line(attempt, monkeypatch):
     one = attempt(restarts=0)
 
     async def reserve(requests):

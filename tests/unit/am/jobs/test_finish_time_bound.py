@@ -55,7 +55,7 @@ def test_the_longest_job_has_to_end_on_the_fastest_gang():
     assert FinishTimeBound(waiting, ()).packed_s(new) == 900.0 * STRICT.at(Level.SLOT) / 4
 
 
-def test_jobs_that_can_nowhere_run_never_end():
+def test_jobs_without_a_usable_gang_never_end():
     waiting = [job("wide", 100.0, JobShape(tasks=4, min_tasks=4), FLAT)]
     assert math.isinf(FinishTimeBound(waiting, ()).packed_s([GangAt(2, Level.SLOT)]))
     assert math.isinf(FinishTimeBound(waiting, ()).shared_s(waiting, []))

@@ -58,7 +58,7 @@ def test_the_choice_is_that_of_following_every_way_to_its_end(monkeypatch, seed)
     assert ended
 
 
-def test_of_two_ways_that_end_alike_the_one_with_more_jobs():
+def test_equal_ends_prefer_more_jobs():
     """The first job ends last in both (4, 4) and (4, 4, 1); three threes end later."""
     waiting = [job(name, work, JobShape(tasks=4), FLAT) for name, work in (("a", 650.0), ("b", 512.0), ("c", 54.0))]
     chosen = best_starts(waiting, 9, laid, 8.0)
@@ -91,7 +91,7 @@ def test_jobs_that_wait_behind_count():
     assert crowded == [("long", 2), ("short", 1)]
 
 
-def test_what_was_promised_is_weighed_beside_the_plain_ways():
+def test_the_division_of_the_bid_competes_with_the_plain_ones():
     """Only gangs of three lie near: six of them run three jobs each, where the plain ways make four of them at most."""
     waiting = [job(f"j{place:02}", 60.0, JobShape(tasks=4), STRICT) for place in range(18)]
     threes = [(f"j{place:02}", 3) for place in range(6)]
@@ -103,7 +103,7 @@ def test_what_was_promised_is_weighed_beside_the_plain_ways():
     assert sizes_of(waiting, 18, lay, 0.0, lambda: DivisionContext(of_bid=(waiting, (3,) * 6))) == threes
 
 
-def test_on_a_gang_that_should_stay_idle_the_job_starts_that_is_soonest_out_of_the_way():
+def test_a_gang_meant_to_stay_idle_gets_the_job_that_ends_first():
     """Both would follow the job that runs in a slot; on GPUs that lie apart the shorter one overruns less."""
     pair = JobShape(tasks=2, min_tasks=2)
     waiting = [job("long", 90.0, pair, STRICT), job("short", 60.0, pair, STRICT)]
@@ -212,7 +212,7 @@ class TestFollowing:
     def test_an_end_that_is_surely_no_sooner_is_the_last(self, best_s, told_s):
         assert self.told_s([(7.0, GangAt(1, Level.SLOT))], [job("w", 9.0)], best_s=best_s) == told_s
 
-    def test_work_may_be_told_in_whole_numbers(self):
+    def test_work_may_be_an_integer(self):
         whole = JobView(job_id="w", iterations_left=3, serial_iteration_s=3, slowdown=FLAT, shape=JobShape())
         assert self.told_s([(7, GangAt(1, Level.SLOT))], [whole]) == 16.0
 
@@ -233,7 +233,7 @@ class TestWhatCannotBeFollowed:
     def follow(self, *arrays, within=0):
         return _packing.follow_s(*arrays, within, 0.0, 1.0, math.inf)
 
-    def test_what_is_right_is_answered(self):
+    def test_valid_arguments_are_accepted(self):
         assert self.follow(*self.GOOD) == 2.0
 
     def test_a_job_may_have_ended_before(self):
@@ -271,6 +271,6 @@ class TestWhatCannotBeFollowed:
             self.follow(*arrays)
 
     @pytest.mark.parametrize("within", [-1, 4])
-    def test_levels_that_there_are_not(self, within):
+    def test_unknown_levels_are_refused(self, within):
         with pytest.raises(ValueError, match=f"no level {within}"):
             self.follow(*self.GOOD, within=within)

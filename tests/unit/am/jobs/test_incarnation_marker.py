@@ -67,7 +67,7 @@ class Story:
         ([fit(2, whole=False), "100/100 - 3s - 24ms/step - loss: 0.5\n"], [100, 100]),
     ],
 )
-def test_what_keras_told_is_counted_for_each_incarnation_by_itself(tmp_path, incarnations, reached):
+def test_keras_progress_counts_for_each_incarnation(tmp_path, incarnations, reached):
     story = Story(tmp_path / "log")
     for incarnation, text in enumerate(incarnations, start=1):
         story.run(text, incarnation)
@@ -113,7 +113,7 @@ def test_the_mark_has_a_line_of_its_own(tmp_path, left, end):
     assert log.read_bytes() == left + end + b"INFO:themis:begun incarnation = 2\n"
 
 
-def test_what_another_writer_appends_meanwhile_stays(tmp_path, monkeypatch):
+def test_concurrent_appends_are_kept(tmp_path, monkeypatch):
     log = tmp_path / "log"
     log.write_bytes(b"first\n")
     with log.open("ab", buffering=0) as other:

@@ -61,15 +61,30 @@ def test_shell_commands_are_filled_in():
 
 def test_values_reach_the_shell_unharmed():
     value = "a b'\"$HOME`id`\\%x%"
-    command = job_command(ProgramSpec(command="printf %%s %value%"), job(value=value), RUN)
+    command = job_command(ProgramSpec(command="printf %s %value%"), job(value=value), RUN)
     assert shlex.split(command)[-1] == value
     command = job_command(ProgramSpec(command="cat <<E\nE\necho %value%"), job(value="a  b"), RUN)
     assert subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True).stdout == "a  b\n"
 
 
-def test_what_is_no_placeholder_stays():
+def test_other_percent_signs_are_kept():
     command = "date +%Y%m%d; echo ${f%%.*} 100%"
     assert job_command(ProgramSpec(command=command), job(), RUN) == command
+
+
+@pytest.mark.parametrize(
+    ("command", "run"),
+    [
+        ("date +%%Y%%m%%d_%%H > %lr%", "date +%Y%m%d_%H > 0.5"),
+        ("echo %%lr%", "echo %lr%"),
+        ("echo %lr%%%lr%", "echo 0.5%lr%"),
+        ("printf '%d%%\\n' 3", "printf '%d%%\\n' 3"),
+        ("echo ${lr%%lr*} ${a[1]%%b} ${1%%x}", "echo ${lr%%lr*} ${a[1]%%b} ${1%%x}"),
+        ("echo ${x:-%lr%}", "echo ${x:-0.5}"),
+    ],
+)
+def test_two_percent_signs_before_a_letter_are_one(command, run):
+    assert job_command(ProgramSpec(command=command), job(lr=0.5), RUN) == run
 
 
 def test_more_names_for_placeholders():
@@ -77,7 +92,7 @@ def test_more_names_for_placeholders():
     assert job_command(ProgramSpec(command="run %checkpoint_path%"), job(), run) == "run '/a b'"
 
 
-def test_the_catalogue_takes_what_we_give():
+def test_the_catalogue_parses_our_arguments():
     from tf_jobs.catalog import program
     from tf_jobs.flags import parse
 

@@ -46,7 +46,7 @@ class TestStop:
     def test_or_is_gone_altogether(self):
         assert run(planned("a", on=("m0/0",))).stop == {"a": "its GPUs are taken back"}
 
-    def test_a_job_that_is_stopping_is_not_told_twice(self):
+    def test_a_stopping_job_is_not_stopped_again(self):
         plan = run(planned("a", on=("m0/0",), stopping=True), expiring=("m0/0",))
         assert plan == Plan()
 
@@ -54,7 +54,7 @@ class TestStop:
         plan = run(planned("a"), granted=("m0/0",), others={"loser": gpus("m0/0")})
         assert plan == Plan(stop={"loser": "the tuner stopped it"})
 
-    def test_a_job_grows_at_once_beside_a_loser_that_still_saves_itself(self):
+    def test_a_job_grows_while_a_loser_still_saves(self):
         plan = run(planned("a", on=("m0/0",)), granted=("m0/0", "m0/1", "m0/2"), others={"loser": gpus("m0/2")})
         assert plan.stop == {"loser": "the tuner stopped it", "a": "it grows"}
         assert plan.release == ()
@@ -88,7 +88,7 @@ class TestStart:
         plan = run(*jobs, granted=("m0/0", "m0/1", "m0/2", "m2/0", "m2/1"))
         assert {name: len(mine) for name, mine in plan.start.items()} == {"a": 2, "b": 1, "c": 2}
 
-    def test_a_gang_lies_as_near_as_possible_and_fits_tightly(self):
+    def test_a_gang_gets_the_tightest_level_and_the_best_fit(self):
         plan = run(planned("a", shape=PAIRS), granted=("m0/1", "m0/2", "m1/0", "m1/1", "m3/0", "m3/1"))
         assert plan.start == {"a": gpus("m1/0", "m1/1")}
         plan = run(planned("a", shape=PAIRS), granted=("m0/1", "m0/2", "m3/0"))
@@ -133,7 +133,7 @@ class TestLeftOver:
         plan = run(*jobs, granted=("m0/0", "m1/0"))
         assert plan == Plan(start={"one": gpus("m0/0")}, release=gpus("m1/0"))
 
-    def test_nor_does_one_that_needs_more_than_there_are(self):
+    def test_a_job_that_needs_more_gpus_than_are_held_does_not_delay_others(self):
         jobs = (
             planned("a", 900.0, shape=PAIRS),
             planned("b", 800.0, shape=JobShape(tasks=4, min_tasks=4)),
@@ -183,12 +183,12 @@ class TestWait:
         plan = run(planned("a", shape=PAIRS), granted=("m0/0",), reserved=("m0/1",))
         assert plan == Plan(wait={"a": gpus("m0/0", "m0/1")})
 
-    def test_what_is_granted_already_is_not_given_back_meanwhile(self):
+    def test_granted_gpus_are_kept_while_others_are_reserved(self):
         plan = run(planned("a", shape=PAIRS), granted=("m0/0", "m3/0"), reserved=("m0/1",))
         assert plan.release == ()
         assert plan.wait
 
-    def test_reserved_gpus_that_nobody_wants_are_no_reason_to_wait(self):
+    def test_unwanted_reserved_gpus_do_not_delay_a_release(self):
         plan = run(planned("a", on=("m0/0",), shape=JobShape()), granted=("m0/0", "m0/1"), reserved=("m1/0",))
         assert plan == Plan(release=gpus("m0/1"))
 
@@ -221,12 +221,12 @@ class TestGrow:
         moving = (planned("a", 1e5, on=("m0/0",)), planned("b", on=("m0/1",), stopping=True))
         assert run(*moving, granted=("m0/0", "m0/1", "m0/2", "m0/3")).stop == {}
 
-    def test_the_longest_job_grows_first_and_only_as_far_as_there_is_room(self):
+    def test_the_longest_job_grows_first(self):
         jobs = (planned("short", 500.0, on=("m0/0",)), planned("long", 5000.0, on=("m0/1",)))
         plan = run(*jobs, granted=("m0/0", "m0/1", "m0/2", "m0/3"))
         assert plan.stop == {"long": "it grows"}
 
-    def test_what_grows_starts_again_on_more(self):
+    def test_a_growing_job_restarts_on_more_gpus(self):
         held = ("m0/0", "m0/1", "m0/2", "m0/3")
         plan = run(planned("a", 1000.0, on=held[:2]), granted=held)
         assert run(planned("a", 1000.0), granted=held).start == plan.prepare == {"a": gpus(*held)}
@@ -365,7 +365,7 @@ def plan_of(situation):
 
 @settings(max_examples=150)
 @given(situations())
-def test_no_gpu_is_given_twice_and_none_that_is_not_there(situation):
+def test_each_held_gpu_is_assigned_at_most_once(situation):
     jobs, others, holdings, *_ = situation
     plan = plan_of(situation)
     running = [job.gpus for job in jobs] + list(others.values())
@@ -444,7 +444,7 @@ def test_the_order_of_jobs_does_not_matter(situation, rng):
 
 @settings(max_examples=300)
 @given(situations())
-def test_what_waits_for_all_of_its_gpus_is_worked_out_when_it_is_asked_for(situation):
+def test_waiting_jobs_are_planned_on_first_access(situation):
     jobs, others, holdings, restart_s, moving = situation
     later = Holdings(reserved=holdings.granted | holdings.reserved, expiring=holdings.expiring)
     for each in (holdings, later):

@@ -27,12 +27,12 @@ def pool_of(slots, racks=("r0",)):
 
 
 @pytest.mark.parametrize(("slots", "gang"), LAID)
-def test_a_gang_is_laid_with_the_unit_that_its_gpus_lie_in(slots, gang):
+def test_a_gang_is_placed_in_units_of_its_gpus(slots, gang):
     assert pool_of(slots).lay([job("j", 100.0, SINGLES, FLAT)], [4]) == [gang]
 
 
 @pytest.mark.parametrize(("slots", "gang"), LAID)
-def test_gpus_in_use_count_as_they_would_be_laid(slots, gang):
+def test_gpus_in_use_count_at_their_prospective_placement(slots, gang):
     pool = pool_of(slots)
     assert pool.gang_of(sorted(pool.gpus)) == gang
 
@@ -43,7 +43,7 @@ def test_a_gang_over_racks_has_its_unit_too():
     ]
 
 
-def test_the_unit_is_that_of_the_gpus_not_of_the_job_they_are_laid_for():
+def test_the_unit_is_that_of_the_gpus_and_not_of_the_job():
     """Single GPUs that lie in pairs hold tasks of two; those of four machines, or of two and one and one, do not."""
     held = {tuple(slots): gang.holds_tasks_of(2) for slots, gang in LAID}
     assert list(held.values()) == [True, False, False, True, True]
@@ -52,13 +52,13 @@ def test_the_unit_is_that_of_the_gpus_not_of_the_job_they_are_laid_for():
         assert laid == (pool_of(slots).lay([job("j", 100.0, SINGLES, FLAT)], [4]) if holds else [GangAt(0, Level.SLOT)])
 
 
-def test_gangs_that_follow_are_laid_on_what_is_left():
+def test_later_gangs_are_placed_on_the_remaining_gpus():
     jobs = [job(name, 100.0, SINGLES, FLAT) for name in ("a", "b")]
     assert pool_of([(3,), (2,), (3,)]).lay(jobs, [4, 4]) == [GangAt(4, Level.RACK, 1), GangAt(4, Level.RACK, 2)]
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_gangs_are_laid_where_they_would_be_taken_and_take_nothing(seed):
+def test_prospective_gangs_match_the_later_placement_without_taking_gpus(seed):
     rng = Random(seed)
     slots = [rng.choice(((2, 2), (4,), (1, 3), (4, 4), (1,))) for _ in range(rng.randint(1, 8))]
     pool = pool_of(slots, racks=("r0", "r1"))
@@ -71,7 +71,7 @@ def test_gangs_are_laid_where_they_would_be_taken_and_take_nothing(seed):
     assert laid == [pool.gang_of(pool.take(each, size)) for each, size in zip(jobs, sizes, strict=False)]
 
 
-def test_of_equal_slots_the_first_is_taken_wherever_its_gpus_came_from():
+def test_equal_slots_are_taken_in_order():
     cluster = cluster_of((2, 2), (2,), (4,))
     all_gpus = sorted(cluster.gpu_set)
     late = Pool(all_gpus[:2], cluster).plus(all_gpus[2:])

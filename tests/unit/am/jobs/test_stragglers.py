@@ -39,7 +39,7 @@ def test_none_that_could_be_no_faster():
     assert late_ids([("a", 4000.0, WIDE, FOUR)], [400.0], 4) == []
 
 
-def test_several_the_last_first_as_long_as_there_is_time_for_them():
+def test_several_stragglers_are_found_latest_first():
     """Each takes about 250 s on the four; three of them would end later than the last on its own GPU."""
     running = [("a", 1000.0, ELASTIC, ONE), ("b", 900.0, ELASTIC, ONE), ("c", 100.0, ELASTIC, ONE)]
     assert late_ids(running, [400.0], 4) == ["a", "b"]

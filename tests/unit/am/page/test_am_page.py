@@ -376,7 +376,7 @@ class TestState:
         planned = {"j0": (GpuId("m0", 0),), "j1": (GpuId("m0", 1),)}
         assert page_state(app, 1, planned).rho < page_state(app, 1).rho
 
-    def test_after_the_search_there_is_no_rho(self, app):
+    def test_rho_is_none_after_the_search(self, app):
         for job in app.search.jobs.values():
             app.search.failed(job, "no luck")
         shown = page_state(app, 1)
@@ -384,7 +384,7 @@ class TestState:
         assert {job.state for job in shown.jobs} == {"FAILED"}
 
 
-def test_what_is_wrong_and_s_by_level_are_shown():
+def test_health_and_s_by_level_are_shown():
     levels = (
         LevelSlowdown(level="slot", factor=1.0, intervals=50, spread=0.01),
         LevelSlowdown(level="rack", factor=1.25),

@@ -60,7 +60,7 @@ class TestIntervals:
         assert pace.count == 5
         assert profile.iteration_s == pytest.approx(0.11)
 
-    def test_the_first_interval_counts_only_while_there_is_no_other(self):
+    def test_the_first_interval_counts_only_until_the_second(self):
         profile = JobProfile()
         profile.started(1, Level.SLOT)
         steps(profile, 5.0)

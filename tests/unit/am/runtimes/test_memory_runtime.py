@@ -56,7 +56,7 @@ def test_refused_and_stubborn_jobs():
     asyncio.run(scenario())
 
 
-def test_close_kills_what_runs():
+def test_close_kills_running_tasks():
     async def scenario():
         runtime = MemoryRuntime()
         tasks = [await runtime.start(launch()) for _ in range(3)]

@@ -200,7 +200,7 @@ class TestForecast:
         ahead = forecast(list(range(count)), [SHAPES["power"](step / 1000) for step in range(count)], 1000)
         assert ahead.band(0.0)[-1] == pytest.approx(SHAPES["power"](1.0), rel=0.05)
 
-    def test_parts_are_those_of_the_iterations(self):
+    def test_forecast_points_divide_the_iterations_evenly(self):
         assert [iterations_ahead(640)[part] for part in (0, 1, 63)] == [10, 20, 640]
         assert iterations_ahead(3)[-1] == 3
 
@@ -312,7 +312,7 @@ class TestPerformanceCurve:
         tuner.observe(progress("j01", 20, math.nan))
         assert tuner.plan().stopped == {"j01"}
 
-    def test_what_comes_after_the_end_of_a_job(self):
+    def test_a_job_that_fails_after_its_end_is_not_the_best(self):
         tuner = performance_curve(jobs(2, total=100))
         tuner.observe(reached("j00", 99, 0.1))
         assert "j00" in tuner.plan().targets, "not its target"

@@ -300,7 +300,7 @@ def test_setting_out_of_range_error_has_key_and_bound(make, settings, told):
 
 
 class TestRegistry:
-    def test_it_makes_what_the_settings_table_lists(self):
+    def test_all_tuners_of_the_settings_table_can_be_made(self):
         assert set(TUNERS) == set(KNOWN_TUNERS)
 
     @pytest.mark.parametrize("name", sorted(TUNERS))

@@ -101,7 +101,7 @@ class TestLeaseEnds:
 
 
 class TestFraming:
-    def test_what_ends_at_the_same_time_but_for_rounding_is_up_too(self):
+    def test_leases_that_end_within_rounding_error_are_renewable(self):
         """Otherwise the caller of a round for it would call the next one at once, and so on."""
         one = arbiter(checkpoint_lead_s=30.0)
         one.add_app("a", now_s=0.0)
@@ -111,7 +111,7 @@ class TestFraming:
         nearly, _ = one.begin_round(570.0 - 5e-7)
         assert nearly.standing("a").renewable == Allocation.of({"m0": 2})
 
-    def test_everything_free_is_offered_and_what_ends_within_the_lead(self):
+    def test_free_gpus_and_leases_that_end_within_the_lead_are_offered(self):
         one = arbiter()
         one.add_app("a", now_s=0.0)
         one.add_app("b", now_s=0.0)
@@ -135,7 +135,7 @@ class TestFraming:
         assert snapshot.free == Allocation.of({"m0": 4})
         assert snapshot.standing("a").kept == snapshot.standing("a").renewable == Allocation()
 
-    def test_what_an_app_has_won_but_not_got_yet_is_kept(self):
+    def test_reserved_gpus_count_as_kept(self):
         one = arbiter()
         for app in "ab":
             one.add_app(app, now_s=0.0)
@@ -144,7 +144,7 @@ class TestFraming:
         snapshot, _ = one.begin_round(580.0)
         assert snapshot.standing("b").kept == Allocation.of({"m1": 2})
 
-    def test_apps_stand_in_order_of_submission_with_their_contention(self):
+    def test_apps_are_ordered_by_submission_with_their_contention(self):
         one = arbiter()
         one.add_app("z", now_s=0.0)
         one.add_app("a", now_s=100.0)
@@ -203,7 +203,7 @@ class TestLeaving:
         grant(one, 0.0, a=gang(m1=2))
         return one
 
-    def test_an_app_that_leaves_in_the_middle_of_a_round_gets_nothing_by_it_and_keeps_what_it_runs_on(self):
+    def test_an_app_that_leaves_during_a_round_wins_nothing_and_keeps_its_leases(self):
         one = self.table()
         snapshot, _ = one.begin_round(10.0)
         assert one.leave("a", now_s=11.0, reason="killed") == []
@@ -213,7 +213,7 @@ class TestLeaving:
         assert [str(lease.gpu) for lease in one.table.of_app("a")] == ["m1/0", "m1/1"]
         one.validate()
 
-    def test_what_it_would_have_renewed_goes_to_the_winner_once_it_is_given_back(self):
+    def test_a_leaving_apps_renewable_gpus_go_to_the_winner_after_their_return(self):
         one = self.table()
         snapshot, _ = one.begin_round(570.0)
         one.leave("a", now_s=571.0, reason="killed")
@@ -231,7 +231,7 @@ class TestLeaving:
         ]
         one.validate()
 
-    def test_what_it_has_won_and_not_got_goes_back_at_once(self):
+    def test_reserved_gpus_of_a_leaving_app_are_released_at_once(self):
         one = self.table()
         grant(one, 570.0, b=gang(m1=2))
         changes = one.leave("b", now_s=575.0, reason="killed")
@@ -242,7 +242,7 @@ class TestLeaving:
             ("released", "a", "m1/1"),
         ]
 
-    def test_what_stands_of_a_decision_is_without_it(self):
+    def test_stale_grants_of_an_app_that_left_are_dropped(self):
         one = self.table()
         claims = tuple(Claim(app_id=app, demands=()) for app in "ab")
         decision = Decision(auction={"a": (gang(m0=2),)}, leftovers={"b": (gang(m0=1),)}, unserved=claims)
@@ -252,7 +252,7 @@ class TestLeaving:
         one.machine_lost("m0", now_s=6.0, reason="gone")
         assert not any(one.what_stands(decision).grants().values())
 
-    def test_it_is_silent_whatever_is_said_of_its_master_later(self):
+    def test_an_app_that_left_stays_unreachable(self):
         one = self.table()
         one.leave("a", now_s=5.0, reason="killed")
         one.set_silent("a", False)
@@ -263,7 +263,7 @@ class TestLeaving:
 
 
 class TestSettling:
-    def test_what_was_decided_for_an_app_that_is_gone_is_dropped(self):
+    def test_grants_to_an_app_that_ended_are_dropped(self):
         one = arbiter()
         for app in "ab":
             one.add_app(app, now_s=0.0)
@@ -292,14 +292,14 @@ class TestSettling:
         snapshot, _ = one.begin_round(100.0)
         assert one.settle(RoundResult(snapshot=snapshot, decision=Decision()), now_s=575.0) == []
 
-    def test_leases_of_strangers_are_a_defect(self):
+    def test_leases_of_unknown_apps_are_a_defect(self):
         one = arbiter()
         lease = Lease(lease_id=1, gpu=GpuId("m1", 0), app_id="ghost", granted_at_s=0, expires_at_s=600)
         with pytest.raises(InvariantError, match="not active"):
             arbiter(table=LeaseTable(CLUSTER, [lease])).validate()
         one.validate()
 
-    def test_leases_of_strangers_that_end_do_not_break_a_round(self):
+    def test_ended_leases_of_unknown_apps_do_not_break_a_round(self):
         lease = Lease(lease_id=1, gpu=GpuId("m1", 0), app_id="ghost", granted_at_s=0, expires_at_s=600)
         one = arbiter(table=LeaseTable(CLUSTER, [lease]))
         one.add_app("a", now_s=0.0)
@@ -353,7 +353,7 @@ class TestGpuTime:
 
 
 class TestOverdue:
-    def test_what_is_not_given_back_in_time_is_overdue_after_the_grace(self):
+    def test_an_unreturned_lease_is_overdue_after_the_grace(self):
         one = arbiter()
         one.add_app("a", now_s=0.0)
         grant(one, 0.0, a=gang(m1=1))
@@ -379,7 +379,7 @@ class TestLostMachines:
         assert one.attained_gpu_s("a", 500.0) == 1500.0
         one.validate()
 
-    def test_what_was_won_there_is_lost_without_having_cost_anything(self):
+    def test_reservations_on_a_lost_machine_cost_no_gpu_time(self):
         one = self.arbiter()
         grant(one, 570.0, a=gang(m1=2))
         one.machine_lost("m1", now_s=580.0, reason="no heartbeat")
@@ -387,7 +387,7 @@ class TestLostMachines:
         assert one.table.reserved == {}
         one.validate()
 
-    def test_apps_are_told_of_the_gpus_that_are_there(self):
+    def test_available_gpus_exclude_lost_machines(self):
         one = self.arbiter()
         assert one.gpus_available == 6
         one.machine_lost("m1", now_s=100.0, reason="x")
@@ -416,7 +416,7 @@ class TestLostMachines:
         assert told(changes) == [("granted", "a", "m0/0")]
         one.validate()
 
-    def test_a_lease_that_was_up_there_is_over(self):
+    def test_a_renewable_lease_on_a_lost_machine_is_not_renewed(self):
         one = self.arbiter()
         snapshot, _ = one.begin_round(570.0)
         one.machine_lost("m1", now_s=571.0, reason="x")
@@ -461,7 +461,7 @@ class TestMemory:
         one.undo()
         assert one.begin_round(1.0)[0].memory == Noted(1)
 
-    def test_a_decision_of_which_a_part_stands_keeps_its_memory(self):
+    def test_a_reduced_decision_keeps_its_memory(self):
         one = arbiter()
         one.add_app("a", now_s=0.0)
         decision = Decision(auction={"a": (gang(m0=1),), "gone": (gang(m0=1),)}, memory=Noted(3))

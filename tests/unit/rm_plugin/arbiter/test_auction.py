@@ -10,7 +10,7 @@ from rm_plugin.arbiter.payments import kept_share
 from rm_plugin.solvers import port
 from rm_plugin.solvers.highs import HighsSolver
 from rm_plugin.solvers.port import Solution, SolveStatus, Win, each_alone
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Level
 from themis.errors import InvariantError
@@ -25,7 +25,9 @@ def market(gpus, bids, empty_bundle=EmptyBundle.FINITE):
                 app_id=app_id,
                 round_id=0,
                 empty_value=empty,
-                rows=tuple(BidRow(value=value, gangs=(Gang(count, Level.CLUSTER),)) for count, value in rows.items()),
+                rows=tuple(
+                    BidRow(value=value, gangs=(GangRequest(count, Level.CLUSTER),)) for count, value in rows.items()
+                ),
             )
             for app_id, (empty, rows) in bids.items()
         ),
@@ -33,7 +35,7 @@ def market(gpus, bids, empty_bundle=EmptyBundle.FINITE):
     )
 
 
-def test_a_winner_keeps_what_its_win_costs_the_others():
+def test_a_winner_keeps_the_share_that_its_win_costs_the_others():
     """4 GPUs. Together each gets 2; alone b would have 4 (0.9 instead of 0.6) and a 4 (0.8 instead of 0.4)."""
     both = market(4, {"a": (0.2, {2: 0.4, 4: 0.8}), "b": (0.2, {2: 0.6, 4: 0.9})})
     outcome = run_auction(both, HighsSolver(), 10.0)
@@ -43,7 +45,7 @@ def test_a_winner_keeps_what_its_win_costs_the_others():
     assert (outcome.optimal, outcome.worst_gap, outcome.solver) == (True, 0.0, "highs")
 
 
-def test_who_wins_nothing_keeps_all_and_needs_no_solve():
+def test_a_loser_keeps_all_and_needs_no_solve():
     outcome = run_auction(market(1, {"a": (0.2, {1: 0.8}), "b": (0.2, {1: 0.4})}), HighsSolver(), 10.0)
     assert set(outcome.wins) == {"a"}
     assert outcome.shares == pytest.approx({"a": 0.5, "b": 1.0})
@@ -100,14 +102,14 @@ def test_an_answer_worse_than_the_full_one_is_cut_where_time_ran_out():
     assert kept_share(BOTH, _solution({"a": 0, "b": 0}), without, "a") == 1.0
 
 
-def test_an_answer_worse_than_the_full_one_is_a_defect_where_both_claim_to_be_optimal():
+def test_an_optimal_answer_below_the_full_optimum_is_a_defect():
     with pytest.raises(InvariantError, match="passes 1"):
         kept_share(BOTH, _solution({"a": 0, "b": 0}), _solution({}), "a")
 
 
 @pytest.mark.parametrize(("won", "share"), [({"a": 0, "b": 0}, 0.6 / 0.9), ({"a": 0}, 1.0), ({"a": 1}, 1.0)])
 @pytest.mark.parametrize("empty_bundle", EmptyBundle)
-def test_a_choice_that_is_beaten_by_one_without_a_winner_tells_nothing_of_what_it_owes(won, share, empty_bundle):
+def test_no_payment_if_a_choice_without_the_winner_is_better(won, share, empty_bundle):
     """Without a, b has 0.9: with a's 0.2 more than 0.4 or 0.8 for a and 0.2 for b, less than 0.4 and 0.6."""
     both = market(4, {"a": (0.2, {2: 0.4, 4: 0.8}), "b": (0.2, {2: 0.6, 4: 0.9})}, empty_bundle)
     full = _worth(both, won)
@@ -115,7 +117,7 @@ def test_a_choice_that_is_beaten_by_one_without_a_winner_tells_nothing_of_what_i
     assert kept_share(both, full, without, "a") == pytest.approx(share)
 
 
-def test_a_choice_that_gives_fewer_bidders_something_than_one_without_a_winner_tells_nothing_either():
+def test_no_payment_if_a_choice_without_the_winner_serves_more_bidders():
     """Nothing is worth 0 to both b and c: without a both have something, beside a none has."""
     given = market(4, {"a": (0.2, {4: 0.8}), "b": (0.0, {2: 0.1}), "c": (0.0, {2: 0.1})}, EmptyBundle.LEXICOGRAPHIC)
     without = _worth(given.without("a"), {"b": 0, "c": 0})
@@ -194,7 +196,7 @@ def test_a_market_past_the_licence_is_an_auction_without_winners():
     assert ([problem.without for problem in outcome.problems], solver.without_asked) == ([None], [])
 
 
-def test_winners_whose_payment_is_past_the_licence_keep_all_and_the_record_says_so():
+def test_winners_beyond_the_licence_keep_all_and_are_recorded():
     outcome = run_auction(BOTH, _Unlicensed(bidders=2), 8.0)
     assert set(outcome.wins) == {"a", "b"}
     assert (outcome.status, outcome.shares) == (SolveStatus.LICENCE, {"a": 1.0, "b": 1.0})

@@ -81,7 +81,7 @@ def test_it_is_the_integral_over_the_life(steps):
             assert contention.mean(member, float(now)) == pytest.approx(expected)
 
 
-def test_those_of_all_apps_are_those_of_each():
+def test_contention_of_all_apps_equals_that_of_each():
     contention = Contention()
     for place, app in enumerate("abc"):
         contention.enter(app, 10.0 * place)
@@ -94,7 +94,7 @@ def test_those_of_all_apps_are_those_of_each():
             contention.mean("a", now_s)
 
 
-def test_what_was_told_of_a_moment_stays_as_apps_come_and_go():
+def test_contention_at_a_time_is_not_changed_by_later_apps():
     contention = Contention()
     contention.enter("a", 0.0)
     before = contention.at(10.0)

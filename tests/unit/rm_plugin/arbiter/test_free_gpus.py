@@ -52,7 +52,7 @@ class TestAnotherCluster:
         assert seen(table) == seen(fresh)
         table.validate()
 
-    def test_what_was_lost_and_closed_is_free_when_it_is_back(self):
+    def test_lost_and_closed_gpus_are_free_after_they_return(self):
         table = self.table()
         table.refit(self.NEW)
         table.regain("m1")
@@ -60,7 +60,7 @@ class TestAnotherCluster:
         assert seen(table) == seen(LeaseTable(self.NEW, leases_on("m0/1", "m0/2")))
         table.validate()
 
-    def test_leases_keep_their_machines_as_they_are(self):
+    def test_a_machine_with_leases_cannot_change(self):
         table = self.table()
         before = seen(table)
         with pytest.raises(InvariantError, match="cannot change"):
@@ -75,7 +75,7 @@ class TestAnotherCluster:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_after_any_changes_it_is_what_is_found_anew(seed):
+def test_incremental_changes_equal_a_fresh_count(seed):
     rng = random.Random(seed)
     cluster = cluster_of(*(machine(f"m{rng.randrange(10)}{n}", *rng.choices((0, 1, 3, 8), k=2)) for n in range(5)))
     free, leased, lost, closed = FreeGpus(cluster), set(), set(), set()

@@ -86,7 +86,7 @@ def from_slots(pool, count, slot, most=None):
 
 
 def drawn(seed):
-    """Grants, leases up for renewal and free GPUs; some gangs renew what their app holds, in place or moved."""
+    """Grants, renewable leases and free GPUs; some gangs renew what their app holds, in place or moved."""
     rng = random.Random(seed)
     up, free = {}, []
     for gpu in CLUSTER.gpu_ids():
@@ -113,14 +113,14 @@ def drawn(seed):
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_gangs_get_what_they_get_one_by_one(seed):
+def test_batched_assignment_equals_assignment_one_by_one(seed):
     grants, up, free = drawn(seed)
     masks = {name: sum(1 << gpu.index for gpu in free if gpu.machine_id == name) for name in CLUSTER.rack_of}
     found = assign_gangs(CLUSTER, grants, up, masks)
     assert [(gang.app_id, gang.renewed, list(gang.others)) for gang in found] == plainly(grants, up, free)
 
 
-def test_more_than_there_is_is_a_defect_wherever_it_lies():
+def test_assigning_more_gpus_than_are_free_is_a_defect_on_any_machine():
     mine = GpuId("m3", 0)
     up = {mine: Lease(lease_id=1, gpu=mine, app_id="a", granted_at_s=0, expires_at_s=9)}
     for machine_id in ("m3", "m2", "elsewhere"):

@@ -60,7 +60,7 @@ class TestGrants:
         assert allocation_of(table.of_app("a")) == Allocation.of({"m0": 2, "m1": 1})
         table.validate()
 
-    def test_more_than_there_is_is_a_defect_and_changes_nothing(self):
+    def test_granting_more_gpus_than_are_free_changes_nothing(self):
         table = LeaseTable(CLUSTER)
         settle(table, {"a": [gang({"m1": 1})]})
         before = dict(table.live)
@@ -91,7 +91,7 @@ class TestRenewal:
             assert (change.lease.expires_at_s, change.lease.renewals) == (1200.0, 1)
             assert change.lease.granted_at_s == before.granted_at_s
 
-    def test_what_is_not_renewed_begins_to_expire_at_its_own_end(self):
+    def test_leases_without_renewal_expire_at_their_own_end(self):
         table = self.table()
         changes = settle(table, {"a": [gang({"m0": 1})]}, list(table.live.values()), now_s=570.0, expires_at_s=1200.0)
         assert told(changes) == [
@@ -118,7 +118,7 @@ class TestRenewal:
         assert table.reserved == {}
         assert GpuId("m1", 1) in table.free_gpus()
 
-    def test_what_is_waited_for_is_told_first_then_what_is_given_renewed_and_lost(self):
+    def test_changes_are_ordered_reserved_granted_renewed_expiring(self):
         table = LeaseTable(CLUSTER)
         settle(table, {"a": [gang({"m0": 2}, slot=0)], "b": [gang({"m1": 2})]})
         changes = settle(table, {"a": [gang({"m0": 2}, slot=0), gang({"m0": 1, "m1": 1})]}, list(table.live.values()))
@@ -133,7 +133,7 @@ class TestRenewal:
         changes = settle(table, {"a": [gang({"m0": 2}, slot=1)]}, [table.live[GpuId("m0", 0)]])
         assert told(changes) == [("granted", "a", "m0/3"), ("renewed", "a", "m0/0")]
 
-    def test_free_gpus_are_taken_before_those_of_others(self):
+    def test_free_gpus_are_granted_before_leased_ones(self):
         table = self.table()
         changes = settle(table, {"b": [gang({"m0": 2})]}, list(table.live.values()))
         assert ("granted", "b", "m0/0") in told(changes)
@@ -178,7 +178,7 @@ class TestEnds:
         assert len(table.overdue(630.0, 30.0)) == 2
         assert told(table.revoke(ids(table, "a"), now_s=630.0, reason="late"))[0][0] == "revoked"
 
-    def test_what_ends_next(self):
+    def test_next_end_is_the_earliest_expiry(self):
         table = LeaseTable(CLUSTER)
         assert table.next_end_s() is None
         settle(table, {"a": [gang({"m1": 1})]}, expires_at_s=600.0)
@@ -188,7 +188,7 @@ class TestEnds:
         settle(table, {}, table.ending(300.0), now_s=290.0)
         assert table.next_end_s() == 600.0
 
-    def test_the_leases_of_a_gang_end_together_a_length_after_the_last_of_their_beginnings(self):
+    def test_leases_of_a_gang_end_together_one_length_after_the_last_start(self):
         table = LeaseTable(CLUSTER)
         settle(table, {"a": [gang({"m0": 1}), gang({"m1": 1})]}, expires_at_s=600.0)
         settle(table, {"b": [gang({"m0": 2}, slot=1)]}, expires_at_s=603.0)
@@ -204,7 +204,7 @@ class TestEnds:
         settle_for(table, {"a": [gang({"m1": 2})]}, 600.0, now_s=597.0)
         assert [lease.expires_at_s for lease in table.of_app("a")] == [1200.0, 1200.0]
 
-    def test_a_lease_that_should_have_ended_begins_anew_now(self):
+    def test_an_overdue_renewal_starts_now(self):
         table = LeaseTable(CLUSTER)
         settle(table, {"a": [gang({"m1": 1})]}, expires_at_s=600.0)
         settle_for(table, {"a": [gang({"m1": 1})]}, 600.0, now_s=700.0)
@@ -310,7 +310,7 @@ class TestLostMachines:
         with pytest.raises(InvariantError, match="more GPUs"):
             settle(table, {"a": [gang({"m1": 1})]})
 
-    def test_losing_twice_and_regaining_what_is_there_change_nothing(self):
+    def test_repeated_loss_and_needless_return_change_nothing(self):
         table = self.table()
         table.lose("m1", now_s=575.0, reason="x")
         assert table.lose("m1", now_s=576.0, reason="x") == []
@@ -346,7 +346,7 @@ class TestIndices:
         table.validate()
         return table
 
-    def test_a_lease_of_nobody_known(self):
+    def test_a_lease_without_its_id_entry(self):
         table = self.table()
         del table._by_id[1]
         with pytest.raises(InvariantError, match="by id"):
@@ -387,7 +387,7 @@ class TestIndices:
         with pytest.raises(InvariantError, match="not its own"):
             table.validate()
 
-    def test_what_an_app_does_not_hold_is_not_to_plan_with(self):
+    def test_kept_gpus_that_the_app_does_not_hold(self):
         table = self.table()
         assert table.kept_by("a") == Allocation.of({"m0": 2})
         table.validate()
@@ -401,13 +401,13 @@ class TestIndices:
         with pytest.raises(InvariantError, match="leased"):
             table.validate()
 
-    def test_a_machine_that_is_there_without_its_gpus(self):
+    def test_an_available_machine_without_its_gpus(self):
         table = self.table()
         table._free._there["m1"] = 0
         with pytest.raises(InvariantError, match="that are there"):
             table.validate()
 
-    def test_an_end_that_is_not_there(self):
+    def test_an_indexed_end_without_a_lease(self):
         table = self.table()
         table._live._ends[1.0] = 1
         with pytest.raises(InvariantError, match="index"):
@@ -551,7 +551,7 @@ class TestChanges:
         table.validate()
 
     @pytest.mark.parametrize("app_id", ["b", "c"])
-    def test_what_is_wrong_with_what_changed_is_found(self, app_id):
+    def test_defects_of_changed_leases_are_found(self, app_id):
         for defect in DEFECTS:
             table = self.table()
             (lease,) = table.live_of(app_id)
@@ -559,21 +559,21 @@ class TestChanges:
             with pytest.raises(InvariantError):
                 table.validate_changes()
 
-    def test_what_did_not_change_is_left_to_the_whole(self):
+    def test_defects_of_unchanged_leases_are_found_by_the_full_check(self):
         table = self.table()
         table._live._by_gpu[GpuId("m0", 0)] = replace(table._live._by_gpu[GpuId("m0", 0)], expires_at_s=1.0)
         table.validate_changes()
         with pytest.raises(InvariantError):
             table.validate()
 
-    def test_where_most_machines_changed_all_are_looked_at(self):
+    def test_all_machines_are_checked_if_most_changed(self):
         table = self.table()
         settle(table, {name: [gang({f"m{number}": 1})] for number, name in ((3, "d"), (4, "e"))}, now_s=20.0)
         table._live._by_gpu[GpuId("m0", 0)] = replace(table._live._by_gpu[GpuId("m0", 0)], expires_at_s=1.0)
         with pytest.raises(InvariantError):
             table.validate_changes()
 
-    def test_machines_that_are_lost_come_back_or_are_closed_are_looked_at(self):
+    def test_lost_returned_and_closed_machines_are_checked(self):
         for change in (
             lambda table: table.lose("m5", now_s=20.0, reason="x"),
             lambda table: table.regain("m5"),

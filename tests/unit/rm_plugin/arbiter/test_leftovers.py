@@ -41,7 +41,7 @@ def test_apps_that_did_not_bid_come_first(seed):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_each_renews_what_it_held_before_anyone_takes(seed):
+def test_renewals_come_before_new_grants(seed):
     claims = [claim("a", (2, 2)), claim("b", (2, 2), m0=2), claim("c", (2, 2))]
     granted = gpus(gangs_of(machines(m0=(2,), m1=(2,)), claims, seed))
     assert granted["b"] == {"m0": 2}
@@ -59,7 +59,7 @@ def test_apps_take_turns_job_by_job():
     assert {app_id: len(gangs) for app_id, gangs in granted.items()} == {"a": 2, "b": 2, "c": 2}
 
 
-def test_what_nobody_else_can_use_goes_to_bidders():
+def test_gpus_that_only_bidders_can_use_go_to_bidders():
     claims = [claim("bidder", (1, 3), bid=True), claim("other", (4, 4))]
     assert gpus(gangs_of(machines(m0=(3,)), claims, 0)) == {"bidder": {"m0": 3}}
 
@@ -84,7 +84,7 @@ def test_two_claims_of_one_app_are_refused():
         gangs_of(machines(m0=(3,)), [claim("a", (1, 1)), claim("a", (1, 1))], 0)
 
 
-def test_what_is_hopeless_for_one_app_is_not_for_another_of_another_kind():
+def test_an_unserved_app_does_not_exclude_apps_with_other_slowdowns():
     """Two GPUs on two machines: too far apart for apps that must stay within a machine, in any order of apps."""
     near = Slowdown(1.0, 1.0, math.inf, math.inf)
     free = machines(m0=(1,), m1=(1,))

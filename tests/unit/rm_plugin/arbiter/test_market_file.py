@@ -7,13 +7,13 @@ import pytest
 
 from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.arbiter.market_document import market_document
-from rm_plugin.arbiter.market_file import MOST_SLOTS, parse_market, read_market
+from rm_plugin.arbiter.market_file import MAX_SLOTS, parse_market, read_market
 from rm_plugin.solvers.highs import HighsSolver
-from themis.bids import FreeMachine, Gang, Market
+from themis.bids import FreeMachine, GangRequest, Market
 from themis.choices import EmptyBundle
 from themis.cluster import Level
 from themis.errors import InputError
-from themis.json_fields import MOST
+from themis.json_fields import MAX_WHOLE
 
 DOCUMENT = {
     "machines": [{"id": "m0", "rack": "r0", "gpus": 4, "slots": [2, 2]}],
@@ -46,7 +46,7 @@ def test_a_document_becomes_a_market():
     assert market.machines[0].free_slots == (2, 2)
     assert market.empty_bundle is EmptyBundle.FINITE
     gangs, explicit = market.bids[0].rows
-    assert (gangs.gangs, gangs.pinned.by_machine()) == ((Gang(2, Level.MACHINE, 1),), {"m0": 1})
+    assert (gangs.gangs, gangs.pinned.by_machine()) == ((GangRequest(2, Level.MACHINE, 1),), {"m0": 1})
     assert (explicit.gangs, explicit.pinned.by_machine(), explicit.value) == ((), {"m0": 3}, 0.55)
     assert run_auction(market, HighsSolver(), 10.0).wins["a"].row == 1
 
@@ -101,7 +101,7 @@ MISTAKES = {
     "no number at all": (changed(*ROW, "value", to=float("nan")), r"rows\[0\]\.value must be a finite number.*: nan"),
     "huge value": (changed(*ROW, "value", to=10**400), r"rows\[0\]\.value must be a finite number"),
     "huge count": (
-        changed(*ROW, "gangs", 0, "count", to=MOST + 1),
+        changed(*ROW, "gangs", 0, "count", to=MAX_WHOLE + 1),
         r"gangs\[0\]\.count must be .* to 100000: 100001",
     ),
     "a bid for a number": (changed(*ROW, "value", to=DOCUMENT), r"rows\[0\]\.value must be a number: .{1,400}$"),
@@ -139,11 +139,11 @@ MISTAKES = {
     "too many slots": (changed("free", to={"m0": [1, 1, 1]}), r"market\.free\.m0 must have one number a slot"),
     "too few slots": (changed("free", to={"m0": [1]}), r"market\.free\.m0 must have one number a slot"),
     "too many GPUs": (
-        changed("machines", to=[{"id": f"m{index}", "gpus": MOST} for index in range(11)]),
+        changed("machines", to=[{"id": f"m{index}", "gpus": MAX_WHOLE} for index in range(11)]),
         r"market\.machines have more than \d+ GPUs together",
     ),
     "one machine far larger than many": (
-        changed("machines", to=[{"id": f"m{index}", "gpus": MOST if index == 0 else 1} for index in range(11)]),
+        changed("machines", to=[{"id": f"m{index}", "gpus": MAX_WHOLE if index == 0 else 1} for index in range(11)]),
         r"market\.machines are too uneven: 11 of them, times 100000 GPUs",
     ),
     "no slots": (
@@ -151,7 +151,7 @@ MISTAKES = {
         r"machines\[0\]\.slots must be 1 to 128 slots: 0",
     ),
     "more slots than any machine has": (
-        changed("machines", 0, to={"id": "m0", "slots": [1] * (MOST_SLOTS + 1)}),
+        changed("machines", 0, to={"id": "m0", "slots": [1] * (MAX_SLOTS + 1)}),
         r"machines\[0\]\.slots must be 1 to 128 slots: 129",
     ),
     "slots": (changed("machines", 0, "slots", to=[2, 1]), r"machines\[0\]\.slots must add up"),

@@ -69,7 +69,7 @@ def test_by_gpu_cuts_to_whole_tasks_on_each_machine():
     [(of_size(1, 2), 2), (of_size(4, 8, unit=4), 4)],
     ids=["a small job", "large tasks"],
 )
-def test_by_gpu_keeps_the_share_of_gpus_also_where_a_gang_cannot_be_cut_to_just_that(demands, least):
+def test_rounding_by_gpu_keeps_the_share_even_if_a_gang_cannot_be_cut(demands, least):
     """0.9 of 8 GPUs: no job can run on 7 of them, so the whole gang stays, or now and then the largest useful part."""
     kept = [by_gpu([gang(Level.MACHINE, m0=8)], 0.9, seed, demands) for seed in range(4000)]
     gpus = [sum(each.gpus.gpus for each in gangs) for gangs in kept]

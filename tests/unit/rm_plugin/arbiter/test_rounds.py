@@ -19,7 +19,7 @@ from rm_plugin.arbiter.rounds import check_bids, check_reports, play_round
 from rm_plugin.arbiter.seeds import child_digests, child_seed
 from rm_plugin.policies.demands import claims_of
 from rm_plugin.policies.themis import ThemisPolicy, worst_apps
-from themis.bids import AppReport, Bid, BidRow, FreeMachine, Gang, GangDemand, PlacedGang, RhoOf
+from themis.bids import AppReport, Bid, BidRow, FreeMachine, GangDemand, GangRequest, PlacedGang, RhoOf
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Cluster, Level, Machine
 
@@ -54,7 +54,7 @@ def bid(name, /, **changes):
         "app_id": name,
         "round_id": 3,
         "empty_value": 0.1,
-        "rows": (BidRow(value=1.0, gangs=(Gang(1, Level.CLUSTER),)),),
+        "rows": (BidRow(value=1.0, gangs=(GangRequest(1, Level.CLUSTER),)),),
     }
     return Bid(**{**fields, **changes})
 
@@ -82,13 +82,13 @@ class Scripted:
 
 
 class TestQuestions:
-    def test_reports_come_first_and_from_apps_that_are_there(self):
+    def test_reports_are_requested_first_from_reachable_apps(self):
         round_ = play_round(snapshot("a", standing("b", silent=True), "c"), Scripted(Decision()))
         questions, result = play(round_, {"a": report("a")})
         assert questions == [AskReports(("a", "c"))]
         assert dict(result.snapshot.reports) == {"a": report("a")}
 
-    def test_a_policy_gets_what_it_asked_for_step_by_step(self):
+    def test_a_policy_receives_the_answer_to_each_request(self):
         market = object()
         outcome = AuctionOutcome(wins={}, shares={"a": 1.0})
         policy = Scripted(AskBids(("a",)), SolveAuction(market), Decision())
@@ -175,11 +175,11 @@ class TestRefusals:
         assert list(result.refused) == ["a"]
         assert reason in result.refused["a"]
 
-    def test_bids_that_nobody_asked_for_are_dropped_without_a_word(self):
+    def test_unrequested_bids_are_dropped_silently(self):
         valid, refused = check_bids(snapshot("a", "b"), ("a",), {"b": bid("b")})
         assert (valid, refused) == ({}, {})
 
-    def test_nothing_may_be_worth_nothing_in_a_lexicographic_auction(self):
+    def test_the_empty_bundle_may_have_value_0_in_a_lexicographic_auction(self):
         shot = snapshot("a", settings=RoundSettings(empty_bundle=EmptyBundle.LEXICOGRAPHIC))
         valid, refused = check_bids(shot, ("a",), {"a": bid("a", empty_value=0.0)})
         assert list(valid) == ["a"]
@@ -189,13 +189,13 @@ class TestRefusals:
         valid, _ = check_bids(snapshot("a"), ("a",), {"a": bid("a", rows=())})
         assert list(valid) == ["a"]
 
-    def test_reports_that_nobody_asked_for_are_dropped(self):
+    def test_unrequested_reports_are_dropped(self):
         policy = Scripted(Decision())
         shot = snapshot("a", standing("b", silent=True))
         _, result = play(play_round(shot, policy), {app: report(app) for app in "abz"})
         assert list(result.snapshot.reports) == ["a"]
 
-    def test_a_report_about_machines_that_there_are_not_is_refused_and_named(self):
+    def test_a_report_with_unknown_machines_is_refused_by_name(self):
         ghost = replace(
             report("a"),
             demands=(GangDemand(job_id="j", min_gpus=1, max_gpus=1, held=Allocation.of({"x": 1, "y": 1})),),
@@ -222,13 +222,13 @@ class TestRefusals:
         assert list(result.refused) == refused
         assert all("no rho" in reason for reason in result.refused.values())
 
-    def test_what_was_refused_before_the_bids_is_told_too(self):
+    def test_refused_reports_are_listed_with_refused_bids(self):
         policy = Scripted(AskBids(("b",)), Decision())
         answers = {"a": replace(report("a"), round_id=2), "b": report("b")}
         _, result = play(play_round(snapshot("a", "b"), policy), answers, {"b": bid("b", round_id=2)})
         assert sorted(result.refused) == ["a", "b"]
 
-    def test_a_demand_beside_what_it_keeps_stands(self):
+    def test_a_demand_on_kept_machines_is_accepted(self):
         near = replace(
             report("a"),
             demands=(GangDemand(job_id="j", min_gpus=1, max_gpus=1, held=Allocation.of({"m": 1})),),
@@ -257,7 +257,7 @@ class TestValues:
         assert all(0 <= seed < 2**64 for seed in seeds)
         assert child_seed(1, "a") == 263842516872826314
 
-    def test_many_digests_stand_in_the_order_of_their_seeds(self):
+    def test_digests_order_as_their_seeds(self):
         names = [f"app-{number}" for number in range(50)]
         digests = dict(zip(child_digests(1, ("a",), names), names, strict=True))
         assert [int.from_bytes(digest[:8], "big") for digest in digests] == [child_seed(1, "a", name) for name in names]

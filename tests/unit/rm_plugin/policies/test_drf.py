@@ -25,13 +25,13 @@ def test_free_gpus_go_to_the_app_with_the_least_share(make_snapshot, gpus_of):
     assert totals(gpus_of(DrfPolicy().decide(shot))) == {"a": 1, "b": 3}
 
 
-def test_what_an_app_holds_it_keeps(make_snapshot, gpus_of):
+def test_apps_keep_their_gpus(make_snapshot, gpus_of):
     """All six would be shared evenly under leases."""
     shot = make_snapshot({"a": jobs("a", 6), "b": jobs("b", 6)}, renewable={"a": {"m0": 4, "m1": 1}})
     assert totals(gpus_of(DrfPolicy().decide(shot))) == {"a": 5, "b": 1}
 
 
-def test_only_what_its_jobs_can_use_is_renewed(make_snapshot, gpus_of):
+def test_only_usable_gpus_are_renewed(make_snapshot, gpus_of):
     shot = make_snapshot({"a": jobs("a", 1), "b": jobs("b", 6)}, renewable={"a": {"m0": 4}})
     assert totals(gpus_of(DrfPolicy().decide(shot))) == {"a": 1, "b": 5}
 

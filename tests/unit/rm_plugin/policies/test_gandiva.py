@@ -21,18 +21,18 @@ def test_the_gang_that_lies_nearest_comes_first(make_snapshot, gpus_of):
     assert gpus_of(GandivaPolicy().decide(shot)) == {"b": {"m0": 4}}
 
 
-def test_of_equal_scores_the_larger_gang_comes_first(make_snapshot, gpus_of):
+def test_equal_scores_prefer_the_larger_gang(make_snapshot, gpus_of):
     shot = make_snapshot({"a": [job("a0", 2)], "b": [job("b0", 4)]}, slots=((4,),))
     assert gpus_of(GandivaPolicy().decide(shot)) == {"b": {"m0": 4}}
 
 
-def test_of_like_gangs_the_earlier_submission_comes_first_then_the_app_id(make_snapshot, gpus_of):
+def test_equal_gangs_rank_by_submission_then_app_id(make_snapshot, gpus_of):
     apps = {"a": [job("a0", 4)], "b": [job("b0", 4)]}
     assert gpus_of(GandivaPolicy().decide(make_snapshot(apps, submitted={"a": 2.0, "b": 1.0}))) == {"b": {"m0": 4}}
     assert gpus_of(GandivaPolicy().decide(make_snapshot(apps))) == {"a": {"m0": 4}}
 
 
-def test_of_equal_scores_a_gang_that_renews_comes_first(make_snapshot, gpus_of):
+def test_equal_scores_prefer_a_renewing_gang(make_snapshot, gpus_of):
     shot = make_snapshot({"a": [job("a0", 4)], "b": [job("b0", 2)]}, slots=((4,),), renewable={"b": {"m0": 2}})
     assert gpus_of(GandivaPolicy().decide(shot)) == {"b": {"m0": 2}}
 
@@ -43,13 +43,13 @@ class TestMigration:
     def shot(self, make_snapshot, restart_s, **more):
         return make_snapshot({"a": [job("a0", 2)]}, renewable={"a": {"m0": 1, "m1": 1}}, restart_s=restart_s, **more)
 
-    def test_a_job_moves_where_it_lies_better(self, make_snapshot, gpus_of):
+    def test_a_job_moves_to_a_better_placement(self, make_snapshot, gpus_of):
         assert gpus_of(GandivaPolicy().decide(self.shot(make_snapshot, 499.0))) == {"a": {"m1": 2}}
 
     def test_not_for_less_than_a_restart_costs(self, make_snapshot, gpus_of):
         assert gpus_of(GandivaPolicy().decide(self.shot(make_snapshot, 501.0))) == {"a": {"m0": 1, "m1": 1}}
 
-    def test_not_where_there_is_nothing_better(self, make_snapshot, gpus_of):
+    def test_no_move_without_a_better_placement(self, make_snapshot, gpus_of):
         shot = self.shot(make_snapshot, 0.0, taken={"m0": 3, "m1": 1})
         assert gpus_of(GandivaPolicy().decide(shot)) == {"a": {"m0": 1, "m1": 1}}
 

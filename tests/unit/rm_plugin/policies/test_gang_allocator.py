@@ -120,7 +120,7 @@ def test_a_step_is_the_smallest_gang_then_a_unit():
     assert sizes == [4, 2, 2]
 
 
-def test_a_prospect_counts_what_a_job_holds_at_the_level_that_all_of_it_spans():
+def test_a_prospect_uses_the_level_of_held_and_new_gpus():
     free = tuple(FreeMachine(machine_id=f"m{place}", rack_id="r", free_slots=(place,)) for place in range(3))
     wanted = GangDemand(job_id="j", min_gpus=1, max_gpus=2, held=Allocation.of({"m0": 1}))
     allocator = GangAllocator(free, [Claim(app_id="a", demands=(wanted,))])

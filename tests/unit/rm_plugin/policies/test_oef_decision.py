@@ -92,7 +92,7 @@ def test_after_a_failure_the_last_shares_continue_and_the_solver_is_asked_again(
 
 
 @pytest.mark.parametrize("smallest_gangs", [True, False])
-def test_gangs_below_the_smallest_are_given_back_unless_told_otherwise(smallest_gangs):
+def test_too_small_gangs_are_given_back_unless_allowed(smallest_gangs):
     jobs = [job("u", 0, gang=1), job("v", 0, gang=8), *(job("u", number) for number in range(1, 16))]
     decided = decide_round(OefMemory(), instance("u", "v"), jobs, HOSTS, RULE, smallest_gangs=smallest_gangs)
     held = sum(decided.granted["v"])

@@ -8,7 +8,7 @@ from rm_plugin.policies.oef.audit import envy_matrix, largest_envy, pareto_gap, 
 from rm_plugin.policies.oef.evaluator import Mode, evaluate, rule_of
 from rm_plugin.policies.oef.fair_share import ShareStatus
 from rm_plugin.policies.oef.registry import RULES, rule_named
-from rm_plugin.policies.oef.speedup import Instance, JobType, virtual_tenants
+from rm_plugin.policies.oef.speedup import Instance, virtual_tenants
 from rm_plugin.solvers.highs_linear import HighsModel
 from rm_plugin.solvers.linear import LinearStatus, Optimum
 from themis.errors import UnknownNameError
@@ -62,14 +62,9 @@ def test_an_unknown_rule_names_the_nearest():
         rule_named("gavle", HighsModel)
 
 
-def test_weights_of_job_types_follow_priorities():
-    types = (JobType(name="a", speedup=(1, 2), priority=3), JobType(name="b", speedup=(1, 3)))
-    assert [each.weight for each in virtual_tenants("u", 2.0, types)] == [1.5, 0.5]
-
-
 def test_a_split_into_equal_job_types_gains_nothing():
     whole = instance(A)
-    parts = virtual_tenants("u1", 1.0, [JobType(name=name, speedup=whole.tenants[0].speedup) for name in "ab"])
+    parts = virtual_tenants("u1", 1.0, dict.fromkeys("ab", whole.tenants[0].speedup))
     split = Instance(types=whole.types, capacity=whole.capacity, tenants=(*parts, *whole.tenants[1:]))
     for mode in Mode:
         one, other = (evaluate(each, rule_of(mode, HighsModel)).efficiency for each in (whole, split))

@@ -6,7 +6,7 @@ from oef_cases import A, B, C, D, instance, solve
 from rm_plugin.policies.oef.audit import envy_matrix, gain_from_lie, largest_envy, one_more, pareto_gap, true_efficiency
 from rm_plugin.policies.oef.baselines.gandiva_fair import trades_of
 from rm_plugin.policies.oef.registry import rule_named
-from rm_plugin.policies.oef.speedup import Instance, JobType, normalise, virtual_tenants
+from rm_plugin.policies.oef.speedup import Instance, normalise, virtual_tenants
 from rm_plugin.solvers.highs_linear import HighsModel
 
 
@@ -167,29 +167,29 @@ def test_noncooperative_shares(rows, weights, expected, common):
 
 
 def test_a_tenant_with_two_job_types_gets_two_virtual_tenants():
-    types = (JobType(name="a", speedup=(1, 2)), JobType(name="b", speedup=(1, 3)))
-    other = virtual_tenants("u2", 1.0, (JobType(name="c", speedup=(1, 5)),))
+    types = {"a": (1, 2), "b": (1, 3)}
+    other = virtual_tenants("u2", 1.0, {"c": (1, 5)})
     tenants = (*virtual_tenants("u1", 1.0, types), *other)
     fair = rule_named("noncooperative", HighsModel)(
         normalise(Instance(types=("slow", "fast"), capacity=(1, 1), tenants=tenants))
     )
     assert fair.share["u1/a"] == pytest.approx((1, 4 / 37))
     assert fair.share["u1/b"] == pytest.approx((0, 15 / 37))
-    assert fair.share["u2"] == pytest.approx((0, 18 / 37))
-    assert fair.efficiency["u2"] == pytest.approx(90 / 37)
+    assert fair.share["u2/c"] == pytest.approx((0, 18 / 37))
+    assert fair.efficiency["u2/c"] == pytest.approx(90 / 37)
 
 
 @pytest.mark.parametrize(
     ("liar", "claim", "true"), [("u1", 3, 2.0), ("u1", 1.5, 29 / 13), ("u2", 6, 1.875), ("u2", 4, 2.5)]
 )
-def test_noncooperative_pays_those_who_understate_only(liar, claim, true):
+def test_noncooperative_rewards_only_understated_claims(liar, claim, true):
     assert 15 / 7 + gain("noncooperative", B, liar, (1, claim)) == pytest.approx(true)
 
 
 def test_a_tenant_with_two_job_types_may_gain_by_inflating_one():
     def total(first):
-        types = (JobType(name="a", speedup=first), JobType(name="b", speedup=(1, 6)))
-        other = virtual_tenants("u2", 1.0, (JobType(name="c", speedup=(1, 5.5)),))
+        types = {"a": first, "b": (1, 6)}
+        other = virtual_tenants("u2", 1.0, {"c": (1, 5.5)})
         tenants = (*virtual_tenants("u1", 1.0, types), *other)
         fair = rule_named("noncooperative", HighsModel)(
             normalise(Instance(types=("slow", "fast"), capacity=(1, 3), tenants=tenants))
@@ -203,7 +203,7 @@ def test_a_tenant_with_two_job_types_may_gain_by_inflating_one():
 # ---- one more device -------------------------------------------------------------------------------------------------
 
 
-def test_one_more_device_is_worth_what_the_programme_gives_after_it():
+def test_the_value_of_one_more_device_is_the_programmes_gain():
     more = one_more(instance(B), rule_named("noncooperative", HighsModel), "g2")
     assert more == pytest.approx({"u1": 10 / 7, "u2": 10 / 7})
     assert solve("noncooperative", B).prices == pytest.approx((5 / 7, 10 / 7))

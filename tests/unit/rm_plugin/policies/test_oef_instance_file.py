@@ -107,7 +107,7 @@ def test_a_wrong_field_is_named(document, said):
         (b'{"types": [], "types": []}', "instance has a key twice"),
     ],
 )
-def test_what_is_no_document_is_refused(content, said):
+def test_malformed_documents_are_refused(content, said):
     with pytest.raises(InputError, match=said):
         read_instance(content, "f.json")
 

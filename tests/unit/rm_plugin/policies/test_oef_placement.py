@@ -32,7 +32,7 @@ def test_the_longest_starved_job_runs_first():
     assert list(placed) == ["b"]
 
 
-def test_a_job_takes_the_fastest_type_of_which_there_is_enough():
+def test_a_job_gets_the_fastest_type_with_enough_gpus():
     placed = place_compactly([job("a", 2)], HOSTS, {"u": (2, 2, 1)})
     assert placed["a"].type_numbers == (1,)
 

@@ -1,108 +1,22 @@
 """OEF behind the Policy port: tenants of a snapshot, shares over many rounds, and its memory."""
 
 import json
-from collections import Counter
 
 import msgspec
 import pytest
 from msgspec.structs import replace
+from oef_round_cases import CLUSTER, K80, V100, demand, four_apps, granted, jobs, played, round_of
 
-from rm_plugin.arbiter.round_values import AppOwner, AppStanding, RoundSettings, RoundSnapshot
+from rm_plugin.arbiter.round_values import AppOwner
 from rm_plugin.policies.oef_policy import OefPolicyMemory
 from rm_plugin.policies.oef_tenants import tenants_of
 from rm_plugin.policies.registry import make_policy
-from themis.apps import CRUDE_SLOWDOWN
-from themis.bids import AppReport, FreeMachine, GangDemand
-from themis.choices import TenantOf
-from themis.cluster import Allocation, Cluster, DeviceType, Machine
-from themis.speeds import NOWHERE, Speeds
+from themis.bids import FreeMachine
+from themis.choices import Placer, TenantOf
+from themis.cluster import Cluster, DeviceType, Level, Machine
+from themis.speeds import NOWHERE, SAME_SPEED, Speeds
+from themis_lab.paper.plans import FOR_MIXED_DEVICES
 from themis_lab.simulator.observer import History
-from themis_lab.simulator.settings import Settings
-from themis_lab.simulator.simulation import Simulation
-from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
-
-K80, V100 = DeviceType(name="k80"), DeviceType(name="v100", speed=2.0)
-CLUSTER = Cluster(
-    name="two types",
-    machines=(
-        Machine(machine_id="k", rack_id="r", slots=(4,), device="k80"),
-        Machine(machine_id="v", rack_id="r", slots=(4,), device="v100"),
-    ),
-    devices={"k80": K80, "v100": V100},
-)
-
-
-def speeds(v100, k80=1.0):
-    return Speeds.of([("k80", k80), ("v100", v100)])
-
-
-def demand(v100=2.0, *, job="j", gpus=8, least=1, **more):
-    return GangDemand(
-        job_id=job, min_gpus=least, max_gpus=gpus, work_left_gpu_s=1e6, **{"speeds": speeds(v100), **more}
-    )
-
-
-def jobs(v100=2.0):
-    """Jobs of one GPU each, so that whole GPUs of any type can be used."""
-    return [demand(v100, job=f"j{n}", gpus=1) for n in range(8)]
-
-
-def round_of(demands, *, memory=None, renewable=None, kept=None, owners=None, silent=(), tenant_of=TenantOf.USER):
-    """A round on the free GPUs of both machines, less those that are kept. `demands` by app, in order of submission."""
-    kept = {app: Allocation.of(counts) for app, counts in (kept or {}).items()}
-    taken = sum(kept.values(), Allocation())
-    apps = tuple(
-        AppStanding(
-            app_id=app,
-            submitted_at_s=float(place),
-            kept=kept.get(app, Allocation()),
-            renewable=Allocation.of((renewable or {}).get(app, {})),
-            silent=app in silent,
-            owner=(owners or {}).get(app, AppOwner()),
-        )
-        for place, app in enumerate(demands)
-    )
-    return RoundSnapshot(
-        round_id=1,
-        now_s=0.0,
-        lease_s=600.0,
-        cluster=CLUSTER,
-        machines=tuple(
-            FreeMachine(
-                machine_id=each.machine_id,
-                rack_id="r",
-                free_slots=(4 - taken.count(each.machine_id),),
-                device=each.device,
-            )
-            for each in CLUSTER.machines
-        ),
-        apps=apps,
-        settings=RoundSettings(tenant_of=tenant_of),
-        seed=1,
-        reports={
-            app: AppReport(app_id=app, round_id=1, demands=tuple(wanted))
-            for app, wanted in demands.items()
-            if app not in silent
-        },
-        memory=memory,
-    )
-
-
-def granted(decision):
-    """GPUs by app and machine."""
-    return {
-        app: sum((gang.gpus for gang in gangs), Allocation()).by_machine() for app, gangs in decision.grants().items()
-    }
-
-
-def played(policy, demands, rounds, **more):
-    """Play rounds in which all leases end. Returns GPUs by (app, machine), and the last memory."""
-    policy, memory, renewable, had = make_policy(policy), None, {}, Counter()
-    for _ in range(rounds):
-        decision = policy.decide(round_of(demands, memory=memory, renewable=renewable, **more))
-        memory, renewable = decision.memory, granted(decision)
-        had.update({(app, machine): n for app, counts in renewable.items() for machine, n in counts.items()})
-    return had, memory
 
 
 class TestShares:
@@ -121,13 +35,25 @@ class TestShares:
         assert mean["a", "k"] + 2 * mean["a", "v"] == pytest.approx(4 * 15 / 7, rel=0.03)
         assert mean.get(("b", "k"), 0.0) + 5 * mean["b", "v"] == pytest.approx(4 * 15 / 7, rel=0.03)
 
-    @pytest.mark.parametrize("policy", ["max_min", "gavel", "gandiva_fair"])
+    @pytest.mark.parametrize("policy", ["max_min", "gavel", "gandiva_fair", "incentive_only"])
     def test_under_a_baseline_no_tenant_has_less_than_its_part_of_an_equal_split(self, policy):
         mean = self.mean(policy, {"a": jobs(2.0), "b": jobs(5.0)})
         efficiency = {app: mean.get((app, "k"), 0.0) + v100 * mean[app, "v"] for app, v100 in (("a", 2.0), ("b", 5.0))}
         assert efficiency["a"] >= 0.95 * 6.0
         assert efficiency["b"] >= 0.95 * 12.0
         assert (policy == "max_min") == (sum(efficiency.values()) == pytest.approx(18.0, rel=0.02))
+
+    def test_pure_efficiency_gives_the_fast_type_to_the_tenant_that_gains_most(self):
+        # The other has what it cannot use: golden 11, on four devices of each type.
+        mean = self.mean("pure_efficiency", {"a": jobs(2.0), "b": [demand(5.0, gpus=4)]})
+        assert mean == pytest.approx({("a", "k"): 4.0, ("b", "v"): 4.0}, abs=0.01)
+
+    def test_capped_gavel_owes_each_tenant_one_gpu_of_mean_weight_and_leaves_none_idle(self):
+        had, memory = played("gavel_capped", {"a": jobs(2.0), "b": jobs(5.0)}, 20)
+        assert {tenant: sum(share) for tenant, share in memory.shares.share.items()} == pytest.approx(
+            {"app a/1:2": 1.0, "app b/1:5": 1.0}
+        )
+        assert sum(had.values()) == 20 * 8
 
     def test_a_user_with_two_apps_counts_as_one_tenant(self):
         owners = {app: AppOwner(user=user) for app, user in (("a", "u"), ("b", "u"), ("c", "w"))}
@@ -137,8 +63,8 @@ class TestShares:
         assert efficiency == pytest.approx([6.0, 4.0], rel=0.05)
 
     def test_a_weight_of_two_gives_twice_the_efficiency(self):
-        owners = {"a": AppOwner(user="u", weight=2.0)}
-        mean = self.mean("oef_noncooperative", {"a": jobs(), "b": jobs()}, owners=owners)
+        owners = {"a": AppOwner(user="u")}
+        mean = self.mean("oef_noncooperative", {"a": jobs(), "b": jobs()}, owners=owners, tenant_weights={"u": 2.0})
         assert mean.get(("a", "k"), 0.0) + 2 * mean["a", "v"] == pytest.approx(8.0, rel=0.05)
 
     @pytest.mark.parametrize("policy", ["oef", "oef_noncooperative"])
@@ -147,6 +73,26 @@ class TestShares:
         had, memory = played(policy, {app: [demand(2.0, gpus=3, least=3)] for app in "abcd"}, 16)
         assert {app for app, _ in had} == set("abcd")
         assert max(abs(each) for row in memory.shares.deviation.values() for each in row) < 12.0
+
+    @pytest.mark.parametrize(
+        ("tenant_of", "tenant"), [(TenantOf.QUEUE, "prod"), (TenantOf.USER, "u"), (TenantOf.APP, "a")]
+    )
+    def test_a_weight_names_a_user_a_queue_or_an_app(self, tenant_of, tenant):
+        owners = {"a": AppOwner(user="u", queue="prod"), "b": AppOwner(user="w")}
+        snapshot = round_of(
+            {"a": jobs(), "b": jobs()}, owners=owners, tenant_of=tenant_of, tenant_weights={tenant: 3.0, "z": 9.0}
+        )
+        weights = [each.weight for each in tenants_of(snapshot, {}).instance.tenants]
+        assert sorted(weights) == [1.0, 3.0]
+
+    def test_a_weight_counts_as_that_many_users_with_the_same_jobs(self):
+        # Each copy of the user has a third of the GPUs that the weighted user has.
+        weighted = self.mean("oef", {"a": jobs(2.0), "b": jobs(5.0)}, tenant_weights={"a": 3.0}, rounds=120)
+        copies = self.mean("oef", {**{f"a{n}": jobs(2.0) for n in range(3)}, "b": jobs(5.0)}, rounds=120)
+        for machine in "kv":
+            assert sum(copies.get((f"a{n}", machine), 0.0) for n in range(3)) == pytest.approx(
+                weighted.get(("a", machine), 0.0), abs=0.1
+            )
 
     def test_apps_of_a_tenant_take_turns(self):
         # Two of the three run in a round. The one that waited comes next; ties go to the earlier submission.
@@ -159,6 +105,36 @@ class TestShares:
         }
 
 
+class TestPlacers:
+    MACHINES = tuple(Machine(machine_id=f"m{n}", rack_id="r", slots=(slots,)) for n, slots in enumerate((2, 4)))
+
+    def gangs(self, policy, placer, demands):
+        cluster = Cluster(name="one type", machines=self.MACHINES)
+        machines = tuple(
+            FreeMachine(machine_id=each.machine_id, rack_id="r", free_slots=each.slots) for each in self.MACHINES
+        )
+        snapshot = replace(round_of(demands, placer=placer), cluster=cluster, machines=machines)
+        return make_policy(policy).decide(snapshot).grants()
+
+    @pytest.mark.parametrize("policy", FOR_MIXED_DEVICES)
+    def test_the_compact_placer_keeps_the_large_gang_whole_and_the_plain_one_splits_it(self, policy):
+        demands = {"a": [demand(gpus=1, speeds=SAME_SPEED)], "b": [demand(gpus=4, least=4, speeds=SAME_SPEED)]}
+        compact, plain = (self.gangs(policy, placer, demands) for placer in Placer)
+        assert [gang.level for gang in compact["b"]] == [Level.SLOT]
+        assert [gang.level for gang in plain["b"]] == [Level.RACK]
+
+    @pytest.mark.parametrize("policy", FOR_MIXED_DEVICES)
+    def test_whole_runs_end_under_the_plain_placer(self, policy):
+        run = four_apps(policy, placer=Placer.PLAIN)
+        assert run.run(watch=lambda each: each.arbiter.validate()).counts.violations == []
+
+    def test_under_the_plain_placer_a_tenant_keeps_gpus_too_few_for_its_smallest_gang(self):
+        tenants = [
+            tenants_of(round_of({"a": [demand(least=3)]}, placer=placer), {}).limits["app a/1:2"] for placer in Placer
+        ]
+        assert [limits.smallest for limits in tenants] == [3, 1]
+
+
 class TestBetweenRounds:
     def test_gpus_that_come_free_are_used_and_no_deviation_changes(self):
         demands = {"a": [demand(2.0)], "b": [demand(5.0)]}
@@ -168,7 +144,7 @@ class TestBetweenRounds:
         assert granted(decision) == {"b": {"v": 4}}
         assert decision.memory.shares.deviation == memory.shares.deviation
 
-    def test_a_tenant_that_keeps_its_share_gets_no_more_of_what_another_wants(self):
+    def test_a_tenant_at_its_share_gets_no_more_contended_gpus(self):
         demands = {"a": jobs(2.0), "b": jobs(5.0)}
         _, memory = played("oef", demands, 4)
         ending = round_of(
@@ -179,7 +155,7 @@ class TestBetweenRounds:
         )
         assert granted(make_policy("oef").decide(ending)) == {"b": {"v": 3}}
 
-    def test_a_silent_app_keeps_what_it_is_owed(self):
+    def test_an_unreachable_app_keeps_its_deviation(self):
         demands = {app: [demand(gpus=3, least=3)] for app in "abc"}
         _, memory = played("oef", demands, 1)
         owed = {tenant: row for tenant, row in memory.shares.deviation.items() if tenant.startswith("app c/")}
@@ -200,7 +176,7 @@ class TestTenants:
         snapshot = replace(round_of({"a": [demand(3.0, least=3)]}), cluster=small)
         assert tenants_of(snapshot, {}).speedups == {"a": (1.0, 0.0)}
 
-    def test_an_app_that_can_run_nowhere_takes_no_part(self):
+    def test_an_app_without_a_usable_type_is_left_out(self):
         snapshot = round_of({"a": [demand(speeds=NOWHERE)], "b": [demand()]})
         assert set(tenants_of(snapshot, {}).by_app) == {"b"}
         assert set(granted(make_policy("oef").decide(snapshot))) == {"b"}
@@ -211,8 +187,7 @@ class TestTenants:
         assert tenants.by_app == {"a": "user u/1:3", "b": "user u/1:3"}
 
     def test_extreme_speeds_and_weights_still_make_an_instance(self):
-        owners = {"a": AppOwner(user="u", weight=1e-300), "b": AppOwner(user="w", weight=1e300)}
-        snapshot = round_of({"a": [demand(1e200)], "b": [demand(1e-200)]}, owners=owners)
+        snapshot = round_of({"a": [demand(1e200)], "b": [demand(1e-200)]}, tenant_weights={"a": 1e-300, "b": 1e300})
         assert set(granted(make_policy("oef").decide(snapshot))) <= {"a", "b"}
 
 
@@ -234,34 +209,17 @@ class Restarting:
 
 
 class TestMemory:
-    def history(self, restart):
-        apps = [
-            AppTrace(
-                name=f"a{n}",
-                arrival_s=700.0 * n,
-                jobs=tuple(
-                    JobTrace(
-                        job_id=f"a{n}-j{job}",
-                        iterations_total=4000,
-                        serial_iteration_s=1.0,
-                        slowdown=CRUDE_SLOWDOWN,
-                        speed_by_device={"v100": 1.5 + n},
-                    )
-                    for job in range(5)
-                ),
-            )
-            for n in range(4)
-        ]
+    def history(self, restart, **rounds):
         history = History()
-        settings = Settings(cluster=CLUSTER, policy="oef")
-        run = Simulation(Workload(name="four apps", apps=tuple(apps)), settings, observer=history)
+        run = four_apps("oef", observer=history, **rounds)
         if restart:
             run._policy = Restarting(run._policy)
         run.run()
         return history
 
-    def test_a_restart_before_every_round_changes_no_decision(self):
-        plain, restarts = self.history(restart=False), self.history(restart=True)
+    @pytest.mark.parametrize("profiling_runs", [False, True])
+    def test_a_restart_before_every_round_changes_no_decision(self, profiling_runs):
+        plain, restarts = (self.history(restart, profiling_runs=profiling_runs) for restart in (False, True))
         assert len(plain.results) > 20
         assert [each.decision for each in restarts.results] == [each.decision for each in plain.results]
 
@@ -279,9 +237,87 @@ class TestMemory:
         assert after.rule == "oef_noncooperative"
         assert after.shares.share != memory.shares.share
 
-    def test_memory_of_other_device_types_is_dropped(self):
-        _, memory = played("oef", {"a": [demand(2.0)], "b": [demand(5.0)]}, 3)
-        other = replace(memory, types=("cpu", "k80", "v100"))
-        snapshot = round_of({"a": [demand(2.0)], "b": [demand(5.0)]})
-        fresh = make_policy("oef").decide(snapshot)
-        assert make_policy("oef").decide(replace(snapshot, memory=other)) == fresh
+
+class TestChangesOfTypes:
+    """A node of a new type joins, or the last one of a type is gone: what tenants are owed of other types counts on."""
+
+    P100 = DeviceType(name="p100", speed=1.5)
+    WIDER = Cluster(
+        name="three types",
+        machines=(*CLUSTER.machines, Machine(machine_id="p", rack_id="r", slots=(4,), device="p100")),
+        devices={"k80": K80, "p100": P100, "v100": V100},
+    )
+
+    def round_on(self, cluster, demands, memory, silent=()):
+        machines = tuple(
+            FreeMachine(machine_id=each.machine_id, rack_id="r", free_slots=each.slots, device=each.device)
+            for each in cluster.machines
+        )
+        return replace(round_of(demands, memory=memory, silent=silent), cluster=cluster, machines=machines)
+
+    def gangs_of_three(self, types=("k80", "v100")):
+        own = {"k80": 1.0, "p100": 1.5, "v100": 2.0}
+        return {
+            app: [demand(gpus=3, least=3, speeds=Speeds.of([(name, own[name]) for name in types]))] for app in "abcd"
+        }
+
+    def owed(self, memory):
+        """Deviations by app and type."""
+        return {
+            (app, name): owed
+            for app, tenant in memory.tenants.items()
+            for name, owed in zip(memory.types, memory.shares.deviation[tenant], strict=True)
+        }
+
+    @pytest.mark.parametrize("silent", [(), ("d",)])
+    def test_a_type_that_joins_is_used_at_once_and_nothing_owed_is_lost(self, silent):
+        _, memory = played("oef", self.gangs_of_three(), 1)
+        before = self.owed(memory)
+        snapshot = self.round_on(self.WIDER, self.gangs_of_three(("k80", "p100", "v100")), memory, silent)
+        decision = make_policy("oef").decide(snapshot)
+        assert any("p" in machines for machines in granted(decision).values())
+        # Who waited in the first round comes first now, unless its app master is away.
+        waited = {"c", "d"} - set(silent)
+        assert waited <= set(granted(decision))
+        assert decision.memory.types == ("k80", "p100", "v100")
+        for app in silent:
+            after = self.owed(decision.memory)
+            assert [after[app, name] for name in decision.memory.types] == [
+                before[app, "k80"],
+                0.0,
+                before[app, "v100"],
+            ]
+
+    def test_without_a_type_the_others_are_shared_and_what_is_owed_of_them_counts_on(self):
+        wide = self.gangs_of_three(("k80", "p100", "v100"))
+        memory = make_policy("oef").decide(self.round_on(self.WIDER, wide, None)).memory
+        starving = set("abcd") - set(granted(make_policy("oef").decide(self.round_on(self.WIDER, wide, None))))
+        decision = make_policy("oef").decide(self.round_on(CLUSTER, self.gangs_of_three(), memory))
+        assert decision.memory.types == ("k80", "v100")
+        assert starving <= set(granted(decision))
+        fresh = make_policy("oef").decide(self.round_on(CLUSTER, self.gangs_of_three(), None))
+        assert granted(decision) != granted(fresh)
+
+    def test_an_app_whose_only_type_is_gone_waits_and_the_others_run(self):
+        only = {"a": [demand(speeds=Speeds.of([("p100", 1.0)]))], "b": jobs()}
+        memory = make_policy("oef").decide(self.round_on(self.WIDER, only, None)).memory
+        decision = make_policy("oef").decide(self.round_on(CLUSTER, {**only, "a": [demand(speeds=NOWHERE)]}, memory))
+        assert set(granted(decision)) == {"b"}
+
+    def test_measured_speeds_give_a_tenant_another_name_and_leave_what_it_is_owed(self):
+        _, memory = played("oef", {app: [demand(2.0, gpus=3, least=3)] for app in "abcd"}, 1)
+        owed = memory.shares.deviation["app d/1:2"]
+        measured = {app: [demand(2.5 if app == "d" else 2.0, gpus=3, least=3)] for app in "abcd"}
+        after = make_policy("oef").decide(round_of(measured, memory=memory, kept={"a": {"k": 4}, "b": {"v": 4}})).memory
+        assert after.shares.deviation["app d/1:2.5"] == owed
+        assert "app d/1:2" not in after.shares.deviation
+
+    def test_a_tenant_whose_apps_part_keeps_what_it_is_owed_under_its_name(self):
+        owners = dict.fromkeys("ab", AppOwner(user="u"))
+        demands = {app: [demand(2.0, gpus=3, least=3)] for app in "abcd"}
+        _, memory = played("oef", demands, 1, owners=owners)
+        parted = {**demands, "a": [demand(3.0, gpus=3, least=3)]}
+        kept = {"c": {"k": 4}, "d": {"v": 4}}
+        after = make_policy("oef").decide(round_of(parted, memory=memory, kept=kept, owners=owners)).memory
+        assert after.shares.deviation["user u/1:2"] == memory.shares.deviation["user u/1:2"]
+        assert "user u/1:3" not in after.shares.deviation

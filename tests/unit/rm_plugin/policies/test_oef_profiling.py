@@ -1,4 +1,4 @@
-"""The profiling agent's state machine."""
+"""The state machine of a profile."""
 
 import pytest
 
@@ -10,12 +10,11 @@ from rm_plugin.policies.oef.profiling import (
     Requested,
     Started,
     advance,
+    profiled_speeds,
     requested,
 )
-from themis.errors import InputError
 
 TYPES = ("k80", "v100")
-FAST, SLOW = (9.0,) * 3 + (0.5,) * 10, (9.0,) * 3 + (1.0,) * 10
 
 
 def after(*events, profile=None):
@@ -25,40 +24,26 @@ def after(*events, profile=None):
     return profile
 
 
-DONE = after(Started(), Measured(batch_s=SLOW), Measured(batch_s=FAST))
+HALF = after(Started(), Measured(rate=1.0))
+DONE = after(Started(), Measured(rate=2.0), profile=HALF)
+FAILED = after(Started(), Failed(reason="out of memory"))
+STALE = after(Observed(gpu_type="v100", rate=9.0), profile=DONE)
 
 
 def test_every_type_is_measured_in_turn():
     assert requested(TYPES).next_type == "k80"
-    half = after(Started(), Measured(batch_s=SLOW))
-    assert (half.state, half.next_type) == (ProfileState.RUNNING, "v100")
+    assert (HALF.state, HALF.next_type) == (ProfileState.REQUESTED, "v100")
     assert (DONE.state, DONE.rates, DONE.next_type) == (ProfileState.DONE, (1.0, 2.0), None)
 
 
-def test_the_warm_up_does_not_count_and_the_median_does():
-    noisy = (90.0, 90.0, 90.0, *(2.0,) * 9, 100.0)
-    assert after(Started(), Measured(batch_s=noisy)).rates == (0.5,)
-
-
-def test_a_type_on_which_the_job_cannot_run_has_rate_0():
-    assert after(Started(), Measured(batch_s=()), Measured(batch_s=FAST)).rates == (0.0, 2.0)
-
-
-def test_a_job_that_runs_nowhere_fails():
-    profile = after(Started(), Measured(batch_s=()), Measured(batch_s=()))
+def test_a_job_without_a_usable_type_fails():
+    profile = after(Started(), Measured(rate=0.0), Started(), Measured(rate=0.0))
     assert (profile.state, profile.reason) == (ProfileState.FAILED, "it can run on no type")
 
 
-@pytest.mark.parametrize("batches", [(1.0,) * 12, (1.0,) * 12 + (0.0,), (1.0,) * 12 + (float("inf"),)])
-def test_unusable_times_are_refused(batches):
-    with pytest.raises(InputError):
-        after(Started(), Measured(batch_s=batches))
-
-
-def test_a_failed_run_can_be_requested_again():
-    failed = after(Started(), Failed(reason="out of memory"))
-    assert (failed.state, failed.reason) == (ProfileState.FAILED, "out of memory")
-    assert after(Requested(types=TYPES), profile=failed) == requested(TYPES)
+@pytest.mark.parametrize("profile", [DONE, FAILED, STALE])
+def test_a_profile_that_ended_can_be_requested_again(profile):
+    assert after(Requested(types=("p100",)), profile=profile) == requested(("p100",))
 
 
 @pytest.mark.parametrize(("rate", "state"), [(1.7, "done"), (2.3, "done"), (1.5, "stale"), (2.5, "stale")])
@@ -69,12 +54,28 @@ def test_a_profile_that_predicts_badly_is_stale(rate, state):
 @pytest.mark.parametrize(
     ("profile", "event"),
     [
-        (requested(TYPES), Measured(batch_s=FAST)),
+        (requested(TYPES), Measured(rate=1.0)),
         (requested(TYPES), Requested(types=TYPES)),
+        (HALF, Requested(types=TYPES)),
         (DONE, Started()),
         (DONE, Failed(reason="late")),
         (DONE, Observed(gpu_type="other", rate=1.0)),
+        (FAILED, Observed(gpu_type="k80", rate=1.0)),
     ],
 )
 def test_an_event_that_does_not_fit_changes_nothing(profile, event):
     assert advance(profile, event) is profile
+
+
+@pytest.mark.parametrize(
+    ("profile", "speeds"),
+    [
+        (None, ()),
+        (requested(TYPES), ()),
+        (HALF, ()),
+        (FAILED, (1.0, 0.0, 3.0)),
+        (DONE, (1.0, 0.0, 2.0)),
+    ],
+)
+def test_shares_are_computed_from_measurements_and_from_reports_if_these_failed(profile, speeds):
+    assert profiled_speeds(profile, (1.0, 0.0, 3.0), ("k80", "p100", "v100")) == speeds

@@ -53,7 +53,7 @@ def test_a_gang_may_span_types():
     assert round_shares((2, 2), ideal, {}, limits).granted == {"a": (2, 2)}
 
 
-def test_what_a_tenant_cannot_use_goes_to_others_and_earns_no_credit():
+def test_unusable_gpus_go_to_others_without_credit():
     ideal = {"done": (3.0,), "busy": (1.0,)}
     limits = {"done": GangLimits(smallest=1, most=1), "busy": ANY}
     rounded = round_shares((4,), ideal, {}, limits)

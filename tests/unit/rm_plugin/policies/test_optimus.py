@@ -32,7 +32,7 @@ def test_every_job_gets_its_smallest_gang_before_any_grows(make_snapshot, gpus_o
     assert totals(gpus_of(OptimusPolicy().decide(shot))) == {"a": 1, "b": 2}
 
 
-def test_of_jobs_without_gpus_the_app_with_the_least_throughput_comes_first(make_snapshot, gpus_of):
+def test_jobs_without_gpus_rank_by_least_app_throughput(make_snapshot, gpus_of):
     shot = make_snapshot(
         {app: [job(f"{app}{place}", 1, 1) for place in range(6)] for app in "ab"}, kept={"a": {"m0": 2}}
     )
@@ -45,7 +45,7 @@ def test_the_smaller_gang_scales_better(make_snapshot, gpus_of):
     assert totals(gpus_of(OptimusPolicy().decide(shot))) == {"a": 2, "b": 2}
 
 
-def test_a_gpu_that_lies_far_away_scales_worse(make_snapshot, gpus_of):
+def test_a_distant_gpu_scales_worse(make_snapshot, gpus_of):
     """Both jobs hold two GPUs; beside b's two more are free, so they are worth nothing to a."""
     shot = make_snapshot(
         {"a": [job("a0", 1, 2, slowdown=FAR, held={"m0": 2})], "b": [job("b0", 1, 2, slowdown=FAR, held={"m1": 2})]},

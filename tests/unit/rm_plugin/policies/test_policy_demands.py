@@ -38,11 +38,11 @@ class TestUnmet:
         left = unmet(demands, [gang(m0=4), gang(m1=1)])
         assert [(each.job_id, each.max_gpus) for each in left] == [("short", 3)]
 
-    def test_a_job_that_won_less_than_it_can_use_may_grow_beside_it(self):
+    def test_a_job_that_won_less_than_it_can_use_may_grow(self):
         (left,) = unmet([demand("a", 2, 6)], [gang(m0=4)])
         assert (left.min_gpus, left.max_gpus, left.held) == (1, 2, Allocation.of({"m0": 4}))
 
-    def test_a_gang_that_is_too_small_serves_nobody(self):
+    def test_a_too_small_gang_serves_no_job(self):
         assert ids(unmet([demand("a", 4, 4)], [gang(m0=2)])) == ["a"]
 
     def test_renewed_gangs_on_one_machine_serve_a_job_each(self):
@@ -70,7 +70,7 @@ class TestUnmet:
         won = [gang(pinned=True, m0=2), gang(pinned=True, m0=1, m1=1)]
         assert ids(unmet(demands, won, Allocation.of({"m0": 3, "m1": 1}))) == ["a"]
 
-    def test_a_pinned_gang_beside_what_a_job_holds_tops_it_up(self):
+    def test_a_pinned_gang_on_a_held_machine_extends_the_job(self):
         demands = [demand("far", 1, 4, work=9.0, held={"m1": 2}), demand("near", 1, 4, held={"m0": 2})]
         left = unmet(demands, [gang(pinned=True, m0=3)])
         assert [(each.job_id, each.max_gpus) for each in left] == [("far", 4), ("near", 1)]
@@ -102,7 +102,7 @@ class TestCapacityAfter:
         grants = {"a": (gang(m0=2),), "b": (gang(slot=0, m0=2),)}
         assert [each.free_slots for each in capacity_after([machine("m0", 2, 2)], grants).machines()] == [(0, 0)]
 
-    def test_more_than_there_is_is_a_defect(self):
+    def test_granting_more_gpus_than_are_free_is_a_defect(self):
         with pytest.raises(InvariantError):
             capacity_after([machine("m0", 2)], {"a": (gang(m0=3),)})
 
@@ -126,7 +126,7 @@ class TestUsableLeft:
         gentle = unmet_claims((Claim(app_id="a", demands=(demand("j", 1, 8),)),), {"a": {"j": won}})
         assert usable_left(machines, Decision(auction={"a": (won,)}, unserved=gentle)) == 6
 
-    def test_what_is_left_of_claims(self):
+    def test_granted_gangs_are_subtracted_from_claims(self):
         claims = (
             Claim(app_id="a", demands=(demand("j"), demand("k", 1, 4))),
             Claim(app_id="b", demands=(demand("j"),)),

@@ -44,7 +44,7 @@ def test_units_go_to_jobs_without_a_gang_first(make_snapshot):
     assert [gang.gpus.gpus for gang in SrsfPolicy().decide(shot).grants()["a"]] == [2, 2]
 
 
-def test_the_next_app_gets_what_the_first_cannot_use(make_snapshot, gpus_of):
+def test_the_next_app_gets_the_remaining_gpus(make_snapshot, gpus_of):
     shot = make_snapshot({"a": jobs("a", 2), "b": jobs("b", 9)}, phases={"b": [phase(9, 500.0)]})
     assert totals(gpus_of(SrsfPolicy().decide(shot))) == {"a": 2, "b": 4}
 

@@ -52,7 +52,7 @@ def test_an_offer_that_scatters_a_gang_makes_it_take_longer(make_snapshot, gpus_
     assert totals(gpus_of(SrtfPolicy().decide(shot))) == {"b": 4}
 
 
-def test_what_an_app_keeps_makes_it_shorter(make_snapshot, gpus_of):
+def test_kept_gpus_shorten_the_remaining_time(make_snapshot, gpus_of):
     apps = {"a": jobs("a", 4), "b": jobs("b", 4)}
     phases = {"a": [phase(8, 500.0)], "b": [phase(8, 500.0)]}
     shot = make_snapshot(apps, phases=phases, slots=((8,),), taken={"m0": 4}, kept={"b": {"m0": 4}})

@@ -12,7 +12,7 @@ def gpus_of(decision):
     return {app_id: sum(gang.gpus.gpus for gang in gangs) for app_id, gangs in decision.grants().items()}
 
 
-def test_who_had_least_gpu_time_is_served_first(make_snapshot):
+def test_the_app_with_least_gpu_time_is_served_first(make_snapshot):
     shot = make_snapshot({"a": wants(4), "b": wants(4)}, attained={"a": 10.0, "b": 9.0})
     assert gpus_of(TiresiasPolicy().decide(shot)) == {"b": 4}
 
@@ -27,7 +27,7 @@ def test_rho_does_not_matter(make_snapshot):
     assert gpus_of(TiresiasPolicy().decide(shot)) == {"a": 4}
 
 
-def test_the_next_app_gets_what_the_first_cannot_use(make_snapshot):
+def test_the_next_app_gets_the_remaining_gpus(make_snapshot):
     shot = make_snapshot({"a": wants(4), "b": wants(4), "c": wants(2)}, attained={"b": 1.0, "c": 2.0})
     decision = TiresiasPolicy().decide(shot)
     assert gpus_of(decision) == {"a": 4, "c": 2}

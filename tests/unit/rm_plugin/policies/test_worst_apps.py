@@ -65,7 +65,7 @@ def test_apps_that_could_use_nothing_count_but_are_not_asked(make_snapshot):
     assert worst_apps(shot) == ("a000", "a001")
 
 
-def test_nobody_there(make_snapshot):
+def test_no_reachable_app_with_demand_gives_no_worst_apps(make_snapshot):
     assert worst_apps(make_snapshot({})) == ()
     assert worst_apps(make_snapshot({"a": WANTS}, absent={"a"})) == ()
     assert worst_apps(make_snapshot({"a": []})) == ()
@@ -77,5 +77,5 @@ def test_the_market_has_the_bids_in_order_and_the_machines_with_room(make_snapsh
     assert [machine.machine_id for machine in market.machines] == ["m0", "m1"]
 
 
-def test_without_an_auction_nobody_keeps_anything(make_snapshot):
+def test_no_gangs_are_kept_without_an_auction(make_snapshot):
     assert kept_gangs(make_snapshot({"a": WANTS})) == {}

@@ -6,7 +6,7 @@ import pytest
 from service_cases import SPEC, app
 
 from rm_plugin.service import client_service
-from rm_plugin.service.app_pages import APPS_MOST, app_page
+from rm_plugin.service.app_pages import MAX_APPS, app_page
 from rm_plugin.service.client_service import ClientService
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.memory_service import memory_service
@@ -64,10 +64,10 @@ def test_no_apps_make_one_empty_page():
     assert all_pages(entries(), 5) == [[]]
 
 
-@pytest.mark.parametrize("limit", [0, APPS_MOST + 5, 2**31 - 1])
+@pytest.mark.parametrize("limit", [0, MAX_APPS + 5, 2**31 - 1])
 def test_page_holds_at_most_its_bound(limit):
-    page = app_page(entries(*[FINISHED] * (APPS_MOST + 1)), limit=limit)
-    assert (len(page.entries), page.next_mark) == (APPS_MOST, "ended-2")
+    page = app_page(entries(*[FINISHED] * (MAX_APPS + 1)), limit=limit)
+    assert (len(page.entries), page.next_mark) == (MAX_APPS, "ended-2")
 
 
 @pytest.mark.parametrize("mark", ["7", "ended-", "ended-x", "over-7", "active-7 ", "x" * 100_000])

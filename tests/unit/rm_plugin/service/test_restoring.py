@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 
 import pytest
+from msgspec.structs import replace
 from service_cases import NOW_S, ServiceCase, registration, report
 
 from rm_plugin.arbiter.round_values import Decision
@@ -16,7 +17,7 @@ from rm_plugin.service.store_sqlite import SqliteStore
 from rm_plugin.service.web.event_index import EventIndex
 from themis.bids import RhoOf
 from themis.clock import VirtualClock
-from themis.cluster import GpuId
+from themis.cluster import DeviceType, GpuId, Machine
 from themis.leases import Lease
 from themis.lifecycle import LeaseState
 from themis.values import Value
@@ -263,12 +264,44 @@ class TestPolicyMemory:
         assert memory == case.arbiter.begin_round(NOW_S)[0].memory
         assert memory.starved == {"app-0005": 1}
 
+    def test_oef_shares_a_type_that_joins_and_goes_on_without_it_once_it_is_lost(self):
+        async def scenario():
+            store = MemoryStore()
+            case = ServiceCase(store, policy="oef")
+            apps = [await case.started(name) for name in ("one", "two", "three", "four", "five")]
+
+            def answers(round_id, body):
+                wanting = [app for app in apps if not case.arbiter.table.live_of(app[0].app_id)]
+                return [(*app, pb.AmMessage(rho=wants_two(round_id))) for app in wanting]
+
+            await case.round(answers)
+            waiting = {app.app_id for app, _ in apps if not case.arbiter.table.live_of(app.app_id)}
+            machine = Machine(machine_id="k0", rack_id="r0", slots=(2,), device="k80")
+            wider = replace(
+                case.arbiter.cluster,
+                machines=(*case.arbiter.cluster.machines, machine),
+                devices={**case.arbiter.cluster.devices, "k80": DeviceType(name="k80", speed=0.5)},
+            )
+            await case.manager.live_cluster.refit(wider, ["k0"])
+            await case.round(answers)
+            on_new = {lease.app_id for lease in case.arbiter.table.live.values() if lease.gpu.machine_id == "k0"}
+            await case.manager.live_cluster.machine_lost("k0", "test")
+            await case.round(answers)
+            case.check()
+            return waiting, on_new, memory_after(store, policy=make_policy("oef"))
+
+        waiting, on_new, memory = asyncio.run(scenario())
+        assert len(waiting) == 1
+        assert on_new == waiting
+        assert memory.types == ("k80", "v100")
+        assert waiting <= set(memory.tenants)
+
     def test_an_abandoned_round_does_not_change_it(self, store):
         Recorder(store, VirtualClock(NOW_S)).record("round_started", detail={"round_id": 3})
         assert memory_after(store, policy=Counting()).rounds == 2
 
     @pytest.mark.parametrize("stored", [{"rounds": "many", "share": {}}, {"rounds": 3}, [], 5, "x"])
-    def test_unreadable_memory_is_logged_and_the_policy_starts_anew(self, store, stored, caplog):
+    def test_unreadable_memory_is_logged_and_reset(self, store, stored, caplog):
         Recorder(store, VirtualClock(NOW_S)).record("round_granted", detail={"round_id": 3, "memory": stored})
         assert memory_after(store, policy=Counting()) is None
         assert "the policy counting starts anew" in caplog.text

@@ -82,7 +82,7 @@ def test_units_lie_whole_on_machines(any_solver):
     assert solution.wins["a"].gangs[0].gpus.by_machine() == {"m0": 2, "m1": 2}
 
 
-def test_pinned_gpus_come_off_their_machine_and_stand_last(any_solver):
+def test_pinned_gpus_reduce_their_machine_and_are_listed_last(any_solver):
     machines = [machine("m0", 2), machine("m1", 2)]
     renews = bid("a", 0.1, row(0.9, gang(2, Level.MACHINE), m0=2))
     solution = solve(any_solver, machines, renews, bid("b", 0.1, row(0.2, gang(1, Level.CLUSTER))))
@@ -130,7 +130,7 @@ def test_no_free_machine_means_no_win(any_solver):
     assert solve(any_solver, [], bid("a", 0.1, row(0.5, gang(1, Level.CLUSTER)))).wins == {}
 
 
-def test_values_a_hair_apart_are_told_apart(any_solver):
+def test_nearly_equal_values_are_distinguished(any_solver):
     """The usual tolerance of 1e-6 would not see this."""
     for factor in (1 + 3e-8, 1 - 3e-8):
         single = gang(1, Level.CLUSTER)
@@ -203,7 +203,7 @@ def test_the_order_of_rows_does_not_make_bidders_unlike(name):
 
 
 @pytest.mark.parametrize("name", FOR_USERS)
-def test_of_rows_that_differ_in_which_pinned_gpus_belong_together_the_one_of_fewest_parts_wins(name):
+def test_equal_rows_prefer_fewest_pinned_parts(name):
     """Wherever it stands in the bid: the seed decides on whole parts, so their number decides on what is kept."""
     apart = row(1.0, m0=2, m1=2)
     together = replace(apart, pinned_gangs=(apart.pinned,))
@@ -218,7 +218,7 @@ def test_of_rows_that_differ_in_which_pinned_gpus_belong_together_the_one_of_few
 
 
 @pytest.mark.parametrize("name", FOR_USERS)
-def test_of_as_many_parts_the_smaller_ones_win(name):
+def test_equally_many_parts_prefer_smaller_ones(name):
     whole = row(1.0, m0=2, m1=2)
     parts = [[{"m0": 2}, {"m1": 2}], [{"m0": 1}, {"m0": 1, "m1": 2}], [{"m0": 1, "m1": 1}, {"m0": 1, "m1": 1}]]
     rows = [replace(whole, pinned_gangs=tuple(map(Allocation.of, each))) for each in parts]

@@ -41,7 +41,7 @@ def test_gurobi_says_nothing(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_without_gurobipy_the_error_tells_how_to_get_it(monkeypatch):
+def test_missing_gurobipy_is_reported_with_the_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "gurobipy", None)
     with pytest.raises(InputError, match=r"pip install 'themis-scheduler\[gurobi\]'"):
         GurobiSolver()
@@ -58,6 +58,6 @@ def test_another_failure_of_gurobi_is_an_error_of_ours(monkeypatch):
         GurobiSolver().solve(SMALL, 10.0)
 
 
-def test_nobody_waits_for_gurobi_who_did_not_ask_for_it():
+def test_other_solvers_do_not_import_gurobi():
     script = "import sys, rm_plugin.solvers.registry as r; r.solver('highs'); sys.exit('gurobipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0

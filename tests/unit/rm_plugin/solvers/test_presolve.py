@@ -39,7 +39,7 @@ def test_no_bidder_pays_without_contention():
     assert run_auction(given, exact_ladder(), 60.0).shares == {"a": 1.0, "b": 1.0}
 
 
-def test_of_equal_rows_the_one_of_fewest_gpus_wins():
+def test_equal_rows_prefer_the_fewest_gpus():
     rows = row(0.9, gang(4, Level.MACHINE)), row(0.9, gang(2, Level.MACHINE))
     given = market([machine("m0", 8)], bid("a", 0.1, *rows), bid("b", 0.1, *rows))
     assert rows_won(uncontended_of(given).solution(None)) == {"a": 1, "b": 1}

@@ -50,7 +50,7 @@ def test_the_winner_pays_the_value_of_the_next_best():
     assert outcome.optimal
 
 
-def test_of_equal_choices_the_one_of_fewer_gpus_wins():
+def test_equal_choices_prefer_fewer_gpus():
     pair = gang(2, Level.MACHINE)
     given = market([machine("m0", 2)], bid("a", 1.0, row(4.0, pair)), bid("b", 1.0, row(4.0, GPU)))
     assert one_machine_of(given) is not None

@@ -62,7 +62,7 @@ def test_a_run_gets_the_time_that_the_model_left(monkeypatch):
     assert solver.given_s == [6.0]
 
 
-def test_the_second_stage_gets_what_the_first_left(monkeypatch):
+def test_the_second_stage_gets_the_time_left_by_the_first(monkeypatch):
     solver = Counted(Clock(monkeypatch, model_s=4.0), run_s=1.0)
     poor = market(MARKET.machines, bid("poor", 0.0, row(0.3, gang(3, Level.MACHINE))), *MARKET.bids, lexicographic=True)
     assert solver.solve(poor, 10.0).status is SolveStatus.OPTIMAL
@@ -87,13 +87,13 @@ def test_problems_that_no_time_is_left_for_are_answered_without_a_model(monkeypa
     assert [solution.status for solution in solutions.values()] == [SolveStatus.TIME_LIMIT] * 4
 
 
-def test_what_one_problem_leaves_the_later_ones_get(monkeypatch):
+def test_unused_time_goes_to_later_problems(monkeypatch):
     solver = Counted(Clock(monkeypatch, model_s=0.0))
     each_alone(solver, MARKET, ["a", "b", "c", "d"], 8.0)
     assert solver.given_s == pytest.approx([2.0, 8 / 3, 4.0, 8.0])
 
 
-def test_where_nobody_can_win_no_time_is_enough(monkeypatch):
+def test_a_market_without_possible_winners_is_optimal_without_time(monkeypatch):
     solver = Counted(Clock(monkeypatch, model_s=1.0))
     hopeless = market(MARKET.machines, bid("a", 0.1, row(0.5, gang(9, Level.MACHINE))))
     solution = solver.solve(hopeless, 0.0)

@@ -50,7 +50,7 @@ def test_groups_are_numbered_and_dealt_over_racks_in_turn():
          "share one id"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_refused(text, match):
+def test_invalid_files_are_refused(text, match):
     with pytest.raises(InputError, match=match):
         build(text)
 

@@ -62,7 +62,7 @@ class TestUnknownKeys:
     def test_without_a_near_one_the_known_ones_are_listed(self):
         assert refusal("name: x\nleaf: {zzz: 1}").endswith("known keys: duration, grace")
 
-    def test_a_misspelt_key_is_told_before_the_one_that_it_makes_missing(self):
+    def test_a_misspelt_key_is_reported_before_the_missing_one(self):
         assert "did you mean 'name'" in refusal("nme: x")
 
 
@@ -82,9 +82,52 @@ class TestValues:
     def test_no_number_is_infinite_or_nan(self, number):
         assert "leaf.grace" in refusal(f"name: x\nleaf: {{grace: {number}}}")
 
-    @pytest.mark.parametrize("value", ["yes", "true", "'1'", "[1]", "null"])
+    @pytest.mark.parametrize("value", ["true", "'1'", "[1]", "null"])
     def test_a_number_is_written_as_one(self, value):
         assert "leaf.grace: should be a number" in refusal(f"name: x\nleaf: {{grace: {value}}}")
+
+    @pytest.mark.parametrize("word", ["no", "On", "yes", "OFF"])
+    def test_words_that_yaml_reads_as_truth_values_are_refused(self, word):
+        read = "true" if word.lower() in ("on", "yes") else "false"
+        assert f"f.yaml, line 2: a word that YAML reads as {read}: {word!r}" in refusal(f"name: x\nshort: {word}")
+
+    @pytest.mark.parametrize("word", ["true", "True", "TRUE"])
+    def test_true_may_be_written_in_any_case(self, word):
+        assert fit(Root, parse_yaml(f"name: x\nsure: {word}", "f"), "f").sure is True
+
+    def test_zeros_at_the_end_of_a_number_mean_nothing_to_a_key_that_takes_a_number(self):
+        assert fit(Root, parse_yaml("name: x\nleaf: {grace: 1.50}", "f"), "f").leaf.grace == 1.5
+
+    def test_all_errors_are_told_at_once_unknown_keys_first(self):
+        assert refusal("count: x\nsome: [a]\nleaf: {duration: x, zzz: 1}").splitlines() == [
+            "f.yaml: unknown key leaf.zzz; known keys: duration, grace",
+            "f.yaml: name is missing; add it",
+            "f.yaml: count: should be a whole number: 'x'",
+            "f.yaml: some[0]: should be a whole number: 'a'",
+            "f.yaml: leaf.duration: should be a number: 'x'",
+        ]
+
+    def test_of_very_many_errors_the_first_are_told(self):
+        lines = refusal("name: x\nmany: [" + ", ".join(["{grace: x}"] * 14) + "]").splitlines()
+        assert (len(lines), lines[-1]) == (11, "and 4 more errors")
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            "!!set {a, b}",
+            "!!map foo",
+            "!!seq foo",
+            "!!omap [a: 1]",
+            "!!pairs [a: 1]",
+            "!!int [1]",
+            "!!float x",
+            "!own 1",
+        ],
+    )
+    def test_a_tag_that_does_not_fit_is_refused_in_one_line(self, value):
+        text = refusal(f"name: x\nmany: {value}")
+        assert text.startswith("f.yaml is not valid YAML")
+        assert "\n" not in text
 
     @pytest.mark.parametrize(("value", "number"), [("2", 2.0), ("0.5", 0.5), ("1e-3", 0.001), ("1.0e+2", 100.0)])
     def test_numbers_with_and_without_point_or_exponent(self, value, number):
@@ -109,7 +152,7 @@ class TestValues:
             ("kind: tpu", "kind: should be 'gpu' or 'cpu': 'tpu'"),
         ],
     )
-    def test_what_is_expected_is_told_in_the_words_of_yaml(self, text, told):
+    def test_expected_types_are_named_in_yaml_terms(self, text, told):
         assert refusal(f"name: x\n{text}") == f"f.yaml: {told}"
 
     def test_values_are_frozen(self):
@@ -161,7 +204,7 @@ class TestYaml:
             "write it in plain digits, or in quotes where it is text"
         )
 
-    def test_numbers_in_plain_digits_and_texts_in_quotes_stay_what_they_are(self):
+    def test_plain_numbers_and_quoted_texts_keep_their_types(self):
         text = "{a: 10, b: -3, c: 0, d: 1.50, e: .5, f: 1.0e+3, g: .inf, h: '010', i: '1:30', j: 08}"
         values = [10, -3, 0, 1.5, 0.5, 1000.0, float("inf"), "010", "1:30", "08"]
         assert list(parse_yaml(text, "f.yaml").values()) == values
@@ -169,7 +212,7 @@ class TestYaml:
     @pytest.mark.parametrize(
         "value", ["2020-13-45", "9" * 5000, "0x" + "f" * 5000, "!!int x", "!!float x", "!!bool x", "!!timestamp x"]
     )
-    def test_a_value_that_is_none_of_its_kind_is_refused_with_its_line(self, value):
+    def test_an_invalid_value_is_refused_with_its_line(self, value):
         with pytest.raises(InputError, match=r"f\.yaml is not valid YAML, line 2: .*cannot read"):
             parse_yaml(f"a: 1\nb: {value}\n", "f.yaml")
 
@@ -184,7 +227,7 @@ class TestYaml:
 
 
 class TestFiles:
-    def test_a_file_that_is_not_there(self, tmp_path):
+    def test_a_missing_file_is_refused(self, tmp_path):
         with pytest.raises(InputError, match=r"cannot read .*none\.yaml"):
             load_yaml(tmp_path / "none.yaml")
 
@@ -204,6 +247,6 @@ class TestFiles:
         assert load(Root, path) == Root(name="\u00e9", leaf=Leaf(grace=2.0))
 
 
-def test_a_file_nested_too_deeply_is_told_in_one_line():
+def test_a_file_nested_too_deeply_is_refused():
     with pytest.raises(InputError, match="nested too deeply"):
         parse_yaml("[" * 5000, "deep.yaml")

@@ -10,7 +10,7 @@ from themis.errors import UnknownNameError
 ROOT = Path(__file__).resolve().parents[4]
 
 
-def test_examples_of_the_package_are_those_of_conf():
+def test_packaged_examples_are_the_files_of_conf():
     assert examples_folder().resolve() == ROOT / "conf"
     assert set(examples(ExampleKind.CLUSTER)) == {"hadoop-10", "hybrid", "mixed-3", "small-8", "testbed-64"}
 

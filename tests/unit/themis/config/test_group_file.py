@@ -155,7 +155,24 @@ def test_a_search_is_the_same_to_the_byte_for_the_same_seed_and_name() -> None:
         (MINIMAL + "arguments: {a: 1}\nhyper_parameters: [{a: 1}]\n", "an argument is also a hyper-parameter"),
         (MINIMAL + "arguments: {seed: 1}\n", "the key seed of the group file sets it"),
         (MINIMAL + "hyper_parameters: [{iterations: 1}]\n", "the key job.iterations of the group file sets it"),
-        (MINIMAL + "environment: {A: yes}\n", "put it in quotes"),
+        (MINIMAL + "environment: {A: true}\n", "put it in quotes"),
+        (MINIMAL + "environment: {A=B: x}\n", "holds no '='"),
+        (MINIMAL + "environment: {A-B: x}\n", "no digit first: 'A-B'"),
+        (MINIMAL + "hyper_parameters: [{lang: no}]\n", "line 4: a word that YAML reads as false: 'no'"),
+        (MINIMAL + "hyper_parameters: [{a: 1.10}]\n", "1.10 would lose its last zeros; write 1.1, or '1.10' as text"),
+        (MINIMAL + "search_space: {a: {grid: [0.10, 0.2]}}\n", "search_space.a.grid[0]: 0.10 would lose"),
+        (MINIMAL + "resources: {memory_mb: 4X}\n", "as in 4G or 512Mi: '4X'"),
+        (MINIMAL + "resources: {memory_mb: 1K}\n", "should be a whole number of MB: '1K'"),
+        (MINIMAL + f"environment: {{A: {'x' * 100_001}}}\n", "environment.A cannot be passed on: '100001 bytes'"),
+        (
+            MINIMAL + "environment: {" + ", ".join(f"A{n}: {'x' * 99_000}" for n in range(11)) + "}\n",
+            "the environment is too large",
+        ),
+        ("name: a\ncommand: " + "x" * 100_001 + "\n", "the command of job-00 cannot be run: '100001 bytes'"),
+        (
+            f"name: a\ncommand: run %a%\nhyper_parameters: [{{a: x}}, {{a: {'x' * 99_999}}}]\n",
+            "the command of job-01 cannot be run: '100003 bytes'",
+        ),
         (MINIMAL + "environment: {A: 1.50}\n", "put it in quotes"),
         (MINIMAL + "environment: {A: 010}\n", "in quotes where it is text"),
         (MINIMAL + "estimate: {serial_iteration_s: 0}\n", "estimate.serial_iteration_s"),
@@ -164,7 +181,7 @@ def test_a_search_is_the_same_to_the_byte_for_the_same_seed_and_name() -> None:
         (MINIMAL + "estimate: {speed: {k80: -1}}\n", "estimate.speed.k80"),
         (MINIMAL + "estimate: {speed: {k80: .nan}}\n", "estimate.speed.k80"),
         (MINIMAL + "estimate: {speed: {k80: .inf}}\n", "estimate.speed.k80"),
-        (MINIMAL + "estimate: {speed: {k80: yes}}\n", "estimate.speed.k80"),
+        (MINIMAL + "estimate: {speed: {k80: true}}\n", "estimate.speed.k80"),
         (MINIMAL + "seed: -1\n", "seed"),
         (COMMAND, "unknown placeholder in the command of g.yaml: 'learning_rate'"),
         (COMMAND + "hyper_parameters: [{learning_rat: 1}]\n", "did you mean 'learning_rat'"),
@@ -172,13 +189,32 @@ def test_a_search_is_the_same_to_the_byte_for_the_same_seed_and_name() -> None:
         (COMMAND + "hyper_parameters: [{learning_rate: 1}, {}]\n", "hyper_parameters[1] has no learning_rate"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_place_and_a_remedy(text: str, message: str) -> None:
+def test_invalid_files_are_refused_with_position_and_remedy(text: str, message: str) -> None:
     assert message in refusal(text)
+
+
+def test_errors_of_a_group_file_are_told_at_once() -> None:
+    text = "name: A b\ncommand: run %zz%\narguments: {iterations: 3}\njob: {tasks: 2, min_tasks: 3}\n"
+    beginnings = ["g.yaml: a name is", "g.yaml: no argument", "unknown placeholder", "g.yaml: job.min_tasks is more"]
+    lines = refusal(text).splitlines()
+    assert [line[: len(wanted)] for line, wanted in zip(lines, beginnings, strict=True)] == beginnings
+
+
+@pytest.mark.parametrize(
+    ("size", "memory_mb"), [("4G", 4096), ("4Gi", 4096), ("512Mi", 512), ("2048k", 2), ("1T", 1024**2), ("300", 300)]
+)
+def test_memory_may_have_a_unit(size: str, memory_mb: int) -> None:
+    assert build(MINIMAL + f"resources: {{memory_mb: {size}}}\n").resources.memory_mb == memory_mb
+
+
+def test_setting_of_a_tuner_may_end_in_zeros() -> None:
+    tuner = "tuner: {name: performance_curve, threshold: 0.10}\nhyper_parameters: [{a: 1}, {a: 2}]\n"
+    assert build(MINIMAL + tuner).tuner.settings["threshold"] == 0.1
 
 
 @pytest.mark.parametrize("key", ["user", "queue"])
 @pytest.mark.parametrize("name", ["a\\nb", "a\\r", "\\e[31mred", "\\x9b2J", "a\\u2028b", "\\u202Ea", "a\\0", ""])
-def test_users_and_queues_hold_only_what_can_be_shown(key: str, name: str) -> None:
+def test_users_and_queues_hold_only_printable_text(key: str, name: str) -> None:
     told = refusal(f'{MINIMAL}{key}: "{name}"\n')
     assert told.startswith(f"g.yaml: {key} is not text that can be shown: ")
     assert told.isprintable() and "; write letters" in told

@@ -19,7 +19,7 @@ def settings(text=""):
     return fit(RmSettings, parse_yaml(f"cluster: c.yaml\n{text}", "s.yaml"), "s.yaml")
 
 
-def test_the_defaults_are_those_of_the_specification():
+def test_defaults_match_the_specification():
     auction, lease = settings().auction, settings().lease
     assert (auction.f, auction.payments, auction.rounding) == (0.8, True, Rounding.PROBABILISTIC)
     assert (auction.empty_bundle, auction.bundle_rule) == (EmptyBundle.FINITE, BundleRule.CONTINUATION)
@@ -45,7 +45,7 @@ def test_the_arbiters_own_defaults_are_the_same():
     [
         ("auction: {f: 1.1}", "auction.f"),
         ("auction: {f: -0.1}", "auction.f"),
-        ("auction: {f: yes}", "auction.f: should be a number"),
+        ("auction: {f: true}", "auction.f: should be a number"),
         ("auction: {payments: 1}", "auction.payments: should be true or false"),
         ("auction: {rounding: floor}", "auction.rounding.*probabilistic"),
         ("auction: {bundle_rule: lexicographic}", "empty_bundle"),
@@ -56,12 +56,17 @@ def test_the_arbiters_own_defaults_are_the_same():
         ("lease: {duration_s: 30}", "shorter than the lease"),
         ("lease: {checkpoint_lead_s: -1}", "lease.checkpoint_lead_s"),
         ("engine: kubernetes", "engine"),
+        ("tenant_weights: {ann: 0}", "tenant_weights.ann"),
+        ("tenant_weights: {ann: .inf}", "tenant_weights.ann"),
+        ("tenant_weights: {ann: .nan}", "tenant_weights.ann"),
+        ("tenant_weights: {ann: yes}", "tenant_weights.ann"),
+        ("tenant_weights: 2", "tenant_weights"),
         ("am_max_attempts: 0", "am_max_attempts"),
         ("seed: 1.5", "seed: should be a whole number"),
         ("polcy: drf", "did you mean 'policy'"),
     ],
 )
-def test_what_cannot_work_is_refused(text, match):
+def test_contradictory_settings_are_refused(text, match):
     with pytest.raises(InputError, match=match):
         settings(text)
 
@@ -71,7 +76,7 @@ def test_lexicographic_bundles_go_with_a_lexicographic_auction():
     assert settings(text).auction.bundle_rule is BundleRule.LEXICOGRAPHIC
 
 
-def test_the_file_that_ships_loads_and_says_what_the_defaults_say():
+def test_the_shipped_file_equals_the_defaults():
     shipped = load_rm_settings(CONF / "themis.yaml")
     assert shipped == RmSettings(cluster=shipped.cluster)
     assert file_or_example(shipped.cluster, ExampleKind.CLUSTER).is_file()

@@ -72,7 +72,7 @@ class TestPlugins:
         with pytest.raises(UnknownNameError, match="did you mean 'patience'"):
             check("patient", patienc=3)
 
-    def test_unknown_names_are_told_with_the_nearest_of_all(self, package):
+    def test_unknown_names_are_refused_with_the_nearest_name(self, package):
         with pytest.raises(UnknownNameError, match="did you mean 'patient'"):
             check("patien")
         with pytest.raises(UnknownNameError, match=r"known: asynchronous_halving, broken, .*patient.*single"):
@@ -86,7 +86,7 @@ class TestPlugins:
             ("odd", "must name a themis.config.tuner_settings.TunerPlugin"),
         ],
     )
-    def test_one_that_cannot_be_used_is_told_and_harms_no_other(self, package, name, told):
+    def test_a_broken_tuner_is_refused_and_others_work(self, package, name, told):
         with pytest.raises(InputError, match=told):
             check(name)
         check("single")
@@ -98,13 +98,13 @@ class TestPlugins:
         with pytest.raises(UnknownNameError, match="setting of tuner single"):
             check("single", patience=3)
 
-    def test_without_the_package_there_is_none(self):
+    def test_tuners_of_a_missing_package_are_unknown(self):
         with pytest.raises(UnknownNameError):
             check("patient")
 
 
 class TestSettings:
-    def test_what_is_listed_can_be_made(self):
+    def test_every_listed_tuner_can_be_made(self):
         assert list(MADE) == list(TUNERS)
 
     @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ class TestSettings:
             ("optuna", {"pruner": "median", "n_startup_trials": 0, "n_warmup_steps": 0, "interval_steps": 1}),
         ],
     )
-    def test_what_is_allowed(self, name, settings):
+    def test_valid_settings_are_accepted(self, name, settings):
         check(name, **settings)
         make_tuner(TunerSpec(name=name, settings=settings), JOBS)
 
@@ -162,7 +162,7 @@ class TestSettings:
             ("successive_halving", {"phases": 1}, "text"),
         ],
     )
-    def test_what_is_refused(self, name, settings, told):
+    def test_invalid_settings_are_refused(self, name, settings, told):
         with pytest.raises(InputError, match=told):
             check(name, **settings)
 
@@ -196,7 +196,7 @@ class TestSettings:
             ("optuna", {"sampler": "tpe", "trials": 2, "startup_trials": 2}, "tuner.startup_trials so .* at most 1"),
         ],
     )
-    def test_what_can_never_act_is_refused_where_apps_are_submitted(self, name, settings, told):
+    def test_settings_without_effect_are_refused_at_submission(self, name, settings, told):
         """One less is taken; and an app that runs already goes on."""
         check(name, **settings)
         with pytest.raises(InputError, match=told):
@@ -218,7 +218,7 @@ class TestSettings:
     def test_of_a_lone_job_nothing_is_asked(self, name, settings):
         check_acts(TunerSpec(name=name, settings=settings), jobs=1, iterations=100, source="the file")
 
-    def test_of_a_lone_iteration_and_of_a_lone_trial_nothing_is_asked(self):
+    def test_a_lone_iteration_or_trial_has_no_condition(self):
         for name, settings in (
             ("median_stopping", {"warmup": 1}),
             ("optuna", {"sampler": "tpe", "trials": 1, "startup_trials": 1}),
@@ -243,7 +243,7 @@ class TestSettings:
             check_acts(TunerSpec(name=name, settings=settings), jobs=jobs, iterations=100, source="the file")
         assert ("or leave it out" in str(caught.value)) is helps
 
-    def test_a_missing_extra_is_told(self, monkeypatch):
+    def test_a_missing_extra_is_reported(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "optuna", None)
         for module in ("optuna_tuner", "optuna_search", "optuna_trials"):
             monkeypatch.delitem(sys.modules, f"am.tuners.{module}", raising=False)

@@ -128,7 +128,7 @@ def test_a_site_that_names_gpus_is_left_alone(conf_dir, own_folder, jars, where)
 
 
 @pytest.mark.parametrize(("site", "named"), [(None, "yarn.io/gpu"), ("yarn.io/fpga", "yarn.io/fpga,yarn.io/gpu")])
-def test_a_site_that_does_not_name_gpus_gets_them_beside_its_own(conf_dir, own_folder, jars, site, named):
+def test_gpus_are_added_to_the_resource_types_of_a_site(conf_dir, own_folder, jars, site, named):
     if site:
         text = NAMES_GPUS.format(site)
         extra = "<property><name>yarn.resource-types.yarn.io/fpga.units</name><value>k</value></property>"
@@ -157,7 +157,7 @@ def test_options_of_the_jvm(conf_dir):
     assert f"-Djdk.net.hosts.file={__file__}" in jvm_options(environment, Path("/own"))
 
 
-def test_what_a_submission_repeats(jars):
+def test_a_submission_passes_on_its_hadoop_variables(jars):
     environment = {"HADOOP_CONF_DIR": "/conf", "JAVA_HOME": "", "HADOOP_USER_NAME": "alice", "SECRET": "x"}
     assert handed_on({**environment, "THEMIS_HADOOP_JARS": str(jars)}) == {
         "HADOOP_CONF_DIR": "/conf",

@@ -57,7 +57,7 @@ def test_jars_are_fetched_once(place):
     assert "-Dhadoop.version=3.5.0" in calls(place)[1]
 
 
-def test_jars_of_another_pom_are_fetched_anew(place):
+def test_jars_of_another_pom_are_fetched_again(place):
     folder = jar_folder(fetch=True)
     (folder / "old.jar").touch()
     (folder.parent / POM.name).write_text("<project/>")
@@ -68,7 +68,7 @@ def test_jars_of_another_pom_are_fetched_anew(place):
     assert len(calls(place)) == 2
 
 
-def test_a_fetch_that_fails_leaves_nothing_and_tells_what_maven_says(place, monkeypatch):
+def test_a_failed_fetch_leaves_no_files_and_shows_the_maven_error(place, monkeypatch):
     (place / "bin" / "mvn").write_text(MAVEN.replace("exit", "echo '[ERROR] no such host' >&2; exit"))
     monkeypatch.setenv("MAVEN_EXIT", "1")
     with pytest.raises(HadoopMissingError, match=r"(?s)Maven cannot fetch Hadoop 3.4.2.*no such host") as raised:
@@ -87,7 +87,7 @@ def test_two_at_once_fetch_once(place, monkeypatch):
 
 
 @pytest.mark.parametrize(("program", "message"), [("mvn", "there is no `mvn`"), ("java", "there is no `java`")])
-def test_what_fetching_needs_is_named(place, monkeypatch, program, message):
+def test_missing_programs_for_fetching_are_named(place, monkeypatch, program, message):
     (place / "bin" / program).unlink()
     monkeypatch.setenv("PATH", str(place / "bin"))
     with pytest.raises(HadoopMissingError, match=rf"{message}.*install"):
@@ -108,7 +108,7 @@ def test_a_folder_that_the_environment_names_goes_first(place, monkeypatch):
 
 
 @pytest.mark.parametrize("version", ["", "3.4", "latest", "../../etc", "3.4.2 -X"])
-def test_versions_that_are_none_are_refused(place, version):
+def test_invalid_versions_are_refused(place, version):
     with pytest.raises(HadoopMissingError, match=r"no version of Hadoop.*3\.4\.2"):
         jar_folder(version, fetch=True)
     assert calls(place) == []

@@ -37,7 +37,7 @@ def node():
         thread.join()
 
 
-def test_only_what_runs_and_is_the_applications_own(node):
+def test_only_running_containers_of_the_application_are_listed(node):
     assert living_containers([node], "application_1700000000000_1000") == (CONTAINERS[0]["id"],)
     assert living_containers([node], "application_1700000000000_100") == ()
 

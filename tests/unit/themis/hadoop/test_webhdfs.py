@@ -157,7 +157,7 @@ def test_the_active_one_of_two_name_nodes_is_found(server, tmp_path):
     standby.stop()
 
 
-def test_refusals_are_told_at_once(server, hdfs):
+def test_refusals_are_raised_at_once(server, hdfs):
     server.hdfs.fail("MKDIRS", exception="AccessControlException", message="Permission denied: user=alice")
     with pytest.raises(HdfsRefusedError, match="'/a'; Permission denied: user=alice"):
         hdfs.make_folders("/a")
@@ -170,7 +170,7 @@ def test_something_else_on_that_port(server, hdfs):
         hdfs.make_folders("/a")
 
 
-def test_a_configuration_that_is_not_there():
+def test_a_missing_configuration_is_refused():
     with pytest.raises(InputError, match="HADOOP_CONF_DIR"):
         open_webhdfs("hdfs:///a", environment={"HADOOP_CONF_DIR": "/nowhere"})
 

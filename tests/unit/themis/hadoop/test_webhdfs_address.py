@@ -65,7 +65,7 @@ def test_a_nameservice_without_addresses_names_the_property():
         resolve("hdfs://ns/a", configuration)
 
 
-def test_the_environment_says_who_and_where(tmp_path):
+def test_the_environment_gives_user_and_address(tmp_path):
     (tmp_path / "core-site.xml").write_text(
         "<configuration><property><name>fs.defaultFS</name><value>hdfs://h:1</value></property></configuration>"
     )

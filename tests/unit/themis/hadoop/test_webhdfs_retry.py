@@ -49,7 +49,7 @@ def test_it_gives_up_at_the_deadline_and_not_before():
     assert time.slept == [1.0, 2.0, 4.0, 3.0]
 
 
-def test_progress_begins_the_deadline_and_the_waits_anew():
+def test_progress_resets_the_deadline_and_the_waits():
     time = Time()
     waiting = patience(RetryRule(first_wait_s=1.0, deadline_s=3.0), time)
     for _ in range(4):
@@ -68,7 +68,7 @@ def test_the_time_that_attempts_take_counts():
         waiting.failed(REFUSED, "reading", "/a")
 
 
-def test_a_wait_that_is_not_over_soon_is_told_once_and_again_after_progress(caplog):
+def test_a_long_wait_is_logged_once_until_progress(caplog):
     time = Time()
     waiting = patience(RetryRule(first_wait_s=1.0, longest_wait_s=1.0, deadline_s=60.0), time)
     for _ in range(3):
@@ -99,7 +99,7 @@ def test_once_waits_for_nothing():
         ("AccessControlException", HdfsRefusedError),
     ],
 )
-def test_what_does_not_pass_is_told_at_once(exception, kind):
+def test_permanent_errors_are_raised_at_once(exception, kind):
     time = Time()
     with pytest.raises(kind, match=r"first line$") as raised:
         patience(RetryRule(), time).failed(HdfsError("first line\n\tat java", exception=exception), "writing", "/a")
@@ -127,10 +127,10 @@ def test_defects_are_not_dressed_up():
         HdfsError("Failed on local exception: java.io.IOException: Connection reset", exception="IOException"),
     ],
 )
-def test_what_passes_with_time(error):
+def test_transient_errors_are_retried(error):
     assert is_transient(error)
 
 
 @pytest.mark.parametrize("error", [HdfsError("x", exception="IOException"), HdfsError(b"<html>"), OSError("disk")])
-def test_what_does_not(error):
+def test_permanent_errors_are_not_retried(error):
     assert not is_transient(error)

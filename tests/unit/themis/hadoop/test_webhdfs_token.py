@@ -36,28 +36,28 @@ def test_the_token_of_an_address(path):
     assert delegation_token(path, "10.0.0.1:8020") == SHORT
 
 
-def test_of_two_others_none_is_taken(path):
+def test_no_token_is_taken_from_two_others(path):
     assert delegation_token(path, "elsewhere:8020") is None
 
 
-def test_a_single_one_is_taken_whatever_its_name(tmp_path):
+def test_a_single_token_is_taken_under_any_name(tmp_path):
     (tmp_path / "tokens").write_bytes(FILE[:5] + b"\x01" + FILE[FILE.index(b"\x03zzz") :])
     assert delegation_token(tmp_path / "tokens", "elsewhere:8020") == SHORT
 
 
-def test_tokens_of_others_are_passed_over(tmp_path):
+def test_tokens_of_others_are_skipped(tmp_path):
     begun, ended = FILE.index(b"\x01y"), FILE.index(b"\x03zzz")
     (tmp_path / "tokens").write_bytes(FILE[:5] + b"\x01" + FILE[begun:ended] + b"\x00")
     assert delegation_token(tmp_path / "tokens", "ns") is None
 
 
 @pytest.mark.parametrize("content", [b"", b"HDTS\x01xx", FILE[:100], FILE[:300], b"HDTS\x00"])
-def test_a_damaged_file_is_told(path, content):
+def test_a_damaged_file_is_reported(path, content):
     path.write_bytes(content)
     with pytest.raises(LoginError, match="cannot read the token file"):
         delegation_token(path, "ns")
 
 
-def test_a_missing_file_is_told(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(LoginError):
         delegation_token(tmp_path / "none", "ns")

@@ -53,7 +53,7 @@ def test_the_tightest_machine_when_no_slot_holds_it():
     assert placed(free, demand(4, 4)) == ({"m1": 4}, Level.MACHINE, None)
 
 
-def test_more_gpus_farther_apart_only_where_they_are_faster():
+def test_more_gpus_at_a_looser_level_only_if_faster():
     free = machines(("m0", "r0", (2,)), ("m1", "r0", (2,)))
     assert placed(free, demand(1, 4)) == ({"m0": 2, "m1": 2}, Level.RACK, None)
     assert placed(free, demand(1, 4, slowdown=STRICT)) == ({"m0": 2}, Level.SLOT, 0)
@@ -256,7 +256,7 @@ def test_an_extension_stays_on_the_type_of_its_gang():
     assert fitted(free[1:] + typed(("m0", "r0", (0,), "k80")), growing) is None
 
 
-def test_what_is_taken_counts_in_the_search_by_type():
+def test_taken_gpus_count_in_the_search_by_type():
     capacity = FreeCapacity(K80_AND_V100)
     wanted = replace(demand(1, 2), speeds=Speeds.of([("k80", 1.0), ("v100", 4.0)]))
     taken = []

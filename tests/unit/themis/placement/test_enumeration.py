@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from themis.bids import FreeMachine, Gang
+from themis.bids import FreeMachine, GangRequest
 from themis.cluster import Level, level_across
 from themis.placement.enumeration import FreeCounts, assign_slots, placements
 
@@ -22,26 +22,26 @@ def found(gang, free):
 
 def test_interchangeable_machines_and_slots_are_tried_once():
     free = machines(("m0", "r0", (2, 2)), ("m1", "r0", (2, 2)), ("m2", "r1", (2, 2)), ("m3", "r0", (3, 1)))
-    assert found(Gang(2, Level.SLOT), free) == [
+    assert found(GangRequest(2, Level.SLOT), free) == [
         ({"m0": 2}, Level.SLOT, 0),
         ({"m2": 2}, Level.SLOT, 0),
         ({"m3": 2}, Level.SLOT, 0),
     ]
-    assert [parts for parts, _, _ in found(Gang(4, Level.MACHINE), free)] == [{"m0": 4}, {"m2": 4}, {"m3": 4}]
+    assert [parts for parts, _, _ in found(GangRequest(4, Level.MACHINE), free)] == [{"m0": 4}, {"m2": 4}, {"m3": 4}]
 
 
 def test_a_rack_gang_stays_in_a_rack_and_keeps_units_whole():
     free = machines(("m0", "r0", (3,)), ("m1", "r0", (3,)), ("m2", "r1", (2,)))
-    assert found(Gang(4, Level.RACK, unit_gpus=2), free) == [({"m0": 2, "m1": 2}, Level.RACK, None)]
-    everywhere = [parts for parts, _, _ in found(Gang(4, Level.CLUSTER, unit_gpus=2), free)]
+    assert found(GangRequest(4, Level.RACK, unit_gpus=2), free) == [({"m0": 2, "m1": 2}, Level.RACK, None)]
+    everywhere = [parts for parts, _, _ in found(GangRequest(4, Level.CLUSTER, unit_gpus=2), free)]
     assert everywhere == [{"m0": 2, "m1": 2}, {"m0": 2, "m2": 2}, {"m1": 2, "m2": 2}]
 
 
 def test_a_placement_takes_its_gpus():
     free = FreeCounts.of(machines(("m0", "r0", (2, 3))))
-    ((_, left),) = placements(Gang(3, Level.SLOT), free)
+    ((_, left),) = placements(GangRequest(3, Level.SLOT), free)
     assert (left.free, left.slots) == ((2,), ((2, 0),))
-    ((_, left),) = placements(Gang(4, Level.MACHINE), free)
+    ((_, left),) = placements(GangRequest(4, Level.MACHINE), free)
     assert (left.free, left.slots) == ((1,), ((2, 3),))
 
 
@@ -77,7 +77,7 @@ def test_every_placement_is_found_up_to_interchangeable_ones(seed):
         )
     )
     unit = rng.choice((1, 1, 2))
-    gang = Gang(unit * rng.randint(1, 3), rng.choice(list(Level)), unit_gpus=unit)
+    gang = GangRequest(unit * rng.randint(1, 3), rng.choice(list(Level)), unit_gpus=unit)
     listed = [class_of(free, parts, slot) for parts, _, slot in found(gang, free)]
     assert set(listed) == {class_of(free, parts, slot) for parts, slot in all_plainly(gang, free)}
     if gang.within <= Level.MACHINE:

@@ -62,7 +62,7 @@ def test_reserved_gpus_are_not_free_in_any_slot():
     assert sum(free.machines()[0].free_slots) == 1
 
 
-def test_taking_more_than_there_is_is_a_defect():
+def test_taking_more_gpus_than_are_free_is_a_defect():
     with pytest.raises(InvariantError):
         capacity(("m0", "r0", (2, 2))).place({"m0": 5})
     with pytest.raises(InvariantError):
@@ -115,7 +115,7 @@ def slots_plainly(free):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_the_tightest_slot_is_found_whatever_was_taken_and_reserved_before(seed):
+def test_the_tightest_slot_is_found_after_takes_and_reservations(seed):
     rng = random.Random(seed)
     whole = capacity(
         *((f"m{each}", "r0", tuple(rng.randint(0, 4) for _ in range(rng.randint(1, 3)))) for each in range(6))

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from themis.bids import FreeMachine, Gang
+from themis.bids import FreeMachine, GangRequest
 from themis.cluster import Level
 from themis.placement.enumeration import FreeCounts, placements
 from themis.placement.gang_capacity import GangCapacity, parts_together
@@ -68,10 +68,10 @@ def test_free_gpus_of_a_rack_come_in_order_of_machines():
 @pytest.mark.parametrize(
     ("gang", "size", "expected"),
     [
-        (Gang(5, Level.MACHINE), 2, 2),
-        (Gang(6, Level.CLUSTER, unit_gpus=2), 2, 3),
-        (Gang(6, Level.CLUSTER, unit_gpus=3), 2, 2),
-        (Gang(6, Level.CLUSTER), 2, 0),
+        (GangRequest(5, Level.MACHINE), 2, 2),
+        (GangRequest(6, Level.CLUSTER, unit_gpus=2), 2, 3),
+        (GangRequest(6, Level.CLUSTER, unit_gpus=3), 2, 2),
+        (GangRequest(6, Level.CLUSTER), 2, 0),
     ],
     ids=str,
 )
@@ -91,11 +91,13 @@ def test_mixes_that_fit_meet_all_limits(slots):
     free = machines(*slots)
     capacity = GangCapacity.of(free)
     asked = [(2, Level.SLOT), (2, Level.MACHINE), (3, Level.MACHINE), (3, Level.CLUSTER), (1, Level.CLUSTER)]
-    kinds = [Gang(gpus, within, most) for gpus, within in asked if (most := capacity.most(gpus, 1, within))]
+    kinds = [GangRequest(gpus, within, most) for gpus, within in asked if (most := capacity.most(gpus, 1, within))]
     limits, fitting = capacity.limits(kinds), 0
     for counts in itertools.product(range(3), repeat=len(kinds)):
         # Tightest first, as the free GPUs of slots require.
-        gangs = [Gang(kind.gpus, kind.within) for kind, count in zip(kinds, counts, strict=True) for _ in range(count)]
+        gangs = [
+            GangRequest(kind.gpus, kind.within) for kind, count in zip(kinds, counts, strict=True) for _ in range(count)
+        ]
         if fit_together(gangs, FreeCounts.of(free)):
             fitting += 1
             for taken, most in limits:

@@ -60,7 +60,7 @@ def test_too_few_is_a_defect():
     st.sets(st.integers(0, 7)),
     st.sets(st.integers(0, 7)),
 )
-def test_it_gives_exactly_what_was_asked(count, slot, available, late):
+def test_it_chooses_exactly_the_requested_number(count, slot, available, late):
     count = min(count, len(available))
     chosen = choose(count, slot, available, late)
     assert len(set(chosen)) == len(chosen) == count

@@ -93,5 +93,5 @@ def test_shares_and_times_for_people():
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None])
-def test_programs_get_none_for_what_json_lacks(value):
+def test_non_finite_numbers_become_none(value):
     assert finite(value) is None

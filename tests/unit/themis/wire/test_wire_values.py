@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from strategies import ALLOCATIONS, APPS, BIDS, CLUSTERS, LEASES, OFFERS, REPORTS, SCALARS
 
 from themis.apps import AppSpec, JobSpec, ProgramSpec, TunerSpec
-from themis.bids import Bid, BidRow, Gang
+from themis.bids import Bid, BidRow, GangRequest
 from themis.cluster import Level
 from themis.errors import InputError
 from themis.wire import themis_pb2 as pb
@@ -198,7 +198,7 @@ def test_an_integer_beyond_the_wires_is_a_value_error():
 
 
 def test_unknown_fields_of_a_newer_peer_are_tolerated():
-    bid = Bid(app_id="a", round_id=3, empty_value=0.5, rows=(BidRow(value=1.0, gangs=(Gang(2, Level.RACK),)),))
+    bid = Bid(app_id="a", round_id=3, empty_value=0.5, rows=(BidRow(value=1.0, gangs=(GangRequest(2, Level.RACK),)),))
     unknown_text = b"\xfa\x06\x05later"  # field 111, length-delimited
     unknown_number = b"\xf0\x06\x01"  # field 110, varint
     data = bid_to_message(bid, 0.0).SerializeToString() + unknown_text + unknown_number

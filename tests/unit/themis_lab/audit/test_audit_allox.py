@@ -23,14 +23,14 @@ def audited(names=tuple(PROPERTIES), planned=40, seed=1):
     return audit_instances(InstanceAudit(subject=ALLOX, seed=seed, planned=planned, names=list(names)), lambda: True)
 
 
-def test_what_must_hold_does():
+def test_random_instances_violate_no_property():
     found = audited()
     assert (found.drawn, found.violations, found.findings) == (40, 0, [])
 
 
 def test_properties_apply_to_many_instances():
     cases = [random_instance(1, number) for number in range(60)]
-    small = [case for case in cases if len(case.machines) ** len(case.jobs) <= properties._MOST_COMPARED]
+    small = [case for case in cases if len(case.machines) ** len(case.jobs) <= properties._MAX_COMPARED]
     overloaded = [case for case in cases if len({job.user for job in case.jobs}) > 1 and case.alpha < 0.5]
     assert min(len(small), len(overloaded)) > 15
 

@@ -234,9 +234,9 @@ def test_raising_measure_is_reported(monkeypatch):
 
 def test_further_violations_are_only_counted():
     mechanism = Mechanism(make_solver=BruteForceSolver, auction=auction_with_shares(lambda app, c, won: math.nan))
-    found = hunted(plan_of(mechanism, properties=("payments",), markets=fuzzing.MOST_SHRUNK + 3))
-    assert found.broken["payments"] == fuzzing.MOST_SHRUNK + 3
-    assert len(found.findings) == fuzzing.MOST_SHRUNK
+    found = hunted(plan_of(mechanism, properties=("payments",), markets=fuzzing.MAX_SHRUNK + 3))
+    assert found.broken["payments"] == fuzzing.MAX_SHRUNK + 3
+    assert len(found.findings) == fuzzing.MAX_SHRUNK
     assert "and 3 more" in text(plan_of(mechanism, properties=("payments",)), found)
 
 

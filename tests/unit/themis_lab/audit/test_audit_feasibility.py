@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from rm_plugin.solvers.port import Win
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang
+from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market, PlacedGang
 from themis.cluster import Allocation, Level
 from themis_lab.audit.feasibility import infeasible
 
@@ -15,7 +15,7 @@ MACHINES = (
 )
 ROW = BidRow(
     value=1.0,
-    gangs=(Gang(2, Level.SLOT), Gang(4, Level.RACK, unit_gpus=2)),
+    gangs=(GangRequest(2, Level.SLOT), GangRequest(4, Level.RACK, unit_gpus=2)),
     pinned=Allocation.of({"m2": 2}),
 )
 MARKET = Market(machines=MACHINES, bids=(Bid(app_id="a", round_id=0, empty_value=0.1, rows=(ROW,)),))
@@ -55,8 +55,8 @@ def test_win_differing_from_its_row_is_reported(gangs, told):
     assert any(told in problem for problem in found), found
 
 
-def test_a_task_that_spans_machines_is_told():
-    row = BidRow(value=1.0, gangs=(Gang(2, Level.RACK, unit_gpus=2),))
+def test_a_task_that_spans_machines_is_infeasible():
+    row = BidRow(value=1.0, gangs=(GangRequest(2, Level.RACK, unit_gpus=2),))
     market = replace(MARKET, bids=(replace(MARKET.bids[0], rows=(row,)),))
     split = PlacedGang(gpus=Allocation.of({"m0": 1, "m1": 1}), level=Level.RACK)
     assert infeasible(market, {"a": Win(row=0, gangs=(split,))}) == [
@@ -70,7 +70,9 @@ def test_unknown_bidders_and_rows_are_reported():
 
 
 def test_interchangeable_gangs_are_matched_to_requests():
-    row = BidRow(value=1.0, gangs=(Gang(2, Level.CLUSTER), Gang(2, Level.SLOT), Gang(2, Level.MACHINE)))
+    row = BidRow(
+        value=1.0, gangs=(GangRequest(2, Level.CLUSTER), GangRequest(2, Level.SLOT), GangRequest(2, Level.MACHINE))
+    )
     market = Market(machines=MACHINES, bids=(Bid(app_id="a", round_id=0, empty_value=0.1, rows=(row,)),))
     gangs = (
         SLOT,

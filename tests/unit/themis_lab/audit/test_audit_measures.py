@@ -4,7 +4,7 @@ import pytest
 
 from rm_plugin.solvers.brute_force import BruteForceSolver
 from rm_plugin.solvers.highs import HighsSolver
-from themis.bids import Bid, BidRow, FreeMachine, Gang, GangDemand, Market, PlacedGang
+from themis.bids import Bid, BidRow, FreeMachine, GangDemand, GangRequest, Market, PlacedGang
 from themis.choices import EmptyBundle, Rounding
 from themis.cluster import Allocation, Level
 from themis_lab.audit.case import Case, Mechanism
@@ -24,7 +24,7 @@ TRUE = Mechanism(make_solver=BruteForceSolver)
 
 
 def wants_one(app_id, empty, value):
-    rows = (BidRow(value=value, gangs=(Gang(1, Level.CLUSTER),)),)
+    rows = (BidRow(value=value, gangs=(GangRequest(1, Level.CLUSTER),)),)
     return Bid(app_id=app_id, round_id=0, empty_value=empty, rows=rows)
 
 
@@ -77,9 +77,9 @@ def test_bundle_value_is_its_best_row():
         FreeMachine(machine_id="m1", rack_id="r0", free_slots=(4,)),
     )
     rows = (
-        BidRow(value=0.9, gangs=(Gang(2, Level.SLOT),)),
-        BidRow(value=0.7, gangs=(Gang(2, Level.MACHINE),)),
-        BidRow(value=0.4, gangs=(Gang(2, Level.CLUSTER),)),
+        BidRow(value=0.9, gangs=(GangRequest(2, Level.SLOT),)),
+        BidRow(value=0.7, gangs=(GangRequest(2, Level.MACHINE),)),
+        BidRow(value=0.4, gangs=(GangRequest(2, Level.CLUSTER),)),
         BidRow(value=0.3, pinned=Allocation.of({"m1": 1})),
     )
     bid = Bid(app_id="a", round_id=0, empty_value=0.1, rows=rows)

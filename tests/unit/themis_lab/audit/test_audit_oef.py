@@ -19,7 +19,7 @@ def audited(names, planned=30, seed=1):
     )
 
 
-def test_what_must_hold_does():
+def test_random_instances_violate_no_property():
     found = audited(list(PROPERTIES), planned=15)
     assert (found.drawn, found.violations, found.findings) == (15, 0, [])
 

@@ -16,7 +16,7 @@ from rm_plugin.solvers.exact.market_arrays import Rows
 from rm_plugin.solvers.exact.problem_result import ProblemResult
 from rm_plugin.solvers.ladder import exact_ladder
 from rm_plugin.solvers.port import SolveStatus
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market, PlacedGang
+from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market, PlacedGang
 from themis.choices import Rounding
 from themis.cluster import Allocation, Level
 from themis_lab.audit.case import Case, Mechanism
@@ -107,7 +107,9 @@ def machines(*gpus):
 
 def wants(app_id, values, unit=1):
     """A bid of a value for one gang of GPUs anywhere."""
-    rows = tuple(BidRow(value=value, gangs=(Gang(gpus, Level.CLUSTER, 1, unit),)) for gpus, value in values.items())
+    rows = tuple(
+        BidRow(value=value, gangs=(GangRequest(gpus, Level.CLUSTER, 1, unit),)) for gpus, value in values.items()
+    )
     return Bid(app_id=app_id, round_id=0, empty_value=0.1, rows=rows)
 
 
@@ -158,7 +160,7 @@ def test_rounding_that_keeps_nothing_is_reported(monkeypatch, rule):
 @pytest.mark.parametrize("rule", Rounding)
 def test_rounding_that_keeps_loosest_gangs_is_reported(monkeypatch, rule):
     """a wins a gang on one machine and one over two, and keeps 0.56 of them: b would win 0.18 in place of 0.1."""
-    both = BidRow(value=1.0, gangs=(Gang(2, Level.MACHINE), Gang(4, Level.CLUSTER)))
+    both = BidRow(value=1.0, gangs=(GangRequest(2, Level.MACHINE), GangRequest(4, Level.CLUSTER)))
     bid = Bid(app_id="a", round_id=0, empty_value=0.1, rows=(both,))
     case = Case(Market(machines=machines(3, 3), bids=(bid, wants("b", {1: 0.18}))), TRUE)
     assert PROPERTIES["grants"](case) == []
@@ -188,7 +190,7 @@ def test_pareto_improvement_is_reported():
     assert "is better for a and worse for no app" in finding
 
 
-def test_tasks_that_span_machines_are_told():
+def test_tasks_that_span_machines_are_found():
     market = Market(machines=machines(3, 3), bids=(wants("a", {6: 0.5}, unit=2),))
     assert PROPERTIES["feasible"](Case(market, TRUE)) == []
     assert PROPERTIES["feasible"](Case(market, solving(mutants.units_forgotten)))
@@ -230,8 +232,8 @@ def test_understated_gap_is_reported():
 
 
 def test_order_accepts_either_of_two_equal_rows():
-    gpu, pair = Gang(1, Level.CLUSTER, 2), Gang(2, Level.CLUSTER, 1, 2)
-    rows = (BidRow(value=0.5, gangs=(gpu, pair)), BidRow(value=0.5, gangs=(pair, Gang(1, Level.SLOT, 2))))
+    gpu, pair = GangRequest(1, Level.CLUSTER, 2), GangRequest(2, Level.CLUSTER, 1, 2)
+    rows = (BidRow(value=0.5, gangs=(gpu, pair)), BidRow(value=0.5, gangs=(pair, GangRequest(1, Level.SLOT, 2))))
     market = Market(
         machines=(FreeMachine(machine_id="m0", rack_id="r0", free_slots=(4,)),),
         bids=(Bid(app_id="a", round_id=0, empty_value=0.1, rows=rows),),

@@ -2,7 +2,7 @@
 
 from rm_plugin.arbiter.market_document import market_document
 from rm_plugin.arbiter.market_file import parse_market
-from themis.bids import Bid, BidRow, FreeMachine, Gang, Market
+from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market
 from themis.cluster import Allocation, Level
 from themis_lab.audit.families import family
 from themis_lab.audit.shrink import shrink
@@ -17,7 +17,7 @@ BIG = Market(
             rows=tuple(
                 BidRow(
                     value=0.2 + 0.0123456 * (place + index),
-                    gangs=(Gang(2 + index, Level.SLOT, 3), Gang(1, Level.CLUSTER)),
+                    gangs=(GangRequest(2 + index, Level.SLOT, 3), GangRequest(1, Level.CLUSTER)),
                     pinned=Allocation.of({f"m{index}": 2, f"m{place}": 1}),
                 )
                 for index in range(4)
@@ -38,7 +38,7 @@ def test_shrinking_keeps_only_the_planted_row():
 
     small = shrink(BIG, has_a_gang_of_4)
     assert size(small) == (1, 1, 0, 0)
-    assert small.bids[0].rows[0].gangs == (Gang(4, Level.CLUSTER),)
+    assert small.bids[0].rows[0].gangs == (GangRequest(4, Level.CLUSTER),)
     assert not small.bids[0].rows[0].pinned
 
 

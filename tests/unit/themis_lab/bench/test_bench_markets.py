@@ -6,7 +6,7 @@ import pytest
 
 from themis.errors import InputError
 from themis_lab.bench.apps import GangMix
-from themis_lab.bench.auction_markets import LEAST_CONTENTION, auction_market, explicit_market, round_scene
+from themis_lab.bench.auction_markets import MIN_CONTENTION, auction_market, explicit_market, round_scene
 from themis_lab.bench.holdings import ClusterState
 from themis_lab.bench.sizes import SIZES, cluster_of, size_of
 
@@ -57,7 +57,7 @@ def test_bidders_contend(gangs, cluster):
         for bidder in scene.bidders:
             kept = sum(gang.gpus.gpus - gang.renewable_gpus.gpus for gang in bidder.app.held)
             asked += sum(job.shape.demand_max_gpus for job in bidder.app.jobs) - kept
-        assert asked >= LEAST_CONTENTION * free > 0
+        assert asked >= MIN_CONTENTION * free > 0
 
 
 def test_power_gangs_are_powers_of_two():

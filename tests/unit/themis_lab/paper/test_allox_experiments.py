@@ -59,6 +59,6 @@ def test_equal_seeds_give_equal_bytes(few_jobs):
     assert made() == first
 
 
-def test_command_refuses_other_names_beside_a_paper(capsys, tmp_path):
+def test_command_refuses_other_names_with_a_paper(capsys, tmp_path):
     assert main(["reproduce", "allox", "fig9", "--out", str(tmp_path)]) == 2
     assert "a paper is reproduced alone" in capsys.readouterr().err

@@ -138,7 +138,7 @@ def test_tab5_remark_gives_times_and_bounds():
     assert "would be 8 times; its bound is 1." in told
 
 
-def test_fig18_remark_names_who_gains():
+def test_fig18_remark_names_the_liars_that_gain():
     def run(liar_h, others_h, share):
         apps = [replace(app(f"app-{place}"), ended_at_s=3600.0 * (others_h if place else liar_h)) for place in range(8)]
         return done(record(*apps), setting=SETTINGS[0].title, lie_percent=share, seed=1, liar="app-0")

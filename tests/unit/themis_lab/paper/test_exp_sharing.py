@@ -31,7 +31,7 @@ def test_app_with_too_few_gpus_cannot_run_and_envies():
     assert not verdict.envy_free
 
 
-def test_papers_allocation_violates_what_it_says():
+def test_the_papers_allocation_violates_the_named_properties():
     for told in INSTANCES.values():
         kept = kept_by_name(judge(told.takers, told.machines, told.blind))
         assert not any(kept[name] for name in told.violated)

@@ -5,9 +5,10 @@ from msgspec.structs import replace
 
 from am.agent.bids.bidding import make_bid
 from am.agent.bids.reports import make_report
-from am.agent.model.fairness import RhoDefinition, ideal_times_s
+from am.agent.model.fairness import ideal_times_s
 from tests.agent_cases import STRICT, app_of, cluster_of, cluster_view_of, jobs_of, whole_offer
 from themis.bids import LossForecast
+from themis.rho import SCHEDULE_DEFINITIONS, RhoDefinition
 from themis_lab.paper.strategies import FILTERS, OWN_LIES, RankedAgent, ranked_agent
 from themis_lab.simulator.agents import HonestAgent, LyingAgent
 
@@ -53,7 +54,7 @@ def test_lie_about_loss_needs_a_forecast():
     assert told("loss", 4.0, mine)[0] == make_report(mine, CLUSTER_VIEW, 1)
 
 
-@pytest.mark.parametrize("definition", RhoDefinition)
+@pytest.mark.parametrize("definition", SCHEDULE_DEFINITIONS)
 def test_ranked_agent_reports_rho_by_its_definition(definition):
     agent, new = RankedAgent(HonestAgent(), [definition]), an_app(contention=2.0)
     jobs = tuple(replace(job, iterations_left=1) for job in new.jobs)

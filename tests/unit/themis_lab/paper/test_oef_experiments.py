@@ -69,7 +69,7 @@ def test_a_tenant_alone_is_treated_fairly():
 
 
 @pytest.mark.parametrize("compact", [True, False])
-def test_no_run_gives_more_gpus_than_there_are(compact):
+def test_no_run_assigns_more_gpus_than_the_cluster_has(compact):
     loads = trace(3, tenants=8, jobs=4, median_s=3600.0, arrivals_s=7200.0)
     record = run(loads, rule("cooperative"), compact=compact, rounds=100)
     fastest = max(each.speedup[2] for each in loads)
@@ -100,13 +100,13 @@ def test_errors_of_profiles_cost_nothing_without_errors():
     )
 
 
-def test_names_are_those_of_files_that_the_page_can_show():
+def test_names_are_valid_file_names_for_the_page():
     names = [experiment.name for experiment in EXPERIMENTS]
     assert len(set(names)) == len(names)
     assert all(name.startswith("oef_fig") and name.isidentifier() for name in names)
 
 
-def test_rho_of_a_tenant_counts_what_it_waits():
+def test_rho_of_a_tenant_includes_its_waiting():
     slow, other = load((24, 3000.0, 0.0)), load((24, 3000.0, 0.0), name="v")
     record = run([slow, other], rule("max_min"), compact=True, rounds=100)
     assert len(record.completion_s) == 2

@@ -1,6 +1,6 @@
 """Records of runs and rounds made by hand."""
 
-from am.agent.model.fairness import RhoDefinition
+from themis.rho import RhoDefinition
 from themis_lab.simulator.record import AppOutcome, BidRecord, Counts, RoundRecord, RunRecord
 
 

@@ -90,7 +90,7 @@ def test_errors_stay_within_their_bounds(seed):
     assert believed.work_total_gpu_s == an_app().work_total_gpu_s
 
 
-def test_an_app_errs_alike_in_every_job_and_round_and_another_app_differently():
+def test_errors_are_constant_per_app_and_differ_between_apps():
     one, other = believed_by(0.2, seed=1), believed_by(0.2, seed=2)
 
     assert len({each.iterations_left for each in one.jobs}) == 1
@@ -140,7 +140,7 @@ def told_by(lie, mine=None):
 TRUE_REPORT, TRUE_BID = make_report(an_app(), CLUSTER_VIEW, 1), make_bid(an_app(), OFFER, CLUSTER_VIEW)
 
 
-def test_a_lie_by_factor_changes_all_rows_and_neither_nothing_nor_the_report():
+def test_a_lie_by_factor_changes_only_the_rows():
     report, bid = told_by(lie_by_factor(3.0))
 
     assert report == TRUE_REPORT
@@ -165,7 +165,7 @@ def test_a_bid_without_rows_has_no_largest_row():
     assert lie_by_largest_row(2.0).bid(empty) is empty
 
 
-def test_a_lie_about_rho_is_told_in_the_report_only():
+def test_a_lie_about_rho_changes_only_the_report():
     report, bid = told_by(lie_about_rho(2.0))
 
     assert report.rho == 2.0 * TRUE_REPORT.rho
@@ -173,7 +173,7 @@ def test_a_lie_about_rho_is_told_in_the_report_only():
     assert bid == TRUE_BID
 
 
-def test_a_lie_throughout_is_told_in_both():
+def test_a_lie_throughout_changes_report_and_bid():
     report, bid = told_by(lie_throughout(2.0))
 
     assert report.rho == 2.0 * TRUE_REPORT.rho
@@ -202,7 +202,7 @@ def test_lie_by_factor_one_is_honest(lie):
     assert told_by(lie) == (TRUE_REPORT, TRUE_BID)
 
 
-def test_at_one_moment_a_lie_is_told_three_times_and_at_the_next_again():
+def test_a_lie_is_repeated_three_times_at_one_time_and_again_later():
     agent = LyingAgent(HonestAgent(), lie_about_rho(2.0))
     rhos = [agent.report(an_app(), CLUSTER_VIEW, round_id).rho / TRUE_REPORT.rho for round_id in range(5)]
     later = replace(an_app(), elapsed_s=11.0)
@@ -224,7 +224,7 @@ def test_believing_ends_at_a_moment_too():
 # ---- in runs --------------------------------------------------------------------------------------------------------
 
 
-def test_rho_is_told_where_it_is_asked_for_and_the_rest_is_the_same():
+def test_rho_is_reported_only_if_requested():
     content = replace(an_app(), jobs=(), reference=an_app().median_job)
     for mine, told in ((an_app(), (True, True, False)), (content, (True, False, False))):
         whole = make_report(mine, CLUSTER_VIEW, 7)
@@ -237,7 +237,7 @@ def test_rho_is_told_where_it_is_asked_for_and_the_rest_is_the_same():
             assert replace(brief, **fairness) == replace(whole, phases_left=phases)
 
 
-def test_in_a_run_the_liar_lies_in_every_round_and_nobody_else_does():
+def test_only_the_liar_lies_in_every_round():
     told = {}
 
     class Spy:

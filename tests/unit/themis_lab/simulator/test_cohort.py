@@ -147,7 +147,7 @@ def differing_reports(monkeypatch):
     return counts["different"]
 
 
-def test_remembered_reports_are_those_of_a_cohort_that_remembers_nothing(monkeypatch):
+def test_cached_reports_equal_uncached_reports(monkeypatch):
     assert differing_reports(monkeypatch) == 0
 
 

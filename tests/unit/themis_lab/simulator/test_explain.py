@@ -17,7 +17,7 @@ def why(app, **changed):
     return found.why
 
 
-def test_a_winner_that_paid_is_told_what_payment_took():
+def test_a_winner_sees_the_gpus_that_payment_took():
     (found,) = explain([played()], "a")
     assert (found.rank, found.apps, found.asked, found.demand_gpus, found.free_gpus) == (1, 3, True, 4, 6)
     assert (found.won, found.granted, found.share, found.payment) == ({"m0": 4}, {"m0": 2}, 0.5, 0.5)
@@ -25,7 +25,7 @@ def test_a_winner_that_paid_is_told_what_payment_took():
     assert found.why == ("payment took 2 GPUs", LEFT_2)
 
 
-def test_a_loser_is_told_against_whom():
+def test_a_loser_sees_the_winners():
     (found,) = explain([played()], "b")
     assert (found.won, found.granted, found.payment, found.lease_end_s) == ({}, {}, 0.0, None)
     assert found.why == (
@@ -70,7 +70,7 @@ def test_every_reason_has_its_words(changed, told):
     assert why("a", **changed) == told
 
 
-def test_a_policy_without_an_auction_tells_whom_it_served():
+def test_a_policy_without_an_auction_names_the_served_apps():
     changed = {**NO_AUCTION, "leftovers": {}}
     assert why("c", granted={"b": {"m0": 4}, "a": {"m1": 2}}, **changed) == (
         "nothing was left after b (4), a (2) for the 4 GPUs that it could still use",
@@ -78,18 +78,18 @@ def test_a_policy_without_an_auction_tells_whom_it_served():
     assert why("b", granted={"b": {"m0": 4}, "a": {"m1": 2}}, **changed) == ("its demand was met",)
 
 
-def test_an_app_that_has_all_is_told_so():
+def test_gpus_lost_to_payment_are_explained():
     assert why("a", free={"m0": 2}, leftovers={}) == (
         "payment took 2 GPUs",
         "nothing was left for the 2 GPUs that it could still use",
     )
 
 
-def test_only_rounds_that_the_app_reported_in_are_told():
+def test_only_rounds_with_a_report_of_the_app_are_explained():
     rounds = [played(round_id=1), played(round_id=2, rho={"b": 1.0}), played(round_id=3)]
     assert [found.round_id for found in explain(rounds, "a")] == [1, 3]
 
 
-def test_an_unknown_app_is_told_with_the_nearest():
+def test_an_unknown_app_is_refused_with_the_nearest_name():
     with pytest.raises(UnknownNameError, match="unknown app"):
         explain([played()], "z")

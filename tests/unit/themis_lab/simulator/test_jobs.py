@@ -19,7 +19,7 @@ def test_progress_is_whole_iterations_from_when_it_is_ready():
     assert [sim.iteration_at(at_s) for at_s in (10.0, 15.0, 15.5, 16.0, 17.99, 18.0)] == [0, 0, 0, 1, 2, 3]
 
 
-def test_it_is_slower_the_farther_its_gpus_lie():
+def test_distant_gpus_make_a_job_slower():
     sim = started()
     assert sim.start(HERE, Level.RACK, now_s=0.0, delay_s=0.0) == pytest.approx(200.0)
     assert sim.start(HERE, Level.CLUSTER, now_s=0.0, delay_s=0.0) == pytest.approx(400.0)
@@ -31,7 +31,7 @@ def test_it_does_not_pass_its_target():
     assert sim.iteration_at(1e9) == 100
 
 
-def test_a_view_has_at_least_one_iteration_left_and_is_made_anew_only_when_something_changed():
+def test_a_view_has_an_iteration_left_and_is_cached_until_a_change():
     sim = started()
     sim.start(HERE, Level.SLOT, now_s=0.0, delay_s=0.0)
     assert sim.view(50.0).iterations_left == 50

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from sim_records import app, record
 
-from am.agent.model.fairness import RhoDefinition
+from themis.rho import RhoDefinition
 from themis_lab.simulator.compare import figures_of, spreads_of, sweep_document
 from themis_lab.simulator.metrics import (
     MEASURED,
@@ -23,7 +23,7 @@ from themis_lab.simulator.metrics import (
 from themis_lab.simulator.record import Counts
 
 
-def test_jains_index_is_1_when_all_are_alike_and_1_over_n_when_one_has_everything():
+def test_jains_index_is_1_for_equal_shares_and_1_over_n_for_one_owner():
     assert jain([2.0, 2.0, 2.0]) == pytest.approx(1.0)
     assert jain([5.0, 0.0, 0.0, 0.0]) == pytest.approx(0.25)
     assert jain([1.0, 2.0, 3.0]) == pytest.approx(36 / 42)
@@ -43,7 +43,7 @@ def test_percentiles_of_distributions_are_linear_between_values():
     assert math.isnan(percentile([], 0.5))
 
 
-def test_a_share_counts_what_lies_above_the_limit_not_on_it():
+def test_a_share_counts_values_above_the_limit():
     assert share_over([0.9, 1.0, 1.01, 1.2], 1.0) == 0.5
     assert fairness([1.0, 1.04, 1.06]) == {
         "max": 1.06, "mean": pytest.approx(3.1 / 3), "median": 1.04, "p95": 1.06,

@@ -64,7 +64,7 @@ class TestPlaying:
         assert [each.name for each in run.ended] == ["a", "b"]
         assert run.ended[0].completion_s == pytest.approx(100.0)
 
-    def test_what_apps_say_of_a_round_changes_nothing(self):
+    def test_reports_and_bids_do_not_change_the_run(self):
         run, other = simulation(), simulation()
         for each in (run, other):
             each.play_until(570.0)
@@ -75,7 +75,7 @@ class TestPlaying:
         assert run.arbiter.table.live == other.arbiter.table.live
 
 
-def test_what_many_apps_answer_at_once_is_what_each_answers():
+def test_batched_answers_equal_single_answers():
     lone = [app(f"a{n:02}", job("j0", 900 + 70 * n, gpus=1 + n % 2), at_s=9.0 * n) for n in range(24)]
     # Staggered, so that some hold what they want as others' leases end.
     leases = LeasePolicy(checkpoint_lead_s=5.0, ends=LeaseEnds.STAGGERED)
@@ -101,7 +101,7 @@ def test_what_many_apps_answer_at_once_is_what_each_answers():
 
 
 @pytest.mark.parametrize("ends", LeaseEnds)
-def test_what_apps_that_renew_answer_at_once_is_what_each_answers(ends):
+def test_batched_renewal_answers_equal_single_answers(ends):
     lone = [app(f"a{n:02}", job("j0", 9000 + 70 * n, gpus=1 + n % 2), at_s=1.0 * (n // 8)) for n in range(16)]
     leases = LeasePolicy(checkpoint_lead_s=5.0, ends=ends)
     run = Simulation(workload(*APPS, *lone), settings(cluster((4,) * 8), leases=leases))
@@ -122,7 +122,7 @@ def test_what_apps_that_renew_answer_at_once_is_what_each_answers(ends):
     assert together > 40
 
 
-def test_an_observer_hears_of_every_round_and_lease():
+def test_an_observer_receives_every_round_and_lease():
     history = History()
     record = simulation(observer=history).run()
     assert [result.snapshot.round_id for result in history.results] == [each.round_id for each in record.rounds]

@@ -7,12 +7,12 @@ import pytest
 from msgspec.structs import replace
 from sim_cases import app, cluster, job, settings, workload
 
-from am.agent.model.fairness import RhoDefinition
 from rm_plugin.arbiter.core import LeasePolicy
 from tf_jobs.tables_reader import nearest_curve
 from themis.apps import TunerSpec
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds
 from themis.errors import InputError
+from themis.rho import RhoDefinition
 from themis_lab.simulator.json_codec import plain, restored
 from themis_lab.simulator.metrics import metrics_of
 from themis_lab.simulator.recording import CURVES, parse_recording, recording_lines
@@ -57,7 +57,7 @@ def test_a_run_made_from_a_recording_is_the_run_that_was_recorded(text):
     assert recorded(parse_recording(text, "here").run) == text
 
 
-def test_gaps_are_recorded_where_there_are_any(text):
+def test_gaps_are_recorded_if_present(text):
     assert "gaps" not in text
     run = small_run()
     run = replace(run, workload=replace(run.workload, gaps="one job: left out"))
@@ -221,7 +221,7 @@ def test_a_damaged_recording_is_refused_by_its_place(text, damage, told):
         parse_recording(damage(text), "here")
 
 
-def test_an_app_that_is_not_there_cannot_lie():
+def test_a_lie_of_an_unknown_app_is_refused():
     with pytest.raises(InputError, match="unknown app"):
         replace(small_run(), lies=(LieChoice(app="c", kind="rho", factor=2.0),))
     with pytest.raises(InputError, match="one lie only"):

@@ -115,7 +115,7 @@ class TestContention:
         assert all(each.lease_end_s % 600 == pytest.approx(0, abs=1e-6) for each in record.rounds)
 
     @pytest.mark.parametrize("before_s", [1e-10, 1e-7, 9e-7, 1e-5])
-    def test_what_happens_just_before_a_round_is_due_makes_no_round_without_end(self, before_s):
+    def test_an_event_just_before_a_due_round_adds_no_endless_rounds(self, before_s):
         apps = (app("a", job(iterations=5000)), app("b", job(iterations=300), at_s=595.0 - before_s))
         record = run(ONE, *apps)
         assert not record.counts.violations
@@ -145,7 +145,7 @@ class TestMachines:
         assert outcome.rho["themis"] == pytest.approx(outcome.completion_s / 1000)
         assert outcome.rho["themis"] >= outcome.bound
 
-    def test_what_a_job_was_about_to_save_is_lost_with_its_machine(self):
+    def test_a_pending_save_is_lost_with_its_machine(self):
         outage = NodeOutage(machine_id="m0", lost_at_s=597.0, back_at_s=700.0)
         apps = (app("a", job(iterations=2000)), app("b", job(iterations=10), at_s=400.0))
         record = run(ONE, *apps, outages=(outage,), policy="tiresias")
@@ -155,12 +155,12 @@ class TestMachines:
     def test_saves_on_the_way_count_however_a_run_ends(self):
         assert of(run(ONE, app("a", job(iterations=950))), "a").checkpoints == 9 + 1
 
-    def test_a_machine_that_nobody_used_changes_nothing(self):
+    def test_the_loss_of_an_unused_machine_changes_nothing(self):
         outage = NodeOutage(machine_id="m1", lost_at_s=250.0, back_at_s=300.0)
         record = run(TWO, app("a", job(iterations=1000)), outages=(outage,))
         assert of(record, "a").completion_s == pytest.approx(1035)
 
-    def test_the_order_in_which_outages_are_told_changes_nothing(self):
+    def test_the_order_of_outages_changes_nothing(self):
         """One begins as the other ends: the machine is back and lost again, in that order."""
         outages = [NodeOutage(machine_id="m0", lost_at_s=at_s, back_at_s=at_s + 300.0) for at_s in (250.0, 550.0)]
         for told in (outages, outages[::-1]):
@@ -203,13 +203,13 @@ class TestWrongInput:
             Simulation(workload(app("a")), settings(ONE, outages=(outage,)))
 
 
-def test_a_search_is_the_same_whatever_else_ran_before():
+def test_a_run_does_not_depend_on_earlier_runs():
     apps = [app(f"a{place}", *(job(f"j{n}", 300 + 50 * n) for n in range(4)), at_s=40.0 * place) for place in range(5)]
     one, two = (run(cluster((2, 2), (2,), (1,)), *apps, record_rounds=True) for _ in range(2))
     assert replace(one, wall_s=0, counts=None) == replace(two, wall_s=0, counts=None)
 
 
-def test_costs_are_what_a_move_takes():
+def test_restart_cost_sums_the_costs_of_a_move():
     assert COSTS.restart_s == 40.0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from themis.values import Value
-from themis_lab.paper.fairness import PAPER_LEAST, PAPER_MOST
+from themis_lab.paper.fairness import PAPER_MAX, PAPER_MIN
 from themis_lab.paper.live.findings import OURS, Line, both, column, policy_lines, ratios_to_ours
 from themis_lab.paper.live.results import Results
 from themis_lab.paper.live.views.panels import cdf_panels
@@ -63,8 +63,8 @@ def _extremes(results: Results) -> list[Line]:
     if not live:
         return []
     ends = (
-        ("nearest", min(live, key=lambda name: live[name]), PAPER_LEAST),
-        ("farthest", max(live, key=lambda name: live[name]), PAPER_MOST),
+        ("nearest", min(live, key=lambda name: live[name]), PAPER_MIN),
+        ("farthest", max(live, key=lambda name: live[name]), PAPER_MAX),
     )
     return [
         Line(

@@ -95,7 +95,7 @@ def check_report(out: Path) -> None:
         (["--seed", "3", "run", "mix.yaml"], "stands before a subcommand: '--seed'"),
     ],
 )
-def test_bad_input_is_told_before_anything_is_made(arguments, told, tmp_path, monkeypatch, capsys):
+def test_invalid_input_is_refused_before_files_are_created(arguments, told, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["testbed", *arguments]) == 2
     assert told in capsys.readouterr().err

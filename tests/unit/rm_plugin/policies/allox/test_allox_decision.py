@@ -42,7 +42,7 @@ def test_starts_of_one_decision_alternate_between_users_of_equal_progress():
     assert [start.job.user for start in decision.starts] == ["ann", "bob", "ann", "bob"]
 
 
-def test_user_who_started_longest_ago_goes_first_among_equals():
+def test_ties_prefer_the_user_with_the_oldest_start():
     users = {"ann": UserState(last_start_s=5.0), "bob": UserState(last_start_s=3.0)}
     jobs = [job("a", "ann", gpu=1), job("b", "bob", gpu=1)]
     assert started(decide(snapshot(jobs, cluster(gpus=1), 10.0, users=users), alpha=0.0)) == [("b", "g0")]

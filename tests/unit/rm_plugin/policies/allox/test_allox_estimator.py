@@ -76,7 +76,7 @@ def test_failed_sample_leaves_its_type_out():
     assert list(estimator.estimates("j")) == ["cpu"]
 
 
-def test_job_whose_samples_all_fail_can_run_nowhere():
+def test_failed_samples_leave_no_estimates():
     estimator = submitted(("j", "u"))
     estimator.next_samples(IDLE, 0.0)
     for part in (0, 1):

@@ -65,7 +65,7 @@ class TestApi:
 
         run(scenario)
 
-    def test_an_app_tells_what_is_not_known_as_null(self):
+    def test_unknown_values_of_an_app_are_null(self):
         async def scenario():
             case = busy()
             async with served(case) as site:
@@ -81,7 +81,7 @@ class TestApi:
 
         run(scenario)
 
-    def test_who_could_use_no_more_does_not_wait(self):
+    def test_an_app_without_unmet_demand_does_not_wait(self):
         async def scenario():
             async with served(busy()) as site:
                 assert (await site.json("/api/v1/apps/app-0002"))["waiting"] is None
@@ -89,7 +89,7 @@ class TestApi:
 
         run(scenario)
 
-    def test_neither_tokens_nor_variables_of_tasks_are_told(self):
+    def test_tokens_and_task_variables_are_not_shown(self):
         async def scenario():
             case = busy()
             token = case.entries.get("app-0001").token
@@ -147,7 +147,7 @@ class TestApi:
             ("/api/v1/events?app=nobody", 404, "unknown app"),
         ],
     )
-    def test_errors_tell_what_and_which_value(self, path, status, what):
+    def test_errors_name_the_problem_and_the_value(self, path, status, what):
         async def scenario():
             async with served(busy()) as site:
                 got, headers, text = await site.get(path)
@@ -158,7 +158,7 @@ class TestApi:
 
         run(scenario)
 
-    def test_pages_that_are_not_there_are_pages(self):
+    def test_missing_pages_are_html(self):
         async def scenario():
             async with served(busy()) as site:
                 for path in ("/apps/nobody", "/nothing"):

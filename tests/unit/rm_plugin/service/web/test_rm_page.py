@@ -7,7 +7,7 @@ from themis.cluster import GpuId
 
 
 class TestHome:
-    def test_shows_every_gpu_as_a_box_by_what_it_is(self):
+    def test_shows_every_gpu_as_a_box_of_its_state(self):
         async def scenario():
             case = busy()
             case.arbiter.close_gpus([GpuId("m01", 3)])
@@ -34,7 +34,7 @@ class TestHome:
 
         run(scenario)
 
-    def test_apps_stand_with_their_numbers_and_the_ended_ones_last(self):
+    def test_apps_are_listed_with_ended_ones_last(self):
         async def scenario():
             async with served(busy()) as site:
                 text = Elements(await site.text("/")).text
@@ -44,7 +44,7 @@ class TestHome:
 
         run(scenario)
 
-    def test_rounds_tell_who_was_offered_bid_and_won(self):
+    def test_rounds_show_offers_bids_and_wins(self):
         async def scenario():
             async with served(busy()) as site:
                 text = Elements(await site.text("/")).text
@@ -73,7 +73,7 @@ class TestHome:
 
 
 class TestAppPage:
-    def test_tells_jobs_leases_and_why_it_waits(self):
+    def test_shows_jobs_leases_and_the_reason_for_waiting(self):
         async def scenario():
             case = busy()
             async with served(case) as site:
@@ -87,7 +87,7 @@ class TestAppPage:
 
         run(scenario)
 
-    def test_before_its_master_reports_jobs_stand_as_submitted(self):
+    def test_jobs_show_as_submitted_before_the_first_report(self):
         async def scenario():
             case = RmCase(((1,),))
             case.app("new")
@@ -147,7 +147,7 @@ class TestHostileNames:
 
         run(scenario)
 
-    def test_the_browser_is_told_to_run_our_script_only(self):
+    def test_the_content_policy_allows_only_our_script(self):
         async def scenario():
             async with served(busy()) as site:
                 for path in ("/", "/nothing", "/api/v1/apps"):

@@ -39,7 +39,7 @@ def test_plain_http_clients_are_served():
 
 
 @pytest.mark.parametrize("listen", ["8080", "here:many", ":80", "127.0.0.1:99999", "127.0.0.1:"])
-def test_an_address_that_is_none_is_refused(listen):
+def test_an_invalid_address_is_refused(listen):
     async def scenario():
         with pytest.raises(InputError, match="HOST:PORT"):
             await RmPage(RmCase(((1,),)).manager, "themis").start(listen)

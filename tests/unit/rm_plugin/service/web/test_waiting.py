@@ -5,7 +5,7 @@ import math
 import pytest
 
 from rm_plugin.service.web.round_record import RoundRecord
-from rm_plugin.service.web.waiting import AHEAD_MOST, why_waiting
+from rm_plugin.service.web.waiting import MAX_AHEAD, why_waiting
 
 
 def record(**changes):
@@ -30,12 +30,12 @@ def reason(app_id="a", **changes):
     return why_waiting(app_id, [record(**changes)], "themis").reason
 
 
-def test_the_worst_off_stand_ahead():
+def test_apps_with_larger_rho_are_ahead():
     waiting = why_waiting("a", [record()], "themis")
     assert (waiting.round_id, waiting.rank, waiting.of, waiting.ahead) == (5, 3, 3, ("b", "c"))
 
 
-def test_who_asked_for_nothing_stands_in_nobodys_way():
+def test_apps_without_demand_are_not_ahead():
     assert why_waiting("a", [record(demand_gpus={"a": 4, "b": 0, "c": 4})], "themis").ahead == ("c",)
 
 
@@ -45,17 +45,17 @@ def test_no_end_in_sight_is_worst_and_not_a_number_last():
     assert why_waiting("c", [record(rho={"a": 1.0, "b": 2.0, "c": math.nan})], "themis").rank == 3
 
 
-def test_equal_apps_stand_by_id():
+def test_equal_apps_rank_by_id():
     assert [why_waiting(app, [record(rho=dict.fromkeys("cab", 1.0))], "t").rank for app in "abc"] == [1, 2, 3]
 
 
 def test_the_list_is_short():
     many = {f"app-{place:03d}": 9.0 for place in range(50)} | {"a": 1.0}
     waiting = why_waiting("a", [record(rho=many, demand_gpus=dict.fromkeys(many, 1))], "themis")
-    assert (waiting.rank, len(waiting.ahead)) == (51, AHEAD_MOST)
+    assert (waiting.rank, len(waiting.ahead)) == (51, MAX_AHEAD)
 
 
-def test_a_round_that_is_being_played_tells_nothing_yet():
+def test_an_unfinished_round_is_skipped():
     new = record(round_id=6, granted=False, outcome="", won={})
     assert why_waiting("a", [new, record()], "themis").round_id == 5
 
@@ -82,5 +82,5 @@ def test_a_round_that_has_no_reports_yet_is_passed_over():
         ("a", {"granted": False, "outcome": "abandoned", "won": {}}, "round 5 was abandoned"),
     ],
 )
-def test_what_became_of_the_app(app_id, changes, told):
+def test_each_outcome_gives_its_reason(app_id, changes, told):
     assert told in reason(app_id, **changes)

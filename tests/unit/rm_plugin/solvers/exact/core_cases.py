@@ -12,7 +12,7 @@ from rm_plugin.solvers.exact.resources import Resource
 from rm_plugin.solvers.kinds import count_kinds, has_one_rack
 from rm_plugin.solvers.port import Win
 from rm_plugin.solvers.realise import pinned_gangs
-from themis.bids import BidRow, Gang
+from themis.bids import BidRow, GangRequest
 from themis.cluster import Allocation, Level
 from themis_lab.audit.feasibility import infeasible
 
@@ -35,7 +35,7 @@ def draw_gangs(rng, most=3, sizes=(1, 2, 3, 4), levels=LEVELS, units=(1, 2, 3)):
     for _ in range(rng.randint(1, most)):
         gpus = rng.choice(sizes)
         unit = rng.choice([unit for unit in units if gpus % unit == 0])
-        gangs.append(Gang(gpus, rng.choice(levels), rng.choice((1, 1, 2)), unit))
+        gangs.append(GangRequest(gpus, rng.choice(levels), rng.choice((1, 1, 2)), unit))
     return tuple(gangs)
 
 

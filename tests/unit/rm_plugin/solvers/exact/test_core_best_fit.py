@@ -10,7 +10,7 @@ from small_markets import bid, machine, market
 
 from rm_plugin.solvers.exact.market_arrays import read_market
 from rm_plugin.solvers.exact.row_placement import Packed, RowPlacer
-from themis.bids import Gang
+from themis.bids import GangRequest
 from themis.cluster import Allocation, Level
 
 MACHINE, CLUSTER = Level.MACHINE, Level.CLUSTER
@@ -19,7 +19,7 @@ MACHINE, CLUSTER = Level.MACHINE, Level.CLUSTER
 def test_gangs_in_racks_come_first_where_one_found_no_place():
     """The gang of 4 fits most tightly on the machine of 4, which the rack's gang of 6 needs beside that of 2."""
     machines = (machine("m0", 4), machine("m1", 2), machine("m2", 5, rack="r1"))
-    rows = [one_row((Gang(4, MACHINE),), Allocation()), one_row((Gang(6, Level.RACK),), Allocation())]
+    rows = [one_row((GangRequest(4, MACHINE),), Allocation()), one_row((GangRequest(6, Level.RACK),), Allocation())]
     arrays = read_market(market(machines, *(bid(f"a{n}", 0.5, row) for n, row in enumerate(rows))))
     places, chosen = RowPlacer(arrays), np.arange(arrays.rows.rows)
     assert isinstance(places._by_best_fit(chosen, sparing=False), int)
@@ -60,7 +60,7 @@ def test_packed_rows_are_feasible(racks):
     assert refused_some > 20
 
 
-def test_the_gang_that_found_no_place_is_told_and_those_before_it_fit():
+def test_the_first_unplaced_gang_is_returned_and_earlier_ones_fit():
     rng, failed = random.Random(1), 0
     for _ in range(300):
         machines = draw_machines(rng, racks=2)
@@ -99,7 +99,7 @@ def test_sizes_that_divide_each_other_fit_exactly_when_the_parts_do(sizes):
         machines = draw_machines(rng, most=4, racks=2, slots=2, slot_gpus=sizes[-1] // 2 + 2)
         pinned = draw_pins(rng, machines, 2)
         drawn = draw_gangs(rng, 4, sizes, (MACHINE, CLUSTER), units=sizes)
-        gangs = [Gang(each.gpus, each.within, each.count, each.unit_gpus) for each in drawn]
+        gangs = [GangRequest(each.gpus, each.within, each.count, each.unit_gpus) for each in drawn]
         kinds = kinds_of(gangs, machines)
         largest_first = sorted(kinds, key=lambda kind: -kind.unit)
         shapes = [(kind.level, kind.gpus, kind.unit) for kind in largest_first for _ in range(kinds[kind])]
@@ -108,7 +108,7 @@ def test_sizes_that_divide_each_other_fit_exactly_when_the_parts_do(sizes):
     assert 50 < sum(answers) < 200
 
 
-def test_best_fit_never_says_yes_where_there_is_no_place():
+def test_best_fit_never_accepts_an_infeasible_choice():
     rng, told_apart = random.Random(5), set()
     for _ in range(150):
         machines = draw_machines(rng, most=3)
@@ -124,7 +124,7 @@ def test_best_fit_never_says_yes_where_there_is_no_place():
     assert (True, True) in told_apart
 
 
-def test_a_hundred_thousand_single_gpus_take_no_longer_than_they_are_many():
+def test_a_hundred_thousand_single_gpus_are_packed():
     cluster = Cluster([machine("m0", 100_000), machine("m1", 7, rack="r1")])
     written, parts = cluster.pack([(CLUSTER, 1, 1)] * 100_007)
     assert written == 100_007

@@ -101,17 +101,17 @@ def test_pins_past_all_bounds_leave_a_row_out():
 
 
 @pytest.mark.parametrize("learnt", [None, (0, 1), (0, 1, "all")])
-def test_what_is_learnt_of_a_gang_is_three_numbers(learnt):
+def test_a_gang_is_described_by_three_numbers(learnt):
     with pytest.raises(TypeError):
         compiled((bid("a", 0.1, row(0.9, gang(1, Level.RACK))),), lambda _: learnt)
 
 
-def test_machines_are_told_by_position_and_gpus():
+def test_machines_are_given_by_position_and_gpus():
     with pytest.raises(TypeError):
         _core.read_bids(with_pins((("m0", 1),)), {"m0": 4}, TOTAL, None)
 
 
-def test_gangs_that_are_made_as_they_are_asked_for_are_told_apart():
+def test_gangs_created_on_access_are_distinguished():
     class Fresh:
         value, pinned = 0.9, Allocation()
 
@@ -142,6 +142,6 @@ def test_gangs_that_are_made_as_they_are_asked_for_are_told_apart():
         (with_pins((([], 1),)), TypeError),
     ],
 )
-def test_what_is_no_bid_is_refused(bids, error):
+def test_malformed_bids_are_refused(bids, error):
     with pytest.raises(error):
         _core.read_bids(bids, MACHINES, TOTAL, lambda _: 1 // 0)

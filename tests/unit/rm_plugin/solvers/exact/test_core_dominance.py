@@ -53,5 +53,5 @@ def test_rows_of_other_bidders_beat_nothing():
     assert pruned([0, 1, 2], np.array([[0], [5]]), [{}, {}]) == [1, 1]
 
 
-def test_of_rows_that_ask_for_the_same_the_first_stays():
+def test_identical_rows_keep_the_first():
     assert pruned([0, 3], np.array([[2], [2], [1]]), [{0: 1}, {0: 1}, {0: 2}]) == [1, 0, 1]

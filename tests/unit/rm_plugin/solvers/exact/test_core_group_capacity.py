@@ -9,7 +9,7 @@ from core_cases import fits, one_row
 from small_markets import machine
 
 from rm_plugin.solvers.exact import _core
-from themis.bids import Gang
+from themis.bids import GangRequest
 from themis.cluster import Allocation, Level
 
 
@@ -53,14 +53,16 @@ class Load:
         """Whether the machines hold so many of each, by brute force."""
         items, gangs = len(self.items), len(self.gangs)
         asked = [
-            Gang(size, Level.SLOT if in_slot else Level.MACHINE, many)
+            GangRequest(size, Level.SLOT if in_slot else Level.MACHINE, many)
             for (size, in_slot, _), many in zip(self.items, count, strict=False)
             if many
         ]
         asked += [
-            Gang(size, Level.RACK, many) for (size, _), many in zip(self.gangs, count[items:], strict=False) if many
+            GangRequest(size, Level.RACK, many)
+            for (size, _), many in zip(self.gangs, count[items:], strict=False)
+            if many
         ]
-        asked += [Gang(1, Level.CLUSTER, count[items + gangs])] if count[items + gangs] else []
+        asked += [GangRequest(1, Level.CLUSTER, count[items + gangs])] if count[items + gangs] else []
         taken = {
             each.machine_id: gpus * many
             for each, (gpus, _), many in zip(self.machines, self.pins, count[items + gangs + 1 :], strict=True)
@@ -106,7 +108,7 @@ def test_it_finds_the_most_weight_and_a_pattern_that_has_it(seed):
         assert not any(load.holds(other) for other in better)
 
 
-def test_slots_bound_what_lies_in_them_and_pins_take_gpus_of_any_slot():
+def test_slots_bound_their_gangs_and_pins_use_any_slot():
     load = Load([machine("m0", 3, 3)], [(2, 1, 5)], [], 0, [(1, 3)])
     assert load.weigh() == (13, [2, 0, 1])
     load = Load([machine("m0", 3, 3)], [(2, 1, 5)], [], 0, [(3, 3)])

@@ -87,7 +87,7 @@ def draw(rng):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_it_is_made_up_or_too_much_exactly_where_all_patterns_say_so(seed):
+def test_coverage_equals_that_of_all_patterns(seed):
     rng = random.Random(seed)
     said = []
     for _ in range(25):

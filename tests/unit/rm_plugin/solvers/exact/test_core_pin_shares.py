@@ -15,7 +15,7 @@ UNIT = 2.0**40
 
 
 @pytest.mark.parametrize("machines", [1, 3])
-def test_whatever_the_shares_the_bound_holds_with_and_without_each_bidder(machines):
+def test_the_bound_holds_for_any_pin_shares(machines):
     rng, changed = random.Random(machines), 0
     for _ in range(150):
         rows, limits, free = draw_knapsack(rng, bidders=4, kinds=1, machines=machines)

@@ -7,7 +7,7 @@ from core_cases import Cluster, draw_gangs, draw_machines, draw_pins, fits, kind
 from small_markets import machine
 
 from rm_plugin.solvers.kinds import Kind
-from themis.bids import Gang
+from themis.bids import GangRequest
 from themis.cluster import Allocation, Level
 
 NO, YES, NOT_DECIDED = 0, 1, 2
@@ -68,7 +68,7 @@ def certified(cluster, kinds, parts):
 
 
 @pytest.mark.parametrize("name", DRAWS)
-def test_it_says_what_brute_force_says_and_shows_the_places(name):
+def test_placements_agree_with_brute_force(name):
     rng, answers = random.Random(name), []
     for _ in range(200):
         machines = draw_machines(rng, most=4, racks=rng.randint(1, 3))
@@ -95,7 +95,7 @@ def test_few_steps_never_make_a_wrong_answer():
 def test_slots_that_take_long_to_try_are_not_decided():
     """Twenty odd slots and even gangs: one GPU of each slot is lost, which shows only after ages of trying."""
     room = list(range(9, 49, 2))
-    gangs = [Gang(6, Level.SLOT, 45), Gang(4, Level.SLOT, 70)]
+    gangs = [GangRequest(6, Level.SLOT, 45), GangRequest(4, Level.SLOT, 70)]
     machines = [machine("m0", *room)]
     assert sum(room) - len(room) < sum(gang.total_gpus for gang in gangs) < sum(room)
     assert Cluster(machines).fit(kinds_of(gangs, machines), most_steps=20_000)[0] == NOT_DECIDED
@@ -131,6 +131,6 @@ def test_gpus_pinned_leave_slots_whole_but_fewer_gpus():
 def test_a_rack_that_owes_gpus_to_its_gang_leaves_them_to_it():
     """Five GPUs of the rack of six are owed, so the pair must go elsewhere though it would fit there."""
     machines = [machine("m0", 4), machine("m1", 2), machine("m2", 2, rack="r1")]
-    gangs = (Gang(5, Level.RACK), Gang(2, Level.MACHINE))
+    gangs = (GangRequest(5, Level.RACK), GangRequest(2, Level.MACHINE))
     assert Cluster(machines).fit(kinds_of(gangs, machines))[0] == YES
     assert Cluster(machines[:2]).fit(kinds_of(gangs, machines))[0] == NO

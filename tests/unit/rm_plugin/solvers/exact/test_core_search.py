@@ -50,7 +50,7 @@ def draws(name, number):
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_it_finds_the_optimum_and_of_equals_the_one_of_fewest_gpus_and_smallest_digest(name):
+def test_ties_at_the_optimum_prefer_fewest_gpus_then_smallest_digest(name):
     winners = 0
     for rng, rows, limits, free, problem, bidders in draws(name, 150):
         skip = rng.choice((-1, -1, *range(bidders)))
@@ -92,7 +92,7 @@ def wide():
 @pytest.mark.parametrize(
     ("given", "expected"), [({"most_states": 3}, TOO_WIDE), ({"seconds": 0.0}, OUT_OF_TIME), ({"seconds": -1.0}, 1)]
 )
-def test_out_of_states_or_time_it_tells_a_bound_that_holds(given, expected):
+def test_an_interrupted_search_returns_a_valid_bound(given, expected):
     rows, limits, _, problem = wide()
     bidders, price = len(rows.row_start) - 1, np.zeros(len(limits))
     optimum = search(problem, bidders, price)[1]
@@ -148,7 +148,7 @@ def test_the_steps_of_the_target_change_no_answer_where_states_are_many(seed):
     assert states > at_once[3] + 20_000
 
 
-def test_bounds_hold_wherever_a_search_is_cut_short():
+def test_bounds_are_valid_at_any_cut_of_a_search():
     """Completions tell states apart at the target; of those that they leave out no more is known than that."""
     cut = 0
     for seed in range(60):
@@ -165,7 +165,7 @@ def test_bounds_hold_wherever_a_search_is_cut_short():
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_what_is_counted_exactly_leaves_fewer_states_and_changes_no_answer(seed):
+def test_exact_completions_reduce_states_without_changing_answers(seed):
     answers, states = set(), []
     for scale in (20, 1):
         problem = many_alike(seed, scale=scale)
@@ -179,7 +179,7 @@ def test_what_is_counted_exactly_leaves_fewer_states_and_changes_no_answer(seed)
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_second_search_knows_what_the_first_one_found_to_matter(name):
+def test_a_second_search_needs_fewer_states(name):
     fewer = 0
     for rng, _, limits, _, problem, bidders in draws(name, 80):
         price = prices_of(problem, limits, rng)
@@ -189,7 +189,7 @@ def test_a_second_search_knows_what_the_first_one_found_to_matter(name):
     assert fewer > 0
 
 
-def test_pins_on_a_shared_machine_count_together_up_to_what_is_free():
+def test_shared_pins_sum_up_to_the_free_gpus():
     """Three bidders pin 2 of 4 free GPUs: two may, whatever the limits say."""
     rows, limits, free = draw_knapsack(random.Random(0), machines=1)
     limit = limits[0].__class__(
@@ -231,7 +231,7 @@ def test_machines_shared_one_after_the_other_do_not_see_each_other():
     assert search(build_problem(rows, [limit], free, UNIT), 4, np.zeros(1))[4] == (0, -1, -1, 3)
 
 
-def test_the_bound_leaves_out_who_is_skipped():
+def test_the_bound_excludes_the_skipped_bidder():
     for _, rows, limits, _, problem, bidders in draws("no pins", 20):
         best = [max(rows.gain[first:end].tolist(), default=0) for first, end in itertools.pairwise(rows.row_start)]
         for skip in range(bidders):
@@ -265,7 +265,7 @@ def test_any_prices_bound_the_optimum_and_found_ones_do_no_worse_than_none():
     assert lower > 100
 
 
-def test_what_many_bidders_might_use_of_a_large_capacity_does_not_overflow():
+def test_sums_over_many_bidders_do_not_overflow():
     """Two hundred bidders who might each use all of 25 million (a learnt limit's weights on ten thousand GPUs)."""
     bidders, capacity = 200, 25_000_000
     limit = Resource(

@@ -53,7 +53,7 @@ def test_the_problems_without_one_bidder_are_those_markets_solved(name):
 
 
 @pytest.mark.parametrize("limit_s", [0.0, 1e-6, 0.003, 0.02])
-def test_out_of_time_the_answer_is_feasible_and_its_gap_covers_what_is_lost(limit_s):
+def test_an_expired_limit_gives_a_feasible_answer_with_a_valid_gap(limit_s):
     late = 0
     for seed in range(6):
         given = random_market(seed, MANY)
@@ -98,7 +98,7 @@ def tied_market(seed, values):
     return market([machine(f"m{n}", 3) for n in range(2)], *bids)
 
 
-def test_of_equal_choices_the_one_that_asks_for_fewest_gpus_wins():
+def test_equal_choices_prefer_the_fewest_requested_gpus():
     few, many = row(0.5, gang(1, CLUSTER)), row(0.5, gang(2, MACHINE), gang(2, SLOT))
     assert rows_won(exact_ladder().solve(market([machine("m0", 4)], bid("a", 0.1, many, few)), 9.0)) == {"a": 1}
     for seed in range(40):
@@ -112,7 +112,7 @@ def test_of_equal_choices_the_one_that_asks_for_fewest_gpus_wins():
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_what_the_search_leaves_undecided_highs_decides(name, monkeypatch):
+def test_highs_decides_if_the_search_does_not(name, monkeypatch):
     asked = 0
     for seed in range(12):
         given = random_market(seed, RECIPES[name])
@@ -155,7 +155,7 @@ def test_reduced_cost_fixing_keeps_an_optimum(name):
     assert fixed
 
 
-def test_of_two_unproven_solutions_the_better_counts_with_the_tighter_bound():
+def test_two_unproven_solutions_give_the_better_value_and_tighter_bound():
     unproven = Solution(status=SolveStatus.TIME_LIMIT, gap=0.5, log_objective=-3.0, positive=2, states=7)
     better = replace(unproven, log_objective=-2.75, gap=1.0, states=None)
     for searched, programmed in ((unproven, better), (replace(better, states=7), replace(unproven, states=None))):
@@ -248,7 +248,7 @@ def test_pins_that_leave_little_of_a_machine_too_large_to_weigh_are_settled():
     assert (found.status, rows_won(found)) == (SolveStatus.OPTIMAL, {"a": 1})
 
 
-def test_rows_that_ask_for_thousands_of_times_what_there_is_do_no_harm():
+def test_rows_that_exceed_the_cluster_a_thousandfold_do_not_overflow():
     """A price for a whole capacity of one, times a use of thousands, would not fit the core's whole numbers."""
     machines = [machine(f"m{n:05}", 1) for n in range(8_000)] + [machine("z", 2)]
     bids = [

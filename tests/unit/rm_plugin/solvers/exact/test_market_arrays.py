@@ -71,7 +71,7 @@ def test_gains_are_logs_over_the_empty_bundle_in_whole_units():
     assert arrays.rows.gain.tolist() == [round(math.log(value / 0.2) * 2**40) for value in (0.9, 0.3)]
 
 
-def test_rows_of_a_bidder_stand_best_first():
+def test_rows_of_a_bidder_are_sorted_best_first():
     for seed in range(20):
         rows = read_market(random_market(seed, Recipe(rows=9, value=lambda rng: rng.choice((0.6, 0.7))))).rows
         for first, end in zip(rows.row_start[:-1], rows.row_start[1:], strict=True):
@@ -117,7 +117,7 @@ def test_a_thousand_bidders_of_extreme_values_keep_within_the_bits(lexicographic
     assert arrays.unit >= 2.0**33
 
 
-def test_digests_tell_apps_gangs_and_pins_apart():
+def test_digests_distinguish_apps_gangs_and_pins():
     machines = [machine("m0", 4), machine("m1", 4)]
     asked = [
         row(0.5, gang(1, CLUSTER)), row(0.5, gang(2, MACHINE)), row(0.5, gang(1, CLUSTER, 2)), row(0.5, m0=1),
@@ -128,7 +128,7 @@ def test_digests_tell_apps_gangs_and_pins_apart():
     assert 0 <= rows.tie.min() <= rows.tie.max() < 2**36
 
 
-def test_gpus_pinned_together_are_those_of_one_bidder_or_sums_of_several():
+def test_pinned_totals_are_those_of_one_bidder_or_sums_of_several():
     machines = [machine("m0", 6), machine("m1", 5)]
     one = bid("a", 0.1, row(0.5, m0=2), row(0.6, m0=4, m1=3))
     other = bid("b", 0.1, row(0.5, m0=2))

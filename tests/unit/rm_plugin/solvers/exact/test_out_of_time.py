@@ -92,7 +92,7 @@ def test_without_time_the_problems_without_one_bidder_take_no_work(work):
 
 @pytest.mark.parametrize("full_s", [0.0, 60.0])
 @pytest.mark.parametrize("empty_bundle", EmptyBundle)
-def test_what_is_left_without_a_bidder_has_a_gap_that_covers_the_optimum(full_s, empty_bundle):
+def test_the_gap_without_a_bidder_covers_the_optimum(full_s, empty_bundle):
     late = 0
     for seed in range(4):
         given = random_market(seed, replace(MANY, empty_bundle=empty_bundle))
@@ -110,7 +110,7 @@ def test_what_is_left_without_a_bidder_has_a_gap_that_covers_the_optimum(full_s,
     assert late > 0
 
 
-def test_without_time_nobody_pays():
+def test_no_payments_without_time():
     given = wide_market()
     outcome = run_auction(given, made_ready(given), 0.0)
     assert not outcome.optimal
@@ -118,7 +118,7 @@ def test_without_time_nobody_pays():
     assert set(outcome.shares.values()) == {1.0}
 
 
-def test_a_market_that_there_is_no_time_to_prepare_has_no_winners():
+def test_a_market_without_time_to_prepare_has_no_winners():
     given = wide_market()
     found = exact_ladder().solve(given, 0.0)
     assert (found.status, found.wins) == (SolveStatus.TIME_LIMIT, {})
@@ -175,7 +175,7 @@ def test_searches_leave_the_time_of_a_narrow_one(monkeypatch):
 
 
 @pytest.mark.parametrize("spent", [False, True])
-def test_what_the_first_problem_leaves_of_its_time_goes_to_the_others_once(spent):
+def test_time_left_by_the_first_problem_goes_to_the_others_once(spent):
     given, exact = random_market(1, MANY), exact_ladder()
     full = exact.solve(given, 60.0)
     assert full.status is SolveStatus.OPTIMAL
@@ -187,7 +187,7 @@ def test_what_the_first_problem_leaves_of_its_time_goes_to_the_others_once(spent
     assert not all(proven) if spent else all(proven)
 
 
-def test_an_answer_without_time_is_no_worse_than_what_the_others_keep():
+def test_an_answer_without_time_is_no_worse_than_the_other_winners_rows():
     given, exact = wide_market(), exact_ladder()
     full = exact.solve(given, 0.2)
     for app_id, found in exact.without(given, sorted(full.wins), 1.0).items():
@@ -230,7 +230,7 @@ def choices():
         yield compiled, np.array(rows, dtype=np.int32)
 
 
-def test_places_are_looked_for_no_longer_than_there_is_time(monkeypatch):
+def test_the_placement_search_stops_at_the_limit(monkeypatch):
     """The attempt that is begun in time is the last."""
     clock, took_s = Ticking(monkeypatch), []
     for compiled, rows in choices():
@@ -245,7 +245,7 @@ def test_places_are_looked_for_no_longer_than_there_is_time(monkeypatch):
 
 
 @pytest.mark.parametrize(("time_s", "tries"), [(-1.0, 1), (0.5, 1), (1.5, 2), (1000.0, 6)])
-def test_the_full_market_looks_quickly_first_and_thoroughly_while_there_is_time(monkeypatch, time_s, tries):
+def test_the_full_market_is_placed_quickly_before_thoroughly(monkeypatch, time_s, tries):
     """A quick attempt is always made, and takes a second; how many follow is a matter of time."""
     clock, looked_at = Ticking(monkeypatch), []
     ready = [(compiled, rows) for compiled, rows in choices() if compiled.arrays.kinds[0].level is not Level.SLOT]
@@ -257,7 +257,7 @@ def test_the_full_market_looks_quickly_first_and_thoroughly_while_there_is_time(
     assert max(looked_at) == tries
 
 
-def test_the_bound_without_each_bidder_is_what_the_prices_say_of_its_problem():
+def test_the_bound_without_a_bidder_follows_from_its_prices():
     for seed in range(10):
         compiled = prepared(random_market(seed, MANY))
         compiled.known_bound(0)

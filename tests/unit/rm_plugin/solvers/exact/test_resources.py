@@ -157,7 +157,7 @@ def test_pins_that_break_pairs_keep_the_limit_on_pairs():
         assert first.sufficient
 
 
-def test_more_limits_than_the_core_takes_are_thinned_and_no_longer_said_to_suffice():
+def test_limits_beyond_the_core_maximum_are_thinned_and_not_sufficient():
     sizes = [2**n for n in range(1, 5)]
     few = market([machine("m0", 16)], bid("a", 0.1, *(row(0.2, gang(size, MACHINE)) for size in sizes)))
     assert Case(few).first.sufficient
@@ -177,7 +177,7 @@ def test_pinned_resources_leave_places_for_cuts():
     assert len(case.first.each) + len(case.pinned) + MAX_CUTS <= MAX_RESOURCES
 
 
-def test_a_chain_of_many_sizes_that_was_thinned_is_not_said_to_suffice(monkeypatch):
+def test_a_thinned_chain_of_sizes_is_not_sufficient(monkeypatch):
     monkeypatch.setattr("rm_plugin.solvers.exact.resources._MAX_FIRST", 3)
     machines = [machine(f"m{n}", 3) for n in range(5)] + [machine("z", 40)]
     sizes = (1, 2, 4, 8, 16, 32)

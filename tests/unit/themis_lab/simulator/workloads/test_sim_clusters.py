@@ -19,7 +19,7 @@ def test_known_clusters(name, gpus, machines):
     assert {machine.device for machine in cluster.machines} == set(cluster.devices)
 
 
-def test_every_known_cluster_is_looked_at():
+def test_every_known_cluster_is_tested():
     assert set(CLUSTERS) == {"testbed", "paper-168", "paper-256", "fig18", "two-8"}
 
 

@@ -16,5 +16,5 @@ def test_numbers(text, number):
 @pytest.mark.parametrize(
     "text", [None, "", " ", ".", "1_0", "1_0.5", "1e1_0", "\u0661", "-1", "nan", "inf", "1e999", "0x10", "1,5", "1 0"]
 )
-def test_what_is_no_number_of_0_or_more(text):
+def test_invalid_numbers_give_none(text):
     assert number_of_field(text) is None

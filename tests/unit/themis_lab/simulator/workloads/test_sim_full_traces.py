@@ -17,7 +17,7 @@ FOLDER = os.environ.get("THEMIS_DATA", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="the full traces do not ship: THEMIS_DATA names no folder of them")
 
 
-def test_the_extract_is_what_the_tool_makes_of_the_trace(monkeypatch, tmp_path):
+def test_the_extract_equals_the_output_of_the_tool(monkeypatch, tmp_path):
     spec = importlib.util.spec_from_file_location("derive", ROOT / "tools" / "derive_philly_extract.py")
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)

@@ -103,7 +103,7 @@ def test_a_model_without_a_batch_and_faster_apart_is_not_slowed_down(folder):
     assert (app.model, app.jobs[0].slowdown.cluster) == ("A3C", 1.0)
 
 
-def test_arrivals_stand_in_order_and_begin_at_0(folder):
+def test_arrivals_are_sorted_and_begin_at_0(folder):
     apps = workload(folder, line(arrival="90"), line(arrival="40.5")).apps
     assert [app.arrival_s for app in apps] == [0.0, 49.5]
 

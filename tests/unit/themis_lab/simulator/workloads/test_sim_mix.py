@@ -83,7 +83,7 @@ def test_a_job_s_own_hyper_parameters_go_before_the_app_s_arguments():
     assert tuple(curves) == rates
 
 
-def test_an_app_that_trains_goes_by_its_estimate():
+def test_an_app_that_trains_uses_its_estimate():
     estimate = Estimate(serial_iteration_s=0.5, slowdown=Slowdown(1.0, 1.0, 2.0, 3.0))
     trained = spec(ProgramSpec(name="digits_dense"), estimate)
     (app,) = from_specs([(3.0, trained)], name="m", time_scale=10.0).apps

@@ -16,7 +16,7 @@ from themis_lab.simulator.workloads.models import (
 )
 
 
-def test_the_models_are_those_of_the_paper_s_table_4():
+def test_the_models_match_table_4_of_the_paper():
     kinds = {}
     for model in read_models().values():
         kinds.setdefault(model.category, []).append(model.name)
@@ -28,7 +28,7 @@ def test_the_models_are_those_of_the_paper_s_table_4():
     assert set(kinds) == set(CATEGORY_SHARES)
 
 
-def test_whatever_is_not_measured_says_so_and_why():
+def test_unmeasured_models_name_their_basis_and_reason():
     for model in read_models().values():
         assert model.basis in ("measured", "stand-in", "assumed")
         assert bool(model.reason) == (model.basis != "measured")
@@ -53,7 +53,7 @@ def test_a_share_of_strict_models(share):
     assert sum(model.strict for model in draw_models(40, Random(3), share)) == round(share * 40)
 
 
-def test_who_is_strict_at_one_share_is_so_at_a_larger_one():
+def test_models_strict_at_a_share_are_strict_at_a_larger_one():
     few, many = draw_models(40, Random(3), 0.2), draw_models(40, Random(3), 0.6)
     assert all(one == other for one, other in zip(few, many, strict=True) if one.strict or not other.strict)
 
@@ -69,7 +69,7 @@ def test_sharing_out_gives_exactly_as_many():
     assert shared_out({"a": 0.0, "b": 1.0}, 3) == ["b", "b", "b"]
 
 
-def test_the_tables_that_ship_are_small_and_tell_their_sources():
+def test_shipped_tables_are_small_and_name_their_sources():
     assert sum(path.stat().st_size for path in DATA.iterdir()) < 100_000
     told = (DATA / "SOURCES.md").read_text(encoding="utf-8")
     assert all(path.name in told for path in DATA.glob("*.csv"))

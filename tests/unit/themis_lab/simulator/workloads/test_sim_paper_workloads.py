@@ -8,7 +8,7 @@ from am.tuners.registry import make_tuner
 from themis.apps import JobSpec
 from themis.errors import InputError
 from themis_lab.simulator.workloads.extract import read_extract
-from themis_lab.simulator.workloads.jobs import LEAST_ITERATIONS, MOST_ITERATIONS
+from themis_lab.simulator.workloads.jobs import MAX_ITERATIONS, MIN_ITERATIONS
 from themis_lab.simulator.workloads.models import model_named
 from themis_lab.simulator.workloads.paper import PaperOptions, Workload1Options, workload_1, workload_2
 from themis_lab.simulator.workloads.report import planned_work_gpu_s, report
@@ -23,7 +23,7 @@ def achieved(workload):
 
 @SEEDS
 @BOTH
-def test_apps_are_as_the_paper_tells(make, seed):
+def test_apps_match_the_figures_of_the_paper(make, seed):
     rows = achieved(make(seed))
     for quantity in ("apps", "jobs an app, median", "GPU days an app, median", "apps of nlp, %"):
         assert rows[quantity].ours == pytest.approx(rows[quantity].paper, rel=0.01), quantity
@@ -35,7 +35,7 @@ def test_apps_are_as_the_paper_tells(make, seed):
 
 
 @SEEDS
-def test_tasks_of_workload_1_are_about_as_the_paper_tells(seed):
+def test_tasks_of_workload_1_approximate_the_paper(seed):
     rows = achieved(workload_1(seed))
     assert rows["GPU hours a task, median"].ours == pytest.approx(3.75, rel=0.25)
     assert 0.3 <= rows["GPU hours a task, 5 %"].ours <= 0.8
@@ -56,7 +56,7 @@ def test_both_have_the_same_arrivals_models_and_work():
         assert planned_work_gpu_s(first) == pytest.approx(planned_work_gpu_s(second), rel=0.01)
 
 
-def test_arrivals_are_those_of_the_extract():
+def test_arrivals_come_from_the_extract():
     gaps = {round(b.arrival_s - a.arrival_s) for a, b in itertools.combinations(read_extract(), 2)}
     apps = workload_1(2).apps
     assert apps[0].arrival_s == 0.0
@@ -84,7 +84,7 @@ def test_iterations_are_sane_and_keep_the_model_s_time_where_they_can(make):
     kept = 0
     for app in make(1).apps:
         longest = max(job.iterations_total for job in app.jobs)
-        assert LEAST_ITERATIONS <= longest <= MOST_ITERATIONS
+        assert MIN_ITERATIONS <= longest <= MAX_ITERATIONS
         mean_s = sum(job.serial_iteration_s for job in app.jobs) / len(app.jobs)
         kept += mean_s == pytest.approx(model_named(app.model).serial_iteration_s, rel=0.01)
     assert kept > 20
@@ -115,7 +115,7 @@ def test_scale_divides_work_and_arrivals(make):
 
 @BOTH
 @pytest.mark.parametrize("apps", [12, 30])
-def test_fewer_apps_load_a_cluster_alike(make, apps):
+def test_fewer_apps_give_a_similar_load(make, apps):
     whole = achieved(make(1))["load on 256 GPUs"].ours
     part = achieved(make(1, type_of(make)(apps=apps)))["load on 256 GPUs"].ours
     assert part == pytest.approx(whole, rel=0.4)

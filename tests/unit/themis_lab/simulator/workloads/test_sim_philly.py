@@ -137,7 +137,7 @@ def test_a_number_of_very_many_digits_is_refused_with_its_field(tmp_path, change
 
 
 @pytest.mark.parametrize("text", ["{", '{"a": 1}', "[" * 100_000, "9" * 5000])
-def test_what_is_no_list_of_jobs(tmp_path, text):
+def test_a_file_without_a_list_of_jobs_is_refused(tmp_path, text):
     with pytest.raises(InputError, match=r"p\.json"):
         read_philly_json(write(tmp_path / "p.json", text))
 
@@ -182,7 +182,7 @@ def test_apps_of_bursts_keep_times_and_work():
         from_bursts(bursts, seed=1, name="tiny", least_jobs=3)
 
 
-def test_a_column_that_is_there_twice_is_refused(tmp_path):
+def test_a_duplicate_column_is_refused(tmp_path):
     path = write(tmp_path / "p.csv", "timestamp,duration,num_gpus,cluster,cluster\n2017-10-09 07:01:55,66.0,1,a,b\n")
     with pytest.raises(InputError, match=r"p\.csv, line 1: column cluster is there twice; name each column once"):
         read_philly_csv(path)

@@ -22,7 +22,7 @@ TESTBED = cluster_named("testbed")
 
 
 @pytest.mark.parametrize("name", sorted(WORKLOADS))
-def test_each_is_made_alike_from_the_same_seed(name):
+def test_equal_seeds_give_equal_workloads(name):
     one, two, other = (workload_named(name, seed, TESTBED) for seed in (1, 1, 2))
     assert one == two != other
     assert (one.name, bool(one.source)) == (name, True)
@@ -182,20 +182,20 @@ def app(tuner, *iterations):
     return AppTrace(name="a", arrival_s=0.0, jobs=jobs, tuner=tuner)
 
 
-def test_planned_work_is_what_the_tuner_runs():
+def test_planned_work_equals_the_work_of_the_tuner():
     assert planned_work_gpu_s(app(TunerSpec(name="single"), 10, 5, 1)) == 32.0
     halving = TunerSpec(name="successive_halving", settings={"phases": "4x8,2x16,1x36"})
     assert planned_work_gpu_s(app(halving, 60, 60, 60, 60)) == 2.0 * (4 * 8 + 2 * 16 + 36)
 
 
-def test_a_report_of_one_app_tells_no_load():
+def test_a_report_of_one_app_has_no_load():
     rows = report(Workload(name="one", apps=(app(TunerSpec(name="single"), 3600),)), (64,))
     ours = {row.quantity: row.ours for row in rows}
     assert ours["GPU hours a task, median"] == 2.0
     assert not any(quantity.startswith("load") for quantity in ours)
 
 
-def test_the_extract_as_it_is():
+def test_the_philly_workload_equals_its_extract():
     workload = workload_named("philly", 1, TESTBED)
     for one, told in zip(workload.apps, read_extract(), strict=True):
         assert (one.name, len(one.jobs), one.jobs[0].shape.tasks) == (told.name, told.jobs, told.gpus)

@@ -1,0 +1,129 @@
+"""Profiling runs of the policy `oef`: an app shares the cluster once one of its jobs ran on every device type.
+
+An app is a job type, and its first job without GPUs the representative. A run is a lease of that job's smallest gang on
+one type, granted ahead of all shares. While it lasts, the app master's profiler measures the job's speed on the type;
+when it ends, the speed that the app reports is the measurement. An app that ran on the type anyway, on GPUs that nobody
+was owed, needs no run of its own there.
+
+A profile fails if its GPUs are lost or no device of a type is left. Then the speeds that the app reports count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.round_values import AppStanding, RoundSnapshot
+from rm_plugin.policies.gang_allocator import GangAllocator
+from rm_plugin.policies.oef.profiling import (
+    Event,
+    Failed,
+    Measured,
+    Observed,
+    Profile,
+    Profiles,
+    ProfileState,
+    Requested,
+    Started,
+    advance,
+    requested,
+)
+from rm_plugin.policies.oef_gangs import Gangs, of_one_type
+from rm_plugin.policies.oef_tenants import counts_by_type, startable
+from themis.bids import GangDemand
+from themis.cluster import Allocation, Cluster
+
+
+def updated_profiles(snapshot: RoundSnapshot, former: Profiles, types: Sequence[str]) -> dict[str, Profile]:
+    """The profiles when a round begins: apps that are new request one, and runs that ended are measured.
+
+    Args:
+        snapshot: The round, with reports.
+        former: After the last round. Apps that are gone are left out, silent ones keep theirs.
+        types: The cluster's device types, the slowest first.
+    """
+    held = [snapshot.free, *(app.kept for app in snapshot.apps)]
+    present = [
+        name
+        for name, count in zip(types, counts_by_type(snapshot.cluster, types, sum(held, Allocation())), strict=True)
+        if count
+    ]
+    profiles = {}
+    for app in snapshot.apps:
+        profile = former.get(app.app_id)
+        demands = snapshot.answered[app.app_id].demands if app.app_id in snapshot.answered else ()
+        if demands:
+            profile = _updated(profile, app, demands, snapshot.cluster, present)
+        if profile is not None:
+            profiles[app.app_id] = profile
+    return profiles
+
+
+def _updated(
+    profile: Profile | None, app: AppStanding, demands: Sequence[GangDemand], cluster: Cluster, present: Sequence[str]
+) -> Profile:
+    rates = {name: math.fsum(demand.speeds.on(name) for demand in demands) / len(demands) for name in present}
+    smallest = min(demand.min_gpus for demand in demands)
+    usable = tuple(name for name in present if rates[name] > 0.0 and cluster.gpus_by_device[name] >= smallest)
+    if profile is None:
+        profile = requested(usable)
+        if len(usable) < 2:
+            # There is nothing to compare.
+            return Profile(state=ProfileState.DONE, types=usable, rates=tuple(rates[name] for name in usable))
+    for event in _events(profile, app, rates, usable, cluster):
+        profile = advance(profile, event)
+    if profile.is_open:
+        return profile
+    if profile.state is ProfileState.STALE or not set(usable) <= set(profile.types):
+        return advance(profile, Requested(types=usable))
+    return profile
+
+
+def _events(
+    profile: Profile, app: AppStanding, rates: Mapping[str, float], usable: Sequence[str], cluster: Cluster
+) -> list[Event]:
+    """What happened to a profile since the last round."""
+    if profile.state is ProfileState.DONE:
+        return [Observed(gpu_type=name, rate=rates[name]) for name in usable]
+    target = profile.next_type
+    if not profile.is_open or target is None:
+        return []
+    if target not in usable:
+        return [Failed(reason=f"no device of the type {target} is left for it")]
+    if _has(app.renewable, target, cluster):
+        return [Started(), Measured(rate=rates[target])]
+    if _has(app.kept, target, cluster):
+        return [Started()]
+    return [Failed(reason=f"it lost its GPUs of the type {target}")] if profile.state is ProfileState.RUNNING else []
+
+
+def _has(gpus: Allocation, device: str, cluster: Cluster) -> bool:
+    return any(cluster.machine(machine_id).device == device for machine_id, _ in gpus)
+
+
+def start_runs(
+    snapshot: RoundSnapshot, claims: Sequence[Claim], profiles: Profiles, types: Sequence[str]
+) -> tuple[Gangs, dict[str, Profile]]:
+    """Place the runs that are requested, earlier submissions first. Returns their gangs, and the profiles after it.
+
+    Runs that find no free GPUs of their type wait.
+    """
+    wanting = []
+    for claim in sorted(claims, key=lambda each: (snapshot.standing(each.app_id).submitted_at_s, each.app_id)):
+        profile = profiles.get(claim.app_id)
+        target = profile.next_type if profile is not None and profile.state is ProfileState.REQUESTED else None
+        jobs = [each for each in startable(claim.demands) if target and each.speeds.on(target) > 0.0]
+        if target and jobs:
+            run = of_one_type(jobs[0], target, jobs[0].min_gpus, len(types))
+            wanting.append(replace(claim, demands=(run,)))
+    allocator = GangAllocator(snapshot.machines, wanting)
+    started = dict(profiles)
+    for claim in wanting:
+        proposal = allocator.propose(claim.app_id, 0)
+        if proposal is not None:
+            allocator.take(claim.app_id, 0, proposal.gang)
+            started[claim.app_id] = advance(profiles[claim.app_id], Started())
+    return allocator.gangs(), started

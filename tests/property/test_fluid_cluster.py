@@ -1,0 +1,201 @@
+"""The fluid fair cluster equals a simulation that divides the GPUs again at every event."""
+
+import math
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from themis.errors import InputError, InvariantError, UnknownNameError
+from themis.fluid_cluster import FluidCluster, FluidPhase, fluid_lives
+
+PHASES = st.lists(
+    st.builds(
+        FluidPhase,
+        st.one_of(st.just(0.0), st.floats(0.1, 50.0)),
+        st.sampled_from([0.5, 1.0, 2.0, 3.0, 4.0, 7.5, 100.0]),
+    ),
+    min_size=0,
+    max_size=4,
+)
+PAUSES = st.one_of(st.just(0.0), st.floats(0.1, 30.0))
+CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("arrive"), PAUSES, PHASES, st.sampled_from([0.5, 1.0, 1.0, 3.0])),
+        st.tuples(st.just("resize"), PAUSES, st.sampled_from([0.0, 1.0, 4.0, 8.0, 64.0])),
+        st.tuples(st.just("redeclare"), PAUSES, st.integers(0, 20), PHASES),
+        st.tuples(st.just("leave"), PAUSES, st.integers(0, 20)),
+    ),
+    max_size=30,
+)
+
+
+@dataclass
+class BruteApp:
+    phases: list
+    weight: float
+    arrived_s: float
+    done: int = 0
+    used_gpu_s: float = 0.0
+    weight_s: float = 0.0
+
+    def skip_finished(self) -> bool:
+        """Whether the app has ended."""
+        while self.done < len(self.phases):
+            left_gpu_s = self.phases[self.done].work_gpu_s - self.used_gpu_s
+            if left_gpu_s > 1e-9:
+                return False
+            self.done, self.used_gpu_s = self.done + 1, 0.0
+        return True
+
+
+@dataclass
+class BruteCluster:
+    gpus: float
+    now_s: float = 0.0
+    apps: dict = field(default_factory=dict)
+    ended: dict = field(default_factory=dict)
+
+    def shares(self) -> dict:
+        """Progressive filling: apps in the order of the level that fills them."""
+        left, weight = self.gpus, sum(app.weight for app in self.apps.values())
+        shares = {}
+        order = sorted(self.apps.items(), key=lambda item: item[1].phases[item[1].done].gpus / item[1].weight)
+        for name, app in order:
+            shares[name] = min(app.phases[app.done].gpus, left * app.weight / weight)
+            left, weight = left - shares[name], weight - app.weight
+        return shares
+
+    def end_finished(self) -> None:
+        weight = sum(app.weight for app in self.apps.values())
+        for name in [name for name, app in self.apps.items() if app.skip_finished()]:
+            app = self.apps.pop(name)
+            life_s = self.now_s - app.arrived_s
+            mean = app.weight_s / life_s if life_s > 0 else weight
+            self.ended[name] = (self.now_s, max(1.0, mean / app.weight))
+
+    def advance(self, until_s: float) -> None:
+        self.end_finished()
+        while self.apps and self.now_s < until_s:
+            shares = self.shares()
+            left_s = {
+                name: (app.phases[app.done].work_gpu_s - app.used_gpu_s) / shares[name]
+                for name, app in self.apps.items()
+                if shares[name] > 0
+            }
+            step_s = min([until_s - self.now_s, *left_s.values()])
+            if math.isinf(step_s):
+                return
+            weight = sum(app.weight for app in self.apps.values())
+            for name, app in self.apps.items():
+                app.used_gpu_s += step_s * shares[name]
+                app.weight_s += step_s * weight
+            self.now_s += step_s
+            self.end_finished()
+        if math.isfinite(until_s):
+            self.now_s = until_s
+
+
+def play(gpus: float, changes: list) -> tuple[FluidCluster, BruteCluster]:
+    """Both clusters after the same changes. Numbers choose among the apps that arrived."""
+    cluster, brute = FluidCluster(gpus), BruteCluster(gpus)
+    now_s, arrived = 0.0, []
+    for kind, pause_s, *what in changes:
+        now_s += pause_s
+        brute.advance(now_s)
+        if kind == "arrive":
+            phases, weight = what
+            name = f"a{len(arrived)}"
+            arrived.append(name)
+            cluster.arrive(name, phases, now_s, weight)
+            brute.apps[name] = BruteApp(list(phases), weight, now_s)
+        elif kind == "resize":
+            cluster.resize(what[0], now_s)
+            brute.gpus = what[0]
+        elif arrived:
+            name = arrived[what[0] % len(arrived)]
+            app = brute.apps.get(name)
+            if kind == "redeclare" and (app is not None or name in cluster.ended):
+                cluster.redeclare(name, what[1], now_s)
+                if app is not None:
+                    app.phases = list(what[1])
+            elif kind == "leave" and app is not None:
+                cluster.leave(name, now_s)
+                del brute.apps[name]
+        brute.end_finished()
+    return cluster, brute
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from([1.0, 4.0, 8.0]), CHANGES)
+def test_incremental_cluster_equals_brute_force(gpus, changes):
+    cluster, brute = play(gpus, changes)
+    forecast = cluster.forecast()
+    live_before = cluster.live
+    brute.advance(math.inf)
+    ends = {name: life for name, life in (cluster.ended | forecast).items() if math.isfinite(life.ends_s)}
+    assert set(ends) == set(brute.ended)
+    for name, (ends_s, contention) in brute.ended.items():
+        assert ends[name].ends_s == pytest.approx(ends_s, rel=1e-7, abs=1e-6), name
+        if ends[name].time_s > 1e-3:
+            assert ends[name].contention == pytest.approx(contention, rel=1e-4), name
+    # A forecast changes nothing.
+    assert cluster.live == live_before
+    assert cluster.run_out() == cluster.ended | {n: life for n, life in forecast.items() if math.isinf(life.ends_s)}
+
+
+@settings(max_examples=50, deadline=None)
+@given(CHANGES)
+def test_forecast_equals_what_happens_without_changes(changes):
+    cluster, _ = play(4.0, changes)
+    assert cluster.run_out() == cluster.run_out()
+
+
+def test_example_of_the_module():
+    lives = fluid_lives(4, [("a", 0.0, [FluidPhase(100, 4)]), ("b", 50.0, [FluidPhase(50, 1)])])
+    assert lives["a"].ends_s == pytest.approx(112.5)
+    assert lives["a"].contention == pytest.approx((50 + 2 * 50 + 12.5) / 112.5)
+    assert lives["b"].ends_s == pytest.approx(100)
+
+
+def test_weight_two_gets_twice_the_gpus_and_half_the_contention():
+    cluster = FluidCluster(3)
+    cluster.arrive("light", [FluidPhase(1, 30)], 0.0)
+    cluster.arrive("heavy", [FluidPhase(2, 30)], 0.0, weight=2.0)
+    lives = cluster.run_out()
+    assert lives["light"].ends_s == lives["heavy"].ends_s == pytest.approx(30)
+    assert (lives["light"].contention, lives["heavy"].contention) == (3.0, 1.5)
+
+
+def test_lost_machines_delay_every_app_and_their_return_ends_the_wait():
+    arrivals = [("a", 0.0, [FluidPhase(10, 4)])]
+    assert fluid_lives(4, arrivals, [(5.0, 0.0), (105.0, 4.0)])["a"].ends_s == pytest.approx(110)
+    assert fluid_lives(4, arrivals, [(5.0, 0.0)])["a"].ends_s == math.inf
+
+
+def test_redeclared_phase_keeps_the_gpu_time_that_it_had():
+    cluster = FluidCluster(4)
+    cluster.arrive("a", [FluidPhase(10, 4), FluidPhase(10, 1)], 0.0)
+    cluster.redeclare("a", [FluidPhase(20, 2), FluidPhase(5, 1)], 5.0)
+    # 20 of 40 GPU s are done; 20 more take 10 s on two GPUs, and the second phase 5 s.
+    assert cluster.run_out()["a"].ends_s == pytest.approx(20)
+
+
+@pytest.mark.parametrize(
+    ("misuse", "error"),
+    [
+        (lambda cluster: cluster.arrive("a", [], 5.0), InputError),
+        (lambda cluster: cluster.arrive("b", [], 5.0, weight=0.0), InputError),
+        (lambda cluster: cluster.redeclare("c", [], 5.0), UnknownNameError),
+        (lambda cluster: cluster.resize(math.nan, 5.0), InputError),
+        (lambda cluster: cluster.advance(1.0), InvariantError),
+        (lambda _: FluidPhase(1.0, 0.0), InputError),
+        (lambda _: FluidPhase(math.inf, 1.0), InputError),
+    ],
+)
+def test_misuse_is_refused(misuse, error):
+    cluster = FluidCluster(1)
+    cluster.arrive("a", [FluidPhase(10, 1)], 2.0)
+    with pytest.raises(error):
+        misuse(cluster)

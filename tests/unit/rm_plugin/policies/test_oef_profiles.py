@@ -1,0 +1,138 @@
+"""Profiling runs of the policy `oef`: ahead of all shares, type by type, measured by what apps report after them."""
+
+import pytest
+from msgspec.structs import replace
+from oef_round_cases import demand, four_apps, granted, jobs, round_of
+
+from rm_plugin.policies.demands import usable_left
+from rm_plugin.policies.oef.profiling import Profile, ProfileState
+from rm_plugin.policies.registry import make_policy
+from themis.speeds import Speeds
+from themis_lab.simulator.observer import History
+
+
+def decide(demands, memory=None, **more):
+    return make_policy("oef").decide(round_of(demands, memory=memory, profiling_runs=True, **more))
+
+
+def state(decision, app="a"):
+    profile = decision.memory.profiles[app]
+    return profile.state, profile.next_type
+
+
+MEASURED = Profile(state=ProfileState.DONE, types=("k80", "v100"), rates=(1.0, 2.0))
+
+
+class TestRuns:
+    def test_an_app_runs_its_smallest_gang_on_one_type_after_the_other_and_then_shares(self):
+        wanted = {"a": [demand(2.0, gpus=4, least=2)]}
+        first = decide(wanted)
+        assert state(first) == (ProfileState.RUNNING, "k80")
+        assert "k" in granted(first)["a"]
+        second = decide(wanted, first.memory, renewable=granted(first))
+        assert state(second) == (ProfileState.RUNNING, "v100")
+        assert "v" in granted(second)["a"]
+        third = decide(wanted, second.memory, renewable=granted(second))
+        assert third.memory.profiles == {"a": MEASURED}
+        assert list(third.memory.shares.share) == ["app a/1:2"]
+
+    def test_runs_come_before_the_shares_of_the_others(self):
+        # b is owed all GPUs by its share, and holds them.
+        memory = decide({"b": jobs()}).memory
+        memory = replace(memory, profiles={"b": MEASURED})
+        wanted = {"b": jobs(), "a": [demand(2.0, gpus=1)]}
+        decision = decide(wanted, memory, renewable={"b": {"k": 4, "v": 4}})
+        assert granted(decision)["a"] == {"k": 1}
+        assert state(decision) == (ProfileState.RUNNING, "k80")
+
+    def test_while_its_run_lasts_an_app_waits_and_its_gpus_are_not_shared(self):
+        memory = replace(decide({"a": jobs()}).memory, profiles={"a": RUNNING, "b": MEASURED})
+        decision = decide({"b": jobs(), "a": []}, memory, kept={"a": {"k": 2}})
+        assert decision.memory.profiles["a"] == RUNNING
+        assert decision.memory.shares.instance.capacity == (2, 4)
+        assert list(decision.memory.shares.share) == ["app b/1:2"]
+
+    def test_a_run_that_finds_no_free_gpu_of_its_type_waits(self):
+        memory = replace(decide({"b": jobs()}).memory, profiles={"b": MEASURED})
+        decision = decide({"b": [], "a": jobs()}, memory, kept={"b": {"k": 4}})
+        assert state(decision) == (ProfileState.REQUESTED, "k80")
+        # Free GPUs of the other type are not idle meanwhile.
+        assert granted(decision) == {"a": {"v": 4}}
+
+    def test_a_type_that_it_ran_on_anyway_needs_no_run(self):
+        memory = replace(decide({"a": jobs()}).memory, profiles={"a": HALF})
+        decision = decide({"a": jobs()}, memory, renewable={"a": {"v": 4}})
+        assert decision.memory.profiles == {"a": MEASURED}
+
+    def test_what_counts_is_the_speed_after_the_run(self):
+        stated, measured = {"a": [demand(2.0)]}, {"a": [demand(3.0)]}
+        first = decide(stated)
+        second = decide(stated, first.memory, renewable={"a": {"k": 4}})
+        third = decide(measured, second.memory, renewable={"a": {"v": 4}})
+        assert third.memory.profiles["a"].rates == (1.0, 3.0)
+        assert list(third.memory.shares.share) == ["app a/1:3"]
+
+
+HALF = Profile(state=ProfileState.REQUESTED, types=("k80", "v100"), rates=(1.0,))
+RUNNING = Profile(state=ProfileState.RUNNING, types=("k80", "v100"))
+
+
+class TestChanges:
+    def test_small_changes_of_speed_leave_shares_and_tenants_as_they_are(self):
+        memory = replace(decide({"a": jobs()}).memory, profiles={"a": MEASURED})
+        decision = decide({"a": jobs(2.3)}, memory)
+        assert decision.memory.profiles == {"a": MEASURED}
+        assert list(decision.memory.shares.share) == ["app a/1:2"]
+
+    def test_a_speed_that_is_more_than_a_fifth_off_is_measured_again(self):
+        memory = replace(decide({"a": jobs()}).memory, profiles={"a": MEASURED})
+        decision = decide({"a": jobs(2.5)}, memory)
+        assert state(decision) == (ProfileState.RUNNING, "k80")
+
+    def test_a_run_whose_gpus_are_lost_fails_and_the_stated_speeds_count(self):
+        memory = replace(decide({"a": jobs()}).memory, profiles={"a": RUNNING})
+        decision = decide({"a": jobs(2.5)}, memory)
+        assert decision.memory.profiles["a"].reason == "it lost its GPUs of the type k80"
+        assert list(decision.memory.shares.share) == ["app a/1:2.5"]
+
+    def test_a_profile_fails_if_the_last_device_of_its_type_is_gone(self):
+        memory = replace(decide({"a": jobs()}).memory, profiles={"a": HALF})
+        snapshot = round_of({"a": jobs()}, memory=memory, profiling_runs=True)
+        # The machine is known still, but none of its GPUs can be leased.
+        lost = replace(snapshot.machines[1], free_slots=(0,))
+        decision = make_policy("oef").decide(replace(snapshot, machines=(snapshot.machines[0], lost)))
+        assert decision.memory.profiles["a"].reason == "no device of the type v100 is left for it"
+        assert granted(decision) == {"a": {"k": 4}}
+
+    def test_an_app_that_can_use_one_type_only_needs_no_run(self):
+        decision = decide({"a": [demand(speeds=Speeds.of([("k80", 1.0)]))]})
+        assert decision.memory.profiles["a"].state is ProfileState.DONE
+        assert granted(decision) == {"a": {"k": 4}}
+
+    def test_a_silent_app_keeps_its_profile_and_one_that_ended_is_forgotten(self):
+        memory = replace(decide({"a": jobs()}).memory, profiles={"a": HALF, "gone": MEASURED})
+        decision = decide({"a": jobs(), "b": jobs()}, memory, silent=("a",))
+        assert set(decision.memory.profiles) == {"a", "b"}
+        assert decision.memory.profiles["a"] == HALF
+
+    def test_without_profiling_runs_there_are_no_profiles(self):
+        memory = replace(decide({"a": jobs()}).memory, profiles={"a": HALF})
+        assert make_policy("oef").decide(round_of({"a": jobs()}, memory=memory)).memory.profiles == {}
+
+
+@pytest.mark.parametrize("policy", ["oef", "oef_noncooperative", "gandiva_fair"])
+def test_in_a_simulation_every_app_is_profiled_and_all_end(policy):
+    history = History()
+    run = four_apps(policy, observer=history, profiling_runs=True)
+    profiles = {}
+
+    def watch(each):
+        each.arbiter.validate()
+        memory = each.arbiter._memory
+        profiles.update(memory.profiles if memory else {})
+
+    assert run.run(watch=watch).counts.violations == []
+    rates = {app: profile.rates for app, profile in profiles.items() if profile.state is ProfileState.DONE}
+    # The traces' speeds, as each app reports them after its runs.
+    assert rates == {"a0": (1.0, 1.5), "a1": (1.0, 2.5), "a2": (1.0, 3.5), "a3": (1.0, 4.5)}
+    assert {usable_left(result.snapshot.machines, result.decision) for result in history.results} == {0}

@@ -1,0 +1,404 @@
+"""The fluid fair cluster: an ideal cluster whose GPUs all apps share max-min fairly, in infinitely small parts.
+
+It answers one question: when would an app end if every app had its fair share at every moment? It knows only what apps
+declare as they arrive. So no real schedule can change the answer, and the answer can rank policies.
+
+The model:
+    An app is a row of phases. A phase takes `time_s` on the whole cluster, and more GPUs than its `gpus` do not make it
+    faster. On fewer GPUs it takes longer in proportion. At every moment app i of weight w_i has
+    min(gpus_i, w_i * level) GPUs. The level is the same for all apps: the largest with which the GPUs suffice.
+
+Example: 4 GPUs; app a arrives at 0 s with 100 s of work for 4 GPUs, app b at 50 s with 50 s for 1 GPU.
+    a has all GPUs until 50 s, then 3 of them: b cannot use more than 1. b ends at 100 s. By then a has used
+    200 + 150 = 350 of its 400 GPU seconds, and with all GPUs it ends at 112.5 s. N of a is
+    (50 + 2 * 50 + 12.5) / 112.5.
+
+How it works:
+    An app is *full* if it has all that its phase can use, else *shared*. Full apps end at known times. Shared apps end
+    at known values of virtual time, which advances by `level` per second. So an event changes two sums and a heap, not
+    every app: O((1 + c) log n), where c counts the apps that turn from full to shared or back. Each app can turn at
+    most twice in an event.
+
+On a cluster of several device types every app shares in its own reference units: half of the cluster is half of the
+speed that this app would have on all of it. A GPU then stands for an average GPU of the cluster, as this app sees it.
+
+Source: generalized processor sharing (Parekh and Gallager, 1993), the fair sojourn protocol (Friedman and Henderson,
+2003) and its use for Hadoop, HFSP (Pastorelli et al., 2013).
+"""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from themis.errors import InputError, InvariantError, UnknownNameError
+from themis.rho import RhoDefinition
+from themis.values import Value
+
+_ROUNDING = 1e-12
+"""What is left of a phase counts as nothing up to this share: sums of GPU time are rounded."""
+
+
+class FluidPhase(Value, frozen=True):
+    """A phase of an app: its seconds on the whole cluster, and the GPUs at which it stops getting faster."""
+
+    time_s: float
+    gpus: float
+
+    def __post_init__(self) -> None:
+        # False for NaN too.
+        if not (0.0 <= self.time_s < math.inf and 0.0 < self.gpus < math.inf):
+            value = f"time_s {self.time_s:g}, gpus {self.gpus:g}"
+            raise InputError("a phase needs a time of 0 or more and GPUs, both finite", value=value)
+
+    @property
+    def work_gpu_s(self) -> float:
+        """GPU seconds that the phase uses."""
+        return self.time_s * self.gpus
+
+
+class Declaration(Value, frozen=True, kw_only=True):
+    """What an app declares as it arrives.
+
+    Attributes:
+        phases: Its phases in their order.
+        cluster_time_s: Seconds of its whole work at S = 1, spread perfectly over the GPUs that it can use.
+        share_demand: The largest share of the cluster that it can use, 0 to 1.
+    """
+
+    phases: tuple[FluidPhase, ...]
+    cluster_time_s: float
+    share_demand: float
+
+    @property
+    def whole_time_s(self) -> float:
+        """T(R): seconds alone on the whole cluster."""
+        return math.fsum(phase.time_s for phase in self.phases)
+
+
+class FluidLife(Value, frozen=True, kw_only=True):
+    """An app's life on the fluid cluster.
+
+    Attributes:
+        arrived_s: When it arrived.
+        ends_s: When it ends. Infinite if the cluster has no GPUs left.
+        contention: N, the mean number of apps during its life, itself included. With weights it is the mean of the
+            weight of all apps over its own, so its share is still 1/N.
+    """
+
+    arrived_s: float
+    ends_s: float
+    contention: float
+
+    @property
+    def time_s(self) -> float:
+        """Seconds from arrival to end."""
+        return self.ends_s - self.arrived_s
+
+
+def fluid_ideals_s(declaration: Declaration, life: FluidLife) -> dict[RhoDefinition, float]:
+    """t_ideal in seconds by each definition of the fluid cluster.
+
+    Example: an app of 400 s alone, 300 s if its work were perfectly divisible. It can use half of the cluster. On the
+    fluid cluster it takes 900 s with N = 3. The ideals are 900 s, 400 * 3 / 2 = 600 s and 300 * 3 = 900 s.
+    """
+    return {
+        RhoDefinition.FLUID: life.time_s,
+        RhoDefinition.ISOLATED_FLUID: declaration.whole_time_s * max(1.0, life.contention * declaration.share_demand),
+        RhoDefinition.THEMIS_FLUID: declaration.cluster_time_s * life.contention,
+    }
+
+
+@dataclass(slots=True, eq=False)
+class _App:
+    """A live app. `end` is a time if the app is full, else a virtual time; `before_s` is the integral at its arrival.
+
+    `entry` is the number of its newest entries in the heaps; older entries are stale.
+    """
+
+    app_id: str
+    weight: float
+    arrived_s: float
+    before_s: float
+    phases: Sequence[FluidPhase]
+    done: int = 0
+    full: bool = False
+    end: float = 0.0
+    entry: int = 0
+
+    @property
+    def gpus(self) -> float:
+        """GPUs that its current phase can use."""
+        return self.phases[self.done].gpus
+
+    @property
+    def threshold(self) -> float:
+        """The level from which on it is full."""
+        return self.gpus / self.weight
+
+
+@dataclass(slots=True)
+class _Heap:
+    """Live apps by a key, the smallest first. Stale entries are dropped when they come up, or if they are the most."""
+
+    entries: list[tuple[float, int, _App]] = field(default_factory=list)
+    live: int = 0
+
+    def add(self, key: float, app: _App) -> None:
+        heapq.heappush(self.entries, (key, app.entry, app))
+        self.live += 1
+        if len(self.entries) > 2 * self.live + 64:
+            self.entries = [entry for entry in self.entries if entry[1] == entry[2].entry]
+            heapq.heapify(self.entries)
+
+    def first(self) -> tuple[float, _App | None]:
+        """The smallest key and its app; infinity and None without any."""
+        while self.entries and self.entries[0][1] != self.entries[0][2].entry:
+            heapq.heappop(self.entries)
+        return (self.entries[0][0], self.entries[0][2]) if self.entries else (math.inf, None)
+
+
+@dataclass(slots=True)
+class _Group:
+    """The full apps, or the shared ones: a sum over them (of GPUs, or of weights), by end, and by threshold."""
+
+    total: float = 0.0
+    by_end: _Heap = field(default_factory=_Heap)
+    by_threshold: _Heap = field(default_factory=_Heap)
+
+    def add(self, amount: float, end: float, threshold: float, app: _App) -> None:
+        self.total += amount
+        self.by_end.add(end, app)
+        self.by_threshold.add(threshold, app)
+
+    def drop(self, amount: float) -> None:
+        """An app left; its entries are stale already. The sum of none is exact again."""
+        self.by_end.live -= 1
+        self.by_threshold.live -= 1
+        self.total = self.total - amount if self.by_end.live else 0.0
+
+
+class FluidCluster:
+    """The apps of a fluid fair cluster over time. Pure state: every change takes the time, which never runs back.
+
+    Args:
+        gpus: GPUs of the cluster.
+        now_s: The time at which it starts.
+    """
+
+    def __init__(self, gpus: float, now_s: float = 0.0) -> None:
+        self._gpus = _checked_gpus(gpus)
+        self._now_s = now_s
+        self._virtual = 0.0
+        self._level = math.inf
+        self._weight = 0.0
+        self._weight_s = 0.0
+        self._entries = 0
+        self._apps: dict[str, _App] = {}
+        self._full, self._shared = _Group(), _Group()
+        self.ended: dict[str, FluidLife] = {}
+
+    @property
+    def live(self) -> tuple[str, ...]:
+        """Ids of the apps that have not ended, in the order of their arrival."""
+        return tuple(self._apps)
+
+    def arrive(self, app_id: str, phases: Sequence[FluidPhase], now_s: float, weight: float = 1.0) -> None:
+        """An app arrives.
+
+        Raises:
+            InputError: The id is known already, or the weight is no positive number.
+        """
+        if app_id in self._apps or app_id in self.ended:
+            raise InputError("an app arrives once on the fluid cluster", value=app_id, remedy="use redeclare")
+        if not 0.0 < weight < math.inf:
+            raise InputError("the weight of an app must be a positive number", value=weight)
+        self.advance(now_s)
+        self._weight += weight
+        app = _App(app_id, weight, now_s, self._weight_s, tuple(phases))
+        self._apps[app_id] = app
+        self._next_phase(app)
+        self._rebalance()
+
+    def redeclare(self, app_id: str, phases: Sequence[FluidPhase], now_s: float) -> None:
+        """An app declares all its phases again, for example because its jobs were measured.
+
+        Phases that it has finished here stay finished. The GPU time that its current phase had counts for the new one.
+        An app that has ended here stays ended.
+        """
+        self.advance(now_s)
+        if app_id in self.ended:
+            return
+        app = self._known(app_id)
+        used_gpu_s = max(0.0, app.phases[app.done].work_gpu_s - self._take_out(app))
+        app.phases = tuple(phases)
+        self._next_phase(app, used_gpu_s)
+        self._rebalance()
+
+    def leave(self, app_id: str, now_s: float) -> None:
+        """An app is withdrawn, for example because its user killed it. It has no end here."""
+        self.advance(now_s)
+        if app_id not in self.ended:
+            app = self._known(app_id)
+            self._take_out(app)
+            self._forget(app)
+            self._rebalance()
+
+    def resize(self, gpus: float, now_s: float) -> None:
+        """Machines came or went: the cluster has this many GPUs from now on."""
+        self.advance(now_s)
+        self._gpus = _checked_gpus(gpus)
+        self._rebalance()
+
+    def advance(self, now_s: float) -> None:
+        """Let time pass. Apps that end by then are in `ended`."""
+        if now_s < self._now_s:
+            raise InvariantError("time ran backwards on the fluid cluster", value=(self._now_s, now_s))
+        while True:
+            due_s, app = self._next_end()
+            if app is None or due_s > now_s:
+                break
+            self._pass_until(max(due_s, self._now_s))
+            self._take_out(app)
+            app.done += 1
+            self._next_phase(app)
+            self._rebalance()
+        self._pass_until(now_s)
+
+    def forecast(self) -> dict[str, FluidLife]:
+        """The life of each live app if nothing changes any more: no arrival, no other machines."""
+        ahead = copy.copy(self)
+        ahead.ended = {}
+        ahead._apps, ahead._full, ahead._shared = copy.deepcopy((self._apps, self._full, self._shared))
+        return ahead.run_out()
+
+    def run_out(self) -> dict[str, FluidLife]:
+        """Let time pass until nothing happens any more. Returns the lives of all apps, those without an end too."""
+        while math.isfinite(due_s := self._next_end()[0]):
+            self.advance(max(due_s, self._now_s))
+        stuck = {
+            app_id: FluidLife(arrived_s=app.arrived_s, ends_s=math.inf, contention=self._contention(app))
+            for app_id, app in self._apps.items()
+        }
+        return self.ended | stuck
+
+    # ---- inside ----
+
+    def _known(self, app_id: str) -> _App:
+        if app_id not in self._apps:
+            raise UnknownNameError("app on the fluid cluster", app_id, self._apps)
+        return self._apps[app_id]
+
+    def _contention(self, app: _App) -> float:
+        life_s = self._now_s - app.arrived_s
+        mean = (self._weight_s - app.before_s) / life_s if life_s > 0.0 else self._weight
+        return max(1.0, mean / app.weight)
+
+    def _next_end(self) -> tuple[float, _App | None]:
+        """When the next phase ends, and its app; infinity and None if none ends."""
+        full_s, full = self._full.by_end.first()
+        virtual, shared = self._shared.by_end.first()
+        if shared is None or self._level <= 0.0:
+            return full_s, full
+        shared_s = self._now_s + max(0.0, virtual - self._virtual) / self._level
+        return (full_s, full) if full_s <= shared_s else (shared_s, shared)
+
+    def _pass_until(self, now_s: float) -> None:
+        """Time without events."""
+        passed_s = now_s - self._now_s
+        self._now_s = now_s
+        self._weight_s += self._weight * passed_s
+        # Without shared apps nobody needs virtual time, and the level may be infinite.
+        self._virtual = self._virtual + self._level * passed_s if self._shared.by_end.live else 0.0
+
+    def _next_phase(self, app: _App, used_gpu_s: float = 0.0) -> None:
+        """Start the next phase that has work left, or end the app. The app is in no group."""
+        while app.done < len(app.phases):
+            work_gpu_s = app.phases[app.done].work_gpu_s
+            left_gpu_s = work_gpu_s - used_gpu_s
+            if left_gpu_s > _ROUNDING * work_gpu_s:
+                self._put(app, left_gpu_s, full=app.threshold <= self._level)
+                return
+            app.done, used_gpu_s = app.done + 1, 0.0
+        life = FluidLife(arrived_s=app.arrived_s, ends_s=self._now_s, contention=self._contention(app))
+        self.ended[app.app_id] = life
+        self._forget(app)
+
+    def _forget(self, app: _App) -> None:
+        del self._apps[app.app_id]
+        self._weight = self._weight - app.weight if self._apps else 0.0
+
+    def _put(self, app: _App, left_gpu_s: float, *, full: bool) -> None:
+        """Add an app to its group."""
+        self._entries += 1
+        app.entry, app.full = self._entries, full
+        if full:
+            app.end = self._now_s + left_gpu_s / app.gpus
+            # The largest threshold first: this app turns shared first.
+            self._full.add(app.gpus, app.end, -app.threshold, app)
+        else:
+            app.end = self._virtual + left_gpu_s / app.weight
+            self._shared.add(app.weight, app.end, app.threshold, app)
+
+    def _take_out(self, app: _App) -> float:
+        """Take an app out of its group. Returns the GPU seconds that its phase has left."""
+        self._entries += 1
+        app.entry = self._entries
+        if app.full:
+            self._full.drop(app.gpus)
+            return max(0.0, app.end - self._now_s) * app.gpus
+        self._shared.drop(app.weight)
+        return max(0.0, app.end - self._virtual) * app.weight
+
+    def _rebalance(self) -> None:
+        """Find the level, and let apps turn from full to shared and back until it fits them.
+
+        Both kinds of turns raise the level. So one pass of each is enough: an app that turned full stays below it.
+        """
+        self._level = self._level_now()
+        while (turning := self._full.by_threshold.first())[1] is not None and -turning[0] > self._level:
+            self._put(turning[1], self._take_out(turning[1]), full=False)
+            self._level = self._level_now()
+        while (turning := self._shared.by_threshold.first())[1] is not None and turning[0] <= self._level:
+            self._put(turning[1], self._take_out(turning[1]), full=True)
+            self._level = self._level_now()
+
+    def _level_now(self) -> float:
+        """GPUs for each unit of weight of shared apps; 0 if full apps need more than all, else infinity without any."""
+        left = self._gpus - self._full.total
+        if self._shared.by_end.live:
+            return max(0.0, left) / self._shared.total
+        return math.inf if left >= 0.0 else 0.0
+
+
+def _checked_gpus(gpus: float) -> float:
+    if not 0.0 <= gpus < math.inf:
+        raise InputError("a cluster has 0 or more GPUs", value=gpus)
+    return gpus
+
+
+def fluid_lives(
+    gpus: float, arrivals: Iterable[tuple[str, float, Sequence[FluidPhase]]], sizes: Iterable[tuple[float, float]] = ()
+) -> dict[str, FluidLife]:
+    """The lives of all apps of a workload.
+
+    Args:
+        gpus: GPUs at the start.
+        arrivals: For each app its id, when it arrives in seconds, and its phases.
+        sizes: From when on, in seconds, the cluster has how many GPUs.
+    """
+    changes: list[tuple[float, int, str | float, Sequence[FluidPhase]]] = [
+        *((at_s, 0, size, ()) for at_s, size in sizes),
+        *((at_s, 1, app_id, phases) for app_id, at_s, phases in arrivals),
+    ]
+    changes.sort(key=lambda change: change[:2])
+    cluster = FluidCluster(gpus, changes[0][0] if changes else 0.0)
+    for at_s, _, what, phases in changes:
+        if isinstance(what, str):
+            cluster.arrive(what, phases, at_s)
+        else:
+            cluster.resize(what, at_s)
+    return cluster.run_out()
