@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from am.agent.model.fairness import Valuer, rho_by_definition
+from am.agent.model.fairness import Valuer, declaration_of, rho_by_definition
 from am.agent.model.finish_time import finish_time_s
 from am.agent.model.views import AppView, ClusterView, HeldGang
 from am.app_view import (
@@ -31,6 +31,8 @@ from themis.choices import BundleRule
 from themis.clock import Clock
 from themis.cluster import GpuId
 from themis.durations import median_with_cuts
+from themis.errors import InputError
+from themis.fluid_cluster import Declaration
 from themis.leases import Lease, renewable_until_s
 from themis.lifecycle import LeaseState
 from themis.wire import themis_pb2 as pb
@@ -219,8 +221,24 @@ class App:
         return Valuer.of(view, self.cluster_view).rho(time_s)
 
     def final_rho(self) -> dict[str, float]:
-        """Return the finish-time fairness of the app that ends now, by every definition."""
-        whole = whole_view(
+        """Return the finish-time fairness of the app that ends now, by every definition that it can compute alone."""
+        by_definition = rho_by_definition(self._whole_view(), self.now_s() - self.submitted_at_s, self.cluster_view)
+        return {definition.value: rho for definition, rho in by_definition.items()}
+
+    def declaration(self) -> Declaration | None:
+        """What the app declares to the fluid fair cluster, at the pace that is known by now.
+
+        None while the cluster cannot run the app, because its machines are lost.
+        """
+        if not self.cluster_view.cluster_gpus:
+            return None
+        try:
+            return declaration_of(self._whole_view(), self.cluster_view)
+        except InputError:
+            return None
+
+    def _whole_view(self) -> AppView:
+        return whole_view(
             self.app_id,
             self.search.progress(),
             self.search.first_phases,
@@ -229,5 +247,3 @@ class App:
             demand_max_gpus=self._at_once_gpus,
             restart_s=self.restart_s,
         )
-        by_definition = rho_by_definition(whole, self.now_s() - self.submitted_at_s, self.cluster_view)
-        return {definition.value: rho for definition, rho in by_definition.items()}

@@ -118,7 +118,7 @@ def _content(data: bytes, place: str) -> JournalContent:
             elif "note" in entry:
                 notes[entry["note"]["name"]] = entry["note"]["value"]
         except (ValueError, KeyError, TypeError) as error:
-            remedy = f"damaged in line {number}: {error}; move the file away to begin anew"
+            remedy = f"damaged in line {number}: {error}; move the file away to begin again"
             raise JournalError("cannot read the journal", value=place, remedy=remedy) from error
     return JournalContent(observations=tuple(observations), jobs=jobs, notes=notes)
 

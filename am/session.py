@@ -1,4 +1,4 @@
-"""The app master's side of its session with the ResourceManager: kept open, registered anew after every break."""
+"""The app master's side of its session with the ResourceManager: kept open, and registered again after every break."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from am.app import App
 from am.jobs.run import JobRun
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
-from themis.wire.values import scalars_to_messages
+from themis.wire.values import declaration_to_message, scalars_to_messages
 
 LOG = logging.getLogger("themis.am")
 
@@ -29,6 +29,7 @@ def heartbeat_message(app: App, view: AppView) -> pb.Heartbeat:
         phases=plan.phase + len(plan.phases),
         best=app.search.best(),
         unmet_gpus=sum(demand.max_gpus for demand in unmet_demands(view)),
+        declaration=_declaration(app),
     )
 
 
@@ -44,7 +45,13 @@ def finish_message(app: App, state: AppState, diagnostics: str) -> pb.Finish:
         jobs=list(_job_reports(app)),
         best=best,
         best_checkpoint=checkpoint.location if checkpoint is not None else "",
+        declaration=_declaration(app),
     )
+
+
+def _declaration(app: App) -> pb.Declaration | None:
+    declaration = app.declaration()
+    return None if declaration is None else declaration_to_message(declaration)
 
 
 def _job_reports(app: App) -> Iterator[pb.JobStatus]:

@@ -9,13 +9,18 @@ from typing import Any
 from msgspec import to_builtins
 
 from submarine_client import status
+from submarine_client.terminal import CONTROL
 from themis.apps import AppSpec
 from themis.wire import themis_pb2 as pb
 
 
 def dump(value: Any) -> str:
-    """Format as indented JSON. The caller replaces NaN and infinities, which JSON lacks, by None first."""
-    return json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False)
+    """Format as indented JSON. The caller replaces NaN and infinities, which JSON lacks, by None first.
+
+    Characters that could take over a terminal are escaped, also those that JSON may hold as they are.
+    """
+    text = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False)
+    return "\n".join(CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", line) for line in text.split("\n"))
 
 
 def spec_object(app: AppSpec) -> dict[str, Any]:
@@ -53,6 +58,7 @@ def app_object(app: pb.AppStatus) -> dict[str, Any]:
         "engine_id": app.engine_id or None,
         "page_url": app.page_url or None,
         "diagnostics": app.diagnostics,
+        "waits_for": app.waits_for or None,
         "jobs": [_job_object(app, job) for job in app.jobs],
         "leases": [_lease_object(lease) for lease in app.leases],
     }
@@ -86,6 +92,7 @@ def _lease_object(lease: pb.Lease) -> dict[str, Any]:
         "gpu": f"{lease.machine_id}/{lease.gpu_index}",
         "state": lease.state,
         "expires_at_s": lease.expires_at_s,
+        "job_id": lease.job_id or None,
     }
 
 

@@ -17,6 +17,7 @@ from submarine_client.job_yaml import merge, read_job_yaml
 from submarine_client.session import OK, Session
 from submarine_client.show import spec_text
 from submarine_client.table import MISSING
+from submarine_client.terminal import harmless
 from themis.config.tuner_settings import SINGLE
 from themis.wire import themis_pb2 as pb
 
@@ -99,4 +100,4 @@ def meta_info(app: pb.AppStatus) -> str:
         ("Checkpoint Path", environment.get(job_app.CHECKPOINT_PATH, MISSING)),
         ("Run Parameters", environment.get(job_app.RUN_PARAMETERS, MISSING)),
     )
-    return "\n".join(["Job Meta Info:", *(f"\t{label}: {value}" for label, value in fields)])
+    return "\n".join(["Job Meta Info:", *(f"\t{label}: {harmless(value)}" for label, value in fields)])

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from submarine_client import status
 from submarine_client.table import MISSING, assignments, moment, number, percent, seconds, table
+from submarine_client.terminal import harmless
 from themis.apps import AppSpec
+from themis.rho import FLUID_DEFINITIONS, HEADLINE, SCHEDULE_DEFINITIONS, RhoDefinition
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 
@@ -14,7 +16,7 @@ _LABEL_WIDTH = 14
 
 
 def app_text(app: pb.AppStatus) -> str:
-    """Format one app: state, best job, leases, jobs, their faults, their S by level and speeds by type."""
+    """Format one app: state, best job, leases, jobs, their faults, S by level and speeds by type, and its share."""
     lines = [*_head(app), *_outcome(app), "", jobs_table(app)]
     health = [(job.job_id, job.health) for job in app.jobs if job.health]
     if health:
@@ -22,6 +24,8 @@ def app_text(app: pb.AppStatus) -> str:
     measured = [job for job in app.jobs if any(each.intervals for each in job.slowdown)]
     if measured:
         lines += ["", slowdown_table(measured)]
+    if app.explanation:
+        lines += ["", *(_field(line.label, line.text) for line in app.explanation)]
     typed = [job for job in app.jobs if job.speeds]
     if typed:
         lines += ["", speed_table(typed)]
@@ -69,7 +73,7 @@ def progress_line(app: pb.AppStatus) -> str:
     best = status.best_job(app)
     if best is not None:
         parts.append(f"best {best.job_id} ({_score(best)})")
-    return ", ".join(parts)
+    return harmless(", ".join(parts))
 
 
 def end_line(app: pb.AppStatus) -> str:
@@ -85,7 +89,7 @@ def end_line(app: pb.AppStatus) -> str:
         parts.append(f"best {best.job_id} ({_score(best)}){values}")
     if app.diagnostics:
         parts.append(app.diagnostics)
-    return "; ".join(parts)
+    return harmless("; ".join(parts))
 
 
 def spec_text(app: AppSpec) -> str:
@@ -147,11 +151,20 @@ def _head(app: pb.AppStatus) -> list[str]:
     ]
 
 
+def _rho_lines(app: pb.AppStatus) -> list[str]:
+    """Rho by the definition that the auction uses, and at the end by all."""
+    lines = [_field("rho", f"{number(status.rho(app))} ({RhoDefinition.THEMIS})")]
+    for title, names in (("rho at the end", FLUID_DEFINITIONS), ("By schedule", SCHEDULE_DEFINITIONS)):
+        known = [f"{name} {number(app.final_rho[name])}" for name in names if name in app.final_rho]
+        if known:
+            lines.append(_field(title, ", ".join(known)))
+    if HEADLINE in app.final_rho:
+        lines.append(_field(HEADLINE.capitalize(), f"the time to the end over {HEADLINE.sentence}"))
+    return lines
+
+
 def _outcome(app: pb.AppStatus) -> list[str]:
-    lines = [_field("rho", number(status.rho(app)))]
-    if app.final_rho:
-        others = ", ".join(f"{name} {number(value)}" for name, value in sorted(app.final_rho.items()))
-        lines.append(_field("rho at the end", others))
+    lines = _rho_lines(app)
     lines.append(_field("GPUs", f"{app.gpus} now, {seconds(app.gpu_time_s)} of GPU time in all"))
     best = status.best_job(app)
     if best is not None:
@@ -160,6 +173,7 @@ def _outcome(app: pb.AppStatus) -> list[str]:
     more = (
         ("Checkpoint", app.best_checkpoint),
         ("Leases", _leases(app)),
+        ("Waits", app.waits_for),
         ("Folder", app.folder),
         ("Events", app.archive),
         ("Engine's id", app.engine_id),
@@ -171,7 +185,7 @@ def _outcome(app: pb.AppStatus) -> list[str]:
 
 
 def _field(label: str, value: str) -> str:
-    return f"{label + ':':<{_LABEL_WIDTH + 1}} {value}"
+    return f"{label + ':':<{_LABEL_WIDTH + 1}} {harmless(value)}"
 
 
 def _gpus(count: int) -> str:
@@ -199,7 +213,9 @@ def _factor(slowdown: pb.LevelSlowdown) -> str:
 def _leases(app: pb.AppStatus) -> str:
     by_end: dict[str, list[str]] = {}
     for lease in app.leases:
-        by_end.setdefault(moment(lease.expires_at_s), []).append(f"{lease.machine_id}/{lease.gpu_index}")
+        # A bound lease is renewed until its job ends.
+        end = f"{lease.job_id} ends" if lease.job_id else moment(lease.expires_at_s)
+        by_end.setdefault(end, []).append(f"{lease.machine_id}/{lease.gpu_index}")
     return "; ".join(f"{' '.join(gpus)} until {end}" for end, gpus in sorted(by_end.items()))
 
 

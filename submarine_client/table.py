@@ -6,13 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from submarine_client.terminal import harmless
 from themis.apps import HyperParameter
 
 MISSING = "-"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Format a table. Columns are two spaces apart and as wide as their widest cell; numbers are right-aligned."""
+    """Format a table. Columns are two spaces apart and as wide as their widest cell; numbers are right-aligned.
+
+    Characters that could take over a terminal are made visible.
+    """
+    rows = [[harmless(cell) for cell in row] for row in rows]
     columns = list(zip(header, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     last = len(columns) - 1

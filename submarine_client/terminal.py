@@ -3,12 +3,40 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from typing import TextIO
 
 from themis.values import Value
 
 PREFIX = "submarine: "
+
+# Controls, and characters that change the direction of the text around them.
+_CONTROLS = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+CONTROL = re.compile(f"[{_CONTROLS}]")
+_LOG_CONTROL = re.compile(rf"\x1b\[[0-9;]{{0,20}}m|[\n\r\t\b]|[{_CONTROLS}]")
+"""In logs colours are usual, and bars that are redrawn."""
+
+
+def harmless(text: str) -> str:
+    r"""Return a text of one line as it can be shown: `ESC[2J`, which clears a terminal, becomes `\x1b[2J`.
+
+    Names, hyper-parameters and last words of programs may hold such sequences.
+    """
+    return CONTROL.sub(lambda match: _visible(match[0]), text)
+
+
+def harmless_log(text: str) -> str:
+    """Return a part of a log as a terminal can show it: with its lines, colours and bars, without other sequences."""
+    return _LOG_CONTROL.sub(lambda match: match[0] if _is_usual(match[0]) else _visible(match[0]), text)
+
+
+def _is_usual(control: str) -> bool:
+    return len(control) > 1 or control in "\n\r\t\b"
+
+
+def _visible(control: str) -> str:
+    return control.encode("unicode_escape").decode()
 
 
 class Terminal(Value, frozen=True):
@@ -31,8 +59,8 @@ class Terminal(Value, frozen=True):
         self.out.flush()
 
     def write(self, text: str) -> None:
-        """Write a part of a result unchanged."""
-        self.out.write(text)
+        """Write a part of a log: unchanged, but on a terminal without sequences that could take it over."""
+        self.out.write(harmless_log(text) if self.out.isatty() else text)
         self.out.flush()
 
     def note(self, text: str) -> None:

@@ -177,13 +177,18 @@ def bid(round_id: int) -> pb.Bid:
     return pb.Bid(round_id=round_id, empty_value=0.1, rows=rows, rows_dropped=0, prepare_ms=1.0)
 
 
+DECLARATION = pb.Declaration(phases=[pb.FluidPhase(time_s=50.0, gpus=2.0)], cluster_time_s=40.0, share_demand=0.5)
+
+
 def heartbeat() -> pb.Heartbeat:
     level = pb.LevelSlowdown(level="machine", factor=1.0, intervals=1, spread=0.1)
     job = pb.JobStatus(
         job_id="job-0", state="RUNNING", iteration=5, target_iteration=100, loss=0.5, has_loss=True, iteration_s=1.0,
         hyper_parameters={"learning_rate": pb.Scalar(number=0.1)}, slowdown=[level],
     )  # fmt: skip
-    return pb.Heartbeat(progress=0.5, rho=2.0, jobs=[job], phase=0, phases=1, unmet_gpus=2, best="job-0")
+    return pb.Heartbeat(
+        progress=0.5, rho=2.0, jobs=[job], phase=0, phases=1, unmet_gpus=2, best="job-0", declaration=DECLARATION
+    )
 
 
 def job_event(kind: str = "checkpoint", detail: str = '{"iteration": 5, "seconds": 0.5}') -> pb.JobEvent:

@@ -216,4 +216,5 @@ LEASES = st.builds(
     granted_at_s=st.just(0.0),
     expires_at_s=TIMES,
     state=st.sampled_from(LeaseState),
+    job_id=st.one_of(st.just(""), NAMES),
 )

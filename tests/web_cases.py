@@ -56,7 +56,8 @@ class RmCase:
             launcher=MemoryAppLauncher(_nobody),
             clock=self.clock,
         )
-        self.manager.rounds = SimpleNamespace(rounds=0)
+        self.explanations = {}
+        self.manager.rounds = SimpleNamespace(rounds=0, explanation=lambda app_id: self.explanations.get(app_id, ()))
 
     def app(self, name: str, *, jobs: int = 2, user: str = "ada", queue: str = "default", **entry: object) -> AppEntry:
         """Another app that was submitted."""

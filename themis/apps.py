@@ -139,7 +139,7 @@ class AppSpec(Value, frozen=True, kw_only=True):
     """One user's search for one model: one or more jobs, one tuner.
 
     `replay` marks an app whose jobs are replayed, not trained. `max_task_restarts` bounds the restarts of each job.
-    `peer_wait_s`: once a task of a gang has succeeded, the others are stopped after so many seconds without progress.
+    `peer_wait_s`: once a task of a gang has succeeded, the others are stopped after this many seconds without progress.
     """
 
     name: str

@@ -175,6 +175,7 @@ class PlacedGang(Value, frozen=True, order=True):
     """A gang on concrete machines, with the level that it spans and its slot where the gang was asked for in one.
 
     `device` is the device type of its GPUs if the gang was placed by type (see `themis.placement`), else empty.
+    `job_id` binds it to a job of the app, which runs on it until the job ends; if empty, the app chooses the job.
     """
 
     gpus: Allocation
@@ -182,6 +183,7 @@ class PlacedGang(Value, frozen=True, order=True):
     slot: int | None = None
     pinned: bool = False
     device: str = ""
+    job_id: str = ""
 
 
 class LossForecast(Value, frozen=True, kw_only=True):

@@ -21,7 +21,11 @@ def renewable_until_s(now_s: float, lead_s: float) -> float:
 
 
 class Lease(Value, frozen=True, kw_only=True):
-    """One GPU, one holder. While EXPIRING the holder must have given the GPU back by `expires_at_s` plus the grace."""
+    """One GPU, one holder. While EXPIRING the holder must have given the GPU back by `expires_at_s` plus the grace.
+
+    A lease with a `job_id` is bound: that job of the app runs on the GPU until it ends, and then the app gives the GPU
+    back. The arbiter renews a bound lease whenever it is about to end, so its job is never preempted.
+    """
 
     lease_id: int
     gpu: GpuId
@@ -30,6 +34,7 @@ class Lease(Value, frozen=True, kw_only=True):
     expires_at_s: float
     state: LeaseState = LeaseState.GRANTED
     renewals: int = 0
+    job_id: str = ""
 
 
 class LeaseChangeKind(StrEnum):

@@ -1,9 +1,11 @@
-"""Runs a command that dies with its parent: started as `python -I -S process_guard.py PARENT_PID SIGNAL COMMAND..`.
+"""Runs a command that dies with its parent: `python -I -S process_guard.py PARENT_PID SIGNAL [--cores=0,1] COMMAND..`.
 
 Linux only. The kernel is asked to send SIGNAL to this process when its parent ends, however it ends, and then this
 process becomes the command: the request survives `exec`. Two limits of the kernel's mechanism matter to callers. It is
 bound to the *thread* that forked, so fork from one that lives as long as the parent. And children of the command do not
 inherit it: a process that outlives the parent must end those by their mark (`themis.processes.kill_marked`).
+
+With `--cores` the command and its children run on these cores only, unless they change that themselves.
 
 Standard library only and few imports, since every task pays for the start of this interpreter (about 15 ms).
 """
@@ -16,6 +18,7 @@ import signal
 import sys
 
 _PR_SET_PDEATHSIG = 1
+_CORES = "--cores="
 
 
 def main(arguments: list[str]) -> int:
@@ -27,6 +30,8 @@ def main(arguments: list[str]) -> int:
     if os.getppid() != parent_pid:
         # The parent died before the request above took effect, so the signal will not come.
         return 128 + death_signal
+    if command and command[0].startswith(_CORES):
+        _pin(command.pop(0).removeprefix(_CORES))
     # Python ignores these at its start and an ignored signal stays ignored across exec: the command gets the defaults.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -35,6 +40,14 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         sys.stderr.write(f"themis: cannot run {command[0]!r}: {error.strerror}\n")
         return 127 if isinstance(error, FileNotFoundError) else 126
+
+
+def _pin(cores: str) -> None:
+    try:
+        os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
+    except OSError as error:
+        # A core that went offline, or was taken from this control group, is no reason to lose a job.
+        sys.stderr.write(f"themis: cannot pin to cores {cores}: {error.strerror}\n")
 
 
 if __name__ == "__main__":

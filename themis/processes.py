@@ -22,8 +22,9 @@ from typing import BinaryIO
 
 import psutil
 
-from themis.errors import InputError, ThemisError
+from themis.errors import InputError, InvariantError, ThemisError
 from themis.files import open_regular
+from themis.sessions import Member, has_members, kill_sessions, sessions_below
 from themis.values import Value, repr_without
 
 PROC = Path("/proc")
@@ -50,6 +51,7 @@ class ProcessSpec(Value, frozen=True, kw_only=True):
         stdout: File that standard output is appended to; its folder is made when missing.
         stderr: The same for standard error; None means the file of `stdout`.
         dies_with_parent: The kernel kills it (SIGKILL) when this process, or the thread that started it, ends.
+        cores: The cores on which it may run, by the system's numbers. Empty for all. Needs `dies_with_parent`.
     """
 
     command: Sequence[str]
@@ -58,6 +60,11 @@ class ProcessSpec(Value, frozen=True, kw_only=True):
     stdout: Path
     stderr: Path | None = None
     dies_with_parent: bool = False
+    cores: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.cores and not self.dies_with_parent:
+            raise InvariantError("only a guarded process can be pinned to cores", value=self.cores)
 
     __repr__ = repr_without("environment")
 
@@ -76,6 +83,7 @@ class RunningProcess:
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._leader_ended = asyncio.Event()
         self._graces = 0
+        self._sessions: dict[int, frozenset[Member]] = {}
         # A pidfd turns readable when the process ends: no thread and no SIGCHLD handler is needed.
         self._pidfd = os.pidfd_open(popen.pid)
         self._loop.add_reader(self._pidfd, self._on_exit)
@@ -96,7 +104,17 @@ class RunningProcess:
 
     def kill(self) -> None:
         """Send SIGKILL to the whole group. `wait` returns once it has ended."""
+        self.note_sessions()
         self.signal_group(signal.SIGKILL)
+
+    def note_sessions(self) -> None:
+        """Remember descendants that are in other sessions: they are killed when the leader has ended.
+
+        Once their parents are gone nothing shows whose they were. So `terminate` and `kill` call this, and callers that
+        look at the process now and then may do so too.
+        """
+        if not self._exited.done():
+            self._sessions.update(sessions_below(self.pid))
 
     async def terminate(self, grace_s: float) -> int:
         """SIGTERM to the group, SIGKILL to what is left of it after `grace_s` seconds; returns the leader's exit code.
@@ -107,11 +125,13 @@ class RunningProcess:
         if self._exited.done():
             return self._exited.result()
         self._graces += 1
-        self.signal_group(signal.SIGTERM)
         try:
+            # In a thread, because this examines every process of the machine.
+            self._sessions.update(await asyncio.to_thread(sessions_below, self.pid))
+            self.signal_group(signal.SIGTERM)
             async with asyncio.timeout(grace_s):
                 await self._leader_ended.wait()
-                while await asyncio.to_thread(_has_members, self.pid):  # noqa: ASYNC110 - no event reports this
+                while await asyncio.to_thread(has_members, self.pid):  # noqa: ASYNC110 - no event reports this
                     await asyncio.sleep(_GROUP_LOOK_S)
         except TimeoutError:
             self.kill()
@@ -132,6 +152,8 @@ class RunningProcess:
         if not self._exited.done():
             # The leader is a zombie until `wait` reaps it, so the group's id is still its own.
             _signal_group(self.pid, signal.SIGKILL)
+            if self._sessions:
+                kill_sessions(self._sessions)
             self._exited.set_result(self._popen.wait())
 
 
@@ -145,7 +167,8 @@ def start(spec: ProcessSpec) -> RunningProcess:
     command = list(spec.command)
     if spec.dies_with_parent:
         guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), str(int(signal.SIGKILL))]
-        command = [*guard, *command]
+        cores = [f"--cores={','.join(map(str, spec.cores))}"] if spec.cores else []
+        command = [*guard, *cores, *command]
     try:
         for folder in {spec.working_dir, spec.stdout.parent, (spec.stderr or spec.stdout).parent}:
             folder.mkdir(parents=True, exist_ok=True)
@@ -232,20 +255,6 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
     # The group is gone (nothing to do), or all that is left of it changed its user id (nothing we may do).
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
-
-
-def _has_members(group: int) -> bool:
-    """Whether a living process other than the leader belongs to a process group."""
-    return any(name.isdigit() and int(name) != group and _is_member(name, group) for name in os.listdir(PROC))  # noqa: PTH208 - as below
-
-
-def _is_member(pid: str, group: int) -> bool:
-    try:
-        # After the program's name in parentheses: state, parent, group (proc(5)).
-        state, _, of_group, *_ = _read(f"{PROC}/{pid}/stat").rpartition(b")")[2].split()
-    except (OSError, ValueError):
-        return False
-    return int(of_group) == group and state not in (b"Z", b"X")
 
 
 def _checked(marks: Mapping[str, str]) -> Mapping[str, str]:

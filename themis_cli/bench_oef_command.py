@@ -1,4 +1,4 @@
-"""`themis bench oef`: time OEF's programmes by number of tenants."""
+"""`themis bench oef`: time OEF's programmes by number of tenants, and with `--peers` those of other systems."""
 
 from __future__ import annotations
 
@@ -23,6 +23,13 @@ def add_to(group: Subcommands) -> None:
     parser.add_argument(
         "--full", type=int, default=100, metavar="N", help="solve the full programme to this size; default: %(default)s"
     )
+    parser.add_argument(
+        "--peers",
+        type=int,
+        default=0,
+        metavar="N",
+        help="solve by cvxpy and ECOS too, to this size; needs the extra `peers`; default: %(default)s, none",
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of the first instance (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_oef)
@@ -43,11 +50,18 @@ def _oef(options: argparse.Namespace) -> int:
 def _plan(options: argparse.Namespace) -> OefPlan:
     from themis_lab.bench.oef_run import OefPlan
 
-    for name, least in (("types", 1), ("repeats", 1), ("full", 0)):
+    for name, least in (("types", 1), ("repeats", 1), ("full", 0), ("peers", 0)):
         if getattr(options, name) < least:
             raise InputError(f"--{name} must be {least} or more", value=getattr(options, name))
     parts = [part.strip() for part in options.sizes.split(",")]
     if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
         raise InputError("--sizes does not parse", value=options.sizes, remedy="write numbers of tenants: 20,100")
     sizes = tuple(sorted({int(part) for part in parts}))
-    return OefPlan(sizes=sizes, types=options.types, repeats=options.repeats, full=options.full, seed=options.seed)
+    return OefPlan(
+        sizes=sizes,
+        types=options.types,
+        repeats=options.repeats,
+        full=options.full,
+        peers=options.peers,
+        seed=options.seed,
+    )

@@ -29,6 +29,9 @@ def add_to(commands: Subcommands) -> None:
         "--nodes", type=int, metavar="N", help="number of nodes, with 4 GPUs each unless --gpus is given (default: 3)"
     )
     start.add_argument("--gpus", metavar="N,..", help="GPUs that each node declares; default: 4,4,2")
+    start.add_argument(
+        "--devices", metavar="TYPE,..", help="device type that each node reports, such as k80,v100,cpu; default: none"
+    )
     start.add_argument("--hadoop", metavar="VERSION", help="Hadoop's version, fetched when missing; default: 3.4.2")
     start.set_defaults(run=_start)
     stop = actions.add_parser("stop", help="stop all its processes and remove its folder")
@@ -53,7 +56,8 @@ def _start(options: argparse.Namespace) -> int:
     from themis_lab.devcluster.cluster import DevCluster
     from themis_lab.devcluster.spec import ClusterSpec
 
-    spec = ClusterSpec(gpus=gpus, version=options.hadoop)
+    devices = tuple(options.devices.split(",")) if options.devices else ()
+    spec = ClusterSpec(gpus=gpus, devices=devices, version=options.hadoop)
     cluster = DevCluster.start(spec, options.dir, say=_say)
     return _show(cluster, as_json=options.json)
 
@@ -117,6 +121,7 @@ def _document(cluster: DevCluster) -> dict[str, Any]:
             "host": host,
             "address": cluster.node_addresses[host],
             "state": nodes[host].state if host in nodes else "UNKNOWN",
+            "device": nodes[host].device if host in nodes else "",
             "gpus": gpus,
             "gpus_used": nodes[host].gpus_used if host in nodes else 0,
         }
@@ -139,9 +144,10 @@ def _document(cluster: DevCluster) -> dict[str, Any]:
 def _text(document: dict[str, Any]) -> str:
     lines = [f"{'daemon':<28} {'pid':>8}"]
     lines += [f"{name:<28} {pid or 'ended':>8}" for name, pid in document["daemons"].items()]
-    lines += ["", f"{'node':<16} {'address':<16} {'state':<16} GPUs used"]
+    lines += ["", f"{'node':<16} {'address':<16} {'state':<16} {'device':<8} GPUs used"]
     lines += [
-        f"{row['host']:<16} {row['address']:<16} {row['state']:<16} {row['gpus']:>4} {row['gpus_used']:>4}"
+        f"{row['host']:<16} {row['address']:<16} {row['state']:<16} {row['device']:<8} "
+        f"{row['gpus']:>4} {row['gpus_used']:>4}"
         for row in document["nodes"]
     ]
     lines += ["", f"HDFS        {document['hdfs']}, {document['fs']}"]

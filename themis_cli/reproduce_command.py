@@ -34,7 +34,7 @@ def add_to(commands: Subcommands) -> None:
         "names",
         nargs="+",
         metavar="NAME",
-        help="experiments such as fig9 or tab5, `all` of them, or another paper: allox, oef",
+        help="experiments such as fig9 or tab5, `all` of them, or another evaluation: allox, oef, mixed",
     )
     parser.add_argument("--scale", choices=tuple(_SEEDS), default="quick", help="default: %(default)s")
     parser.add_argument("--seeds", type=int, metavar="N", help="number of seeds (default: 3 at quick scale, else 5)")
@@ -97,14 +97,14 @@ def _reproduce(options: argparse.Namespace) -> int:
 
 
 def _reproduce_paper(name: str, options: argparse.Namespace, seeds: int) -> int:
-    """Make all experiments of another paper, whose runs are short: one after the other, and nothing is cached."""
+    """Make all experiments of another evaluation, whose runs are short: in turn, and nothing is cached."""
     from themis_lab.paper.output import section, summary_markdown, write
     from themis_lab.paper.port import Scale
     from themis_lab.paper.registry import PAPERS
     from themis_lab.paper.result_files import make_folder, write_whole
 
     if len(options.names) > 1:
-        raise InputError("a paper is reproduced alone", value=options.names, remedy=f"name only {name}")
+        raise InputError("such an evaluation is made alone", value=options.names, remedy=f"name only {name}")
     scale, folder = Scale(options.scale), Path(options.out)
     make_folder(folder)
     began_s = time.monotonic()

@@ -61,6 +61,12 @@ def add_to(commands: Subcommands) -> None:
         "--network-intensive", type=float, metavar="SHARE", help="share of apps whose models are sensitive to placement"
     )
     add("--throughputs", metavar="FILE", help="file with the throughputs of a Gavel trace")
+    add(
+        "--skip-bad-rows",
+        action="store_true",
+        default=None,
+        help="leave out rows of a trace that cannot be read, and report them",
+    )
     add("--option", action="append", metavar="NAME=VALUE", help="another option of the workload; repeatable")
     add("--explain", metavar="APP", help="explain every round of an app in words")
     add("--record", type=Path, metavar="FILE", help="write input, rounds and outcomes, for `themis replay`")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MIX_SUFFIXES = (".yaml", ".yml")
 _DEFAULT_CLUSTER = "testbed"
-_WORKLOAD_OPTIONS = ("apps", "scale", "throughputs", "network_intensive")
+_WORKLOAD_OPTIONS = ("apps", "scale", "throughputs", "network_intensive", "skip_bad_rows")
 
 
 class Input(Value, frozen=True, kw_only=True):

@@ -42,7 +42,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     add("--bundle-rule", choices=[each.value for each in BundleRule], help="default: continuation")
     add("--empty-bundle", choices=[each.value for each in EmptyBundle], help="default: finite")
     add("--rounding", choices=[each.value for each in Rounding], help="default: probabilistic")
-    add("--tenant-of", choices=[each.value for each in TenantOf], help="who shares under OEF; default: user")
+    add("--tenant-of", choices=[each.value for each in TenantOf], help="who shares under OEF and AlloX; default: user")
     add(
         "--tenant-weight",
         action="append",
@@ -51,6 +51,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     )
     add("--placer", choices=[each.value for each in Placer], help="who places gangs under OEF; default: compact")
     add("--profiling-runs", action="store_true", help="apps run on every type before they share under OEF")
+    add("--alpha", type=float, help="share of the users whose jobs AlloX considers first; default: 0.1")
     add("--no-payments", action="store_true", help="let winners keep all that they won")
     add("--solver", metavar="NAME", help="exact, highs, gurobi or brute_force; default: exact")
     add("--checkpoint-s", type=float, metavar="S", help="seconds to write a checkpoint when a job stops (default: 5)")
@@ -160,6 +161,7 @@ def _rounds(options: argparse.Namespace, base: RoundSettings) -> RoundSettings:
         tenant_of=tenant_of,
         placer=options.placer and Placer(options.placer),
         profiling_runs=options.profiling_runs or None,
+        alpha=options.alpha,
     )
     return replace(base, **given, tenant_weights=weights)
 

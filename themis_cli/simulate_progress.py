@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from themis_lab.simulator.simulation import Simulation
 
-_TOLD_EVERY_S = 10.0
+_PRINTED_EVERY_S = 10.0
 _DRAWN_EVERY_S = 0.1
 _CELLS = 30
 _CLEAR = "\x1b[K"
@@ -23,7 +23,7 @@ class Progress:
         self._runs = runs
         self._made = 0
         self._live = sys.stderr.isatty()
-        self._told_s = time.monotonic()
+        self._printed_s = time.monotonic()
 
     def __enter__(self) -> Progress:
         return self
@@ -44,19 +44,19 @@ class Progress:
         ended, apps = len(run.ended), len(run.workload.apps)
         of_runs = f"run {self._made + 1} of {self._runs}: " if self._runs > 1 else ""
         line = f"{of_runs}{ended} of {apps} apps, {run.counts.rounds} rounds, {span(run.now_s)}"
-        self._tell((self._made + ended / apps) / self._runs, line)
+        self._print((self._made + ended / apps) / self._runs, line)
 
     def watch_apart(self, ended: int, apps: int) -> None:
         """Note that `ended` apps of all runs have ended, in worker processes."""
-        self._tell(ended / apps, f"{self._made} of {self._runs} runs, {ended} of {apps} apps")
+        self._print(ended / apps, f"{self._made} of {self._runs} runs, {ended} of {apps} apps")
 
     def _due(self) -> bool:
-        return time.monotonic() - self._told_s >= (_DRAWN_EVERY_S if self._live else _TOLD_EVERY_S)
+        return time.monotonic() - self._printed_s >= (_DRAWN_EVERY_S if self._live else _PRINTED_EVERY_S)
 
-    def _tell(self, share: float, line: str) -> None:
+    def _print(self, share: float, line: str) -> None:
         if not self._due():
             return
-        self._told_s = time.monotonic()
+        self._printed_s = time.monotonic()
         full = round(share * _CELLS)
         bar = f"[{'#' * full}{'.' * (_CELLS - full)}] "
         sys.stderr.write(f"\r{self._name} {bar}{line}{_CLEAR}" if self._live else f"{self._name}: {line}\n")

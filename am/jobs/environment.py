@@ -12,6 +12,9 @@ from themis.cluster import Allocation, GpuId, Level
 from themis.errors import InputError
 from themis.values import Value, repr_without
 
+# Ours, that of OpenMP and numerical libraries, and TensorFlow's for one operation and for operations side by side.
+_THREAD_VARIABLES = ("THEMIS_THREADS", "OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+
 
 class JobIncarnation(Value, frozen=True, kw_only=True):
     """All tasks of one incarnation of a job.
@@ -27,7 +30,7 @@ class JobIncarnation(Value, frozen=True, kw_only=True):
         emulated: The GPUs are emulated, or the devices are CPU nodes: tasks see no card.
         device: The device type of the GPUs.
         speed: The speed of emulated work on that type.
-        threads: Threads that a task may use on a CPU node, as its machine declares; 0 on GPUs.
+        threads: For each task the threads that it may use on its CPU node; none on GPUs.
         environment: The user's own variables; the contract's names win over them.
     """
 
@@ -43,7 +46,7 @@ class JobIncarnation(Value, frozen=True, kw_only=True):
     emulated: bool = False
     device: str = "gpu"
     speed: float = 1.0
-    threads: int = 0
+    threads: tuple[int, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
     __repr__ = repr_without("environment")
@@ -93,8 +96,7 @@ def task_environment(gang: JobIncarnation, task_index: int) -> dict[str, str]:
         "_TASK_INDEX": str(task_index),
     }
     if gang.threads:
-        threads = str(gang.threads)
-        environment |= {"THEMIS_THREADS": threads, "OMP_NUM_THREADS": threads}
+        environment |= dict.fromkeys(_THREAD_VARIABLES, str(gang.threads[task_index]))
     environment.pop("TF_CONFIG", None)
     if gang.tasks > 1:
         environment["TF_CONFIG"] = tf_config(gang, task_index)

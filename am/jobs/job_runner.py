@@ -13,13 +13,14 @@ from am.jobs.environment import JobIncarnation, task_environment
 from am.jobs.fault_policy import fault_of
 from am.jobs.gang import start_gang, wait_gang
 from am.jobs.incarnation_marker import mark_incarnation
+from am.jobs.node_cores import assigned_cores, device_of, node_cores
 from am.jobs.pool import tasks_of
 from am.jobs.run import JobRun
 from am.jobs.saved_state import has_newer_checkpoint, newest_change_s
 from am.profiler.records import Begun
 from am.profiler.themis_format import parse_themis
 from am.runtimes.port import ContainerRuntime, ExitReason, NoRoomError, Seat, SeatRequest, TaskExit, TaskLaunch
-from themis.cluster import DeviceType, GpuId
+from themis.cluster import GpuId
 from themis.errors import ThemisError
 from themis.files import open_regular
 from themis.lifecycle import JobState
@@ -32,7 +33,7 @@ EXIT_CHECKPOINTED = 75
 """A program's word for: stopped on request, work saved (EX_TEMPFAIL)."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 30.0
-"""Between the end of tasks that nobody asked to end and their restart; doubled with each that made no progress."""
+"""Between an unrequested end of tasks and their restart; doubled with each restart that made no progress."""
 
 _AT_ONCE_S = 30.0
 """A program that ends with exit code 2 later than this is not taken to have been called wrongly."""
@@ -153,10 +154,7 @@ class JobRunner:
         gpus, requested = job.gpus, bool(job.stop_reason)
         job.saved_iteration = await asyncio.to_thread(self._saved_iteration, job)
         job.handles = []
-        if job.saved_iteration > job.started_from:
-            job.unsaved_stops = 0
-        if requested or job.profile.iteration > job.reached:
-            job.pauses = 0
+        self._examine(job, requested=requested)
         if requested and job.trouble is None:
             saved = await asyncio.to_thread(has_newer_checkpoint, self._app, job)
             if not saved and job.job_id in self._app.search.plan().targets:
@@ -181,6 +179,16 @@ class JobRunner:
         if job.pauses and job.state is JobState.WAITING and not no_room:
             # What made it end may pass. Its GPUs stay its own for the moment.
             await asyncio.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (job.pauses - 1)))
+
+    def _examine(self, job: JobRun, *, requested: bool) -> None:
+        """Note what an incarnation achieved, now that all of its log is read."""
+        if job.saved_iteration > job.started_from:
+            job.unsaved_stops = 0
+        if requested or job.profile.iteration > job.reached:
+            job.pauses = 0
+        if job.trouble is None and job.profile.diverged is not None:
+            # Perhaps its last words say so. It would diverge again.
+            job.trouble = fault_of(job.profile, self._target(job), job.stalls)
 
     def _stopped_unsaved(self, job: JobRun) -> None:
         """Count a stop that left no newer checkpoint."""
@@ -248,7 +256,12 @@ class JobRunner:
         resources = self._app.spec.resources
         return [
             SeatRequest(
-                job_id=job.job_id, task_index=index, gpus=each, memory_mb=resources.memory_mb, vcores=resources.vcores
+                job_id=job.job_id,
+                task_index=index,
+                gpus=each,
+                memory_mb=resources.memory_mb,
+                vcores=resources.vcores,
+                node_cores=node_cores(self._app.cluster, each[0].machine_id),
             )
             for index, each in enumerate(tasks_of(gpus, job.spec.shape.gpus_per_task))
         ]
@@ -313,9 +326,11 @@ class JobRunner:
     def _launches(self, job: JobRun, seats: Sequence[Seat]) -> list[TaskLaunch]:
         app = self._app
         tasks = tasks_of(job.gpus, job.spec.shape.gpus_per_task)
-        machine = app.cluster.machine(job.gpus[0].machine_id)
-        device = app.cluster.devices.get(machine.device) or DeviceType(name=machine.device, emulated=True)
+        device = device_of(app.cluster, job.gpus[0].machine_id)
         emulated = not device.has_card
+        nodes = [gpus[0].machine_id for gpus in tasks]
+        cores = [assigned_cores(app.cluster, node, self._runtime.cores) for node in nodes]
+        threads = [len(own) or node_cores(app.cluster, node) for node, own in zip(nodes, cores, strict=True)]
         gang = JobIncarnation(
             app_id=app.app_id,
             job_id=job.job_id,
@@ -329,7 +344,7 @@ class JobRunner:
             emulated=emulated,
             device=device.name,
             speed=speed_on(job.spec, device),
-            threads=0 if device.is_gpu else machine.cpus,
+            threads=() if device.is_gpu else tuple(threads),
             environment=app.spec.program.environment,
         )
         command = job_command(app.spec.program, job.spec, self._values(job))
@@ -344,6 +359,7 @@ class JobRunner:
                 seat=seat,
                 gpus=gpus,
                 emulated=emulated,
+                cores=cores[index],
                 working_dir=job.folder,
                 log_path=job.task_log(index),
                 memory_mb=app.spec.resources.memory_mb,

@@ -5,6 +5,8 @@ A running job stays where it is as long as the app keeps all of its GPUs. Idle G
 1. to waiting jobs that can run there (`gpu_division` decides which), or to stragglers (`stragglers`);
 2. to running jobs that gain more than the cost of a restart;
 3. back to the ResourceManager.
+
+GPUs whose lease is bound to a job are for that job alone (`bound_gangs`).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from msgspec.structs import replace
 from am.agent.model.demands import pays_above
 from am.agent.model.views import GangAt, JobView
 from am.jobs.bid_division import division_of_bid
+from am.jobs.bound_gangs import plan_bound
 from am.jobs.gpu_division import MAX_TRIED, DivisionContext, Jobs, best_starts
 from am.jobs.lazy_mapping import LazyMapping
 from am.jobs.pool import Pool, by_place, speed_of
@@ -43,11 +46,15 @@ class PlannedJob(Value, frozen=True, kw_only=True):
 
 
 class Holdings(Value, frozen=True, kw_only=True):
-    """The app's GPUs: `granted` ones are usable now, `reserved` ones are still held by others, `expiring` ones end."""
+    """The app's GPUs: `granted` ones are usable now, `reserved` ones are still held by others, `expiring` ones end.
+
+    `bound` gives the job of the granted GPUs that are bound to one.
+    """
 
     granted: frozenset[GpuId] = frozenset()
     reserved: frozenset[GpuId] = frozenset()
     expiring: frozenset[GpuId] = frozenset()
+    bound: Mapping[GpuId, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, leases: Mapping[GpuId, Lease], reserved: Iterable[GpuId]) -> Holdings:
@@ -57,6 +64,7 @@ class Holdings(Value, frozen=True, kw_only=True):
             granted=frozenset(leases.keys() - expiring),
             reserved=frozenset(reserved) - leases.keys(),
             expiring=expiring,
+            bound={gpu: lease.job_id for gpu, lease in leases.items() if lease.job_id and gpu not in expiring},
         )
 
 
@@ -98,9 +106,46 @@ def make_plan(
         restart_s: The cost of moving a running job, in seconds.
         moving: `move` of the previous plan.
     """
+    if holdings.bound:
+        return _plan_with_bound(jobs, others, holdings, cluster, restart_s, moving)
     if cluster.has_types:
         return _plan_by_type(jobs, others, holdings, cluster, restart_s, moving)
     return _plan_on_one_type(jobs, others, holdings, cluster, restart_s, moving)
+
+
+def _plan_with_bound(
+    jobs: Sequence[PlannedJob],
+    others: Mapping[str, tuple[GpuId, ...]],
+    holdings: Holdings,
+    cluster: Cluster,
+    restart_s: float,
+    moving: Mapping[str, tuple[GpuId, ...]],
+) -> Plan:
+    """Plan the bound GPUs, and by the usual rules the jobs that have no bound GPU on the other GPUs."""
+    bound = holdings.bound
+    with_bound = set(bound.values())
+    own = plan_bound(
+        {job.view.job_id: job.gpus for job in jobs if job.gpus},
+        [job.view.job_id for job in jobs if not job.gpus],
+        others,
+        bound,
+    )
+    free = replace(holdings, granted=holdings.granted - bound.keys(), bound={})
+    rest = make_plan(
+        [job for job in jobs if (bound.keys().isdisjoint(job.gpus) if job.gpus else job.view.job_id not in with_bound)],
+        others,
+        free,
+        cluster,
+        restart_s,
+        moving,
+    )
+    stopping = {job.view.job_id for job in jobs if job.stopping}
+    return replace(
+        rest,
+        stop={**rest.stop, **_without(own.stop, stopping)},
+        start={**rest.start, **own.start},
+        release=(*rest.release, *own.release),
+    )
 
 
 def _plan_by_type(

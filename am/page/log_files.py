@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import stat
-from pathlib import Path
 
 from am.page.state import AmPageState
 from themis.errors import InputError, UnknownNameError
@@ -37,12 +36,17 @@ class LogPart(Value, frozen=True, kw_only=True):
 def log_files(state: AmPageState) -> list[LogFile]:
     """Return all logs, by job and name."""
     found = []
+    folder = state.folder / "jobs"
     for job in state.jobs:
-        folder = _job_folder(state, job.job_id)
-        for path in sorted(folder.glob("*"), key=_task_order):
+        # A job's folder might be a link, or its id contain dots and slashes.
+        if not (folder / job.job_id).resolve().is_relative_to(folder.resolve()):
+            continue
+        logs = [path for path in (folder / job.job_id).glob("*") if _NAME.fullmatch(path.name)]
+        # By length first: task-10 comes after task-9.
+        for path in sorted(logs, key=lambda path: (len(path.name), path.name)):
             # A file may have been removed meanwhile.
             with contextlib.suppress(FileNotFoundError):
-                if _is_log(path, state) and stat.S_ISREG((facts := path.lstat()).st_mode):
+                if stat.S_ISREG((facts := path.lstat()).st_mode):
                     found.append(LogFile(job_id=job.job_id, name=path.name, size_bytes=facts.st_size))
     return found
 
@@ -70,19 +74,5 @@ def read_log(state: AmPageState, job_id: str, name: str, offset: int, limit: int
     return LogPart(data=data, next_offset=start + len(data))
 
 
-def _job_folder(state: AmPageState, job_id: str) -> Path:
-    return state.folder / "jobs" / job_id
-
-
 def _names(state: AmPageState, job_id: str) -> list[str]:
     return [file.name for file in log_files(state) if file.job_id == job_id]
-
-
-def _is_log(path: Path, state: AmPageState) -> bool:
-    # The job's folder might be a link, or its id contain dots and slashes.
-    inside = path.parent.resolve().is_relative_to((state.folder / "jobs").resolve())
-    return inside and _NAME.fullmatch(path.name) is not None
-
-
-def _task_order(path: Path) -> tuple[int, str]:
-    return (len(path.name), path.name)

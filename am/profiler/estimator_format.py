@@ -6,6 +6,7 @@ import re
 
 from am.profiler.numbers import INTEGER, NUMBER, ORDINARY
 from am.profiler.records import (
+    Diverged,
     ExamplesPerSecond,
     LossOnly,
     Record,
@@ -15,7 +16,7 @@ from am.profiler.records import (
     Validation,
 )
 
-ESTIMATOR_STARTS = rb"INFO:tensorflow:|I[0-9]{4} "
+ESTIMATOR_STARTS = rb"(?:INFO|WARNING|ERROR):tensorflow:|[IWE][0-9]{4} "
 
 ESTIMATOR_ORDINARY = (
     rb"INFO:tensorflow:(?:global_step/sec: " + ORDINARY + rb"|loss = " + ORDINARY + rb", step = [0-9]{1,15}"
@@ -28,6 +29,11 @@ ESTIMATOR_COUNTED = rb"INFO:tensorflow:loss = [^,\n]{1,40}, step = ([0-9]{1,15})
 
 # `INFO:tensorflow:..`, or `I0728 12:00:01.123456 140 basic_session_run_hooks.py:262] ..`
 _PREFIX = re.compile(r"INFO:tensorflow:|I[0-9]{4} [0-9:.]{8,20} +[0-9]{1,20} [^ \]]{1,200}\] ")
+# The last words of an Estimator's NanTensorHook, before it stops or fails.
+_DIVERGED = re.compile(
+    r"(?:(?:WARNING|ERROR):tensorflow:|[WE][0-9]{4} [0-9:.]{8,20} +[0-9]{1,20} [^ \]]{1,200}\] )"
+    r"Model diverged with loss = NaN\."
+)
 # Nearly all lines have one of these forms, so a single pattern reads them.
 _USUAL = re.compile(
     rf"INFO:tensorflow:(?:loss = ({NUMBER}), step = ({INTEGER})(?: \(({NUMBER}) sec\))?|global_step/sec: ({NUMBER}))"
@@ -51,7 +57,7 @@ def parse_estimator(line: str) -> Record | None:
         return StepLoss(step=int(step), loss=float(loss), seconds=None if seconds is None else float(seconds))
     prefix = _PREFIX.match(line)
     if prefix is None:
-        return None
+        return Diverged() if _DIVERGED.fullmatch(line) else None
     message = line[prefix.end() :].rstrip()
     if match := _STEPS_PER_SECOND.fullmatch(message):
         return StepsPerSecond(rate=float(match[1]))

@@ -84,6 +84,12 @@ class NonFinite:
         self.add(iteration, loss, place=self._lines // LINES_OF_ONE_LOSS)
         self._lines = 0 if math.isfinite(loss) else self._lines + 1
 
+    def declare(self, iteration: int) -> None:
+        """Note that the job itself says that it has diverged. `iteration` is the last one that the log had."""
+        if self._losses == 0:
+            self._since = self._newest = iteration
+        self._losses = max(self._losses, NON_FINITE_LOSSES)
+
     def validated(self, iteration: int, loss: float | None) -> None:
         """Add the loss on held-out data. If it is finite, the weights are finite too, so the count restarts."""
         if loss is not None and math.isfinite(loss) and iteration >= self._newest:

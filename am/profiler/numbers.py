@@ -8,4 +8,4 @@ ORDINARY = rb"[0-9.]{1,20}+(?:e[-+]?[0-9]{2})?+"
 """A pattern over bytes for finite numbers in their usual notation. It also matches texts such as `1.2.3`, which no
 format writes in these places."""
 
-NUMBER = r"[-+]?(?:(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,4})?|nan|inf(?:inity)?)"
+NUMBER = r"[-+]?(?:(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,4})?|(?i:nan|inf(?:inity)?))"

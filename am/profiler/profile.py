@@ -11,6 +11,7 @@ from am.profiler.loss_history import LossHistory
 from am.profiler.records import (
     Begun,
     CheckpointSaved,
+    Diverged,
     ExamplesPerSecond,
     LossOnly,
     Record,
@@ -34,7 +35,7 @@ from am.profiler.step_intervals import StepIntervals
 from themis.apps import CRUDE_SLOWDOWN, Estimate, Slowdown
 from themis.bids import LossForecast
 from themis.cluster import Level
-from themis.speeds import SAME_SPEED, Speeds
+from themis.speeds import NOWHERE, SAME_SPEED, Speeds
 from themis.values import Value
 
 
@@ -111,12 +112,12 @@ class JobProfile:
                 self._saved(record)
             case Restored() | Skipped() | Begun():
                 self._resumed(record)
-            case ExamplesPerSecond():
-                self._log(record.step)
-            case SavingCheckpoint():
-                self._log(record.iteration)
+            case ExamplesPerSecond(step=iteration) | SavingCheckpoint(iteration=iteration):
+                self._log(iteration)
             case LossOnly():
                 self._loss_without_step(record)
+            case Diverged():
+                self._non_finite.declare(self.iteration)
             case Replay():
                 self.replay = record
 
@@ -176,8 +177,11 @@ class JobProfile:
         return Speeds.of(speeds.items())
 
     def speed_by_device(self) -> tuple[DeviceSpeed, ...]:
-        """Return the speed on every type, fastest first, and whether it is measured. Empty on a cluster of one type."""
-        if len(self._assumed_speeds.by_type) < 2:
+        """Return the speed on every type, fastest first, and whether it is measured.
+
+        Empty where all speeds are 1 and need no name, and if the job can run on no type now.
+        """
+        if self._assumed_speeds == NOWHERE:
             return ()
         measured = {at.device for at, pace in self.paces.items() if pace.is_reliable} - {self._base_device}
         return tuple(
@@ -187,9 +191,8 @@ class JobProfile:
 
     @property
     def device(self) -> str:
-        """The type of the job's present or last GPUs; empty before a start and on a cluster of one type."""
-        several = len(self._assumed_speeds.by_type) > 1
-        return self._placement.device if several and self._placement is not None else ""
+        """The type of the job's present or last GPUs; empty before a start and where types need no name."""
+        return self._placement.device if self._assumed_speeds.by_type and self._placement is not None else ""
 
     @property
     def _base_device(self) -> str:

@@ -34,6 +34,10 @@ class LossOnly(Value, frozen=True, kw_only=True):
     epoch: int | None = None
 
 
+class Diverged(Value, frozen=True, kw_only=True):
+    """The program itself says that its loss is NaN."""
+
+
 class StepsPerSecond(Value, frozen=True, kw_only=True):
     """Steps per second, since the previous line of this kind or as a recent mean.
 
@@ -106,6 +110,7 @@ class Skipped(Value, frozen=True, kw_only=True):
 Record = (
     StepLoss
     | LossOnly
+    | Diverged
     | StepsPerSecond
     | ExamplesPerSecond
     | Validation

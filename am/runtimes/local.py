@@ -63,6 +63,7 @@ class LocalRuntime:
 
     def __init__(self, *, memory_check_s: float = 5.0) -> None:
         self.kept: KeptSeats = NothingKept()
+        self.cores = tuple(sorted(os.sched_getaffinity(0)))
         self._memory_check_s = memory_check_s
         self._tasks: dict[int, LocalTask] = {}
         self._watchers: set[asyncio.Task[None]] = set()
@@ -88,6 +89,7 @@ class LocalRuntime:
                 working_dir=launch.working_dir,
                 stdout=launch.log_path,
                 dies_with_parent=True,
+                cores=launch.cores,
             )
         )
         task = LocalTask(launch, process)
@@ -126,6 +128,7 @@ class LocalRuntime:
     async def _limit_memory(self, task: LocalTask) -> None:
         limit_mb = task.launch.memory_mb
         while task.process.exit_code is None:
+            task.process.note_sessions()
             used_mb = tree_memory_mb(task.pid)
             if used_mb > limit_mb:
                 task.reason = ExitReason.MEMORY

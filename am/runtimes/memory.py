@@ -65,6 +65,7 @@ class MemoryRuntime:
         full: frozenset[str] = frozenset(),
     ) -> None:
         self.kept: KeptSeats = NothingKept()
+        self.cores: tuple[int, ...] = ()
         self.seated: set[str] = set()
         self._full = full
         self.started: list[MemoryTask] = []

@@ -31,6 +31,7 @@ class SeatRequest(Value, frozen=True, kw_only=True):
         gpus: The task's leased GPUs, all on one machine.
         memory_mb: Memory of the task. 0 means the runtime's default.
         vcores: Virtual cores of the task.
+        node_cores: Cores of the CPU node that the task has to itself. 0 on GPUs.
     """
 
     job_id: str
@@ -38,6 +39,7 @@ class SeatRequest(Value, frozen=True, kw_only=True):
     gpus: tuple[GpuId, ...]
     memory_mb: int = 0
     vcores: int = 1
+    node_cores: int = 0
 
 
 class Seat(Value, frozen=True, kw_only=True):
@@ -66,6 +68,7 @@ class TaskLaunch(Value, frozen=True, kw_only=True):
         environment: Variables in addition to those that the runtime gives to every task.
         gpus: The leased GPUs of this task, all on one machine.
         emulated: Whether the GPUs are emulated. Then the task sees no card.
+        cores: The cores of this machine on which the task runs, by the system's numbers. Empty for all.
         working_dir: Folder in which the task starts. Created if missing.
         log_path: File to which standard output and standard error are appended. Its folder is created if missing.
         memory_mb: Memory limit in MB, 0 for none. How strictly it is enforced depends on the runtime.
@@ -80,6 +83,7 @@ class TaskLaunch(Value, frozen=True, kw_only=True):
     environment: Mapping[str, str] = field(default_factory=dict)
     gpus: tuple[GpuId, ...] = ()
     emulated: bool = False
+    cores: tuple[int, ...] = ()
     working_dir: Path
     log_path: Path
     memory_mb: int = 0
@@ -173,9 +177,12 @@ class ContainerRuntime(Protocol):
 
     Attributes:
         kept: The seats that outlast their tasks.
+        cores: The cores that CPU nodes of this machine share, by the system's numbers. Empty if tasks run on other
+            machines, whose engine assigns cores.
     """
 
     kept: KeptSeats
+    cores: tuple[int, ...]
 
     async def reserve(self, requests: Sequence[SeatRequest]) -> tuple[Seat, ...]:
         """Reserve a seat for every task of a gang, or for none. If one seat fails, the others are given back.

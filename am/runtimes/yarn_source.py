@@ -370,7 +370,9 @@ class YarnSource:
         """Return the requested size: GPUs, memory, cores."""
         request = seat.wish.request
         memory_mb = request.memory_mb or self._limits.memory_mb
-        return len(request.gpus), memory_mb, max(request.vcores, self._limits.vcores)
+        # YARN knows no device for a CPU node: the container takes its cores.
+        gpus = 0 if request.node_cores else len(request.gpus)
+        return gpus, memory_mb, max(request.vcores, request.node_cores, self._limits.vcores)
 
     def _lost(self, node: NodeReport) -> None:
         """Fail the asks for a lost node, because YARN does not report them as failed."""

@@ -138,6 +138,11 @@ class Arbiter:
         """The number of active apps."""
         return len(self._apps)
 
+    @property
+    def policy_memory(self) -> Value | None:
+        """What the policy remembers of the newest round."""
+        return self._memory
+
     def add_app(self, app_id: str, *, now_s: float, attained_gpu_s: float = 0.0, owner: AppOwner = NO_OWNER) -> None:
         """An app was accepted."""
         self._apps[app_id] = _Account(submitted_at_s=now_s, attained_gpu_s=attained_gpu_s, owner=owner)
@@ -184,21 +189,25 @@ class Arbiter:
     def begin_round(self, now_s: float) -> tuple[RoundSnapshot, list[LeaseChange]]:
         """Frame a round: leases that end within the lead are renewable, and all free GPUs are on offer.
 
-        Leases of apps whose master is away are prolonged in place instead: they wait for it until it is given up.
-        Leases on closed GPUs cannot be renewed: they begin to expire. Both are in the changes.
+        Leases of apps whose master is away are prolonged in place instead: they wait for it until it is given up. So
+        are bound leases, whose jobs still run. Leases on closed GPUs cannot be renewed: they begin to expire. All these
+        are in the changes.
         """
         ending = self.table.ending(renewable_until_s(now_s, self._leases.checkpoint_lead_s))
         closed = self.table.closed
-        away, expiring, renewable = [], [], []
+        away, bound, expiring, renewable = [], [], [], []
         for lease in ending:
             if self._is_silent(lease.app_id):
                 away.append(lease)
             elif closed and lease.gpu in closed:
                 expiring.append(lease)
+            elif lease.job_id:
+                bound.append(lease)
             else:
                 renewable.append(lease)
         changes = [
-            *self.table.prolong(away, now_s=now_s, end_s=self._end_of(now_s)),
+            *self.table.prolong(away, now_s=now_s, end_s=self._end_of(now_s), reason="its app master is away"),
+            *self.table.prolong(bound, now_s=now_s, end_s=self._end_of(now_s), reason="its job runs until it ends"),
             *self.table.expire(expiring),
         ]
         self._up = frozenset(lease.lease_id for lease in renewable)
@@ -247,7 +256,7 @@ class Arbiter:
         auction, leftovers = self._that_stand(decision.auction), self._that_stand(decision.leftovers)
         if (auction, leftovers) == (decision.auction, decision.leftovers):
             return decision
-        return Decision(auction=auction, leftovers=leftovers, unserved=claims, memory=decision.memory)
+        return replace(decision, auction=auction, leftovers=leftovers, unserved=claims)
 
     def lease_end_s(self, now_s: float, begins_s: float | None = None) -> float:
         """When a lease granted now ends.
@@ -361,6 +370,7 @@ class Arbiter:
             kept=self.table.kept_by(app_id) if live or app_id in self.table.waiting else _NOTHING,
             silent=account.silent,
             owner=account.owner,
+            bound=self.table.bound_to(app_id),
         )
 
     def _some_up(self, app_id: str, leases: Sequence[Lease]) -> AppStanding:

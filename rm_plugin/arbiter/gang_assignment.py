@@ -19,6 +19,7 @@ class GangAssignment:
     Attributes:
         app_id: The app.
         slot: The slot that the gang was won in, if any.
+        job_id: The job that the gang is bound to, if any.
         renewed: The app's own renewable GPUs that it keeps.
         missing: GPUs that the gang needs in addition, by machine.
         others: The GPUs assigned for `missing`.
@@ -27,6 +28,7 @@ class GangAssignment:
 
     app_id: str
     slot: int | None
+    job_id: str
     renewed: list[GpuId]
     missing: Mapping[str, int]
     others: Sequence[GpuId] = ()
@@ -86,7 +88,7 @@ def _renew(cluster: Cluster, app_id: str, gang: PlacedGang, own: dict[str, int])
             count -= len(indices)
         if count:
             missing[machine_id] = count
-    return GangAssignment(app_id, gang.slot, renewed, missing)
+    return GangAssignment(app_id, gang.slot, gang.job_id, renewed, missing)
 
 
 def _assign_others(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, KeysView, Mapping, S
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.free_gpus import FreeGpus
-from rm_plugin.arbiter.gang_assignment import assign_gangs, slots_first
+from rm_plugin.arbiter.gang_assignment import GangAssignment, assign_gangs, slots_first
 from rm_plugin.arbiter.lease_index import LeaseIndex
 from themis.bids import FreeMachine, PlacedGang
 from themis.cluster import Allocation, Cluster, GpuId
@@ -104,6 +104,12 @@ class LeaseTable:
         if kept is None:
             kept = self._kept[app_id] = self._not_expiring(app_id)
         return kept
+
+    def bound_to(self, app_id: str) -> tuple[tuple[str, str], ...]:
+        """(job, machine) of the app's bound leases, live and reserved, but for those that expire."""
+        leases = (*self._live.of_app(app_id), *self._reserved.of_app(app_id))
+        bound = [lease for lease in leases if lease.job_id and lease.state is not LeaseState.EXPIRING]
+        return tuple(sorted([(lease.job_id, lease.gpu.machine_id) for lease in bound]))
 
     def take_touched(self) -> set[str]:
         """Apps of which a lease came, went or began to expire since the arbiter last asked, which alone does.
@@ -219,25 +225,27 @@ class LeaseTable:
                 ends_s[begins_s] = end_s(begins_s)
             gang.expires_at_s = ends_s[begins_s]
         renewed = [
-            self._prolong_in_place(up.pop(gpu), gang.expires_at_s, round_id) for gang in gangs for gpu in gang.renewed
+            self._prolong_in_place(up.pop(gpu), gang.expires_at_s, round_id, gang.job_id)
+            for gang in gangs
+            for gpu in gang.renewed
         ]
         given: list[LeaseChange] = []
         for gang in sorted([gang for gang in gangs if gang.others], key=slots_first):
             for gpu in gang.others:
                 if gpu in up and up[gpu].app_id == gang.app_id:
-                    renewed.append(self._prolong_in_place(up.pop(gpu), gang.expires_at_s, round_id))
+                    renewed.append(self._prolong_in_place(up.pop(gpu), gang.expires_at_s, round_id, gang.job_id))
                 else:
-                    given.append(self._give(gpu, gang.app_id, now_s, gang.expires_at_s, round_id))
+                    given.append(self._give(gpu, gang, now_s, round_id))
         expiring = [self._expire(lease, round_id) for lease in up.values()]
         return [*sorted(given, key=_reserved_first), *renewed, *expiring]
 
-    def prolong(self, leases: Iterable[Lease], *, now_s: float, end_s: EndOf) -> list[LeaseChange]:
-        """Move the end of GRANTED leases without a round: their holder is away and will be waited for."""
+    def prolong(self, leases: Iterable[Lease], *, now_s: float, end_s: EndOf, reason: str) -> list[LeaseChange]:
+        """Move the end of GRANTED leases without a round."""
         changes = []
         for lease in leases:
             prolonged = replace(lease, expires_at_s=end_s(max(now_s, lease.expires_at_s)))
             self._put(prolonged)
-            changes.append(LeaseChange(kind=LeaseChangeKind.RENEWED, lease=prolonged, reason="its app master is away"))
+            changes.append(LeaseChange(kind=LeaseChangeKind.RENEWED, lease=prolonged, reason=reason))
         return changes
 
     def release(self, lease_ids: Iterable[int], *, now_s: float, reason: str) -> list[LeaseChange]:
@@ -297,23 +305,30 @@ class LeaseTable:
 
     # ---- inside: leases ----
 
-    def _prolong_in_place(self, lease: Lease, expires_at_s: float, round_id: int) -> LeaseChange:
+    def _prolong_in_place(self, lease: Lease, expires_at_s: float, round_id: int, job_id: str) -> LeaseChange:
         LEASE_LIFECYCLE.check(lease.state, LeaseState.GRANTED, lease.lease_id)
-        renewed = replace(lease, expires_at_s=expires_at_s, renewals=lease.renewals + 1)
+        renewed = replace(lease, expires_at_s=expires_at_s, renewals=lease.renewals + 1, job_id=job_id)
         self._live.renew(lease, renewed)
         if self._undo is not None:
             self._undo.changes.append((lease, renewed))
         self._unchecked.add(lease.gpu.machine_id)
         self._by_id[lease.lease_id] = renewed
+        if job_id != lease.job_id:
+            self._touch(renewed)
         return LeaseChange(kind=LeaseChangeKind.RENEWED, lease=renewed, round_id=round_id)
 
-    def _give(self, gpu: GpuId, app_id: str, now_s: float, expires_at_s: float, round_id: int) -> LeaseChange:
+    def _give(self, gpu: GpuId, gang: GangAssignment, now_s: float, round_id: int) -> LeaseChange:
         taken = gpu in self.live
         if gpu in self.reserved:
             raise InvariantError("a GPU cannot be reserved twice", value=str(gpu))
-        state = LeaseState.RESERVED if taken else LeaseState.GRANTED
         lease = Lease(
-            lease_id=self._next_id, gpu=gpu, app_id=app_id, granted_at_s=now_s, expires_at_s=expires_at_s, state=state
+            lease_id=self._next_id,
+            gpu=gpu,
+            app_id=gang.app_id,
+            granted_at_s=now_s,
+            expires_at_s=gang.expires_at_s,
+            state=LeaseState.RESERVED if taken else LeaseState.GRANTED,
+            job_id=gang.job_id,
         )
         self._next_id += 1
         self._put(lease)

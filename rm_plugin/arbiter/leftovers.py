@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 from msgspec import field
 from msgspec.structs import replace
@@ -17,6 +18,8 @@ from themis.placement.best_fit import CurrentGang, best_fit, best_fit_within
 from themis.placement.free_capacity import FreeCapacity
 from themis.speeds import Speeds
 from themis.values import Value
+
+T = TypeVar("T")
 
 
 class Claim(Value, frozen=True, kw_only=True):
@@ -42,7 +45,8 @@ def share_leftovers(capacity: FreeCapacity, claims: Sequence[Claim], rng_seed: i
 
     Apps that did not bid come first, then the bidders. Within each group, in random order, every app renews what it
     held. Then the apps take turns, one job per turn, at the best fit (`themis.placement`). A job that got less than its
-    largest gang is extended in later turns, as long as that makes it faster.
+    largest gang is extended in later turns, as long as that makes it faster. If machines have several device types, the
+    apps that are relatively fastest on the type that they would take come first in each turn (`_relative_speed`).
 
     The order of an app is drawn from the seed and its id, so the order of `claims` does not matter.
 
@@ -82,18 +86,42 @@ def _serve(
     for queue in queues.values():
         queue.renew(capacity)
     others = [claim for claim in claims if not claim.renewable.counts and _fits(claim, capacity.gpus)]
-    turns: deque[_JobQueue] = deque()
-    for claim in _in_random_order([*renewing, *others], rng_seed) if capacity.gpus else ():
+    turns: list[_JobQueue] = []
+    first = _in_random_order([*renewing, *others], rng_seed) if capacity.gpus else []
+    for claim in _relatively_fastest_first(first, lambda claim: claim.demands[0], capacity):
         if not capacity.gpus:
             break
         queue = queues.setdefault(claim.app_id, _JobQueue(claim, unplaceable))
         if queue.step(capacity):
             turns.append(queue)
     while turns and capacity.gpus:
-        queue = turns.popleft()
-        if queue.step(capacity):
-            turns.append(queue)
+        ordered = _relatively_fastest_first(turns, lambda queue: queue.next_demand, capacity)
+        turns = [queue for queue in ordered if capacity.gpus and queue.step(capacity)]
     return queues.values()
+
+
+def _relatively_fastest_first(items: list[T], demand_of: Callable[[T], GangDemand], capacity: FreeCapacity) -> list[T]:
+    """Claims in the order of a turn. Ties keep their order, and on one device type all tie."""
+    if len(capacity.device_types) < 2:
+        return items
+    return sorted(items, key=lambda item: -_relative_speed(demand_of(item), capacity))
+
+
+def _relative_speed(demand: GangDemand, capacity: FreeCapacity) -> float:
+    """A job's speed on the type that it would take next, divided by its mean speed on all types.
+
+    Example: a K80 and a V100 are free, and the speeds of two jobs on them are (1, 2) and (1, 5). Both would take the
+    V100. Their relative speeds there are 2 / 1.5 = 1.33 and 5 / 3 = 1.67: the second takes it, and the first the K80.
+    If only the K80 is free, the relative speeds are 0.67 and 0.33, and the first takes it.
+    """
+    types = capacity.device_types
+    if demand.held.counts:
+        taken = demand.speeds.on(capacity.device_of(demand.held.counts[0][0]))
+    else:
+        fitting = [name for name in types if capacity.of_type(name).gpus >= demand.min_gpus]
+        taken = max(map(demand.speeds.on, fitting), default=0.0)
+    mean = math.fsum(map(demand.speeds.on, types)) / len(types)
+    return taken / mean if mean else 0.0
 
 
 def _in_random_order(claims: Collection[Claim], rng_seed: int) -> list[Claim]:
@@ -134,6 +162,12 @@ class _JobQueue:
     def gangs(self) -> dict[str, PlacedGang]:
         """Gang by job id, jobs in the claim's order."""
         return {self.claim.demands[job].job_id: self._got[job] for job in sorted(self._got)}
+
+    @property
+    def next_demand(self) -> GangDemand:
+        """The demand of the first job that can still use something, or of the last job."""
+        demands = self.claim.demands
+        return demands[min(self._first_open, len(demands) - 1)]
 
     def renew(self, capacity: FreeCapacity) -> None:
         """Place jobs, in order, on the GPUs that the app held, as far as these are free."""

@@ -34,18 +34,22 @@ class RoundSettings(Value, frozen=True, kw_only=True):
     tenant_weights: Mapping[str, float] = field(default_factory=dict)
     placer: Placer = Placer.COMPACT
     profiling_runs: bool = False
+    alpha: float = 0.1
 
     OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {
         "tenant_of": TenantOf.USER,
         "tenant_weights": {},
         "placer": Placer.COMPACT,
         "profiling_runs": False,
+        "alpha": 0.1,
     }
     """Fields that records leave out at their defaults."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.f <= 1.0:
             raise InputError("f must lie in 0 to 1", value=self.f)
+        if not 0.0 <= self.alpha <= 1.0:
+            raise InputError("alpha must lie in 0 to 1", value=self.alpha)
         for tenant, weight in self.tenant_weights.items():
             # False for NaN too.
             if not 0.0 < weight < math.inf:
@@ -70,7 +74,8 @@ class AppStanding(Value, frozen=True, kw_only=True):
 
     `renewable` are the GPUs whose leases end with this round, `kept` the others that it holds or has won.
     `ended_gpu_s` is the GPU time that it had of leases that ended, `granted_at_s` when those began that it holds.
-    `silent`: its app master does not answer at present.
+    `silent`: its app master does not answer at present. `bound` are the (job, machine) pairs of its bound leases, whose
+    jobs run until they end.
     """
 
     app_id: str
@@ -81,6 +86,7 @@ class AppStanding(Value, frozen=True, kw_only=True):
     renewable: Allocation = field(default_factory=Allocation)
     silent: bool = False
     owner: AppOwner = NO_OWNER
+    bound: tuple[tuple[str, str], ...] = ()
 
     def attained_gpu_s(self, now_s: float) -> float:
         """GPU time that it had so far, leases that still run included."""
@@ -186,17 +192,36 @@ class SolveAuction(Value, frozen=True):
     market: Market
 
 
+class Wait(Value, frozen=True, kw_only=True):
+    """Why a job waits although a machine may be idle.
+
+    Attributes:
+        job_id: The job.
+        reason: One sentence for users.
+        machine_id: The machine that it waits for; empty if it waits for its turn.
+        until_s: When it is expected to start there; None without a machine.
+    """
+
+    job_id: str
+    reason: str
+    machine_id: str = ""
+    until_s: float | None = None
+
+
 class Decision(Value, frozen=True, kw_only=True):
     """What a policy decides: gangs by app, those of the auction (or of the policy's own rule) and the leftovers.
 
-    `unserved` is what apps could still use; no free GPU may serve any of it. Where no GPU is left it may be left out.
-    `memory` is what the policy wants to find in the snapshot of the next round (`PolicyWithMemory`).
+    `unserved` is what apps could still use; where no GPU is left it may be left out. A work-conserving policy
+    (`PolicyTraits`) leaves no free GPU that may serve any of it. Another one says in `waits` what an app waits for,
+    for the job that starts first. `memory` is what the policy wants to find in the snapshot of the next round
+    (`PolicyWithMemory`).
     """
 
     auction: Mapping[str, tuple[PlacedGang, ...]] = field(default_factory=dict)
     leftovers: Mapping[str, tuple[PlacedGang, ...]] = field(default_factory=dict)
     unserved: tuple[Claim, ...] = ()
     memory: Value | None = None
+    waits: Mapping[str, Wait] = field(default_factory=dict)
 
     def grants(self) -> dict[str, tuple[PlacedGang, ...]]:
         """All gangs by app, in order of app ids."""

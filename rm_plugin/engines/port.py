@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -21,6 +22,7 @@ class AmLaunch(Value, frozen=True, kw_only=True):
         user: The user who submitted it.
         queue: The queue, for engines with queues.
         attempts_left: Number of attempts that the app still has, including this one. An engine may start them itself.
+        failures_window_s: Seconds after which the loss of an attempt no longer counts.
     """
 
     app_id: str
@@ -31,6 +33,7 @@ class AmLaunch(Value, frozen=True, kw_only=True):
     user: str = ""
     queue: str = ""
     attempts_left: int = 1
+    failures_window_s: float = math.inf
 
     __repr__ = repr_without("environment")
 

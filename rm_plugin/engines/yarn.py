@@ -11,15 +11,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from rm_plugin.engines.inventory import NodeInventory
 from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
 from rm_plugin.engines.remote_logs import fetch_archive, fetch_page
-from rm_plugin.engines.yarn_inventory import YarnInventory, refuse_cpu_nodes
+from rm_plugin.engines.yarn_devices import NodeDevices
+from rm_plugin.engines.yarn_inventory import YarnInventory
 from rm_plugin.engines.yarn_launcher import AmTemplate, YarnAppLauncher
 from rm_plugin.engines.yarn_package import ENV_FOLDER, PACKAGE_FOLDER, archive_resource, ship_package
 from rm_plugin.engines.yarn_queue import check_queue
 from themis.cluster import Cluster, DeviceType
+from themis.config.cluster_file import device_types
 from themis.config.rm_settings import RmSettings, YarnSettings
 from themis.errors import InvariantError
 from themis.hadoop.jvm import handed_on, start_jvm
@@ -63,14 +66,13 @@ class YarnEngine:
             )
         if self._settings.queue:
             check_queue(await asyncio.to_thread(client.queue, self._settings.queue))
-        refuse_cpu_nodes(self._overlay)
-        device = DeviceType(name=self._settings.device, emulated=self._settings.emulated)
-        self._inventory = YarnInventory(client, device, self._overlay)
+        devices = node_devices(self._settings, self._overlay)
+        self._inventory = YarnInventory(client, devices, self._overlay, kept_vcores=self._settings.kept_vcores)
         self._storage = self._storage or f"hdfs:///user/{current_user()}/themis"
         self._resources = await asyncio.to_thread(self._ship)
         inventory = await self._inventory.read()
-        devices = {each.name: each for each in inventory.devices}
-        return Cluster(name="yarn", machines=tuple(node.machine for node in inventory.nodes), devices=devices)
+        machines = tuple(node.machine for node in inventory.nodes)
+        return Cluster(name="yarn", machines=machines, devices=devices.types)
 
     def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> AppLauncher:
         """Submits YARN applications."""
@@ -146,6 +148,19 @@ class YarnEngine:
             resources=self._resources,
             storage_of=self._app_storage,
         )
+
+
+def node_devices(settings: YarnSettings, overlay: Cluster | None) -> NodeDevices:
+    """The device types of the settings and the cluster file. A default type that neither declares is a GPU."""
+    declared = {
+        name: replace(device, emulated=device.emulated or (settings.emulated and device.is_gpu))
+        for name, device in device_types(settings.devices).items()
+    }
+    default = settings.device or ("" if declared else "gpu")
+    types = {**declared, **(overlay.devices if overlay else {})}
+    if default and default not in types:
+        types[default] = DeviceType(name=default, emulated=settings.emulated)
+    return NodeDevices(types, default=default, attribute=settings.device_attribute)
 
 
 def _environment(settings: YarnSettings, environment: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""YARN's nodes as machines: GPUs by `yarn.io/gpu`, racks by YARN's own mapping, use by the node's state."""
+"""YARN's nodes as machines: devices by `yarn.io/gpu` and node attributes, racks by YARN's mapping, use by state."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 from collections.abc import Collection
 
 from rm_plugin.engines.inventory import Inventory, Node, NodeState
+from rm_plugin.engines.yarn_devices import NodeDevices
 from themis.cluster import Cluster, DeviceType, Machine
 from themis.errors import InputError
 from themis.hadoop.values import NodeReport
@@ -22,31 +23,37 @@ class YarnInventory:
     """Reads node reports.
 
     Machine ids are host names. A pinned ask cannot distinguish two NodeManagers of one host, so the running one counts,
-    or else the first.
+    or else the first. A CPU node is one device: the node without `kept_vcores` cores.
 
     Args:
         client: The connected client.
-        device: The device type of nodes without one in the overlay.
+        devices: Finds the device types of nodes.
         overlay: Slots, racks and device types by host name, which node reports do not have.
+        kept_vcores: Cores of each CPU node that are left to app masters and other programs.
     """
 
-    def __init__(self, client: YarnClient, device: DeviceType, overlay: Cluster | None = None) -> None:
+    def __init__(
+        self, client: YarnClient, devices: NodeDevices, overlay: Cluster | None = None, *, kept_vcores: int = 0
+    ) -> None:
         self._client = client
-        self._device = device
+        self._devices = devices
         self._overlay = {machine.machine_id: machine for machine in overlay.machines} if overlay else {}
-        self._devices = {device.name: device, **(overlay.devices if overlay else {})}
+        self._kept_vcores = kept_vcores
         # The last known addresses. A node that YARN does not mention may still run.
         self._web: dict[str, str] = {}
-        # The reported GPUs of machines that have another number in the overlay, for one warning each.
-        self._warned: dict[str, int] = {}
+        # The newest warning about each machine, so that each appears once.
+        self._warned: dict[str, str] = {}
         # The machines as they last ran. YARN reports ever smaller resources of a decommissioned node.
         self._machines: dict[str, Machine] = {}
+        # Nodes that run, but whose devices cannot be told now, with the reason.
+        self._unclear: dict[str, str] = {}
 
     async def read(self) -> Inventory:
-        """Return the nodes with GPUs, in any state.
+        """Return the nodes with devices, in any state.
 
         Omits nodes that YARN is just registering: their containers may still run, but no new ones can start. After a
-        restart of YARN's ResourceManager, all nodes are in this state for a moment.
+        restart of YARN's ResourceManager, all nodes are in this state for a moment. Omits nodes whose device type was
+        never clear, and logs why. A node whose type became unclear drains: its leases end and are not renewed.
         """
         every = await asyncio.to_thread(self._client.nodes, tuple(YarnState))
         reports = [report for report in every if report.state is not YarnState.NEW]
@@ -55,7 +62,7 @@ class YarnInventory:
                 self._web[report.host] = report.http_address
             else:
                 self._web.pop(report.host, None)
-        return Inventory(nodes=self._nodes(reports), devices=tuple(self._devices.values()))
+        return Inventory(nodes=self._nodes(reports), devices=tuple(self._devices.types.values()))
 
     def web_addresses(self, machine_ids: Collection[str]) -> tuple[str, ...]:
         """Return `host:port` of the web services of these machines' NodeManagers, without lost nodes."""
@@ -67,50 +74,60 @@ class YarnInventory:
             by_host[report.host] = report
         for host, report in by_host.items():
             if report.state is YarnState.RUNNING or host not in self._machines:
-                self._machines[host] = self._machine(report)
-        return tuple(self._node(report) for _, report in sorted(by_host.items()) if self._machines[report.host].gpus)
+                self._note(report)
+        return tuple(self._node(report) for host, report in sorted(by_host.items()) if host in self._machines)
 
     def _node(self, report: NodeReport) -> Node:
         state = _STATES.get(report.state, NodeState.LOST)
-        return Node(
-            machine=self._machines[report.host],
-            state=state,
-            used_gpus=report.used_gpus,
-            reason=""
-            if state is NodeState.USABLE
-            else f"YARN says {report.state.value}: {report.health or report.node_id}",
-        )
+        reason = f"YARN says {report.state.value}: {report.health or report.node_id}"
+        if state is NodeState.USABLE:
+            reason = self._unclear.get(report.host, "")
+            state = NodeState.DRAINING if reason else state
+        machine = self._machines[report.host]
+        return Node(machine=machine, state=state, used_gpus=report.used_gpus, reason=reason)
 
-    def _machine(self, report: NodeReport) -> Machine:
-        known = self._overlay.get(report.host)
-        if known is not None and known.gpus == report.gpus:
-            return known
-        if known is not None and self._warned.get(report.host) != report.gpus:
-            self._warned[report.host] = report.gpus
-            LOG.warning(
-                "%s has %d GPUs in the cluster file and %d in YARN: the file's slots and device of it do not count",
+    def _note(self, report: NodeReport) -> None:
+        """Remember the machine of a node. If its device type is unclear, keep the former machine, if any."""
+        self._unclear.pop(report.host, None)
+        listed = self._overlay.get(report.host)
+        try:
+            device = self._devices.of(report, listed)
+        except InputError as error:
+            if report.state is YarnState.RUNNING:
+                self._unclear[report.host] = str(error)
+                self._warn(report.host, f"{error}; its devices are not used")
+            return
+        if device is None:
+            self._machines.pop(report.host, None)
+        else:
+            self._machines[report.host] = self._machine(report, device, listed)
+
+    def _machine(self, report: NodeReport, device: DeviceType, listed: Machine | None) -> Machine:
+        devices = report.gpus if device.is_gpu else 1
+        if listed is not None and (listed.gpus, listed.device) == (devices, device.name):
+            return listed
+        if listed is not None:
+            self._warn(
                 report.host,
-                known.gpus,
-                report.gpus,
+                f"{report.host} has {listed.gpus} devices of type {listed.device} in the cluster file and {devices} of "
+                f"type {device.name} in YARN: the file's entry for it does not count",
             )
+        cpus = report.vcores if device.is_gpu else report.vcores - self._kept_vcores
         return Machine(
             machine_id=report.host,
             rack_id=report.rack or "/default-rack",
             # Reports do not say which GPUs share a link, so assume all of them.
-            slots=(report.gpus,),
-            device=self._device.name,
-            cpus=max(1, report.vcores),
+            slots=(devices,),
+            device=device.name,
+            cpus=max(1, cpus),
             memory_mb=report.memory_mb,
         )
+
+    def _warn(self, host: str, warning: str) -> None:
+        if self._warned.get(host) != warning:
+            self._warned[host] = warning
+            LOG.warning("%s", warning)
 
 
 def _runs(report: NodeReport) -> bool:
     return report.state in _STATES
-
-
-def refuse_cpu_nodes(overlay: Cluster | None) -> None:
-    """Raise InputError for an overlay with CPU nodes: containers always ask YARN for GPUs."""
-    cpu_types = [device.name for device in overlay.present_devices if not device.is_gpu] if overlay else []
-    if cpu_types:
-        remedy = "leave machines of this type out of the cluster file, or use the engine local or docker"
-        raise InputError("the engine yarn does not support CPU nodes yet", value=cpu_types[0], remedy=remedy)

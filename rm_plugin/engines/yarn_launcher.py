@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -197,6 +198,7 @@ class YarnAppLauncher:
             app_type=APP_TYPE,
             tags=frozenset((self._run_tag, _app_tag(launch.app_id), *tags)),
             max_attempts=max(1, launch.attempts_left),
+            attempt_failures_validity_ms=_milliseconds(launch.failures_window_s),
             keep_containers=True,
             user=launch.user if settings.as_submitter else "",
             view_acl=acl,
@@ -325,6 +327,11 @@ def _acl(*users: str) -> str:
 
 def _app_tag(app_id: str) -> str:
     return f"themis-app:{app_id}"
+
+
+def _milliseconds(window_s: float) -> int:
+    """A time as YARN counts it; -1 stands for ever."""
+    return -1 if math.isinf(window_s) else int(1000 * window_s)
 
 
 def _first_attempt(report: AppReport, known: int) -> int:

@@ -60,7 +60,7 @@ def package_digest() -> str:
 
 
 def package_bytes() -> bytes:
-    """The archive: the files, and the modules compiled, since every container would compile them anew."""
+    """The archive: the files, and the modules compiled, since otherwise every container would compile them."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive, tempfile.TemporaryDirectory() as scratch:
         for path in _files():

@@ -27,9 +27,11 @@ from rm_plugin.policies.oef.decision import OefMemory, with_fair_shares
 from rm_plugin.policies.oef.evaluator import Rule
 from rm_plugin.policies.oef.profiling import Profiles
 from rm_plugin.policies.oef.rounding import Shares, Whole, grant_claims, settle_claims
+from rm_plugin.policies.oef_explanation import explain_app
 from rm_plugin.policies.oef_gangs import Gangs, choose_jobs, place_gangs
 from rm_plugin.policies.oef_profiles import start_runs, updated_profiles
 from rm_plugin.policies.oef_tenants import TenantsOfRound, counts_by_type, tenants_of, types_of
+from rm_plugin.policies.port import Explanation
 from themis.bids import PlacedGang, RhoOf
 from themis.cluster import Allocation
 from themis.values import Value
@@ -91,6 +93,19 @@ class OefPolicy:
         first = sorted(claims, key=lambda claim: -backlog.get(tenants.by_app.get(claim.app_id, ""), 0.0))
         decision = _fill(snapshot, first, {**gangs, **runs})
         return replace(decision, memory=self._after(snapshot, memory, tenants, shares, owed, decision))
+
+    def explain(self, memory: Value, app_id: str) -> Explanation:
+        """Return an app's tenant, speedups, fair share and what it is owed."""
+        if not isinstance(memory, OefPolicyMemory):
+            return ()
+        return explain_app(
+            app_id,
+            types=memory.types,
+            shares=memory.shares,
+            tenants=memory.tenants,
+            speedups=memory.speedups,
+            starved=memory.starved,
+        )
 
     def _profiled(
         self, snapshot: RoundSnapshot, memory: OefPolicyMemory, claims: Sequence[Claim]

@@ -96,7 +96,7 @@ def tenants_of(
             speedup = _relative(profiled_speeds(profiles.get(app.app_id), speedup, types))
         if not speedup or not any(speedup):
             continue
-        owner, weight = _owner_of(app, snapshot.settings)
+        owner, weight = tenant_of_app(app, snapshot.settings)
         job_type = ":".join(f"{value:g}" for value in speedup)
         tenant = f"{owner}/{job_type}"
         speedups[app.app_id], by_app[app.app_id] = speedup, tenant
@@ -132,7 +132,7 @@ def tenants_of(
     )
 
 
-def _owner_of(app: AppStanding, settings: RoundSettings) -> tuple[str, float]:
+def tenant_of_app(app: AppStanding, settings: RoundSettings) -> tuple[str, float]:
     """The tenant of an app, and its weight. An app without a user is a tenant of its own."""
     kind, name = "app", app.app_id
     if settings.tenant_of is TenantOf.QUEUE:

@@ -26,6 +26,33 @@ class Policy(Protocol):
         ...
 
 
+class PolicyTraits(Value, frozen=True, kw_only=True):
+    """What holds for every decision of a policy.
+
+    Attributes:
+        work_conserving: No GPU stays idle that a job could use. Otherwise a job may wait for a better one.
+        gangs: A job can get several devices. Otherwise each job gets one, and apps are refused whose jobs need more.
+    """
+
+    work_conserving: bool = True
+    gangs: bool = True
+
+
+USUAL_TRAITS = PolicyTraits()
+
+
+@runtime_checkable
+class PolicyWithTraits(Policy, Protocol):
+    """A policy with unusual traits."""
+
+    traits: PolicyTraits
+
+
+def traits_of(policy: Policy) -> PolicyTraits:
+    """The traits of a policy."""
+    return policy.traits if isinstance(policy, PolicyWithTraits) else USUAL_TRAITS
+
+
 @runtime_checkable
 class PolicyWithMemory(Policy, Protocol):
     """A policy that must know something of earlier rounds, such as what it still owes to whom.
@@ -38,3 +65,16 @@ class PolicyWithMemory(Policy, Protocol):
     memory_type: type[Value]
     """The class of its memory. msgspec must be able to convert it to JSON and back; numbers must be finite, and a
     field may be None only if that is its default."""
+
+
+Explanation = tuple[tuple[str, str], ...]
+"""Labels and texts, in the order in which a user reads them."""
+
+
+@runtime_checkable
+class ExplainingPolicy(PolicyWithMemory, Protocol):
+    """A policy that tells users why an app has its GPUs, from what it remembers."""
+
+    def explain(self, memory: Value, app_id: str) -> Explanation:
+        """Return what decides about an app; empty if the policy does not know it (yet)."""
+        ...

@@ -29,6 +29,21 @@ def _oef(name: str, rule: str) -> Policy:
     return OefPolicy(name, rule_named(rule, HighsModel))
 
 
+def _allox(name: str) -> Policy:
+    """AlloX, or a heuristic of its kind: each gives a job one device until it ends."""
+    # Loads numpy and SciPy, which no other policy needs.
+    from rm_plugin.policies.allox import allox_plus, decision
+    from rm_plugin.policies.allox.baselines import sjf
+    from rm_plugin.policies.allox_policy import AlloxPolicy, Rule
+
+    rules: Mapping[str, Rule] = {
+        "allox": decision.decide,
+        "allox_plus": lambda frame, _: allox_plus.decide(frame),
+        "sjf_plus": lambda frame, _: sjf.decide(frame),
+    }
+    return AlloxPolicy(name, rules[name])
+
+
 POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
     {
         ThemisPolicy.name: ThemisPolicy,
@@ -48,6 +63,9 @@ POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
         "gandiva_fair": partial(_oef, "gandiva_fair", "gandiva_fair"),
         "incentive_only": partial(_oef, "incentive_only", "incentive_only"),
         "pure_efficiency": partial(_oef, "pure_efficiency", "pure_efficiency"),
+        "allox": partial(_allox, "allox"),
+        "allox_plus": partial(_allox, "allox_plus"),
+        "sjf_plus": partial(_allox, "sjf_plus"),
     }
 )
 

@@ -36,8 +36,8 @@ _SHORTAGES = frozenset((errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, 
 class AppMasters:
     """The app masters of all apps, from their start in the engine to the end of their apps.
 
-    An attempt is one app master. If it is lost, the next attempt starts, at most `am_max_attempts` per app. GPUs are
-    taken from an app only after all of its processes are killed.
+    An attempt is one app master. If it is lost, the next attempt starts, unless `am_max_attempts` of them were lost
+    within `am_failures_window_s`. GPUs are taken from an app only after all of its processes are killed.
 
     Args:
         settings: Deadlines, number of attempts, and the folder of the apps.
@@ -262,6 +262,7 @@ class AppMasters:
             user=entry.spec.user,
             queue=entry.spec.queue,
             attempts_left=self.settings.am_max_attempts - (entry.attempt - 1 - entry.excused_attempts),
+            failures_window_s=self.settings.am_failures_window_s,
         )
         try:
             entry.pid = await self._launcher.launch(launch)
@@ -311,14 +312,25 @@ class AppMasters:
         change.then(lambda: _close_session(entry))
         ids = [lease.lease_id for lease in gone]
         self._live_cluster.revoke(change, ids, entry.forced_reason or "its app master is gone")
+        failed_at_s, forgiven = self._failures(entry, attempt, change.now_s)
+        excused = entry.excused_attempts + forgiven
         change.set(entry, lost_attempt=attempt, forced_reason="", last_seen_s=change.now_s)
+        change.put(entry, failed_at_s=failed_at_s, excused_attempts=excused)
         if entry.kill_reason:
             self.end_app(change, entry, AppState.KILLED, entry.kill_reason)
-        elif (failures := attempt - entry.excused_attempts) >= self.settings.am_max_attempts:
-            self.end_app(change, entry, AppState.FAILED, f"its app master was lost {failures} times, at last: {reason}")
+        elif len(failed_at_s) >= self.settings.am_max_attempts:
+            diagnostics = f"its app master was lost {len(failed_at_s)} times, at last: {reason}"
+            self.end_app(change, entry, AppState.FAILED, diagnostics)
         else:
             return True
         return False
+
+    def _failures(self, entry: AppEntry, attempt: int, now_s: float) -> tuple[tuple[float, ...], int]:
+        """Return when attempts up to this one failed, within the window, and how many failures have left the window."""
+        new = attempt - entry.excused_attempts - len(entry.failed_at_s)
+        failed_at_s = (*entry.failed_at_s, *[now_s] * max(0, new))
+        recent = tuple(each for each in failed_at_s if now_s - each < self.settings.am_failures_window_s)
+        return recent, len(failed_at_s) - len(recent)
 
     def note_next_attempt(self, change: Change, entry: AppEntry, message: pb.Register) -> None:
         """Write that the engine itself started another attempt, after the end of the former one."""
@@ -326,7 +338,9 @@ class AppMasters:
         change.event("am_lost", app_id=entry.app_id, detail={"attempt": entry.attempt, "reason": reason})
         detail = {"attempt": message.attempt, "pid": message.pid}
         change.event("am_started", app_id=entry.app_id, detail=detail)
-        change.put(entry, attempt=message.attempt)
+        failed_at_s, forgiven = self._failures(entry, message.attempt - 1, change.now_s)
+        excused = entry.excused_attempts + forgiven
+        change.put(entry, attempt=message.attempt, failed_at_s=failed_at_s, excused_attempts=excused)
 
     async def _killed_from_outside(self, entry: AppEntry, diagnostics: str) -> None:
         """End an app that an operator killed in the engine. Nothing of it runs any more."""

@@ -26,9 +26,11 @@ _NEAR_APPS = 300
 class AppEntry:
     """One app. Mutable, owned by the ResourceManager's loop; times are seconds since the epoch.
 
-    `excused_attempts` counts attempts that ended through no fault of the app: the ResourceManager stopped, or was
-    unavailable. `last_message` is the attempt and id of the newest message processed; a message that comes again is
-    only acknowledged. `shapes` maps job ids to shapes. `refused_messages` counts the app masters' invalid messages.
+    `excused_attempts` counts attempts that do not count as failures: they ended through no fault of the app (the
+    ResourceManager stopped, or was unavailable), or too long ago. `failed_at_s` has the times of the others' ends.
+    `last_message` is the attempt and id of the newest message processed; a message that comes again is only
+    acknowledged. `waits_for` is why a job waits, by the newest round (`Decision.waits`). `shapes` maps job ids to
+    shapes. `refused_messages` counts the app masters' invalid messages.
     """
 
     app_id: str
@@ -40,6 +42,7 @@ class AppEntry:
     lost_attempt: int = 0
     registered_attempt: int = 0
     excused_attempts: int = 0
+    failed_at_s: tuple[float, ...] = ()
     pid: int = 0
     page_url: str = ""
     engine_id: str = ""
@@ -54,6 +57,7 @@ class AppEntry:
     last_message: tuple[int, int] = (0, 0)
     last_seen_s: float = 0.0
     gpu_time_s: float = 0.0
+    waits_for: str = ""
     heartbeat: pb.Heartbeat = field(default_factory=pb.Heartbeat)
     finish: pb.Finish = field(default_factory=pb.Finish)
     refused_messages: int = 0
@@ -92,6 +96,11 @@ class AppEntry:
         return [_ended(job) for job in jobs] if self.ended else jobs
 
     @property
+    def declaration(self) -> pb.Declaration:
+        """What the app declared last to the fluid fair cluster; without phases before the first heartbeat."""
+        return self.finish.declaration if self.finish.HasField("declaration") else self.heartbeat.declaration
+
+    @property
     def best_job(self) -> str:
         """The id of the best job, empty while it is unknown."""
         return self.finish.best if self.finish.state else self.heartbeat.best
@@ -123,6 +132,7 @@ class AppEntry:
             final={
                 "gpu_time_s": self.gpu_time_s,
                 "excused_attempts": self.excused_attempts,
+                "failed_at_s": list(self.failed_at_s),
                 "finish": _hex(self.finish),
                 "kill_reason": self.kill_reason,
                 **(self._last_heartbeat() if self.ended or self.kill_reason else {}),
@@ -154,6 +164,7 @@ class AppEntry:
             archive=stored.archive,
             diagnostics=stored.diagnostics,
             excused_attempts=excused if isinstance(excused, int) else 0,
+            failed_at_s=_numbers(stored.final.get("failed_at_s")),
             gpu_time_s=float(gpu_time_s) if isinstance(gpu_time_s, int | float) else 0.0,
             kill_reason=str(stored.final.get("kill_reason", "")),
             page_url=str(stored.final.get("page_url", "")),
@@ -164,6 +175,11 @@ class AppEntry:
 
 
 _ENDS_OF_JOBS = frozenset(state.value for state in (JobState.FINISHED, *JOB_ENDS))
+
+
+def _numbers(value: object) -> tuple[float, ...]:
+    """Return the numbers of a list in the store. Stores of earlier versions have none."""
+    return tuple(float(each) for each in value if isinstance(each, int | float)) if isinstance(value, list) else ()
 
 
 def _ended(job: pb.JobStatus) -> pb.JobStatus:
@@ -203,6 +219,9 @@ class AppEntries:
 
     def __iter__(self) -> Iterator[AppEntry]:
         return iter(self._entries.values())
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
     def add(self, entry: AppEntry) -> None:
         """Add a new app."""

@@ -10,12 +10,14 @@ from pathlib import Path
 
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.engines.port import AppLauncher
+from rm_plugin.policies.gang_check import check_gang
 from rm_plugin.service.admission import check_app
 from rm_plugin.service.app_masters import AppMasters, app_folder
 from rm_plugin.service.app_pages import AppPage, app_page, mark_key, page_size
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries, AppEntry
+from rm_plugin.service.fluid_fairness import FluidFairness
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.message_checks import check_message, check_reference, check_registration, read_detail
 from rm_plugin.service.recorder import Recorder
@@ -79,6 +81,7 @@ class ResourceManager:
             clock=clock,
             rounds=lambda: self.rounds,
         )
+        self._fairness = FluidFairness(entries)
         self._fetch_logs = fetch_logs
         self._fetching: dict[str, asyncio.Lock] = {}
         self._fetched: dict[str, tuple[bool, float]] = {}
@@ -93,14 +96,25 @@ class ResourceManager:
             on_ended=self.fetch_logs,
         )
         self.retention = Retention(
-            settings=settings, entries=entries, changes=self.changes, recorder=recorder, clock=clock
+            settings=settings,
+            entries=entries,
+            changes=self.changes,
+            recorder=recorder,
+            clock=clock,
+            final_rho=self.final_rho,
         )
 
     # ---- for clients ----
 
     def check(self, spec: AppSpec) -> None:
-        """Raise InputError if the app is invalid or could never run on this cluster."""
+        """Raise InputError if the app is invalid, or could never run on this cluster or under this policy."""
         check_app(spec, self.arbiter.cluster)
+        for job in spec.jobs:
+            check_gang(self.settings.policy, spec.name, job.job_id, job.shape)
+
+    def final_rho(self, entry: AppEntry) -> dict[str, float]:
+        """Rho of an app that finished, by definition, the definitions that no schedule changes first."""
+        return self._fairness.final_rho(entry, self.arbiter.cluster.gpus)
 
     async def fetch_logs(self, entry: AppEntry) -> Path:
         """Return the app's folder, with its logs up to about a second ago."""
@@ -309,9 +323,14 @@ class ResourceManager:
         if body == "release":
             self.live_cluster.release(change, entry.app_id, message.release)
         elif body == "job_event":
-            self._take_job_event(change, entry, message.job_event)
-        else:
-            self._finish(change, entry, message.finish)
+            event = message.job_event
+            detail = read_detail(event)
+            change.event(event.kind, app_id=entry.app_id, detail=detail, time_s=event.time_s or None)
+        elif not entry.ended:
+            finish = message.finish
+            state = AppState.KILLED if entry.kill_reason else AppState(finish.state)
+            change.set(entry, finish=finish)
+            self.app_masters.end_app(change, entry, state, entry.kill_reason or finish.diagnostics)
         change.set(entry, last_message=number)
 
     def disconnected(self, entry: AppEntry, session: Session) -> None:
@@ -320,16 +339,6 @@ class ResourceManager:
             entry.session = None
             if not entry.ended:
                 self.arbiter.set_silent(entry.app_id, True)
-
-    def _take_job_event(self, change: Change, entry: AppEntry, message: pb.JobEvent) -> None:
-        change.event(message.kind, app_id=entry.app_id, detail=read_detail(message), time_s=message.time_s or None)
-
-    def _finish(self, change: Change, entry: AppEntry, message: pb.Finish) -> None:
-        if entry.ended:
-            return
-        state = AppState.KILLED if entry.kill_reason else AppState(message.state)
-        change.set(entry, finish=message)
-        self.app_masters.end_app(change, entry, state, entry.kill_reason or message.diagnostics)
 
     def _welcome(self, entry: AppEntry) -> pb.Registered:
         lease = self.settings.lease

@@ -74,7 +74,9 @@ class NodeWatch:
             return
         async with manager.rounds.between_rounds:
             if cluster != manager.arbiter.cluster:
-                await self._refit(cluster)
+                known = {machine.machine_id for machine in manager.arbiter.cluster.machines}
+                joined = [machine.machine_id for machine in cluster.machines if machine.machine_id not in known]
+                await manager.live_cluster.refit(cluster, joined)
             await manager.live_cluster.machines_back(back)
             manager.live_cluster.close_gpus(self._closed(nodes, manager.arbiter.cluster))
 
@@ -92,11 +94,6 @@ class NodeWatch:
             if gone and machine.machine_id not in arbiter.table.lost:
                 reason = (node.reason if node else "") or "the machine is lost"
                 await self._manager.live_cluster.machine_lost(machine.machine_id, reason)
-
-    async def _refit(self, cluster: Cluster) -> None:
-        known = {machine.machine_id for machine in self._manager.arbiter.cluster.machines}
-        joined = [machine.machine_id for machine in cluster.machines if machine.machine_id not in known]
-        await self._manager.live_cluster.refit(cluster, joined)
 
     def _closed(self, nodes: dict[str, Node], cluster: Cluster) -> frozenset[GpuId]:
         now_s = self._manager.clock.now_s()

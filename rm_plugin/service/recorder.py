@@ -247,6 +247,8 @@ def _lease_detail(change: LeaseChange) -> dict[str, object]:
         "gpu": str(lease.gpu),
         "expires_at_s": lease.expires_at_s,
     }
+    if lease.job_id:
+        detail["job_id"] = lease.job_id
     if change.reason:
         detail["reason"] = change.reason
     if change.round_id:

@@ -77,8 +77,8 @@ def _revoke(store: StateStore, lease: Lease, problem: str, now_s: float) -> None
 def restored_memory(stored: object, policy: Policy) -> Value | None:
     """Return what the policy remembered in the last round that was granted, from JSON.
 
-    Returns None, so that the policy starts anew, if it remembered nothing or its memory cannot be read, for example
-    because another policy wrote it.
+    Returns None if it remembered nothing or its memory cannot be read, for example because another policy wrote it.
+    The policy then starts without memory.
     """
     if stored is None:
         return None
@@ -88,7 +88,7 @@ def restored_memory(stored: object, policy: Policy) -> Value | None:
     try:
         return msgspec.convert(stored, policy.memory_type)
     except msgspec.ValidationError as error:
-        LOG.warning("the policy %s starts anew, its memory cannot be read: %.300s", policy.name, error)
+        LOG.warning("the policy %s starts without memory, which cannot be read: %.300s", policy.name, error)
         return None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Mapping
 
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE, write_archive
 from rm_plugin.service.changes import Change, Changes
@@ -18,6 +19,7 @@ from rm_plugin.service.recorder import Recorder, Removed
 from rm_plugin.service.store import StateStore, StoredEvent, StoreError
 from themis.clock import Clock
 from themis.config.rm_settings import RmSettings
+from themis.wire import themis_pb2 as pb
 
 LOG = logging.getLogger("themis.rm")
 
@@ -32,9 +34,17 @@ class Retention:
     """Archives what is too old or too much, in small parts."""
 
     def __init__(
-        self, *, settings: RmSettings, entries: AppEntries, changes: Changes, recorder: Recorder, clock: Clock
+        self,
+        *,
+        settings: RmSettings,
+        entries: AppEntries,
+        changes: Changes,
+        recorder: Recorder,
+        clock: Clock,
+        final_rho: Callable[[AppEntry], Mapping[str, float]],
     ) -> None:
         self._settings = settings.retention
+        self._final_rho = final_rho
         self._folder = settings.state_dir / FOLDER
         self._entries = entries
         self._changes = changes
@@ -62,7 +72,7 @@ class Retention:
         apps = 0
         while True:
             due = self._due_apps()[:_APPS_A_FILE]
-            number = await self._archive_part([entry.app_id for entry in due])
+            number = await self._archive_part(due)
             apps += len(due)
             if len(due) < _APPS_A_FILE and number < _SERVICE_EVENTS_A_FILE:
                 return apps
@@ -79,8 +89,9 @@ class Retention:
             and now_s - _ended_at_s(entry) >= SETTLED_S
         ]
 
-    async def _archive_part(self, app_ids: list[str]) -> int:
+    async def _archive_part(self, due: list[AppEntry]) -> int:
         """Archive the events of some apps, and some of no app. Returns how many of no app there were."""
+        app_ids = [entry.app_id for entry in due]
         horizon_s = self._clock.now_s() - self._settings.keep_s
         # The summary covers what it has read; a start needs nothing older than its snapshot.
         covered = self._recorder.summary.sequence
@@ -106,6 +117,12 @@ class Retention:
         )
 
         def remove(change: Change) -> None:
+            for entry in due:
+                # The fluid fair cluster forgets the app, so what it says of the app now is final.
+                finish = pb.Finish()
+                finish.CopyFrom(entry.finish)
+                finish.rho.update(self._final_rho(entry))
+                change.put(entry, finish=finish)
             change.event("events_archived", detail={"apps": len(app_ids), "events": len(events), "archive": name})
             change.remove(removed)
             change.then(lambda: self._entries.archive(app_ids))

@@ -9,12 +9,14 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.core import Arbiter
-from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundSnapshot, SolveAuction
+from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundSnapshot, SolveAuction, Wait
 from rm_plugin.arbiter.rounds import Answer, Question, RoundResult, play_round
 from rm_plugin.policies.demands import usable_left
-from rm_plugin.policies.port import Policy
+from rm_plugin.policies.port import ExplainingPolicy, Explanation, Policy
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries
 from rm_plugin.service.market_folder import MarketFolder
@@ -87,6 +89,13 @@ class RoundRunner:
         self._memory = MemoryRecorder()
         self.rounds = 0
         self.between_rounds = asyncio.Lock()
+
+    def explanation(self, app_id: str) -> Explanation:
+        """Return why an app has its GPUs, as its policy tells it. Empty if the policy does not."""
+        memory = self._arbiter.policy_memory
+        if memory is None or not isinstance(self._policy, ExplainingPolicy):
+            return ()
+        return self._policy.explain(memory, app_id)
 
     def trigger(self, reason: str) -> None:
         """Ask for a round, as GPUs came free or an app could use some."""
@@ -310,15 +319,23 @@ class RoundRunner:
         }
         remembered, memory_written = self._memory.record(result.snapshot.round_id, decision.memory)
         detail |= remembered
+        if decision.waits:
+            detail["waits"] = msgspec.to_builtins(decision.waits)
         granted = self._arbiter.settle(result, now_s=change.now_s)
         change.event("round_granted", detail=detail)
         change.leases(granted)
         change.then(memory_written)
         change.then(lambda: self._notify(granted))
+        change.then(lambda: self._note_waits(decision.waits))
         if decision is not result.decision:
             # GPUs that the round could not grant are free for others now.
             change.then(lambda: self.trigger("gpus free"))
         return decision
+
+    def _note_waits(self, waits: Mapping[str, Wait]) -> None:
+        for entry in self._entries.active():
+            wait = waits.get(entry.app_id)
+            entry.waits_for = "" if wait is None else wait.reason
 
     # ---- helpers ----
 

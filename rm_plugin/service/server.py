@@ -19,7 +19,7 @@ from rm_plugin.arbiter.lease_table import LeaseTable
 from rm_plugin.arbiter.round_values import RoundSettings
 from rm_plugin.engines.engine import Engine, LocalEngine, open_engine
 from rm_plugin.engines.port import AmExit
-from rm_plugin.policies.port import Policy
+from rm_plugin.policies.port import Policy, traits_of
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.auctioneer import Auctioneer
 from rm_plugin.service.client_service import ClientService
@@ -225,19 +225,19 @@ class Server:
 
     def _record_start(self, *, recovered: bool) -> None:
         cluster = self.manager.arbiter.cluster
-        self.manager.recorder.record(
-            "rm_started",
-            detail={
-                "cluster": cluster.name,
-                "gpus": cluster.gpus,
-                "machines": len(cluster.machines),
-                "policy": self._settings.policy,
-                "lease_s": self._settings.lease.duration_s,
-                "time_scale": self._settings.time_scale,
-                "seed": self._settings.seed,
-                "recovered": recovered,
-            },
-        )
+        detail: dict[str, object] = {
+            "cluster": cluster.name,
+            "gpus": cluster.gpus,
+            "machines": len(cluster.machines),
+            "policy": self._settings.policy,
+            "lease_s": self._settings.lease.duration_s,
+            "time_scale": self._settings.time_scale,
+            "seed": self._settings.seed,
+            "recovered": recovered,
+        }
+        if not traits_of(make_policy(self._settings.policy)).work_conserving:
+            detail["work_conserving"] = False
+        self.manager.recorder.record("rm_started", detail=detail)
 
 
 def clock_of(store: StateStore) -> WallClock:
@@ -293,6 +293,7 @@ def _arbiter(
             tenant_weights=settings.tenant_weights,
             placer=settings.placer,
             profiling_runs=settings.profiling_runs,
+            alpha=settings.alpha,
         ),
         seed=settings.seed,
         grid_origin_s=float(origin),

@@ -10,7 +10,7 @@ from themis.wire.values import app_to_message, lease_to_message
 
 
 def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.AppStatus:
-    """Return the status of an app; `whole` adds its leases, folder and specification."""
+    """Return the status of an app; `whole` adds its leases, folder, specification and explanation."""
     leases = [] if entry.ended else manager.arbiter.table.of_app(entry.app_id)
     held = [lease for lease in leases if lease.state is not LeaseState.RESERVED]
     status = pb.AppStatus(
@@ -33,17 +33,20 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         diagnostics=entry.diagnostics,
         best=entry.best_job,
         best_checkpoint=entry.finish.best_checkpoint,
-        final_rho=entry.finish.rho,
+        final_rho=manager.final_rho(entry),
         phase=entry.heartbeat.phase,
         phases=entry.heartbeat.phases,
         page_url=entry.page_url,
         engine_id=entry.engine_id,
         archive=manager.archive_path(entry),
+        waits_for="" if entry.ended else entry.waits_for,
         jobs=entry.jobs,
     )
     if whole:
         status.spec.CopyFrom(app_to_message(entry.spec))
         status.folder = str(manager.folder(entry.app_id))
+        lines = () if entry.ended else manager.rounds.explanation(entry.app_id)
+        status.explanation.extend(pb.ExplanationLine(label=label, text=text) for label, text in lines)
         status.leases.extend(lease_to_message(lease) for lease in leases)
     return status
 

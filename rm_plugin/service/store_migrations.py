@@ -3,7 +3,8 @@
 | version | since | what is new |
 |---|---|---|
 | 1 | 0.1.0 | |
-| 2 | the version after 0.1.0 | apps know their name, their number, and the file with their archived events |
+| 2 | between 0.1.0 and the next version | leases may be bound to a job |
+| 3 | the version after 0.1.0 | apps know their name, their number, and the file with their archived events |
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from themis.wire import themis_pb2 as pb
 
 LOG = logging.getLogger("themis.rm.store")
 
-VERSION = 2
+VERSION = 3
 """The version of stores that this program writes."""
 
 
@@ -51,6 +52,10 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _from_1(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE leases ADD COLUMN job_id TEXT NOT NULL DEFAULT ''")
+
+
+def _from_2(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE apps ADD COLUMN name TEXT NOT NULL DEFAULT ''")
     connection.execute("ALTER TABLE apps ADD COLUMN number INTEGER NOT NULL DEFAULT 0")
     connection.execute("ALTER TABLE apps ADD COLUMN archive TEXT NOT NULL DEFAULT ''")
@@ -72,5 +77,5 @@ def _name(spec: bytes | None) -> str:
         return ""
 
 
-_STEPS: Mapping[int, Callable[[sqlite3.Connection], None]] = {1: _from_1}
+_STEPS: Mapping[int, Callable[[sqlite3.Connection], None]] = {1: _from_1, 2: _from_2}
 """For each older version, the step to the next one."""

@@ -53,10 +53,12 @@ def read_lease(
     expires_at_s: Any,
     state: str,
     times: Any,
+    job_id: Any,
 ) -> Lease:
     """Return a lease. Raises ValueError or TypeError if it cannot be read."""
     if not (
         isinstance(machine_id, str)
+        and isinstance(job_id, str)
         and isinstance(app_id, str)
         and isinstance(index, int)
         and isinstance(times, int)
@@ -72,6 +74,7 @@ def read_lease(
         expires_at_s=expires_at_s,
         state=LeaseState(state),
         renewals=times,
+        job_id=job_id,
     )
 
 

@@ -38,7 +38,8 @@ CREATE TABLE apps (
     archive TEXT NOT NULL DEFAULT '');
 CREATE TABLE leases (
     lease_id INTEGER PRIMARY KEY, machine_id TEXT NOT NULL, gpu_index INTEGER NOT NULL, app_id TEXT NOT NULL,
-    granted_at_s REAL NOT NULL, expires_at_s REAL NOT NULL, state TEXT NOT NULL, renewals INTEGER NOT NULL);
+    granted_at_s REAL NOT NULL, expires_at_s REAL NOT NULL, state TEXT NOT NULL, renewals INTEGER NOT NULL,
+    job_id TEXT NOT NULL DEFAULT '');
 CREATE UNIQUE INDEX one_holder_a_gpu ON leases (machine_id, gpu_index) WHERE state IN ('GRANTED', 'EXPIRING');
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE INDEX kept_apps ON apps (submitted_at_s, app_id) WHERE archive = '';
@@ -52,7 +53,10 @@ _APP_COLUMNS = (
     *("diagnostics", "final"),
 )
 _ARCHIVE_COLUMNS = ("name", "archive")
-"""Columns of apps that stores of version 1 lack."""
+_FIRST_WITH_ARCHIVE = 3
+"""Stores of older versions lack these columns of apps."""
+_FIRST_WITH_JOBS = 2
+"""Leases of older versions have no job."""
 _TABLES = {"events", "apps", "leases", "meta"}
 _REMEDY = "move the file away, or name another state_dir"
 BUSY_S = 2.0
@@ -96,7 +100,7 @@ class _Reader:
         self, *, below: float = math.inf, states: Collection[AppState] = (), limit: int
     ) -> tuple[StoredApp, ...]:
         """Return archived apps by falling number."""
-        if self._version < 2:
+        if self._version < _FIRST_WITH_ARCHIVE:
             return ()
         of_states = f"AND state IN ({', '.join('?' * len(states))})" if states else ""
         where = f"archive != '' AND number < ? {of_states} ORDER BY number DESC LIMIT ?"
@@ -104,7 +108,7 @@ class _Reader:
 
     def archived_app(self, reference: str) -> StoredApp | None:
         """Return the archived app of an id, else the newest of a name, or None."""
-        for column in ("app_id", "name") if self._version >= 2 else ():
+        for column in ("app_id", "name") if self._version >= _FIRST_WITH_ARCHIVE else ():
             where = f"archive != '' AND {column} = ? ORDER BY number DESC LIMIT 1"
             if found := self._read_apps(where, (reference,))[0]:
                 return found[0]
@@ -112,7 +116,7 @@ class _Reader:
 
     def archived_counts(self) -> Mapping[AppState, int]:
         """Count the archived apps by state."""
-        if self._version < 2:
+        if self._version < _FIRST_WITH_ARCHIVE:
             return {}
         query = "SELECT state, count(*) FROM apps WHERE archive != '' GROUP BY state"
         counts = self._read(lambda connection: select(connection, query))
@@ -130,12 +134,11 @@ class _Reader:
 
     def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
         """Return leases by id."""
-        return self._read(lambda connection: _read_leases(connection, held_only))[0]
+        return self._read_leases(held_only=held_only)[0]
 
     def damaged_rows(self) -> tuple[DamagedRow, ...]:
         """Return the apps and leases that cannot be read."""
-        leases = self._read(lambda connection: _read_leases(connection, held_only=True))
-        return (*self._read_apps()[1], *leases[1])
+        return (*self._read_apps()[1], *self._read_leases(held_only=True)[1])
 
     def meta(self, key: str) -> str | None:
         """Return a value of the whole store, or None if it was never written."""
@@ -149,12 +152,20 @@ class _Reader:
         self, where: str = "", parameters: Sequence[object] = ()
     ) -> tuple[tuple[StoredApp, ...], tuple[DamagedRow, ...]]:
         """Return the readable and the unreadable apps; without `where`, those that are not archived."""
-        columns = _APP_COLUMNS if self._version < 2 else (*_APP_COLUMNS, *_ARCHIVE_COLUMNS)
-        kept = "1" if self._version < 2 else "archive = ''"
+        columns = _APP_COLUMNS if self._version < _FIRST_WITH_ARCHIVE else (*_APP_COLUMNS, *_ARCHIVE_COLUMNS)
+        kept = "1" if self._version < _FIRST_WITH_ARCHIVE else "archive = ''"
         where = where or f"{kept} ORDER BY submitted_at_s, app_id"
         query = f"SELECT {', '.join(columns)} FROM apps WHERE {where}"
         rows = self._read(lambda connection: select(connection, query, parameters))
         return readable("apps", rows, partial(read_app, columns))
+
+    def _read_leases(self, *, held_only: bool) -> tuple[tuple[Lease, ...], tuple[DamagedRow, ...]]:
+        job = "''" if self._version < _FIRST_WITH_JOBS else "job_id"
+        query = (
+            f"SELECT lease_id, machine_id, gpu_index, app_id, granted_at_s, expires_at_s, state, renewals, {job}"
+            f" FROM leases WHERE {_NOT_ENDED if held_only else '1'} ORDER BY lease_id"
+        )
+        return readable("leases", self._read(lambda connection: select(connection, query)), read_lease)
 
     def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
         with self._one_at_a_time:
@@ -257,14 +268,14 @@ class _SqliteTransaction:
 
     def put_lease(self, lease: Lease) -> None:
         row = (lease.lease_id, lease.gpu.machine_id, lease.gpu.index, lease.app_id)
-        rest = (lease.granted_at_s, lease.expires_at_s, lease.state.value, lease.renewals)
+        rest = (lease.granted_at_s, lease.expires_at_s, lease.state.value, lease.renewals, lease.job_id)
         try:
             # Not INSERT OR REPLACE, which would silently delete the lease of another app on this GPU.
             self._connection.execute(
-                "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (lease_id) DO UPDATE SET machine_id ="
-                " excluded.machine_id, gpu_index = excluded.gpu_index, app_id = excluded.app_id, granted_at_s ="
+                "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (lease_id) DO UPDATE SET machine_id"
+                " = excluded.machine_id, gpu_index = excluded.gpu_index, app_id = excluded.app_id, granted_at_s ="
                 " excluded.granted_at_s, expires_at_s = excluded.expires_at_s, state = excluded.state, renewals ="
-                " excluded.renewals",
+                " excluded.renewals, job_id = excluded.job_id",
                 (*row, *rest),
             )
         except sqlite3.IntegrityError as error:
@@ -361,12 +372,3 @@ def _events(connection: sqlite3.Connection, after: int, app_id: str, limit: int 
 def _select_events(connection: sqlite3.Connection, where: str, parameters: Sequence[object]) -> tuple[StoredEvent, ...]:
     query = f"SELECT sequence, time_s, kind, app_id, detail FROM events WHERE {where}"
     return tuple([read_event(*row) for row in select(connection, query, parameters)])
-
-
-def _read_leases(connection: sqlite3.Connection, held_only: bool) -> tuple[tuple[Lease, ...], tuple[DamagedRow, ...]]:
-    rows = select(
-        connection,
-        "SELECT lease_id, machine_id, gpu_index, app_id, granted_at_s, expires_at_s, state, renewals FROM leases"
-        f" WHERE {_NOT_ENDED if held_only else '1'} ORDER BY lease_id",
-    )
-    return readable("leases", rows, read_lease)

@@ -131,7 +131,7 @@ class LeaseTableMachine(RuleBasedStateMachine):
         granted = [lease for lease in self.table.live.values() if lease.state is LeaseState.GRANTED]
         some = data.draw(st.lists(st.sampled_from(granted), unique=True) if granted else st.just([]))
         before = {gpu: lease.lease_id for gpu, lease in self.table.live.items()}
-        self._watch(self.table.prolong(some, now_s=self.now_s, end_s=lambda begins_s: begins_s + more_s))
+        self._watch(self.table.prolong(some, now_s=self.now_s, end_s=lambda begins_s: begins_s + more_s, reason="away"))
         assert {gpu: lease.lease_id for gpu, lease in self.table.live.items()} == before
 
     @rule(data=st.data())

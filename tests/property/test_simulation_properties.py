@@ -11,7 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "themis_lab" / "simu
 from sim_cases import COSTS, FAR, FLAT, FREE, app, cluster, job, settings, workload
 
 from rm_plugin.arbiter.core import LeasePolicy
-from rm_plugin.policies.registry import POLICIES
+from rm_plugin.policies.port import traits_of
+from rm_plugin.policies.registry import POLICIES, make_policy
 from themis.apps import CRUDE_SLOWDOWN, TunerSpec
 from themis.choices import LeaseEnds
 from themis_lab.simulator.settings import NodeOutage
@@ -21,9 +22,9 @@ SMALL = cluster((2, 2), (2, 2), (2,), (1,), (1,), racks=("r0", "r1"))
 SEEDS = range(4)
 
 
-def random_app(rng, name, at_s):
+def random_app(rng, name, at_s, gangs):
     gpus = rng.choice([1, 1, 2, 4])
-    least = rng.choice([1, gpus])
+    least = rng.choice([1, gpus]) if gangs else 1
     slowdown = rng.choice([FLAT, CRUDE_SLOWDOWN, FAR])
     jobs = [
         job(f"j{place}", rng.randint(50, 3000), rng.choice([0.5, 1.0, 7.0]), gpus, least, slowdown, floor=rng.random())
@@ -33,11 +34,12 @@ def random_app(rng, name, at_s):
     return app(name, *jobs, at_s=at_s, tuner=tuner)
 
 
-def random_run(seed, **others):
+def random_run(seed, policy="themis", **others):
     rng = random.Random(seed)
-    apps = [random_app(rng, f"a{place}", rng.choice([0, 0, 100, 2000]) * place) for place in range(8)]
+    gangs = traits_of(make_policy(policy)).gangs
+    apps = [random_app(rng, f"a{place}", rng.choice([0, 0, 100, 2000]) * place, gangs) for place in range(8)]
     outages = (NodeOutage(machine_id="m1", lost_at_s=1500.0, back_at_s=4000.0),) if seed % 2 else ()
-    return Simulation(workload(*apps), settings(SMALL, seed=seed, outages=outages, **others))
+    return Simulation(workload(*apps), settings(SMALL, policy=policy, seed=seed, outages=outages, **others))
 
 
 @pytest.mark.parametrize("costs", [COSTS, FREE], ids=["costs", "free"])

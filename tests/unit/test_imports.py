@@ -64,7 +64,9 @@ ONLY_FROM = {
 # Packages that only an extra installs, and the modules (by the beginning of their names) that alone may import them.
 # Any other package is a dependency of pyproject.toml.
 EXTRAS = {
+    "cvxpy": ("themis_lab.bench.oef_peers",),
     "docker": ("themis.docker_host",),
+    "ecos": ("themis_lab.bench.oef_peers",),
     "gurobipy": ("rm_plugin.solvers.gurobi",),
     "hdfs": ("themis.hadoop.webhdfs",),
     "jpype": ("themis.hadoop.",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import Field
@@ -45,9 +46,9 @@ def load_cluster(path: Path) -> Cluster:
     return build_cluster(fit(ClusterFile, load_yaml(path), str(path)), str(path))
 
 
-def build_cluster(file: ClusterFile, source: str) -> Cluster:
-    """The cluster that a file describes; machine ids are the group's prefix and a running number."""
-    devices = {
+def device_types(sections: Mapping[str, DeviceSection]) -> dict[str, DeviceType]:
+    """The device types of these sections, by name."""
+    return {
         name: DeviceType(
             name=name,
             kind=section.kind,
@@ -55,8 +56,13 @@ def build_cluster(file: ClusterFile, source: str) -> Cluster:
             speed=section.speed,
             emulated=section.emulated,
         )
-        for name, section in file.devices.items()
+        for name, section in sections.items()
     }
+
+
+def build_cluster(file: ClusterFile, source: str) -> Cluster:
+    """The cluster that a file describes; machine ids are the group's prefix and a running number."""
+    devices = device_types(file.devices)
     machines: list[Machine] = []
     for group in file.machines:
         if group.device not in devices:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Placer, Rounding, TenantOf
+from themis.config.cluster_file import DeviceSection
 from themis.config.defaults import DEFAULT_RM_ADDRESS
 from themis.config.loader import Section, load
 from themis.config.scalars import Variable, VariableName, number
@@ -84,7 +85,17 @@ class YarnSettings(Section):
         default=False, description="YARN's GPU plugin shows each container its own cards, which count from 0 there"
     )
     emulated: bool = Field(default=False, description="the nodes' GPUs are declared by hand, there are no cards")
-    device: str = Field(default="gpu", description="name of the device type of the nodes' GPUs")
+    device: str = Field(
+        default="",
+        description="device type of nodes without another one; empty: `gpu` if `devices` is empty, else none",
+    )
+    devices: dict[str, DeviceSection] = Field(default={}, description="device types, as in a cluster file")
+    device_attribute: str = Field(
+        default="device", min_length=1, description="node attribute whose value is the device type of a node"
+    )
+    kept_vcores: int = Field(
+        default=2, ge=0, description="cores of each CPU node that are left to app masters and other programs"
+    )
     poll_s: float = Field(default=1.0, gt=0, description="how often nodes and applications are looked at")
     heartbeat_s: float = Field(default=1.0, gt=0, description="app masters' heartbeat to YARN")
     pin_timeout_s: float = Field(default=20.0, gt=0, description="an ask for a container waits so long")
@@ -164,6 +175,7 @@ class RmSettings(Section):
     profiling_runs: bool = Field(
         default=False, description="an app runs on every device type before it shares the cluster under `oef`"
     )
+    alpha: float = Field(default=0.1, ge=0, le=1, description="share of the users whose jobs `allox` considers first")
     auction: AuctionSettings = AuctionSettings()
     lease: LeaseSettings = LeaseSettings()
     retention: RetentionSettings = RetentionSettings()
@@ -176,6 +188,9 @@ class RmSettings(Section):
     unfit_s: float = Field(default=30.0, ge=0, description="GPUs where the engine had no room wait so long")
     am_starts_at_once: int = Field(default=16, ge=1, description="how many app masters may be starting at a time")
     am_max_attempts: int = Field(default=2, ge=1)
+    am_failures_window_s: float = Field(
+        default=3600.0, gt=0, description="losses of app masters longer ago than this no longer count"
+    )
     time_scale: float = Field(default=1.0, gt=0, description="factor by which replayed jobs run faster")
     seed: int = 0
     validate_state: bool = Field(default=False, description="check every invariant after every step")

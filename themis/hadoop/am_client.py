@@ -100,7 +100,7 @@ class AmClient:
         """Ask for a container on one host; the next `allocate` sends it.
 
         One that is larger than any node comes back in `AllocateReply.refused`. So does one that only such nodes could
-        meet as have not come back yet to a ResourceManager that was started anew: ask again later.
+        meet as have not come back yet to a ResourceManager that was restarted: ask again later.
 
         Raises:
             InputError: The id is pending already, or below 1 (YARN gives 0 and less to asks without one).

@@ -95,7 +95,13 @@ class ExitCode:
 
 
 class NodeReport(Value, frozen=True, kw_only=True):
-    """A NodeManager. `node_id` is "host:port"; `health` is empty for a healthy node."""
+    """A NodeManager.
+
+    Attributes:
+        node_id: "host:port".
+        attributes: Values of its node attributes by full name, for example `{"nm.yarn.io/device": "v100"}`.
+        health: Empty for a healthy node.
+    """
 
     node_id: str
     host: str
@@ -106,6 +112,7 @@ class NodeReport(Value, frozen=True, kw_only=True):
     memory_mb: int
     used_memory_mb: int
     vcores: int
+    attributes: Mapping[str, str] = field(default_factory=dict)
     http_address: str = ""
     health: str = ""
 

@@ -82,7 +82,7 @@ class WebHdfs:
 
         Args:
             path: Where; folders above it are made.
-            content: The content from its beginning, anew for each attempt.
+            content: The content from its beginning, opened again for each attempt.
         """
         self._patiently(
             "cannot write a file on HDFS", path, lambda: self._client.write(path, data=content(), overwrite=True)

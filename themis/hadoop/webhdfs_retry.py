@@ -1,4 +1,4 @@
-"""How long to wait for HDFS: a fixed schedule without chance in it, and a deadline that progress sets anew."""
+"""How long to wait for HDFS: a fixed schedule without chance in it, and a deadline that progress resets."""
 
 from __future__ import annotations
 

@@ -115,6 +115,8 @@ class FreeCapacity:
         view = self._views.get(device)
         if view is None:
             view = FreeCapacity([machine for machine in self.machines() if machine.device == device])
+            # A gang to extend may be on machines without a free GPU here: their racks count.
+            view.rack_of = self.rack_of
             self._views[device] = view
         return view
 

@@ -299,18 +299,20 @@ class PhaseLeft(_message.Message):
     def __init__(self, jobs: _Optional[int] = ..., work_gpu_s: _Optional[float] = ..., longest_gpu_s: _Optional[float] = ..., gang_gpus: _Optional[int] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("lease_id", "machine_id", "gpu_index", "expires_at_s", "state")
+    __slots__ = ("lease_id", "machine_id", "gpu_index", "expires_at_s", "state", "job_id")
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     MACHINE_ID_FIELD_NUMBER: _ClassVar[int]
     GPU_INDEX_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_S_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
     lease_id: int
     machine_id: str
     gpu_index: int
     expires_at_s: float
     state: str
-    def __init__(self, lease_id: _Optional[int] = ..., machine_id: _Optional[str] = ..., gpu_index: _Optional[int] = ..., expires_at_s: _Optional[float] = ..., state: _Optional[str] = ...) -> None: ...
+    job_id: str
+    def __init__(self, lease_id: _Optional[int] = ..., machine_id: _Optional[str] = ..., gpu_index: _Optional[int] = ..., expires_at_s: _Optional[float] = ..., state: _Optional[str] = ..., job_id: _Optional[str] = ...) -> None: ...
 
 class AmMessage(_message.Message):
     __slots__ = ("id", "register", "rho", "bid", "release", "heartbeat", "job_event", "finish")
@@ -368,6 +370,24 @@ class RhoReport(_message.Message):
     restart_s: float
     def __init__(self, round_id: _Optional[int] = ..., rho: _Optional[float] = ..., t_shared_s: _Optional[float] = ..., t_ideal_s: _Optional[float] = ..., demands: _Optional[_Iterable[_Union[GangDemand, _Mapping]]] = ..., phases_left: _Optional[_Iterable[_Union[PhaseLeft, _Mapping]]] = ..., restart_s: _Optional[float] = ...) -> None: ...
 
+class Declaration(_message.Message):
+    __slots__ = ("phases", "cluster_time_s", "share_demand")
+    PHASES_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_TIME_S_FIELD_NUMBER: _ClassVar[int]
+    SHARE_DEMAND_FIELD_NUMBER: _ClassVar[int]
+    phases: _containers.RepeatedCompositeFieldContainer[FluidPhase]
+    cluster_time_s: float
+    share_demand: float
+    def __init__(self, phases: _Optional[_Iterable[_Union[FluidPhase, _Mapping]]] = ..., cluster_time_s: _Optional[float] = ..., share_demand: _Optional[float] = ...) -> None: ...
+
+class FluidPhase(_message.Message):
+    __slots__ = ("time_s", "gpus")
+    TIME_S_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    time_s: float
+    gpus: float
+    def __init__(self, time_s: _Optional[float] = ..., gpus: _Optional[float] = ...) -> None: ...
+
 class Bid(_message.Message):
     __slots__ = ("round_id", "empty_value", "rows", "rows_dropped", "prepare_ms")
     ROUND_ID_FIELD_NUMBER: _ClassVar[int]
@@ -393,7 +413,7 @@ class Release(_message.Message):
     def __init__(self, lease_ids: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., no_room: _Optional[bool] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("progress", "rho", "jobs", "phase", "phases", "unmet_gpus", "best")
+    __slots__ = ("progress", "rho", "jobs", "phase", "phases", "unmet_gpus", "best", "declaration")
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     RHO_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
@@ -401,6 +421,7 @@ class Heartbeat(_message.Message):
     PHASES_FIELD_NUMBER: _ClassVar[int]
     UNMET_GPUS_FIELD_NUMBER: _ClassVar[int]
     BEST_FIELD_NUMBER: _ClassVar[int]
+    DECLARATION_FIELD_NUMBER: _ClassVar[int]
     progress: float
     rho: float
     jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
@@ -408,7 +429,8 @@ class Heartbeat(_message.Message):
     phases: int
     unmet_gpus: int
     best: str
-    def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ...) -> None: ...
+    declaration: Declaration
+    def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ...) -> None: ...
 
 class JobStatus(_message.Message):
     __slots__ = ("job_id", "state", "iteration", "target_iteration", "loss", "accuracy", "has_loss", "has_accuracy", "restarts", "gpus", "iteration_s", "hyper_parameters", "health", "slowdown", "device", "speeds")
@@ -488,7 +510,7 @@ class JobEvent(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., kind: _Optional[str] = ..., time_s: _Optional[float] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class Finish(_message.Message):
-    __slots__ = ("state", "diagnostics", "rho", "jobs", "best", "best_checkpoint")
+    __slots__ = ("state", "diagnostics", "rho", "jobs", "best", "best_checkpoint", "declaration")
     class RhoEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -502,13 +524,15 @@ class Finish(_message.Message):
     JOBS_FIELD_NUMBER: _ClassVar[int]
     BEST_FIELD_NUMBER: _ClassVar[int]
     BEST_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    DECLARATION_FIELD_NUMBER: _ClassVar[int]
     state: str
     diagnostics: str
     rho: _containers.ScalarMap[str, float]
     jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
     best: str
     best_checkpoint: str
-    def __init__(self, state: _Optional[str] = ..., diagnostics: _Optional[str] = ..., rho: _Optional[_Mapping[str, float]] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., best: _Optional[str] = ..., best_checkpoint: _Optional[str] = ...) -> None: ...
+    declaration: Declaration
+    def __init__(self, state: _Optional[str] = ..., diagnostics: _Optional[str] = ..., rho: _Optional[_Mapping[str, float]] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., best: _Optional[str] = ..., best_checkpoint: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ...) -> None: ...
 
 class RmMessage(_message.Message):
     __slots__ = ("id", "registered", "ask_rho", "offer", "leases", "acknowledge", "shut_down", "cluster")
@@ -696,8 +720,16 @@ class KillRequest(_message.Message):
     reason: str
     def __init__(self, app_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
+class ExplanationLine(_message.Message):
+    __slots__ = ("label", "text")
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    label: str
+    text: str
+    def __init__(self, label: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
 class AppStatus(_message.Message):
-    __slots__ = ("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "submitted_at_s", "started_at_s", "finished_at_s", "progress", "rho", "gpus", "gpu_time_s", "attempts", "diagnostics", "best", "jobs", "final_rho", "spec", "leases", "phase", "phases", "best_checkpoint", "folder", "page_url", "engine_id", "archive")
+    __slots__ = ("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "submitted_at_s", "started_at_s", "finished_at_s", "progress", "rho", "gpus", "gpu_time_s", "attempts", "diagnostics", "best", "jobs", "final_rho", "spec", "leases", "phase", "phases", "best_checkpoint", "folder", "page_url", "engine_id", "waits_for", "explanation", "archive")
     class FinalRhoEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -733,6 +765,8 @@ class AppStatus(_message.Message):
     FOLDER_FIELD_NUMBER: _ClassVar[int]
     PAGE_URL_FIELD_NUMBER: _ClassVar[int]
     ENGINE_ID_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
     ARCHIVE_FIELD_NUMBER: _ClassVar[int]
     app_id: str
     name: str
@@ -762,8 +796,10 @@ class AppStatus(_message.Message):
     folder: str
     page_url: str
     engine_id: str
+    waits_for: str
+    explanation: _containers.RepeatedCompositeFieldContainer[ExplanationLine]
     archive: str
-    def __init__(self, app_id: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., state: _Optional[str] = ..., tuner: _Optional[str] = ..., program: _Optional[str] = ..., replay: _Optional[bool] = ..., submitted_at_s: _Optional[float] = ..., started_at_s: _Optional[float] = ..., finished_at_s: _Optional[float] = ..., progress: _Optional[float] = ..., rho: _Optional[float] = ..., gpus: _Optional[int] = ..., gpu_time_s: _Optional[float] = ..., attempts: _Optional[int] = ..., diagnostics: _Optional[str] = ..., best: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., final_rho: _Optional[_Mapping[str, float]] = ..., spec: _Optional[_Union[AppSpec, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., best_checkpoint: _Optional[str] = ..., folder: _Optional[str] = ..., page_url: _Optional[str] = ..., engine_id: _Optional[str] = ..., archive: _Optional[str] = ...) -> None: ...
+    def __init__(self, app_id: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., state: _Optional[str] = ..., tuner: _Optional[str] = ..., program: _Optional[str] = ..., replay: _Optional[bool] = ..., submitted_at_s: _Optional[float] = ..., started_at_s: _Optional[float] = ..., finished_at_s: _Optional[float] = ..., progress: _Optional[float] = ..., rho: _Optional[float] = ..., gpus: _Optional[int] = ..., gpu_time_s: _Optional[float] = ..., attempts: _Optional[int] = ..., diagnostics: _Optional[str] = ..., best: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., final_rho: _Optional[_Mapping[str, float]] = ..., spec: _Optional[_Union[AppSpec, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., best_checkpoint: _Optional[str] = ..., folder: _Optional[str] = ..., page_url: _Optional[str] = ..., engine_id: _Optional[str] = ..., waits_for: _Optional[str] = ..., explanation: _Optional[_Iterable[_Union[ExplanationLine, _Mapping]]] = ..., archive: _Optional[str] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ("app_id", "after_sequence", "follow")

@@ -20,6 +20,7 @@ from themis.apps import (
 from themis.bids import AppReport, Bid, BidRow, GangDemand, GangRequest, LossForecast, Offer, PhaseLeft
 from themis.cluster import Allocation, Cluster, DeviceKind, DeviceType, GpuId, Level, Machine
 from themis.errors import InputError
+from themis.fluid_cluster import Declaration, FluidPhase
 from themis.leases import Lease
 from themis.lifecycle import LeaseState
 from themis.speeds import SAME_SPEED, Speeds
@@ -238,6 +239,7 @@ def lease_to_message(lease: Lease) -> pb.Lease:
         gpu_index=lease.gpu.index,
         expires_at_s=lease.expires_at_s,
         state=lease.state,
+        job_id=lease.job_id,
     )
 
 
@@ -250,6 +252,7 @@ def lease_from_message(message: pb.Lease, app_id: str) -> Lease:
         granted_at_s=0.0,
         expires_at_s=message.expires_at_s,
         state=LeaseState(message.state),
+        job_id=message.job_id,
     )
 
 
@@ -309,6 +312,24 @@ def bid_from_message(message: pb.Bid, app_id: str) -> Bid:
         empty_value=message.empty_value,
         rows=tuple(row_from_message(row) for row in message.rows),
         rows_dropped=message.rows_dropped,
+    )
+
+
+def declaration_to_message(declaration: Declaration) -> pb.Declaration:
+    """What an app declares to the fluid fair cluster."""
+    return pb.Declaration(
+        phases=[pb.FluidPhase(time_s=phase.time_s, gpus=phase.gpus) for phase in declaration.phases],
+        cluster_time_s=declaration.cluster_time_s,
+        share_demand=declaration.share_demand,
+    )
+
+
+def declaration_from_message(message: pb.Declaration) -> Declaration:
+    """Return the declaration. Raises InputError for a phase without GPUs or of endless time."""
+    return Declaration(
+        phases=tuple(FluidPhase(phase.time_s, phase.gpus) for phase in message.phases),
+        cluster_time_s=message.cluster_time_s,
+        share_demand=message.share_demand,
     )
 
 

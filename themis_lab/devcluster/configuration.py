@@ -16,6 +16,9 @@ from themis_lab.devcluster.layout import Layout
 from themis_lab.devcluster.spec import ClusterSpec
 
 GPU = "yarn.io/gpu"
+DEVICE_ATTRIBUTE = "device"
+NODE_ATTRIBUTES = "themis.devcluster.node-attributes"
+"""Java system property of each NodeManager with the attributes of its node."""
 QUEUES = ("default", "research")
 AM_EXPIRY_MS = 60_000
 
@@ -81,6 +84,12 @@ def node_properties(spec: ClusterSpec, addresses: Addresses, layout: Layout, ind
     }
 
 
+def node_attributes(spec: ClusterSpec, index: int) -> str:
+    """The attributes of one node (counted from 0) as its NodeManager reads them: name, type and value."""
+    device = spec.devices[index] if spec.devices else ""
+    return f"{DEVICE_ATTRIBUTE},STRING,{device}" if device else ""
+
+
 def _core_site(spec: ClusterSpec, addresses: Addresses, layout: Layout) -> dict[str, str]:
     return {
         "fs.defaultFS": f"hdfs://{addresses.at_master(Port.NAMENODE)}",
@@ -133,6 +142,8 @@ def _resource_manager(spec: ClusterSpec, addresses: Addresses, layout: Layout) -
         f"{rm}.work-preserving-recovery.enabled": "true",
         f"{rm}.work-preserving-recovery.scheduling-wait-ms": "1000",
         f"{rm}.store.class": _LEVELDB_STORE,
+        # By default in /tmp, where two clusters would share it.
+        "yarn.node-attribute.fs-store.root-dir": f"file://{layout.data / 'node-attributes'}",
         f"{rm}.leveldb-state-store.path": str(layout.data / "resourcemanager"),
         f"{rm}.connect.max-wait.ms": "60000",
         f"{rm}.connect.retry-interval.ms": "500",
@@ -157,6 +168,9 @@ def _node_managers(spec: ClusterSpec) -> dict[str, str]:
         f"{nm}.recovery.supervised": "false",
         f"{nm}.sleep-delay-before-sigkill.ms": "2000",
         f"{nm}.env-whitelist": _INHERITED,
+        f"{nm}.node-attributes.provider": "config",
+        # The provider reads this file anew, and so ignores options of the command line. Java's own properties count.
+        f"{nm}.node-attributes.provider.configured-node-attributes": f"${{{NODE_ATTRIBUTES}}}",
     }
 
 

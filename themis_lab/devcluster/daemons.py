@@ -8,7 +8,7 @@ from pathlib import Path
 
 from themis.values import Value
 from themis_lab.devcluster.addresses import Addresses
-from themis_lab.devcluster.configuration import MARK, NODE_MARK, node_properties
+from themis_lab.devcluster.configuration import MARK, NODE_ATTRIBUTES, NODE_MARK, node_attributes, node_properties
 from themis_lab.devcluster.layout import Layout
 from themis_lab.devcluster.spec import DATANODE, NAMENODE, RESOURCE_MANAGER, ClusterSpec, host_of
 
@@ -71,7 +71,8 @@ def daemon_command(plan: Plan, daemon: str) -> list[str]:
     index = plan.spec.hosts.index(host)
     own = node_properties(plan.spec, plan.addresses, plan.layout, index)
     options = [word for name, value in own.items() for word in ("-D", f"{name}={value}")]
-    return [*java_command(plan, _NODE_MANAGER_MAIN, _NODE_MANAGER_HEAP_MB), *options]
+    java = java_command(plan, _NODE_MANAGER_MAIN, _NODE_MANAGER_HEAP_MB)
+    return [java[0], f"-D{NODE_ATTRIBUTES}={node_attributes(plan.spec, index)}", *java[1:], *options]
 
 
 def format_command(plan: Plan) -> list[str]:

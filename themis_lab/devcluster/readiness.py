@@ -31,8 +31,8 @@ def what_is_missing(
     if RESOURCE_MANAGER not in since_s:
         return None
     wanted = [
-        _is_in_service(nodes.get(host), gpus, since_s[node_manager(host)])
-        for host, gpus in zip(spec.hosts, spec.gpus, strict=True)
+        _is_in_service(nodes.get(host), gpus, device, since_s[node_manager(host)])
+        for host, gpus, device in zip(spec.hosts, spec.gpus, spec.devices or [""] * len(spec.gpus), strict=True)
         if node_manager(host) in since_s
     ]
     return None if all(wanted) and nodes else f"YARN: {sum(wanted)} of {len(wanted)} nodes"
@@ -61,5 +61,7 @@ def wait_until_none(missing: Callable[[], str | None], *, limit_s: float, troubl
         time.sleep(_POLL_S)
 
 
-def _is_in_service(node: web.NodeReport | None, gpus: int, since_s: float) -> bool:
-    return node is not None and node.state == web.RUNNING and node.gpus == gpus and node.health_at_s >= since_s
+def _is_in_service(node: web.NodeReport | None, gpus: int, device: str, since_s: float) -> bool:
+    # An administrator may add a type to a node that reports none.
+    has_its_devices = node is not None and node.gpus == gpus and (not device or node.device == device)
+    return node is not None and node.state == web.RUNNING and has_its_devices and node.health_at_s >= since_s

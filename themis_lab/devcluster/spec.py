@@ -17,6 +17,8 @@ DATANODE = "datanode"
 RESOURCE_MANAGER = "resourcemanager"
 _NODE_MANAGER = "nodemanager-"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+# YARN's own rule for values of node attributes, without the dot.
+_DEVICE = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z_-]{0,61}")
 MAX_NODES = 50
 """Each is a JVM of 170 MB."""
 MAX_GPUS = 64
@@ -38,7 +40,9 @@ class ClusterSpec(Value, frozen=True, kw_only=True):
         heartbeat_ms: Between two heartbeats of a node to the ResourceManager, in milliseconds.
         expiry_ms: After so long without a heartbeat a node is lost, an app master dead, in milliseconds.
         user: The superuser of HDFS, administrator of YARN, owner of all processes.
-        names: Names of the nodes; none: `gpu-node-1` and so on.
+        names: Names of the nodes; none: `gpu-node-1` and so on, `cpu-node-3` for a third node without GPUs.
+        devices: Device type that each node reports to YARN as its node attribute `device`, empty for none. No entries:
+            no node reports one.
         kerberos: Makes HDFS and YARN secure. Then `user` counts for nothing, and folders on HDFS are the caller's to
             make. None: Hadoop believes everybody.
     """
@@ -51,6 +55,7 @@ class ClusterSpec(Value, frozen=True, kw_only=True):
     expiry_ms: int = 10_000
     user: str = field(default_factory=hadoop_user)
     names: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
     kerberos: Kerberos | None = None
 
     def __post_init__(self) -> None:
@@ -66,11 +71,19 @@ class ClusterSpec(Value, frozen=True, kw_only=True):
             )
         if self.names and len(set(self.names)) != len(self.gpus):
             raise InputError("each node needs a name of its own", value=len(self.names), remedy="one name a node")
+        if self.devices and len(self.devices) != len(self.gpus):
+            remedy = "one type a node, empty for none"
+            raise InputError("a number of device types that cannot be", value=len(self.devices), remedy=remedy)
+        wrong_types = [device for device in self.devices if device and not _DEVICE.fullmatch(device)]
+        if wrong_types:
+            raise InputError("no name of a device type", value=wrong_types[0], remedy="a-z, A-Z, 0-9, '-' and '_'")
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """Names of the nodes, as YARN shows them."""
-        return self.names or tuple(f"gpu-node-{number}" for number in range(1, len(self.gpus) + 1))
+        return self.names or tuple(
+            f"{'gpu' if gpus else 'cpu'}-node-{number}" for number, gpus in enumerate(self.gpus, start=1)
+        )
 
     @property
     def daemons(self) -> tuple[str, ...]:

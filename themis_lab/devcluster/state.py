@@ -71,7 +71,7 @@ def _plan(document: Mapping[str, Any], layout: Layout) -> Plan:
 
 def _spec(fields: Mapping[str, Any]) -> ClusterSpec:
     kerberos = fields.get("kerberos")
-    typed = {"gpus": tuple(fields["gpus"]), "names": tuple(fields["names"])}
+    typed = {name: tuple(fields[name]) for name in ("gpus", "names", "devices")}
     return ClusterSpec(**{**fields, **typed, "kerberos": Kerberos(**kerberos) if kerberos else None})
 
 

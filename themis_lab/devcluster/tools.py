@@ -12,6 +12,7 @@ _YARN = {
     "application|app|applicationattempt|container": (f"{_CLI}.ApplicationCLI", False),
     "logs": (f"{_CLI}.LogsCLI", True),
     "node": (f"{_CLI}.NodeCLI", True),
+    "nodeattributes": (f"{_CLI}.NodeAttributesCLI", True),
     "queue": (f"{_CLI}.QueueCLI", True),
     "rmadmin": (f"{_CLI}.RMAdminCLI", True),
 }

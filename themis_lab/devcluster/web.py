@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from themis.values import Value
-from themis_lab.devcluster.configuration import GPU
+from themis_lab.devcluster.configuration import DEVICE_ATTRIBUTE, GPU
 
 # States of a node, as YARN names them.
 RUNNING, LOST, DECOMMISSIONED, DECOMMISSIONING = "RUNNING", "LOST", "DECOMMISSIONED", "DECOMMISSIONING"
@@ -36,6 +36,7 @@ class NodeReport(Value, frozen=True, kw_only=True):
         state: YARN's name for it: NEW, RUNNING, UNHEALTHY, DECOMMISSIONING, DECOMMISSIONED, LOST, REBOOTED, SHUTDOWN.
         gpus: GPUs it declares.
         gpus_used: GPUs in containers; 0 for a node that is gone.
+        device: Its device type, by the node attribute `device`. Empty without one.
         health_at_s: When its NodeManager last looked at its own health, in seconds since 1970; it does so when it
             starts, so an earlier time means that the ResourceManager reports on the previous one.
     """
@@ -44,6 +45,7 @@ class NodeReport(Value, frozen=True, kw_only=True):
     gpus: int
     gpus_used: int
     health_at_s: float
+    device: str = ""
 
 
 class NoAnswerError(Exception):
@@ -63,6 +65,7 @@ def node_reports(rm_web: str) -> dict[str, NodeReport]:
             gpus=_gpus(node.get("totalResource")),
             gpus_used=_gpus(node.get("usedResource")),
             health_at_s=node.get("lastHealthUpdate", 0) / 1000,
+            device=_device(node.get("nodeAttributesInfo")),
         )
         for node in found
     }
@@ -102,6 +105,11 @@ def make_folder(namenode_web: str, path: str, user: str, permission: str) -> Non
 def _gpus(resource: Mapping[str, Any] | None) -> int:
     parts = ((resource or {}).get("resourceInformations") or {}).get("resourceInformation") or []
     return sum(int(part["value"]) for part in parts if part["name"] == GPU)
+
+
+def _device(attributes: Mapping[str, Any] | None) -> str:
+    found = (attributes or {}).get("nodeAttributeInfo") or []
+    return next((str(each["value"]) for each in found if each["name"] == DEVICE_ATTRIBUTE), "")
 
 
 def _bean(web: str, name: str) -> Mapping[str, Any]:

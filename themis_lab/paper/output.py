@@ -42,13 +42,14 @@ def write(experiment: Shown, findings: Findings, folder: Path) -> Written:
 
 
 def section(experiment: Shown, findings: Findings) -> ReportSection:
-    """The comparison of an experiment with the paper. Remarks on single lines come first and name their line."""
+    """The table of an experiment, usually its comparison with the paper. Remarks on single lines come first."""
+    headings, *rows = findings.table or (HEADINGS, *(_cells(line) for line in findings.comparisons))
     return ReportSection(
         name=experiment.name,
         title=experiment.title,
         figure=f"{experiment.name}.png",
-        headings=HEADINGS,
-        rows=tuple(_cells(line) for line in findings.comparisons),
+        headings=headings,
+        rows=tuple(rows),
         remarks=(
             *(f"{line.what}: {line.remark}" for line in findings.comparisons if line.remark),
             *findings.remarks,
@@ -75,9 +76,11 @@ def summary_markdown(done: Sequence[tuple[Shown, Findings]], how: str) -> str:
         "## Why it does not match",
         "",
         *(f"{place}. {cause}" for place, cause in enumerate(causes, start=1)),
+        "",
     ]
     parts = [section(experiment, findings).markdown("###") for experiment, findings in done]
-    return "\n".join(["# Reproduction", "", how, "", *overview, "", "## The experiments", "", *parts])
+    of_a_paper = overview if claims or causes else []
+    return "\n".join(["# Reproduction", "", how, "", *of_a_paper, "## The experiments", "", *parts])
 
 
 def overview_text(done: Sequence[tuple[Shown, Findings]]) -> str:

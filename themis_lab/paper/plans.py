@@ -30,6 +30,9 @@ FOR_MIXED_DEVICES = (
     "gandiva_fair",
     "incentive_only",
     "pure_efficiency",
+    "allox",
+    "allox_plus",
+    "sjf_plus",
 )
 """Policies that this evaluation leaves out: its clusters have one device type, and these policies divide several."""
 

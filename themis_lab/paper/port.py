@@ -111,6 +111,7 @@ class Findings(Value, frozen=True, kw_only=True):
     Attributes:
         rows: Rows of its CSV, all with the same columns.
         comparisons: Lines that compare our results with the paper.
+        table: Headings and rows of its table if it compares nothing with a paper; then there are no `comparisons`.
         remarks: Sentences on the whole experiment.
         claims: Rows of the overview of all experiments.
         causes: Paragraphs on why numbers differ from the paper's, as far as this experiment shows it.
@@ -121,6 +122,7 @@ class Findings(Value, frozen=True, kw_only=True):
     remarks: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
     causes: tuple[str, ...] = ()
+    table: tuple[tuple[str, ...], ...] = ()
 
 
 class Shown(Protocol):

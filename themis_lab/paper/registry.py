@@ -37,9 +37,14 @@ MODULES: Mapping[str, str] = MappingProxyType(
 
 
 PAPERS: Mapping[str, str] = MappingProxyType(
-    {"allox": "themis_lab.paper.allox.registry", "oef": "themis_lab.paper.oef.registry"}
+    {
+        "allox": "themis_lab.paper.allox.registry",
+        "oef": "themis_lab.paper.oef.registry",
+        "mixed": "themis_lab.paper.mixed",
+    }
 )
-"""Further papers whose evaluations are reproduced. Each module lists EXPERIMENTS, which make their own runs."""
+"""Further evaluations: of other papers, and of all policies on mixed devices. Each module lists EXPERIMENTS, which make
+their own runs."""
 
 
 def experiment_named(name: str) -> Experiment:

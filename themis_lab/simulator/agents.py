@@ -176,16 +176,16 @@ class LyingAgent:
     def report(self, app: AppView, cluster: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """The report after the lie."""
         self._patience.next_round(app)
-        lie = self._told
+        lie = self._current_lie
         return lie.report(self._inner.report(lie.view(app), cluster, round_id, rho_of))
 
     def bid(self, app: AppView, offer: Offer, cluster: ClusterView) -> Bid:
         """The bid after the lie."""
-        lie = self._told
+        lie = self._current_lie
         return lie.bid(self._inner.bid(lie.view(app), offer, cluster))
 
     @property
-    def _told(self) -> Lie:
+    def _current_lie(self) -> Lie:
         return _TRUTH if self._patience.lost else self._lie
 
 

@@ -109,6 +109,9 @@ def _why(round_: RoundRecord, app: str) -> Iterator[str]:
     if not unmet:
         yield "its demand was met"
         return
+    if app in round_.waits:
+        yield round_.waits[app]
+        return
     served = _served(round_)
     left = _gpus(round_.free) - sum(served.values())
     if left:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import msgspec
 
@@ -82,6 +83,7 @@ class RoundRecord(Value, frozen=True, kw_only=True):
         later_ends_s: The end of the last granted lease, by app, if it is later: a staggered lease begins when the
             one before it ends.
         status: How the auction was solved; empty without an auction.
+        waits: Why apps wait although devices may be idle, for policies that say so.
     """
 
     round_id: int
@@ -103,6 +105,9 @@ class RoundRecord(Value, frozen=True, kw_only=True):
     status: str = ""
     gap: float = 0.0
     later_ends_s: Mapping[str, float] = msgspec.field(default_factory=dict)
+    waits: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+    OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {"waits": {}}
 
 
 class Counts(msgspec.Struct, kw_only=True):

@@ -78,7 +78,7 @@ def parse_recording(text: str, source: str) -> Recording:
     run = _run(header, f"{source}, line 1")
     rounds, apps = (_restored_lines(lines, kind, source) for kind in ("round", "app"))
     record = _record(lines[-1], rounds, apps, f"{source}, line {len(lines)}")
-    _check_told_alike(run, header, record, source)
+    _check_agreement(run, header, record, source)
     _check_whole(run, record, source)
     return Recording(run=run, record=record)
 
@@ -104,7 +104,7 @@ def _check_order(lines: Sequence[Mapping[str, Any]], source: str) -> None:
         reached = step
 
 
-def _check_told_alike(run: Run, header: Mapping[str, Any], record: RunRecord, source: str) -> None:
+def _check_agreement(run: Run, header: Mapping[str, Any], record: RunRecord, source: str) -> None:
     """Raise InputError if header, settings and end differ in what was run: the file was edited in one place only."""
     stated = {
         "policy": (run.settings.policy, header.get("policy"), record.policy),

@@ -28,33 +28,29 @@ def documents_of(
         watch: Called after every round of a run in this process.
         watch_apart: Called with (apps ended, apps in total) of all runs, ten times a second, if other processes run.
     """
-    found: dict[int, Document] = {}
     workers = min(processes, len(runs))
-    for place, document in _here(runs, watch) if workers <= 1 else _apart(runs, workers, watch_apart):
-        found[place] = document
+    made: Iterator[tuple[int, Document]]
+    if workers <= 1:
+        made = ((index, document_of(make_run(run, watch))) for index, run in enumerate(runs))
+    else:
+        board = Board(len(runs))
+        apps = sum(len(run.workload.apps) for run in runs)
+        items = ((index, (index, run)) for index, run in enumerate(runs))
+        made = run_parallel(_document, items, workers, board, lambda: watch_apart(sum(board.numbers()), apps))
+    found: dict[int, Document] = {}
+    for index, document in made:
+        found[index] = document
         progress(len(found), len(runs))
-    return [found[place] for place in range(len(runs))]
-
-
-def _here(runs: Sequence[Run], watch: Watch | None) -> Iterator[tuple[int, Document]]:
-    for place, run in enumerate(runs):
-        yield place, document_of(make_run(run, watch))
-
-
-def _apart(runs: Sequence[Run], workers: int, watch: Progress) -> Iterator[tuple[int, Document]]:
-    board = Board(len(runs))
-    apps = sum(len(run.workload.apps) for run in runs)
-    items = ((place, (place, run)) for place, run in enumerate(runs))
-    return run_parallel(_document, items, workers, board, lambda: watch(sum(board.numbers()), apps))
+    return [found[index] for index in range(len(runs))]
 
 
 def _document(item: tuple[int, Run]) -> Document:
     """Return the document of a run, made in another process. The board shows how many of its apps have ended."""
-    place, run = item
+    index, run = item
     board = Board.here
 
     def watch(simulation: Simulation) -> None:
         if board is not None:
-            board.put(place, len(simulation.ended))
+            board.put(index, len(simulation.ended))
 
     return document_of(make_run(run, watch))

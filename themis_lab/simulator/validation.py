@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rm_plugin.policies.gang_check import check_gang
 from themis.cluster import Cluster
 from themis.errors import InputError
 from themis.speeds import speed_on
@@ -12,7 +13,10 @@ from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
 
 
 def check_fits(workload: Workload, settings: Settings) -> None:
-    """Raise InputError: outages that overlap, a job that no machines can hold or that saves itself for too long."""
+    """Raise InputError: outages that overlap, or a job that never ends.
+
+    No machine or no policy can give it what it needs, or it saves itself for too long.
+    """
     cluster = settings.cluster
     away_until_s: dict[str, float] = {}
     for outage in sorted(settings.outages, key=lambda outage: outage.lost_at_s):
@@ -26,6 +30,7 @@ def check_fits(workload: Workload, settings: Settings) -> None:
         _check_costs(app, settings)
         for job in app.jobs:
             _check_job(app, job, rooms, cluster)
+            check_gang(settings.policy, app.name, job.job_id, job.shape)
 
 
 def refusal(workload: Workload, settings: Settings) -> InputError | None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from submarine_client import status
+from themis.rho import RhoDefinition
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message
 from themis_lab.testbed.events import Event
 from themis_lab.testbed.live import kind_of
-from themis_lab.testbed.measures import gpu_time_s, number, placement_score, slowdown_or_crude
+from themis_lab.testbed.measures import gpu_time_by_device, gpu_time_s, number, placement_score, slowdown_or_crude
 from themis_lab.testbed.spans import LeaseSpan, TaskSpan
 
-RHO_DEFINITIONS = ("themis", "isolated_share", "placement_aware", "private_cluster", "attainable")
+RHO_DEFINITIONS = tuple(definition.value for definition in RhoDefinition)
 
 
 def app_report(
@@ -24,6 +25,7 @@ def app_report(
     leases: Sequence[LeaseSpan],
     tasks: Sequence[TaskSpan],
     end_s: float,
+    device_of: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return the report's entry for an app.
 
@@ -33,6 +35,7 @@ def app_report(
         leases: The app's leases.
         tasks: The app's task spans.
         end_s: End of the record, in seconds since the epoch.
+        device_of: The device type of each machine.
     """
     slowdown = app_from_message(app.spec).estimate.slowdown if app.HasField("spec") else None
     first_s = min((lease.start_s for lease in leases), default=math.nan)
@@ -41,12 +44,15 @@ def app_report(
         "app_id": app.app_id,
         "tuner": app.tuner,
         "program": app.program,
+        "user": app.user,
         "kind": kind_of(app),
         "jobs": len(app.jobs) or len(app.spec.jobs),
         "state": app.state,
         "diagnostics": app.diagnostics,
         "rho": {name: finite(app.final_rho.get(name, math.nan)) for name in RHO_DEFINITIONS},
         "gpu_time_s": gpu_time_s(leases, end_s),
+        "gpu_time_s_by_device": gpu_time_by_device(leases, end_s, device_of),
+        "speeds": speeds(app),
         "placement_score": placement_score(tasks, slowdown_or_crude(slowdown), end_s),
         "restarts": _count(events, "job_restarted"),
         "resizes": _count(events, "resize"),
@@ -79,6 +85,19 @@ def best_model(app: pb.AppStatus, events: Sequence[Event]) -> dict[str, Any] | N
         "loss": finite(status.loss(job)),
         "checkpoint": _below(app.best_checkpoint, app.folder),
     }
+
+
+def speeds(app: pb.AppStatus) -> dict[str, dict[str, Any]]:
+    """The speed of the app's jobs by device type, and whether a job of it measured that. Empty on one type.
+
+    Jobs of an app differ only by what they measured: a measured speed comes before an assumed one.
+    """
+    known: dict[str, dict[str, Any]] = {}
+    for job in app.jobs:
+        for each in job.speeds:
+            if each.device not in known or (each.measured and not known[each.device]["measured"]):
+                known[each.device] = {"speed": each.speed, "measured": each.measured}
+    return known
 
 
 def finite(value: float) -> float | None:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from themis_lab.testbed.audit_idle import check_idle_gpus, check_idle_leases
 from themis_lab.testbed.audit_leases import check_lease_ends
-from themis_lab.testbed.audit_ownership import check_leases_per_gpu, check_tasks_per_gpu, check_tasks_within_leases
+from themis_lab.testbed.audit_ownership import (
+    check_bound_leases,
+    check_leases_per_gpu,
+    check_tasks_per_gpu,
+    check_tasks_within_leases,
+)
 from themis_lab.testbed.audit_progress import check_history, check_progress, check_targets
 from themis_lab.testbed.audit_rounds import check_rounds
 from themis_lab.testbed.audit_values import AuditInput, AuditResult, Findings
@@ -20,6 +25,7 @@ def audit(run: AuditInput) -> AuditResult:
         check_leases_per_gpu,
         check_tasks_per_gpu,
         check_tasks_within_leases,
+        check_bound_leases,
         check_idle_gpus,
         check_idle_leases,
         check_lease_ends,

@@ -50,8 +50,13 @@ def check_idle_gpus(run: AuditInput, findings: Findings) -> None:
     waits if its tuner wants it to run, its app master is registered, and no tasks of it run. Jobs that fit on GPUs
     which their app already holds or has reserved do not wait. Only the first rule covers growth of running jobs:
     whether one more GPU makes a job faster depends on its slowdown.
+
+    A policy that is not work-conserving may let a job wait beside an idle GPU: then there is nothing to check. The
+    event of the start says so.
     """
     findings.announce(NOTHING_USABLE, NOT_IDLE)
+    if any(event.kind == "rm_started" and event.detail.get("work_conserving") is False for event in run.events):
+        return
     watch = _Watch(run, findings)
     for event in run.events:
         if event.kind == "round_granted":

@@ -24,13 +24,14 @@ def check_lease_ends(run: AuditInput, findings: Findings) -> None:
         late = f"{lease.app_id} ended at {findings.at(app_end_s)}, but its lease {lease.lease_id} of {lease.gpu} "
         # A record may end as soon as the last app has ended. So an open lease is late only if its time has passed.
         end_s = min(lease.end_s, math.inf if run.end_s > app_end_s + bound_s else app_end_s)
-        findings.look(WITH_APP, end_s <= app_end_s + bound_s, late + _told(lease, findings))
+        end_text = "never ended" if lease.end_s == math.inf else f"ended at {findings.at(lease.end_s)}"
+        findings.look(WITH_APP, end_s <= app_end_s + bound_s, late + end_text)
         findings.look(WITH_APP, lease.start_s <= app_end_s, late + f"began at {findings.at(lease.start_s)}")
 
 
 def _check_expiries(lease: LeaseSpan, run: AuditInput, findings: Findings) -> None:
-    next_told_s = [told_s for told_s, _ in lease.expiries[1:]]
-    ends_s = [*next_told_s, min(lease.end_s, run.end_s)]
+    next_written_s = [written_s for written_s, _ in lease.expiries[1:]]
+    ends_s = [*next_written_s, min(lease.end_s, run.end_s)]
     bound_s = run.limits.grace_s + run.limits.notice_s
     for (_, expires_s), end_s in zip(lease.expiries, ends_s, strict=True):
         text = (
@@ -38,7 +39,3 @@ def _check_expiries(lease: LeaseSpan, run: AuditInput, findings: Findings) -> No
             f"and went on until {findings.at(end_s)}"
         )
         findings.look(IN_TIME, end_s <= expires_s + bound_s, text)
-
-
-def _told(lease: LeaseSpan, findings: Findings) -> str:
-    return "never ended" if lease.end_s == math.inf else f"ended at {findings.at(lease.end_s)}"

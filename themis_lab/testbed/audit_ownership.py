@@ -17,6 +17,8 @@ from themis_lab.testbed.spans import LEASE_ENDS, LeaseSpan, TaskSpan, lease_span
 ONE_LEASE = "a GPU has one lease at a time"
 ONE_TASK = "a GPU runs one job at a time"
 WITHIN_LEASE = "tasks run only on leased GPUs"
+BOUND_JOB = "a GPU that is bound to a job runs that job only"
+BOUND_KEPT = "no round takes a GPU from the job that it is bound to"
 
 
 def check_leases_per_gpu(run: AuditInput, findings: Findings) -> None:
@@ -74,6 +76,27 @@ def check_tasks_within_leases(run: AuditInput, findings: Findings) -> None:
             inside = any(_covers(chain, span, end_s, run.limits.clock_s, slack_s) for chain in _chains(leases))
             text = f"{_name(span)} on {gpu} from {findings.at(span.start_s)} to {findings.at(end_s)} without a lease"
             findings.look(WITHIN_LEASE, inside, text)
+
+
+def check_bound_leases(run: AuditInput, findings: Findings) -> None:
+    """A bound lease serves its job alone, and no round lets it expire. It may expire if its GPU is closed."""
+    findings.announce(BOUND_JOB, BOUND_KEPT)
+    bound: dict[tuple[str, str], list[LeaseSpan]] = defaultdict(list)
+    for lease in lease_spans(run.events):
+        if lease.job_id:
+            bound[lease.app_id, lease.gpu].append(lease)
+    for span in task_spans(run.events):
+        for gpu in span.gpus:
+            for lease in bound.get((span.app_id, gpu), ()):
+                if lease.start_sequence < span.start_sequence < lease.end_sequence:
+                    text = f"{_name(span)} on {gpu}, which is bound to {lease.job_id}"
+                    findings.look(BOUND_JOB, span.job_id == lease.job_id, text)
+    for event in run.events:
+        if event.kind == "lease_expiring" and event.detail.get("job_id"):
+            text = f"{event.detail['gpu']} of {event.app_id} expires by round {event.detail.get('round_id')}"
+            findings.look(BOUND_KEPT, not event.detail.get("round_id"), text)
+        elif event.kind == "lease_released" and event.detail.get("job_id"):
+            findings.look(BOUND_KEPT, True, "")
 
 
 def _chains(leases: Iterable[LeaseSpan]) -> list[list[LeaseSpan]]:

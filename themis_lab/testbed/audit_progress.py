@@ -28,7 +28,7 @@ class _End(Enum):
     NONE = "none"
     SAVED = "saved"
     CRASHED = "crashed"
-    UNTOLD = "untold"
+    UNREPORTED = "unreported"
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ def check_progress(run: AuditInput, findings: Findings) -> None:
         if event.kind == "am_lost":
             for (app_id, _), trail in trails.items():
                 if app_id == event.app_id and trail.running:
-                    trail.running, trail.end = False, _End.UNTOLD
+                    trail.running, trail.end = False, _End.UNREPORTED
         elif event.kind in ("tasks_started", "tasks_ended", "checkpoint", "job_progress"):
             key = (event.app_id, str(event.detail["job_id"]))
             _STEPS[event.kind](trails[key], event, f"{key[0]}/{key[1]}", findings)

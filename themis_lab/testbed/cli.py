@@ -21,12 +21,14 @@ def add_arguments(subparsers: argparse._SubParsersAction[argparse.ArgumentParser
     parser.set_defaults(run=run)
     actions = parser.add_subparsers(dest="action")
     play = actions.add_parser("run", help="run a mix of apps on an emulated cluster and report")
-    play.add_argument("mix", metavar="MIX", help="mix file, or the name of an example: main, small, yarn")
+    play.add_argument(
+        "mix", metavar="MIX", help="mix file, or the name of an example: main, small, hybrid, yarn, hybrid-yarn"
+    )
     play.add_argument("--policy", default="themis", help="policy of the ResourceManager; default: %(default)s")
     play.add_argument("--out", type=Path, default=DEFAULT_OUT, help="folder for the run; default: %(default)s")
     play.add_argument("--engine", default="local", help="local, or yarn: Hadoop on this machine; default: %(default)s")
     play.add_argument("--seed", type=int, default=None, help="in place of the mix's own")
-    again = actions.add_parser("report", help="audit a run again and draw its report anew")
+    again = actions.add_parser("report", help="audit a run again and draw its report again")
     again.add_argument("out", type=Path, metavar="OUT", help="folder of a run")
 
 

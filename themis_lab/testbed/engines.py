@@ -40,8 +40,8 @@ class EngineSetting(Value, frozen=True, kw_only=True):
 def running_engine(name: str, cluster: Cluster, folder: RunFolder, console: Console) -> Iterator[EngineSetting]:
     """Run what the engine needs for as long as the block runs.
 
-    For `yarn` this is a development cluster whose nodes are the machines of the cluster file, by name and number of
-    GPUs. Its daemons end with this process, however it ends.
+    For `yarn` this is a development cluster whose nodes are the machines of the cluster file, by name, device type and
+    number of GPUs. Its daemons end with this process, however it ends.
 
     Raises:
         UnknownNameError: No such engine.
@@ -53,7 +53,8 @@ def running_engine(name: str, cluster: Cluster, folder: RunFolder, console: Cons
         yield EngineSetting()
         return
     spec = ClusterSpec(
-        gpus=tuple(machine.gpus for machine in cluster.machines),
+        gpus=tuple(machine.gpus * cluster.devices[machine.device].is_gpu for machine in cluster.machines),
+        devices=tuple(machine.device for machine in cluster.machines),
         names=tuple(machine.machine_id for machine in cluster.machines),
         memory_mb=_NODE_MEMORY_MB,
     )

@@ -28,6 +28,20 @@ def gpu_time_s(leases: Iterable[LeaseSpan], end_s: float) -> float:
     return sum(max(0.0, min(lease.end_s, end_s) - lease.start_s) for lease in leases)
 
 
+def gpu_time_by_device(leases: Iterable[LeaseSpan], end_s: float, device_of: Mapping[str, str]) -> dict[str, float]:
+    """Device seconds of leases up to `end_s`, by device type. `device_of` has the type of each machine."""
+    seconds: dict[str, float] = {}
+    for lease in leases:
+        device = device_of[machine_of(lease.gpu)]
+        seconds[device] = seconds.get(device, 0.0) + gpu_time_s([lease], end_s)
+    return seconds
+
+
+def machine_of(gpu: str) -> str:
+    """The machine of a GPU, which events write as MACHINE/INDEX."""
+    return gpu.rpartition("/")[0]
+
+
 def placement_score(tasks: Sequence[TaskSpan], slowdown: Slowdown, end_s: float) -> float | None:
     """Mean of 1/S over the GPU time of tasks, with S at each gang's level. Returns None if nothing ran.
 

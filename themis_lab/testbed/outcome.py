@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from themis.rho import HEADLINE
 from themis_lab.testbed.facts import Ending
 from themis_lab.testbed.report import Report
 
@@ -53,7 +54,7 @@ def _apps_table(report: Report) -> Table:
             app["kind"],
             app["state"],
             str(app["jobs"]),
-            shown(app["rho"]["themis"], 2),
+            shown(app["rho"][HEADLINE], 2),
             shown(app["gpu_time_s"], 0),
             shown(app["placement_score"], 2),
             str(app["resizes"]),
@@ -73,14 +74,21 @@ def _best_line(name: str, best: dict[str, Any]) -> str:
 
 def _summary_line(report: Report) -> str:
     cluster, checks = report["cluster"], report["invariants"]["checks"]
-    emulated = " emulated" if cluster["emulated"] else ""
-    where = f"{cluster['gpus']}{emulated} GPUs under {report['policy']}{by_engine(report['engine'])}"
+    where = f"{_devices(cluster)} under {report['policy']}{by_engine(report['engine'])}"
+    worst = f"max rho ({HEADLINE}) {shown(report['max_rho'][HEADLINE], 2)}"
     return (
         f"{report['mix']}: {len(report['apps'])} apps on {where}, "
-        f"{report['rounds']} rounds, {report['wall_s']:.0f} s; max rho {shown(report['max_rho']['themis'], 2)}; "
+        f"{report['rounds']} rounds, {report['wall_s']:.0f} s; {worst}; "
         f"audit: {sum(checks.values())} checks, {len(report['invariants']['violations'])} violations; "
         f"at most {report['processes']['peak_count']} processes"
     )
+
+
+def _devices(cluster: dict[str, Any]) -> str:
+    devices = cluster["devices"]
+    if len(devices) < 2:
+        return f"{cluster['gpus']}{' emulated' if cluster['emulated'] else ''} GPUs"
+    return " + ".join(f"{device['count']} {name}" for name, device in devices.items())
 
 
 def by_engine(engine: str) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+from themis.rho import HEADLINE, RhoDefinition
 from themis_lab.testbed import plots
 from themis_lab.testbed.colours import app_colours
 from themis_lab.testbed.outcome import by_engine, failed_conditions, shown
@@ -14,11 +16,15 @@ from themis_lab.testbed.page_tables import (
     audit_table,
     best_table,
     chip,
+    devices_table,
     facts_table,
     kind_label,
+    kind_of_device,
     overheads_table,
     percent,
     rho_table,
+    speeds_table,
+    tenants_table,
     text,
 )
 from themis_lab.testbed.report import Report
@@ -33,11 +39,12 @@ def write_page(path: Path, record: RunRecord, report: Report) -> None:
 def page(record: RunRecord, report: Report) -> str:
     """The whole page."""
     colours = app_colours(app.app_id for app in record.apps)
+    several = len(report["cluster"]["devices"]) > 1
     sections = [
         _heading(report),
         _figure(
-            "GPUs by app",
-            "Leased GPUs, stacked. Rest the pointer on an area for its app.",
+            "Devices by app and type" if several else "GPUs by app",
+            f"Leased {'devices' if several else 'GPUs'}, stacked. Rest the pointer on an area for its app.",
             plots.occupancy(record, colours),
         ),
         _legend(report, colours),
@@ -51,8 +58,11 @@ def page(record: RunRecord, report: Report) -> str:
             best_table(report),
             note="Real apps were trained by TensorFlow; the accuracy is on held-out data.",
         ),
+        _section("Tenants and shares", tenants_table(report), note=_TENANTS_NOTE),
+        _section("Device types", devices_table(report), note=_DEVICES_NOTE),
+        _section("Speeds", speeds_table(report), note=_SPEEDS_NOTE),
         _section("Apps", apps_table(report, colours), note=_APPS_NOTE),
-        _section("Finish-time fairness by definition", rho_table(report), note="Never compare across definitions."),
+        _section("Finish-time fairness by definition", rho_table(report), note=_DEFINITIONS_NOTE),
         _section("Overheads", overheads_table(report)),
         _section("Audit", audit_table(report), note=_AUDIT_NOTE),
         _section("The run", facts_table(report)),
@@ -66,11 +76,31 @@ def html_page(title: str, sections: Iterable[str]) -> str:
 
 
 _RHO_NOTE = (
-    "Rho as each round heard it, logarithmic; the dot is rho at completion. Real apps are drawn heavier. "
-    "Above the dashed line an app is worse off than with a private share of the cluster."
+    "Rho as each round heard it, logarithmic; the dot is rho at completion. Both are by "
+    f"<code>{RhoDefinition.THEMIS}</code>, the definition that the auction uses; its ideal depends on the schedule. "
+    "Real apps are drawn heavier."
 )
-_FINAL_NOTE = "By the definition <code>themis</code>. Filled bars are real apps, hatched ones replayed."
+_FINAL_NOTE = (
+    f"By the definition <code>{HEADLINE}</code>: the time to the end over {HEADLINE.sentence}. "
+    "Filled bars are real apps, hatched ones replayed."
+)
+_DEFINITIONS_NOTE = "Never compare across definitions. Each is the time to the end over an ideal time. " + " ".join(
+    f"<code>{each}</code>: {each.sentence}{' (depends on the schedule)' if each.depends_on_schedule else ''}."
+    for each in RhoDefinition
+)
 _LOSS_NOTE = "Training loss of each job, logarithmic. A curve that ends early was stopped by its tuner."
+_TENANTS_NOTE = (
+    "Device seconds by type: of the fair share that the policy computed, and of the leases. A tenant leases less where "
+    "its jobs can use no more, and more where others leave devices."
+)
+_DEVICES_NOTE = (
+    "Leased and running are shares of the type's time from the first submission to the last end of an app. "
+    "A CPU node is one device."
+)
+_SPEEDS_NOTE = (
+    "Speed of each app's jobs by device type, in units of the reference GPU: the app's own statement or that of the "
+    "type, unless it was measured."
+)
 _APPS_NOTE = (
     "Seconds are real ones. Placement is the mean of 1/S over the GPU time of an app's tasks: 1 is as fast as on one "
     "slot. Waiting is the time until the first GPU."
@@ -101,22 +131,22 @@ def _heading(report: Report) -> str:
     cluster, failed = report["cluster"], failed_conditions(report)
     real = [app["name"] for app in report["apps"] if app["kind"] == "real"]
     replayed = len(report["apps"]) - len(real)
-    emulated = (
-        f"All {cluster['gpus']} GPUs are <b>emulated</b>: leases are real, cards are not; tasks run on CPUs. "
-        if cluster["emulated"]
-        else f"The cluster has {cluster['gpus']} GPUs. "
-    )
-    trained = f"<b>{text(', '.join(real))}</b> train with TensorFlow. " if real else "No app trains. "
+    emulated = _devices(cluster)
+    verb = "trains" if len(real) == 1 else "train"
+    trained = f"<b>{text(', '.join(real))}</b> {verb} with TensorFlow. " if real else "No app trains. "
     replay = (
         f"The other {replayed} apps are <b>replayed</b>: their jobs follow measured speeds, {report['time_scale']:g} "
         "times faster than they were measured, and recorded loss curves."
     )
     verdict = "passed" if not failed else "failed"
     tiles = [
-        ("max rho", shown(report["max_rho"]["themis"], 2)),
+        (f"max rho, {HEADLINE}", shown(report["max_rho"][HEADLINE], 2)),
         ("apps", str(len(report["apps"]))),
         ("rounds", str(report["rounds"])),
-        ("GPU time leased", percent(report["utilisation"]["leased"])),
+        (
+            "GPU time leased" if len(cluster["devices"]) < 2 else "device time leased",
+            percent(report["utilisation"]["leased"]),
+        ),
         ("wall time", f"{report['wall_s']:.0f} s"),
         ("violations", str(len(report["invariants"]["violations"]))),
     ]
@@ -130,6 +160,23 @@ def _heading(report: Report) -> str:
         + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles)
         + "</dl></header>"
     )
+
+
+def _devices(cluster: dict[str, Any]) -> str:
+    """What the cluster has, and whether it is real."""
+    if len(cluster["devices"]) < 2:
+        if cluster["emulated"]:
+            return (
+                f"All {cluster['gpus']} GPUs are <b>emulated</b>: leases are real, cards are not; tasks run on CPUs. "
+            )
+        return f"The cluster has {cluster['gpus']} GPUs. "
+    counts = [
+        f"{device['count']} {kind_of_device(device)}{'s' if device['count'] > 1 else ''} of type <b>{text(name)}</b>"
+        for name, device in cluster["devices"].items()
+    ]
+    emulated = any(device["emulated"] for device in cluster["devices"].values())
+    cards = " Leases of emulated GPUs are real, cards are not; tasks run on CPUs." if emulated else ""
+    return f"The cluster has {', '.join(counts)}.{cards} "
 
 
 def _legend(report: Report, colours: plots.Colours) -> str:

@@ -6,6 +6,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from themis.rho import HEADLINE
 from themis_lab.testbed.app_report import RHO_DEFINITIONS
 from themis_lab.testbed.outcome import shown
 from themis_lab.testbed.report import Report
@@ -22,7 +23,7 @@ def apps_table(report: Report, colours: Mapping[str, str]) -> str:
         "tuner",
         "state",
         "jobs",
-        "rho",
+        f"rho, {HEADLINE}",
         "GPU s",
         "placement",
         "resizes",
@@ -38,7 +39,7 @@ def apps_table(report: Report, colours: Mapping[str, str]) -> str:
             (text(app["state"]), "" if app["state"] == "FINISHED" else "bad"),
             *_numbers(
                 (app["jobs"], 0),
-                (app["rho"]["themis"], 2),
+                (app["rho"][HEADLINE], 2),
                 (app["gpu_time_s"], 0),
                 (app["placement_score"], 2),
                 (app["resizes"], 0),
@@ -50,6 +51,76 @@ def apps_table(report: Report, colours: Mapping[str, str]) -> str:
         for app in report["apps"]
     ]
     return table(heads, rows, first_number=4)
+
+
+def devices_table(report: Report) -> str:
+    """A row per device type: how much of it was used, and by which apps. Empty on a cluster of one type."""
+    devices, used = report["cluster"]["devices"], report["utilisation"]["by_device"]
+    if len(devices) < 2:
+        return ""
+    rows = []
+    for name, device in devices.items():
+        share = used.get(name, {"leased": None, "running": None})
+        seconds = {app["name"]: app["gpu_time_s_by_device"].get(name, 0.0) for app in report["apps"]}
+        largest = sorted(((count, app) for app, count in seconds.items() if count >= 0.5), reverse=True)
+        rows.append(
+            [
+                (text(name), ""),
+                (kind_of_device(device), ""),
+                (text(", ".join(f"{app} {count:,.0f} s" for count, app in largest) or "-"), ""),
+                *_numbers((device["count"], 0), (device["speed"], 2)),
+                (percent(share["leased"]), "number"),
+                (percent(share["running"]), "number"),
+            ]
+        )
+    heads = ("type", "kind", "device seconds by app", "devices", "speed", "leased", "running")
+    return table(heads, rows, first_number=3)
+
+
+def speeds_table(report: Report) -> str:
+    """A row per app: its user, and its speed on each device type. Empty on a cluster of one type."""
+    devices = list(report["cluster"]["devices"])
+    if len(devices) < 2:
+        return ""
+    rows = [
+        [(text(app["name"]), ""), (text(app["user"]), ""), *(_speed(app["speeds"], device) for device in devices)]
+        for app in report["apps"]
+    ]
+    return table(("app", "user", *devices), rows, first_number=2)
+
+
+def _speed(speeds: Mapping[str, Mapping[str, Any]], device: str) -> Cell:
+    if not speeds:
+        return "-", "number"
+    if device not in speeds:
+        return "cannot run", "number dim"
+    known = speeds[device]
+    return f"{known['speed']:.3g}{', measured' if known['measured'] else ''}", "number"
+
+
+def tenants_table(report: Report) -> str:
+    """A row per tenant: device seconds of its fair share and of its leases, by type. Empty without shares."""
+    names = {app["app_id"]: app["name"] for app in report["apps"]}
+    devices = list(report["cluster"]["devices"])
+    rows = [
+        [
+            (text(tenant), ""),
+            (text(", ".join(names.get(app_id, app_id) for app_id in entry["apps"])), ""),
+            *_numbers(
+                *((entry[measure].get(device, 0.0), 0) for device in devices for measure in ("share_s", "leased_s"))
+            ),
+        ]
+        for tenant, entry in report["tenants"].items()
+    ]
+    heads = ("tenant", "apps", *(f"{device} {what} s" for device in devices for what in ("share", "leased")))
+    return table(heads, rows, first_number=2) if rows else ""
+
+
+def kind_of_device(device: Mapping[str, Any]) -> str:
+    """What devices of a type are, in words."""
+    if device["kind"] == "cpu":
+        return "CPU node"
+    return "emulated GPU" if device["emulated"] else "GPU"
 
 
 def best_table(report: Report) -> str:

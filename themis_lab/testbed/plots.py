@@ -13,10 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from themis.rho import HEADLINE, RhoDefinition
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 from themis_lab.testbed.events import Event
-from themis_lab.testbed.measures import number, rho_series
+from themis_lab.testbed.measures import machine_of, number, rho_series
 from themis_lab.testbed.report import Report
 from themis_lab.testbed.run_record import RunRecord
 from themis_lab.testbed.spans import LeaseSpan, lease_spans
@@ -30,40 +31,50 @@ _REAL_WIDTH, _REPLAY_WIDTH = 2.2, 1.1
 
 
 def occupancy(record: RunRecord, colours: Colours) -> str:
-    """GPUs by app over time, stacked, with real apps at the bottom and replayed ones above them."""
+    """GPUs by app over time, stacked, with real apps at the bottom and replayed ones above them.
+
+    There is one panel for each device type.
+    """
     if not record.apps:
         return ""
     leases = lease_spans(record.events)
-    start_s, end_s = bounds(record)
-    times, counts = leased_over_time(leases, [app.app_id for app in record.apps], start_s, end_s)
+    device_of = {machine.machine_id: machine.device for machine in record.cluster.machines}
+    types = record.cluster.present_devices
     with house_style():
-        figure = Figure(figsize=(_WIDTH, 3.2), layout="constrained")
-        axes = figure.subplots()
-        ordered = sorted(record.apps, key=lambda app: app.replay)
-        stacks = axes.stackplot(
-            times,
-            [counts[app.app_id] for app in ordered],
-            colors=[colours[app.app_id] for app in ordered],
-            step="post",
-            linewidth=0,
-        )
-        for stack, app in zip(stacks, ordered, strict=True):
-            stack.set_gid(tip(app.name))
-        axes.axhline(record.cluster.gpus, color=INK, linewidth=0.8, linestyle="--")
-        axes.set(
-            xlim=(0, end_s - start_s), ylim=(0, record.cluster.gpus * 1.04), xlabel="seconds", ylabel="GPUs leased"
-        )
-        axes.grid(axis="y")
-        axes.set_axisbelow(True)
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        figure = Figure(figsize=(_WIDTH, 3.2 if len(types) == 1 else 2.2 * len(types)), layout="constrained")
+        panels = figure.subplots(len(types), 1, squeeze=False, sharex=True)[:, 0]
+        for axes, device in zip(panels, types, strict=True):
+            _draw_occupancy(
+                axes, record, [lease for lease in leases if device_of[machine_of(lease.gpu)] == device.name], colours
+            )
+            count = record.cluster.gpus_by_device[device.name]
+            axes.axhline(count, color=INK, linewidth=0.8, linestyle="--")
+            axes.set(ylim=(0, count * 1.04), ylabel="GPUs leased" if len(types) == 1 else f"type {device.name}")
+        panels[-1].set_xlabel("seconds")
         return to_svg(figure, "occupancy")
 
 
-def rho_over_time(record: RunRecord, report: Report, colours: Colours) -> str:
-    """Rho in each round, and at each app's end (dot).
+def _draw_occupancy(axes: Axes, record: RunRecord, leases: Sequence[LeaseSpan], colours: Colours) -> None:
+    start_s, end_s = bounds(record)
+    times, counts = leased_over_time(leases, [app.app_id for app in record.apps], start_s, end_s)
+    ordered = sorted(record.apps, key=lambda app: app.replay)
+    stacks = axes.stackplot(
+        times,
+        [counts[app.app_id] for app in ordered],
+        colors=[colours[app.app_id] for app in ordered],
+        step="post",
+        linewidth=0,
+    )
+    for stack, app in zip(stacks, ordered, strict=True):
+        stack.set_gid(tip(app.name))
+    axes.set_xlim(0, end_s - start_s)
+    axes.grid(axis="y")
+    axes.set_axisbelow(True)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
 
-    Above the line at 1 an app is worse off than with its fair share.
-    """
+
+def rho_over_time(record: RunRecord, report: Report, colours: Colours) -> str:
+    """Rho in each round, and at each app's end (dot), by the definition that the auction uses."""
     start_s, end_s = bounds(record)
     series = rho_series(record.events)
     if not series:
@@ -74,7 +85,7 @@ def rho_over_time(record: RunRecord, report: Report, colours: Colours) -> str:
         for app, entry in zip(record.apps, report["apps"], strict=True):
             points = [(time_s - start_s, value) for time_s, value in series.get(app.app_id, [])]
             width = _REPLAY_WIDTH if app.replay else _REAL_WIDTH
-            final = entry["rho"]["themis"]
+            final = entry["rho"][RhoDefinition.THEMIS]
             if final is not None and app.finished_at_s > 0:
                 points.append((app.finished_at_s - start_s, final))
                 axes.plot(
@@ -83,23 +94,28 @@ def rho_over_time(record: RunRecord, report: Report, colours: Colours) -> str:
             if points:
                 axes.plot(*zip(*points, strict=True), color=colours[app.app_id], linewidth=width, gid=tip(app.name))
         axes.axhline(1.0, color=INK, linewidth=0.9, linestyle="--")
-        axes.set(xlim=(0, (end_s - start_s) * 1.01), xlabel="seconds", ylabel="rho (lower is better)", yscale="log")
+        axes.set(
+            xlim=(0, (end_s - start_s) * 1.01),
+            xlabel="seconds",
+            ylabel=f"rho, {RhoDefinition.THEMIS} (lower is better)",
+            yscale="log",
+        )
         _plain_log_axis(axes)
         axes.grid(axis="y")
         return to_svg(figure, "rho")
 
 
 def final_rho(report: Report, colours: Colours) -> str:
-    """Rho at completion by app, largest first, by the policy's own definition."""
-    apps = [app for app in report["apps"] if app["rho"]["themis"] is not None]
-    apps.sort(key=lambda app: app["rho"]["themis"])
+    """Rho at completion by app, largest first, by the headline's definition."""
+    apps = [app for app in report["apps"] if app["rho"][HEADLINE] is not None]
+    apps.sort(key=lambda app: app["rho"][HEADLINE])
     if not apps:
         return ""
     with house_style():
         figure = Figure(figsize=(_WIDTH, 0.6 + 0.24 * max(1, len(apps))), layout="constrained")
         axes = figure.subplots()
         for place, app in enumerate(apps):
-            rho = app["rho"]["themis"]
+            rho = app["rho"][HEADLINE]
             hatch = "" if app["kind"] == "real" else "////"
             colour = colours[app["app_id"]]
             axes.barh(
@@ -108,14 +124,14 @@ def final_rho(report: Report, colours: Colours) -> str:
             axes.annotate(f"{rho:.2f}", (rho, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
         axes.set_yticks(range(len(apps)), [app["name"] for app in apps])
         axes.axvline(1.0, color=INK, linewidth=0.9, linestyle="--")
-        axes.set(xlabel="rho at completion (dashed: fair)")
+        axes.set(xlabel=f"rho at completion, {HEADLINE} (dashed: fair)")
         axes.tick_params(axis="y", length=0)
         axes.margins(x=0.08)
         return to_svg(figure, "final")
 
 
 def gantt(record: RunRecord, colours: Colours) -> str:
-    """Every lease: one row per GPU, grouped by machine, in the app's colour."""
+    """Every lease: one row per GPU, grouped by machine, in the app's colour. Labels name types if there are several."""
     leases = lease_spans(record.events)
     if not leases:
         return ""
@@ -128,7 +144,8 @@ def gantt(record: RunRecord, colours: Colours) -> str:
         for index in range(machine.gpus):
             rows[f"{machine.machine_id}/{index}"] = place
             place += 1.0
-        centres.append(((first + place - 1.0) / 2, machine.machine_id))
+        label = f"{machine.machine_id} {machine.device}" if record.cluster.has_types else machine.machine_id
+        centres.append(((first + place - 1.0) / 2, label))
         place += 0.6
     names = {app.app_id: app.name for app in record.apps}
     with house_style():
@@ -183,6 +200,8 @@ def _draw_curve(axes: Axes, points: Sequence[tuple[int, float]], job: pb.JobStat
         *zip(*points, strict=True),
         color=shades[index % len(shades)],
         linewidth=2.2 if best else 1.0,
+        # A line needs two points.
+        marker="o" if len(points) == 1 else None,
         label=f"{label}{' (best)' if best else ''}",
         gid=tip(f"{job.job_id}, {job.state}"),
     )

@@ -10,9 +10,10 @@ from typing import Any
 from themis_lab.testbed.app_report import RHO_DEFINITIONS, app_report
 from themis_lab.testbed.audit_values import AuditResult
 from themis_lab.testbed.events import Event
-from themis_lab.testbed.measures import empty_bids, overheads, share_by_leftovers
+from themis_lab.testbed.measures import empty_bids, machine_of, overheads, share_by_leftovers
 from themis_lab.testbed.run_record import RunRecord
 from themis_lab.testbed.spans import LeaseSpan, TaskSpan, lease_spans, task_spans
+from themis_lab.testbed.tenant_shares import tenant_shares
 
 Report = dict[str, Any]
 
@@ -40,6 +41,7 @@ def build_report(record: RunRecord, audited: AuditResult) -> Report:
         "share_of_gpus_by_leftovers": share_by_leftovers(record.events),
         "empty_bids": empty_bids(record.events),
         "utilisation": _utilisation(record),
+        "tenants": _tenants(record),
         "invariants": {
             "checks": dict(audited.checks),
             "violations": list(audited.violations),
@@ -74,32 +76,65 @@ def _apps(record: RunRecord) -> list[dict[str, Any]]:
     for span in task_spans(record.events):
         tasks[span.app_id].append(span)
     end_s = max((event.time_s for event in record.events), default=0.0)
-    return [app_report(app, events[app.app_id], leases[app.app_id], tasks[app.app_id], end_s) for app in record.apps]
+    device_of = {machine.machine_id: machine.device for machine in record.cluster.machines}
+    return [
+        app_report(app, events[app.app_id], leases[app.app_id], tasks[app.app_id], end_s, device_of)
+        for app in record.apps
+    ]
 
 
 def _cluster(record: RunRecord) -> dict[str, Any]:
     cluster = record.cluster
-    devices = {machine.device for machine in cluster.machines}
     return {
         "name": cluster.name,
         "gpus": cluster.gpus,
         "machines": len(cluster.machines),
         "racks": len(cluster.racks),
-        "emulated": all(cluster.devices[name].emulated for name in devices),
+        "emulated": all(device.emulated for device in cluster.present_devices),
+        "devices": {
+            device.name: {
+                "kind": device.kind.value,
+                "count": cluster.gpus_by_device[device.name],
+                "speed": device.speed,
+                "emulated": device.emulated,
+            }
+            for device in cluster.present_devices
+        },
     }
 
 
-def _utilisation(record: RunRecord) -> dict[str, float | None]:
-    """Shares of the cluster's GPU time from the first submission to the last end of an app."""
+def _utilisation(record: RunRecord) -> dict[str, Any]:
+    """Shares of the cluster's GPU time from the first submission to the last end of an app, in all and by type."""
     submitted = [event.time_s for event in record.events if event.kind == "app_submitted"]
     ended = [app.finished_at_s for app in record.apps if app.finished_at_s > 0]
     if not submitted or not ended:
-        return {"leased": None, "running": None}
+        return {"leased": None, "running": None, "by_device": {}}
     start_s, end_s = min(submitted), max(ended)
-    whole = record.cluster.gpus * max(end_s - start_s, 1e-9)
-    leased = sum(max(0.0, min(lease.end_s, end_s) - lease.start_s) for lease in lease_spans(record.events))
-    ran = sum(len(span.gpus) * max(0.0, min(span.end_s, end_s) - span.start_s) for span in task_spans(record.events))
-    return {"leased": leased / whole, "running": ran / whole}
+    device_of = {machine.machine_id: machine.device for machine in record.cluster.machines}
+    leased: dict[str, float] = defaultdict(float)
+    ran: dict[str, float] = defaultdict(float)
+    for lease in lease_spans(record.events):
+        leased[device_of[machine_of(lease.gpu)]] += max(0.0, min(lease.end_s, end_s) - lease.start_s)
+    for span in task_spans(record.events):
+        for gpu in span.gpus:
+            ran[device_of[machine_of(gpu)]] += max(0.0, min(span.end_s, end_s) - span.start_s)
+    each_s = max(end_s - start_s, 1e-9)
+    counts = record.cluster.gpus_by_device
+    return {
+        "leased": sum(leased.values()) / record.cluster.gpus / each_s,
+        "running": sum(ran.values()) / record.cluster.gpus / each_s,
+        "by_device": {
+            name: {"leased": leased[name] / count / each_s, "running": ran[name] / count / each_s}
+            for name, count in counts.items()
+        },
+    }
+
+
+def _tenants(record: RunRecord) -> dict[str, Any]:
+    """Fair shares and leases by tenant; empty for policies without shares."""
+    end_s = max((app.finished_at_s for app in record.apps), default=0.0)
+    device_of = {machine.machine_id: machine.device for machine in record.cluster.machines}
+    return tenant_shares(record.events, lease_spans(record.events), end_s, device_of)
 
 
 def _largest(values: Any) -> float | None:

@@ -24,7 +24,8 @@ LEASE_ENDS = ("lease_released", "lease_revoked")
 class LeaseSpan:
     """A lease from its grant to its end.
 
-    `end_s` is infinite while it lasts; `expiries` are pairs (reported at, expires at).
+    `end_s` is infinite while it lasts; `expiries` are pairs (reported at, expires at). `job_id` is the job that it is
+    bound to, if any.
     """
 
     lease_id: int
@@ -36,6 +37,7 @@ class LeaseSpan:
     end_sequence: int = NEVER
     expiries: list[tuple[float, float]] = field(default_factory=list)
     end_kind: str = ""
+    job_id: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,6 +93,7 @@ def lease_spans(events: Iterable[Event]) -> list[LeaseSpan]:
 def _lease_changed(span: LeaseSpan, event: Event) -> None:
     if event.kind in ("lease_granted", "lease_renewed"):
         span.expiries.append((event.time_s, float(event.detail["expires_at_s"])))
+        span.job_id = str(event.detail.get("job_id", ""))
     elif event.kind in LEASE_ENDS and span.end_s == math.inf:
         span.end_s, span.end_sequence, span.end_kind = event.time_s, event.sequence, event.kind
 

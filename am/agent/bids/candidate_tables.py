@@ -157,7 +157,9 @@ def _some_stay(app: AppView, renewable: Sequence[HeldGang]) -> Iterator[Table]:
     """
     sensitivity = LocalitySensitivity.of(app)
     in_slots = {gang.gpus.gpus for gang in renewable if gang.level is Level.SLOT}
-    slots_matter = {gpus for gpus in in_slots if not sensitivity.same_speed(*_near(gpus))}
+    slots_matter = {
+        gpus for gpus in in_slots if not sensitivity.same_speed(GangAt(gpus, Level.SLOT), GangAt(gpus, Level.MACHINE))
+    }
     most = len(renewable) - 1
     if slots_matter:
         matter = (gang.level is Level.SLOT and gang.gpus.gpus in slots_matter for gang in renewable[:most])
@@ -171,10 +173,6 @@ def _some_stay(app: AppView, renewable: Sequence[HeldGang]) -> Iterator[Table]:
         gangs = (*kept, *ats[:staying], *itertools.chain.from_iterable(parts[staying:]))
         pinned = tuple(ups[:staying])
         yield Table(gangs=gangs, pinned=pinned, candidates=_NOTHING_NEW, switch_s=app.restart_s, steady=True)
-
-
-def _near(gpus: int) -> tuple[GangAt, GangAt]:
-    return GangAt(gpus, Level.SLOT), GangAt(gpus, Level.MACHINE)
 
 
 def _restarted(app: AppView, offer: Offer, capacity: GangCapacity) -> Iterator[Table]:

@@ -207,7 +207,9 @@ def _ways_from(
     near, in_rack, anywhere = (base.spanning(level) for level in (Level.MACHINE, Level.RACK, far))
     # If every job is equally fast anywhere, GPUs next to the gang have no extra value, unless they complete a task.
     if len(own) == 1 and not (sensitivity.same_speed(near, anywhere) and base.whole == base.gpus.gpus):
-        yield from _ways_to(base, max(base.at.level, Level.MACHINE), _counts(own[0], offered.free))
+        counts = range(1, offered.free.get(own[0], 0) + 1)
+        more = (Allocation(((own[0], count),)) for count in counts)
+        yield from _ways_to(base, max(base.at.level, Level.MACHINE), more)
     rack = racks.pop() if len(racks) == 1 else None
     if rack is not None and not sensitivity.same_speed(in_rack, anywhere):
         inside = {machine: count // unit for machine, count in offered.in_rack(rack).items()}
@@ -232,11 +234,6 @@ def _ways_anywhere(base: _Base, level: Level, most_units: int) -> Iterator[tuple
         if at is not None:
             more = GangRequest(gpus=units * unit, within=Level.CLUSTER, unit_gpus=unit)
             yield job_time_s(base.job, at), GangExtension((at,), pinned, (more,), int(base.must_pay))
-
-
-def _counts(machine: str, free: Mapping[str, int]) -> Iterator[Allocation]:
-    for count in range(1, free.get(machine, 0) + 1):
-        yield Allocation(((machine, count),))
 
 
 def _spreads(units: Mapping[str, int], own: Sequence[str], most: int, unit: int) -> Iterator[Allocation]:

@@ -77,6 +77,7 @@ class RemoteRuntime:
         self._hosts = hosts
         self._containers = Containers(source, hosts, address=address, prefix=prefix, environment=environment)
         self.kept: KeptSeats = self._containers
+        self.cores: tuple[int, ...] = ()
         self._run_id = run_id
         self._cards_from_zero = cards_from_zero
         self._watchers: set[asyncio.Task[None]] = set()

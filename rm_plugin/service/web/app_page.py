@@ -6,11 +6,12 @@ import json
 
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.store import StoredEvent
-from rm_plugin.service.web.documents import waiting_of
+from rm_plugin.service.web.documents import explanation_of, waiting_of
 from rm_plugin.service.web.page_state import PageState, jobs_of, rho_of
 from rm_plugin.service.web.parts import AppNames, app_state
-from themis.apps import AppSpec
+from themis.leases import Lease
 from themis.lifecycle import JobState
+from themis.rho import RhoDefinition
 from themis.web.elements import Markup, element, facts, join, link, outside_link, section, table, tiles
 from themis.web.formatting import MISSING, assignments, duration, from_now, moment, number, percent
 from themis.web.frame import label, page
@@ -31,6 +32,7 @@ def app_page(page_state: PageState, entry: AppEntry) -> str:
         element("h1", entry.spec.name, " ", element("small", entry.app_id)),
         _tiles(page_state, entry),
         section("App", _facts(page_state, entry)),
+        *_explanation(page_state, entry),
         *_waiting(page_state, names, entry),
         section("Jobs", *_jobs(entry)),
         *_leases(page_state, entry),
@@ -53,7 +55,7 @@ def _tiles(page_state: PageState, entry: AppEntry) -> Markup:
 
 
 def _facts(page_state: PageState, entry: AppEntry) -> Markup:
-    spec, final = entry.spec, entry.finish.rho
+    spec, final = entry.spec, page_state.manager.final_rho(entry)
     program = spec.program.name or spec.program.command
     return facts(
         [
@@ -61,12 +63,12 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
             ("Program", join((program, label("replayed")), " ") if spec.replay else program),
             ("Tuner", f"{spec.tuner.name} {assignments(spec.tuner.settings)}".removesuffix(f" {MISSING}")),
             ("Jobs", f"{len(spec.jobs)}, at most {spec.demand_max_gpus} GPUs at once"),
-            ("Speed by device type", _speeds(spec)),
+            ("Speed by device type", _speeds(entry)),
             ("Submitted", moment(entry.submitted_at_s)),
             ("First GPU", moment(entry.started_at_s) if entry.started_at_s else ""),
             ("Ended", moment(entry.finished_at_s) if entry.finished_at_s else ""),
             ("Why", entry.diagnostics),
-            ("rho at the end", ", ".join(f"{name} {number(value)}" for name, value in sorted(final.items()))),
+            *((f"rho, {name}", _rho(name, final[name])) for name in RhoDefinition if name in final),
             ("Best job", entry.best_job),
             ("Checkpoint", entry.finish.best_checkpoint),
             ("Attempts", entry.attempt),
@@ -78,9 +80,26 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
     )
 
 
-def _speeds(spec: AppSpec) -> str:
-    """The speeds that the app states; empty without any."""
-    return ", ".join(f"{device} {number(speed)}" for device, speed in spec.jobs[0].speed_by_device.items())
+def _rho(name: RhoDefinition, value: float) -> Markup:
+    """Rho at the end by a definition, with what it compares with."""
+    by_schedule = " (depends on the schedule)" if name.depends_on_schedule else ""
+    return element("span", number(value), " ", element("small", f"ideal: {name.sentence}{by_schedule}"))
+
+
+def _speeds(entry: AppEntry) -> str:
+    """The speeds of the app's jobs, measured ones first; before a report those that it states. Empty without any."""
+    known: dict[str, str] = {}
+    for job in jobs_of(entry):
+        for each in job.speeds:
+            if each.measured or each.device not in known:
+                known[each.device] = f"{number(each.speed)}{' (measured)' if each.measured else ''}"
+    stated = {device: number(speed) for device, speed in entry.spec.jobs[0].speed_by_device.items()}
+    return ", ".join(f"{device} {speed}" for device, speed in (known or stated).items())
+
+
+def _explanation(page_state: PageState, entry: AppEntry) -> list[Markup]:
+    rows: list[tuple[str, object]] = list(explanation_of(page_state, entry))
+    return [section("Its share", facts(rows), note=f"As the policy {page_state.policy} sees it.")] if rows else []
 
 
 def _waiting(page_state: PageState, names: AppNames, entry: AppEntry) -> list[Markup]:
@@ -125,13 +144,17 @@ def _job_state(job: pb.JobStatus) -> Markup:
     return join((state, job.health), " ") if job.health else state
 
 
+def _end(lease: Lease, now_s: float) -> str:
+    """When a lease ends. A bound one is renewed until its job ends."""
+    return f"with job {lease.job_id}" if lease.job_id else from_now(lease.expires_at_s, now_s)
+
+
 def _leases(page_state: PageState, entry: AppEntry) -> list[Markup]:
     leases = page_state.leases_of(entry)
     if not leases:
         return []
     rows = [
-        (str(lease.gpu), lease.state, from_now(lease.expires_at_s, page_state.now_s), lease.renewals)
-        for lease in leases[:MAX_LEASES]
+        (str(lease.gpu), lease.state, _end(lease, page_state.now_s), lease.renewals) for lease in leases[:MAX_LEASES]
     ]
     more = [element("p", f"and {len(leases) - MAX_LEASES} more")] if len(leases) > MAX_LEASES else []
     return [section("Leases", table(("GPU", "state", "ends", "renewals"), rows, numbers=("renewals",)), *more)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from rm_plugin.policies.port import Explanation
 from rm_plugin.service.app_pages import AppPage
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.store import StoredEvent
@@ -77,6 +78,7 @@ def _lease_document(lease: Lease) -> Document:
         "state": lease.state.value,
         "granted_at_s": lease.granted_at_s,
         "expires_at_s": lease.expires_at_s,
+        "job_id": lease.job_id or None,
     }
 
 
@@ -130,14 +132,20 @@ def app_document(page_state: PageState, entry: AppEntry) -> Document:
     return {
         **summary(page_state, entry),
         "demand_max_gpus": entry.spec.demand_max_gpus,
-        "final_rho": {name: finite(value) for name, value in entry.finish.rho.items()},
+        "final_rho": {name: finite(value) for name, value in page_state.manager.final_rho(entry).items()},
         "best_checkpoint": entry.finish.best_checkpoint or None,
         "archive": page_state.manager.archive_path(entry) or None,
         "folder": str(page_state.manager.folder(entry.app_id)),
         "jobs": [_job_document(job, submitted.get(job.job_id, {})) for job in jobs_of(entry)],
         "leases": [_lease_document(lease) for lease in page_state.leases_of(entry)],
         "waiting": None if waiting is None else _waiting_document(waiting),
+        "explanation": [{"label": label, "text": text} for label, text in explanation_of(page_state, entry)],
     }
+
+
+def explanation_of(page_state: PageState, entry: AppEntry) -> Explanation:
+    """Why the app has its GPUs, in the words of its policy. Empty once it has ended."""
+    return () if entry.ended else page_state.manager.rounds.explanation(entry.app_id)
 
 
 def waiting_of(page_state: PageState, entry: AppEntry) -> Waiting | None:
@@ -169,6 +177,8 @@ def _job_document(job: pb.JobStatus, submitted: Mapping[str, HyperParameter]) ->
         "accuracy": finite(job.accuracy) if job.has_accuracy else None,
         "gpus": job.gpus,
         "iteration_s": finite(job.iteration_s) or None,
+        "device": job.device or None,
+        "speeds": {each.device: {"speed": finite(each.speed), "measured": each.measured} for each in job.speeds},
         "restarts": job.restarts,
         "hyper_parameters": {name: _plain(value) for name, value in values.items()},
         "health": job.health or None,

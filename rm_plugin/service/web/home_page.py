@@ -7,6 +7,7 @@ from rm_plugin.service.web.page_state import GpuState, MachineState, PageState, 
 from rm_plugin.service.web.parts import AppNames, rounds_table
 from themis.cluster import GpuId, Machine
 from themis.lifecycle import LeaseState
+from themis.rho import RhoDefinition
 from themis.web.elements import Markup, element, join, link, markup, section, tiles
 from themis.web.formatting import counted, from_now, number
 from themis.web.frame import label, page
@@ -45,7 +46,10 @@ _CLUSTER_NOTE = (
     "A box is a GPU, with the number of the app that holds it; striped while its holder gives it back. "
     "Boxes side by side share a slot."
 )
-_APPS_NOTE = "Finish-time fairness rho: above 1, an app is worse off than with a private share of the cluster."
+_APPS_NOTE = (
+    f"Finish-time fairness rho by {RhoDefinition.THEMIS}, the definition that the auction uses: a forecast, or the "
+    "result of an app that ended. Its ideal depends on the schedule; pages of ended apps have the other definitions."
+)
 _ROUNDS_NOTE = (
     "Offered to the apps of the worst rho; what a winner kept is its share after the hidden payment. "
     "Left: GPUs that some app could still use."
@@ -71,7 +75,7 @@ def _tiles(page_state: PageState) -> Markup:
         ("closed", gpus[GpuState.CLOSED]),
         ("lost", gpus[GpuState.LOST]),
         ("active apps", page_state.manager.arbiter.active_count),
-        ("max rho", number(max(rhos, default=None))),
+        (f"max rho, {RhoDefinition.THEMIS}", number(max(rhos, default=None))),
         ("rounds", page_state.manager.rounds.rounds),
     ]
     hidden = {name for name, value in rows if name in ("closed", "lost") and not value}

@@ -43,7 +43,9 @@ def _state(page_state: PageState) -> Iterable[str]:
     yield _gauge("themis_leases", "Leases that have not ended, by state.", _by_state(leases))
     rhos = [rho for entry in manager.entries.active() if (rho := rho_of(entry)) is not None and math.isfinite(rho)]
     if rhos:
-        yield _gauge("themis_rho_max", "Largest rho of the active apps.", [("", {}, max(rhos))])
+        yield _gauge(
+            "themis_rho_max", "Largest rho of the active apps, by the definition themis.", [("", {}, max(rhos))]
+        )
     unmet = sum(entry.heartbeat.unmet_gpus for entry in manager.entries.active())
     yield _gauge("themis_unmet_gpus", "GPUs that active apps could use beyond their leases.", [("", {}, unmet)])
 

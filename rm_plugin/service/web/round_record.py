@@ -39,6 +39,7 @@ class RoundRecord:
     leftovers: dict[str, GpusByMachine] = field(default_factory=dict)
     usable_left: int = 0
     refused: dict[str, str] = field(default_factory=dict)
+    waits: dict[str, str] = field(default_factory=dict)
     granted: bool = False
     duration_s: float | None = None
     outcome: str = ""
@@ -156,6 +157,7 @@ def _granted(record: RoundRecord, detail: Detail, _time_s: float) -> None:
     record.leftovers = dict(detail["leftovers"])
     record.usable_left = detail["usable_left"]
     record.refused = dict(detail.get("refused", {}))
+    record.waits = {app_id: wait["reason"] for app_id, wait in detail.get("waits", {}).items()}
     record.granted = True
 
 

@@ -75,6 +75,8 @@ def _with_report(app_id: str, record: RoundRecord, policy: str) -> str:
 
 def _empty_handed(app_id: str, record: RoundRecord, policy: str) -> str:
     name = f"round {record.round_id}"
+    if app_id in record.waits:
+        return f"by {name}, {record.waits[app_id]}"
     if app_id in record.bids:
         return f"it bid in {name} and got nothing"
     if app_id in record.bids_absent:

@@ -72,6 +72,17 @@ def test_tasks_see_their_leased_cards_only(tmp_path, app_id):
     assert seen["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
 
 
+def test_task_on_a_cpu_node_runs_on_its_cores_only(tmp_path, app_id):
+    async def scenario(runtime):
+        core = runtime.cores[-1]
+        task = await runtime.start(launch(tmp_path, app_id, "grep Cpus_allowed_list /proc/self/status", cores=(core,)))
+        assert (await task.wait()).succeeded
+        return core
+
+    core = run(scenario)
+    assert (tmp_path / "logs" / "task-0.log").read_text().split()[-1] == str(core)
+
+
 def test_emulated_tasks_see_no_card(tmp_path, app_id):
     seen = shown(tmp_path, app_id, gpus=(GpuId("m0", 0),), emulated=True, environment={"MINE": "a b"})
     assert seen["CUDA_VISIBLE_DEVICES"] == ""

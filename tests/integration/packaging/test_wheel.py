@@ -11,7 +11,19 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-OF_EXTRAS = ("docker", "gurobipy", "hdfs", "jpype", "keras", "optuna", "scikit", "sklearn", "tensorflow")
+OF_EXTRAS = (
+    "cvxpy",
+    "docker",
+    "ecos",
+    "gurobipy",
+    "hdfs",
+    "jpype",
+    "keras",
+    "optuna",
+    "scikit",
+    "sklearn",
+    "tensorflow",
+)
 """How the packages of the extras begin, which a plain installation lacks."""
 REPLAYED = """
 name: replayed

@@ -14,6 +14,7 @@ from pathlib import Path
 import grpc
 import psutil
 
+from rm_plugin.engines.engine import Engine
 from rm_plugin.service.server import Server
 from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.store_sqlite import SqliteStore
@@ -101,9 +102,9 @@ class Live:
 
 
 @contextlib.asynccontextmanager
-async def live(configured: RmSettings) -> AsyncIterator[Live]:
+async def live(configured: RmSettings, engine: Engine | None = None) -> AsyncIterator[Live]:
     store = SqliteStore(configured.state_dir / "rm.sqlite")
-    server = Server(configured, load_cluster(configured.cluster), store, WallClock())
+    server = Server(configured, load_cluster(configured.cluster), store, WallClock(), engine)
     run_id = store.meta("run_id")
     try:
         address = await server.start()

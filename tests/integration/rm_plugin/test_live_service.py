@@ -21,7 +21,7 @@ from rm_plugin.service.log_summary import LogSummary
 from rm_plugin.service.session import Session
 from rm_plugin.service.store_sqlite import SqliteReader, SqliteStore
 from rm_plugin.solvers.registry import solver
-from themis.apps import TunerSpec
+from themis.apps import AppSpec, JobShape, TunerSpec
 from themis.cluster import GpuId
 from themis.config.rm_settings import AuctionSettings
 from themis.errors import UnreachableError
@@ -48,6 +48,9 @@ def test_an_app_runs_to_its_end_and_names_its_best_model(tmp_path: Path) -> None
             assert Path(status.best_checkpoint).is_dir()
             assert set(status.final_rho) == {
                 "themis",
+                "fluid",
+                "isolated_fluid",
+                "themis_fluid",
                 "isolated_share",
                 "placement_aware",
                 "private_cluster",
@@ -273,6 +276,81 @@ def test_oef_on_three_gpu_types_remembers_over_kill_9(tmp_path: Path) -> None:
             assert {event.detail["usable_left"] for event in rm.events("round_granted")} == {0}
 
     asyncio.run(scenario())
+
+
+HYBRID = """
+name: hybrid
+devices:
+  gpu: {kind: gpu, emulated: true}
+  cpu: {kind: cpu}
+machines:
+  - {prefix: g, count: 1, slots: [2], device: gpu, cpus: 4, racks: [rack0]}
+  - {prefix: c, count: 1, slots: [1], device: cpu, cpus: 4, racks: [rack0]}
+"""
+
+
+def on_cpus_too(spec: AppSpec, user: str) -> AppSpec:
+    """The app of a user, with jobs that also run on CPU nodes, at half the speed."""
+    jobs = tuple(replace(job, speed_by_device={"cpu": 0.5}) for job in spec.jobs)
+    return replace(spec, user=user, jobs=jobs)
+
+
+def test_allox_on_gpus_and_cpus_keeps_every_start_over_kill_9(tmp_path: Path) -> None:
+    """Six jobs on three devices: none is stopped or started twice, and progress is what it was."""
+    cluster = tmp_path / "hybrid.yaml"
+    cluster.write_text(HYBRID, encoding="utf-8")
+    configured = settings(tmp_path, policy="allox", cluster=cluster)
+
+    async def scenario() -> None:
+        first = start_process(configured)
+        try:
+            async with grpc.aio.insecure_channel(await address_of(configured)) as channel:
+                stub = rpc.ClientServiceStub(channel)
+                specs = [on_cpus_too(replay_app(f"app{n}", iterations=100, jobs=3), f"user{n}") for n in range(2)]
+                apps = [(await stub.Submit(pb.SubmitRequest(spec=app_to_message(spec)))).app_id for spec in specs]
+                while not all([(await stub.Show(pb.ShowRequest(app_id=app))).progress > 0 for app in apps]):
+                    await asyncio.sleep(0.1)
+        finally:
+            first.kill()
+            first.wait()
+        async with live(configured) as rm:
+            restarted = next(event.sequence for event in rm.events("rm_started") if event.detail["recovered"])
+            summary = LogSummary()
+            summary.take(event for event in rm.events("round_granted") if event.sequence < restarted)
+            before = summary.memory
+            after = await rm.event("round_granted", "", after=restarted)
+            known = {(app, job): told for app, jobs in before["running"].items() for job, told in jobs.items()}
+            held = {
+                (app, job): told
+                for app, jobs in after.detail["memory"]["running"].items()
+                for job, told in jobs.items()
+            }
+            assert known.keys() & held.keys()
+            assert all(known[key] == held[key] for key in known.keys() & held.keys())
+            for app in apps:
+                assert (await rm.ended(app)).state == "FINISHED"
+                started = [event.detail["job_id"] for event in rm.events("tasks_started", app)]
+                assert sorted(started) == ["job-00", "job-01", "job-02"]
+            types = {lease.detail["gpu"][0] for lease in rm.events("lease_granted")}
+            assert types == {"g", "c"}
+            assert all(lease.detail["job_id"] for lease in rm.events("lease_granted"))
+            assert not rm.events("lease_expiring")
+
+    asyncio.run(scenario())
+
+
+def test_allox_refuses_an_app_whose_jobs_need_two_devices(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with live(settings(tmp_path, policy="allox")) as rm:
+            with pytest.raises(grpc.aio.AioRpcError, match=r"policy allox gives each job one device.*themis") as caught:
+                await rm.submit(with_gang_of_two(replay_app("gang", iterations=10, tasks=2)))
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+    asyncio.run(scenario())
+
+
+def with_gang_of_two(spec: AppSpec) -> AppSpec:
+    return replace(spec, jobs=tuple(replace(job, shape=JobShape(tasks=2, min_tasks=2)) for job in spec.jobs))
 
 
 def test_stopping_the_resource_manager_in_good_order_costs_an_app_no_attempt(tmp_path: Path) -> None:

@@ -101,9 +101,7 @@ def test_list_and_show_address_apps_by_id_or_unique_name(rm: FakeRm, capsys: pyt
     assert capsys.readouterr().err == "submarine: unknown app: 'a-4'\n"
 
 
-def test_list_shows_the_newest_in_order_of_submission_and_how_many_more_there_are(
-    rm: FakeRm, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_list_shows_the_newest_apps_and_counts_the_rest(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(7):
         rm.service.add(f"a-{number}", "FINISHED", submitted_at_s=float(number), tuner="single" if number < 2 else "x")
     assert main(["app", "list", "--limit", "3"]) == 0

@@ -26,6 +26,7 @@ from themis.processes import (
     start,
     wait_for_exit,
 )
+from themis.sessions import Member, kill_sessions
 
 SLEEP = (sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)")
 
@@ -109,6 +110,27 @@ def test_guard_leaves_signals_at_their_defaults(tmp_path, mark):
     assert asyncio.run(scenario(True)) == asyncio.run(scenario(False))
 
 
+def test_guarded_process_and_its_children_run_on_the_given_cores_only(tmp_path, mark):
+    core = max(os.sched_getaffinity(0))
+
+    async def scenario() -> None:
+        command = ("/bin/sh", "-c", "grep Cpus_allowed_list /proc/self/status")
+        assert await start(spec(tmp_path, mark, *command, dies_with_parent=True, cores=(core,))).wait() == 0
+
+    asyncio.run(scenario())
+    assert (tmp_path / "log").read_text().split() == ["Cpus_allowed_list:", str(core)]
+
+
+def test_process_runs_unpinned_if_a_core_is_not_there(tmp_path, mark):
+    async def scenario() -> None:
+        command = ("/bin/sh", "-c", "echo ran")
+        assert await start(spec(tmp_path, mark, *command, dies_with_parent=True, cores=(8000,))).wait() == 0
+
+    asyncio.run(scenario())
+    assert (tmp_path / "log").read_text().startswith("themis: cannot pin to cores 8000: ")
+    assert (tmp_path / "log").read_text().endswith("ran\n")
+
+
 def test_terminate_is_polite_first(tmp_path, mark):
     script = "trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.05; done"
 
@@ -173,6 +195,42 @@ def test_second_terminate_with_less_grace_ends_the_group(tmp_path, mark):
 
     assert asyncio.run(scenario()) < 10.0
     assert find_marked(mark) == ()
+
+
+@pytest.mark.parametrize("way", ["terminate", "kill", "noted"])
+def test_child_in_a_session_and_environment_of_its_own_ends_with_the_leader(tmp_path, mark, way):
+    helper = f"setsid env -i /bin/sh -c 'echo $$ > {tmp_path}/pids; sleep 61; true' &"
+    script = f"{helper} until [ -s {tmp_path}/pids ]; do sleep 0.01; done; " + (
+        "until [ -e end ]; do sleep 0.01; done" if way == "noted" else "sleep 60"
+    )
+
+    async def scenario() -> None:
+        process = start(spec(tmp_path, mark, "/bin/sh", "-c", script))
+        await asyncio.to_thread(read_pids, tmp_path / "pids", 1)
+        if way == "terminate":
+            await process.terminate(5.0)
+        elif way == "kill":
+            process.kill()
+        else:
+            process.note_sessions()
+            (tmp_path / "end").touch()
+        await process.wait()
+
+    asyncio.run(scenario())
+    [child] = read_pids(tmp_path / "pids", 1)
+    until(lambda: not is_alive(child), "a child in another session outlived its leader")
+
+
+def test_session_whose_noted_members_are_gone_is_spared(mark, tmp_path):
+    async def scenario() -> bool:
+        stranger = start(spec(tmp_path, mark, *SLEEP))
+        kill_sessions({stranger.pid: {Member(stranger.pid, 1)}})
+        alive = is_alive(stranger.pid)
+        stranger.kill()
+        await stranger.wait()
+        return alive
+
+    assert asyncio.run(scenario())
 
 
 def test_children_left_in_the_group_end_with_the_leader(tmp_path, mark):

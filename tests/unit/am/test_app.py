@@ -2,12 +2,14 @@
 
 import pytest
 from agent_cases import cluster_of
+from msgspec.structs import replace
 
 from am.app import PRIOR_RESTART_S, App
 from am.journal import Journal
 from themis.apps import AppSpec, Estimate, JobSpec, ProgramSpec, TunerSpec
 from themis.clock import VirtualClock
 from themis.cluster import Allocation, GpuId
+from themis.rho import SCHEDULE_DEFINITIONS
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, cluster_to_message
 
@@ -127,7 +129,13 @@ class TestView:
     def test_final_rho_has_every_definition(self, app):
         final = app.final_rho()
         assert final["themis"] == pytest.approx(100 / 300)
-        assert set(final) == {"themis", "isolated_share", "placement_aware", "private_cluster", "attainable"}
+        assert set(final) == set(SCHEDULE_DEFINITIONS)
+
+    def test_declaration_is_none_while_the_cluster_has_no_gpus(self, app):
+        declared = app.declaration()
+        assert declared.cluster_time_s == pytest.approx(200.0)
+        app.cluster_view = replace(app.cluster_view, cluster_gpus=0)
+        assert app.declaration() is None
 
 
 class TestSurroundings:

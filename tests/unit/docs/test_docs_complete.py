@@ -120,7 +120,7 @@ def variables_of_a_task():
         level=Level.MACHINE,
         checkpoint_uri="c",
         job_dir="d",
-        threads=2,
+        threads=(2, 2),
     )
     launch = TaskLaunch(
         app_id="a",
@@ -190,7 +190,7 @@ def test_keys_of_a_mix_are_all_there():
 
 
 def test_keys_of_an_app_are_all_there():
-    app = app_report(pb.AppStatus(), (), (), (), 0.0)
+    app = app_report(pb.AppStatus(), (), (), (), 0.0, {})
     named = {name for row in table_rows(TESTBED, "key of an app") for name in code(row[0])}
     assert named == set(app)
     best = best_model(pb.AppStatus(best="j", jobs=[pb.JobStatus(job_id="j")]), ())

@@ -19,3 +19,10 @@ def test_the_table_shows_the_type_of_each_job_and_its_speed_on_every_type():
 def test_an_app_on_a_cluster_of_one_type_shows_no_speeds():
     assert "SPEED" not in app_text(pb.AppStatus(app_id="a", jobs=[pb.JobStatus(job_id="j0")]))
     assert "SPEED" in app_text(pb.AppStatus(app_id="a", jobs=[ON_V100]))
+
+
+def test_app_shows_the_words_of_its_policy():
+    lines = [pb.ExplanationLine(label="Tenant", text="user ann"), pb.ExplanationLine(label="Owed", text="nothing")]
+    shown = app_text(pb.AppStatus(explanation=lines))
+    assert "Tenant:         user ann\nOwed:           nothing" in shown
+    assert "Tenant" not in app_text(pb.AppStatus())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import time
@@ -12,6 +13,7 @@ from submarine_client.as_json import app_object, dump
 from submarine_client.job_commands import meta_info
 from submarine_client.show import app_text, end_line, list_text, progress_line
 from submarine_client.table import percent, seconds, table
+from submarine_client.terminal import Terminal
 from themis.wire import themis_pb2 as pb
 
 NOON = 1_760_011_200.0  # 2025-10-09 12:00:00 UTC
@@ -83,7 +85,7 @@ User, queue:    alice, default
 Program:        digits_cnn
 Tuner:          successive_halving
 Submitted:      2025-10-09 12:00:00+00:00
-rho:            1.23
+rho:            1.23 (themis)
 GPUs:           2 now, 3:10 min of GPU time in all
 Best job:       job-01, accuracy 0.912, loss 0.25, hidden=64 learning_rate=0.05
 Leases:         m00/0 m00/1 until 2025-10-09 12:10:00+00:00
@@ -93,8 +95,22 @@ job-00  STOPPED  100/100     1.5         -     0            -         0  hidden=
 job-01  RUNNING  150/200    0.25     0.912     2       0.0501         1  hidden=64 learning_rate=0.05"""
 
 
+def test_ended_app_shows_rho_by_definition_with_those_of_the_schedule_apart():
+    rhos = {"themis": 1.23, "fluid": 1.5, "attainable": 0.9, "isolated_fluid": 0.7, "themis_fluid": 1.4}
+    lines = app_text(app(final_rho=rhos)).splitlines()
+    assert "rho at the end: fluid 1.5, isolated_fluid 0.7, themis_fluid 1.4" in lines
+    assert "By schedule:    themis 1.23, attainable 0.9" in lines
+    assert any(line.startswith("Fluid:          the time to the end over") for line in lines)
+
+
 def test_an_app_is_shown_with_its_best_job_leases_and_jobs() -> None:
     assert app_text(app()) == SHOWN
+
+
+def test_lease_of_a_job_ends_with_it_and_a_waiting_job_says_why() -> None:
+    lease = pb.Lease(lease_id=1, machine_id="m00", gpu_index=0, expires_at_s=NOON, state="GRANTED", job_id="job-01")
+    text = app_text(app(leases=[lease], waits_for="job-02 waits for m01"))
+    assert "Leases:         m00/0 until job-01 ends\nWaits:          job-02 waits for m01\n" in text
 
 
 def test_an_app_that_has_only_been_submitted_shows_the_jobs_that_it_will_run() -> None:
@@ -193,3 +209,40 @@ def test_job_health_and_s_by_level_are_shown():
     assert (first["health"], second["health"]) == (None, "its loss is no number since iteration 7")
     assert "HEALTH" not in app_text(app())
     assert "S: " not in app_text(app())
+
+
+EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\nState: FINISHED\u202eback\r"
+VISIBLE = r"\x1b[2J\x1b]0;owned\x07\x9b31m\nState: FINISHED\u202eback\r"
+
+
+def test_control_characters_are_shown_and_not_sent_to_the_terminal() -> None:
+    one = app(
+        name=EVIL,
+        queue=EVIL,
+        tuner=EVIL,
+        diagnostics=EVIL,
+        folder=EVIL,
+        jobs=[pb.JobStatus(job_id="job-01", state="FAILED", health=EVIL, hyper_parameters={"x": pb.Scalar(text=EVIL)})],
+    )
+    for shown in (app_text(one), list_text([one]), progress_line(one), end_line(one)):
+        assert all(each == "\n" or each.isprintable() for each in shown)
+        assert "\nState: FINISHED" not in shown
+    assert VISIBLE in app_text(one)
+    assert VISIBLE in list_text([one])
+    document = dump(app_object(one))
+    assert json.loads(document)["name"] == EVIL
+    assert all(each == "\n" or each.isprintable() for each in document)
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_log_on_a_terminal_keeps_lines_colours_and_bars_alone() -> None:
+    screen, pipe = Screen(), io.StringIO()
+    log = "\x1b[1;32mgreen\x1b[0m 50%\b\b\b60%\r70%\tx\n\x1b[2J\x1b]0;owned\x07\x1bc"
+    for out in (screen, pipe):
+        Terminal(out, out).write(log)
+    assert screen.getvalue() == "\x1b[1;32mgreen\x1b[0m 50%\b\b\b60%\r70%\tx\n" + r"\x1b[2J\x1b]0;owned\x07\x1bc"
+    assert pipe.getvalue() == log

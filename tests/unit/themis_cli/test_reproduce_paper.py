@@ -42,7 +42,7 @@ def test_equal_runs_write_equal_bytes(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("oef", "fig9"), "a paper is reproduced alone"),
+        (("oef", "fig9"), "such an evaluation is made alone"),
         (("off",), "known: fig6"),
         (("oef", "--seeds", "0"), "--seeds must be 1 or more"),
     ],

@@ -133,6 +133,7 @@ def options_of(name):
         (("--tenant-weight", "ann:2", "--tenant-weight", "team:b:0.5"), lambda run: run.rounds.tenant_weights),
         (("--placer", "plain"), lambda run: run.rounds.placer),
         (("--profiling-runs",), lambda run: run.rounds.profiling_runs),
+        (("--alpha", "0.5"), lambda run: run.rounds.alpha),
         (("--no-payments",), lambda run: run.rounds.payments),
         (("--bundle-rule", "idle_then_share"), lambda run: run.bundle_rule),
         (("--empty-bundle", "lexicographic"), lambda run: run.rounds.empty_bundle),
@@ -421,7 +422,7 @@ def test_progress_without_terminal_is_an_occasional_line(capsys, monkeypatch):
         progress.run_made(1, 4)
         progress.watch_apart(7, 20)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr("themis_cli.simulate_progress._TOLD_EVERY_S", 0.0)
+    monkeypatch.setattr("themis_cli.simulate_progress._PRINTED_EVERY_S", 0.0)
     with Progress(4) as progress:
         progress.run_made(1, 4)
         progress.watch_apart(7, 20)

@@ -66,3 +66,34 @@ def test_replay_prints_gaps_of_recording(gavel, tmp_path, capsys):
     told(capsys, gavel, "--record", str(recording))
     assert main(["replay", str(recording), "--policy", "drf"]) == 0
     assert capsys.readouterr().err == f"simulate: jobs.trace: {LACK}\n"
+
+
+def test_skipped_rows_are_counted_and_the_first_are_named(philly, capsys):
+    rows = [f"2017-10-09 07:01:5{place},x{place},1,a\n" for place in range(7)]
+    philly.write_text(philly.read_text(encoding="utf-8") + "".join(rows), encoding="utf-8")
+    err = told(capsys, philly, "--skip-bad-rows").err
+    named = ", ".join(
+        f"{philly}, line {6 + place}: duration: not a number of seconds: 'x{place}'" for place in range(5)
+    )
+    assert f"; 7 rows cannot be read: left out ({named}, and 2 more)" in err
+
+
+def test_skipped_rows_of_gavel_trace_and_table_are_reported_together(gavel, tmp_path, capsys):
+    gavel.write_text(f"{gavel_line(80, 0)}\nodd\n", encoding="utf-8")
+    (tmp_path / "throughputs.csv").write_text(f"{TABLE}LM,80,x,v100,1.0,1.0\n", encoding="utf-8")
+    err = told(capsys, gavel, "--skip-bad-rows").err
+    places = f"{gavel}, line 2: 1 fields in place of 12, {tmp_path / 'throughputs.csv'}, line 3: num_gpus"
+    assert err.startswith(f"simulate: jobs.trace: 2 rows cannot be read: left out ({places}")
+
+
+def test_bad_row_without_the_option_is_an_error_that_names_the_option(gavel, capsys):
+    gavel.write_text(f"{gavel_line(80, 0)}\nodd\n", encoding="utf-8")
+    assert main(["simulate", "--policy", "drf", "--cluster", "2x2", "--workload", str(gavel)]) == 2
+    err = capsys.readouterr().err
+    assert "--skip-bad-rows leaves such rows out" in err
+    assert err.count("\n") == 1
+
+
+def test_workload_that_is_no_trace_has_no_such_option(capsys):
+    assert main(["simulate", "--policy", "drf", "--workload", "w1-small", "--skip-bad-rows"]) == 2
+    assert "skip_bad_rows" in capsys.readouterr().err

@@ -87,9 +87,9 @@ def test_prefix_of_option_is_accepted():
     assert options.policy == ["themis"]
 
 
-@pytest.mark.parametrize("option", ["--seed", "--f", "--jobs"])
+@pytest.mark.parametrize(("option", "shown"), [("--seed", "--seed/--first-seed"), ("--f", "--f"), ("--jobs", "--jobs")])
 @pytest.mark.parametrize("number", ["1_0", "\u0661"])
-def test_numbers_must_be_plain(capsys, option, number):
+def test_numbers_must_be_plain(capsys, option, shown, number):
     with pytest.raises(SystemExit, match="2"):
         main(["simulate", "--policy", "themis", "--workload", "w1-small", option, number])
-    assert f"argument {option}: invalid " in capsys.readouterr().err
+    assert f"argument {shown}: invalid " in capsys.readouterr().err

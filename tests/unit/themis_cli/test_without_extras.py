@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HIDDEN = ("docker", "gurobipy", "hdfs", "jpype", "keras", "optuna", "sklearn", "tensorflow")
+HIDDEN = ("cvxpy", "docker", "ecos", "gurobipy", "hdfs", "jpype", "keras", "optuna", "sklearn", "tensorflow")
 COMMAND = f"""
 import sys
 
@@ -27,6 +27,7 @@ def run(cwd, *words):
     [
         ("testbed run small", f"{TRAINS}'digits-small'; ", "tf"),
         ("testbed --workload w1", f"{TRAINS}'digits-dense, digits-cnn'; ", "tf"),
+        ("bench oef --peers 5", "themis: --peers needs cvxpy and ecos: ", "peers"),
         ("rm start -c themis-yarn", "themis: the engine yarn needs Hadoop's clients: ", "hdfs,yarn"),
     ],
 )

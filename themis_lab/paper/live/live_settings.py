@@ -33,6 +33,7 @@ def as_live(base: Settings, *, auction: AuctionSettings, lease: LeaseSettings, t
             tenant_weights=base.rounds.tenant_weights,
             placer=base.rounds.placer,
             profiling_runs=base.rounds.profiling_runs,
+            alpha=base.rounds.alpha,
         ),
         bundle_rule=auction.bundle_rule,
         solver=auction.solver,

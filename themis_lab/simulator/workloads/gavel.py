@@ -17,6 +17,7 @@ from themis.apps import CRUDE_SLOWDOWN, Slowdown
 from themis.errors import InputError
 from themis.values import Value
 from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
+from themis_lab.simulator.workloads.bad_rows import BadRows
 from themis_lab.simulator.workloads.fields import number_of_field
 from themis_lab.simulator.workloads.jobs import MIN_ITERATIONS, draw_curve, shape_of
 
@@ -70,8 +71,13 @@ def unreadable(error: Exception) -> str:
     return str(error.strerror) if isinstance(error, OSError) else "it is not the text that it should be"
 
 
-def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughputs:
+def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE, bad: BadRows | None = None) -> Throughputs:
     """Read the throughputs of one type of GPU, the reference, without rows whose throughput is 0.
+
+    Args:
+        path: The table.
+        gpu_type: The type.
+        bad: What happens to rows that cannot be read; by default the first is an error.
 
     Raises:
         InputError: The file cannot be read, is malformed, or lacks the type. The message names file, line and field.
@@ -85,20 +91,23 @@ def read_throughputs(path: Path, gpu_type: str = DEFAULT_GPU_TYPE) -> Throughput
             lacking = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
             if lacking:
                 raise InputError(f"{path}, line 1: column {lacking[0]} is missing", remedy=f"it needs {_COLUMNS}")
-            for row in reader:
+
+            def add(row: Mapping[str, str]) -> None:
                 place = f"{path}, line {reader.line_num}"
                 _check_complete(row, place)
                 key = (row["model"], row["batch_size"], _whole(row["num_gpus"], f"{place}: num_gpus"))
-                types.add(row["gpu_type"])
                 # The public table has 0 for throughputs that were not measured.
                 steps_per_s = _number(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}")
-                if steps_per_s > 0.0:
-                    by_type.setdefault(key, {})[row["gpu_type"]] = steps_per_s
                 if row["gpu_type"] == gpu_type and steps_per_s > 0.0:
                     found[key] = Throughput(
                         consolidated=_positive(row[_COLUMNS[4]], f"{place}: {_COLUMNS[4]}"),
                         unconsolidated=_positive(row[_COLUMNS[5]], f"{place}: {_COLUMNS[5]}"),
                     )
+                types.add(row["gpu_type"])
+                if steps_per_s > 0.0:
+                    by_type.setdefault(key, {})[row["gpu_type"]] = steps_per_s
+
+            (bad or BadRows()).read(reader, add)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         remedy = "name the throughputs.csv that belongs to the trace"
         raise InputError(f"cannot read {path}", value=unreadable(error), remedy=remedy) from None
@@ -122,18 +131,26 @@ def _check_complete(row: Mapping[str, str | None], place: str) -> None:
             raise InputError(f"{place}: {name} is missing", remedy=f"it needs {_COLUMNS}")
 
 
-def read_gavel_trace(path: Path) -> tuple[GavelJob, ...]:
-    """Read the jobs of a tab-separated trace. Raises InputError that names file, line and field."""
+def read_gavel_trace(path: Path, bad: BadRows | None = None) -> tuple[GavelJob, ...]:
+    """Read the jobs of a tab-separated trace. Raises InputError that names file, line and field.
+
+    Args:
+        path: The trace.
+        bad: What happens to lines that cannot be read; by default the first is an error.
+    """
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"cannot read {path}", value=unreadable(error), remedy="name a trace as Gavel writes it"
         ) from None
-    return tuple(_job(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1) if line.strip())
+    numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+    return tuple((bad or BadRows()).read(numbered, lambda row: _job(row[1], f"{path}, line {row[0]}")))
 
 
-def from_gavel(jobs: tuple[GavelJob, ...], throughputs: Throughputs, seed: int, name: str) -> Workload:
+def from_gavel(
+    jobs: tuple[GavelJob, ...], throughputs: Throughputs, seed: int, name: str, left_out: str = ""
+) -> Workload:
     """Return the workload of a trace. It begins with the first arrival.
 
     Work: a step is an iteration. A job on its GPUs on one server takes `steps / throughput` seconds, so an iteration
@@ -145,32 +162,31 @@ def from_gavel(jobs: tuple[GavelJob, ...], throughputs: Throughputs, seed: int, 
     S: 1 within a slot and a machine, since work is measured by the throughput on one server. Within a rack and across
     racks it is the ratio of the throughputs on one server and on several, at least 1. Without a throughput it is the
     crude S.
+
+    `left_out` describes parts of the trace that are not in `jobs`.
     """
     if not jobs:
         raise InputError(f"{name} holds no job")
     ordered = sorted(jobs, key=lambda job: job.arrival_s)
     width = len(str(len(ordered) - 1))
     apps = tuple(_app(f"app-{n:0{width}d}", job, ordered[0], throughputs, seed) for n, job in enumerate(ordered))
-    gaps = _gaps(sum((job.model, job.batch, job.gpus) not in throughputs for job in ordered), len(ordered))
+    lacking = sum((job.model, job.batch, job.gpus) not in throughputs for job in ordered)
+    unknown = f"the throughput of {lacking} of the {len(ordered)} jobs is not known, their durations stand in for it"
+    gaps = "; ".join(filter(None, (unknown if lacking else "", left_out)))
     return Workload(name=name, apps=apps, source=f"{name}: {'; '.join(filter(None, (_SOURCE, gaps)))}.", gaps=gaps)
-
-
-def _gaps(lacking: int, jobs: int) -> str:
-    if not lacking:
-        return ""
-    return f"the throughput of {lacking} of the {jobs} jobs is not known, their durations stand in for it"
 
 
 def _app(name: str, job: GavelJob, first: GavelJob, throughputs: Throughputs, seed: int) -> AppTrace:
     speed = throughputs.get((job.model, job.batch, job.gpus))
     steps = job.steps if speed else MIN_ITERATIONS
     serial_s = job.gpus / speed.consolidated if speed else job.gpus * job.duration_s / steps
+    slowdown = _measured_slowdown(speed.consolidated, speed.unconsolidated) if speed else CRUDE_SLOWDOWN
     try:
         trace = JobTrace(
             job_id="j000",
             iterations_total=steps,
             serial_iteration_s=serial_s,
-            slowdown=_slowdown(speed),
+            slowdown=slowdown,
             shape=shape_of(job.gpus, rigid=True),
             curve=draw_curve(steps, Random(child_seed(seed, "gavel", name))),
             speed_by_device=speed.speed_by_type if speed else {},
@@ -179,10 +195,6 @@ def _app(name: str, job: GavelJob, first: GavelJob, throughputs: Throughputs, se
         place = f"the job that arrives at {job.arrival_s:g} s, {name},"
         raise InputError(f"{place} cannot be: {error.what}", value=error.value) from None
     return AppTrace(name=name, arrival_s=job.arrival_s - first.arrival_s, jobs=(trace,), model=job.model)
-
-
-def _slowdown(speed: Throughput | None) -> Slowdown:
-    return CRUDE_SLOWDOWN if speed is None else _measured_slowdown(speed.consolidated, speed.unconsolidated)
 
 
 @cache

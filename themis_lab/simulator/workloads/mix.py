@@ -67,7 +67,7 @@ def from_specs(
         AppTrace(
             name=spec.name,
             arrival_s=at_s,
-            jobs=_replayed(spec, time_scale) if _is_replay(spec) else _estimated(spec, seed),
+            jobs=_jobs_of(spec, time_scale, seed),
             tuner=spec.tuner,
             model=str(spec.program.arguments.get("model", "") or spec.program.name),
         )
@@ -76,12 +76,16 @@ def from_specs(
     return Workload(name=name, apps=apps, source=f"{name}: {_SOURCE}.")
 
 
-def _is_replay(spec: AppSpec) -> bool:
-    return spec.replay or spec.program.name == REPLAY
-
-
-def _replayed(spec: AppSpec, time_scale: float) -> tuple[JobTrace, ...]:
-    return tuple(_replayed_job(job, _Arguments(spec, job), time_scale) for job in spec.jobs)
+def _jobs_of(spec: AppSpec, time_scale: float, seed: int) -> tuple[JobTrace, ...]:
+    if spec.replay or spec.program.name == REPLAY:
+        return tuple(_replayed_job(job, _Arguments(spec, job), time_scale) for job in spec.jobs)
+    serial_s = spec.estimate.serial_iteration_s
+    if serial_s is None:
+        remedy = "add estimate.serial_iteration_s to its group"
+        raise InputError("an app that trains can only be simulated by its estimate", value=spec.name, remedy=remedy)
+    slowdown = spec.estimate.slowdown or CRUDE_SLOWDOWN
+    rng = Random(child_seed(seed, "mix", spec.name))
+    return tuple(_trace(job, serial_s, slowdown, draw_curve(job.iterations_total, rng)) for job in spec.jobs)
 
 
 def _replayed_job(job: JobSpec, given: _Arguments, time_scale: float) -> JobTrace:
@@ -98,16 +102,6 @@ def _replayed_job(job: JobSpec, given: _Arguments, time_scale: float) -> JobTrac
         log_every=int(given.number("log_every", DEFAULT_LOG_EVERY)),
     )
     return _trace(job, serial_s / time_scale, Slowdown(**slowdown), curve)
-
-
-def _estimated(spec: AppSpec, seed: int) -> tuple[JobTrace, ...]:
-    serial_s = spec.estimate.serial_iteration_s
-    if serial_s is None:
-        remedy = "add estimate.serial_iteration_s to its group"
-        raise InputError("an app that trains can only be simulated by its estimate", value=spec.name, remedy=remedy)
-    slowdown = spec.estimate.slowdown or CRUDE_SLOWDOWN
-    rng = Random(child_seed(seed, "mix", spec.name))
-    return tuple(_trace(job, serial_s, slowdown, draw_curve(job.iterations_total, rng)) for job in spec.jobs)
 
 
 def _trace(job: JobSpec, serial_s: float, slowdown: Slowdown, curve: Curve) -> JobTrace:

@@ -14,6 +14,7 @@ from themis.errors import InputError
 from themis.sums import sum_in_order
 from themis.values import Value
 from themis_lab.simulator.costs import A_CENTURY_S
+from themis_lab.simulator.workloads.bad_rows import BadRows
 from themis_lab.simulator.workloads.fields import number_of_field
 
 BURST_GAP_S = 30.0
@@ -68,15 +69,16 @@ class Burst(Value, frozen=True, kw_only=True):
         return sum_in_order(job.gpu_s for job in self.jobs)
 
 
-def read_philly_csv(path: Path) -> PhillyTrace:
+def read_philly_csv(path: Path, *, skip_bad_rows: bool = False) -> PhillyTrace:
     """Read the flat table with columns timestamp, duration, num_gpus and cluster; other columns are ignored.
 
-    Jobs that never ran, of duration 0, are left out and counted.
+    Jobs that never ran, of duration 0, are left out and counted, and so are invalid rows if `skip_bad_rows` is set.
 
     Raises:
         InputError: The file cannot be read, lacks a column, or has an invalid field. The message names file, line and
             field.
     """
+    bad = BadRows(skip=skip_bad_rows)
     with _opened(path) as stream:
         reader = csv.DictReader(stream)
         lacking = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
@@ -86,16 +88,17 @@ def read_philly_csv(path: Path) -> PhillyTrace:
         twice = [name for name in _COLUMNS if list(reader.fieldnames or ()).count(name) > 1]
         if twice:
             raise InputError(f"{path}, line 1: column {twice[0]} is there twice", remedy="name each column once")
-        jobs = [_csv_job(row, f"{path}, line {reader.line_num}") for row in reader]
+        jobs = bad.read(reader, lambda row: _csv_job(row, f"{path}, line {reader.line_num}"))
     ran = tuple(job for job in jobs if job.duration_s > 0.0)
-    return PhillyTrace(jobs=ran, gaps=_gaps(len(jobs) - len(ran), len(jobs), 0))
+    return PhillyTrace(jobs=ran, gaps=_gaps(len(jobs) - len(ran), len(jobs), 0, bad))
 
 
-def read_philly_json(path: Path) -> PhillyTrace:
+def read_philly_json(path: Path, *, skip_bad_rows: bool = False) -> PhillyTrace:
     """Read the released `cluster_job_log`: a list of jobs, each with its attempts.
 
     A job's duration is the sum over its attempts, and its GPUs those of the largest attempt. Attempts without an end or
-    without GPUs are ignored. Jobs without a valid attempt are left out. `gaps` counts both.
+    without GPUs are ignored. Jobs without a valid attempt are left out, and so are invalid jobs if `skip_bad_rows` is
+    set. `gaps` counts them all.
 
     Raises:
         InputError: The file cannot be read, or has an invalid field. The message names file, job number and field.
@@ -109,9 +112,11 @@ def read_philly_json(path: Path) -> PhillyTrace:
             raise InputError(f"{path}{line}: not valid JSON", remedy="is it the public release?") from None
     if not isinstance(log, list):
         raise InputError(f"{path}: must hold a list of jobs", value=type(log).__name__)
-    jobs = [_json_job(entry, f"{path}, job {number}") for number, entry in enumerate(log, start=1)]
+    bad = BadRows(skip=skip_bad_rows)
+    jobs = bad.read(enumerate(log, start=1), lambda entry: _json_job(entry[1], f"{path}, job {entry[0]}"))
     ran = tuple(job for job, _ in jobs if job is not None)
-    return PhillyTrace(jobs=ran, gaps=_gaps(len(jobs) - len(ran), len(jobs), sum(unknown for _, unknown in jobs)))
+    unknown = sum(attempts for _, attempts in jobs)
+    return PhillyTrace(jobs=ran, gaps=_gaps(len(jobs) - len(ran), len(jobs), unknown, bad))
 
 
 def bursts_of(jobs: Iterable[PhillyJob], gap_s: float = BURST_GAP_S) -> tuple[Burst, ...]:
@@ -132,10 +137,11 @@ def bursts_of(jobs: Iterable[PhillyJob], gap_s: float = BURST_GAP_S) -> tuple[Bu
     return tuple(Burst(jobs=tuple(burst)) for burst in bursts)
 
 
-def _gaps(never_ran: int, jobs: int, unknown_attempts: int) -> str:
+def _gaps(never_ran: int, jobs: int, unknown_attempts: int, bad: BadRows) -> str:
     never = f"{never_ran} of the {jobs} jobs have no time in which they ran: left out"
     unknown = f"{unknown_attempts} of the other jobs' attempts have no time or no GPUs: not counted"
-    return "; ".join(text for text, number in ((never, never_ran), (unknown, unknown_attempts)) if number)
+    counted = [text for text, number in ((never, never_ran), (unknown, unknown_attempts)) if number]
+    return "; ".join(filter(None, (*counted, bad.gaps)))
 
 
 @contextmanager

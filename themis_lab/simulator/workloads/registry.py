@@ -10,6 +10,7 @@ from themis.cluster import Cluster
 from themis.errors import InputError, UnknownNameError
 from themis.values import Value
 from themis_lab.simulator.workload import Workload
+from themis_lab.simulator.workloads.bad_rows import BadRows
 from themis_lab.simulator.workloads.gavel import DEFAULT_GPU_TYPE, from_gavel, read_gavel_trace, read_throughputs
 from themis_lab.simulator.workloads.options import build_options
 from themis_lab.simulator.workloads.paper import PaperOptions, Workload1Options, workload_1, workload_2
@@ -26,9 +27,10 @@ class NoOptions(Value, frozen=True, kw_only=True):
 
 
 class PhillyOptions(Value, frozen=True, kw_only=True):
-    """Options of a Philly trace. Bursts of fewer than `least_jobs` jobs are left out."""
+    """Options of a Philly trace. Bursts of fewer than `least_jobs` jobs are left out, and rows that cannot be read."""
 
     least_jobs: int = 1
+    skip_bad_rows: bool = False
 
     def __post_init__(self) -> None:
         if self.least_jobs < 1:
@@ -40,6 +42,7 @@ class GavelOptions(Value, frozen=True, kw_only=True):
 
     throughputs: str = ""
     gpu_type: str = DEFAULT_GPU_TYPE
+    skip_bad_rows: bool = False
 
 
 class Entry(Value, frozen=True, kw_only=True):
@@ -128,8 +131,10 @@ def _from_file(path: Path, seed: int, options: Mapping[str, Any]) -> Workload:
     if path.suffix == ".trace":
         gavel: GavelOptions = build_options(GavelOptions, options, path.name)
         table = Path(gavel.throughputs) if gavel.throughputs else path.parent / "throughputs.csv"
-        return from_gavel(read_gavel_trace(path), read_throughputs(table, gavel.gpu_type), seed, path.name)
+        bad = BadRows(skip=gavel.skip_bad_rows)
+        jobs, throughputs = read_gavel_trace(path, bad), read_throughputs(table, gavel.gpu_type, bad)
+        return from_gavel(jobs, throughputs, seed, path.name, bad.gaps)
     philly: PhillyOptions = build_options(PhillyOptions, options, path.name)
     read = read_philly_csv if path.suffix == ".csv" else read_philly_json
-    trace = read(path)
+    trace = read(path, skip_bad_rows=philly.skip_bad_rows)
     return from_bursts(bursts_of(trace.jobs), seed, path.name, philly.least_jobs, trace.gaps)

@@ -11,7 +11,7 @@ from themis.apps import JobSpec
 from themis.sums import sum_in_order
 from themis.values import Value
 from themis_lab.simulator.metrics import percentile
-from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
+from themis_lab.simulator.workload import AppTrace, Workload
 from themis_lab.simulator.workloads.models import CATEGORY_SHARES, read_models
 from themis_lab.simulator.workloads.sampling import (
     APPS,
@@ -60,7 +60,8 @@ def planned_work_gpu_s(app: AppTrace) -> float:
 
 def _planned_runs_gpu_s(app: AppTrace) -> list[float]:
     """Return the planned work of each job. If a tuner stops jobs, survivors are assumed to be like the others."""
-    phases = make_tuner(app.tuner, [_spec(job) for job in app.jobs]).plan().phases
+    specs = [JobSpec(job_id=job.job_id, iterations_total=job.iterations_total, shape=job.shape) for job in app.jobs]
+    phases = make_tuner(app.tuner, specs).plan().phases
     if len(phases) == 1:
         return [min(phases[0].iterations, job.iterations_total) * job.serial_iteration_s for job in app.jobs]
     mean_s = sum_in_order(job.serial_iteration_s for job in app.jobs) / len(app.jobs)
@@ -74,10 +75,6 @@ def _iterations(phases: Sequence[Phase]) -> Iterator[int]:
     for phase, kept in zip(phases, leaving, strict=True):
         done += phase.iterations
         yield from [done] * (phase.jobs - kept)
-
-
-def _spec(job: JobTrace) -> JobSpec:
-    return JobSpec(job_id=job.job_id, iterations_total=job.iterations_total, shape=job.shape)
 
 
 def _tasks_gpu_s(workload: Workload) -> list[float]:

@@ -85,7 +85,7 @@ class FakeRm(rpc.ClientServiceServicer):
             job.state, job.iteration, job.loss, job.has_loss = state, 10, 0.5, True
             job.accuracy, job.has_accuracy = 0.9, True
         app.best, app.progress, app.finished_at_s = app.jobs[0].job_id, 1.0, time.time()
-        app.final_rho["themis"] = 1.25
+        app.final_rho["themis"] = app.final_rho["fluid"] = 1.25
         app.diagnostics = "" if state == "FINISHED" else "on purpose"
         app.state = state
         self.tell("app_state", app_id, {"state": state, "diagnostics": app.diagnostics})

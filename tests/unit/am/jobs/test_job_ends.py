@@ -317,3 +317,37 @@ class TestGangOfWhichOneTaskEnds:
         one = attempt(tuner="single", iterations=20, jobs=("j0",), tasks=2, peer_wait_s=0.1)
         job = self.run(one, 1, *range(1, 21))
         assert (job.state, job.restarts, one.runtime.stops) == (JobState.PHASE_DONE, 0, [])
+
+
+class TestDivergenceInTheLastWords:
+    def test_two_losses_that_are_no_number_count_although_the_tasks_have_ended(self, attempt):
+        one = attempt(tuner="single", jobs=("j0",), iterations=1000)
+
+        async def scenario():
+            await one.start("j0")
+            with one.jobs["j0"].log_path.open("a") as file:
+                for loss, step in ((1.8, 100), ("NaN", 200), ("NaN", 300)):
+                    file.write(f"INFO:tensorflow:loss = {loss}, step = {step}\n")
+            one.jobs["j0"].handles[0].end(1)
+            await one.ended("j0")
+
+        asyncio.run(scenario())
+        job = one.jobs["j0"]
+        assert (job.state, job.restarts) == (JobState.FAILED, 0)
+        assert "its loss is no number since iteration" in job.diagnostics
+        assert math.isnan(job.loss)
+
+    def test_programs_own_word_is_enough(self, attempt):
+        one = attempt(tuner="single", jobs=("j0",), iterations=1000)
+
+        async def scenario():
+            await one.start("j0")
+            with one.jobs["j0"].log_path.open("a") as file:
+                file.write("INFO:tensorflow:loss = 1.8, step = 100\nERROR:tensorflow:Model diverged with loss = NaN.\n")
+            one.jobs["j0"].handles[0].end(1)
+            await one.ended("j0")
+
+        asyncio.run(scenario())
+        assert one.details("job_given_up") == [
+            ("j0", {"reason": "its loss is no number since iteration 100", "restarts": 0})
+        ]

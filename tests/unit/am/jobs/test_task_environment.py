@@ -96,7 +96,13 @@ def test_the_programs_read_it():
 
 
 def test_a_task_on_a_cpu_node_sees_no_card_and_gets_its_threads():
-    environment = task_environment(gang(device="cpu", speed=0.25, threads=4, emulated=True), 0)
+    environment = task_environment(gang(device="cpu", speed=0.25, threads=(4,), emulated=True), 0)
     assert environment["CUDA_VISIBLE_DEVICES"] == ""
     assert (environment["THEMIS_DEVICE"], environment["THEMIS_SPEED"]) == ("cpu", "0.25")
     assert environment["THEMIS_THREADS"] == environment["OMP_NUM_THREADS"] == "4"
+    assert environment["TF_NUM_INTRAOP_THREADS"] == environment["TF_NUM_INTEROP_THREADS"] == "4"
+
+
+def test_each_task_of_a_gang_on_cpu_nodes_has_the_threads_of_its_node():
+    nodes = gang(**TWO, device="cpu", threads=(4, 2), emulated=True)
+    assert [task_environment(nodes, index)["OMP_NUM_THREADS"] for index in range(2)] == ["4", "2"]

@@ -214,7 +214,7 @@ class TestEnds:
         table = LeaseTable(CLUSTER)
         settle(table, {"a": [gang({"m1": 1})]})
         (lease,) = table.of_app("a")
-        (change,) = table.prolong([lease], now_s=570.0, end_s=lambda _: 900.0)
+        (change,) = table.prolong([lease], now_s=570.0, end_s=lambda _: 900.0, reason="its app master is away")
         assert change.kind is LeaseChangeKind.RENEWED
         assert table.of_app("a")[0].expires_at_s == 900.0
         assert table.of_app("a")[0].lease_id == lease.lease_id

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.leftovers import Claim, share_leftovers
 from themis.apps import Slowdown
@@ -10,6 +11,7 @@ from themis.bids import FreeMachine, GangDemand
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
 from themis.placement.free_capacity import FreeCapacity
+from themis.speeds import Speeds
 
 
 def machines(**slots):
@@ -51,6 +53,45 @@ def test_renewals_come_before_new_grants(seed):
 def test_a_renewed_part_grows_into_the_whole_gang():
     granted = gangs_of(machines(m0=(4,)), [claim("a", (1, 4), m0=2)], 0)
     assert [(gang.gpus.by_machine(), gang.level, gang.slot) for gang in granted["a"]] == [({"m0": 4}, Level.SLOT, 0)]
+
+
+class TestDeviceTypes:
+    """On several device types the app that is relatively fastest on what it would take comes first."""
+
+    K80, V100 = (FreeMachine(machine_id=name, rack_id="r0", free_slots=(1,), device=name) for name in ("k80", "v100"))
+
+    def claim(self, app_id, v100, jobs=1, **more):
+        speeds = Speeds.of([("k80", 1.0), ("v100", v100)])
+        demands = tuple(GangDemand(job_id=f"j{n}", min_gpus=1, max_gpus=1, speeds=speeds) for n in range(jobs))
+        return Claim(app_id=app_id, demands=demands, **more)
+
+    @pytest.mark.parametrize("seed", range(8))
+    def test_each_type_goes_to_the_app_that_gains_most_by_it(self, seed):
+        claims = [self.claim("a", 2.0), self.claim("b", 5.0)]
+        assert gpus(gangs_of((self.K80, self.V100), claims, seed)) == {"a": {"k80": 1}, "b": {"v100": 1}}
+
+    @pytest.mark.parametrize("seed", range(8))
+    def test_a_slow_type_alone_goes_to_the_app_that_loses_least_by_it(self, seed):
+        # The other machine has no free GPU, but its type says how slow the free one is for each.
+        full = replace(self.V100, free_slots=(0,))
+        assert set(gangs_of((self.K80, full), [self.claim("a", 2.0), self.claim("b", 5.0)], seed)) == {"a"}
+
+    @pytest.mark.parametrize("seed", range(8))
+    def test_in_later_turns_too(self, seed):
+        machines_ = (replace(self.K80, free_slots=(2,)), replace(self.V100, free_slots=(3,)))
+        granted = gpus(gangs_of(machines_, [self.claim("a", 2.0, jobs=4), self.claim("b", 5.0, jobs=4)], seed))
+        # Turns: b and a take a V100 each, then b the last one and a a K80, then a the other.
+        assert granted == {"a": {"v100": 1, "k80": 2}, "b": {"v100": 2}}
+
+    @pytest.mark.parametrize("seed", range(8))
+    def test_apps_that_did_not_bid_still_come_first(self, seed):
+        claims = [self.claim("a", 2.0), self.claim("b", 5.0, bid=True)]
+        assert gpus(gangs_of((self.V100,), claims, seed)) == {"a": {"v100": 1}}
+
+    def test_equally_fast_apps_come_in_the_order_of_the_seed(self):
+        claims = [self.claim(name, 2.0) for name in "abc"]
+        free = (replace(self.K80, free_slots=(0,)), self.V100)
+        assert {app for seed in range(40) for app in gangs_of(free, claims, seed)} == set("abc")
 
 
 def test_apps_take_turns_job_by_job():

@@ -3,12 +3,14 @@
 import asyncio
 
 import pytest
-from msgspec.structs import replace
+import yaml
+from documents import block
 
 from rm_plugin.engines.inventory import NodeState
-from rm_plugin.engines.yarn_inventory import YarnInventory, refuse_cpu_nodes
+from rm_plugin.engines.yarn import node_devices
+from rm_plugin.engines.yarn_inventory import YarnInventory
 from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
-from themis.errors import InputError
+from themis.config.rm_settings import RmSettings, YarnSettings
 from themis.hadoop.values import NodeReport
 from themis.hadoop.values import NodeState as YarnState
 
@@ -29,8 +31,9 @@ def report(host="n1", state=YarnState.RUNNING, gpus=4, port=45454, **more):
     )
 
 
-def inventory(yarn, overlay=None):
-    return YarnInventory(yarn, DeviceType(name="gpu", emulated=True), overlay)
+def inventory(yarn, overlay=None, **settings):
+    devices = node_devices(YarnSettings(emulated=True, **settings), overlay)
+    return YarnInventory(yarn, devices, overlay, kept_vcores=2)
 
 
 def nodes(one):
@@ -110,7 +113,7 @@ def test_overlay_sets_slots_and_racks_if_gpus_agree(caplog):
     assert caplog.text == ""
     one = inventory(FakeYarn(report(gpus=3)), overlay)
     assert nodes(one)["n1"].machine.slots == nodes(one)["n1"].machine.slots == (3,)
-    assert caplog.text.count("n1 has 4 GPUs in the cluster file and 3 in YARN") == 1
+    assert caplog.text.count("n1 has 4 devices of type v100 in the cluster file and 3 of type v100 in YARN") == 1
 
 
 def test_lost_node_is_not_asked_for_containers():
@@ -123,10 +126,87 @@ def test_lost_node_is_not_asked_for_containers():
     assert one.web_addresses({"n2", "n1"}) == ("n2:8042",)
 
 
-def test_cpu_nodes_of_an_overlay_are_refused():
-    cpu = DeviceType(name="cpu", kind=DeviceKind.CPU)
-    node = Machine(machine_id="n1", rack_id="r", slots=(1,), device="cpu")
-    refuse_cpu_nodes(None)
-    refuse_cpu_nodes(Cluster(name="o", machines=(replace(node, device="gpu"),), devices={"cpu": cpu}))
-    with pytest.raises(InputError, match="the engine yarn does not support CPU nodes yet: 'cpu'; leave machines"):
-        refuse_cpu_nodes(Cluster(name="o", machines=(node,), devices={"cpu": cpu}))
+TYPES = {"k80": {"speed": 0.3}, "v100": {}, "cpu": {"kind": "cpu"}}
+
+
+def typed(host, device, prefix="nm.yarn.io", **more):
+    return report(host, attributes={f"{prefix}/device": device, "nm.yarn.io/os": "debian"}, **more)
+
+
+def test_node_attribute_names_the_device_type():
+    reports = typed("n1", "k80"), typed("n2", "v100", prefix="rm.yarn.io")
+    one = inventory(FakeYarn(*reports), devices=TYPES)
+    assert {name: node.machine.device for name, node in nodes(one).items()} == {"n1": "k80", "n2": "v100"}
+    devices = {device.name: (device.speed, device.emulated) for device in asyncio.run(one.read()).devices}
+    assert devices == {"k80": (0.3, True), "v100": (1.0, True), "cpu": (1.0, False)}
+
+
+def test_name_of_the_node_attribute_can_be_set():
+    yarn = FakeYarn(report(attributes={"nm.yarn.io/gpu-model": "v100"}))
+    one = inventory(yarn, devices=TYPES, device_attribute="gpu-model")
+    assert nodes(one)["n1"].machine.device == "v100"
+
+
+def test_cpu_node_is_one_device_without_the_kept_cores():
+    (node,) = nodes(inventory(FakeYarn(typed("n1", "cpu", gpus=0, used_gpus=0)), devices=TYPES)).values()
+    assert node.machine == Machine(machine_id="n1", rack_id="/r1", slots=(1,), device="cpu", cpus=6, memory_mb=2048)
+
+
+def test_cluster_file_types_nodes_that_report_no_type():
+    known = Machine(machine_id="n1", rack_id="mine", slots=(1,), device="cpu", cpus=4)
+    overlay = Cluster(name="o", machines=(known,), devices={"cpu": DeviceType(name="cpu", kind=DeviceKind.CPU)})
+    assert nodes(inventory(FakeYarn(report(gpus=0)), overlay))["n1"].machine == known
+
+
+def test_node_attribute_wins_over_the_cluster_file(caplog):
+    known = Machine(machine_id="n1", rack_id="mine", slots=(4,), device="v100")
+    overlay = Cluster(name="o", machines=(known,), devices={"v100": DeviceType(name="v100")})
+    assert nodes(inventory(FakeYarn(typed("n1", "k80")), overlay, devices=TYPES))["n1"].machine.device == "k80"
+    assert "n1 has 4 devices of type v100 in the cluster file and 4 of type k80 in YARN" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (report("n1"), "YARN reports no device type of a node: 'n1'; yarn nodeattributes -replace n1:device=TYPE"),
+        (typed("n1", "h100"), "n1 has an unknown device type: 'h100'; declare it in yarn.devices"),
+        (typed("n1", "v100", gpus=0), "n1 of type v100 does not fit its GPUs: 0"),
+        (typed("n1", "cpu"), "n1 of type cpu does not fit its GPUs: 4"),
+        (
+            report("n1", attributes={"nm.yarn.io/device": "k80", "rm.yarn.io/device": "v100"}),
+            "n1 has two device types: ['k80', 'v100']; remove one",
+        ),
+    ],
+)
+def test_node_without_a_clear_device_type_is_left_out_with_one_warning(caplog, wrong, message):
+    one = inventory(FakeYarn(wrong, typed("n2", "v100")), devices=TYPES)
+    assert nodes(one).keys() == nodes(one).keys() == {"n2"}
+    assert caplog.text.count(message) == 1
+
+
+def test_default_type_counts_for_nodes_that_report_none():
+    assert nodes(inventory(FakeYarn(report()), devices=TYPES, device="k80"))["n1"].machine.device == "k80"
+    assert nodes(inventory(FakeYarn(report()), device="a100"))["n1"].machine.device == "a100"
+
+
+def test_node_whose_type_becomes_unclear_drains_until_it_is_clear_again():
+    yarn = FakeYarn(typed("n1", "v100"))
+    one = inventory(yarn, devices=TYPES)
+    nodes(one)
+    yarn.reports = (typed("n1", "h100"),)
+    node = nodes(one)["n1"]
+    assert (node.machine.device, node.state) == ("v100", NodeState.DRAINING)
+    assert "n1 has an unknown device type: 'h100'" in node.reason
+    yarn.reports = (typed("n1", "k80"),)
+    node = nodes(one)["n1"]
+    assert (node.machine.device, node.state, node.reason) == ("k80", NodeState.USABLE, "")
+
+
+@pytest.mark.parametrize(
+    ("page", "mark"), [("docs/how-to/hadoop.md", "site devices"), ("docs/how-to/devcluster.md", "mixed settings")]
+)
+def test_device_types_of_the_guides_are_settings(page, mark):
+    written = yaml.safe_load(block(page, mark).body)
+    settings = RmSettings(engine="yarn", **written)
+    types = node_devices(settings.yarn, None).types
+    assert {name: device.kind.value for name, device in types.items()} == {"k80": "gpu", "v100": "gpu", "cpu": "cpu"}

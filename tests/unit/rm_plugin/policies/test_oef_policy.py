@@ -10,6 +10,7 @@ from oef_round_cases import CLUSTER, K80, V100, demand, four_apps, granted, jobs
 from rm_plugin.arbiter.round_values import AppOwner
 from rm_plugin.policies.oef_policy import OefPolicyMemory
 from rm_plugin.policies.oef_tenants import tenants_of
+from rm_plugin.policies.port import traits_of
 from rm_plugin.policies.registry import make_policy
 from themis.bids import FreeMachine
 from themis.choices import Placer, TenantOf
@@ -17,6 +18,8 @@ from themis.cluster import Cluster, DeviceType, Level, Machine
 from themis.speeds import NOWHERE, SAME_SPEED, Speeds
 from themis_lab.paper.plans import FOR_MIXED_DEVICES
 from themis_lab.simulator.observer import History
+
+OEF_POLICIES = [name for name in FOR_MIXED_DEVICES if traits_of(make_policy(name)).gangs]
 
 
 class TestShares:
@@ -116,14 +119,14 @@ class TestPlacers:
         snapshot = replace(round_of(demands, placer=placer), cluster=cluster, machines=machines)
         return make_policy(policy).decide(snapshot).grants()
 
-    @pytest.mark.parametrize("policy", FOR_MIXED_DEVICES)
+    @pytest.mark.parametrize("policy", OEF_POLICIES)
     def test_the_compact_placer_keeps_the_large_gang_whole_and_the_plain_one_splits_it(self, policy):
         demands = {"a": [demand(gpus=1, speeds=SAME_SPEED)], "b": [demand(gpus=4, least=4, speeds=SAME_SPEED)]}
         compact, plain = (self.gangs(policy, placer, demands) for placer in Placer)
         assert [gang.level for gang in compact["b"]] == [Level.SLOT]
         assert [gang.level for gang in plain["b"]] == [Level.RACK]
 
-    @pytest.mark.parametrize("policy", FOR_MIXED_DEVICES)
+    @pytest.mark.parametrize("policy", OEF_POLICIES)
     def test_whole_runs_end_under_the_plain_placer(self, policy):
         run = four_apps(policy, placer=Placer.PLAIN)
         assert run.run(watch=lambda each: each.arbiter.validate()).counts.violations == []
@@ -288,7 +291,7 @@ class TestChangesOfTypes:
                 before[app, "v100"],
             ]
 
-    def test_without_a_type_the_others_are_shared_and_what_is_owed_of_them_counts_on(self):
+    def test_a_removed_type_leaves_the_deviations_of_the_others(self):
         wide = self.gangs_of_three(("k80", "p100", "v100"))
         memory = make_policy("oef").decide(self.round_on(self.WIDER, wide, None)).memory
         starving = set("abcd") - set(granted(make_policy("oef").decide(self.round_on(self.WIDER, wide, None))))
@@ -304,7 +307,7 @@ class TestChangesOfTypes:
         decision = make_policy("oef").decide(self.round_on(CLUSTER, {**only, "a": [demand(speeds=NOWHERE)]}, memory))
         assert set(granted(decision)) == {"b"}
 
-    def test_measured_speeds_give_a_tenant_another_name_and_leave_what_it_is_owed(self):
+    def test_measured_speeds_rename_a_tenant_and_keep_its_deviation(self):
         _, memory = played("oef", {app: [demand(2.0, gpus=3, least=3)] for app in "abcd"}, 1)
         owed = memory.shares.deviation["app d/1:2"]
         measured = {app: [demand(2.5 if app == "d" else 2.0, gpus=3, least=3)] for app in "abcd"}
@@ -312,7 +315,7 @@ class TestChangesOfTypes:
         assert after.shares.deviation["app d/1:2.5"] == owed
         assert "app d/1:2" not in after.shares.deviation
 
-    def test_a_tenant_whose_apps_part_keeps_what_it_is_owed_under_its_name(self):
+    def test_a_split_tenant_keeps_its_deviation_under_its_name(self):
         owners = dict.fromkeys("ab", AppOwner(user="u"))
         demands = {app: [demand(2.0, gpus=3, least=3)] for app in "abcd"}
         _, memory = played("oef", demands, 1, owners=owners)

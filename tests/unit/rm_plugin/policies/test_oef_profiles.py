@@ -64,7 +64,7 @@ class TestRuns:
         decision = decide({"a": jobs()}, memory, renewable={"a": {"v": 4}})
         assert decision.memory.profiles == {"a": MEASURED}
 
-    def test_what_counts_is_the_speed_after_the_run(self):
+    def test_a_profile_uses_the_speed_after_the_run(self):
         stated, measured = {"a": [demand(2.0)]}, {"a": [demand(3.0)]}
         first = decide(stated)
         second = decide(stated, first.memory, renewable={"a": {"k": 4}})

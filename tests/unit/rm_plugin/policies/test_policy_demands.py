@@ -60,7 +60,7 @@ class TestUnmet:
         won = [gang(pinned=True, m0=2), gang(m1=2)]
         assert ids(unmet(demands, won, Allocation.of({"m0": 2}))) == ["c"]
 
-    def test_pinned_gpus_beyond_what_was_held_serve_a_job_that_grows(self):
+    def test_pinned_gpus_beyond_the_held_ones_serve_a_growing_job(self):
         growing = demand("a", 1, 2, held={"m0": 2})
         assert unmet([growing], [gang(pinned=True, m0=2)]) == ()
         assert ids(unmet([growing, demand("b")], [gang(pinned=True, m0=2)])) == ["b"]

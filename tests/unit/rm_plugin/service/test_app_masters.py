@@ -7,9 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 from web_cases import RmCase
 
+from rm_plugin.engines.port import AmExit
 from rm_plugin.service import app_masters
+from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.memory_service import memory_service
 from themis.apps import AppSpec, JobSpec, ProgramSpec, TunerSpec
 from themis.errors import ThemisError, UnreachableError
@@ -217,6 +220,39 @@ def test_attempt_that_never_started_is_not_counted(tmp_path: Path) -> None:
         assert launch.attempts_left == case.manager.settings.am_max_attempts
 
     run(scenario, tmp_path, UnreachableError("YARN is away"))
+
+
+async def lose(case, entry, after_s=0.0):
+    """Lose the app's present master this long after now."""
+    case.clock.advance_to(case.clock.now_s() + after_s)
+    await case.manager.app_masters.am_exited(AmExit(app_id=entry.app_id, attempt=entry.attempt, pid=1, exit_code=1))
+
+
+def test_losses_of_app_masters_an_hour_apart_never_end_the_app(tmp_path: Path) -> None:
+    async def scenario(case, engine):
+        entry = await case.manager.submit(SPEC)
+        for _ in range(5):
+            await lose(case, entry, after_s=case.manager.settings.am_failures_window_s)
+        assert entry.state is AppState.ACCEPTED
+        assert len(engine.launched) == 6
+        assert {launch.attempts_left for launch in engine.launched[1:]} == {1}
+        await lose(case, entry, after_s=1.0)
+        assert entry.state is AppState.FAILED
+        assert entry.diagnostics == "its app master was lost 2 times, at last: exit code 1"
+
+    run(scenario, tmp_path, None)
+
+
+def test_restart_of_the_resource_manager_remembers_when_attempts_failed(tmp_path: Path) -> None:
+    async def scenario(case, engine):
+        entry = await case.manager.submit(SPEC)
+        await lose(case, entry)
+        again = AppEntry.restored(entry.stored())
+        assert again.failed_at_s == entry.failed_at_s == (case.clock.now_s(),)
+        old = entry.stored()
+        assert AppEntry.restored(replace(old, final={"excused_attempts": 1})).failed_at_s == ()
+
+    run(scenario, tmp_path, None)
 
 
 def test_refused_launch_ends_app(tmp_path: Path) -> None:

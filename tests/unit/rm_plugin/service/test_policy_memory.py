@@ -57,7 +57,7 @@ def random_memory(rng):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_after_every_round_what_is_read_is_what_was_remembered(seed):
+def test_the_memory_read_after_each_round_equals_the_stored_one(seed):
     rng = random.Random(seed)
     memories = [random_memory(rng) for _ in range(WHOLE_EVERY + 30)]
     events = played(memories)
@@ -65,7 +65,7 @@ def test_after_every_round_what_is_read_is_what_was_remembered(seed):
         assert read(events[:rounds]) == memory
 
 
-def test_a_round_writes_only_what_changed():
+def test_a_round_writes_only_the_changes():
     same = dict.fromkeys("abcdef", (1.0, 2.0))
     _, second, third = played([Owed(gpus=same), Owed(gpus={**same, "b": (3.0,)}), Owed(gpus={**same, "b": (3.0,)})])
     assert second.detail == {"round_id": 2, "memory_change": {"after": 1, "patch": {"gpus": {"b": [3.0]}}}}

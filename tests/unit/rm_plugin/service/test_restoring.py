@@ -304,7 +304,7 @@ class TestPolicyMemory:
     def test_unreadable_memory_is_logged_and_reset(self, store, stored, caplog):
         Recorder(store, VirtualClock(NOW_S)).record("round_granted", detail={"round_id": 3, "memory": stored})
         assert memory_after(store, policy=Counting()) is None
-        assert "the policy counting starts anew" in caplog.text
+        assert "the policy counting starts without memory" in caplog.text
 
     def test_memory_of_another_policy_is_dropped_by_one_without_memory(self, store, caplog):
         assert memory_after(store, policy=make_policy("drf")) is None

@@ -199,7 +199,7 @@ def test_file_that_is_no_store_is_refused(tmp_path):
     store = SqliteStore(path)
     store._connection.execute("PRAGMA user_version=99")
     store.close()
-    with pytest.raises(StoreError, match="another version: 99; this program reads versions 1 to 2"):
+    with pytest.raises(StoreError, match="another version: 99; this program reads versions 1 to 3"):
         SqliteStore(path)
 
 

@@ -5,6 +5,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from service_cases import ServiceCase, registration
 
 from rm_plugin.service import store_migrations
@@ -55,6 +56,10 @@ def test_migration_keeps_apps_leases_and_events(tmp_path, version):
     assert [app.app_id for app in store.apps()] == [app.app_id for app in before[0]]
     assert {app.app_id: app.name for app in store.apps()} == {"app-0001": "one", "app-0002": "two", "app-0003": "three"}
     assert (store.last_app_number(), store.last_lease_id(), len(store.leases())) == (3, 6, 3)
+    bound = replace(store.leases()[0], job_id="job-0")
+    with store.transaction() as changes:
+        changes.put_lease(bound)
+    assert store.leases()[0] == bound
     store.close()
 
 

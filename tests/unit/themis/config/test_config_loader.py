@@ -98,7 +98,7 @@ class TestValues:
     def test_zeros_at_the_end_of_a_number_mean_nothing_to_a_key_that_takes_a_number(self):
         assert fit(Root, parse_yaml("name: x\nleaf: {grace: 1.50}", "f"), "f").leaf.grace == 1.5
 
-    def test_all_errors_are_told_at_once_unknown_keys_first(self):
+    def test_all_errors_are_reported_at_once_with_unknown_keys_first(self):
         assert refusal("count: x\nsome: [a]\nleaf: {duration: x, zzz: 1}").splitlines() == [
             "f.yaml: unknown key leaf.zzz; known keys: duration, grace",
             "f.yaml: name is missing; add it",
@@ -107,7 +107,7 @@ class TestValues:
             "f.yaml: leaf.duration: should be a number: 'x'",
         ]
 
-    def test_of_very_many_errors_the_first_are_told(self):
+    def test_only_the_first_of_many_errors_are_listed(self):
         lines = refusal("name: x\nmany: [" + ", ".join(["{grace: x}"] * 14) + "]").splitlines()
         assert (len(lines), lines[-1]) == (11, "and 4 more errors")
 

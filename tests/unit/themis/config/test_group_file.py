@@ -193,7 +193,7 @@ def test_invalid_files_are_refused_with_position_and_remedy(text: str, message: 
     assert message in refusal(text)
 
 
-def test_errors_of_a_group_file_are_told_at_once() -> None:
+def test_all_errors_of_a_group_file_are_reported_at_once() -> None:
     text = "name: A b\ncommand: run %zz%\narguments: {iterations: 3}\njob: {tasks: 2, min_tasks: 3}\n"
     beginnings = ["g.yaml: a name is", "g.yaml: no argument", "unknown placeholder", "g.yaml: job.min_tasks is more"]
     lines = refusal(text).splitlines()

@@ -59,7 +59,7 @@ def test_the_arbiters_own_defaults_are_the_same():
         ("tenant_weights: {ann: 0}", "tenant_weights.ann"),
         ("tenant_weights: {ann: .inf}", "tenant_weights.ann"),
         ("tenant_weights: {ann: .nan}", "tenant_weights.ann"),
-        ("tenant_weights: {ann: yes}", "tenant_weights.ann"),
+        ("tenant_weights: {ann: true}", "tenant_weights.ann"),
         ("tenant_weights: 2", "tenant_weights"),
         ("am_max_attempts: 0", "am_max_attempts"),
         ("seed: 1.5", "seed: should be a whole number"),
@@ -80,3 +80,7 @@ def test_the_shipped_file_equals_the_defaults():
     shipped = load_rm_settings(CONF / "themis.yaml")
     assert shipped == RmSettings(cluster=shipped.cluster)
     assert file_or_example(shipped.cluster, ExampleKind.CLUSTER).is_file()
+
+
+def test_weights_of_tenants_may_be_whole_or_fractions():
+    assert settings("tenant_weights: {ann: 2, 'team:b': 0.5}").tenant_weights == {"ann": 2.0, "team:b": 0.5}

@@ -256,6 +256,15 @@ def test_an_extension_stays_on_the_type_of_its_gang():
     assert fitted(free[1:] + typed(("m0", "r0", (0,), "k80")), growing) is None
 
 
+def test_part_without_a_machine_of_the_gang_still_knows_its_rack():
+    free = typed(("m0", "r0", (2,), "k80"), ("m1", "r0", (1,), "v100"), ("m2", "r0", (1,), "v100"))
+    growing = replace(demand(1, 1, m1=1, m2=1), speeds=Speeds.of([("v100", 1.0), ("k80", 0.3)]))
+    # Of the gang's machines only m1 is in the part.
+    part = FreeCapacity(free).part({"m0": 1, "m1": 1})
+    gang = best_fit(part, growing, CurrentGang(gpus=growing.held))
+    assert (gang.gpus.by_machine(), gang.level) == ({"m1": 1}, Level.RACK)
+
+
 def test_taken_gpus_count_in_the_search_by_type():
     capacity = FreeCapacity(K80_AND_V100)
     wanted = replace(demand(1, 2), speeds=Speeds.of([("k80", 1.0), ("v100", 4.0)]))

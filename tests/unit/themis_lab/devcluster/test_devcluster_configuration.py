@@ -51,7 +51,7 @@ def test_every_address_belongs_to_cluster(site, plan):
 def test_all_paths_are_inside_folder(site, plan):
     root = str(plan.layout.root)
     paths = [site.get(name) for name in site.names() if name.endswith(("dir", "path"))]
-    assert len(paths) == 5
+    assert len(paths) == 6
     assert all(path.removeprefix("file://").startswith(root) for path in paths), paths
 
 

@@ -61,4 +61,4 @@ def test_equal_seeds_give_equal_bytes(few_jobs):
 
 def test_command_refuses_other_names_with_a_paper(capsys, tmp_path):
     assert main(["reproduce", "allox", "fig9", "--out", str(tmp_path)]) == 2
-    assert "a paper is reproduced alone" in capsys.readouterr().err
+    assert "such an evaluation is made alone" in capsys.readouterr().err

@@ -16,7 +16,10 @@ Row = tuple[float, str, str, dict[str, Any]]
 
 
 def rows() -> list[Row]:
-    """Return events: `a` runs on two GPUs, releases them, resumes on one, and finishes; `b` waits, then runs."""
+    """Return events: `a` runs on two GPUs, releases them, resumes on one, and finishes; `b` waits, then runs.
+
+    The lease of `b` is bound to its job.
+    """
     return [
         (0.0, "rm_started", "", {"cluster": "tiny"}),
         (0.0, "app_submitted", "a", {"name": "first"}),
@@ -43,10 +46,10 @@ def rows() -> list[Row]:
         ),
         lease(9.1, "lease_renewed", "a", 1, "m0/0", 21.0, 2),
         lease(9.1, "lease_expiring", "a", 2, "m0/1", 11.0, 2),
-        lease(9.1, "lease_reserved", "b", 3, "m0/1", 21.0, 2),
+        lease(9.1, "lease_reserved", "b", 3, "m0/1", 21.0, 2, job="j"),
         ended(10.0, "a", 1, ["m0/0", "m0/1"], 85, [75, 75], requested=True),
         (10.1, "lease_released", "a", {"lease_id": 2, "gpu": "m0/1", "reason": "given back"}),
-        lease(10.1, "lease_granted", "b", 3, "m0/1", 21.0, 0),
+        lease(10.1, "lease_granted", "b", 3, "m0/1", 21.0, 0, job="j"),
         started(10.2, "a", 2, ["m0/0"], 85),
         started(10.3, "b", 1, ["m0/1"], 0),
         ended(15.0, "a", 2, ["m0/0"], 200, [0], requested=False),
@@ -57,7 +60,7 @@ def rows() -> list[Row]:
         (16.0, "checkpoint", "b", {"job_id": "j", "iteration": 40, "seconds": 0.1, "bytes": 10}),
         started(16.5, "b", 2, ["m0/1"], 40),
         ended(19.0, "b", 2, ["m0/1"], 100, [0], requested=False),
-        (19.1, "lease_released", "b", {"lease_id": 3, "gpu": "m0/1", "reason": "done"}),
+        (19.1, "lease_released", "b", {"lease_id": 3, "gpu": "m0/1", "job_id": "j", "reason": "done"}),
         (19.2, "app_state", "b", {"state": "FINISHED", "diagnostics": ""}),
     ]
 
@@ -87,8 +90,12 @@ def a_round(
     return [(at_s, kind, "", {"round_id": number, **detail}) for kind, detail in details]
 
 
-def lease(at_s: float, kind: str, app: str, lease_id: int, gpu: str, expires_s: float, round_id: int) -> Row:
-    detail = {"lease_id": lease_id, "gpu": gpu, "expires_at_s": expires_s}
+def lease(
+    at_s: float, kind: str, app: str, lease_id: int, gpu: str, expires_s: float, round_id: int, job: str = ""
+) -> Row:
+    detail: dict[str, Any] = {"lease_id": lease_id, "gpu": gpu, "expires_at_s": expires_s}
+    if job:
+        detail["job_id"] = job
     return (at_s, kind, app, {**detail, "round_id": round_id} if round_id else detail)
 
 

@@ -132,6 +132,9 @@ class SyntheticRun:
             ],
             final_rho={
                 "themis": rho,
+                "fluid": rho,
+                "isolated_fluid": rho * 0.7,
+                "themis_fluid": rho * 1.3,
                 "isolated_share": rho * 1.1,
                 "placement_aware": rho * 1.05,
                 "private_cluster": rho * 0.9,

@@ -93,7 +93,26 @@ def test_tasks_of_revoked_lease_may_end_slightly_later():
     assert audit(run_of(forced)).clean
 
 
+def test_another_job_on_a_bound_gpu_is_found():
+    result = found(changed("lease_granted", {"job_id": "other"}, app="b"), audit_ownership.BOUND_JOB)
+    assert "b/j #1 on m0/1, which is bound to other" in result.violations[0]
+
+
+def test_round_that_ends_a_bound_lease_is_found():
+    found(changed("lease_expiring", {"job_id": "j"}), audit_ownership.BOUND_KEPT)
+
+
+def test_bound_lease_may_expire_as_its_gpu_is_closed():
+    closed = changed("lease_expiring", {"job_id": "j", "round_id": 0})
+    assert not [text for text in audit(run_of(closed)).violations if text.startswith(audit_ownership.BOUND_KEPT)]
+
+
 # ---- idle
+
+
+def test_idle_gpus_are_no_violation_under_a_policy_that_may_wait():
+    may_wait = (-1.0, "rm_started", "", {"cluster": "tiny", "work_conserving": False})
+    assert audit(run_of([may_wait, *changed("round_granted", {"usable_left": 3}, place=1)])).clean
 
 
 def test_round_that_leaves_usable_gpus_is_found():

@@ -24,7 +24,7 @@ from themis_lab.testbed.live import Display, Snapshot, headline, plain_line, tab
 from themis_lab.testbed.outcome import failed_conditions, print_outcome
 from themis_lab.testbed.page import page
 from themis_lab.testbed.report import Report, build_report, write_report
-from themis_lab.testbed.run_record import RunRecord, audit_limits
+from themis_lab.testbed.run_record import RunRecord, audit_input, audit_limits
 from themis_lab.testbed.sampler import ProcessPeaks
 from themis_lab.testbed.statuses import read_statuses, write_statuses
 
@@ -72,13 +72,66 @@ def text(record: RunRecord, report: Report) -> str:
     return page(record, report)
 
 
+@pytest.fixture(scope="module")
+def mixed(record: RunRecord) -> RunRecord:
+    """The same run, on a cluster whose first machine is of another type."""
+    first, *others = record.cluster.machines
+    devices = {**record.cluster.devices, "old": DeviceType(name="old", speed=0.5)}
+    cluster = replace(record.cluster, machines=(replace(first, device="old"), *others), devices=devices)
+    apps = []
+    for app in record.apps:
+        status = pb.AppStatus()
+        status.CopyFrom(app)
+        status.user = "ann"
+        if app.replay:
+            for job in status.jobs:
+                job.speeds.add(device="gpu", speed=1.0)
+                job.speeds.add(device="old", speed=0.25, measured=job is status.jobs[-1])
+        else:
+            status.jobs[0].speeds.add(device="gpu", speed=1.0)
+        apps.append(status)
+    return replace(record, cluster=cluster, apps=tuple(apps))
+
+
+def test_report_divides_use_and_speeds_by_device_type(mixed: RunRecord):
+    report = build_report(mixed, audit(audit_input(mixed)))
+    counts = {name: device["count"] for name, device in report["cluster"]["devices"].items()}
+    assert counts == mixed.cluster.gpus_by_device
+    by_device = report["utilisation"]["by_device"]
+    for name in ("leased", "running"):
+        whole = sum(by_device[device][name] * count for device, count in counts.items()) / mixed.cluster.gpus
+        assert whole == pytest.approx(report["utilisation"][name])
+    for app in report["apps"]:
+        assert sum(app["gpu_time_s_by_device"].values()) == pytest.approx(app["gpu_time_s"])
+    assert report["apps"][0]["speeds"] == {"gpu": {"speed": 1.0, "measured": False}}
+    assert report["apps"][1]["speeds"]["old"] == {"speed": 0.25, "measured": True}
+
+
+def test_page_shows_device_types(mixed: RunRecord, text: str):
+    report = build_report(mixed, audit(audit_input(mixed)))
+    shown = page(mixed, report)
+    for part in ("Devices by app and type", "Device types", "Speeds", "0.25, measured", "cannot run", "ann"):
+        assert part in shown
+        assert part not in text
+    old, new = mixed.cluster.gpus_by_device["old"], mixed.cluster.gpus_by_device["gpu"]
+    assert f"{old} GPUs of type <b>old</b>, {new} emulated GPUs of type <b>gpu</b>" in shown
+    console = Console(file=StringIO(), width=200)
+    print_outcome(report, [], console)
+    assert f"3 apps on {old} old + {new} gpu under themis" in console.file.getvalue()
+
+
 def test_report_has_documented_keys(report: Report, record: RunRecord):
     promised = (
         "apps max_rho rounds overheads invariants cluster policy time_scale seed wall_s processes "
         "share_of_gpus_by_leftovers empty_bids"
     )
     assert set(promised.split()) <= set(report)
-    assert report["cluster"] == {"name": "sample", "gpus": 20, "machines": 6, "racks": 3, "emulated": True}
+    assert report["cluster"] == {"name": "sample", "gpus": 20, "machines": 6, "racks": 3, "emulated": True} | {
+        "devices": {"gpu": {"kind": "gpu", "count": 20, "speed": 1.0, "emulated": True}}
+    }
+    assert report["utilisation"]["by_device"] == {
+        "gpu": {name: report["utilisation"][name] for name in ("leased", "running")}
+    }
     assert [app["kind"] for app in report["apps"]] == ["real", "replay", "replay"]
     for app in report["apps"]:
         assert {"tuner", "jobs", "state", "restarts", "resizes", "completion_s", "queueing_s"} <= set(app)
@@ -142,7 +195,7 @@ def test_page_is_valid_and_self_contained(text: str):
 
 def test_page_states_emulation_and_replay(text: str):
     assert "All 20 GPUs are <b>emulated</b>" in text
-    assert "<b>trained</b> trains with TensorFlow" in text or "<b>trained</b> train with TensorFlow" in text
+    assert "<b>trained</b> trains with TensorFlow" in text
     assert "The other 2 apps are <b>replayed</b>" in text
     assert text.count('class="kind replay"') >= 4
 

@@ -87,6 +87,25 @@ class TestAppPage:
 
         run(scenario)
 
+    def test_shows_device_types_speeds_and_the_words_of_the_policy(self):
+        async def scenario():
+            case = busy()
+            case.explanations["app-0001"] = (("Tenant", "user ann"), ("Fair share", "1 v100 of 2 k80, 1 v100"))
+            job = case.manager.entries.get("app-0001").heartbeat.jobs[0]
+            job.device = "v100"
+            job.speeds.add(device="v100", speed=3.0, measured=True)
+            job.speeds.add(device="k80", speed=0.5)
+            async with served(case) as site:
+                text = Elements(await site.text("/apps/app-0001")).text
+                document = await site.json("/api/v1/apps/app-0001")
+            assert "Fair share" in text and "1 v100 of 2 k80, 1 v100" in text
+            assert "v100 3 (measured), k80 0.5" in text
+            assert document["explanation"][0] == {"label": "Tenant", "text": "user ann"}
+            assert document["jobs"][0]["device"] == "v100"
+            assert document["jobs"][0]["speeds"]["k80"] == {"speed": 0.5, "measured": False}
+
+        run(scenario)
+
     def test_jobs_show_as_submitted_before_the_first_report(self):
         async def scenario():
             case = RmCase(((1,),))

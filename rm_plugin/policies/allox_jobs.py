@@ -1,0 +1,117 @@
+"""What AlloX decides on in a round: devices as its machines, and the waiting jobs of the apps with times by type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import field
+
+from rm_plugin.arbiter.round_values import RoundSnapshot
+from rm_plugin.policies.allox.values import Capacity, Configuration, Job, Machine
+from rm_plugin.policies.oef_tenants import startable
+from themis.bids import GangDemand
+from themis.cluster import Cluster
+from themis.values import Value
+
+JobsByApp = Mapping[str, Mapping[str, float]]
+"""A time in seconds by job by app."""
+
+
+class Devices(Value, frozen=True, kw_only=True):
+    """The devices that are there: idle ones, and those of running jobs.
+
+    Attributes:
+        machines: A machine of AlloX for each device. A cluster machine with one device lends it its id; the devices of
+            others are numbered, such as `gpu-0:1`.
+        machine_of: The cluster machine of each.
+        capacity: Devices by type. Memory is not limited: demands do not say how much a job needs.
+    """
+
+    machines: tuple[Machine, ...]
+    machine_of: Mapping[str, str]
+    capacity: Capacity
+
+
+class WaitingJobs(Value, frozen=True, kw_only=True):
+    """Jobs that may start, and the (app, job) of each by its id in AlloX, which is `app/job`."""
+
+    jobs: tuple[Job, ...] = ()
+    keys: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def devices_of(snapshot: RoundSnapshot, ends_at_s: JobsByApp) -> Devices:
+    """Return the devices that jobs may get, now or when the present job ends.
+
+    Devices of lost machines are not among them, nor those of leases that are not bound to a job.
+
+    Args:
+        snapshot: The round.
+        ends_at_s: When running jobs end by their estimate. A job without one counts as overdue.
+    """
+    busy: dict[str, list[float]] = {}
+    for app in snapshot.apps:
+        for job_id, machine_id in app.bound:
+            end_s = ends_at_s.get(app.app_id, {}).get(job_id, snapshot.now_s)
+            busy.setdefault(machine_id, []).append(end_s)
+    machines: list[Machine] = []
+    machine_of: dict[str, str] = {}
+    units: dict[str, float] = {}
+    for machine in snapshot.machines:
+        ends_s = sorted(busy.get(machine.machine_id, []))
+        single = snapshot.cluster.machine(machine.machine_id).gpus == 1
+        for number in range(len(ends_s) + machine.free):
+            device_id = machine.machine_id if single else f"{machine.machine_id}:{number}"
+            idle = number >= len(ends_s)
+            available_s = snapshot.now_s if idle else ends_s[number]
+            machines.append(
+                Machine(machine_id=device_id, type_name=machine.device, available_s=available_s, is_idle=idle)
+            )
+            machine_of[device_id] = machine.machine_id
+            units[machine.device] = units.get(machine.device, 0.0) + 1.0
+    return Devices(machines=tuple(machines), machine_of=machine_of, capacity=Capacity(units=units))
+
+
+def waiting_demands(snapshot: RoundSnapshot) -> dict[str, tuple[GangDemand, ...]]:
+    """The demands of jobs that have no device, by app. A job whose bound GPU its app has not used yet has one."""
+    waiting = {}
+    for app_id, report in snapshot.answered.items():
+        bound = {job_id for job_id, _ in snapshot.standing(app_id).bound}
+        demands = [demand for demand in startable(report.demands) if demand.job_id not in bound]
+        # Another app master than ours may report jobs that one device cannot run: they wait for ever.
+        waiting[app_id] = tuple(demand for demand in demands if demand.min_gpus == 1)
+    return waiting
+
+
+def waiting_jobs(snapshot: RoundSnapshot, owners: Mapping[str, str], arrived_s: JobsByApp) -> WaitingJobs:
+    """Return the jobs that may start.
+
+    Args:
+        snapshot: The round, with reports.
+        owners: The tenant of each app: AlloX' user.
+        arrived_s: When each of these jobs arrived.
+    """
+    jobs, keys = [], {}
+    for app_id, demands in waiting_demands(snapshot).items():
+        for demand in demands:
+            name = f"{app_id}/{demand.job_id}"
+            jobs.append(
+                Job(
+                    job_id=name,
+                    user=owners[app_id],
+                    arrival_s=arrived_s[app_id][demand.job_id],
+                    configurations=_configurations(demand, snapshot.cluster),
+                )
+            )
+            keys[name] = app_id, demand.job_id
+    return WaitingJobs(jobs=tuple(jobs), keys=keys)
+
+
+def _configurations(demand: GangDemand, cluster: Cluster) -> dict[str, Configuration]:
+    """The job's time by type: its work at S of one device, divided by its speed."""
+    work_s = max(demand.work_left_gpu_s, _LEAST_S) * demand.slowdown.slot
+    speeds = {name: demand.speeds.on(name) for name in cluster.gpus_by_device}
+    return {name: Configuration(time_s=work_s / speed) for name, speed in speeds.items() if speed > 0.0}
+
+
+_LEAST_S = 1e-6
+"""Work of a job that reports none: values divide by its time."""

@@ -1,0 +1,199 @@
+"""The policy `allox` and its heuristics: jobs over interchangeable CPUs and GPUs (Le et al., EuroSys 2020).
+
+A machine of the paper is one device here: a GPU, or a CPU node. A grant binds a device to one job until that job ends
+(`Lease.job_id`): starts are not preempted, and at the end of the job the app gives the device back.
+
+    1. which jobs still run: the bound leases and the memory
+    2. devices, and jobs that wait with their times by type (allox_jobs.py)
+    3. which of these start now, and on which device (allox/decision.py)
+    4. a gang of one device for each, bound to the job; the other jobs wait, even beside an idle device
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction, Wait
+from rm_plugin.policies.allox import values
+from rm_plugin.policies.allox.decision import AlloxDecision
+from rm_plugin.policies.allox.explain import explain
+from rm_plugin.policies.allox.progress import ProgressLedger
+from rm_plugin.policies.allox_jobs import Devices, WaitingJobs, devices_of, waiting_demands, waiting_jobs
+from rm_plugin.policies.oef_tenants import tenant_of_app
+from rm_plugin.policies.port import PolicyTraits
+from themis.bids import PlacedGang, RhoOf
+from themis.placement.free_capacity import FreeCapacity
+from themis.values import Value
+
+Rule = Callable[[values.Snapshot, float], values.Decision]
+"""Decides which waiting jobs start now; the number is alpha (`allox.decision.decide`)."""
+
+
+class RunningJob(Value, frozen=True, kw_only=True):
+    """A job on a device.
+
+    Attributes:
+        user: The tenant of its app.
+        value: What it adds to the progress of its user, fixed at its start.
+        ends_at_s: When it ends by its estimate.
+    """
+
+    user: str
+    value: float
+    ends_at_s: float
+
+
+class AlloxMemory(Value, frozen=True, kw_only=True):
+    """What AlloX remembers between rounds: its progress ledger, and when jobs arrived.
+
+    Attributes:
+        running: Jobs on devices, by job by app.
+        last_start_s: The time of the last start by user.
+        arrived_s: When each unfinished job was first seen, by job by app. A job that lost its machine keeps its time.
+    """
+
+    running: Mapping[str, Mapping[str, RunningJob]] = msgspec.field(default_factory=dict)
+    last_start_s: Mapping[str, float] = msgspec.field(default_factory=dict)
+    arrived_s: Mapping[str, Mapping[str, float]] = msgspec.field(default_factory=dict)
+
+
+class AlloxPolicy:
+    """AlloX, or one of its heuristics by another rule.
+
+    Args:
+        name: The name of the policy.
+        rule: Decides which jobs start.
+    """
+
+    rho_of = RhoOf.NO_APP
+    memory_type = AlloxMemory
+    traits = PolicyTraits(work_conserving=False, gangs=False)
+
+    def __init__(self, name: str, rule: Rule) -> None:
+        self.name = name
+        self._rule = rule
+
+    def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
+        """Decide a round, in the steps of this module."""
+        if not snapshot.apps:
+            return Decision()
+        owners = {app.app_id: tenant_of_app(app, snapshot.settings)[0] for app in snapshot.apps}
+        memory = _memory_of(snapshot, owners)
+        ends_at_s = {
+            app_id: {job_id: job.ends_at_s for job_id, job in jobs.items()} for app_id, jobs in memory.running.items()
+        }
+        devices = devices_of(snapshot, ends_at_s)
+        waiting = waiting_jobs(snapshot, owners, memory.arrived_s)
+        frame = values.Snapshot(
+            now_s=snapshot.now_s,
+            machines=devices.machines,
+            waiting=waiting.jobs,
+            capacity=devices.capacity,
+            users=_users(memory),
+        )
+        decided = self._rule(frame, snapshot.settings.alpha)
+        started = {waiting.keys[start.job.job_id] for start in decided.starts}
+        return Decision(
+            auction=_gangs(snapshot, decided.starts, waiting, devices),
+            unserved=_unserved(snapshot, started),
+            memory=_after(memory, decided.starts, waiting, snapshot.now_s),
+            waits=_waits(decided, frame, waiting, devices),
+        )
+
+
+def _memory_of(snapshot: RoundSnapshot, owners: Mapping[str, str]) -> AlloxMemory:
+    """The memory as this round begins: without jobs and apps that ended, with the jobs that arrived."""
+    memory = snapshot.memory if isinstance(snapshot.memory, AlloxMemory) else AlloxMemory()
+    running: dict[str, dict[str, RunningJob]] = {}
+    for app in snapshot.apps:
+        known = memory.running.get(app.app_id, {})
+        if mine := {job_id: known[job_id] for job_id, _ in app.bound if job_id in known}:
+            running[app.app_id] = mine
+    wanted = waiting_demands(snapshot)
+    arrived_s: dict[str, Mapping[str, float]] = {}
+    for app in snapshot.apps:
+        seen = memory.arrived_s.get(app.app_id)
+        if app.app_id not in wanted:
+            # Its app master is away.
+            arrived_s |= {app.app_id: seen} if seen else {}
+            continue
+        # The first jobs of an app arrive with it, jobs of later phases when they are first seen.
+        new_s = snapshot.now_s if seen is not None else app.submitted_at_s
+        jobs = {*(demand.job_id for demand in wanted[app.app_id]), *(job_id for job_id, _ in app.bound)}
+        arrived_s[app.app_id] = {job_id: (seen or {}).get(job_id, new_s) for job_id in sorted(jobs)}
+    users = set(owners.values())
+    last_start_s = {user: at_s for user, at_s in memory.last_start_s.items() if user in users}
+    return AlloxMemory(running=running, last_start_s=last_start_s, arrived_s=arrived_s)
+
+
+def _users(memory: AlloxMemory) -> dict[str, values.UserState]:
+    jobs = [(f"{app_id}/{name}", job) for app_id, mine in memory.running.items() for name, job in mine.items()]
+    return ProgressLedger({name: (job.user, job.value) for name, job in jobs}, memory.last_start_s).users(
+        job.user for _, job in jobs
+    )
+
+
+def _gangs(
+    snapshot: RoundSnapshot, starts: tuple[values.Start, ...], waiting: WaitingJobs, devices: Devices
+) -> dict[str, tuple[PlacedGang, ...]]:
+    """A gang of one device for each start, by app."""
+    capacity = FreeCapacity(snapshot.machines)
+    gangs: dict[str, tuple[PlacedGang, ...]] = {}
+    for start in starts:
+        app_id, job_id = waiting.keys[start.job.job_id]
+        gang = capacity.place({devices.machine_of[start.machine_id]: 1})
+        device = start.type_name if snapshot.cluster.has_types else ""
+        gangs[app_id] = (*gangs.get(app_id, ()), replace(gang, device=device, job_id=job_id))
+    return dict(sorted(gangs.items()))
+
+
+def _after(memory: AlloxMemory, starts: tuple[values.Start, ...], waiting: WaitingJobs, now_s: float) -> AlloxMemory:
+    """The memory after a round: jobs that start are entered into the ledger."""
+    running = {app_id: dict(jobs) for app_id, jobs in memory.running.items()}
+    last_start_s = dict(memory.last_start_s)
+    for start in starts:
+        app_id, job_id = waiting.keys[start.job.job_id]
+        running.setdefault(app_id, {})[job_id] = RunningJob(
+            user=start.job.user, value=start.value, ends_at_s=now_s + start.job.time_s(start.type_name)
+        )
+        last_start_s[start.job.user] = now_s
+    return replace(
+        memory,
+        running={app_id: dict(sorted(jobs.items())) for app_id, jobs in sorted(running.items())},
+        last_start_s=dict(sorted(last_start_s.items())),
+    )
+
+
+def _unserved(snapshot: RoundSnapshot, started: set[tuple[str, str]]) -> tuple[Claim, ...]:
+    """What jobs could still use: one device for each that waits."""
+    claims = []
+    for app_id, demands in waiting_demands(snapshot).items():
+        left = [replace(demand, max_gpus=1) for demand in demands if (app_id, demand.job_id) not in started]
+        if left:
+            claims.append(Claim(app_id=app_id, demands=tuple(left)))
+    return tuple(claims)
+
+
+def _waits(decided: values.Decision, frame: values.Snapshot, waiting: WaitingJobs, devices: Devices) -> dict[str, Wait]:
+    """Why apps wait: for each the job that the last matching starts first."""
+    if not isinstance(decided, AlloxDecision) or not decided.solves:
+        return {}
+    first: dict[str, tuple[float, str]] = {}
+    for name, place in decided.solves[-1].places.items():
+        if place.start_s > frame.now_s:
+            app_id, _ = waiting.keys[name]
+            first[app_id] = min(first.get(app_id, (place.start_s, name)), (place.start_s, name))
+    waits = {}
+    for app_id, (start_s, name) in sorted(first.items()):
+        place = decided.solves[-1].places[name]
+        waits[app_id] = Wait(
+            job_id=waiting.keys[name][1],
+            reason=explain(decided, frame, name).text,
+            machine_id=devices.machine_of[place.machine_id],
+            until_s=start_s,
+        )
+    return waits

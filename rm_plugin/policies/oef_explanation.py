@@ -1,0 +1,66 @@
+"""Why an app has its GPUs under OEF, in words: its tenant, its speedups, its fair share, and what it is owed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rm_plugin.policies.oef.decision import OefMemory
+from rm_plugin.policies.port import Explanation
+
+_NEGLIGIBLE = 0.005
+"""Shares and debts below this many GPUs are not shown: they would be 0.00."""
+
+
+def explain_app(
+    app_id: str,
+    *,
+    types: Sequence[str],
+    shares: OefMemory,
+    tenants: Mapping[str, str],
+    speedups: Mapping[str, Sequence[float]],
+    starved: Mapping[str, int],
+) -> Explanation:
+    """Return labelled lines on an app, from what the policy remembers. Empty if it is in no tenant yet.
+
+    Example, for ann's app on a K80 and a V100 that she shares with bob: Tenant: user ann. Speedups: k80 1, v100 4.
+    Fair share: 1 v100 of 1 k80, 1 v100. Owed: nothing.
+    """
+    tenant = tenants.get(app_id)
+    if tenant is None:
+        return ()
+    others = sorted(other for other, name in tenants.items() if name == tenant and other != app_id)
+    own = [
+        f"{name} {speedup:g}" if speedup else f"{name} cannot run"
+        for name, speedup in zip(types, speedups.get(app_id, ()), strict=False)
+    ]
+    lines = [("Tenant", _owner(tenant, shares, others)), ("Speedups", ", ".join(own))]
+    if shares.instance is not None and tenant in shares.share:
+        share, capacity = _counts(types, shares.share[tenant]), _counts(types, shares.instance.capacity)
+        lines.append(("Fair share", f"{share or 'nothing'} of {capacity}"))
+        lines.append(("Owed", _owed(types, shares.deviation.get(tenant, ()))))
+    if rounds := starved.get(app_id):
+        waited = f"{rounds} round{'s' if rounds > 1 else ''}"
+        lines.append(("Waits", f"for {waited}: a tenant's GPUs go to its apps that wait longest"))
+    return tuple(lines)
+
+
+def _owner(tenant: str, shares: OefMemory, others: Sequence[str]) -> str:
+    weights = {each.tenant_id: each.weight for each in shares.instance.tenants} if shares.instance is not None else {}
+    weight = weights.get(tenant, 1.0)
+    # A virtual tenant is named OWNER/SPEEDUPS.
+    text = tenant.rpartition("/")[0] + (f", weight {weight:g}" if weight != 1.0 else "")
+    return f"{text}, with {', '.join(others)}" if others else text
+
+
+def _owed(types: Sequence[str], deviation: Sequence[float]) -> str:
+    owed = _counts(types, [max(count, 0.0) for count in deviation])
+    ahead = _counts(types, [max(-count, 0.0) for count in deviation])
+    parts = [f"{owed} from earlier rounds"] if owed else []
+    parts += [f"it had {ahead} more than its share"] if ahead else []
+    return "; ".join(parts) or "nothing"
+
+
+def _counts(types: Sequence[str], counts: Sequence[float]) -> str:
+    """Counts of GPUs by type as text, without types of which there are none: `0.67 k80, 1 v100`."""
+    by_type: Mapping[str, float] = dict(zip(types, counts, strict=False))
+    return ", ".join(f"{round(count, 2):g} {name}" for name, count in by_type.items() if count >= _NEGLIGIBLE)

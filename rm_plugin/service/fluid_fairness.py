@@ -1,0 +1,68 @@
+"""Rho of apps that ended, by the definitions of the fluid fair cluster as well (docs/explanation/fairness.md).
+
+App masters send what their apps declare with every heartbeat, and at the end by what they measured. The fluid cluster
+is computed from the newest declaration of each app, so it is the same after a restart. Its GPUs are those of the
+cluster now: machines that were away for a time are not subtracted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rm_plugin.service.entries import AppEntries, AppEntry
+from themis.fluid_cluster import FluidCluster, FluidLife, fluid_ideals_s
+from themis.lifecycle import AppState
+from themis.wire.values import declaration_from_message
+
+
+class FluidFairness:
+    """Lives on the fluid cluster, computed again once an app has arrived or ended.
+
+    So the rho of an app that ended early can still change: its life there goes on, and later arrivals delay its end.
+
+    Args:
+        entries: All apps.
+    """
+
+    def __init__(self, entries: AppEntries) -> None:
+        self._entries = entries
+        self._lives: Mapping[str, FluidLife] = {}
+        self._computed_for: tuple[int, int, int] | None = None
+
+    def final_rho(self, entry: AppEntry, cluster_gpus: int) -> dict[str, float]:
+        """Rho by definition of an app that finished, empty for others. Those without a declaration lack the fluid ones.
+
+        Args:
+            entry: The app.
+            cluster_gpus: GPUs of the cluster.
+        """
+        final = dict(entry.finish.rho)
+        if not final or entry.finished_at_s is None or not entry.finish.HasField("declaration"):
+            return final
+        state = (len(self._entries), len(self._entries.active()), cluster_gpus)
+        if state != self._computed_for:
+            self._lives, self._computed_for = lives_of(self._entries, cluster_gpus), state
+        life = self._lives.get(entry.app_id)
+        if life is None:
+            return final
+        took_s = entry.finished_at_s - entry.submitted_at_s
+        ideals_s = fluid_ideals_s(declaration_from_message(entry.finish.declaration), life)
+        return {definition.value: took_s / ideal_s for definition, ideal_s in ideals_s.items() if ideal_s > 0.0} | final
+
+
+def lives_of(entries: Iterable[AppEntry], cluster_gpus: int) -> dict[str, FluidLife]:
+    """The lives of all apps that declared themselves. An app that failed or was killed leaves when it ended."""
+    changes: list[tuple[float, int, AppEntry]] = []
+    for entry in entries:
+        changes.append((entry.submitted_at_s, 0, entry))
+        if entry.ended and entry.state is not AppState.FINISHED and entry.finished_at_s is not None:
+            changes.append((max(entry.submitted_at_s, entry.finished_at_s), 1, entry))
+    changes.sort(key=lambda change: change[:2])
+    cluster = FluidCluster(cluster_gpus, changes[0][0] if changes else 0.0)
+    for at_s, leaves, entry in changes:
+        declaration = declaration_from_message(entry.declaration)
+        if leaves:
+            cluster.leave(entry.app_id, at_s)
+        else:
+            cluster.arrive(entry.app_id, declaration.phases, at_s)
+    return cluster.run_out()

@@ -1,0 +1,162 @@
+"""OEF live on GPUs of several types and CPU nodes: cores of tasks, and types that come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import psutil
+import yaml
+from live_rm import Live, live, replay_app, settings
+from msgspec.structs import replace
+
+from rm_plugin.engines.engine import LocalEngine
+from rm_plugin.engines.inventory import FixedInventory, Node, NodeState
+from themis.apps import AppSpec
+from themis.cluster import Machine
+from themis.config.cluster_file import load_cluster
+from themis_lab.testbed.audit import audit
+from themis_lab.testbed.audit_values import AuditInput
+from themis_lab.testbed.events import Event
+from themis_lab.testbed.run_record import audit_limits
+
+CLUSTER = {
+    "name": "mixed",
+    "devices": {
+        "k80": {"speed": 0.5, "emulated": True},
+        "v100": {"speed": 2, "emulated": True},
+        "cpu": {"kind": "cpu"},
+    },
+    "machines": [
+        {"prefix": "k", "slots": [2], "device": "k80", "racks": ["r0"]},
+        {"prefix": "c", "slots": [1], "device": "cpu", "cpus": 1, "racks": ["r0"]},
+    ],
+}
+V100 = Machine(machine_id="v00", rack_id="r0", slots=(1,), device="v100")
+
+
+class ChangingEngine(LocalEngine):
+    """Processes of this machine; a test changes the machines."""
+
+    poll_s = 0.2
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(load_cluster(path))
+        self.machines = FixedInventory(self._cluster)
+
+    def inventory(self) -> FixedInventory:
+        return self.machines
+
+    def see(self, machine: Machine, state: NodeState, reason: str = "") -> None:
+        others = [node for node in self.machines.nodes if node.machine.machine_id != machine.machine_id]
+        self.machines.nodes = (*others, Node(machine=machine, state=state, reason=reason))
+
+
+def cluster_file(folder: Path) -> Path:
+    path = folder / "mixed.yaml"
+    path.write_text(yaml.safe_dump(CLUSTER))
+    return path
+
+
+def app_for_every_type(name: str, *, jobs: int, iterations: int) -> AppSpec:
+    spec = replay_app(name, iterations=iterations, jobs=jobs)
+    return replace(spec, jobs=tuple(replace(job, speed_by_device={"cpu": 1.0}) for job in spec.jobs))
+
+
+async def started_on(rm: Live, app_id: str, machine_id: str, *, count: int = 1) -> dict[str, object]:
+    """The event of the start of tasks on a machine."""
+    async with asyncio.timeout(30):
+        while True:
+            found = [
+                event.detail
+                for event in rm.events("tasks_started", app_id)
+                if any(gpu.startswith(f"{machine_id}/") for gpu in event.detail["gpus"])
+            ]
+            if len(found) >= count:
+                return found[count - 1]
+            await asyncio.sleep(0.05)
+
+
+def violations(rm: Live, configured, machines: tuple[Machine, ...]) -> tuple[str, ...]:
+    events = tuple(
+        Event(sequence=each.sequence, time_s=each.time_s, kind=each.kind, app_id=each.app_id, detail=dict(each.detail))
+        for each in rm.store.events()
+    )
+    gpus = tuple(f"{machine.machine_id}/{index}" for machine in machines for index in range(machine.gpus))
+    devices = {machine.machine_id: machine.device for machine in machines}
+    return audit(AuditInput(events=events, gpus=gpus, limits=audit_limits(configured, 1), device_of=devices)).violations
+
+
+def test_task_on_a_cpu_node_is_pinned_to_its_cores_and_others_are_not(tmp_path: Path) -> None:
+    configured = settings(tmp_path, cluster=cluster_file(tmp_path), policy="oef")
+
+    async def scenario() -> None:
+        async with live(configured) as rm:
+            app_id = await rm.submit(app_for_every_type("pinned", jobs=3, iterations=2000))
+            on_cpu, on_gpu = await started_on(rm, app_id, "c00"), await started_on(rm, app_id, "k00")
+            task, other = (psutil.Process(detail["pids"][0]) for detail in (on_cpu, on_gpu))
+            first = min(os.sched_getaffinity(0))
+            async with asyncio.timeout(10):
+                # The process is reported before its guard has become the program.
+                while task.cpu_affinity() != [first]:
+                    await asyncio.sleep(0.05)
+            assert set(other.cpu_affinity()) == os.sched_getaffinity(0)
+            environment = task.environ()
+            assert (environment["THEMIS_DEVICE"], environment["OMP_NUM_THREADS"]) == ("cpu", "1")
+            assert "OMP_NUM_THREADS" not in other.environ()
+            status = await rm.wait(app_id, lambda status: any(job.device == "cpu" for job in status.jobs))
+            explained = {line.label: line.text for line in status.explanation}
+            assert explained["Speedups"] == "k80 1, cpu 2"
+            assert explained["Fair share"] == "2 k80, 1 cpu of 2 k80, 1 cpu"
+
+    asyncio.run(scenario())
+
+
+def test_node_of_a_new_type_joins_and_disappears_and_no_job_is_lost(tmp_path: Path) -> None:
+    path = cluster_file(tmp_path)
+    configured = settings(tmp_path, cluster=path, policy="oef")
+    engine = ChangingEngine(path)
+
+    async def scenario() -> None:
+        async with live(configured, engine) as rm:
+            app_id = await rm.submit(app_for_every_type("all", jobs=4, iterations=300))
+            await started_on(rm, app_id, "k00", count=2)
+            engine.see(V100, NodeState.USABLE)
+            detail = await started_on(rm, app_id, "v00")
+            status = await rm.show(app_id)
+            assert "v100 4" in next(line.text for line in status.explanation if line.label == "Speedups")
+            # Long enough for a checkpoint.
+            await rm.event("checkpoint", app_id)
+            engine.see(V100, NodeState.LOST, "unplugged")
+            assert (await rm.event("machine_lost", "")).detail["reason"] == "unplugged"
+            status = await rm.ended(app_id, 60)
+            assert (status.state, status.attempts) == ("FINISHED", 1)
+            assert {job.iteration for job in status.jobs} == {300}
+            assert detail["job_id"] in {job.job_id for job in status.jobs}
+            assert violations(rm, configured, (*engine._cluster.machines, V100)) == ()
+
+    asyncio.run(scenario())
+
+
+def test_app_whose_fast_type_disappears_goes_on_when_it_is_back(tmp_path: Path) -> None:
+    path = cluster_file(tmp_path)
+    configured = settings(tmp_path, cluster=path, policy="oef")
+    engine = ChangingEngine(path)
+    engine.machines = FixedInventory(engine._cluster, [Node(machine=V100)])
+    only = replay_app("only", iterations=300)
+    fast = tuple(replace(job, speed_by_device={"k80": 1e-9, "v100": 2.0}) for job in only.jobs)
+
+    async def scenario() -> None:
+        async with live(configured, engine) as rm:
+            app_id = await rm.submit(replace(only, jobs=fast))
+            await started_on(rm, app_id, "v00")
+            await rm.event("checkpoint", app_id)
+            engine.see(V100, NodeState.LOST)
+            await rm.event("machine_lost", "")
+            await rm.wait(app_id, lambda status: status.jobs[0].gpus == 0)
+            engine.see(V100, NodeState.USABLE)
+            status = await rm.ended(app_id)
+            assert (status.state, status.attempts, status.jobs[0].iteration) == ("FINISHED", 1, 300)
+
+    asyncio.run(scenario())

@@ -1,0 +1,159 @@
+"""The policy `allox`: the paper's examples through the simulator, bound leases, and what it remembers."""
+
+import msgspec
+import pytest
+from agent_cases import FLAT
+from msgspec.structs import replace
+
+from rm_plugin.arbiter.round_values import AppOwner, RoundSettings
+from rm_plugin.policies.allox_policy import AlloxMemory
+from rm_plugin.service.policy_memory import MemoryRecorder, stored_memory
+from rm_plugin.service.store import StoredEvent
+from rm_plugin.service.store_json import from_json, to_json
+from themis.apps import JobShape
+from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
+from themis.errors import InputError
+from themis.leases import LeaseChangeKind
+from themis_lab.simulator.costs import Costs
+from themis_lab.simulator.observer import History
+from themis_lab.simulator.settings import NodeOutage, Settings
+from themis_lab.simulator.simulation import Simulation
+from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
+
+DEVICES = {"gpu": DeviceType(name="gpu"), "cpu": DeviceType(name="cpu", kind=DeviceKind.CPU)}
+FREE = Costs(checkpoint_s=0.0, restore_s=0.0, container_s=0.0)
+TABLE_1 = [(10, 15), (8, 10), (10, 50), (5, 75), (10, 15), (10, 15)]
+"""Minutes on a GPU and on a CPU (EuroSys 2020, table 1). Odd jobs are those of user 1."""
+
+
+def cluster(gpus, cpus):
+    counts = {"gpu": gpus, "cpu": cpus}
+    machines = [
+        Machine(machine_id=f"{name}{number}", rack_id="r", slots=(1,), device=name)
+        for name, count in counts.items()
+        for number in range(count)
+    ]
+    return Cluster(name="hybrid", machines=tuple(machines), devices=DEVICES)
+
+
+def app(name, gpu_s, cpu_s, at_s=0.0, user="", tasks=1, least=1):
+    job = JobTrace(
+        job_id=f"{name}-0",
+        iterations_total=gpu_s,
+        serial_iteration_s=1.0,
+        slowdown=FLAT,
+        shape=JobShape(tasks=tasks, min_tasks=least),
+        speed_by_device={"cpu": gpu_s / cpu_s},
+    )
+    return AppTrace(name=name, arrival_s=at_s, jobs=(job,), owner=AppOwner(user=user))
+
+
+def simulation(apps, machines, policy="allox", alpha=1.0, observer=None, outages=(), record_rounds=False):
+    settings = Settings(
+        cluster=machines,
+        policy=policy,
+        costs=FREE,
+        rounds=RoundSettings(alpha=alpha),
+        coalesce_s=0.0,
+        outages=outages,
+        record_rounds=record_rounds,
+    )
+    return Simulation(Workload(name="w", apps=tuple(apps)), settings, observer=observer)
+
+
+def ends_s(run):
+    return {app.name: app.ended_at_s for app in run.run().apps}
+
+
+@pytest.mark.parametrize(("policy", "minutes"), [("allox", 75), ("sjf_plus", 76)])
+def test_table_1_has_the_computed_totals(policy, minutes):
+    apps = [
+        app(f"j{place}", 60 * gpu, 60 * cpu, user=f"user {place % 2}") for place, (gpu, cpu) in enumerate(TABLE_1, 1)
+    ]
+    assert sum(ends_s(simulation(apps, cluster(2, 2), policy)).values()) == pytest.approx(60 * minutes)
+
+
+@pytest.mark.parametrize(("busy_s", "end_s"), [(10, 15.0), (200, 100.0)])
+def test_job_waits_for_a_busy_gpu_only_if_it_ends_earlier_there(busy_s, end_s):
+    apps = [app("first", busy_s + 1, 100 * busy_s), app("second", 5, 100, at_s=1.0)]
+    assert ends_s(simulation(apps, cluster(1, 1)))["second"] == pytest.approx(1 + end_s)
+
+
+def test_wait_names_the_machine_and_the_time():
+    history = History()
+    apps = [app("first", 11, 1000), app("second", 5, 100, at_s=1.0)]
+    record = simulation(apps, cluster(1, 1), observer=history, record_rounds=True).run()
+    wait = history.results[1].decision.waits["second"]
+    assert (wait.job_id, wait.machine_id, wait.until_s) == ("second-0", "gpu0", 11.0)
+    assert "second/second-0 waits for gpu0, where it is expected to start in 10 s" in wait.reason
+    assert record.rounds[1].waits == {"second": wait.reason}
+
+
+def test_lease_is_bound_to_its_job_and_renewed_until_the_job_ends():
+    history = History()
+    run = simulation([app("a", 3000, 9000), app("b", 100, 9000)], cluster(1, 0), observer=history)
+    run.run()
+    mine = [change for change in history.changes if change.lease.app_id == "a"]
+    kinds = [change.kind for change in mine]
+    assert kinds == [LeaseChangeKind.GRANTED, *[LeaseChangeKind.RENEWED] * (len(kinds) - 2), LeaseChangeKind.RELEASED]
+    assert {change.lease.job_id for change in mine} == {"a-0"}
+    assert {change.reason for change in mine if change.kind is LeaseChangeKind.RENEWED} == {
+        "its job runs until it ends"
+    }
+
+
+def test_elastic_job_runs_as_one_task():
+    history = History()
+    run = simulation([app("a", 100, 1000, tasks=4)], cluster(4, 0), observer=history)
+    assert ends_s(run) == {"a": pytest.approx(100.0)}
+    assert {change.lease.gpu.machine_id for change in history.changes} == {"gpu0"}
+
+
+def test_job_that_needs_several_devices_is_refused():
+    with pytest.raises(InputError, match=r"policy allox gives each job one device, and job a-0 of app a .*themis"):
+        simulation([app("a", 100, 1000, tasks=2, least=2)], cluster(4, 0))
+
+
+def test_lost_job_starts_again_with_its_old_arrival():
+    history = History()
+    outages = (NodeOutage(machine_id="gpu0", lost_at_s=50.0, back_at_s=5000.0),)
+    run = simulation([app("a", 100, 150)], cluster(1, 1), observer=history, outages=outages)
+    run.run()
+    memories = [result.decision.memory for result in history.results if result.decision.memory is not None]
+    assert all(memory.arrived_s["a"]["a-0"] == 0.0 for memory in memories)
+    assert history.changes[-1].lease.gpu.machine_id == "cpu0"
+
+
+def test_progress_counts_until_the_job_ends():
+    history = History()
+    simulation([app("a", 10, 1000, user="u"), app("b", 100, 9000, user="v")], cluster(2, 0), observer=history).run()
+    after_first, after_end = history.results[0].decision.memory, history.results[-1].decision.memory
+    assert after_first.running["a"]["a-0"].value == 0.5
+    assert after_first.last_start_s == {"user u": 0.0, "user v": 0.0}
+    assert "a" not in after_end.running
+
+
+def test_memory_comes_back_from_the_store_as_it_was():
+    history = History()
+    apps = [
+        app(f"a{place}", 50 + 7 * place, 90 + 3 * place, at_s=10.0 * place, user=f"u{place % 3}") for place in range(9)
+    ]
+    simulation(apps, cluster(2, 1), alpha=0.3, observer=history).run()
+    memories = [result.decision.memory for result in history.results if result.decision.memory is not None]
+    assert len(memories) > 5
+    recorder, events = MemoryRecorder(), []
+    for number, memory in enumerate(memories, 1):
+        detail, written = recorder.record(number, memory)
+        written()
+        stored = from_json(to_json({"round_id": number, **detail}))
+        events.append(StoredEvent(sequence=number, time_s=0.0, kind="round_granted", detail=stored))
+        assert msgspec.convert(stored_memory(events), AlloxMemory) == memory
+
+
+def test_unknown_memory_counts_as_none():
+    run = simulation([app("a", 10, 1000)], cluster(1, 0))
+    run.play_rounds(1)
+    snapshot, _ = run.arbiter.begin_round(run.now_s)
+    decision = run.decide(replace(snapshot, memory=None)).decision
+    assert isinstance(decision.memory, AlloxMemory)
+    assert decision.grants() == {}

@@ -1,0 +1,56 @@
+"""What a user reads of OEF's decision about an app."""
+
+from rm_plugin.policies.oef.decision import OefMemory
+from rm_plugin.policies.oef.speedup import Instance, Tenant
+from rm_plugin.policies.oef_policy import OefPolicyMemory
+from rm_plugin.policies.registry import make_policy
+
+ANN, BOB = "user ann/1:4", "user bob/1:0"
+INSTANCE = Instance(
+    types=("k80", "v100"),
+    capacity=(2, 1),
+    tenants=(Tenant(tenant_id=ANN, speedup=(1.0, 4.0)), Tenant(tenant_id=BOB, speedup=(1.0, 0.0), weight=2.0)),
+)
+MEMORY = OefPolicyMemory(
+    rule="oef",
+    types=("k80", "v100"),
+    shares=OefMemory(
+        instance=INSTANCE,
+        share={ANN: (0.0, 1.0), BOB: (2.0, 0.0)},
+        deviation={ANN: (0.0, -1 / 3), BOB: (0.5, 0.001)},
+    ),
+    speedups={"a1": (1.0, 4.0), "a2": (1.0, 4.0), "b1": (1.0, 0.0)},
+    tenants={"a1": ANN, "a2": ANN, "b1": BOB},
+    starved={"a2": 3},
+)
+
+
+def explained(app_id, memory=MEMORY):
+    return dict(make_policy("oef").explain(memory, app_id))
+
+
+def test_explanation_names_tenant_speedups_share_and_debt():
+    assert explained("a1") == {
+        "Tenant": "user ann, with a2",
+        "Speedups": "k80 1, v100 4",
+        "Fair share": "1 v100 of 2 k80, 1 v100",
+        "Owed": "it had 0.33 v100 more than its share",
+    }
+    assert explained("b1") == {
+        "Tenant": "user bob, weight 2",
+        "Speedups": "k80 1, v100 cannot run",
+        "Fair share": "2 k80 of 2 k80, 1 v100",
+        "Owed": "0.5 k80 from earlier rounds",
+    }
+
+
+def test_app_that_got_nothing_reads_for_how_many_rounds_it_waits():
+    assert explained("a2")["Waits"] == "for 3 rounds: a tenant's GPUs go to its apps that wait longest"
+
+
+def test_app_without_a_tenant_has_no_explanation():
+    assert explained("new") == {}
+
+
+def test_memory_of_another_policy_explains_nothing():
+    assert explained("a1", Tenant(tenant_id="x", speedup=(1.0,))) == {}
