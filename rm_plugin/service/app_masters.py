@@ -208,7 +208,8 @@ class AppMasters:
                     self._spawn(self._kill_after(entry, KILL_GRACE_S))
                 continue
             if entry.attempt:
-                entry.excused_attempts += 1
+                # The former ResourceManager may have counted the loss already, and was gone before the next start.
+                entry.excused_attempts += entry.attempt > entry.excused_attempts + len(entry.failed_at_s)
                 await self._lost(entry, "it was gone when the ResourceManager came back")
             elif entry.kill_reason:
                 await self._end_surely(entry, AppState.KILLED, entry.kill_reason)
