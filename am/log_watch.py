@@ -10,7 +10,7 @@ from am.jobs.job_runner import Emit
 from am.jobs.run import JobRun
 from am.jobs.saved_state import checkpoint_folders
 from am.profiler.job_reader import JobReader
-from am.profiler.records import CheckpointSaved, Imported, Record, Restored, StepLoss, Validation
+from am.profiler.records import CheckpointFailed, CheckpointSaved, Imported, Record, Restored, StepLoss, Validation
 from themis.lifecycle import JobState
 
 PROGRESS_EVENT_S = 1.0
@@ -87,7 +87,10 @@ class LogWatch:
                 job.startup |= {"process": record.after_s, "import": record.seconds}
             case Restored():
                 job.startup["restore"] = record.seconds
+            case CheckpointFailed():
+                self._unsaved(job, record)
             case CheckpointSaved():
+                job.save_trouble = ""
                 job.saved_iteration = max(job.saved_iteration, record.iteration)
                 saved = {"iteration": record.iteration, "seconds": record.seconds, "bytes": record.bytes}
                 self._emit("checkpoint", job.job_id, saved)
@@ -96,6 +99,12 @@ class LogWatch:
                 self._emit("validation", job.job_id, seen)
             case _:
                 pass
+
+    def _unsaved(self, job: JobRun, record: CheckpointFailed) -> None:
+        """Report that checkpoints cannot be saved, once until one can be."""
+        if not job.save_trouble:
+            self._emit("checkpoint_failed", job.job_id, {"iteration": record.iteration, "reason": record.reason})
+            job.save_trouble = f"no checkpoint since iteration {job.saved_iteration}: {record.reason}"
 
     def _stepped(self, job: JobRun, step: int) -> None:
         """The first step of an incarnation."""

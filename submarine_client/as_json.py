@@ -59,6 +59,7 @@ def app_object(app: pb.AppStatus) -> dict[str, Any]:
         "page_url": app.page_url or None,
         "diagnostics": app.diagnostics,
         "waits_for": app.waits_for or None,
+        "explanation": [{"label": line.label, "text": line.text} for line in app.explanation],
         "jobs": [_job_object(app, job) for job in app.jobs],
         "leases": [_lease_object(lease) for lease in app.leases],
     }

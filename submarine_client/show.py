@@ -80,8 +80,10 @@ def end_line(app: pb.AppStatus) -> str:
     """Format how an app ended, on one line."""
     took = status.duration_s(app)
     parts = [f"{app.app_id} {app.state}" + ("" if took is None else f" after {seconds(took)}")]
-    if app.rho > 0:
-        parts.append(f"rho {number(app.rho)}")
+    if HEADLINE in app.final_rho:
+        parts.append(f"rho {number(app.final_rho[HEADLINE])} ({HEADLINE})")
+    elif app.rho > 0:
+        parts.append(f"rho {number(app.rho)} ({RhoDefinition.THEMIS})")
     best = status.best_job(app)
     if best is not None:
         hyper_parameters = status.hyper_parameters(app, best.job_id)

@@ -17,7 +17,7 @@ from tf_jobs.context import TaskContext
 from tf_jobs.exit_codes import EXIT_CHECKPOINTED, EXIT_DONE
 from tf_jobs.flags import Values
 from tf_jobs.pace import Pace
-from tf_jobs.recorder import Recorder, SaveEvent
+from tf_jobs.recorder import FULL_STORE_RETRY_S, Recorder, SaveEvent
 from tf_jobs.tables_reader import Curve
 from tf_jobs.waiting import StopAsked, Waiting
 
@@ -73,7 +73,8 @@ class Emulation:
                 self._waiting.until(self._origin_s + self._pace.seconds_at(point))
                 done = point
                 self._log(done, first=done == start + 1)
-                if done < self._last and done % self._values.whole("checkpoint_every") == 0:
+                due = done % self._values.whole("checkpoint_every") == 0 and not self._recorder.backs_off
+                if done < self._last and due:
                     self._save(done, "checkpoint")
                     self._pause(self._values.number("checkpoint_s"))
         except StopAsked:
@@ -112,8 +113,11 @@ class Emulation:
             loss = self._curve.loss(iteration / self._values.whole("curve_iterations")) * noise
             self._recorder.log.loss(iteration, loss, self._origin_s + self._pace.seconds_at(iteration))
 
-    def _save(self, iteration: int, event: SaveEvent) -> None:
-        """Save a small state file and padding up to the size of the checkpoint."""
+    def _save(self, iteration: int, event: SaveEvent) -> bool:
+        """Save a small state file and padding up to the size of the checkpoint. Returns False if the store is full."""
+        return self._recorder.try_save(iteration, event, lambda: self._files(iteration), self._meta)
+
+    def _files(self, iteration: int) -> dict[str, Path]:
         self._scratch.mkdir(parents=True, exist_ok=True)
         state = self._scratch / STATE_NAME
         padding = self._scratch / PADDING_NAME
@@ -125,7 +129,7 @@ class Emulation:
             with padding.open("wb") as stream:
                 stream.truncate(padding_bytes)
             files[PADDING_NAME] = padding
-        self._recorder.save(iteration, event, files, self._meta)
+        return files
 
     def _pause(self, seconds: float) -> None:
         """Stop training for `seconds` of unscaled time."""
@@ -142,7 +146,12 @@ class Emulation:
 
     def _ended(self, start: int, done: int) -> int:
         if done > start or done == 0:
-            self._save(done, "end")
+            while not self._save(done, "end"):
+                # The store is full. The work is done, so there is time to wait for room.
+                try:
+                    self._waiting.until(time.monotonic() + FULL_STORE_RETRY_S)
+                except StopAsked:
+                    return EXIT_CHECKPOINTED
         else:
             self._recorder.note(done, "end")
         loss, accuracy = self._curve.validation(done / self._values.whole("curve_iterations"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TextIO
 
+from am.checkpoints.store import FULL_ERRNOS
+
 
 class TrainingLog:
     """Writes whole lines and flushes each, so that a reader of the file gets them at once. Thread-safe.
@@ -37,6 +39,10 @@ class TrainingLog:
         self._line(f"INFO:tensorflow:Saving checkpoints for {iteration} into {name}.")
         self._line(f"INFO:themis:checkpoint iteration = {iteration}, seconds = {seconds:.3f}, bytes = {size_bytes}")
 
+    def unsaved(self, iteration: int, reason: str) -> None:
+        """Log that the state at `iteration` could not be saved, because the store is full."""
+        self._line(f"INFO:themis:unsaved iteration = {iteration}, reason = {' '.join(reason.split())}")
+
     def copied(self, iteration: int, seconds: float) -> None:
         """Log that training paused for `seconds` to copy the state at `iteration`, which is not saved yet.
 
@@ -63,5 +69,10 @@ class TrainingLog:
 
     def _line(self, text: str) -> None:
         with self._turn:
-            self._stream.write(text + "\n")
-            self._stream.flush()
+            try:
+                self._stream.write(text + "\n")
+                self._stream.flush()
+            except OSError as error:
+                # A full disk takes no line of a log. That is no reason to stop training.
+                if error.errno not in FULL_ERRNOS:
+                    raise

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from am.checkpoints.store import Checkpoint, CheckpointStore, Meta
+from am.checkpoints.store import FULL_ERRNOS, Checkpoint, CheckpointStore, FullStoreError, Meta
 from am.checkpoints.uri import open_store
 from tf_jobs.context import TaskContext
 from tf_jobs.history import History
@@ -17,6 +17,12 @@ from tf_jobs.logs import TrainingLog
 from themis.errors import InputError
 
 SaveEvent = Literal["checkpoint", "stop", "end"]
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 600.0
+"""Between two tries to save into a full store while training goes on; doubled with each."""
+
+FULL_STORE_RETRY_S = 10.0
+"""Between two tries after the last iteration."""
 
 
 class Recorder:
@@ -38,6 +44,8 @@ class Recorder:
         self._store = store or open_store(context.checkpoint_uri)
         self._history = History(context.job_dir, context.incarnation)
         self._started_at = 0
+        self._pause_s = 0.0
+        self._try_at_s = -math.inf
 
     def started(self, iteration: int, restore_s: float | None) -> None:
         """Record that the run begins after `iteration`. `restore_s` is the time to restore, None for a fresh start."""
@@ -45,6 +53,39 @@ class Recorder:
         if restore_s is not None:
             self.log.restored(iteration, restore_s)
         self._history.append("start", from_iteration=iteration, tasks=self._context.tasks, gpus=self._context.gpus)
+
+    @property
+    def backs_off(self) -> bool:
+        """Whether the store was full a short time ago, so that saving is not worth a try yet."""
+        return time.monotonic() < self._try_at_s
+
+    def try_save(self, iteration: int, event: SaveEvent, write: Callable[[], Mapping[str, Path]], meta: Meta) -> bool:
+        """Save a checkpoint, unless the store is full. Then log that, and wait longer until the next try.
+
+        Args:
+            iteration: Iterations done.
+            event: Why it is saved.
+            write: Writes the state as files, and returns them by name.
+            meta: Written into the checkpoint.
+
+        Returns:
+            Whether the checkpoint is saved.
+
+        Raises:
+            CheckpointError: It cannot be saved for another reason.
+        """
+        try:
+            self.save(iteration, event, write(), meta)
+        except (FullStoreError, OSError) as error:
+            # OSError: of the files of the state, or of the history.
+            if isinstance(error, OSError) and error.errno not in FULL_ERRNOS:
+                raise
+            self._pause_s = min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, 2 * self._pause_s))
+            self._try_at_s = time.monotonic() + self._pause_s
+            self.log.unsaved(iteration, str(error))
+            return False
+        self._pause_s = 0.0
+        return True
 
     def save(self, iteration: int, event: SaveEvent, files: Mapping[str, Path], meta: Meta) -> None:
         """Save a checkpoint at `iteration`, and log it afterwards: a checkpoint in the log is always complete."""

@@ -27,7 +27,9 @@ class BackgroundSaver:
     most two copies of the state are in memory, and a slow store gets fewer checkpoints. `save` is for the last state of
     a run: it waits for the write in progress.
 
-    If a write fails, the next call raises its error: a job that cannot keep checkpoints should end and report it.
+    If the store is full, training goes on: later states are saved once it has room, and tried less and less often. If a
+    write fails for another reason, the next call raises its error: a job that cannot keep checkpoints should end and
+    report it.
 
     Args:
         recorder: Writes checkpoints, log lines and history.
@@ -46,7 +48,12 @@ class BackgroundSaver:
         threading.Thread(target=self._write_on, name="checkpoints", daemon=True).start()
 
     def offer(self, iteration: int, take: Callable[[], Snapshot]) -> None:
-        """Copy the state with `take` and have it saved as the checkpoint at `iteration`. Returns once it is copied."""
+        """Copy the state with `take` and have it saved as the checkpoint at `iteration`. Returns once it is copied.
+
+        Does nothing if the store was full a short time ago.
+        """
+        if self._recorder.backs_off:
+            return
         begun_s = time.monotonic()
         offer = _Offer(iteration, take())
         with self._changed:
@@ -54,13 +61,17 @@ class BackgroundSaver:
             self._changed.notify_all()
         self._recorder.log.copied(iteration, time.monotonic() - begun_s)
 
-    def save(self, iteration: int, event: SaveEvent, take: Callable[[], Snapshot]) -> None:
-        """Save the state at `iteration` and return once it is written. An older waiting state is dropped."""
+    def save(self, iteration: int, event: SaveEvent, take: Callable[[], Snapshot]) -> bool:
+        """Save the state at `iteration` and return once it is written. An older waiting state is dropped.
+
+        Returns:
+            Whether it is saved; False if the store is full.
+        """
         with self._changed:
             self._waiting = None
         self.settle()
         self.check()
-        self._write(_Offer(iteration, take()), event)
+        return self._write(_Offer(iteration, take()), event)
 
     def settle(self, limit_s: float | None = None) -> None:
         """Wait until every offered state is written, for at most `limit_s` seconds if given."""
@@ -101,5 +112,5 @@ class BackgroundSaver:
             self._waiting, self._writing = None, True
             return offer
 
-    def _write(self, offer: _Offer, event: SaveEvent) -> None:
-        self._recorder.save(offer.iteration, event, offer.snapshot(self._scratch), self._meta)
+    def _write(self, offer: _Offer, event: SaveEvent) -> bool:
+        return self._recorder.try_save(offer.iteration, event, lambda: offer.snapshot(self._scratch), self._meta)

@@ -9,11 +9,12 @@ from typing import Protocol
 from tf_jobs.exit_codes import EXIT_CHECKPOINTED, EXIT_DONE
 from tf_jobs.flags import Values
 from tf_jobs.learner import StepOutcome
-from tf_jobs.recorder import Recorder, SaveEvent
+from tf_jobs.recorder import FULL_STORE_RETRY_S, Recorder, SaveEvent
 from tf_jobs.saver import BackgroundSaver, Snapshot
 from tf_jobs.workers import PeerLostError
 
 SETTLE_LIMIT_S = 5.0
+STOP_POLL_S = 0.2
 
 
 class Trainee(Protocol):
@@ -81,8 +82,7 @@ class TrainingRun:
                 if outcome.stop:
                     return self._stopped(start, done)
                 self._offer(done)
-        self._ended(start, done)
-        return EXIT_DONE
+        return self._ended(start, done, stop_requested, beat)
 
     def _log(self, iteration: int, loss: float, *, first: bool) -> None:
         if self._recorder and (first or iteration % self._log_every == 0):
@@ -95,9 +95,8 @@ class TrainingRun:
             if iteration % self._checkpoint_every == 0:
                 self._saver.offer(iteration, self._learner.snapshot)
 
-    def _save(self, iteration: int, event: SaveEvent) -> None:
-        if self._saver:
-            self._saver.save(iteration, event, self._learner.snapshot)
+    def _save(self, iteration: int, event: SaveEvent) -> bool:
+        return self._saver is None or self._saver.save(iteration, event, self._learner.snapshot)
 
     def _settle(self) -> None:
         """Wait briefly until a checkpoint in progress is written, although the job has failed."""
@@ -111,10 +110,18 @@ class TrainingRun:
             self._recorder.note(done, "stop")
         return EXIT_CHECKPOINTED
 
-    def _ended(self, start: int, done: int) -> None:
+    def _ended(self, start: int, done: int, stop_requested: Callable[[], bool], beat: Callable[[bool], None]) -> int:
         if done > start or done == 0:
-            self._save(done, "end")
+            while not self._save(done, "end"):
+                # The store is full. The work is done, so there is time to wait for room.
+                retry_at_s = time.monotonic() + FULL_STORE_RETRY_S
+                while time.monotonic() < retry_at_s:
+                    if stop_requested():
+                        return EXIT_CHECKPOINTED
+                    time.sleep(STOP_POLL_S)
+                beat(True)
         elif self._recorder:
             self._recorder.note(done, "end")
         if self._recorder and (held_out := self._learner.validate()) is not None:
             self._recorder.validated(done, *held_out)
+        return EXIT_DONE

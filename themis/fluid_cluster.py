@@ -112,6 +112,37 @@ def fluid_ideals_s(declaration: Declaration, life: FluidLife) -> dict[RhoDefinit
     }
 
 
+class FluidApp(Value, frozen=True, kw_only=True):
+    """A live app of a stored fluid cluster.
+
+    Attributes:
+        app_id: The app.
+        weight: Its weight.
+        arrived_s: When it arrived.
+        weight_s_before: The integral of the weight of all apps over time, until it arrived.
+        phases: All its phases.
+        phases_done: How many of them it has finished.
+        used_gpu_s: GPU seconds that its current phase has had.
+    """
+
+    app_id: str
+    weight: float
+    arrived_s: float
+    weight_s_before: float
+    phases: tuple[FluidPhase, ...]
+    phases_done: int
+    used_gpu_s: float
+
+
+class FluidState(Value, frozen=True, kw_only=True):
+    """A fluid cluster at a moment, to be stored: its GPUs, the integral of weight over time, and its live apps."""
+
+    gpus: float
+    now_s: float
+    weight_s: float = 0.0
+    apps: tuple[FluidApp, ...] = ()
+
+
 @dataclass(slots=True, eq=False)
 class _App:
     """A live app. `end` is a time if the app is full, else a virtual time; `before_s` is the integral at its arrival.
@@ -200,6 +231,40 @@ class FluidCluster:
         self._apps: dict[str, _App] = {}
         self._full, self._shared = _Group(), _Group()
         self.ended: dict[str, FluidLife] = {}
+
+    @classmethod
+    def restored(cls, state: FluidState) -> FluidCluster:
+        """The cluster of a stored state. Apps that had ended are not in it."""
+        cluster = cls(state.gpus, state.now_s)
+        cluster._weight_s = state.weight_s
+        for each in state.apps:
+            app = _App(each.app_id, each.weight, each.arrived_s, each.weight_s_before, each.phases, each.phases_done)
+            cluster._apps[each.app_id] = app
+            cluster._weight += each.weight
+            cluster._next_phase(app, each.used_gpu_s)
+        cluster._rebalance()
+        return cluster
+
+    def state(self) -> FluidState:
+        """Its live apps now, to be stored."""
+        apps = [
+            FluidApp(
+                app_id=app.app_id,
+                weight=app.weight,
+                arrived_s=app.arrived_s,
+                weight_s_before=app.before_s,
+                phases=tuple(app.phases),
+                phases_done=app.done,
+                used_gpu_s=max(0.0, app.phases[app.done].work_gpu_s - self._left_gpu_s(app)),
+            )
+            for app in self._apps.values()
+        ]
+        return FluidState(gpus=self._gpus, now_s=self._now_s, weight_s=self._weight_s, apps=tuple(apps))
+
+    @property
+    def now_s(self) -> float:
+        """The time that it has reached."""
+        return self._now_s
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -343,15 +408,21 @@ class FluidCluster:
             app.end = self._virtual + left_gpu_s / app.weight
             self._shared.add(app.weight, app.end, app.threshold, app)
 
+    def _left_gpu_s(self, app: _App) -> float:
+        """GPU seconds that the current phase of an app in a group has left."""
+        if app.full:
+            return max(0.0, app.end - self._now_s) * app.gpus
+        return max(0.0, app.end - self._virtual) * app.weight
+
     def _take_out(self, app: _App) -> float:
         """Take an app out of its group. Returns the GPU seconds that its phase has left."""
         self._entries += 1
         app.entry = self._entries
         if app.full:
             self._full.drop(app.gpus)
-            return max(0.0, app.end - self._now_s) * app.gpus
-        self._shared.drop(app.weight)
-        return max(0.0, app.end - self._virtual) * app.weight
+        else:
+            self._shared.drop(app.weight)
+        return self._left_gpu_s(app)
 
     def _rebalance(self) -> None:
         """Find the level, and let apps turn from full to shared and back until it fits them.

@@ -50,7 +50,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         help="weight of a user, queue or app under OEF; default: 1; repeatable",
     )
     add("--placer", choices=[each.value for each in Placer], help="who places gangs under OEF; default: compact")
-    add("--profiling-runs", action="store_true", help="apps run on every type before they share under OEF")
+    add("--profiling-runs", action="store_true", help="apps run on every type before they share under OEF and AlloX")
     add("--alpha", type=float, help="share of the users whose jobs AlloX considers first; default: 0.1")
     add("--no-payments", action="store_true", help="let winners keep all that they won")
     add("--solver", metavar="NAME", help="exact, highs, gurobi or brute_force; default: exact")

@@ -35,6 +35,7 @@ from am.checkpoints.store import (
     MissingCheckpointError,
     check_keep_last,
     check_save,
+    write_error,
 )
 from themis.config.names import check_job_id
 
@@ -75,7 +76,7 @@ class FolderStore:
                 staged.rename(final)
                 _sync_folder(job_folder)
         except OSError as error:
-            raise CheckpointError("cannot save the checkpoint", value=str(final), remedy=str(error)) from error
+            raise write_error(error, "cannot save the checkpoint", str(final)) from error
         return Checkpoint(job_id=job_id, iteration=iteration, files=records, meta=dict(meta), location=str(final))
 
     def latest(self, job_id: str) -> Checkpoint | None:

@@ -25,16 +25,24 @@ from am.checkpoints.store import (
     Checkpoint,
     CheckpointError,
     FileRecord,
+    FullStoreError,
     Meta,
     MissingCheckpointError,
     UnreachableStoreError,
     check_keep_last,
     check_save,
+    write_error,
 )
 from themis.config.names import check_job_id
 from themis.errors import ThemisError
 from themis.hadoop.webhdfs import HdfsStatus, WebHdfs, open_webhdfs
-from themis.hadoop.webhdfs_errors import HdfsAwayError, HdfsExistsError, HdfsMissingError, HdfsRefusedError
+from themis.hadoop.webhdfs_errors import (
+    HdfsAwayError,
+    HdfsExistsError,
+    HdfsFullError,
+    HdfsMissingError,
+    HdfsRefusedError,
+)
 from themis.hadoop.webhdfs_retry import ONCE, RetryRule
 
 WRITING_PREFIX = ".writing-"
@@ -309,8 +317,9 @@ def _port_errors(what: str, path: str) -> Iterator[None]:
     except HdfsAwayError as error:
         raise UnreachableStoreError(f"{what}: {error.what}", value=error.value, remedy=error.remedy) from error
     except HdfsRefusedError as error:
-        raise CheckpointError(f"{what}: {error.what}", value=error.value, remedy=error.remedy) from error
+        kind = FullStoreError if isinstance(error, HdfsFullError) else CheckpointError
+        raise kind(f"{what}: {error.what}", value=error.value, remedy=error.remedy) from error
     except ThemisError:
         raise
     except OSError as error:
-        raise CheckpointError(what, value=path, remedy=str(error)) from error
+        raise write_error(error, what, path) from error

@@ -5,6 +5,7 @@ This module imports no package but msgspec, because the replay job imports it an
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +27,20 @@ class CheckpointError(ThemisError):
 
 class BrokenCheckpointError(CheckpointError, ValueError):
     """The content of a checkpoint differs from its manifest."""
+
+
+class FullStoreError(CheckpointError):
+    """The store has no room: a disk is full, or a quota is used up. It may have room later."""
+
+
+FULL_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT))
+"""Errors of the system that say so."""
+
+
+def write_error(error: OSError, what: str, value: str) -> CheckpointError:
+    """Return the error of the port for a file that could not be written."""
+    kind = FullStoreError if error.errno in FULL_ERRNOS else CheckpointError
+    return kind(what, value=value, remedy=str(error))
 
 
 class UnreachableStoreError(CheckpointError, UnreachableError):

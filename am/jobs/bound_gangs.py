@@ -19,7 +19,11 @@ class BoundPlan(Value, frozen=True, kw_only=True):
 
 
 def plan_bound(
-    running: Mapping[str, Gpus], waiting: Iterable[str], others: Mapping[str, Gpus], bound: Mapping[GpuId, str]
+    running: Mapping[str, Gpus],
+    waiting: Iterable[str],
+    leaving: Iterable[str],
+    others: Mapping[str, Gpus],
+    bound: Mapping[GpuId, str],
 ) -> BoundPlan:
     """Plan the bound GPUs of an app.
 
@@ -29,6 +33,7 @@ def plan_bound(
     Args:
         running: GPUs by job of the jobs that run and should.
         waiting: Jobs of the current phase without GPUs.
+        leaving: Jobs that run and lose their GPUs or stop already: they need their bound GPUs soon.
         others: GPUs by job of jobs that run and should not.
         bound: The job of each granted GPU that is bound.
     """
@@ -37,7 +42,7 @@ def plan_bound(
     for gpu, job_id in sorted(bound.items()):
         own.setdefault(job_id, []).append(gpu)
     start = {job_id: tuple(own[job_id]) for job_id in waiting if job_id in own and busy.isdisjoint(own[job_id])}
-    awaited = own.keys() & set(waiting)
+    awaited = {*waiting, *leaving}
     return BoundPlan(
         stop={
             job_id: "its GPUs are for another job"

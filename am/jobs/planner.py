@@ -127,6 +127,7 @@ def _plan_with_bound(
     own = plan_bound(
         {job.view.job_id: job.gpus for job in jobs if job.gpus},
         [job.view.job_id for job in jobs if not job.gpus],
+        [job.view.job_id for job in jobs if job.stopping or not holdings.granted.issuperset(job.gpus)],
         others,
         bound,
     )

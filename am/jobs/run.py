@@ -32,7 +32,7 @@ class JobRun:
     the newest incarnation with steps logged, and `unsaved_stops` the number of stops in a row without a newer
     checkpoint. `files_changed_s` is when a file in its checkpoint folders had changed last at its start, and `reached`
     how many iterations it had done by then. `pauses` counts its restarts in a row without progress; each waits longer
-    than the one before.
+    than the one before. `save_trouble` is why its checkpoints cannot be saved at present.
     """
 
     spec: JobSpec
@@ -65,6 +65,7 @@ class JobRun:
     reached: int = 0
     launched_at_s: float = 0.0
     pauses: int = 0
+    save_trouble: str = ""
     unsaved_stops: int = 0
 
     @property
@@ -109,6 +110,8 @@ class JobRun:
         stall = self.profile.stall if self.running else None
         if stall is not None:
             return f"no iteration for {stall.waited_s:.0f} s"
+        if self.save_trouble:
+            return self.save_trouble
         if self.short_of:
             return self._short_end
         if self.unsaved_stops >= TOLD_UNSAVED_STOPS:

@@ -70,6 +70,13 @@ class CheckpointSaved(Value, frozen=True, kw_only=True):
     bytes: int
 
 
+class CheckpointFailed(Value, frozen=True, kw_only=True):
+    """The state at an iteration could not be saved. The job goes on, and tries again later."""
+
+    iteration: int
+    reason: str
+
+
 class SavingCheckpoint(Value, frozen=True, kw_only=True):
     """An Estimator begins to save a checkpoint. Its log has neither the duration nor the size."""
 
@@ -115,6 +122,7 @@ Record = (
     | ExamplesPerSecond
     | Validation
     | CheckpointSaved
+    | CheckpointFailed
     | SavingCheckpoint
     | Begun
     | Imported
@@ -133,7 +141,7 @@ def _iteration(record: Record) -> int:
     match record:
         case StepLoss() | ExamplesPerSecond() | Validation():
             return record.step
-        case CheckpointSaved() | SavingCheckpoint() | Restored():
+        case CheckpointSaved() | CheckpointFailed() | SavingCheckpoint() | Restored():
             return record.iteration
         case _:
             return 0

@@ -129,6 +129,10 @@ class DockerAppLauncher:
         await asyncio.to_thread(self._host.remove_all, self._app(app_id))
         return False
 
+    def waiting(self, app_id: str) -> str:
+        """Return nothing: an app master that is launched runs."""
+        return ""
+
     async def kill(self, app_id: str) -> None:
         """Kill and remove every container of the app. Its exit is reported later."""
         await self._kill_masters(self._app_master(app_id))

@@ -71,6 +71,10 @@ class LocalAppLauncher:
         self._watch(app_id, attempt, pid, None)
         return True
 
+    def waiting(self, app_id: str) -> str:
+        """Return nothing: an app master that is launched runs."""
+        return ""
+
     async def kill(self, app_id: str) -> None:
         """Send SIGKILL to every process of the app. Its exit is reported later."""
         await self._sweep(self._marks(app_id))

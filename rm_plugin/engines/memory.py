@@ -32,11 +32,12 @@ class MemoryAm(Value, frozen=True, kw_only=True):
 
 
 class MemoryAppLauncher:
-    """Records launches. A test ends an app master with `end`."""
+    """Records launches. A test ends an app master with `end`, and gives reasons in `queued` why apps wait."""
 
     def __init__(self, on_exit: OnAmExit) -> None:
         self.launched: list[MemoryAm] = []
         self.living: dict[str, MemoryAm] = {}
+        self.queued: dict[str, str] = {}
         self._on_exit = on_exit
 
     async def launch(self, launch: AmLaunch) -> int:
@@ -51,6 +52,10 @@ class MemoryAppLauncher:
         """Whether that app master is live."""
         am = self.living.get(app_id)
         return am is not None and (am.attempt, am.pid) == (attempt, pid)
+
+    def waiting(self, app_id: str) -> str:
+        """Return the reason that a test has put into `queued`."""
+        return self.queued.get(app_id, "")
 
     async def kill(self, app_id: str) -> None:
         """End the app's master by SIGKILL."""

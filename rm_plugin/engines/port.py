@@ -78,6 +78,10 @@ class AppLauncher(Protocol):
         """Adopt an app master that an earlier ResourceManager started. Returns False if it has ended."""
         ...
 
+    def waiting(self, app_id: str) -> str:
+        """Why the engine has not started the app's master yet, in its own words. Empty once it has, or if unknown."""
+        ...
+
     async def kill(self, app_id: str) -> None:
         """End the app's master and all its tasks. Returns when they have ended. An unknown app is no error."""
         ...

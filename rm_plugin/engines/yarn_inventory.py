@@ -84,7 +84,11 @@ class YarnInventory:
             reason = self._unclear.get(report.host, "")
             state = NodeState.DRAINING if reason else state
         machine = self._machines[report.host]
-        return Node(machine=machine, state=state, used_gpus=report.used_gpus, reason=reason)
+        used = report.used_gpus if self._has_gpus(machine) else _used_as_cpu_node(report, machine)
+        return Node(machine=machine, state=state, used_gpus=used, reason=reason)
+
+    def _has_gpus(self, machine: Machine) -> bool:
+        return self._devices.types[machine.device].is_gpu
 
     def _note(self, report: NodeReport) -> None:
         """Remember the machine of a node. If its device type is unclear, keep the former machine, if any."""
@@ -127,6 +131,11 @@ class YarnInventory:
         if self._warned.get(host) != warning:
             self._warned[host] = warning
             LOG.warning("%s", warning)
+
+
+def _used_as_cpu_node(report: NodeReport, machine: Machine) -> int:
+    """1 if the node has fewer free cores than a task would ask for: a task of ours or another program has them."""
+    return int(report.used_vcores + machine.cpus > report.vcores)
 
 
 def _runs(report: NodeReport) -> bool:

@@ -34,6 +34,10 @@ DRAIN_LIMIT_S = 60.0
 FORGOTTEN_S = 60.0
 """Seconds after which an application that YARN does not list counts as forgotten."""
 _DRAIN_POLL_S = 0.1
+_QUEUED = frozenset((AppState.NEW, AppState.NEW_SAVING, AppState.SUBMITTED, AppState.ACCEPTED))
+_LAUNCHED = "AM container is launched"
+"""YARN's words for an application that is still ACCEPTED, since its master has not registered yet."""
+
 _ATTEMPT_TAG = "themis-attempt:"
 _LIVING = tuple(state for state in AppState if not state.is_final)
 
@@ -52,12 +56,16 @@ class AmTemplate(Value, frozen=True, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class _Followed:
-    """A YARN application of this run. `attempt` is its first attempt. `over` is set once all of it has ended."""
+    """A YARN application of this run. `attempt` is its first attempt. `over` is set once all of it has ended.
+
+    `waiting` is the reason why no container of its app master runs, by the last report.
+    """
 
     app_id: str
     attempt: int
     yarn_app_id: str
     reported: bool = False
+    waiting: str = ""
     seen_s: float = field(default_factory=time.monotonic)
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -120,6 +128,11 @@ class YarnAppLauncher:
     async def adopt(self, app_id: str, attempt: int, pid: int) -> bool:
         """Follow the application that an earlier ResourceManager of this run submitted, if it is not over."""
         return await self._take_up(app_id, attempt) is not None
+
+    def waiting(self, app_id: str) -> str:
+        """Return why the application waits in YARN's queue, as YARN reported it last."""
+        followed = self._apps.get(app_id)
+        return "" if followed is None or followed.reported else followed.waiting
 
     async def kill(self, app_id: str) -> None:
         """Kill the app's YARN application; returns when its NodeManagers have ended all of it."""
@@ -252,7 +265,8 @@ class YarnAppLauncher:
             found = {report.yarn_app_id: report for report in reports}
             for yarn_app_id, followed in waiting.items():
                 report = found.get(yarn_app_id)
-                followed.seen_s = now_s if report is not None else followed.seen_s
+                if report is not None:
+                    followed.seen_s, followed.waiting = now_s, _queued(report)
                 # A ResourceManager of YARN's that was started without its recovery knows nothing of it any more.
                 forgotten = report is None and now_s - followed.seen_s > FORGOTTEN_S
                 if forgotten or (report is not None and report.state.is_final):
@@ -308,6 +322,15 @@ class YarnAppLauncher:
                 LOG.warning("%s is taken for gone, though not of these: %s", followed.yarn_app_id, living)
                 return
             await asyncio.sleep(_DRAIN_POLL_S)
+
+
+def _queued(report: AppReport) -> str:
+    """Return why the container of an application's master was not started yet; empty once it was."""
+    if report.state not in _QUEUED or _LAUNCHED in report.diagnostics:
+        return ""
+    # YARN puts the time of the last change before its reason.
+    reason = re.sub(r"^\[[^\]]*\]\s*", "", report.diagnostics.strip())
+    return f"waits in YARN's queue {report.queue}: {reason or 'no reason given'}"
 
 
 def _exit(followed: _Followed, report: AppReport | None) -> AmExit:

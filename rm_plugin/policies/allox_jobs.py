@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import field
 
@@ -15,6 +15,9 @@ from themis.values import Value
 
 JobsByApp = Mapping[str, Mapping[str, float]]
 """A time in seconds by job by app."""
+
+Wanted = Mapping[str, tuple[GangDemand, ...]]
+"""The demands of jobs that have no device, by app."""
 
 
 class Devices(Value, frozen=True, kw_only=True):
@@ -42,7 +45,8 @@ class WaitingJobs(Value, frozen=True, kw_only=True):
 def devices_of(snapshot: RoundSnapshot, ends_at_s: JobsByApp) -> Devices:
     """Return the devices that jobs may get, now or when the present job ends.
 
-    Devices of lost machines are not among them, nor those of leases that are not bound to a job.
+    Devices of lost machines are not among them. Devices of leases that are not bound to a job, such as those of
+    sampling runs, count as busy for the length of a lease.
 
     Args:
         snapshot: The round.
@@ -50,9 +54,13 @@ def devices_of(snapshot: RoundSnapshot, ends_at_s: JobsByApp) -> Devices:
     """
     busy: dict[str, list[float]] = {}
     for app in snapshot.apps:
+        unbound = app.kept.by_machine()
         for job_id, machine_id in app.bound:
             end_s = ends_at_s.get(app.app_id, {}).get(job_id, snapshot.now_s)
             busy.setdefault(machine_id, []).append(end_s)
+            unbound[machine_id] -= 1
+        for machine_id, count in unbound.items():
+            busy.setdefault(machine_id, []).extend([snapshot.now_s + snapshot.lease_s] * count)
     machines: list[Machine] = []
     machine_of: dict[str, str] = {}
     units: dict[str, float] = {}
@@ -71,7 +79,7 @@ def devices_of(snapshot: RoundSnapshot, ends_at_s: JobsByApp) -> Devices:
     return Devices(machines=tuple(machines), machine_of=machine_of, capacity=Capacity(units=units))
 
 
-def waiting_demands(snapshot: RoundSnapshot) -> dict[str, tuple[GangDemand, ...]]:
+def waiting_demands(snapshot: RoundSnapshot) -> Wanted:
     """The demands of jobs that have no device, by app. A job whose bound GPU its app has not used yet has one."""
     waiting = {}
     for app_id, report in snapshot.answered.items():
@@ -82,16 +90,22 @@ def waiting_demands(snapshot: RoundSnapshot) -> dict[str, tuple[GangDemand, ...]
     return waiting
 
 
-def waiting_jobs(snapshot: RoundSnapshot, owners: Mapping[str, str], arrived_s: JobsByApp) -> WaitingJobs:
+def waiting_jobs(
+    snapshot: RoundSnapshot, wanted: Wanted, owners: Mapping[str, str], arrived_s: JobsByApp, sampled: Collection[str]
+) -> WaitingJobs:
     """Return the jobs that may start.
 
     Args:
-        snapshot: The round, with reports.
+        snapshot: The round.
+        wanted: From `waiting_demands`.
         owners: The tenant of each app: AlloX' user.
         arrived_s: When each of these jobs arrived.
+        sampled: Apps whose jobs wait for the end of sampling runs.
     """
     jobs, keys = [], {}
-    for app_id, demands in waiting_demands(snapshot).items():
+    for app_id, demands in wanted.items():
+        if app_id in sampled:
+            continue
         for demand in demands:
             name = f"{app_id}/{demand.job_id}"
             jobs.append(

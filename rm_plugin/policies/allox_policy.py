@@ -4,13 +4,15 @@ A machine of the paper is one device here: a GPU, or a CPU node. A grant binds a
 (`Lease.job_id`): starts are not preempted, and at the end of the job the app gives the device back.
 
     1. which jobs still run: the bound leases and the memory
-    2. devices, and jobs that wait with their times by type (allox_jobs.py)
-    3. which of these start now, and on which device (allox/decision.py)
-    4. a gang of one device for each, bound to the job; the other jobs wait, even beside an idle device
+    2. with profiling runs: apps whose speeds were not measured yet get a lease on the next type (allox_samples.py)
+    3. devices, and jobs that wait with their times by type (allox_jobs.py)
+    4. which of these start now, and on which device (allox/decision.py)
+    5. a gang of one device for each, bound to the job; the other jobs wait, even beside an idle device
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -22,7 +24,10 @@ from rm_plugin.policies.allox import values
 from rm_plugin.policies.allox.decision import AlloxDecision
 from rm_plugin.policies.allox.explain import explain
 from rm_plugin.policies.allox.progress import ProgressLedger
-from rm_plugin.policies.allox_jobs import Devices, WaitingJobs, devices_of, waiting_demands, waiting_jobs
+from rm_plugin.policies.allox_jobs import Devices, WaitingJobs, Wanted, devices_of, waiting_demands, waiting_jobs
+from rm_plugin.policies.allox_samples import sampling_runs, sampling_waits
+from rm_plugin.policies.demands import capacity_after, gangs_of
+from rm_plugin.policies.oef.profiling import Profiles
 from rm_plugin.policies.oef_tenants import tenant_of_app
 from rm_plugin.policies.port import PolicyTraits
 from themis.bids import PlacedGang, RhoOf
@@ -54,11 +59,13 @@ class AlloxMemory(Value, frozen=True, kw_only=True):
         running: Jobs on devices, by job by app.
         last_start_s: The time of the last start by user.
         arrived_s: When each unfinished job was first seen, by job by app. A job that lost its machine keeps its time.
+        profiles: Profiles by app, with profiling runs.
     """
 
     running: Mapping[str, Mapping[str, RunningJob]] = msgspec.field(default_factory=dict)
     last_start_s: Mapping[str, float] = msgspec.field(default_factory=dict)
     arrived_s: Mapping[str, Mapping[str, float]] = msgspec.field(default_factory=dict)
+    profiles: Profiles = msgspec.field(default_factory=dict)
 
 
 class AlloxPolicy:
@@ -82,12 +89,21 @@ class AlloxPolicy:
         if not snapshot.apps:
             return Decision()
         owners = {app.app_id: tenant_of_app(app, snapshot.settings)[0] for app in snapshot.apps}
-        memory = _memory_of(snapshot, owners)
+        wanted = waiting_demands(snapshot)
+        memory = _memory_of(snapshot, wanted, owners)
         ends_at_s = {
             app_id: {job_id: job.ends_at_s for job_id, job in jobs.items()} for app_id, jobs in memory.running.items()
         }
-        devices = devices_of(snapshot, ends_at_s)
-        waiting = waiting_jobs(snapshot, owners, memory.arrived_s)
+        runs, profiles = sampling_runs(snapshot, memory.profiles)
+        memory = replace(memory, profiles=profiles)
+        sampled = {app_id: profile for app_id, profile in profiles.items() if profile.is_open}
+        rest = (
+            replace(snapshot, machines=capacity_after(snapshot.machines, gangs_of(runs)).machines())
+            if runs
+            else snapshot
+        )
+        devices = devices_of(rest, ends_at_s)
+        waiting = waiting_jobs(rest, wanted, owners, memory.arrived_s, sampled)
         frame = values.Snapshot(
             now_s=snapshot.now_s,
             machines=devices.machines,
@@ -98,14 +114,14 @@ class AlloxPolicy:
         decided = self._rule(frame, snapshot.settings.alpha)
         started = {waiting.keys[start.job.job_id] for start in decided.starts}
         return Decision(
-            auction=_gangs(snapshot, decided.starts, waiting, devices),
-            unserved=_unserved(snapshot, started),
+            auction={**gangs_of(runs), **_gangs(rest, decided.starts, waiting, devices)},
+            unserved=_unserved(wanted, started),
             memory=_after(memory, decided.starts, waiting, snapshot.now_s),
-            waits=_waits(decided, frame, waiting, devices),
+            waits={**_waits(decided, frame, waiting, devices), **sampling_waits(rest, sampled)},
         )
 
 
-def _memory_of(snapshot: RoundSnapshot, owners: Mapping[str, str]) -> AlloxMemory:
+def _memory_of(snapshot: RoundSnapshot, wanted: Wanted, owners: Mapping[str, str]) -> AlloxMemory:
     """The memory as this round begins: without jobs and apps that ended, with the jobs that arrived."""
     memory = snapshot.memory if isinstance(snapshot.memory, AlloxMemory) else AlloxMemory()
     running: dict[str, dict[str, RunningJob]] = {}
@@ -113,7 +129,6 @@ def _memory_of(snapshot: RoundSnapshot, owners: Mapping[str, str]) -> AlloxMemor
         known = memory.running.get(app.app_id, {})
         if mine := {job_id: known[job_id] for job_id, _ in app.bound if job_id in known}:
             running[app.app_id] = mine
-    wanted = waiting_demands(snapshot)
     arrived_s: dict[str, Mapping[str, float]] = {}
     for app in snapshot.apps:
         seen = memory.arrived_s.get(app.app_id)
@@ -124,10 +139,13 @@ def _memory_of(snapshot: RoundSnapshot, owners: Mapping[str, str]) -> AlloxMemor
         # The first jobs of an app arrive with it, jobs of later phases when they are first seen.
         new_s = snapshot.now_s if seen is not None else app.submitted_at_s
         jobs = {*(demand.job_id for demand in wanted[app.app_id]), *(job_id for job_id, _ in app.bound)}
+        if seen and app.app_id in memory.profiles and memory.profiles[app.app_id].is_open:
+            # A job on a sampling run has no demand.
+            jobs |= seen.keys()
         arrived_s[app.app_id] = {job_id: (seen or {}).get(job_id, new_s) for job_id in sorted(jobs)}
     users = set(owners.values())
     last_start_s = {user: at_s for user, at_s in memory.last_start_s.items() if user in users}
-    return AlloxMemory(running=running, last_start_s=last_start_s, arrived_s=arrived_s)
+    return replace(memory, running=running, last_start_s=last_start_s, arrived_s=arrived_s)
 
 
 def _users(memory: AlloxMemory) -> dict[str, values.UserState]:
@@ -168,10 +186,10 @@ def _after(memory: AlloxMemory, starts: tuple[values.Start, ...], waiting: Waiti
     )
 
 
-def _unserved(snapshot: RoundSnapshot, started: set[tuple[str, str]]) -> tuple[Claim, ...]:
+def _unserved(wanted: Wanted, started: set[tuple[str, str]]) -> tuple[Claim, ...]:
     """What jobs could still use: one device for each that waits."""
     claims = []
-    for app_id, demands in waiting_demands(snapshot).items():
+    for app_id, demands in wanted.items():
         left = [replace(demand, max_gpus=1) for demand in demands if (app_id, demand.job_id) not in started]
         if left:
             claims.append(Claim(app_id=app_id, demands=tuple(left)))
@@ -179,21 +197,25 @@ def _unserved(snapshot: RoundSnapshot, started: set[tuple[str, str]]) -> tuple[C
 
 
 def _waits(decided: values.Decision, frame: values.Snapshot, waiting: WaitingJobs, devices: Devices) -> dict[str, Wait]:
-    """Why apps wait: for each the job that the last matching starts first."""
-    if not isinstance(decided, AlloxDecision) or not decided.solves:
+    """Why apps wait: for each the job that starts first by the last matching, or else its oldest job."""
+    if not isinstance(decided, AlloxDecision):
         return {}
-    first: dict[str, tuple[float, str]] = {}
-    for name, place in decided.solves[-1].places.items():
-        if place.start_s > frame.now_s:
-            app_id, _ = waiting.keys[name]
-            first[app_id] = min(first.get(app_id, (place.start_s, name)), (place.start_s, name))
+    places = decided.solves[-1].places if decided.solves else {}
+    started = {start.job.job_id for start in decided.starts}
+    first: dict[str, tuple[float, float, str]] = {}
+    for job in frame.waiting:
+        if job.job_id not in started:
+            place = places.get(job.job_id)
+            key = math.inf if place is None else place.start_s, job.arrival_s, job.job_id
+            app_id, _ = waiting.keys[job.job_id]
+            first[app_id] = min(first.get(app_id, key), key)
     waits = {}
-    for app_id, (start_s, name) in sorted(first.items()):
-        place = decided.solves[-1].places[name]
+    for app_id, (start_s, _, name) in sorted(first.items()):
+        place = places.get(name)
         waits[app_id] = Wait(
             job_id=waiting.keys[name][1],
             reason=explain(decided, frame, name).text,
-            machine_id=devices.machine_of[place.machine_id],
-            until_s=start_s,
+            machine_id="" if place is None else devices.machine_of[place.machine_id],
+            until_s=None if place is None else start_s,
         )
     return waits

@@ -17,6 +17,9 @@ from themis.placement.free_capacity import FreeCapacity
 from themis.speeds import Speeds
 from themis.values import Value
 
+_MOVE_GAIN = 1.02
+"""A move must do this many times the work of staying, so that gangs of about equal speed stay where they are."""
+
 
 class DemandClass(Value, frozen=True):
     """The part of a demand that placement depends on. Demands of one class find the same new gang, or none."""
@@ -66,9 +69,12 @@ class GangAllocator:
     Args:
         machines: All machines of the round, also those without a free GPU.
         claims: One per app.
+        lease_s: Seconds of a lease. With it, a gang moves to a better place if that pays for its restart within the
+            lease. Without, gangs move to another device type at most.
     """
 
-    def __init__(self, machines: Iterable[FreeMachine], claims: Iterable[Claim]) -> None:
+    def __init__(self, machines: Iterable[FreeMachine], claims: Iterable[Claim], lease_s: float | None = None) -> None:
+        self._lease_s = lease_s
         self.capacity = FreeCapacity(machines)
         self.claims = {claim.app_id: claim for claim in claims}
         self._got: dict[str, dict[int, PlacedGang]] = {app_id: {} for app_id in self.claims}
@@ -138,7 +144,7 @@ class GangAllocator:
         return self.renewal(app_id, job, step=step) or self.anywhere(app_id, job, step=step)
 
     def renewal(self, app_id: str, job: int, *, step: bool = False) -> Proposal | None:
-        """As `propose`, but only on free GPUs that the app held until now.
+        """As `propose`, but only on free GPUs that the app held until now, or elsewhere if a move there pays.
 
         Returns None also if a free gang of another device type is so much faster that moving there pays.
         """
@@ -151,7 +157,25 @@ class GangAllocator:
         if gang is None:
             return None
         stay = Proposal(gang, self._prospect(app_id, job, gang, renews=True))
+        if current is None and self._lease_s is not None:
+            return self._move(app_id, job, stay, self._lease_s, step=step) or stay
         return None if current is None and self._pays_elsewhere(app_id, job, stay, step=step) else stay
+
+    def _move(self, app_id: str, job: int, stay: Proposal, lease_s: float, *, step: bool) -> Proposal | None:
+        """The best gang anywhere, if a move there pays for its restart before the lease or the job ends.
+
+        Example: a job has 4 GPUs at S = 2, and elsewhere 4 GPUs at S = 1.1 are free. In a lease of 1,200 s it does
+        2,400 GPU seconds of work if it stays, and (1,200 - 60) * 4 / 1.1 = 4,145 if it moves, with a restart of 60 s.
+        """
+        claim, here = self.claims[app_id], stay.prospect.speed
+        if self.best_case(app_id, job).speed <= _MOVE_GAIN * here:
+            return None
+        move = self.anywhere(app_id, job, step=step)
+        if move is None:
+            return None
+        horizon_s = min(lease_s, claim.demands[job].work_left_gpu_s / here)
+        pays = move.prospect.speed * (horizon_s - claim.restart_s) > _MOVE_GAIN * here * horizon_s
+        return move if pays else None
 
     def _pays_elsewhere(self, app_id: str, job: int, stay: Proposal, *, step: bool) -> bool:
         """Whether a free gang of another device type ends the job earlier by more than two restarts."""

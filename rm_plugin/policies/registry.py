@@ -7,6 +7,7 @@ from functools import partial
 from types import MappingProxyType
 
 from rm_plugin.policies.drf import DrfPolicy
+from rm_plugin.policies.fair_finish import FairFinishPolicy
 from rm_plugin.policies.gandiva import GandivaPolicy
 from rm_plugin.policies.optimus import OptimusPolicy
 from rm_plugin.policies.port import Policy
@@ -55,6 +56,7 @@ POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
         SrsfPolicy.name: SrsfPolicy,
         DrfPolicy.name: DrfPolicy,
         WorstRhoFirstPolicy.name: WorstRhoFirstPolicy,
+        FairFinishPolicy.name: FairFinishPolicy,
         "oef": partial(_oef, "oef", "cooperative"),
         "oef_noncooperative": partial(_oef, "oef_noncooperative", "noncooperative"),
         "max_min": partial(_oef, "max_min", "max_min"),

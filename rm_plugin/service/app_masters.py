@@ -180,6 +180,11 @@ class AppMasters:
                 await self._starts.turn(entry.app_id)
                 await self._start(entry)
             return
+        entry.launch_wait = "" if entry.session is not None else self._launcher.waiting(entry.app_id)
+        if entry.launch_wait:
+            # Its time to register counts from the start of its container.
+            entry.last_seen_s = now_s
+            return
         known = entry.registered_attempt == entry.attempt
         # YARN restarts an app master by itself. Until the new one registers, it counts as starting, not as silent.
         coming = not known or (self.settings.engine == "yarn" and entry.session is None)
@@ -271,6 +276,7 @@ class AppMasters:
             self._starts.done(entry.app_id)
             if isinstance(error, UnreachableError) or _is_shortage(error):
                 LOG.warning("%s waits to be started: %s", entry.app_id, error)
+                entry.launch_wait = f"waits to be started: {error}"
                 if not entry.ended:
                     self._unlaunched.add(entry.app_id)
                 self._relaunch_at_s = self._clock.now_s() + RELAUNCH_EVERY_S
@@ -278,6 +284,7 @@ class AppMasters:
                 await self._end_surely(entry, AppState.FAILED, f"its app master could not be started: {error}")
             return
         self._unlaunched.discard(entry.app_id)
+        entry.launch_wait = ""
         if entry.ended or self._closing:
             # A kill ended it while it was being started.
             self._starts.done(entry.app_id)

@@ -28,9 +28,9 @@ class AppEntry:
 
     `excused_attempts` counts attempts that do not count as failures: they ended through no fault of the app (the
     ResourceManager stopped, or was unavailable), or too long ago. `failed_at_s` has the times of the others' ends.
-    `last_message` is the attempt and id of the newest message processed; a message that comes again is only
-    acknowledged. `waits_for` is why a job waits, by the newest round (`Decision.waits`). `shapes` maps job ids to
-    shapes. `refused_messages` counts the app masters' invalid messages.
+    `launch_wait` is why the engine has not started the app master yet, `waits_for` why a job waits, by the newest round
+    (`Decision.waits`). `last_message` is the attempt and id of the newest message processed; a message that comes again
+    is only acknowledged. `shapes` maps job ids to shapes. `refused_messages` counts the app masters' invalid messages.
     """
 
     app_id: str
@@ -49,6 +49,7 @@ class AppEntry:
     started_at_s: float | None = None
     finished_at_s: float | None = None
     diagnostics: str = ""
+    launch_wait: str = ""
     kill_reason: str = ""
     forced_reason: str = ""
     logs_whole: bool = False

@@ -37,6 +37,9 @@ LOG = logging.getLogger("themis.rounds")
 RETRY_FIRST_S, MAX_RETRY_S = 1.0, 30.0
 """Seconds until the next round after one that failed or lacked answers: first, then doubled up to the most."""
 
+MAX_WAITS = 50
+"""Apps of which the record of a round says what they wait for."""
+
 A = TypeVar("A")
 Notify = Callable[[list[LeaseChange]], None]
 
@@ -320,7 +323,7 @@ class RoundRunner:
         remembered, memory_written = self._memory.record(result.snapshot.round_id, decision.memory)
         detail |= remembered
         if decision.waits:
-            detail["waits"] = msgspec.to_builtins(decision.waits)
+            detail["waits"] = msgspec.to_builtins(_first_waits(decision.waits))
         granted = self._arbiter.settle(result, now_s=change.now_s)
         change.event("round_granted", detail=detail)
         change.leases(granted)
@@ -408,3 +411,13 @@ def _bids_detail(
 
 def _machines(gangs: tuple[PlacedGang, ...]) -> dict[str, int]:
     return sum((gang.gpus for gang in gangs), Allocation()).by_machine()
+
+
+def _first_waits(waits: Mapping[str, Wait]) -> dict[str, Wait]:
+    """The waits that end first: the record of a round must not grow with the number of apps."""
+
+    def key(app_id: str) -> tuple[float, str]:
+        until_s = waits[app_id].until_s
+        return math.inf if until_s is None else until_s, app_id
+
+    return {app_id: waits[app_id] for app_id in sorted(waits, key=key)[:MAX_WAITS]}

@@ -30,7 +30,7 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         gpus=len(held),
         gpu_time_s=_gpu_time_s(manager, entry),
         attempts=entry.attempt,
-        diagnostics=entry.diagnostics,
+        diagnostics=entry.diagnostics or ("" if entry.ended else entry.launch_wait),
         best=entry.best_job,
         best_checkpoint=entry.finish.best_checkpoint,
         final_rho=manager.final_rho(entry),

@@ -3,12 +3,13 @@
 import math
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from themis.errors import InputError, InvariantError, UnknownNameError
-from themis.fluid_cluster import FluidCluster, FluidPhase, fluid_lives
+from themis.fluid_cluster import FluidCluster, FluidPhase, FluidState, fluid_lives
 
 PHASES = st.lists(
     st.builds(
@@ -143,6 +144,21 @@ def test_incremental_cluster_equals_brute_force(gpus, changes):
     # A forecast changes nothing.
     assert cluster.live == live_before
     assert cluster.run_out() == cluster.ended | {n: life for n, life in forecast.items() if math.isinf(life.ends_s)}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from([1.0, 4.0, 8.0]), CHANGES)
+def test_restored_cluster_goes_on_as_the_stored_one(gpus, changes):
+    cluster, _ = play(gpus, changes)
+    state = msgspec.json.decode(msgspec.json.encode(cluster.state()), type=FluidState)
+    restored = FluidCluster.restored(state)
+    assert restored.now_s == cluster.now_s
+    forecast, restored_forecast = cluster.forecast(), restored.run_out()
+    assert set(restored_forecast) == set(forecast) - set(cluster.ended)
+    for name, life in restored_forecast.items():
+        assert life.ends_s == pytest.approx(forecast[name].ends_s, rel=1e-7, abs=1e-6), name
+        if 1e-3 < life.time_s < math.inf:
+            assert life.contention == pytest.approx(forecast[name].contention, rel=1e-4), name
 
 
 @settings(max_examples=50, deadline=None)

@@ -173,7 +173,8 @@ class RmSettings(Section):
     )
     placer: Placer = Field(default=Placer.COMPACT, description="who places gangs under `oef`")
     profiling_runs: bool = Field(
-        default=False, description="an app runs on every device type before it shares the cluster under `oef`"
+        default=False,
+        description="an app runs on every device type before it shares the cluster under `oef` or `allox`",
     )
     alpha: float = Field(default=0.1, ge=0, le=1, description="share of the users whose jobs `allox` considers first")
     auction: AuctionSettings = AuctionSettings()
@@ -184,7 +185,11 @@ class RmSettings(Section):
     bid_deadline_s: float = Field(default=5.0, gt=0)
     heartbeat_s: float = Field(default=1.0, gt=0)
     am_expiry_s: float = Field(default=30.0, gt=0, description="an app master silent for so long is lost")
-    am_start_s: float = Field(default=300.0, gt=0, description="an app master that did not register by then is lost")
+    am_start_s: float = Field(
+        default=300.0,
+        gt=0,
+        description="an app master that did not register by then is lost; time in the engine's queue does not count",
+    )
     unfit_s: float = Field(default=30.0, ge=0, description="GPUs where the engine had no room wait so long")
     am_starts_at_once: int = Field(default=16, ge=1, description="how many app masters may be starting at a time")
     am_max_attempts: int = Field(default=2, ge=1)

@@ -171,6 +171,7 @@ def node_report(report: Any) -> NodeReport:
         memory_mb=0 if capacity is None else int(capacity.getMemorySize()),
         used_memory_mb=0 if used is None else int(used.getMemorySize()),
         vcores=0 if capacity is None else int(capacity.getVirtualCores()),
+        used_vcores=0 if used is None else int(used.getVirtualCores()),
         attributes=dict(_attribute(each) for each in report.getNodeAttributes() or ()),
         http_address=_text(report.getHttpAddress()),
         health=_text(report.getHealthReport()),

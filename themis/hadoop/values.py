@@ -112,6 +112,7 @@ class NodeReport(Value, frozen=True, kw_only=True):
     memory_mb: int
     used_memory_mb: int
     vcores: int
+    used_vcores: int = 0
     attributes: Mapping[str, str] = field(default_factory=dict)
     http_address: str = ""
     health: str = ""

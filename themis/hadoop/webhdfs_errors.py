@@ -26,6 +26,10 @@ class HdfsExistsError(HdfsRefusedError):
     """A file or folder that should not be there yet."""
 
 
+class HdfsFullError(HdfsRefusedError):
+    """A quota is used up."""
+
+
 class HdfsAwayError(UnreachableError):
     """The NameNode or a DataNode stayed away for longer than we wait."""
 
@@ -71,7 +75,13 @@ _TRANSIENT_KINDS = (
     # Of a login that finds its NameNode away.
     UnreachableError,
 )
-_KINDS = {"FileNotFoundException": HdfsMissingError, "FileAlreadyExistsException": HdfsExistsError}
+_KINDS = {
+    "FileNotFoundException": HdfsMissingError,
+    "FileAlreadyExistsException": HdfsExistsError,
+    "DSQuotaExceededException": HdfsFullError,
+    "NSQuotaExceededException": HdfsFullError,
+    "QuotaByStorageTypeExceededException": HdfsFullError,
+}
 
 
 class BusyGatewayError(requests.exceptions.ConnectionError):

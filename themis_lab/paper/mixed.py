@@ -23,7 +23,7 @@ from themis.rho import HEADLINE, RhoDefinition
 from themis.speeds import speeds_in
 from themis.values import Value
 from themis_lab.paper.plans import settings_of
-from themis_lab.paper.plotting import colour_of, new_figure
+from themis_lab.paper.plotting import GRID, colour_of, new_figure
 from themis_lab.paper.port import Cell, Done, Findings, Scale
 from themis_lab.paper.report_frame import number_text
 from themis_lab.paper.runner import run_cell
@@ -53,6 +53,7 @@ COLUMNS: Mapping[str, str] = {
 }
 """The measures of a run, and their headings."""
 
+_DRAWN = ("max_rho", "completion_mean_h", "envy_mean", "efficiency")
 _LARGER_IS_BETTER = ("efficiency",)
 
 
@@ -260,19 +261,19 @@ class MixedDevices(Value, frozen=True, kw_only=True):
         return Findings(rows=rows, comparisons=(), table=table, remarks=_remarks(medians))
 
     def draw(self, findings: Findings) -> Figure:
-        """Draw fairness against speed: a point per policy and seed, and its median with its name."""
-        figure = new_figure(2, width=9.6)
-        for axes, column in zip(figure.axes, ("completion_mean_h", "efficiency"), strict=True):
-            for place, (name, rows) in enumerate(_by_policy(findings.rows).items()):
-                across, up = numbers(rows, column), numbers(rows, "max_rho")
-                colour = colour_of(name, place)
-                axes.scatter(across, up, s=9, color=colour, alpha=0.4, linewidths=0)
-                middle = summary(across).median, summary(up).median
-                axes.scatter(*middle, s=28, color=colour)
-                axes.annotate(name, middle, xytext=(4, 3), textcoords="offset points", fontsize=6.5)
+        """Draw a panel per measure: the median of each policy, and a line from its least to its largest value."""
+        by_policy = _by_policy(findings.rows)
+        names = sorted(by_policy, key=lambda name: -summary(numbers(by_policy[name], "max_rho")).median)
+        figure = new_figure(len(_DRAWN), width=2.6 * len(_DRAWN), height=1.0 + 0.19 * len(names), sharey=True)
+        for axes, column in zip(figure.axes, _DRAWN, strict=True):
+            for place, name in enumerate(names):
+                over_seeds = summary(numbers(by_policy[name], column))
+                axes.plot(over_seeds.spread, (place, place), color=GRID, linewidth=2.5)
+                axes.plot(over_seeds.median, place, "o", color=colour_of(name, place), markersize=4.5)
             axes.set_xlabel(COLUMNS[column])
-            axes.set_ylabel(COLUMNS["max_rho"])
-            axes.set_yscale("log")
+            axes.set_xlim(left=0.0)
+            axes.grid(axis="y", alpha=0.5)
+        figure.axes[0].set_yticks(range(len(names)), names)
         return figure
 
 

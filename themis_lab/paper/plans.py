@@ -36,6 +36,9 @@ FOR_MIXED_DEVICES = (
 )
 """Policies that this evaluation leaves out: its clusters have one device type, and these policies divide several."""
 
+LEFT_OUT = (*FOR_MIXED_DEVICES, "fair_finish")
+"""All that this evaluation leaves out. docs/explanation/fair-finish.md compares `fair_finish` with the others."""
+
 ENDS = (LeaseEnds.ALIGNED, LeaseEnds.STAGGERED)
 
 
@@ -47,8 +50,8 @@ class Load(Value, frozen=True, kw_only=True):
 
 
 def policies(only: Sequence[str] = ()) -> tuple[str, ...]:
-    """The registered policies for one device type, the paper's first. `only` selects some of them."""
-    ours = POLICIES.keys() - set(PAPER_POLICIES) - set(FOR_MIXED_DEVICES)
+    """The registered policies of this evaluation, the paper's first. `only` selects some of them."""
+    ours = POLICIES.keys() - set(PAPER_POLICIES) - set(LEFT_OUT)
     known = [*(name for name in PAPER_POLICIES if name in POLICIES), *sorted(ours)]
     return tuple(name for name in known if not only or name in only)
 

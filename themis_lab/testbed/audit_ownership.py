@@ -88,7 +88,7 @@ def check_bound_leases(run: AuditInput, findings: Findings) -> None:
     for span in task_spans(run.events):
         for gpu in span.gpus:
             for lease in bound.get((span.app_id, gpu), ()):
-                if lease.start_sequence < span.start_sequence < lease.end_sequence:
+                if lease.bound_sequence < span.start_sequence < lease.end_sequence:
                     text = f"{_name(span)} on {gpu}, which is bound to {lease.job_id}"
                     findings.look(BOUND_JOB, span.job_id == lease.job_id, text)
     for event in run.events:

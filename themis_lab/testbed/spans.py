@@ -25,7 +25,7 @@ class LeaseSpan:
     """A lease from its grant to its end.
 
     `end_s` is infinite while it lasts; `expiries` are pairs (reported at, expires at). `job_id` is the job that it is
-    bound to, if any.
+    bound to, if any, and `bound_sequence` the event that bound it.
     """
 
     lease_id: int
@@ -38,6 +38,7 @@ class LeaseSpan:
     expiries: list[tuple[float, float]] = field(default_factory=list)
     end_kind: str = ""
     job_id: str = ""
+    bound_sequence: int = NEVER
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,7 +94,9 @@ def lease_spans(events: Iterable[Event]) -> list[LeaseSpan]:
 def _lease_changed(span: LeaseSpan, event: Event) -> None:
     if event.kind in ("lease_granted", "lease_renewed"):
         span.expiries.append((event.time_s, float(event.detail["expires_at_s"])))
-        span.job_id = str(event.detail.get("job_id", ""))
+        job_id = str(event.detail.get("job_id", ""))
+        if job_id != span.job_id:
+            span.job_id, span.bound_sequence = job_id, event.sequence
     elif event.kind in LEASE_ENDS and span.end_s == math.inf:
         span.end_s, span.end_sequence, span.end_kind = event.time_s, event.sequence, event.kind
 

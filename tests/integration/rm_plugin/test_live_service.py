@@ -8,6 +8,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 from rm_plugin.arbiter.market_file import read_market
 from rm_plugin.engines.local import LocalAppLauncher
 from rm_plugin.service import app_masters
-from rm_plugin.service.log_summary import LogSummary
+from rm_plugin.service.policy_memory import stored_memory
 from rm_plugin.service.session import Session
 from rm_plugin.service.store_sqlite import SqliteReader, SqliteStore
 from rm_plugin.solvers.registry import solver
@@ -265,15 +266,33 @@ def test_oef_on_three_gpu_types_remembers_over_kill_9(tmp_path: Path) -> None:
             first.wait()
         async with live(configured) as rm:
             restarted = next(event.sequence for event in rm.events("rm_started") if event.detail["recovered"])
-            summary = LogSummary()
-            summary.take(event for event in rm.events("round_granted") if event.sequence < restarted)
+            before = stored_memory(event for event in rm.events("round_granted") if event.sequence < restarted)
             after = await rm.event("round_granted", "", after=restarted)
-            before = summary.memory
             assert before
             assert set(after.detail["memory"]["speedups"]) == set(before["speedups"]) == set(apps)
             for app in apps:
                 assert (await rm.ended(app)).state == "FINISHED"
             assert {event.detail["usable_left"] for event in rm.events("round_granted")} == {0}
+
+    asyncio.run(scenario())
+
+
+def test_under_oef_with_profiling_runs_an_app_runs_on_every_type_before_it_shares(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        cluster = Path("conf/clusters/mixed-3.yaml")
+        async with live(settings(tmp_path, policy="oef", cluster=cluster, profiling_runs=True)) as rm:
+            app = await rm.submit(replay_app("mine", iterations=4000, tasks=4, jobs=3))
+            profiles: list[dict[str, Any]] = []
+            async with asyncio.timeout(60):
+                while not profiles or profiles[-1]["state"] != "done":
+                    await asyncio.sleep(0.2)
+                    memory = stored_memory(rm.events("round_granted"))
+                    profiles += [memory["profiles"][app]] if memory and app in memory["profiles"] else []
+            await rm.stub.Kill(pb.KillRequest(app_id=app))
+            assert (await rm.ended(app)).state == "KILLED"
+        assert "running" in [profile["state"] for profile in profiles]
+        assert profiles[-1]["types"] == ["k80", "p100", "v100"]
+        assert len(profiles[-1]["rates"]) == 3
 
     asyncio.run(scenario())
 
@@ -315,9 +334,7 @@ def test_allox_on_gpus_and_cpus_keeps_every_start_over_kill_9(tmp_path: Path) ->
             first.wait()
         async with live(configured) as rm:
             restarted = next(event.sequence for event in rm.events("rm_started") if event.detail["recovered"])
-            summary = LogSummary()
-            summary.take(event for event in rm.events("round_granted") if event.sequence < restarted)
-            before = summary.memory
+            before = stored_memory(event for event in rm.events("round_granted") if event.sequence < restarted)
             after = await rm.event("round_granted", "", after=restarted)
             known = {(app, job): told for app, jobs in before["running"].items() for job, told in jobs.items()}
             held = {

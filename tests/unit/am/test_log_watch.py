@@ -251,3 +251,18 @@ def test_partial_line_of_killed_job_is_ignored_and_kept_separate(tmp_path):
     watched.log("INFO:themis:restored iteration = 10, seconds = 0.5\n")
     assert watched.job.profile.restored is not None
     assert watched.job.loss == 0.5
+
+
+def test_checkpoints_that_cannot_be_saved_are_reported_once_and_shown_until_one_is(tmp_path):
+    watched = Watched(tmp_path)
+    watched.log("INFO:themis:checkpoint iteration = 50, seconds = 0.1, bytes = 3\n")
+    for iteration in (100, 150):
+        watched.log(f"INFO:themis:unsaved iteration = {iteration}, reason = cannot save: No space left on device\n")
+    assert watched.details("checkpoint_failed") == [
+        {"iteration": 100, "reason": "cannot save: No space left on device"}
+    ]
+    assert watched.job.health == "no checkpoint since iteration 50: cannot save: No space left on device"
+    watched.log("INFO:themis:checkpoint iteration = 200, seconds = 0.1, bytes = 3\n")
+    assert watched.job.health == ""
+    watched.log("INFO:themis:unsaved iteration = 250, reason = cannot save: Disk quota exceeded\n")
+    assert len(watched.details("checkpoint_failed")) == 2

@@ -139,7 +139,7 @@ def test_progress_and_end_fit_on_a_line() -> None:
         "app-0001 RUNNING, phase 2 of 3, 41 %, 2 GPUs, rho 1.23, best job-01 (accuracy 0.912, loss 0.25)"
     )
     assert end_line(app(state="FINISHED", finished_at_s=NOON + 75.5, phase=3)) == (
-        "app-0001 FINISHED after 75.5 s; rho 1.23; "
+        "app-0001 FINISHED after 75.5 s; rho 1.23 (themis); "
         "best job-01 (accuracy 0.912, loss 0.25) with hidden=64 learning_rate=0.05"
     )
     assert end_line(pb.AppStatus(app_id="a", state="FAILED", diagnostics="no GPUs")) == "a FAILED; no GPUs"

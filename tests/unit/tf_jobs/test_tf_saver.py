@@ -1,5 +1,6 @@
 """Checkpoints in the background: what training waits for, what is kept, and what a crash or a failure leaves."""
 
+import errno
 import io
 import json
 import re
@@ -16,8 +17,8 @@ from log_lines import parse_line
 
 from am.checkpoints import open_store
 from am.checkpoints.folder import FolderStore
-from am.checkpoints.store import CheckpointError
-from am.profiler.records import CheckpointSaved
+from am.checkpoints.store import CheckpointError, FullStoreError
+from am.profiler.records import CheckpointFailed, CheckpointSaved
 from tf_jobs.context import read_context
 from tf_jobs.logs import TrainingLog
 from tf_jobs.recorder import Recorder
@@ -46,9 +47,22 @@ class SlowStore(FolderStore):
         return saved
 
 
-class FullStore(FolderStore):
+class BrokenStore(FolderStore):
     def save(self, job_id, iteration, files, meta):
-        raise CheckpointError("the store is full", value=iteration)
+        raise CheckpointError("the store is broken", value=iteration)
+
+
+class FullStore(FolderStore):
+    """Has no room while `full` is set."""
+
+    full = True
+    tries = 0
+
+    def save(self, job_id, iteration, files, meta):
+        self.tries += 1
+        if self.full:
+            raise FullStoreError("the store is full", value=iteration)
+        return super().save(job_id, iteration, files, meta)
 
 
 class GatedStore(SlowStore):
@@ -171,15 +185,73 @@ def test_settling_has_a_limit(job):
 
 
 def test_a_failed_write_raises_at_the_next_step_and_at_a_stop(job):
-    made = job(FullStore)
+    made = job(BrokenStore)
     made.saver.check()
     made.saver.offer(1, made.snapshot)
     made.saver.settle()
-    with pytest.raises(CheckpointError, match="the store is full: 1"):
+    with pytest.raises(CheckpointError, match="the store is broken: 1"):
         made.saver.check()
-    with pytest.raises(CheckpointError, match="the store is full: 1"):
+    with pytest.raises(CheckpointError, match="the store is broken: 1"):
         made.saver.save(2, "stop", made.snapshot)
     assert not (made.folder / "history.jsonl").exists()
+
+
+def test_training_goes_on_over_a_full_store_and_tries_less_and_less_often(job, tmp_path, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("tf_jobs.recorder.time.monotonic", lambda: clock[0])
+    made = job(FullStore)
+    for iteration in range(100):
+        clock[0] = float(iteration)
+        made.saver.offer(iteration, made.snapshot)
+        made.saver.settle()
+        made.saver.check()
+    records = [parse_line(line) for line in made.output.getvalue().splitlines()]
+    failed = [record for record in records if isinstance(record, CheckpointFailed)]
+    # After 10, 20 and 40 s.
+    assert [record.iteration for record in failed] == [0, 10, 30, 70]
+    assert failed[0].reason == "the store is full: 0"
+    made.store.full = False
+    clock[0] = 200.0
+    made.saver.offer(200, made.snapshot)
+    made.saver.settle()
+    assert made.saved(tmp_path)[0] == 200
+    made.store.full, clock[0] = True, 201.0
+    made.saver.offer(201, made.snapshot)
+    made.saver.settle()
+    clock[0] = 212.0
+    assert not made.recorder.backs_off, "a saved checkpoint starts the pauses anew"
+
+
+def test_stop_over_a_full_store_says_that_it_is_not_saved(job):
+    made = job(FullStore)
+    assert made.saver.save(3, "stop", made.snapshot) is False
+    assert not (made.folder / "history.jsonl").exists()
+    made.store.full = False
+    assert made.saver.save(4, "stop", made.snapshot) is True
+
+
+def test_full_disk_under_the_files_of_the_state_is_a_full_store(job):
+    made = job()
+
+    def write(folder):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    assert made.saver.save(3, "stop", lambda: write) is False
+    assert "unsaved iteration = 3, reason = [Errno 28] No space left on device" in made.output.getvalue()
+
+    def denied(folder):
+        raise OSError(errno.EACCES, "Permission denied")
+
+    with pytest.raises(OSError, match="denied"):
+        made.saver.save(4, "stop", lambda: denied)
+
+
+def test_log_on_a_full_disk_loses_lines_and_nothing_else():
+    class Full(io.StringIO):
+        def flush(self):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    TrainingLog(Full()).loss(1, 0.5, 0.0)
 
 
 CRASH = """

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from am.checkpoints import open_store
+from am.checkpoints.folder import FolderStore
+from am.checkpoints.store import FullStoreError
 from tf_jobs.catalog import program
 from tf_jobs.context import read_context
 from tf_jobs.exit_codes import EXIT_CHECKPOINTED, EXIT_DONE
@@ -183,3 +185,38 @@ def test_a_checkpoint_of_another_run_is_refused(job, tmp_path):
     with pytest.raises(InputError, match="seed = 0, this run has: 1"):
         restore(job.store, "j", tmp_path / "in", {"seed": 1})
     assert restore(job.store, "unknown", tmp_path / "in", {"seed": 1}) is None
+
+
+@pytest.fixture
+def full_store(monkeypatch):
+    """Checkpoints find a full store as often as `left` says."""
+    save = FolderStore.save
+
+    class Full:
+        left = 0
+
+    def refuse(self, job_id, iteration, files, meta):
+        if Full.left > 0:
+            Full.left -= 1
+            raise FullStoreError("the store is full", value=iteration)
+        return save(self, job_id, iteration, files, meta)
+
+    monkeypatch.setattr(FolderStore, "save", refuse)
+    monkeypatch.setattr("tf_jobs.training.FULL_STORE_RETRY_S", 0.01)
+    return Full
+
+
+def test_a_full_store_at_the_end_is_waited_for(job, full_store):
+    full_store.left = 3
+    learner = Counter()
+    # The first checkpoint fails, and no other is due before the end. There two more tries fail.
+    assert job.run(learner, 6) == EXIT_DONE
+    assert learner.done == list(range(1, 7))
+    assert job.events() == [(1, "start", 0), (1, "end", 6), (1, "validation", 6)]
+    assert job.output.getvalue().count("INFO:themis:unsaved iteration = 6") == 2
+
+
+def test_a_stop_while_the_store_is_full_ends_the_wait(job, full_store):
+    full_store.left = 10**9
+    assert job.run(Counter(), 3, stop_after=3) == EXIT_CHECKPOINTED
+    assert job.events() == [(1, "start", 0)]

@@ -36,7 +36,16 @@ def _heading(experiment: Experiment, results: Results) -> str:
 
 
 def _runs(results: Results) -> str:
-    headings = ("policy", "max rho", "rounds", "GPU time leased", "wall time, s", "checks", "violations", "processes")
+    headings = (
+        "policy",
+        "max rho (themis)",
+        "rounds",
+        "GPU time leased",
+        "wall time, s",
+        "checks",
+        "violations",
+        "processes",
+    )
     rows = [
         (f'<a href="runs/{text(policy)}/report.html">{text(policy)}</a>', *_figures(report))
         for policy, report in results.reports.items()

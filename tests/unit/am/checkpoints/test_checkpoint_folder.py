@@ -1,5 +1,6 @@
 """The folder store under kills, corruption, and readers at the wrong moment."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from am.checkpoints import CheckpointError, MissingCheckpointError
 from am.checkpoints.folder import FolderStore
+from am.checkpoints.store import FullStoreError
 
 WRITER = """
 import sys
@@ -160,6 +162,17 @@ def test_unwritable_root_raises_checkpoint_error(tmp_path, source):
     (tmp_path / "root").write_text("a file")
     with pytest.raises(CheckpointError, match="cannot save the checkpoint"):
         save(FolderStore(tmp_path / "root"), 1, source)
+
+
+@pytest.mark.parametrize(("number", "kind"), [("ENOSPC", True), ("EDQUOT", True), ("EIO", False)])
+def test_full_disk_or_quota_is_an_error_of_its_own(tmp_path, source, monkeypatch, number, kind):
+    def fail(descriptor):
+        raise OSError(getattr(errno, number), "no")
+
+    monkeypatch.setattr("am.checkpoints.folder.os.fsync", fail)
+    with pytest.raises(CheckpointError, match="cannot save the checkpoint") as caught:
+        save(FolderStore(tmp_path / "root"), 1, source)
+    assert isinstance(caught.value, FullStoreError) is kind
 
 
 def test_a_missing_source_leaves_nothing_behind(tmp_path, source):

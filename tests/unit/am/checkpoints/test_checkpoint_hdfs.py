@@ -9,7 +9,7 @@ from fake_webhdfs import Server
 from am.checkpoints import CheckpointError
 from am.checkpoints.hdfs import LEFTOVER_AGE_S, WRITING_PREFIX, HdfsStore
 from am.checkpoints.manifest import CHUNK_BYTES
-from am.checkpoints.store import UnreachableStoreError
+from am.checkpoints.store import FullStoreError, UnreachableStoreError
 from tf_jobs.recorder import restore
 from themis.hadoop.webhdfs import open_webhdfs
 from themis.hadoop.webhdfs_retry import RetryRule
@@ -123,6 +123,13 @@ def test_a_failed_save_leaves_nothing(store, hdfs, source, tmp_path):
 def test_permission_error_has_path(store, hdfs, source):
     hdfs.fail("MKDIRS", exception="AccessControlException", message="Permission denied: user=x")
     with pytest.raises(CheckpointError, match=r"/ck/j/.*Permission denied"):
+        store.save("j", 1, {"f": source}, {})
+
+
+@pytest.mark.parametrize("exception", ["DSQuotaExceededException", "NSQuotaExceededException"])
+def test_quota_that_is_used_up_is_a_full_store(store, hdfs, source, exception):
+    hdfs.fail("CREATE", exception=exception, message="The quota of /ck is exceeded", times=99)
+    with pytest.raises(FullStoreError):
         store.save("j", 1, {"f": source}, {})
 
 

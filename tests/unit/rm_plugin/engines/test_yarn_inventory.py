@@ -152,6 +152,12 @@ def test_cpu_node_is_one_device_without_the_kept_cores():
     assert node.machine == Machine(machine_id="n1", rack_id="/r1", slots=(1,), device="cpu", cpus=6, memory_mb=2048)
 
 
+@pytest.mark.parametrize(("used_vcores", "used"), [(0, 0), (2, 0), (3, 1), (8, 1)])
+def test_cpu_node_is_in_use_if_more_than_the_kept_cores_are(used_vcores, used):
+    yarn = FakeYarn(typed("n1", "cpu", gpus=0, used_gpus=0, used_vcores=used_vcores))
+    assert nodes(inventory(yarn, devices=TYPES))["n1"].used_gpus == used
+
+
 def test_cluster_file_types_nodes_that_report_no_type():
     known = Machine(machine_id="n1", rack_id="mine", slots=(1,), device="cpu", cpus=4)
     overlay = Cluster(name="o", machines=(known,), devices={"cpu": DeviceType(name="cpu", kind=DeviceKind.CPU)})

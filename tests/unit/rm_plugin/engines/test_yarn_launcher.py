@@ -108,6 +108,46 @@ def test_submission_has_command_resources_and_tags(living):
     assert submission.launch.environment_templates == {"PYTHONPATH": "{{PWD}}/x"}
 
 
+INACTIVE = "[Wed Nov 25 12:00:00 +0000 2026] Application is added to the scheduler and is not yet activated. "
+LAUNCHED = "[Wed Nov 25 12:00:00 +0000 2026] AM container is launched, waiting for AM container to Register with RM"
+
+
+def test_application_waits_until_the_container_of_its_master_is_launched(living):
+    yarn = FakeYarn()
+
+    async def scenario(launcher, exits):
+        assert launcher.waiting("app-1") == ""
+        await launcher.launch(order(queue="research"))
+        (yarn_app_id,) = yarn.apps
+        yarn.end(yarn_app_id, AppState.ACCEPTED, diagnostics=INACTIVE)
+        await until(lambda: launcher.waiting("app-1"))
+        reason = launcher.waiting("app-1")
+        yarn.end(yarn_app_id, AppState.ACCEPTED, diagnostics=LAUNCHED)
+        await until(lambda: not launcher.waiting("app-1"))
+        yarn.end(yarn_app_id, AppState.SUBMITTED, diagnostics="")
+        await until(lambda: launcher.waiting("app-1"))
+        no_reason = launcher.waiting("app-1")
+        yarn.end(yarn_app_id, AppState.RUNNING)
+        await until(lambda: not launcher.waiting("app-1"))
+        return reason, no_reason
+
+    assert run(yarn, scenario) == (
+        "waits in YARN's queue research: Application is added to the scheduler and is not yet activated.",
+        "waits in YARN's queue research: no reason given",
+    )
+
+
+def test_losses_of_attempts_count_in_yarn_within_the_same_window(living):
+    yarn = FakeYarn()
+
+    async def scenario(launcher, exits):
+        await launcher.launch(order(failures_window_s=3600.0))
+        await launcher.launch(order(app_id="app-2"))
+
+    run(yarn, scenario)
+    assert [each.attempt_failures_validity_ms for each in yarn.submissions] == [3_600_000, -1]
+
+
 def test_tags_are_ascii(living):
     yarn = FakeYarn()
 

@@ -1,11 +1,13 @@
 """The policy `allox`: the paper's examples through the simulator, bound leases, and what it remembers."""
 
+from functools import cache
+
 import msgspec
 import pytest
 from agent_cases import FLAT
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.round_values import AppOwner, RoundSettings
+from rm_plugin.arbiter.round_values import AppOwner, RoundSettings, Wait
 from rm_plugin.policies.allox_policy import AlloxMemory
 from rm_plugin.service.policy_memory import MemoryRecorder, stored_memory
 from rm_plugin.service.store import StoredEvent
@@ -48,12 +50,12 @@ def app(name, gpu_s, cpu_s, at_s=0.0, user="", tasks=1, least=1):
     return AppTrace(name=name, arrival_s=at_s, jobs=(job,), owner=AppOwner(user=user))
 
 
-def simulation(apps, machines, policy="allox", alpha=1.0, observer=None, outages=(), record_rounds=False):
+def simulation(apps, machines, policy="allox", alpha=1.0, observer=None, outages=(), record_rounds=False, **rounds):
     settings = Settings(
         cluster=machines,
         policy=policy,
         costs=FREE,
-        rounds=RoundSettings(alpha=alpha),
+        rounds=RoundSettings(alpha=alpha, **rounds),
         coalesce_s=0.0,
         outages=outages,
         record_rounds=record_rounds,
@@ -87,6 +89,18 @@ def test_wait_names_the_machine_and_the_time():
     assert (wait.job_id, wait.machine_id, wait.until_s) == ("second-0", "gpu0", 11.0)
     assert "second/second-0 waits for gpu0, where it is expected to start in 10 s" in wait.reason
     assert record.rounds[1].waits == {"second": wait.reason}
+
+
+def test_app_whose_user_was_not_let_in_waits_for_its_turn():
+    history = History()
+    apps = [app("a", 10, 1000, user="u"), app("b", 10, 1000, user="v")]
+    simulation(apps, cluster(1, 0), alpha=0.0, observer=history).run()
+    assert history.results[0].decision.waits == {
+        "b": Wait(
+            job_id="b-0",
+            reason="b/b-0 waits: user v is number 2 of 2 users by progress, and the 1 with the least progress go first",
+        )
+    }
 
 
 def test_lease_is_bound_to_its_job_and_renewed_until_the_job_ends():
@@ -157,3 +171,41 @@ def test_unknown_memory_counts_as_none():
     decision = run.decide(replace(snapshot, memory=None)).decision
     assert isinstance(decision.memory, AlloxMemory)
     assert decision.grants() == {}
+
+
+@cache
+def sampled_apps():
+    """A run of three apps with sampling runs."""
+    told = History()
+    apps = [app(f"a{place}", 2000 + 300 * place, 6000, user=f"u{place}") for place in range(3)]
+    simulation(apps, cluster(2, 2), observer=told, profiling_runs=True).run()
+    return told
+
+
+class TestSamplingRuns:
+    def test_every_app_runs_on_both_types_before_its_lease_is_bound(self):
+        for name in ("a0", "a1", "a2"):
+            mine = [change for change in sampled_apps().changes if change.lease.app_id == name]
+            granted = [change.lease for change in mine if change.kind is LeaseChangeKind.GRANTED]
+            assert [(lease.gpu.machine_id[:3], lease.job_id) for lease in granted[:2]] == [("cpu", ""), ("gpu", "")]
+            # The last device of the samples may be the one that is bound.
+            assert {lease.job_id for lease in granted[2:]} <= {f"{name}-0"}
+            assert mine[-1].lease.job_id == f"{name}-0"
+
+    def test_samples_use_at_most_half_of_a_type(self):
+        for result in sampled_apps().results:
+            runs = [gang for gangs in result.decision.grants().values() for gang in gangs if not gang.job_id]
+            assert len(runs) <= 2
+            assert len({gang.device for gang in runs}) == len(runs)
+
+    def test_samples_are_no_progress_and_the_arrival_stays(self):
+        for result in sampled_apps().results:
+            memory = result.decision.memory
+            if memory is not None:
+                sampled = {name for name, profile in memory.profiles.items() if profile.is_open}
+                assert not sampled & memory.running.keys()
+                assert all(at_s == 0.0 for jobs in memory.arrived_s.values() for at_s in jobs.values())
+
+    def test_jobs_that_wait_for_samples_say_so(self):
+        wait = sampled_apps().results[0].decision.waits["a0"]
+        assert wait.reason == "a0 runs on every device type before its jobs start; type cpu is next"

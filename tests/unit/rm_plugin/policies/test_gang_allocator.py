@@ -1,5 +1,6 @@
 """Serving from one working copy: the quick ways must do what the slow ones do."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -127,3 +128,31 @@ def test_a_prospect_uses_the_level_of_held_and_new_gpus():
     prospect = allocator.propose("a", 0).prospect
     assert (prospect.gpus, prospect.level, prospect.speed_before) == (3, Level.RACK, 1.0)
     assert prospect.speed == 3 / 1.1
+
+
+def scattered(work=100_000.0, restart_s=60.0):
+    """Four GPUs of an app on two machines at S = 2, and four free ones on a third at S = 1.1."""
+    free = tuple(
+        FreeMachine(machine_id=f"m{number}", rack_id="r", free_slots=(gpus,)) for number, gpus in enumerate((2, 2, 4))
+    )
+    wanted = GangDemand(job_id="j", min_gpus=4, max_gpus=4, slowdown=Slowdown(1.1, 1.1, 2.0, 2.0), work_left_gpu_s=work)
+    held = Allocation.of({"m0": 2, "m1": 2})
+    return free, [Claim(app_id="a", demands=(wanted,), renewable=held, restart_s=restart_s)]
+
+
+@pytest.mark.parametrize(
+    ("lease_s", "work", "restart_s", "machines"),
+    [
+        (1_200.0, 100_000.0, 60.0, ["m2"]),
+        (120.0, 100_000.0, 60.0, ["m0", "m1"]),
+        (1_200.0, 200.0, 60.0, ["m0", "m1"]),
+        (1_200.0, 100_000.0, 600.0, ["m0", "m1"]),
+        (None, 100_000.0, 60.0, ["m0", "m1"]),
+    ],
+)
+def test_a_gang_moves_if_that_pays_within_the_lease(lease_s, work, restart_s, machines):
+    """Within 1,200 s staying does 2,400 GPU s of work, and moving 4,145; within 120 s staying does more."""
+    allocator = GangAllocator(*scattered(work, restart_s), lease_s)
+    proposal = allocator.propose("a", 0)
+    assert [machine for machine, _ in proposal.gang.gpus] == machines
+    assert proposal.prospect.renews is (machines != ["m2"])

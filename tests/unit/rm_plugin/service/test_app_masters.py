@@ -14,6 +14,7 @@ from rm_plugin.engines.port import AmExit
 from rm_plugin.service import app_masters
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.memory_service import memory_service
+from rm_plugin.service.status import app_status
 from themis.apps import AppSpec, JobSpec, ProgramSpec, TunerSpec
 from themis.errors import ThemisError, UnreachableError
 from themis.lifecycle import AppState
@@ -34,6 +35,10 @@ class FakeEngine:
         self.away_for = 0
         self.lives = False
         self.launched = []
+        self.queued = ""
+
+    def waiting(self, app_id):
+        return self.queued
 
     async def launch(self, launch):
         if self.trouble is not None:
@@ -253,6 +258,39 @@ def test_restart_of_the_resource_manager_remembers_when_attempts_failed(tmp_path
         assert AppEntry.restored(replace(old, final={"excused_attempts": 1})).failed_at_s == ()
 
     run(scenario, tmp_path, None)
+
+
+def test_time_to_register_counts_from_the_start_of_the_container(tmp_path: Path) -> None:
+    async def scenario(case, engine):
+        entry = await case.manager.submit(SPEC)
+        engine.queued = "waits in YARN's queue research: Queue's AM resource limit exceeded."
+        start_s = case.manager.settings.am_start_s
+        for _ in range(3):
+            case.clock.advance_to(case.clock.now_s() + 2 * start_s)
+            await looked(case)
+        assert (entry.attempt, entry.state) == (1, AppState.ACCEPTED)
+        assert app_status(case.manager, entry, whole=False).diagnostics == engine.queued
+        engine.queued = ""
+        case.clock.advance_to(case.clock.now_s() + 0.9 * start_s)
+        await looked(case)
+        assert entry.attempt == 1
+        assert app_status(case.manager, entry, whole=False).diagnostics == ""
+        case.clock.advance_to(case.clock.now_s() + 0.2 * start_s)
+        await looked(case)
+        assert entry.attempt == 2
+
+    run(scenario, tmp_path, None)
+
+
+def test_reason_why_an_app_is_not_started_is_shown(tmp_path: Path) -> None:
+    async def scenario(case, engine):
+        entry = await case.manager.submit(SPEC)
+        assert app_status(case.manager, entry, whole=False).diagnostics == "waits to be started: YARN is away"
+        engine.trouble = None
+        await looked(case)
+        assert app_status(case.manager, entry, whole=False).diagnostics == ""
+
+    run(scenario, tmp_path, UnreachableError("YARN is away"))
 
 
 def test_refused_launch_ends_app(tmp_path: Path) -> None:

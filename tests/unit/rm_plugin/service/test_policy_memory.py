@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from rm_plugin.service.log_summary import LogSummary
-from rm_plugin.service.policy_memory import WHOLE_EVERY, MemoryRecorder
+from rm_plugin.service.policy_memory import WHOLE_EVERY, MemoryRecorder, stored_memory
 from rm_plugin.service.store import StoredEvent
 from themis.values import Value
 
@@ -32,12 +31,6 @@ def played(memories, recorder=None):
         written()
         events.append(event(number, detail))
     return events
-
-
-def stored_memory(events):
-    summary = LogSummary()
-    summary.take(events)
-    return summary.memory
 
 
 def read(events):

@@ -11,7 +11,7 @@ from rm_plugin.policies.registry import POLICIES
 from themis.errors import UnknownNameError
 from themis_lab.paper.fig18 import APPS, GANG_GPUS, SETTINGS, like_apps, tipping_point
 from themis_lab.paper.lying import CONTENDERS, HONEST, carrier_of, standard_error
-from themis_lab.paper.plans import FOR_MIXED_DEVICES
+from themis_lab.paper.plans import LEFT_OUT
 from themis_lab.paper.plotting import house_style
 from themis_lab.paper.port import Scale
 from themis_lab.paper.registry import experiment_named
@@ -55,7 +55,7 @@ def test_policies_without_auction_get_the_lies_of_themis():
 
     assert set(lies["worst_rho_first"]) <= set(lies["themis"])
     assert {lie for told in lies.values() for lie in told} <= LIES.keys() | OWN_LIES.keys()
-    assert lies.keys() - {"themis, f = 0"} == POLICIES.keys() - {"tiresias", "drf", *FOR_MIXED_DEVICES}
+    assert lies.keys() - {"themis, f = 0"} == POLICIES.keys() - {"tiresias", "drf", *LEFT_OUT}
 
 
 def test_unknown_lie_lists_known_ones():

@@ -12,7 +12,7 @@ from themis.choices import LeaseEnds
 from themis_lab.paper import sweeps
 from themis_lab.paper.ablations import DEFAULT, TABLE, VARIANTS
 from themis_lab.paper.fig14 import CLUSTERS
-from themis_lab.paper.plans import FOR_MIXED_DEVICES, PAPER_POLICIES
+from themis_lab.paper.plans import LEFT_OUT, PAPER_POLICIES
 from themis_lab.paper.plotting import house_style
 from themis_lab.paper.port import Scale
 from themis_lab.paper.registry import experiment_named
@@ -54,7 +54,7 @@ def test_fig14_uses_whole_half_and_quarter_testbed():
     cells = experiment_named("fig14").cells(Scale.QUICK, 1)
 
     assert gpus == {1: 64, 2: 32, 4: 16}
-    assert {cell.labels["policy"] for cell in cells} == POLICIES.keys() - set(FOR_MIXED_DEVICES)
+    assert {cell.labels["policy"] for cell in cells} == POLICIES.keys() - set(LEFT_OUT)
     assert len({repr(cell.workload_arguments["options"]) for cell in cells}) == 1
     assert all(cell.settings.cluster.gpus == gpus[cell.labels["contention"]] for cell in cells)
 

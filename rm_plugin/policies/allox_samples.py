@@ -1,0 +1,73 @@
+"""Sampling runs of AlloX: an app's jobs wait until one of them ran on every device type (EuroSys 2020, section 4.1).
+
+The paper samples each job. Here the jobs of an app are one program, so one of them stands for all, as in OEF's
+profiling runs. Each run is a lease on one type that is not bound to the job. While it lasts, the profiler of the app
+master measures the speed, and from then on the demands of the app have it. Sampling runs go before jobs, on at most
+half of the devices of each type. They do not count as progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.round_values import RoundSnapshot, Wait
+from rm_plugin.policies.demands import claims_of
+from rm_plugin.policies.oef.profiling import Profile, Profiles, ProfileState
+from rm_plugin.policies.oef_gangs import Gangs
+from rm_plugin.policies.oef_profiles import start_runs, updated_profiles
+from rm_plugin.policies.oef_tenants import startable, types_of
+
+
+def sampling_runs(snapshot: RoundSnapshot, former: Profiles) -> tuple[Gangs, dict[str, Profile]]:
+    """Start sampling runs. Returns their gangs, and the profiles after the round; nothing without `profiling_runs`.
+
+    An app is sampled once: later measurements reach AlloX with its demands.
+
+    Args:
+        snapshot: The round, with reports.
+        former: The profiles after the last round.
+    """
+    if not snapshot.settings.profiling_runs:
+        return {}, {}
+    types = types_of(snapshot.cluster)
+    closed = {app.app_id: former[app.app_id] for app in snapshot.apps if _is_closed(former, app.app_id)}
+    others = replace(snapshot, apps=tuple(app for app in snapshot.apps if app.app_id not in closed))
+    profiles = updated_profiles(others, former, types)
+    claims = _within_limits(others, claims_of(others, {}), profiles)
+    runs, profiles = start_runs(others, claims, profiles, types)
+    return runs, {**closed, **profiles}
+
+
+def _is_closed(profiles: Profiles, app_id: str) -> bool:
+    return app_id in profiles and not profiles[app_id].is_open
+
+
+def _within_limits(snapshot: RoundSnapshot, claims: list[Claim], profiles: Profiles) -> list[Claim]:
+    """The claims of the earliest apps whose runs find room on half of the devices of their next type."""
+    room = {name: max(1, count // 2) for name, count in snapshot.cluster.gpus_by_device.items()}
+    for profile in profiles.values():
+        if profile.state is ProfileState.RUNNING and profile.next_type in room:
+            room[profile.next_type] -= 1
+    chosen = []
+    for claim in sorted(claims, key=lambda each: (snapshot.standing(each.app_id).submitted_at_s, each.app_id)):
+        wanted = profiles.get(claim.app_id)
+        target = wanted.next_type if wanted is not None and wanted.state is ProfileState.REQUESTED else None
+        if target is not None and room[target] > 0:
+            room[target] -= 1
+            chosen.append(claim)
+    return chosen
+
+
+def sampling_waits(snapshot: RoundSnapshot, sampled: Mapping[str, Profile]) -> dict[str, Wait]:
+    """Why the jobs of apps wait that are sampled."""
+    waits = {}
+    for app_id, profile in sorted(sampled.items()):
+        report = snapshot.answered.get(app_id)
+        demands = startable(report.demands) if report is not None else ()
+        if demands:
+            reason = f"{app_id} runs on every device type before its jobs start; type {profile.next_type} is next"
+            waits[app_id] = Wait(job_id=demands[0].job_id, reason=reason)
+    return waits

@@ -1,0 +1,128 @@
+"""Shortest remaining service first, with due dates of the fluid fair cluster."""
+
+import msgspec
+from msgspec.structs import replace
+
+from rm_plugin.policies.fair_finish import FairFinishMemory, FairFinishPolicy
+from rm_plugin.policies.port import PolicyWithMemory
+from themis.bids import GangDemand, PhaseLeft
+from themis.cluster import Allocation
+
+POLICY = FairFinishPolicy()
+
+
+def jobs(name, count, least=1, most=1, work=50_000.0):
+    return [
+        GangDemand(job_id=f"{name}{number}", min_gpus=least, max_gpus=most, work_left_gpu_s=work)
+        for number in range(count)
+    ]
+
+
+def phase(count, each_s, gang_gpus=1):
+    return PhaseLeft(jobs=count, work_gpu_s=count * each_s, longest_gpu_s=each_s, gang_gpus=gang_gpus)
+
+
+def totals(gpus):
+    return {app_id: sum(counts.values()) for app_id, counts in gpus.items()}
+
+
+def later(snapshot, memory, now_s, attained, **changes):
+    """The next round, after the apps had these GPU seconds."""
+    apps = tuple(replace(app, ended_gpu_s=attained.get(app.app_id, 0.0)) for app in snapshot.apps)
+    return replace(snapshot, round_id=snapshot.round_id + 1, now_s=now_s, apps=apps, memory=memory, **changes)
+
+
+def two_apps(make_snapshot, **options):
+    """A small and a large app on six GPUs; both can use all of them, and each has slack on half of them."""
+    demands = {"large": jobs("large", 12), "small": jobs("small", 6, work=10_000.0)}
+    phases = {"large": [phase(12, 50_000.0)], "small": [phase(6, 10_000.0)]}
+    return make_snapshot(demands, phases=phases, **options)
+
+
+def test_it_is_a_policy_with_memory():
+    assert isinstance(POLICY, PolicyWithMemory)
+
+
+def test_least_service_left_is_served_first(make_snapshot, gpus_of):
+    assert totals(gpus_of(POLICY.decide(two_apps(make_snapshot)))) == {"small": 6}
+
+
+def test_app_that_would_miss_its_fair_end_gets_one_gang(make_snapshot, gpus_of):
+    """The large app ends at 110,000 s on the fluid cluster, and needs 100,000 s alone: 10,000 s later it is pressed."""
+    shot = two_apps(make_snapshot)
+    memory = POLICY.decide(shot).memory
+    calm = POLICY.decide(later(shot, memory, 9_000.0, {}))
+    assert totals(gpus_of(calm)) == {"small": 6}
+    pressed = POLICY.decide(later(shot, memory, 10_000.0, {}))
+    assert totals(gpus_of(pressed)) == {"large": 1, "small": 5}
+
+
+def test_pressed_gang_is_for_the_longest_job(make_snapshot):
+    shot = two_apps(make_snapshot)
+    memory = POLICY.decide(shot).memory
+    demands = (*jobs("short", 1, work=40_000.0), *jobs("long", 1, 2, 2, work=60_000.0))
+    reports = {**shot.reports, "large": replace(shot.reports["large"], demands=demands)}
+    decision = POLICY.decide(later(shot, memory, 10_000.0, {}, reports=reports))
+    assert [gang.gpus.gpus for gang in decision.grants()["large"]] == [2]
+
+
+def test_work_left_is_metered_and_not_reported(make_snapshot, gpus_of):
+    """The large app claims to be nearly done; it had no GPU, so nothing is done."""
+    shot = two_apps(make_snapshot)
+    memory = POLICY.decide(shot).memory
+    claims = replace(shot.reports["large"], phases_left=(phase(1, 1.0),))
+    shot = later(shot, memory, 600.0, {}, reports={**shot.reports, "large": claims})
+    assert totals(gpus_of(POLICY.decide(shot))) == {"small": 6}
+
+
+def test_gpu_time_counts_by_the_slowdown_of_its_gangs(make_snapshot):
+    """Gangs over two machines of a rack have S = 1.1 by default: 2,200 GPU seconds are 2,000 of work."""
+    shot = make_snapshot({"a": jobs("a", 1, 6, 6)}, phases={"a": [phase(1, 50_000.0, 6)]})
+    memory = POLICY.decide(shot).memory
+    after = POLICY.decide(later(shot, memory, 600.0, {"a": 2_200.0})).memory
+    assert round(after.apps["a"].done_gpu_s) == 2_000
+
+
+def test_app_that_overran_its_declaration_is_served_last(make_snapshot, gpus_of):
+    shot = two_apps(make_snapshot)
+    memory = POLICY.decide(shot).memory
+    within = later(shot, memory, 600.0, {"small": 1.25 * 60_000.0})
+    assert totals(gpus_of(POLICY.decide(within))) == {"small": 6}
+    beyond = later(shot, memory, 600.0, {"small": 1.25 * 60_000.0 + 601.0})
+    assert totals(gpus_of(POLICY.decide(beyond))) == {"large": 6}
+
+
+def test_due_date_of_an_app_stays_after_its_fair_end(make_snapshot):
+    shot = make_snapshot({"a": jobs("a", 6)}, phases={"a": [phase(6, 1_000.0)]})
+    memory = POLICY.decide(shot).memory
+    memory = POLICY.decide(later(shot, memory, 2_000.0, {})).memory
+    assert memory.apps["a"].fair_end_s == 1_000.0
+    assert not memory.fluid.apps
+    assert POLICY.decide(later(shot, memory, 3_000.0, {})).memory.apps["a"].fair_end_s == 1_000.0
+
+
+def test_app_that_ended_is_forgotten_but_shares_the_fluid_cluster(make_snapshot):
+    shot = two_apps(make_snapshot)
+    memory = POLICY.decide(shot).memory
+    alone = replace(shot, apps=shot.apps[:1], reports={"large": shot.reports["large"]})
+    memory = POLICY.decide(later(alone, memory, 600.0, {})).memory
+    assert list(memory.apps) == ["large"]
+    assert {app.app_id for app in memory.fluid.apps} == {"large", "small"}
+
+
+def test_restart_changes_no_decision(make_snapshot):
+    shot = two_apps(make_snapshot, renewable={"large": {"m0": 2}})
+    memory = POLICY.decide(shot).memory
+    stored = msgspec.json.decode(msgspec.json.encode(memory), type=FairFinishMemory)
+    rounds = [POLICY.decide(later(shot, each, 10_000.0, {"large": 1_200.0})) for each in (memory, stored)]
+    assert rounds[0] == rounds[1]
+
+
+def test_app_that_never_declared_is_served_last(make_snapshot, gpus_of):
+    shot = make_snapshot({"a": jobs("a", 9, work=1.0), "b": jobs("b", 6)}, phases={"b": [phase(6, 50_000.0)]})
+    assert totals(gpus_of(POLICY.decide(shot))) == {"b": 6}
+
+
+def test_app_renews_in_place(make_snapshot, gpus_of):
+    shot = make_snapshot({"a": jobs("a", 1, 2, 2)}, phases={"a": [phase(1, 50_000.0, 2)]}, renewable={"a": {"m0": 2}})
+    assert gpus_of(POLICY.decide(shot)) == {"a": Allocation.of({"m0": 2}).by_machine()}
