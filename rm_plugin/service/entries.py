@@ -215,6 +215,7 @@ class AppEntries:
         self._entries = {entry.app_id: entry for entry in entries}
         self.lost = set(lost)
         self.archived = Counter(archived or {})
+        self._refused_by_archived = 0
         self._last_number = max([last_number, *map(app_number, self._entries), *map(app_number, self.lost)])
         self._active = dict(self._entries)
 
@@ -232,7 +233,9 @@ class AppEntries:
     def archive(self, app_ids: Iterable[str]) -> None:
         """Forget ended apps, which are archived now."""
         for app_id in app_ids:
-            self.archived[self._entries.pop(app_id).state] += 1
+            entry = self._entries.pop(app_id)
+            self.archived[entry.state] += 1
+            self._refused_by_archived += entry.refused_messages
             self._active.pop(app_id, None)
 
     def next_id(self) -> str:
@@ -243,6 +246,10 @@ class AppEntries:
         """Count the apps of some states, or all; archived ones too."""
         kept = sum(not states or entry.state in states for entry in self)
         return kept + sum(number for state, number in self.archived.items() if not states or state in states)
+
+    def refused_messages(self) -> int:
+        """Count the messages of app masters that were refused since the start."""
+        return self._refused_by_archived + sum(entry.refused_messages for entry in self)
 
     def lose(self, app_id: str) -> None:
         """Note that the store has an app of this id but nothing of it may run: it cannot be read, or has ended."""

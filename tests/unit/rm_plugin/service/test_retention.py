@@ -243,7 +243,7 @@ def test_late_end_of_archived_apps_master_is_ignored(tmp_path):
 def test_pages_show_archived_apps(tmp_path):
     async def scenario():
         case = RmCase(((4,),), folder=str(tmp_path))
-        case.app("done", state=AppState.FINISHED, finished_at_s=case.clock.now_s())
+        case.app("done", state=AppState.FINISHED, finished_at_s=case.clock.now_s()).refused_messages = 3
         case.running("going", rho=1.5)
         case.clock.advance_to(case.clock.now_s() + 10**7)
         assert await case.manager.retention.archive_old() == 1
@@ -256,6 +256,7 @@ def test_pages_show_archived_apps(tmp_path):
             assert "jsonl.gz" in await site.text("/apps/app-0001")
             assert "and 1 more app" in await site.text("/")
             assert 'themis_apps{state="FINISHED"} 1' in await site.text("/metrics")
+            assert "themis_messages_refused_total 3\n" in await site.text("/metrics")
             assert (await site.json("/api/v1/events?app=app-0001"))["events"] == []
 
     run(scenario)
