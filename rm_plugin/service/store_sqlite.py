@@ -122,11 +122,6 @@ class _Reader:
         counts = self._read(lambda connection: select(connection, query))
         return {AppState(state): count for state, count in counts if state in AppState.__members__}
 
-    def last_app_number(self) -> int:
-        """Return the largest number of all apps; 0 without apps."""
-        rows = self._read(lambda connection: select(connection, "SELECT app_id FROM apps"))
-        return max((app_number(app_id) for (app_id,) in rows if isinstance(app_id, str)), default=0)
-
     def last_lease_id(self) -> int:
         """Return the largest id of all leases; 0 without leases."""
         rows = self._read(lambda connection: select(connection, "SELECT max(lease_id) FROM leases"))
@@ -225,6 +220,11 @@ class SqliteStore(_Reader):
                 self._connection.execute("ROLLBACK")
             except sqlite3.Error as error:
                 raise _unusable("written", self._path, error) from error
+
+    def last_app_number(self) -> int:
+        """Return the largest number of all apps; 0 without apps."""
+        rows = self._read(lambda connection: select(connection, "SELECT max(number) FROM apps"))
+        return rows[0][0] or 0
 
     def close(self) -> None:
         """Close the store and release its lock."""
