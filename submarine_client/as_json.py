@@ -54,6 +54,7 @@ def app_object(app: pb.AppStatus) -> dict[str, Any]:
         "best": app.best or None,
         "best_checkpoint": app.best_checkpoint or None,
         "folder": app.folder or None,
+        "archive": app.archive or None,
         "engine_id": app.engine_id or None,
         "checkpoint_uri": app.checkpoint_uri or None,
         "page_url": app.page_url or None,

@@ -38,6 +38,7 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         phases=entry.heartbeat.phases,
         page_url=entry.page_url,
         engine_id=entry.engine_id,
+        archive=manager.archive_path(entry),
         checkpoint_uri=entry.spec.checkpoint_uri or entry.heartbeat.checkpoint_uri,
         waits_for="" if entry.ended else entry.launch_wait or entry.waits_for,
         jobs=entry.jobs,
