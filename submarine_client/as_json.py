@@ -56,6 +56,7 @@ def app_object(app: pb.AppStatus) -> dict[str, Any]:
         "folder": app.folder or None,
         "archive": app.archive or None,
         "engine_id": app.engine_id or None,
+        "checkpoint_uri": app.checkpoint_uri or None,
         "page_url": app.page_url or None,
         "diagnostics": app.diagnostics,
         "waits_for": app.waits_for or None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from rm_plugin.service.admission import types_that_run
 from rm_plugin.service.app_pages import mark_of
 from rm_plugin.service.logs import LogFollower
 from rm_plugin.service.manager import ResourceManager
@@ -44,7 +45,8 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         except (ThemisError, ValueError) as error:
             await _refuse(context, error)
             raise
-        return pb.SubmitReply(app_id=entry.app_id)
+        runs_on = types_that_run(entry.spec, self._manager.arbiter.cluster)
+        return pb.SubmitReply(app_id=entry.app_id, runs_on=runs_on)
 
     async def Validate(self, request: pb.SubmitRequest, context: Context) -> pb.ValidateReply:
         """Check an app against the cluster without accepting it."""
@@ -58,6 +60,8 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         summary = (
             f"{len(spec.jobs)} jobs, at most {spec.demand_max_gpus} GPUs, fits {cluster.name} ({cluster.gpus} GPUs)"
         )
+        if runs_on := types_that_run(spec, cluster):
+            summary += f"; {runs_on}"
         return pb.ValidateReply(summary=summary)
 
     async def List(self, request: pb.ListRequest, context: Context) -> pb.ListReply:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rm_plugin.policies.gang_check import check_gang
+from themis.choices import TenantOf
 from themis.cluster import Cluster
-from themis.errors import InputError
+from themis.errors import InputError, UnknownNameError
 from themis.speeds import speed_on
 from themis_lab.simulator.settings import Settings
 from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
 
 
 def check_fits(workload: Workload, settings: Settings) -> None:
-    """Raise InputError: outages that overlap, or a job that never ends.
+    """Raise InputError: outages that overlap, the weight of an unknown tenant, or a job that never ends.
 
     No machine or no policy can give it what it needs, or it saves itself for too long.
     """
@@ -25,6 +26,7 @@ def check_fits(workload: Workload, settings: Settings) -> None:
             value = f"{machine_id}:{outage.lost_at_s:.15g}:{outage.back_at_s:.15g}"
             raise InputError("a machine cannot be lost while it is away", value=value, remedy="make one outage of both")
         away_until_s[machine_id] = outage.back_at_s
+    _check_weights(workload, settings)
     rooms = [_Room(cluster.of_type(device)) for device in cluster.gpus_by_device]
     for app in workload.apps:
         _check_costs(app, settings)
@@ -40,6 +42,19 @@ def refusal(workload: Workload, settings: Settings) -> InputError | None:
     except InputError as error:
         return error
     return None
+
+
+def _check_weights(workload: Workload, settings: Settings) -> None:
+    """Raise UnknownNameError for the weight of a tenant that no app belongs to."""
+    by = settings.rounds.tenant_of
+    names = {
+        TenantOf.USER: {app.owner.user or app.name for app in workload.apps},
+        TenantOf.QUEUE: {app.owner.queue for app in workload.apps},
+        TenantOf.APP: {app.name for app in workload.apps},
+    }[by]
+    for tenant in settings.rounds.tenant_weights:
+        if tenant not in names:
+            raise UnknownNameError(f"tenant ({by.value})", tenant, sorted(names))
 
 
 class _Room:

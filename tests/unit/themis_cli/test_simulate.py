@@ -242,6 +242,7 @@ def test_mix_with_invalid_auction_is_refused(printed, tmp_path, auction):
         (("--cluster", "9x99999999"), "too many GPUs in a cluster: '9x99999999'; at most 100000"),
         (("--option", "apps=4"), "option apps of the workload is given twice: ['"),
         (("--lie", "app-09:rows:2"), "unknown app: 'app-09'; known: app-00, app-01"),
+        (("--tenant-weight", "ann:2"), "tenant (user): 'ann'"),
         (("--tenant-weight", "ann"), "--tenant-weight does not parse: 'ann'; write TENANT:WEIGHT"),
         (("--tenant-weight", "ann:x"), "WEIGHT of --tenant-weight must be a finite number: 'x'"),
         (("--tenant-weight", "ann:inf"), "WEIGHT of --tenant-weight must be a finite number: 'inf'"),

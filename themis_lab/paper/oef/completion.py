@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from rm_plugin.policies.oef.registry import RULES
 from themis.values import Value
 from themis_lab.paper.oef.driver import Record, run
 from themis_lab.paper.oef.experiment import rule
@@ -19,7 +20,6 @@ from themis_lab.simulator.metrics import percentile
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-RULES = ("cooperative", "noncooperative", "gandiva_fair", "gavel", "gavel_capped", "max_min")
 COMPACT, PLAIN = "OEF's placer", "plain placer"
 HOUR_S = 3600.0
 
@@ -64,11 +64,11 @@ class CompletionTimes(Value, frozen=True, kw_only=True):
 
     def draw(self, findings: Findings) -> Figure:
         """Draw mean completion times and straggler workers by rule and placer."""
-        figure = new_figure(2, width=13.0)
+        figure = new_figure(2, width=14.0)
         panels = (("mean completion, h", "hours", ".1f"), ("straggler workers", "workers, summed over rounds", ".0f"))
         for axes, (panel, label, form) in zip(figure.axes, panels, strict=True):
             groups, series = panel_of(findings.rows, panel)
-            names = [str(group).replace("_", "\n").replace("cooperative", "\ncooperative") for group in groups]
+            names = [str(group).replace("_", "\n").replace("cooperative", "cooper-\native") for group in groups]
             grouped_bars(axes, names, series, labels=form)
             axes.set(ylabel=label, title=panel)
         legend_below(figure)
