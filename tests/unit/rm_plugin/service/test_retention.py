@@ -69,6 +69,22 @@ def test_app_is_archived_once_its_time_has_passed(tmp_path):
     run(scenario)
 
 
+def test_time_counts_from_end_of_app_not_from_its_submission(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path, **settings(keep_s=1_000.0)) as rm:
+            entry, session = await rm.registered(app("long"))
+            later(rm, 5_000.0)
+            await rm.manager.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
+            session.close()
+            rm.manager.disconnected(entry, session)
+            later(rm, 900.0)
+            assert await rm.manager.retention.archive_old() == 0
+            later(rm, 100.0)
+            assert await rm.manager.retention.archive_old() == 1
+
+    run(scenario)
+
+
 def test_only_so_many_ended_apps_stay_and_the_oldest_go_first(tmp_path):
     async def scenario():
         async with memory_service(tmp_path, **settings(keep_apps=3)) as rm:
