@@ -23,9 +23,9 @@ def submit(session: Session, arguments: Namespace) -> int:
 def resume(session: Session, arguments: Namespace) -> int:
     """Submit an ended app again, to go on from its checkpoints. Without `--wait`, standard output holds only the id."""
     with session.connect() as client:
-        app_id = client.submit(resumed(client.show(arguments.app)))
-        session.say_submitted(app_id)
-        return session.wait(client, [app_id]) if arguments.wait else OK
+        reply = client.submission(resumed(client.show(arguments.app)))
+        session.say_submitted(reply)
+        return session.wait(client, [reply.app_id]) if arguments.wait else OK
 
 
 def validate(session: Session, arguments: Namespace) -> int:
