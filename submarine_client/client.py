@@ -104,8 +104,10 @@ class Client:
             request = pb.ListRequest(states=states, after=mark, limit=min(most or _APPS_A_PAGE, _APPS_A_PAGE))
             reply = self._call(self._stub.List, request)
             seen += len(reply.apps)
+            # A ResourceManager without pages sends all apps in order of submission, and no total.
+            apps = reply.apps if reply.total else reversed(reply.apps)
             # An app that ended between two pages comes twice.
-            found |= {app.app_id: app for app in reply.apps if wanted is None or wanted(app)}
+            found |= {app.app_id: app for app in apps if wanted is None or wanted(app)}
             mark = reply.next
             if not mark or (most is not None and len(found) >= most):
                 break

@@ -178,7 +178,10 @@ class AppMasters:
             # `_kill_after` ends an app that is being killed. All others wait for the engine.
             if not entry.kill_reason and now_s >= self._relaunch_at_s:
                 await self._starts.turn(entry.app_id)
-                await self._start(entry)
+                if entry.ended:
+                    self._starts.done(entry.app_id)
+                else:
+                    await self._start(entry)
             return
         entry.launch_wait = "" if entry.session is not None else self._launcher.waiting(entry.app_id)
         if entry.launch_wait:

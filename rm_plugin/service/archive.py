@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import to_builtins
@@ -18,8 +19,8 @@ NO_ARCHIVE = "none"
 """Stands for the name of the file if events are dropped."""
 
 
-def write_archive(folder: Path, events: Sequence[StoredEvent]) -> str:
-    """Write events, in order of their sequence, to a new file that is synced. Returns its name.
+def write_archive(folder: Path, events: Iterable[StoredEvent]) -> str:
+    """Write events as they come to a new file, which is synced. Returns its name, `NO_ARCHIVE` without events.
 
     A ResourceManager that dies before it removes the events from its store writes them again, to the same name or to
     another. So two files may hold the same event; its sequence tells.
@@ -28,15 +29,19 @@ def write_archive(folder: Path, events: Sequence[StoredEvent]) -> str:
         OSError: The folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    ordered = sorted(events, key=lambda event: event.sequence)
-    path = folder / f"events-{ordered[0].sequence:012d}-{ordered[-1].sequence:012d}.jsonl.gz"
-    half = path.with_suffix(".part")
+    half = folder / "events.part"
+    first, last = math.inf, 0
     with half.open("wb") as file:
         with gzip.open(file, "wt", encoding="utf-8", compresslevel=6) as lines:
-            for event in ordered:
+            for event in events:
+                first, last = min(first, event.sequence), max(last, event.sequence)
                 lines.write(json.dumps(to_builtins(event), separators=(",", ":"), allow_nan=False) + "\n")
         file.flush()
         os.fsync(file.fileno())
+    if not last:
+        half.unlink()
+        return NO_ARCHIVE
+    path = folder / f"events-{first:012d}-{last:012d}.jsonl.gz"
     half.replace(path)
     return path.name
 

@@ -40,13 +40,13 @@ class Removed(Value, frozen=True, kw_only=True):
     Attributes:
         app_ids: Ended apps, of which all events up to the sequence number `through` leave.
         archive: Name of the file.
-        service_through: Events of no app up to this sequence number leave too.
+        pieces: Apps of which events up to a sequence number leave; an empty id stands for events of no app.
     """
 
     app_ids: tuple[str, ...]
     archive: str
     through: int
-    service_through: int
+    pieces: tuple[tuple[str, int], ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,12 +92,13 @@ class Batch:
             transaction.put_meta(key, value)
         if self.removed is not None:
             transaction.archive_apps(self.removed.app_ids, self.removed.archive, through=self.removed.through)
-            transaction.remove_service_events(self.removed.service_through)
+            for app_id, through in self.removed.pieces:
+                transaction.remove_events(app_id, through)
         return written
 
     def __bool__(self) -> bool:
         """Whether there is anything to write."""
-        return bool(self.events or self.apps or self.leases or self.meta)
+        return bool(self.events or self.apps or self.leases or self.meta or self.removed)
 
 
 class Recorder:

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE, write_archive
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.recorder import Recorder, Removed
-from rm_plugin.service.store import StateStore, StoredEvent, StoreError
+from rm_plugin.service.store import StoredEvent, StoreError
 from themis.clock import Clock
 from themis.config.rm_settings import RmSettings
 from themis.wire import themis_pb2 as pb
@@ -27,7 +30,9 @@ PASS_EVERY_S = 60.0
 SETTLED_S = 60.0
 """Seconds after its end in which no app is archived: clients that wait for it read its last events."""
 _APPS_A_FILE = 200
-_SERVICE_EVENTS_A_FILE = 5_000
+_EVENTS_A_FILE = 20_000
+"""No further app goes into a file of so many events. One app may have more."""
+_EVENTS_A_READ = 5_000
 
 
 class Retention:
@@ -71,11 +76,10 @@ class Retention:
         """
         apps = 0
         while True:
-            due = self._due_apps()[:_APPS_A_FILE]
-            number = await self._archive_part(due)
-            apps += len(due)
-            if len(due) < _APPS_A_FILE and number < _SERVICE_EVENTS_A_FILE:
+            part = await self._archive_part(self._due_apps()[:_APPS_A_FILE])
+            if not part.events and not part.apps:
                 return apps
+            apps += len(part.apps)
 
     def _due_apps(self) -> list[AppEntry]:
         now_s = self._clock.now_s()
@@ -89,46 +93,77 @@ class Retention:
             and now_s - _ended_at_s(entry) >= SETTLED_S
         ]
 
-    async def _archive_part(self, due: list[AppEntry]) -> int:
-        """Archive the events of some apps, and some of no app. Returns how many of no app there were."""
-        app_ids = [entry.app_id for entry in due]
-        horizon_s = self._clock.now_s() - self._settings.keep_s
-        # The summary covers what it has read; a start needs nothing older than its snapshot.
+    async def _archive_part(self, due: list[AppEntry]) -> _Part:
+        """Archive some of the apps, and some events of no app. Returns what was archived."""
+        part = _Part()
+        # A start needs nothing that the summary covers, and a removal writes a snapshot of it.
         covered = self._recorder.summary.sequence
-
-        def read(store: StateStore) -> tuple[list[StoredEvent], list[StoredEvent]]:
-            service = store.service_events(through=covered, limit=_SERVICE_EVENTS_A_FILE)
-            old = [event for event in service if event.time_s < horizon_s]
-            of_apps = [event for app_id in app_ids for event in store.events(app_id=app_id)]
-            return [event for event in of_apps if event.sequence <= covered], old
-
-        of_apps, of_service = await self._recorder.read(read)
-        events = [*of_apps, *of_service]
-        if not events and not app_ids:
-            return 0
-        name = NO_ARCHIVE
-        if self._settings.archive and events:
-            name = await asyncio.to_thread(write_archive, self._folder, events)
-        removed = Removed(
-            app_ids=tuple(app_ids),
-            archive=name,
-            through=covered,
-            service_through=max((event.sequence for event in of_service), default=0),
-        )
+        events = self._events(part, due, covered, self._clock.now_s() - self._settings.keep_s)
+        # Not in the thread that reads: clients must not wait for a long file.
+        name = await asyncio.to_thread(self._write, events)
+        if not part.events and not part.apps:
+            return part
+        for app_id, through in part.pieces:
+            # Few at a time, since other changes wait meanwhile.
+            piece = Removed(app_ids=(), archive=name, through=0, pieces=((app_id, through),))
+            await self._changes.make(partial(Change.remove, removed=piece))
+        app_ids = tuple(entry.app_id for entry in part.apps)
+        removed = Removed(app_ids=app_ids, archive=name, through=covered, pieces=(("", part.service_through),))
 
         def remove(change: Change) -> None:
-            for entry in due:
+            for entry in part.apps:
                 # The fluid fair cluster forgets the app, so what it says of the app now is final.
                 finish = pb.Finish()
                 finish.CopyFrom(entry.finish)
                 finish.rho.update(self._final_rho(entry))
                 change.put(entry, finish=finish)
-            change.event("events_archived", detail={"apps": len(app_ids), "events": len(events), "archive": name})
+            change.event("events_archived", detail={"apps": len(app_ids), "events": part.events, "archive": name})
             change.remove(removed)
             change.then(lambda: self._entries.archive(app_ids))
 
         await self._changes.make(remove)
-        return len(of_service)
+        return part
+
+    def _write(self, events: Iterator[StoredEvent]) -> str:
+        if self._settings.archive:
+            return write_archive(self._folder, events)
+        deque(events, maxlen=0)
+        return NO_ARCHIVE
+
+    def _events(self, part: _Part, due: list[AppEntry], covered: int, horizon_s: float) -> Iterator[StoredEvent]:
+        """Yield the events to archive, and note in `part` what they are."""
+        store = self._recorder.store
+        for event in store.service_events(through=covered, limit=_EVENTS_A_READ):
+            if event.time_s < horizon_s:
+                yield event
+                part.events, part.service_through = part.events + 1, event.sequence
+        for entry in due:
+            if part.events >= _EVENTS_A_FILE:
+                return
+            after = 0
+            while events := store.events(after=after, app_id=entry.app_id, limit=_EVENTS_A_READ):
+                events = tuple(event for event in events if event.sequence <= covered)
+                if not events:
+                    break
+                if after:
+                    part.pieces.append((entry.app_id, after))
+                yield from events
+                part.events += len(events)
+                after = events[-1].sequence
+            part.apps.append(entry)
+
+
+@dataclass(slots=True)
+class _Part:
+    """What a file has: whole apps, events in all, and the last event of no app.
+
+    `pieces` are events of large apps that can be removed before the rest: up to this sequence number.
+    """
+
+    apps: list[AppEntry] = field(default_factory=list)
+    events: int = 0
+    service_through: int = 0
+    pieces: list[tuple[str, int]] = field(default_factory=list)
 
 
 def _ended_at_s(entry: AppEntry) -> float:

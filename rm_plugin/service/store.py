@@ -113,8 +113,11 @@ class StoreTransaction(Protocol):
         """Remove ended apps' leases and events up to a sequence number, and note the file `archive` with the events."""
         ...
 
-    def remove_service_events(self, through: int) -> None:
-        """Remove the events of no app up to and including a sequence number."""
+    def remove_events(self, app_id: str, through: int) -> None:
+        """Remove the events of an app, or of none, up to and including a sequence number.
+
+        The newest event of the log must stay: the next one counts on from it.
+        """
         ...
 
 

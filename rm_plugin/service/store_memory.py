@@ -162,8 +162,8 @@ class _MemoryTransaction(_State):
         self.gone.append(lambda event: event.app_id in ids and event.sequence <= through)
         self.apps_gone |= ids
 
-    def remove_service_events(self, through: int) -> None:
-        self.gone.append(lambda event: not event.app_id and event.sequence <= through)
+    def remove_events(self, app_id: str, through: int) -> None:
+        self.gone.append(lambda event: event.app_id == app_id and event.sequence <= through)
 
 
 def _held(lease: Lease) -> bool:

@@ -291,8 +291,8 @@ class _SqliteTransaction:
         self._connection.executemany("DELETE FROM events WHERE app_id = ? AND sequence <= ?", events)
         self._connection.executemany("DELETE FROM leases WHERE app_id = ?", ids)
 
-    def remove_service_events(self, through: int) -> None:
-        self._connection.execute("DELETE FROM events WHERE app_id = '' AND sequence <= ?", (through,))
+    def remove_events(self, app_id: str, through: int) -> None:
+        self._connection.execute("DELETE FROM events WHERE app_id = ? AND sequence <= ?", (app_id, through))
 
 
 def _unusable(done: str, path: Path, error: sqlite3.Error) -> StoreError:

@@ -25,6 +25,7 @@ class FakeService(rpc.ClientServiceServicer):
         self.refuse: tuple[grpc.StatusCode, str] | None = None
         self.then = ["FINISHED"]
         self.shows = 0
+        self.has_pages = True
         self.runs_on = ""
 
     def add(self, app_id: str, *states: str, name: str = "app", **values) -> None:
@@ -42,6 +43,8 @@ class FakeService(rpc.ClientServiceServicer):
         return pb.ValidateReply(summary=f"{len(request.spec.jobs)} jobs fit the cluster")
 
     def List(self, request, context):
+        if not self.has_pages:
+            return pb.ListReply(apps=[statuses[0] for statuses in self.apps.values()])
         apps = [statuses[0] for statuses in reversed(self.apps.values())]
         wanted = [app for app in apps if not request.states or app.state in request.states]
         begin = int(request.after or 0)

@@ -125,6 +125,18 @@ def test_list_shows_the_newest_apps_and_counts_the_rest(rm: FakeRm, capsys: pyte
     assert err == "submarine: and up to 1 more; --limit 0 lists all\n"
 
 
+def test_list_shows_the_newest_of_a_resource_manager_without_pages(
+    rm: FakeRm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rm.service.has_pages = False
+    for number in range(5):
+        rm.service.add(f"a-{number}", "FINISHED", submitted_at_s=float(number))
+    assert main(["app", "list", "--limit", "2"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split()[0] for line in out.splitlines()] == ["APP", "a-3", "a-4"]
+    assert err == "submarine: and up to 3 more; --limit 0 lists all\n"
+
+
 def test_an_empty_list_is_said_on_standard_error(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["app", "list"]) == 0
     assert capsys.readouterr() == ("", "submarine: no apps\n")

@@ -1,10 +1,13 @@
 """Apps that a ResourceManager accepts or refuses, from any client."""
 
+import asyncio
+
 import pytest
 from agent_cases import cluster_of
 from msgspec.structs import replace
 
 from rm_plugin.service.admission import check_app, types_that_run
+from rm_plugin.service.memory_service import memory_service
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TunerSpec
 from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
 from themis.errors import InputError
@@ -106,3 +109,19 @@ def test_speeds_of_different_jobs_are_a_range():
 
 def test_device_types_need_no_name_on_a_cluster_of_one():
     assert types_that_run(with_job(), CLUSTER) == ""
+
+
+@pytest.mark.parametrize(("policy", "refused"), [("allox", True), ("srtf", False)])
+def test_gang_is_refused_under_policy_that_gives_each_job_one_device(tmp_path, policy, refused):
+    job = JobSpec(job_id="job-0", iterations_total=10, shape=JobShape(tasks=2, min_tasks=2))
+
+    async def scenario():
+        async with memory_service(tmp_path, policy=policy) as rm:
+            if refused:
+                with pytest.raises(InputError, match="policy allox gives each job one device"):
+                    await rm.manager.submit(replace(APP, jobs=(job,)))
+            else:
+                await rm.manager.submit(replace(APP, jobs=(job,)))
+            assert len(list(rm.entries)) == (0 if refused else 1)
+
+    asyncio.run(scenario())

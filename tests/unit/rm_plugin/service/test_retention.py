@@ -69,6 +69,22 @@ def test_app_is_archived_once_its_time_has_passed(tmp_path):
     run(scenario)
 
 
+def test_time_counts_from_end_of_app_not_from_its_submission(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path, **settings(keep_s=1_000.0)) as rm:
+            entry, session = await rm.registered(app("long"))
+            later(rm, 5_000.0)
+            await rm.manager.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
+            session.close()
+            rm.manager.disconnected(entry, session)
+            later(rm, 900.0)
+            assert await rm.manager.retention.archive_old() == 0
+            later(rm, 100.0)
+            assert await rm.manager.retention.archive_old() == 1
+
+    run(scenario)
+
+
 def test_only_so_many_ended_apps_stay_and_the_oldest_go_first(tmp_path):
     async def scenario():
         async with memory_service(tmp_path, **settings(keep_apps=3)) as rm:
@@ -211,7 +227,7 @@ def test_events_are_dropped_without_archive(tmp_path):
 
 def test_many_apps_are_archived_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(retention, "_APPS_A_FILE", 2)
-    monkeypatch.setattr(retention, "_SERVICE_EVENTS_A_FILE", 3)
+    monkeypatch.setattr(retention, "_EVENTS_A_READ", 3)
 
     async def scenario():
         async with memory_service(tmp_path, **settings(keep_s=500.0)) as rm:
@@ -224,6 +240,32 @@ def test_many_apps_are_archived_in_parts(tmp_path, monkeypatch):
             events = [event for path in (tmp_path / "archive").iterdir() for event in read_archive(path)]
             assert len({event.sequence for event in events}) == len(events)
             assert sum(event.kind == "round_started" for event in events) == 7
+
+    run(scenario)
+
+
+def test_events_of_large_app_are_removed_piece_by_piece(tmp_path, monkeypatch):
+    monkeypatch.setattr(retention, "_EVENTS_A_READ", 10)
+    removed = []
+
+    async def scenario():
+        async with memory_service(tmp_path, **settings(keep_apps=0)) as rm:
+            await ended(rm, 1)
+            for number in range(45):
+                rm.manager.recorder.record("job_progress", app_id="app-0001", detail={"iteration": number})
+            later(rm, 100.0)
+            before = rm.store.events(app_id="app-0001")
+            commit = rm.manager.recorder.commit
+
+            async def counted(batch):
+                await commit(batch)
+                removed.append(len(before) - len(rm.store.events(app_id="app-0001")))
+
+            rm.manager.recorder.commit = counted
+            assert await rm.manager.retention.archive_old() == 1
+            (path,) = (tmp_path / "archive").iterdir()
+            assert tuple(event for event in read_archive(path) if event.app_id) == before
+            assert removed == [*range(10, len(before), 10), len(before)]
 
     run(scenario)
 

@@ -288,7 +288,7 @@ def test_events_of_no_app_are_removed_up_to_a_number(store):
     assert [event.sequence for event in store.service_events(through=6, limit=9)] == [1, 6]
     assert [event.sequence for event in store.service_events(through=6, limit=1)] == [1]
     with store.transaction() as changes:
-        changes.remove_service_events(6)
+        changes.remove_events("", 6)
     assert [event.sequence for event in store.events()] == [5, 7]
     assert [event.sequence for event in store.events(after=5)] == [7]
 
@@ -298,7 +298,7 @@ def test_failed_archive_leaves_everything(store):
     before = store.events(), store.apps(), store.leases(held_only=False)
     with pytest.raises(ZeroDivisionError), store.transaction() as changes:
         changes.archive_apps(["app-0004"], "x.gz", through=99)
-        changes.remove_service_events(99)
+        changes.remove_events("", 99)
         raise ZeroDivisionError
     assert (store.events(), store.apps(), store.leases(held_only=False)) == before
     assert dict(store.archived_counts()) == {AppState.FINISHED: 2, AppState.FAILED: 1}
