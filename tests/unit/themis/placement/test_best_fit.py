@@ -65,6 +65,11 @@ def test_a_rack_before_the_cluster_and_few_machines():
     assert placed(free, demand(5, 5)) == ({"m0": 1, "m1": 1, "m2": 1, "m3": 2}, Level.CLUSTER, None)
 
 
+def test_equally_free_racks_leave_the_gang_to_the_smaller_id():
+    free = machines(("m0", "r1", (1,)), ("m1", "r1", (1,)), ("m2", "r0", (1,)), ("m3", "r0", (1,)))
+    assert placed(free, demand(2, 2)) == ({"m2": 1, "m3": 1}, Level.RACK, None)
+
+
 def test_units_stay_whole():
     free = machines(("m0", "r0", (3,)), ("m1", "r0", (3,)))
     assert placed(free, demand(2, 6, unit=2)) == ({"m0": 2, "m1": 2}, Level.RACK, None)

@@ -13,7 +13,7 @@ from rm_plugin.solvers.exact.row_placement import Packed, RowPlacer
 from themis.bids import GangRequest
 from themis.cluster import Allocation, Level
 
-MACHINE, CLUSTER = Level.MACHINE, Level.CLUSTER
+SLOT, MACHINE, RACK, CLUSTER = Level.SLOT, Level.MACHINE, Level.RACK, Level.CLUSTER
 
 
 def test_gangs_in_racks_come_first_where_one_found_no_place():
@@ -35,6 +35,73 @@ def test_a_rack_is_chosen_where_whole_parts_are_spared():
     assert written > 0
     assert sorted(part[1] for part in parts if part[0] == 0) == [1, 2, 3]
     assert cluster.pack([(Level.RACK, 3, 1), *[(MACHINE, 2, 2)] * 6], sparing=True)[0] < 0
+
+
+# The rules of best_fit.h where places tie: free GPUs by machine (of slots, by rack), gangs, and what they get as
+# (gang, machine, slot, GPUs).
+TIES = {
+    "slot: the machine with fewer free GPUs": ([("r0", 2, 2), ("r0", 2)], [(SLOT, 2, 2)], [[0, 1, 0, 2]]),
+    "slot: the smaller machine": ([("r0", 2), ("r0", 2)], [(SLOT, 2, 2)], [[0, 0, 0, 2]]),
+    "slot: the smaller slot": ([("r0", 2, 2)], [(SLOT, 2, 2)], [[0, 0, 0, 2]]),
+    "machine: the one from which GPUs were taken last": (
+        [("r0", 2), ("r0", 5)],
+        [(MACHINE, 3, 3), (MACHINE, 2, 2)],
+        [[0, 1, 0, 3], [1, 1, 0, 2]],
+    ),
+    "machine: the smaller number": ([("r0", 2), ("r0", 2)], [(MACHINE, 2, 2)], [[0, 0, 0, 2]]),
+    "machine: its tightest slot": ([("r0", 4, 2)], [(MACHINE, 2, 2)], [[0, 0, 1, 2]]),
+    "machine: its smaller slot": ([("r0", 2, 2)], [(MACHINE, 2, 2)], [[0, 0, 0, 2]]),
+    # Drained to (1, 0, 3). Largest first would leave (0, 1, 3).
+    "machine: no slot holds it, so the smallest first": (
+        [("r0", 3, 2, 3)],
+        [(MACHINE, 4, 4), (SLOT, 1, 1)],
+        [[0, 0, -1, 4], [1, 0, 0, 1]],
+    ),
+    "rack: the smaller number": (
+        [("r0", 1), ("r0", 1), ("r1", 1), ("r1", 1)],
+        [(RACK, 2, 1)],
+        [[0, 0, -1, 1], [0, 1, -1, 1]],
+    ),
+    "rack: of the roomiest machines the smaller number": (
+        [("r0", 2), ("r0", 2), ("r0", 1)],
+        [(RACK, 3, 1)],
+        [[0, 0, -1, 2], [0, 2, -1, 1]],
+    ),
+    "rack: of the tightest machines the smaller number": (
+        [("r0", 2), ("r0", 1), ("r0", 1)],
+        [(RACK, 3, 1)],
+        [[0, 0, -1, 2], [0, 1, -1, 1]],
+    ),
+    "anywhere: of the roomiest racks the smaller number": (
+        [("r0", 2), ("r1", 2)],
+        [(CLUSTER, 3, 1)],
+        [[0, 0, -1, 2], [0, 1, -1, 1]],
+    ),
+    "anywhere: the roomiest rack for the rest too": (
+        [("r0", 3), ("r1", 1), ("r2", 2)],
+        [(CLUSTER, 4, 1)],
+        [[0, 0, -1, 3], [0, 2, -1, 1]],
+    ),
+}
+SPARING_TIES = {
+    "the machine with fewer free GPUs": ([("r0", 3), ("r0", 1)], [(RACK, 1, 1)], [[0, 1, -1, 1]]),
+    "the smaller machine": ([("r0", 1), ("r0", 1)], [(RACK, 1, 1)], [[0, 0, -1, 1]]),
+    "the smaller rack": ([("r0", 1), ("r1", 1)], [(RACK, 1, 1)], [[0, 0, -1, 1]]),
+}
+
+
+def cluster_of(machines):
+    return Cluster(tuple(machine(f"m{n}", *slots, rack=rack) for n, (rack, *slots) in enumerate(machines)))
+
+
+@pytest.mark.parametrize(("machines", "gangs", "parts"), TIES.values(), ids=TIES)
+def test_ties_are_broken_as_documented(machines, gangs, parts):
+    assert cluster_of(machines).pack(gangs)[1] == parts
+
+
+@pytest.mark.parametrize(("machines", "gangs", "parts"), SPARING_TIES.values(), ids=SPARING_TIES)
+def test_sparing_ties_are_broken_as_documented(machines, gangs, parts):
+    assert cluster_of(machines).pack(gangs, sparing=True)[1] == parts
 
 
 @pytest.mark.parametrize("racks", [1, 3])

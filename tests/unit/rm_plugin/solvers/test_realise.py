@@ -1,0 +1,33 @@
+"""Which machines chosen rows get where several places are as good."""
+
+from rm_plugin.solvers.candidates import Candidate
+from rm_plugin.solvers.kinds import Kind
+from rm_plugin.solvers.realise import realise
+from themis.bids import FreeMachine
+from themis.cluster import Allocation, Level
+
+
+def machine(machine_id, device):
+    return FreeMachine(machine_id=machine_id, rack_id="r0", free_slots=(2,), device=device)
+
+
+def placed(machines, kind_by_app):
+    """GPUs by app and machine, of one gang of each app; None if not all were placed."""
+    chosen = {
+        app_id: Candidate(row=0, log_value=1.0, kinds=((kind, 1),), pinned=Allocation(), pinned_parts=())
+        for app_id, kind in kind_by_app.items()
+    }
+    gangs = realise(machines, chosen, has_types=True)
+    return gangs and {app_id: [gang.gpus.by_machine() for gang in each] for app_id, each in gangs.items()}
+
+
+def test_equally_free_types_leave_the_gang_to_the_smaller_name():
+    machines = (machine("m0", "v"), machine("m1", "v"), machine("m2", "k"), machine("m3", "k"))
+    assert placed(machines, {"a": Kind(Level.CLUSTER, 3, 1)}) == {"a": [{"m2": 2, "m3": 1}]}
+
+
+def test_a_gang_that_names_its_type_comes_before_one_that_does_not():
+    """Both fit on m0, and on m1 only the app a, which comes first in order of app ids and would take m0."""
+    machines = (machine("m0", "k"), machine("m1", "v"))
+    kinds = {"a": Kind(Level.MACHINE, 2, 2), "b": Kind(Level.MACHINE, 2, 2, "k")}
+    assert placed(machines, kinds) == {"a": [{"m1": 2}], "b": [{"m0": 2}]}
