@@ -81,9 +81,8 @@ class Visibility(Enum):
 
 
 class ExitCode:
-    """Exit codes that YARN gives in place of a process's own (`ContainerExitStatus`)."""
+    """Exit codes that YARN gives in place of a process's own: those of `ContainerExitStatus` that matter here."""
 
-    INVALID = -1000
     ABORTED = -100
     DISKS_FAILED = -101
     PREEMPTED = -102
@@ -91,7 +90,6 @@ class ExitCode:
     KILLED_EXCEEDED_PMEM = -104
     KILLED_BY_AM = -105
     KILLED_BY_RM = -106
-    KILLED_AFTER_APP_END = -107
 
 
 class NodeReport(Value, frozen=True, kw_only=True):

@@ -14,7 +14,6 @@ from themis_lab.simulator.workloads.interchangeable import CPU, GPU, Trace
 ALPHA = 0.1
 """The paper's value in simulations."""
 
-NAMES = ("allox", "allox_plus", "srpt", "sjf", "drfa", "es", "drfs", "drff", "es_fcfs", "jsq", "bf")
 NEEDS_NO_ESTIMATES = ("drff",)
 
 

@@ -11,10 +11,11 @@ import pytest
 from rm_plugin.policies.allox.decision import decide
 from themis.errors import UnknownNameError
 from themis_lab.paper.allox.driver import Profiling, estimate_error, run
-from themis_lab.paper.allox.policies import NAMES, policy_named
+from themis_lab.paper.allox.policies import policy_named
 from themis_lab.simulator.workloads.interchangeable import CPU, GPU, Trace, TraceJob, large, small_cluster
 
 TRACE = large(1, 12)
+NAMES = ("allox", "allox_plus", "srpt", "sjf", "drfa", "es", "drfs", "drff", "es_fcfs", "jsq", "bf")
 
 
 def trace_of(*times, machines=None, arrivals=()):
