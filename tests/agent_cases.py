@@ -1,6 +1,9 @@
 """Small apps, views of a cluster and offers for the tests of the agent."""
 
+from collections import Counter
+
 from am.agent.candidates.search_space import SearchSpace
+from am.agent.model.finish_time import even_counts
 from am.agent.model.views import AppView, ClusterView, GangAt, HeldGang, JobView
 from themis.apps import CRUDE_SLOWDOWN, JobShape, Slowdown
 from themis.bids import Offer
@@ -42,6 +45,11 @@ def app_of(jobs, **changes):
         "demand_max_gpus": sum(each.shape.demand_max_gpus for each in jobs) or 1,
     }
     return AppView(**{**fields, **changes})
+
+
+def even_gangs(*split):
+    """The gangs of `even_counts` one by one, largest first."""
+    return tuple(Counter(even_counts(*split)).elements())
 
 
 def cluster_view_of(cluster=None, **changes):

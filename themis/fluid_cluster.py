@@ -31,7 +31,7 @@ from __future__ import annotations
 import copy
 import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from themis.errors import InputError, InvariantError, UnknownNameError
@@ -449,27 +449,3 @@ def _checked_gpus(gpus: float) -> float:
     if not 0.0 <= gpus < math.inf:
         raise InputError("a cluster has 0 or more GPUs", value=gpus)
     return gpus
-
-
-def fluid_lives(
-    gpus: float, arrivals: Iterable[tuple[str, float, Sequence[FluidPhase]]], sizes: Iterable[tuple[float, float]] = ()
-) -> dict[str, FluidLife]:
-    """The lives of all apps of a workload.
-
-    Args:
-        gpus: GPUs at the start.
-        arrivals: For each app its id, when it arrives in seconds, and its phases.
-        sizes: From when on, in seconds, the cluster has how many GPUs.
-    """
-    changes: list[tuple[float, int, str | float, Sequence[FluidPhase]]] = [
-        *((at_s, 0, size, ()) for at_s, size in sizes),
-        *((at_s, 1, app_id, phases) for app_id, at_s, phases in arrivals),
-    ]
-    changes.sort(key=lambda change: change[:2])
-    cluster = FluidCluster(gpus, changes[0][0] if changes else 0.0)
-    for at_s, _, what, phases in changes:
-        if isinstance(what, str):
-            cluster.arrive(what, phases, at_s)
-        else:
-            cluster.resize(what, at_s)
-    return cluster.run_out()

@@ -5,9 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from agent_cases import even_gangs
 
 from am.agent.model.fairness import cluster_time_s, ideal_time_s, rho_by_definition
-from am.agent.model.finish_time import even_gangs, later_phases_time_s, phase_time_s, time_on_count_s
+from am.agent.model.finish_time import later_phases_time_s, phase_time_s, time_on_count_s
 from am.agent.model.nsdi_example import NSDI_CLUSTER_VIEW, nsdi_app, nsdi_table
 from themis.cluster import Level
 from themis.rho import RhoDefinition

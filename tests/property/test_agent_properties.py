@@ -4,14 +4,14 @@ import itertools
 import math
 
 import pytest
-from agent_cases import FLAT, app_of, at, cluster_of, cluster_view_of, jobs_of
+from agent_cases import FLAT, app_of, at, cluster_of, cluster_view_of, even_gangs, jobs_of
+from fluid_cases import fluid_lives
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from am.agent.model.fairness import Valuer, declaration_of, ideal_times_s
 from am.agent.model.finish_time import (
-    even_gangs,
     finish_time_s,
     job_time_s,
     phase_time_s,
@@ -24,7 +24,6 @@ from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown
 from themis.choices import BundleRule
 from themis.cluster import Level
-from themis.fluid_cluster import fluid_lives
 
 WORKS = st.lists(st.integers(1, 60), min_size=1, max_size=6)
 CRUDE = Slowdown(1.0, 1.0, 1.1, 1.3)

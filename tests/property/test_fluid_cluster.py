@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 import pytest
+from fluid_cases import fluid_lives
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from themis.errors import InputError, InvariantError, UnknownNameError
-from themis.fluid_cluster import FluidCluster, FluidPhase, FluidState, fluid_lives
+from themis.fluid_cluster import FluidCluster, FluidPhase, FluidState
 
 PHASES = st.lists(
     st.builds(

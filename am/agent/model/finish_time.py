@@ -193,8 +193,9 @@ def even_counts(
     at_least: Level = Level.SLOT,
     speeds: Speeds = SAME_SPEED,
 ) -> Mapping[GangAt, int]:
-    """`even_gangs` with identical gangs counted.
+    """An even split with every gang at its tightest level, but no tighter than `at_least` (except single GPUs).
 
+    Identical gangs are counted.
     On a cluster of several device types the GPUs are those of the types on which a job of these `speeds` is fastest.
     Each type gives gangs to as many jobs as it can, and the next type to the others.
     """
@@ -215,13 +216,6 @@ def _counts_by_type(
             counts[GangAt(size, level, device=each.device)] = count
             jobs -= count
     return counts
-
-
-def even_gangs(
-    gpus: int, jobs: int, shape: JobShape, cluster: ClusterView, at_least: Level = Level.SLOT
-) -> tuple[GangAt, ...]:
-    """An even split with every gang at its tightest level, but no tighter than `at_least` (except single GPUs)."""
-    return tuple(nearest_gang(size, cluster, at_least) for size in split_evenly(gpus, jobs, shape))
 
 
 def nearest_gang(gpus: int, cluster: ClusterView, at_least: Level = Level.SLOT) -> GangAt:

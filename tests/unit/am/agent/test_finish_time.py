@@ -3,10 +3,9 @@
 import math
 
 import pytest
-from agent_cases import FLAT, ONE, STRICT, app_of, at, cluster_of, cluster_view_of, job, jobs_of
+from agent_cases import FLAT, ONE, STRICT, app_of, at, cluster_of, cluster_view_of, even_gangs, job, jobs_of
 
 from am.agent.model.finish_time import (
-    even_gangs,
     finish_time_s,
     job_time_s,
     phase_time_s,
