@@ -174,8 +174,6 @@ OFFERS = st.builds(
     now_s=TIMES,
     deadline_s=TIMES,
     lease_s=POSITIVE,
-    renewable=ALLOCATIONS,
-    kept=ALLOCATIONS,
     contention=st.floats(1, 1e3),
     active_apps=st.integers(0, 1000),
 )

@@ -120,11 +120,10 @@ class Bid(Value, frozen=True, kw_only=True):
 
 
 class Offer(Value, frozen=True, kw_only=True):
-    """What a round offers: free GPUs by machine, and of these what the app holds itself and may renew in place.
+    """What a round offers: free GPUs by machine, those whose leases end with the round included.
 
-    `free` counts renewable GPUs too: m0 with three free GPUs and two whose leases of this app end has 5. `slots` holds
-    the free GPUs of each slot by machine. Times are on the clock of the ResourceManager; the bid must be there by
-    `deadline_s`.
+    m0 with three free GPUs and two whose leases end has 5. `slots` holds the free GPUs of each slot by machine. Times
+    are on the clock of the ResourceManager; the bid must be there by `deadline_s`.
     """
 
     round_id: int
@@ -133,8 +132,6 @@ class Offer(Value, frozen=True, kw_only=True):
     lease_s: float
     free: Allocation
     slots: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    renewable: Allocation = field(default_factory=Allocation)
-    kept: Allocation = field(default_factory=Allocation)
     contention: float = 1.0
     active_apps: int = 1
 

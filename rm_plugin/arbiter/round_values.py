@@ -148,17 +148,11 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
         return {machine.machine_id: machine.free_slots for machine in self.machines if machine.free}
 
     def offer_to(self, app_id: str, deadline_s: float) -> Offer:
-        """What the round offers an app, to be answered by `deadline_s`: all free GPUs, and what the app holds."""
-        standing = self.standing(app_id)
-        return replace(
-            self.offer_to_anybody(deadline_s),
-            renewable=standing.renewable,
-            kept=standing.kept,
-            contention=self.contentions.of(app_id),
-        )
+        """What the round offers an app, to be answered by `deadline_s`: all free GPUs, and its N_avg."""
+        return replace(self.offer_to_anybody(deadline_s), contention=self.contentions.of(app_id))
 
     def offer_to_anybody(self, deadline_s: float) -> Offer:
-        """Return the offer to an app that holds nothing, without N_avg."""
+        """Return the offer that all apps have in common, without N_avg."""
         return Offer(
             round_id=self.round_id,
             now_s=self.now_s,

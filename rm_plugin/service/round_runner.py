@@ -243,7 +243,6 @@ class RoundRunner:
                 deadline_s=deadline_s,
                 contention=snapshot.contentions.of(session.app_id),
                 active_apps=len(snapshot.apps),
-                lease_s=snapshot.lease_s,
             )
             session.send(pb.RmMessage(ask_rho=message))
             return session.expect_report(snapshot.round_id)

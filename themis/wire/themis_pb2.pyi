@@ -591,30 +591,26 @@ class Registered(_message.Message):
     def __init__(self, spec: _Optional[_Union[AppSpec, _Mapping]] = ..., cluster: _Optional[_Union[Cluster, _Mapping]] = ..., submitted_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., lease_s: _Optional[float] = ..., checkpoint_lead_s: _Optional[float] = ..., grace_s: _Optional[float] = ..., heartbeat_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., active_apps: _Optional[int] = ..., contention: _Optional[float] = ..., bundle_rule: _Optional[str] = ..., app_id: _Optional[str] = ..., gpus_available: _Optional[int] = ...) -> None: ...
 
 class AskRho(_message.Message):
-    __slots__ = ("round_id", "now_s", "deadline_s", "contention", "active_apps", "lease_s")
+    __slots__ = ("round_id", "now_s", "deadline_s", "contention", "active_apps")
     ROUND_ID_FIELD_NUMBER: _ClassVar[int]
     NOW_S_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_S_FIELD_NUMBER: _ClassVar[int]
     CONTENTION_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_APPS_FIELD_NUMBER: _ClassVar[int]
-    LEASE_S_FIELD_NUMBER: _ClassVar[int]
     round_id: int
     now_s: float
     deadline_s: float
     contention: float
     active_apps: int
-    lease_s: float
-    def __init__(self, round_id: _Optional[int] = ..., now_s: _Optional[float] = ..., deadline_s: _Optional[float] = ..., contention: _Optional[float] = ..., active_apps: _Optional[int] = ..., lease_s: _Optional[float] = ...) -> None: ...
+    def __init__(self, round_id: _Optional[int] = ..., now_s: _Optional[float] = ..., deadline_s: _Optional[float] = ..., contention: _Optional[float] = ..., active_apps: _Optional[int] = ...) -> None: ...
 
 class Offer(_message.Message):
-    __slots__ = ("round_id", "now_s", "deadline_s", "lease_s", "free", "renewable", "kept", "contention", "active_apps")
+    __slots__ = ("round_id", "now_s", "deadline_s", "lease_s", "free", "contention", "active_apps")
     ROUND_ID_FIELD_NUMBER: _ClassVar[int]
     NOW_S_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_S_FIELD_NUMBER: _ClassVar[int]
     LEASE_S_FIELD_NUMBER: _ClassVar[int]
     FREE_FIELD_NUMBER: _ClassVar[int]
-    RENEWABLE_FIELD_NUMBER: _ClassVar[int]
-    KEPT_FIELD_NUMBER: _ClassVar[int]
     CONTENTION_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_APPS_FIELD_NUMBER: _ClassVar[int]
     round_id: int
@@ -622,11 +618,9 @@ class Offer(_message.Message):
     deadline_s: float
     lease_s: float
     free: _containers.RepeatedCompositeFieldContainer[OfferedMachine]
-    renewable: Allocation
-    kept: Allocation
     contention: float
     active_apps: int
-    def __init__(self, round_id: _Optional[int] = ..., now_s: _Optional[float] = ..., deadline_s: _Optional[float] = ..., lease_s: _Optional[float] = ..., free: _Optional[_Iterable[_Union[OfferedMachine, _Mapping]]] = ..., renewable: _Optional[_Union[Allocation, _Mapping]] = ..., kept: _Optional[_Union[Allocation, _Mapping]] = ..., contention: _Optional[float] = ..., active_apps: _Optional[int] = ...) -> None: ...
+    def __init__(self, round_id: _Optional[int] = ..., now_s: _Optional[float] = ..., deadline_s: _Optional[float] = ..., lease_s: _Optional[float] = ..., free: _Optional[_Iterable[_Union[OfferedMachine, _Mapping]]] = ..., contention: _Optional[float] = ..., active_apps: _Optional[int] = ...) -> None: ...
 
 class OfferedMachine(_message.Message):
     __slots__ = ("machine_id", "free_slots")

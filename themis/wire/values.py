@@ -440,8 +440,6 @@ def offer_to_message(offer: Offer) -> pb.Offer:
         deadline_s=offer.deadline_s,
         lease_s=offer.lease_s,
         free=[pb.OfferedMachine(machine_id=machine, free_slots=slots) for machine, slots in offer.slots.items()],
-        renewable=allocation_to_message(offer.renewable),
-        kept=allocation_to_message(offer.kept),
         contention=offer.contention,
         active_apps=offer.active_apps,
     )
@@ -457,8 +455,6 @@ def offer_from_message(message: pb.Offer) -> Offer:
         lease_s=message.lease_s,
         free=Allocation.of({machine: sum(counts) for machine, counts in slots.items()}),
         slots=slots,
-        renewable=allocation_from_message(message.renewable),
-        kept=allocation_from_message(message.kept),
         contention=message.contention,
         active_apps=message.active_apps,
     )

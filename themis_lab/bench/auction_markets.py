@@ -130,7 +130,6 @@ def _scene(holdings: Holdings, cluster_view: ClusterView) -> RoundScene:
     slots = {machine.machine_id: machine.free_slots for machine in holdings.machines if machine.free}
     bidders = []
     for app in holdings.apps:
-        up = sum((gang.renewable_gpus for gang in app.held), Allocation())
         offer = Offer(
             round_id=1,
             now_s=0.0,
@@ -138,8 +137,6 @@ def _scene(holdings: Holdings, cluster_view: ClusterView) -> RoundScene:
             lease_s=_LEASE_S,
             free=free,
             slots=slots,
-            renewable=up,
-            kept=sum((gang.gpus for gang in app.held), Allocation()) - up,
             contention=app.contention,
             active_apps=cluster_view.active_apps,
         )

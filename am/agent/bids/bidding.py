@@ -148,7 +148,7 @@ def _bid_by_type(outlook: Outlook, elapsed_s: float, contention: float, offer: O
     moment = np.array([elapsed_s]), np.array([contention])
     types = types_on_offer(outlook.app, offer, cluster)
     if not types:
-        nothing = replace(offer, free=Allocation(), slots={}, renewable=Allocation())
+        nothing = replace(offer, free=Allocation(), slots={})
         return _make_bids_on_one_type([outlook], *moment, nothing, cluster, BidMemory())[0]
     bids = []
     for each in types:

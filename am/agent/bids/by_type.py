@@ -61,17 +61,11 @@ def _job_on_type(job: JobView, device: str, elsewhere: HeldGang | None) -> JobVi
 
 def offer_on_type(offer: Offer, device: str, cluster: ClusterView) -> Offer:
     """The part of an offer on machines of one device type."""
-
-    def mine(gpus: Allocation) -> Allocation:
-        return Allocation(tuple([entry for entry in gpus.counts if cluster.device_of.get(entry[0]) == device]))
-
-    free = mine(offer.free)
+    free = Allocation(tuple([entry for entry in offer.free.counts if cluster.device_of.get(entry[0]) == device]))
     return replace(
         offer,
         free=free,
         slots={machine_id: offer.slots[machine_id] for machine_id, _ in free if machine_id in offer.slots},
-        renewable=mine(offer.renewable),
-        kept=mine(offer.kept),
     )
 
 

@@ -131,7 +131,7 @@ class TestRenewal:
     APP = app_of(jobs_of([1000], PAIRS, STRICT), held=(HELD,), restart_s=40.0)
 
     def test_held_gpus_are_pinned_without_a_restart(self):
-        bid = make_bid(self.APP, whole_offer(CLUSTER, renewable=self.HELD.gpus), CLUSTER_VIEW)
+        bid = make_bid(self.APP, whole_offer(CLUSTER), CLUSTER_VIEW)
         rows = dict(zip(map(repr, asked(bid)), bid.rows, strict=True))
         stay = rows[repr(((), {"m0": 2}))]
         fresh = rows[repr((((2, "slot", 1),), {}))]

@@ -100,7 +100,7 @@ def test_fragmented_cluster_has_kept_and_renewable_gangs():
     assert any(not gang.renewable for gang in gangs)
     assert any(gang.renewable_gpus == gang.gpus for gang in gangs)
     assert any(gang.renewable and gang.renewable_gpus != gang.gpus for gang in gangs)
-    assert all(bidder.offer.renewable.within(bidder.offer.free) for bidder in bidders)
+    assert all(gang.renewable_gpus.within(bidder.offer.free) for bidder in bidders for gang in bidder.app.held)
     assert any(row.pinned for bidder in bidders for row in bidder.bid().rows)
 
 
@@ -108,8 +108,9 @@ def test_held_gpus_are_disjoint_and_not_free():
     scene = round_scene(SIMULATED, 1, cluster=ClusterState.FRAGMENTED)
     taken = {machine.machine_id: machine.free for machine in scene.machines}
     for bidder in scene.bidders:
-        for machine, gpus in bidder.offer.kept:
-            taken[machine] += gpus
+        for gang in bidder.app.held:
+            for machine, gpus in gang.gpus - gang.renewable_gpus:
+                taken[machine] += gpus
     assert all(gpus <= cluster_of(SIMULATED).machine(machine).gpus for machine, gpus in taken.items())
 
 
