@@ -32,6 +32,8 @@ from rm_plugin.solvers.kinds import Kind
 Prices = NDArray[np.float64]
 
 _MAX_CUTS = 30
+"""Limit on the cuts of one market: each is one more resource in every later search of its problems. It bounds the work
+and is not tuned. In docs/design/auction.md no kind of market has more than four cuts per searched market on average."""
 
 _CUT_PRICE_ERROR = 0.002
 """How far prices may be off after a cut was added, in log value of each bidder."""
