@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from rm_plugin.service.store import StoredEvent
+from themis.json_merge_patch import merged
 from themis.values import Value
 
 WHOLE_EVERY = 50
@@ -68,7 +69,7 @@ def memory_after(content: object | None, written: int | None, detail: Mapping[st
     change = detail.get("memory_change")
     if not isinstance(change, dict) or not isinstance(content, dict) or change.get("after") != written:
         return None
-    return _patched(content, change.get("patch"))
+    return merged(content, change.get("patch"))
 
 
 def _without_null(content: Any) -> Any:
@@ -88,15 +89,3 @@ def _patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any
         elif value != former:
             patch[key] = value
     return patch
-
-
-def _patched(content: object, patch: object) -> object:
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(content) if isinstance(content, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = _patched(result.get(key), value)
-    return result

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from themis.json_merge_patch import merged
 from themis_lab.testbed.events import Event
 from themis_lab.testbed.measures import gpu_time_by_device
 from themis_lab.testbed.spans import LeaseSpan
@@ -62,21 +63,8 @@ def _memories(events: Iterable[Event]) -> Iterator[tuple[float, dict[str, Any]]]
         if "memory" in event.detail:
             memory = event.detail["memory"]
         elif "memory_change" in event.detail:
-            memory = _patched(memory, event.detail["memory_change"]["patch"])
+            memory = merged(memory, event.detail["memory_change"]["patch"])
         else:
             memory = None
         if isinstance(memory, dict) and {"types", "shares"} <= memory.keys():
             yield event.time_s, memory
-
-
-def _patched(content: Any, patch: Any) -> Any:
-    """Content after a JSON merge patch (RFC 7396)."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(content) if isinstance(content, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = _patched(result.get(key), value)
-    return result
