@@ -1,4 +1,4 @@
-"""C extensions: the exact auction, the packing of jobs, the candidates of bids. pyproject.toml has the other settings."""
+"""C extensions: the exact auction, the packing of jobs, candidates for bids. pyproject.toml has the rest."""
 
 from setuptools import Extension, setup
 

@@ -1,7 +1,7 @@
 """Put jobs on gangs that run one job at a time, so that the last one ends early: the makespan on unrelated machines.
 
-Bids value this end, and the planner then puts the jobs there. `core/packing.c` has five methods. They run in this order,
-and the best result counts:
+Bids value this end, and the planner then puts the jobs there. `core/packing.c` has five methods. They run in this
+order, and the best result counts:
 
 1. Longest first, each job where it ends earliest (LPT).
 2. First fit under a bisected end (MULTIFIT: Coffman, Garey and Johnson, "An application of bin-packing to
