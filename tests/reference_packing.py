@@ -1,7 +1,7 @@
 """The packing of jobs on gangs in plain Python, the reference that `am/agent/core/packing.c` is tested against.
 
-`times_s`, `left_out_s` and `gangs_of_jobs` have the signatures of the compiled functions (`am/agent/_packing.pyi`) and return
-bit-identical results.
+`times_s`, `left_out_s` and `gangs_of_jobs` have the signatures of the compiled functions (`am/agent/_packing.pyi`) and
+return bit-identical results.
 """
 
 from __future__ import annotations
