@@ -28,6 +28,7 @@ Other places in the code choose by rules of their own, and each states how it di
   the tightest slot, machine or rack, uses `best_fit.spread`, and if necessary stays within the counts that the solver
   found. Of several device types it takes the one with the fewest free units.
 - `am.jobs.pool` gives the GPUs of an app to its jobs.
+- `rm_plugin.policies.allox` chooses a machine for each job by a matching, or the shortest time.
 - `rm_plugin.policies.oef_gangs`: with `placer: plain`, a job takes the first free GPUs by machine id.
 - `rm_plugin.policies.oef.placement` places jobs on bare hosts, in the evaluation of OEF only.
 
