@@ -16,6 +16,7 @@ from am.app_view import (
     app_view,
     at_once_gpus,
     held_gang,
+    is_bound,
     make_cluster_view,
     phase_views,
     reference_job,
@@ -213,7 +214,7 @@ class App:
             gpus = job.gpus if job.running and not job.stop_reason else planned.get(job_id, ())
             renewable = renewable_gpus(gpus, self.leases, self._reserved, until_s)
             if gpus and renewable is not None:
-                yield held_gang(job_id, gpus, renewable, self.cluster)
+                yield held_gang(job_id, gpus, renewable, self.cluster, bound=is_bound(gpus, self.leases))
 
     def rho_now(self, view: AppView) -> float:
         """Finish-time fairness if the app kept what it holds."""

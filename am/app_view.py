@@ -200,7 +200,7 @@ def whole_view(
 def renewable_gpus(
     gpus: Iterable[GpuId], leases: Mapping[GpuId, Lease], reserved: Collection[GpuId], until_s: float
 ) -> list[GpuId] | None:
-    """The GPUs of a gang whose leases end by a time, and may be renewed.
+    """The GPUs of a gang whose leases end by a time, and may be renewed. Bound leases do not end before their jobs.
 
     Returns None unless the app holds all GPUs of the gang or they are reserved for it: then it has no such gang.
     """
@@ -210,13 +210,15 @@ def renewable_gpus(
         if lease is None:
             if gpu not in reserved:
                 return None
-        elif lease.expires_at_s <= until_s and lease.state is LeaseState.GRANTED:
+        elif lease.expires_at_s <= until_s and lease.state is LeaseState.GRANTED and not lease.job_id:
             renewable.append(gpu)
     return renewable
 
 
-def held_gang(job_id: str, gpus: Iterable[GpuId], renewable: Iterable[GpuId], cluster: Cluster) -> HeldGang:
-    """A gang that a job runs on, with those of its GPUs that are renewable."""
+def held_gang(
+    job_id: str, gpus: Iterable[GpuId], renewable: Iterable[GpuId], cluster: Cluster, *, bound: bool = False
+) -> HeldGang:
+    """A gang that a job runs on, with those of its GPUs that are renewable, and whether its leases are bound to it."""
     members = tuple(gpus)
     return HeldGang(
         job_id=job_id,
@@ -224,7 +226,13 @@ def held_gang(job_id: str, gpus: Iterable[GpuId], renewable: Iterable[GpuId], cl
         level=cluster.level_of_gpus(members),
         renewable_gpus=Allocation.of_gpus(set(renewable) & set(members)),
         device=cluster.machine(members[0].machine_id).device if cluster.has_types else "",
+        bound=bound,
     )
+
+
+def is_bound(gpus: Iterable[GpuId], leases: Mapping[GpuId, Lease]) -> bool:
+    """Whether leases bind a gang to its job."""
+    return any(gpu in leases and leases[gpu].job_id for gpu in gpus)
 
 
 def make_cluster_view(cluster: Cluster, *, active_apps: int, lease_s: float, rule: BundleRule) -> ClusterView:

@@ -10,7 +10,16 @@ from itertools import chain
 
 from am.agent.model.demands import is_satisfied
 from am.agent.model.views import AppView, HeldGang, JobView
-from am.app_view import app_view, at_once_gpus, held_gang, reference_job, renewable_gpus, whole_view, work_gpu_s
+from am.app_view import (
+    app_view,
+    at_once_gpus,
+    held_gang,
+    is_bound,
+    reference_job,
+    renewable_gpus,
+    whole_view,
+    work_gpu_s,
+)
 from am.jobs.planner import NOWHERE, Holdings, Plan, make_plan
 from am.tuners.port import Observation, ObservationKind, TunerPlan
 from am.tuners.registry import make_tuner
@@ -101,7 +110,7 @@ class SimApp:
             job.job_id: SimJob(job, speeds_in(job.spec, cluster))
             for job in sorted(trace.jobs, key=lambda job: job.job_id)
         }
-        self._gangs: dict[tuple[str, int], tuple[tuple[tuple[GpuId, ...], list[GpuId]], HeldGang]] = {}
+        self._gangs: dict[tuple[str, int], tuple[tuple[tuple[GpuId, ...], list[GpuId], bool], HeldGang]] = {}
         self._still: tuple[JobView, ...] | None = None
         self._median: dict[frozenset[str], JobView] = {}
         self._reference_now: JobView | None = None
@@ -382,8 +391,9 @@ class SimApp:
     def _gang(self, job_id: str, gpus: tuple[GpuId, ...], renewable: list[GpuId]) -> HeldGang:
         """The gang as the agent sees it; usually the same as in the round before."""
         known = self._gangs.get((job_id, len(renewable)))
-        if known is None or known[0] != (gpus, renewable):
-            known = (gpus, renewable), held_gang(job_id, gpus, renewable, self._cluster)
+        bound = is_bound(gpus, self.leases)
+        if known is None or known[0] != (gpus, renewable, bound):
+            known = (gpus, renewable, bound), held_gang(job_id, gpus, renewable, self._cluster, bound=bound)
             self._gangs[job_id, len(renewable)] = known
         return known[1]
 

@@ -72,7 +72,7 @@ def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
         if gang is None:
             demands.append(job.demand)
         # Most gangs continue, and are as large as their jobs can use.
-        elif gang.renewable_gpus.counts or gang.at.gpus < job.shape.demand_max_gpus:
+        elif gang.renewable_gpus.counts or (gang.at.gpus < job.shape.demand_max_gpus and not gang.bound):
             demand = _demand_of(job, gang, app.restart_s)
             if demand is not None:
                 demands.append(demand)
@@ -92,7 +92,7 @@ def is_satisfied(shapes: Sequence[JobShape], gangs: Sequence[HeldGang]) -> bool:
     if len(gangs) < len(shapes):
         return False
     return all(
-        not gang.renewable_gpus.counts and gang.at.gpus >= shape.demand_max_gpus
+        not gang.renewable_gpus.counts and (gang.at.gpus >= shape.demand_max_gpus or gang.bound)
         for shape, gang in zip(shapes, gangs, strict=True)
     )
 

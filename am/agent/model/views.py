@@ -87,7 +87,8 @@ class GangAt(Value, frozen=True):
 class HeldGang(Value, frozen=True, dict=True, kw_only=True):
     """A gang that a job runs on, or starts on as soon as other apps have returned its GPUs.
 
-    The leases of `renewable_gpus` end in this round: the app keeps these GPUs only if it wins them back.
+    The leases of `renewable_gpus` end in this round: the app keeps these GPUs only if it wins them back. A `bound` gang
+    is its job's until the job ends: it does not grow, and none of it is renewable.
     """
 
     job_id: str
@@ -95,6 +96,7 @@ class HeldGang(Value, frozen=True, dict=True, kw_only=True):
     level: Level
     renewable_gpus: Allocation = field(default_factory=Allocation)
     device: str = ""
+    bound: bool = False
 
     @property
     def renewable(self) -> bool:

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from am.agent.model.demands import is_satisfied, unmet_demands
 from tests.agent_cases import app_of, held, job
@@ -46,3 +47,11 @@ def test_a_satisfied_app_has_no_demand(told):
 def test_an_app_with_largest_gangs_and_no_renewable_gpus_is_satisfied(gangs, content):
     holds = [held(name, {"m": gpus}, up=up or None) for name, gpus, up in gangs]
     assert is_satisfied([JobShape(tasks=2)] * 2, holds) is content
+
+
+def test_a_job_on_a_bound_gang_wants_no_more_gpus():
+    elastic = job("a", 1e5, JobShape(tasks=4, min_tasks=1))
+    gang = replace(held("a", {"m": 1}), bound=True)
+    assert is_satisfied([elastic.shape], [gang])
+    assert unmet_demands(app_of([elastic], held=(gang,), restart_s=1.0)) == ()
+    assert unmet_demands(app_of([elastic], held=(held("a", {"m": 1}),), restart_s=1.0))
