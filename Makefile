@@ -7,7 +7,7 @@ OUT    ?= out/testbed
 MIX    ?= conf/testbed/$(if $(filter yarn,$(ENGINE)),yarn,main).yaml
 BIN    := $(VENV)/bin
 
-.PHONY: setup testbed test test-unit test-slow test-slow-untimed test-slow-timed test-hadoop stack stack-down test-stack test-docker lint wire docs docs-site clean
+.PHONY: setup testbed test test-unit test-slow test-slow-untimed test-slow-timed test-hadoop stack stack-down test-stack test-docker test-soak lint wire docs docs-site clean
 
 setup: $(VENV)/.ready
 
@@ -42,6 +42,11 @@ test-slow-untimed: setup
 
 test-slow-timed: setup
 	@exec $(BIN)/python -m pytest -m "slow and alone and not hadoop and not stack and not docker"
+
+# Short apps over months of virtual time, with a ResourceManager that is killed now and then; prints what it measures.
+SOAK_APPS ?= 30000
+test-soak: setup
+	@THEMIS_SOAK_APPS=$(SOAK_APPS) exec $(BIN)/python -m pytest -s -m slow tests/soak
 
 # Against real daemons of Hadoop (docs/how-to/devcluster.md), a cluster for each of two processes, of 1 GB each; needs Java and
 # Maven, and fails without them where CI is set.

@@ -102,6 +102,7 @@ class LogWatch:
 
     def _unsaved(self, job: JobRun, record: CheckpointFailed) -> None:
         """Report that checkpoints cannot be saved, once until one can be."""
+        job.failed_saves += 1
         if not job.save_trouble:
             self._emit("checkpoint_failed", job.job_id, {"iteration": record.iteration, "reason": record.reason})
             job.save_trouble = f"no checkpoint since iteration {job.saved_iteration}: {record.reason}"

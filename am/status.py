@@ -28,20 +28,22 @@ def heartbeat_message(app: App, view: AppView) -> pb.Heartbeat:
         phase=plan.phase,
         phases=plan.phase + len(plan.phases),
         best=app.search.best(),
+        checkpoint_uri=app.checkpoint_uri,
         unmet_gpus=sum(demand.max_gpus for demand in unmet_demands(view)),
         declaration=_declaration(app),
     )
 
 
 def finish_message(app: App, state: AppState, diagnostics: str) -> pb.Finish:
-    """The app's end: rho by definition if it finished, every job, the best job and its checkpoint."""
+    """The app's end: rho by definition if it did its work, every job, the best job and its checkpoint."""
+    # One that was killed or failed has no finish time, and of a job that ended short it is not known what it did.
+    whole = state is AppState.FINISHED and not any(job.short_of for job in app.search.jobs.values())
     best = app.search.best()
     checkpoint = app.store.latest(best) if best else None
     return pb.Finish(
         state=state.value,
         diagnostics=diagnostics,
-        # One that was killed or failed has no finish time.
-        rho=app.final_rho() if state is AppState.FINISHED else {},
+        rho=app.final_rho() if whole else {},
         jobs=list(_job_reports(app)),
         best=best,
         best_checkpoint=checkpoint.location if checkpoint is not None else "",

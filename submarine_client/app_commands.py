@@ -6,6 +6,7 @@ from argparse import Namespace
 
 from submarine_client.as_json import app_object, dump, spec_object
 from submarine_client.groups import load_app
+from submarine_client.resuming import resumed
 from submarine_client.session import OK, Session
 from submarine_client.show import app_text, spec_text
 
@@ -14,9 +15,17 @@ def submit(session: Session, arguments: Namespace) -> int:
     """Submit a group. Without `--wait`, standard output holds only the app's id."""
     app = load_app(arguments.group)
     with session.connect() as client:
-        app_id = client.submit(app)
-        session.say_submitted(app_id)
-        return session.wait(client, [app_id]) if arguments.wait else OK
+        reply = client.submission(app)
+        session.say_submitted(reply)
+        return session.wait(client, [reply.app_id]) if arguments.wait else OK
+
+
+def resume(session: Session, arguments: Namespace) -> int:
+    """Submit an ended app again, to go on from its checkpoints. Without `--wait`, standard output holds only the id."""
+    with session.connect() as client:
+        reply = client.submission(resumed(client.show(arguments.app)))
+        session.say_submitted(reply)
+        return session.wait(client, [reply.app_id]) if arguments.wait else OK
 
 
 def validate(session: Session, arguments: Namespace) -> int:

@@ -70,8 +70,13 @@ class Client:
 
     def submit(self, spec: AppSpec) -> str:
         """Submit an app and return its id."""
-        app_id: str = self._call(self._stub.Submit, pb.SubmitRequest(spec=_message(spec))).app_id
+        app_id: str = self.submission(spec).app_id
         return app_id
+
+    def submission(self, spec: AppSpec) -> pb.SubmitReply:
+        """Submit an app. Returns its id and the device types that can run it."""
+        reply: pb.SubmitReply = self._call(self._stub.Submit, pb.SubmitRequest(spec=_message(spec)))
+        return reply
 
     def validate(self, spec: AppSpec) -> str:
         """Let the ResourceManager check an app without running it. Returns its summary."""

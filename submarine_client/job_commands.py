@@ -47,9 +47,9 @@ def run(session: Session, arguments: Namespace) -> int:
     if "rm" in options:
         session = replace(session, address=rm_address(options["rm"][0], {}))
     with session.connect() as client:
-        app_id = client.submit(app)
-        session.say_submitted(app_id)
-        return session.wait(client, [app_id]) if "wait_job_finish" in options else OK
+        reply = client.submission(app)
+        session.say_submitted(reply)
+        return session.wait(client, [reply.app_id]) if "wait_job_finish" in options else OK
 
 
 def list_jobs(session: Session, arguments: Namespace) -> int:

@@ -102,8 +102,15 @@ def _add_app_verbs(verbs: _Verbs) -> None:
     wait.add_argument("apps", metavar="APP", nargs="+")
     logs = verbs.add("logs", app_commands.logs, "write what an app's tasks wrote", _follow())
     logs.add_argument("--job", metavar="JOB", default="", help="of this job only, such as job-00")
+    resume = verbs.add(
+        "resume",
+        app_commands.resume,
+        "submit an ended app again, from its checkpoints; prints the new id",
+        _pace_options(),
+    )
+    resume.add_argument("--wait", action="store_true", help="wait until the app has ended, with progress")
     kill = verbs.add("kill", app_commands.kill, "end an app", _reason())
-    for verb in (show, logs, kill):
+    for verb in (show, logs, resume, kill):
         verb.add_argument("app", metavar="APP")
 
 

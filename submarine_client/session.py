@@ -32,13 +32,18 @@ class Session(Value, frozen=True, kw_only=True):
         """Return a connection, for use as a context manager."""
         return Client(self.address)
 
-    def say_submitted(self, app_id: str) -> None:
-        """Print the id of a submitted app, alone on standard output. If that fails, name it on standard error."""
+    def say_submitted(self, reply: pb.SubmitReply) -> None:
+        """Print the id of a submitted app, alone on standard output. If that fails, name it on standard error.
+
+        On a cluster of several device types, a note says which of them can run the app.
+        """
         try:
-            self.terminal.say(app_id)
+            self.terminal.say(reply.app_id)
         except OSError:
-            write_stderr(f"{PREFIX}{app_id} is submitted, and goes on")
+            write_stderr(f"{PREFIX}{reply.app_id} is submitted, and goes on")
             raise
+        if reply.runs_on:
+            self.terminal.note(reply.runs_on)
 
     def say_apps(self, apps: Sequence[pb.AppStatus], more: int, *, as_json: bool, what: str) -> None:
         """Print a list of apps, and note that there are more."""

@@ -172,17 +172,18 @@ def _outcome(app: pb.AppStatus) -> list[str]:
     if best is not None:
         values = assignments(status.hyper_parameters(app, best.job_id))
         lines.append(_field("Best job", f"{best.job_id}, {_score(best)}, {values}"))
-    rest = (
+    more = (
         ("Checkpoint", app.best_checkpoint),
         ("Leases", _leases(app)),
         ("Waits", app.waits_for),
         ("Folder", app.folder),
+        ("Events", app.archive),
         ("Engine's id", app.engine_id),
         ("Page", app.page_url),
         ("Attempts", str(app.attempts) if app.attempts > 1 else ""),
         ("Diagnostics", app.diagnostics),
     )
-    return [*lines, *(_field(label, value) for label, value in rest if value)]
+    return lines + [_field(label, value) for label, value in more if value]
 
 
 def _field(label: str, value: str) -> str:

@@ -10,6 +10,7 @@ from rm_plugin.engines.memory import MemoryAppLauncher
 from rm_plugin.policies.port import Policy
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.log_summary import report_unreadable
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.memory_service import MemoryService
 from rm_plugin.service.recorder import Recorder
@@ -62,20 +63,25 @@ class ServiceCase:
         policy: str = "themis",
         folder: Path = Path("state"),
         decider: Policy | None = None,
+        cluster: Cluster = CLUSTER,
+        now_s: float = NOW_S,
+        **settings: object,
     ) -> None:
-        settings = RmSettings(
-            cluster=Path("unused"),
-            state_dir=folder,
-            policy=policy,
-            report_deadline_s=0.02,
-            bid_deadline_s=0.02,
-            auction={"keep_markets": 0},
-        )
-        self.clock = VirtualClock(NOW_S)
+        values = {
+            "cluster": Path("unused"),
+            "state_dir": folder,
+            "policy": policy,
+            "report_deadline_s": 0.02,
+            "bid_deadline_s": 0.02,
+            "auction": {"keep_markets": 0},
+        }
+        settings = RmSettings.model_validate(values | settings)
+        self.clock = VirtualClock(now_s)
         self.recorder = Recorder(store, self.clock)
         self.entries = restored_entries(store)
         decider = decider or make_policy(policy)
-        self.arbiter = _arbiter(settings, CLUSTER, store, self.clock, self.entries, decider)
+        report_unreadable(self.recorder.summary)
+        self.arbiter = _arbiter(settings, cluster, store, self.clock, self.entries, decider, self.recorder.summary)
         _abandon_open_round(self.recorder)
         self.manager = ResourceManager(
             settings=settings,

@@ -17,6 +17,7 @@ UNREADABLE = "unreadable"
 """The kind that the log shows for an event whose row cannot be read."""
 
 _OF_RESOURCE_MANAGER = (
+    "events_archived",
     *("rm_started", "app_submitted", "app_state", "app_kill_wanted", "am_started", "am_registered", "am_lost"),
     *("machine_joined", "machine_lost", "machine_back"),
     *("round_started", "round_reported", "round_offered", "round_bids", "round_auctioned", "round_granted"),

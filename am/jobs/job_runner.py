@@ -235,7 +235,8 @@ class JobRunner:
             self._runtime,
             job.handles,
             peer_wait_s=self._app.spec.peer_wait_s,
-            progress=lambda: job.profile.step_changes,
+            # At its end a chief may have to wait for room for its model, and says so now and then.
+            progress=lambda: job.profile.step_changes + job.failed_saves,
         )
 
     async def _reserve(self, job: JobRun) -> tuple[Seat, ...] | None:
@@ -280,7 +281,7 @@ class JobRunner:
         elif requested:
             search.turn(job, JobState.WAITING)
         elif _ended_well(exits) and job.profile.iteration > job.reached:
-            self._restarted(job, "it ended unasked, after it had saved")
+            self._restarted(job, "it ended unasked with exit code 75, but further than before")
         elif any(exit_.reason is ExitReason.TAKEN for exit_ in exits):
             self._restarted(job, "the engine took a container of it away")
         else:

@@ -32,7 +32,8 @@ class JobRun:
     the newest incarnation with steps logged, and `unsaved_stops` the number of stops in a row without a newer
     checkpoint. `files_changed_s` is when a file in its checkpoint folders had changed last at its start, and `reached`
     how many iterations it had done by then. `pauses` counts its restarts in a row without progress; each waits longer
-    than the one before. `save_trouble` is why its checkpoints cannot be saved at present.
+    than the one before. `save_trouble` is why its checkpoints cannot be saved at present, and
+    `failed_saves` how often one could not.
     """
 
     spec: JobSpec
@@ -66,6 +67,7 @@ class JobRun:
     launched_at_s: float = 0.0
     pauses: int = 0
     save_trouble: str = ""
+    failed_saves: int = 0
     unsaved_stops: int = 0
 
     @property

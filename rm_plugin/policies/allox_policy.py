@@ -44,12 +44,30 @@ class RunningJob(Value, frozen=True, kw_only=True):
     Attributes:
         user: The tenant of its app.
         value: What it adds to the progress of its user, fixed at its start.
-        ends_at_s: When it ends by its estimate.
+        started_at_s: When it was granted its device.
+        time_s: Its estimated length, the start included.
     """
 
     user: str
     value: float
-    ends_at_s: float
+    started_at_s: float
+    time_s: float
+
+    def end_s(self, now_s: float) -> float:
+        """When it is expected to end, now at the earliest.
+
+        If it takes much longer than estimated, its length counts twice, then four times. Otherwise it would always be
+        about to end, and jobs would wait for its device although others are idle. So it is with a job that goes on with
+        its next phase. For example, a job of 100 s ends at 100 s; after 115 s it is expected at 200 s.
+        """
+        length_s = self.time_s
+        while self.started_at_s + _OVERRUN * length_s < now_s:
+            length_s *= 2.0
+        return max(now_s, self.started_at_s + length_s)
+
+
+_OVERRUN = 1.1
+"""A job may take this many times as long as estimated before the estimate doubles."""
 
 
 class AlloxMemory(Value, frozen=True, kw_only=True):
@@ -92,7 +110,8 @@ class AlloxPolicy:
         wanted = waiting_demands(snapshot)
         memory = _memory_of(snapshot, wanted, owners)
         ends_at_s = {
-            app_id: {job_id: job.ends_at_s for job_id, job in jobs.items()} for app_id, jobs in memory.running.items()
+            app_id: {job_id: job.end_s(snapshot.now_s) for job_id, job in jobs.items()}
+            for app_id, jobs in memory.running.items()
         }
         runs, profiles = sampling_runs(snapshot, memory.profiles)
         memory = replace(memory, profiles=profiles)
@@ -116,7 +135,7 @@ class AlloxPolicy:
         return Decision(
             auction={**gangs_of(runs), **_gangs(rest, decided.starts, waiting, devices)},
             unserved=_unserved(wanted, started),
-            memory=_after(memory, decided.starts, waiting, snapshot.now_s),
+            memory=_after(snapshot, memory, decided.starts, waiting),
             waits={**_waits(decided, frame, waiting, devices), **sampling_waits(rest, sampled)},
         )
 
@@ -169,16 +188,21 @@ def _gangs(
     return dict(sorted(gangs.items()))
 
 
-def _after(memory: AlloxMemory, starts: tuple[values.Start, ...], waiting: WaitingJobs, now_s: float) -> AlloxMemory:
+def _after(
+    snapshot: RoundSnapshot, memory: AlloxMemory, starts: tuple[values.Start, ...], waiting: WaitingJobs
+) -> AlloxMemory:
     """The memory after a round: jobs that start are entered into the ledger."""
     running = {app_id: dict(jobs) for app_id, jobs in memory.running.items()}
     last_start_s = dict(memory.last_start_s)
     for start in starts:
         app_id, job_id = waiting.keys[start.job.job_id]
         running.setdefault(app_id, {})[job_id] = RunningJob(
-            user=start.job.user, value=start.value, ends_at_s=now_s + start.job.time_s(start.type_name)
+            user=start.job.user,
+            value=start.value,
+            started_at_s=snapshot.now_s,
+            time_s=snapshot.reports[app_id].restart_s + start.job.time_s(start.type_name),
         )
-        last_start_s[start.job.user] = now_s
+        last_start_s[start.job.user] = snapshot.now_s
     return replace(
         memory,
         running={app_id: dict(sorted(jobs.items())) for app_id, jobs in sorted(running.items())},

@@ -59,6 +59,24 @@ def _check_job(job: JobSpec) -> None:
         _check_number(f"job {job.job_id}: speed on {device}", speed)
 
 
+def types_that_run(spec: AppSpec, cluster: Cluster) -> str:
+    """The device types that can run every job of an app, with its speeds, as text. Empty on a cluster of one type.
+
+    Example: runs on v100 (speed 3), cpu (speed 0.2), not on k80.
+    """
+    if not cluster.has_types:
+        return ""
+    speeds = {device.name: [speed_on(job, device) for job in spec.jobs] for device in cluster.present_devices}
+    able = {name: on_type for name, on_type in speeds.items() if all(on_type)}
+    parts = [
+        f"{name} (speed {min(on_type):g}{f' to {max(on_type):g}' if max(on_type) > min(on_type) else ''})"
+        for name, on_type in sorted(able.items(), key=lambda entry: -max(entry[1]))
+    ]
+    others = [name for name in speeds if name not in able]
+    text = f"runs on {', '.join(parts)}" if parts else "no device type runs every job of it"
+    return f"{text}, not on {', '.join(others)}" if parts and others else text
+
+
 def _check_count(what: str, value: int, *, least: int = 1, most: int = INT32_MAX) -> None:
     if not least <= value <= most:
         raise InputError(f"{_SOURCE}: {what} must be from {least} to {most}", value=value)

@@ -107,8 +107,8 @@ class AppMasters:
             LOG.warning("the end of the app master of %s is not written", exit_.app_id)
 
     async def _am_exited(self, exit_: AmExit) -> None:
-        entry = self._entries.get(exit_.app_id)
-        if entry.ended or self._closing or exit_.attempt < entry.attempt or entry.forced_reason:
+        entry = self._entries.find(exit_.app_id)
+        if entry is None or entry.ended or self._closing or exit_.attempt < entry.attempt or entry.forced_reason:
             # `_take_by_force` handles the loss itself after its kill, which would hit a new attempt too.
             return
         # An engine may have made attempts by itself that never registered.
@@ -213,7 +213,8 @@ class AppMasters:
                     self._spawn(self._kill_after(entry, KILL_GRACE_S))
                 continue
             if entry.attempt:
-                entry.excused_attempts += 1
+                # The former ResourceManager may have counted the loss already, and was gone before the next start.
+                entry.excused_attempts += entry.attempt > entry.excused_attempts + len(entry.failed_at_s)
                 await self._lost(entry, "it was gone when the ResourceManager came back")
             elif entry.kill_reason:
                 await self._end_surely(entry, AppState.KILLED, entry.kill_reason)

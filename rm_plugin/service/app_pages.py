@@ -39,12 +39,16 @@ def app_page(
     Example: of apps 1 to 4, where 1 and 3 have ended, the order is 4, 2, 3, 1. The page of the first three has the mark
         `ended-3`, and the page after that mark holds app 1.
     """
-    limit = max(1, min(limit or MAX_APPS, MAX_APPS))
-    begin = mark_key(after)
+    limit, begin = page_size(limit), mark_key(after)
     wanted = (entry for entry in entries if (not states or entry.state in states) and _key(entry) > begin)
     found = heapq.nsmallest(limit + 1, wanted, key=_key)
     shown = tuple(found[:limit])
     return AppPage(entries=shown, next_mark=mark_of(shown[-1]) if len(found) > limit else "")
+
+
+def page_size(limit: int) -> int:
+    """Return how many apps a page holds at most if a client asks for `limit`; 0 stands for no wish."""
+    return max(1, min(limit or MAX_APPS, MAX_APPS))
 
 
 def mark_of(entry: AppEntry) -> str:

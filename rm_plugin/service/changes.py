@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.service.entries import AppEntry
-from rm_plugin.service.recorder import Batch, Recorder
+from rm_plugin.service.recorder import Batch, Recorder, Removed
 from rm_plugin.service.store import StoreError
 from themis.cluster import Cluster
 from themis.leases import LeaseChange
@@ -70,6 +70,10 @@ class Change:
     def cluster(self, cluster: Cluster) -> None:
         """Write the machines."""
         self._batch.cluster(cluster)
+
+    def remove(self, removed: Removed) -> None:
+        """Remove events that are archived."""
+        self._batch.removed = removed
 
     def then(self, effect: Effect) -> None:
         """Run an effect after the write: send a message, reply, ask for a round. It must not fail."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from rm_plugin.service.app_pages import app_page, mark_of
-from rm_plugin.service.entries import AppEntry, app_number
+from rm_plugin.service.admission import types_that_run
+from rm_plugin.service.app_pages import mark_of
 from rm_plugin.service.logs import LogFollower
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.message_checks import check_reference, check_states
 from rm_plugin.service.refusals import refusal_text
 from rm_plugin.service.status import app_status
-from rm_plugin.service.store import StoredEvent, StoreError
+from rm_plugin.service.store import StoredEvent, StoreError, app_number
 from rm_plugin.service.store_json import to_json
 from themis.errors import InputError, ThemisError, UnknownNameError
 from themis.wire import themis_pb2 as pb
@@ -45,7 +45,8 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         except (ThemisError, ValueError) as error:
             await _refuse(context, error)
             raise
-        return pb.SubmitReply(app_id=entry.app_id)
+        runs_on = types_that_run(entry.spec, self._manager.arbiter.cluster)
+        return pb.SubmitReply(app_id=entry.app_id, runs_on=runs_on)
 
     async def Validate(self, request: pb.SubmitRequest, context: Context) -> pb.ValidateReply:
         """Check an app against the cluster without accepting it."""
@@ -59,13 +60,15 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         summary = (
             f"{len(spec.jobs)} jobs, at most {spec.demand_max_gpus} GPUs, fits {cluster.name} ({cluster.gpus} GPUs)"
         )
+        if runs_on := types_that_run(spec, cluster):
+            summary += f"; {runs_on}"
         return pb.ValidateReply(summary=summary)
 
     async def List(self, request: pb.ListRequest, context: Context) -> pb.ListReply:
         """Return a page of all apps, or of those in the given states, without leases and specifications."""
         try:
             wanted = check_states(request.states)
-            page = app_page(self._manager.entries, states=wanted, after=request.after, limit=request.limit)
+            page = await self._manager.page_of_apps(states=wanted, after=request.after, limit=request.limit)
         except ThemisError as error:
             await _refuse(context, error)
             raise
@@ -85,7 +88,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
     async def Show(self, request: pb.ShowRequest, context: Context) -> pb.AppStatus:
         """Return one app with its leases and specification."""
         try:
-            return app_status(self._manager, self._entry(request.app_id), whole=True)
+            return app_status(self._manager, await self._manager.find(request.app_id), whole=True)
         except ThemisError as error:
             await _refuse(context, error)
             raise
@@ -104,16 +107,17 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
 
         With `follow` the stream ends when the app has ended. For all apps it never ends.
         """
-        app_id = ""
+        entry = None
         if request.app_id:
             try:
-                app_id = self._entry(request.app_id).app_id
+                entry = await self._manager.find(request.app_id)
             except ThemisError as error:
                 await _refuse(context, error)
+        app_id = entry.app_id if entry is not None else ""
         after = request.after_sequence
         recorder = self._manager.recorder
         while True:
-            ended = bool(app_id) and self._manager.entries.get(app_id).ended
+            ended = entry is not None and entry.ended
             news = asyncio.ensure_future(recorder.news())
             try:
                 events = await recorder.read_events(after, app_id, _EVENTS_A_READ)
@@ -134,7 +138,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
     async def Logs(self, request: pb.LogsRequest, context: Context) -> AsyncIterator[pb.LogChunk]:
         """Stream the logs of an app's jobs, or of one job. The source `am` is the app master's log."""
         try:
-            entry = self._entry(request.app_id)
+            entry = await self._manager.find(request.app_id)
             job_id = check_reference(request.job_id, "job")
             folder = await self._manager.fetch_logs(entry)
             # In threads, since a disk may be slow and a log long.
@@ -171,9 +175,6 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             lease_s=manager.settings.lease.duration_s,
             now_s=manager.clock.now_s(),
         )
-
-    def _entry(self, name: str) -> AppEntry:
-        return self._manager.entries.get(check_reference(name))
 
 
 def _event_message(event: StoredEvent) -> pb.Event:

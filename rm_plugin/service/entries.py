@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import secrets
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rm_plugin.arbiter.round_values import AppOwner
 from rm_plugin.service.session import Session
-from rm_plugin.service.store import StoredApp
+from rm_plugin.service.store import StoredApp, app_number
 from themis.apps import AppSpec, JobShape
 from themis.errors import InputError, UnknownNameError
 from themis.lifecycle import APP_LIFECYCLE, JOB_ENDS, AppState, JobState
@@ -52,6 +53,7 @@ class AppEntry:
     kill_reason: str = ""
     forced_reason: str = ""
     logs_whole: bool = False
+    archive: str = ""
     session: Session | None = None
     last_message: tuple[int, int] = (0, 0)
     last_seen_s: float = 0.0
@@ -117,6 +119,8 @@ class AppEntry:
         """Return the entry in the form that the store keeps."""
         return StoredApp(
             app_id=self.app_id,
+            name=self.spec.name,
+            archive=self.archive,
             state=self.state,
             attempt=self.attempt,
             token=self.token,
@@ -158,6 +162,7 @@ class AppEntry:
             pid=stored.pid,
             started_at_s=stored.started_at_s,
             finished_at_s=stored.finished_at_s,
+            archive=stored.archive,
             diagnostics=stored.diagnostics,
             excused_attempts=excused if isinstance(excused, int) else 0,
             failed_at_s=_numbers(stored.final.get("failed_at_s")),
@@ -188,16 +193,6 @@ def _ended(job: pb.JobStatus) -> pb.JobStatus:
     return ended
 
 
-def app_number(app_id: str) -> int:
-    """Return the number at the end of an app's id, 0 if it has none.
-
-    >>> app_number("app-0012")
-    12
-    """
-    digits = app_id[len(app_id.rstrip("0123456789")) :]
-    return int(digits or 0)
-
-
 def _hex(message: pb.Heartbeat | pb.Finish) -> str:
     return str(message.SerializeToString(deterministic=True).hex())
 
@@ -205,12 +200,23 @@ def _hex(message: pb.Heartbeat | pb.Finish) -> str:
 class AppEntries:
     """All apps by id, in order of submission. An app can also be found by its name, see `get`.
 
-    `lost` holds the ids of apps whose rows in the store cannot be read. Their ids are not used again.
+    `lost` holds the ids of apps whose rows in the store cannot be read. Their ids are not used again. Archived apps are
+    in the store only; `archived` counts them by state.
     """
 
-    def __init__(self, entries: Sequence[AppEntry] = (), lost: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        entries: Sequence[AppEntry] = (),
+        lost: Iterable[str] = (),
+        *,
+        last_number: int = 0,
+        archived: Mapping[AppState, int] | None = None,
+    ) -> None:
         self._entries = {entry.app_id: entry for entry in entries}
         self.lost = set(lost)
+        self.archived = Counter(archived or {})
+        self._refused_by_archived = 0
+        self._last_number = max([last_number, *map(app_number, self._entries), *map(app_number, self.lost)])
         self._active = dict(self._entries)
 
     def __iter__(self) -> Iterator[AppEntry]:
@@ -222,26 +228,42 @@ class AppEntries:
     def add(self, entry: AppEntry) -> None:
         """Add a new app."""
         self._entries[entry.app_id] = self._active[entry.app_id] = entry
+        self._last_number = max(self._last_number, entry.number)
+
+    def archive(self, app_ids: Iterable[str]) -> None:
+        """Forget ended apps, which are archived now."""
+        for app_id in app_ids:
+            entry = self._entries.pop(app_id)
+            self.archived[entry.state] += 1
+            self._refused_by_archived += entry.refused_messages
+            self._active.pop(app_id, None)
 
     def next_id(self) -> str:
         """Return an unused id for the next app."""
-        number = len(self._entries) + len(self.lost) + 1
-        while (app_id := f"app-{number:04d}") in self._entries or app_id in self.lost:
-            number += 1
-        return app_id
+        return f"app-{self._last_number + 1:04d}"
 
     def count(self, states: Collection[AppState] = ()) -> int:
-        """Count the apps of some states, or all."""
-        return sum(not states or entry.state in states for entry in self)
+        """Count the apps of some states, or all; archived ones too."""
+        kept = sum(not states or entry.state in states for entry in self)
+        return kept + sum(number for state, number in self.archived.items() if not states or state in states)
+
+    def refused_messages(self) -> int:
+        """Count the messages of app masters that were refused since the start."""
+        return self._refused_by_archived + sum(entry.refused_messages for entry in self)
 
     def lose(self, app_id: str) -> None:
         """Note that the store has an app of this id but nothing of it may run: it cannot be read, or has ended."""
         self.lost.add(app_id)
+        self._last_number = max(self._last_number, app_number(app_id))
 
     def active(self) -> list[AppEntry]:
         """Return the apps that have not ended, in order of submission. An ended app is examined once only."""
         self._active = {app_id: entry for app_id, entry in self._active.items() if not entry.ended}
         return list(self._active.values())
+
+    def find(self, app_id: str) -> AppEntry | None:
+        """Return the app of an id, or None if there is none or it is archived."""
+        return self._entries.get(app_id)
 
     def get(self, app_id: str) -> AppEntry:
         """Return the app of an id, or of a name: the running app of this name, else the newest one.

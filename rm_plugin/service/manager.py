@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 from rm_plugin.arbiter.core import Arbiter
@@ -13,19 +13,22 @@ from rm_plugin.engines.port import AppLauncher
 from rm_plugin.policies.gang_check import check_gang
 from rm_plugin.service.admission import check_app
 from rm_plugin.service.app_masters import AppMasters, app_folder
+from rm_plugin.service.app_pages import AppPage, app_page, mark_key, page_size
+from rm_plugin.service.archive import FOLDER, NO_ARCHIVE
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.fluid_fairness import FluidFairness
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.message_checks import check_message, check_reference, check_registration, read_detail
 from rm_plugin.service.recorder import Recorder
+from rm_plugin.service.retention import Retention
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session import Session
 from themis.apps import AppSpec
 from themis.clock import Clock
 from themis.config.names import check_label
 from themis.config.rm_settings import RmSettings
-from themis.errors import InputError
+from themis.errors import InputError, UnknownNameError
 from themis.lifecycle import APP_LIFECYCLE, AppState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, bid_from_message, cluster_to_message, report_from_message
@@ -92,6 +95,14 @@ class ResourceManager:
             clock=clock,
             on_ended=self.fetch_logs,
         )
+        self.retention = Retention(
+            settings=settings,
+            entries=entries,
+            changes=self.changes,
+            recorder=recorder,
+            clock=clock,
+            final_rho=self.final_rho,
+        )
 
     # ---- for clients ----
 
@@ -115,6 +126,9 @@ class ResourceManager:
                 await self._fetch_logs(entry.app_id, "" if entry.ended else entry.page_url, folder)
                 self._fetched[entry.app_id] = state
                 entry.logs_whole = entry.ended
+        if entry.ended:
+            self._fetching.pop(entry.app_id, None)
+            self._fetched.pop(entry.app_id, None)
         return folder
 
     async def submit(self, spec: AppSpec) -> AppEntry:
@@ -153,7 +167,7 @@ class ResourceManager:
             InputError: The app is unknown, or the reason cannot be shown.
             StoreError: The request cannot be written; the app goes on.
         """
-        entry = self.entries.get(check_reference(app_id))
+        entry = await self.find(app_id)
         if reason:
             check_label(reason, "reason", f"kill of {app_id}")
 
@@ -176,9 +190,47 @@ class ResourceManager:
             entry.session.send(pb.RmMessage(shut_down=pb.ShutDown(reason=entry.kill_reason)))
         self.app_masters.kill_later(entry)
 
+    async def find(self, reference: str) -> AppEntry:
+        """Return the app of an id or name, also an archived one; see `AppEntries.get`.
+
+        Raises:
+            UnknownNameError: No app has this id or name.
+            InputError: Several running apps have this name.
+            StoreError: The store, which has the archived apps, cannot be read.
+        """
+        try:
+            return self.entries.get(check_reference(reference))
+        except UnknownNameError:
+            archived = await self.recorder.archived_app(reference) if self.entries.archived else None
+            if archived is None:
+                raise
+            return archived
+
+    async def page_of_apps(self, *, states: Collection[AppState] = (), after: str = "", limit: int = 0) -> AppPage:
+        """Return a page of apps, archived ones included; see `app_page`.
+
+        Raises:
+            InputError: `after` is not the mark of a page.
+            StoreError: The store, which has the archived apps, cannot be read.
+        """
+        page = app_page(self.entries, states=states, after=after, limit=limit)
+        if not self.entries.archived or (page.entries and not page.entries[-1].ended and page.next_mark):
+            return page
+        has_ended, key = mark_key(after)
+        # One more than the page holds tells whether there is another page.
+        archived = await self.recorder.archived_apps(-key if has_ended else math.inf, states, page_size(limit) + 1)
+        # An app that was archived meanwhile may be in both.
+        everything = {entry.app_id: entry for entry in (*archived, *self.entries)}
+        return app_page(everything.values(), states=states, after=after, limit=limit)
+
     def folder(self, app_id: str) -> Path:
         """Return the folder of an app's files."""
         return app_folder(self.settings, app_id)
+
+    def archive_path(self, entry: AppEntry) -> str:
+        """Return the file with an app's events, empty if they are in the store or were dropped."""
+        in_file = entry.archive not in ("", NO_ARCHIVE)
+        return str(self.settings.state_dir.absolute() / FOLDER / entry.archive) if in_file else ""
 
     # ---- for sessions ----
 

@@ -14,9 +14,10 @@ from rm_plugin.arbiter.round_values import RoundSettings
 from rm_plugin.engines.memory import MemoryAppLauncher
 from rm_plugin.engines.port import AmExit
 from rm_plugin.policies.registry import make_policy
-from rm_plugin.service.entries import AppEntries, AppEntry
+from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.recorder import Recorder
+from rm_plugin.service.restoring import restored_entries
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session import Session
 from rm_plugin.service.store import StoreError, StoreTransaction
@@ -104,7 +105,7 @@ class MemoryService:
         self.settings = RmSettings.model_validate(values | settings)
         self.store = store or FailingStore()
         self.clock = clock or VirtualClock(1_000.0)
-        self.entries = AppEntries([AppEntry.restored(app) for app in self.store.apps()])
+        self.entries = restored_entries(self.store)
         machine = Machine(machine_id="m0", rack_id="r0", slots=(gpus,))
         self.arbiter = Arbiter(
             Cluster(name="here", machines=(machine,)), LeasePolicy(), RoundSettings(), seed=0, grid_origin_s=0.0

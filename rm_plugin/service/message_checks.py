@@ -187,6 +187,7 @@ def _check_heartbeat(message: pb.Heartbeat, app: AppEntry, _cluster: Cluster, _n
     _check_count("phase", message.phase)
     _check_count("phases", message.phases)
     _check_count("unmet_gpus", message.unmet_gpus)
+    _check_line("checkpoint_uri", message.checkpoint_uri)
     _check_best(message.best, app)
     _check_jobs(message.jobs, app)
     _check_declaration(message.declaration)

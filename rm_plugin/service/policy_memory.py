@@ -47,22 +47,21 @@ class MemoryRecorder:
 
 
 def stored_memory(events: Iterable[StoredEvent]) -> object | None:
-    """The content of the memory after the last round that was granted, from the ResourceManager's events in order.
-
-    Returns None if that round has none, or changes the memory of a round whose event is missing or unreadable.
-    """
+    """The content of the memory after the last round that was granted, from the ResourceManager's events in order."""
     content: object | None = None
     written = None
     for event in events:
         round_id = event.detail.get("round_id")
-        if event.kind != "round_granted" or event.app_id or not isinstance(round_id, int):
-            continue
-        content, written = _after(content, written, event.detail), round_id
+        if event.kind == "round_granted" and not event.app_id and isinstance(round_id, int):
+            content, written = memory_after(content, written, event.detail), round_id
     return content
 
 
-def _after(content: object | None, written: int | None, detail: Mapping[str, Any]) -> object | None:
-    """The content after a round, from the content that the round `written` left."""
+def memory_after(content: object | None, written: int | None, detail: Mapping[str, Any]) -> object | None:
+    """Return the content after a round, from the content that the round `written` left and the round's detail.
+
+    Returns None if the round has no memory, or changes that of a round whose event is missing or unreadable.
+    """
     if "memory" in detail:
         whole: object = detail["memory"]
         return whole

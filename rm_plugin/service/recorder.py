@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -13,11 +13,14 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError
 
 from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.log_summary import SNAPSHOT, read_summary
 from rm_plugin.service.store import StateStore, StoredApp, StoredEvent, StoreTransaction
 from themis.clock import Clock, ClockMark, boot_id
 from themis.cluster import Cluster
 from themis.errors import ThemisError
 from themis.leases import Lease, LeaseChange
+from themis.lifecycle import AppState
+from themis.values import Value
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import cluster_from_message, cluster_to_message
 
@@ -25,8 +28,25 @@ LOG = logging.getLogger("themis.rm")
 
 T = TypeVar("T")
 
+SNAPSHOT_EVERY = 2_000
+"""After how many events a snapshot of the log's summary is written."""
 _PROBE_BYTES = 64 * 1024
 """The size of a test write. A disk with less free space would refuse the next round."""
+
+
+class Removed(Value, frozen=True, kw_only=True):
+    """Events that leave the store, because an archive file has them or they are dropped.
+
+    Attributes:
+        app_ids: Ended apps, of which all events up to the sequence number `through` leave.
+        archive: Name of the file.
+        service_through: Events of no app up to this sequence number leave too.
+    """
+
+    app_ids: tuple[str, ...]
+    archive: str
+    through: int
+    service_through: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,6 +58,7 @@ class Batch:
     apps: dict[str, StoredApp] = field(default_factory=dict)
     leases: list[Lease] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
+    removed: Removed | None = None
 
     def event(
         self, kind: str, *, app_id: str = "", detail: Mapping[str, object] | None = None, time_s: float | None = None
@@ -57,16 +78,22 @@ class Batch:
         """Write the machines, so that a later start can read leases on a machine that is unavailable then."""
         self.meta["cluster"] = cluster_to_message(cluster).SerializeToString(deterministic=True).hex()
 
-    def write_to(self, transaction: StoreTransaction) -> None:
-        """Write the batch in a transaction."""
+    def write_to(self, transaction: StoreTransaction) -> list[StoredEvent]:
+        """Write the batch in a transaction. Returns the events as the store has them."""
         for app in self.apps.values():
             transaction.put_app(app)
         for lease in self.leases:
             transaction.put_lease(lease)
-        for event in self.events:
+        written = [
             transaction.append_event(event.kind, event.time_s, app_id=event.app_id, detail=event.detail)
+            for event in self.events
+        ]
         for key, value in self.meta.items():
             transaction.put_meta(key, value)
+        if self.removed is not None:
+            transaction.archive_apps(self.removed.app_ids, self.removed.archive, through=self.removed.through)
+            transaction.remove_service_events(self.removed.service_through)
+        return written
 
     def __bool__(self) -> bool:
         """Whether there is anything to write."""
@@ -81,6 +108,9 @@ class Recorder:
 
     def __init__(self, store: StateStore, clock: Clock) -> None:
         self.store = store
+        self.summary = read_summary(store)
+        """Of all that is written. Only the thread that writes may change it."""
+        self._snapshot_at = 0
         self._clock = clock
         self._boot_id = boot_id()
         self._news = asyncio.Event()
@@ -152,6 +182,18 @@ class Recorder:
         """Wait for the next write."""
         await self._news.wait()
 
+    async def archived_apps(self, below: float, states: Collection[AppState], limit: int) -> tuple[AppEntry, ...]:
+        """Return archived apps by falling number, of numbers below `below`."""
+        return await self._read(lambda: _restored(self.store.archived_apps(below=below, states=states, limit=limit)))
+
+    async def archived_app(self, reference: str) -> AppEntry | None:
+        """Return the archived app of an id or name, or None if there is none that can be read."""
+        return await self._read(lambda: next(iter(_restored(filter(None, [self.store.archived_app(reference)]))), None))
+
+    async def read(self, read: Callable[[StateStore], T]) -> T:
+        """Read the store in the thread that reads. Raises StoreError if the store cannot be read."""
+        return await self._read(lambda: read(self.store))
+
     def close(self) -> None:
         """Finish pending work and end the threads; the store stays open."""
         self._writer.shutdown()
@@ -163,8 +205,18 @@ class Recorder:
         return await asyncio.get_running_loop().run_in_executor(self._reader, read)
 
     def _write(self, batch: Batch) -> None:
+        # A removal of events needs a snapshot that covers them.
+        is_due = batch.removed is not None or self.summary.sequence - self._snapshot_at >= SNAPSHOT_EVERY
         with self.store.transaction() as transaction:
-            batch.write_to(transaction)
+            if is_due:
+                transaction.put_meta(SNAPSHOT, self.summary.to_text())
+            written: Sequence[StoredEvent] = batch.write_to(transaction)
+        if is_due:
+            self._snapshot_at = self.summary.sequence
+        if written and written[0].sequence != self.summary.sequence + 1:
+            # At the start, events are also written past this recorder.
+            written = self.store.events(after=self.summary.sequence)
+        self.summary.take(written)
 
     def _put_clock(self, batch: Batch) -> None:
         """Add the present time to every write; a later start continues from it."""
@@ -175,6 +227,17 @@ class Recorder:
         # Current waiters hold the old event; later ones get a fresh one.
         self._news.set()
         self._news = asyncio.Event()
+
+
+def _restored(stored: Iterable[StoredApp]) -> tuple[AppEntry, ...]:
+    """Return the apps that can be read."""
+    entries = []
+    for app in stored:
+        try:
+            entries.append(AppEntry.restored(app))
+        except (ThemisError, ValueError, TypeError, DecodeError) as error:
+            LOG.error("%s cannot be read and is passed over: %.300s", app.app_id, error)
+    return tuple(entries)
 
 
 def _lease_detail(change: LeaseChange) -> dict[str, object]:

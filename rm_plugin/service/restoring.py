@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable
 
 import msgspec
 from google.protobuf.message import DecodeError
@@ -12,11 +11,9 @@ from msgspec.structs import replace
 
 from rm_plugin.policies.port import Policy, PolicyWithMemory
 from rm_plugin.service.entries import AppEntries, AppEntry
-from rm_plugin.service.policy_memory import stored_memory
-from rm_plugin.service.store import StateStore, StoredEvent
+from rm_plugin.service.store import StateStore
 from themis.cluster import Cluster, GpuId
 from themis.errors import ThemisError
-from themis.events import UNREADABLE
 from themis.leases import Lease, LeaseChangeKind
 from themis.lifecycle import LEASE_LIFECYCLE, LeaseState
 from themis.values import Value
@@ -37,7 +34,7 @@ def restored_entries(store: StateStore) -> AppEntries:
         except (ThemisError, ValueError, TypeError, DecodeError) as error:
             LOG.error("%s cannot be read and is passed over: %.300s", stored.app_id, error)
             lost.append(stored.app_id)
-    return AppEntries(entries, lost)
+    return AppEntries(entries, lost, last_number=store.last_app_number(), archived=store.archived_counts())
 
 
 def lasting_leases(store: StateStore, cluster: Cluster, entries: AppEntries, now_s: float) -> list[Lease]:
@@ -77,24 +74,12 @@ def _revoke(store: StateStore, lease: Lease, problem: str, now_s: float) -> None
         transaction.append_event(kind.value, now_s, app_id=lease.app_id, detail=detail)
 
 
-def round_ids(events: Iterable[StoredEvent], kind: str) -> list[int]:
-    """Return the round of each event of a kind. An app's events never belong to a round, whatever their kind."""
-    return [number for event in events if event.kind == kind and (number := round_of(event)) is not None]
-
-
-def round_of(event: StoredEvent) -> int | None:
-    """Return the round that an event of the ResourceManager belongs to. Returns None if it has none."""
-    number = event.detail.get("round_id")
-    return number if isinstance(number, int) and not event.app_id else None
-
-
-def restored_memory(events: Iterable[StoredEvent], policy: Policy) -> Value | None:
-    """Return what the policy remembered in the last round that was granted.
+def restored_memory(stored: object, policy: Policy) -> Value | None:
+    """Return what the policy remembered in the last round that was granted, from JSON.
 
     Returns None if it remembered nothing or its memory cannot be read, for example because another policy wrote it.
     The policy then starts without memory.
     """
-    stored = stored_memory(events)
     if stored is None:
         return None
     if not isinstance(policy, PolicyWithMemory):
@@ -105,15 +90,6 @@ def restored_memory(events: Iterable[StoredEvent], policy: Policy) -> Value | No
     except msgspec.ValidationError as error:
         LOG.warning("the policy %s starts without memory, which cannot be read: %.300s", policy.name, error)
         return None
-
-
-def report_unreadable(events: Iterable[StoredEvent]) -> None:
-    """Log the number of unreadable events and the first one."""
-    lost = [event for event in events if event.kind == UNREADABLE]
-    if lost:
-        LOG.error(
-            "%d events cannot be read, the first is %d: %.300s", len(lost), lost[0].sequence, lost[0].detail["problem"]
-        )
 
 
 def is_finite(text: str) -> bool:

@@ -24,17 +24,11 @@ from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.auctioneer import Auctioneer
 from rm_plugin.service.client_service import ClientService
 from rm_plugin.service.entries import AppEntries
+from rm_plugin.service.log_summary import LogSummary, report_unreadable
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.nodes import NodeWatch
 from rm_plugin.service.recorder import Recorder
-from rm_plugin.service.restoring import (
-    is_finite,
-    lasting_leases,
-    report_unreadable,
-    restored_entries,
-    restored_memory,
-    round_ids,
-)
+from rm_plugin.service.restoring import is_finite, lasting_leases, restored_entries, restored_memory
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session_service import ArbiterService
 from rm_plugin.service.store import StateStore
@@ -45,7 +39,6 @@ from themis.cluster import Cluster
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError
 from themis.files import keep_private, make_private
-from themis.leases import LeaseChangeKind
 from themis.lifecycle import APP_LIFECYCLE
 from themis.wire import themis_pb2_grpc as rpc
 
@@ -65,7 +58,7 @@ def run(settings: RmSettings) -> int:
     """Run a ResourceManager until SIGTERM or SIGINT. Returns the exit code."""
     keep_private()
     # Earlier versions created these readable for all users. The folder itself may hold files of others.
-    for name in ("rm.sqlite", "rm.sqlite-wal", "rm.sqlite-shm", "address", "apps", "markets"):
+    for name in ("rm.sqlite", "rm.sqlite-wal", "rm.sqlite-shm", "address", "apps", "markets", "archive"):
         make_private(settings.state_dir / name)
     engine = open_engine(settings)
     make_policy(settings.policy)
@@ -137,7 +130,8 @@ class Server:
         engine = engine or LocalEngine(cluster)
         policy = make_policy(settings.policy)
         kept_cluster = with_kept(cluster, recorder.kept_cluster())
-        arbiter = _arbiter(settings, kept_cluster, store, clock, self._entries, policy)
+        report_unreadable(recorder.summary)
+        arbiter = _arbiter(settings, kept_cluster, store, clock, self._entries, policy, recorder.summary)
         kept = recorder.batch()
         kept.cluster(arbiter.cluster)
         recorder.write_now(kept)
@@ -182,7 +176,13 @@ class Server:
         if self._settings.page:
             self._page = RmPage(self.manager, self._settings.policy)
             LOG.info("the page is at %s", await self._page.start(self._settings.page))
-        for work in (self.manager.rounds.run(), self.manager.app_masters.watch_over(), self._nodes.run()):
+        manager = self.manager
+        for work in (
+            manager.rounds.run(),
+            manager.app_masters.watch_over(),
+            self._nodes.run(),
+            manager.retention.run(),
+        ):
             self._background.append(asyncio.get_running_loop().create_task(work))
         return address
 
@@ -261,10 +261,15 @@ def clock_of(store: StateStore) -> WallClock:
 
 
 def _arbiter(
-    settings: RmSettings, cluster: Cluster, store: StateStore, clock: Clock, entries: AppEntries, policy: Policy
+    settings: RmSettings,
+    cluster: Cluster,
+    store: StateStore,
+    clock: Clock,
+    entries: AppEntries,
+    policy: Policy,
+    summary: LogSummary,
 ) -> Arbiter:
-    """Restore the arbiter from the store. An empty store gives a new arbiter."""
-    leases = store.leases(held_only=False)
+    """Restore the arbiter from the store and the summary of its log. An empty store gives a new arbiter."""
     running = lasting_leases(store, cluster, entries, clock.now_s())
     origin = store.meta("grid_origin_s")
     if origin is None or not is_finite(origin):
@@ -292,13 +297,12 @@ def _arbiter(
         ),
         seed=settings.seed,
         grid_origin_s=float(origin),
-        table=LeaseTable(cluster, running, next_lease_id=max((lease.lease_id for lease in leases), default=0) + 1),
-        next_round_id=max(round_ids(store.events(), "round_started"), default=0) + 1,
-        memory=restored_memory(store.events(), policy),
+        table=LeaseTable(cluster, running, next_lease_id=max(store.last_lease_id(), summary.last_lease) + 1),
+        next_round_id=summary.last_round + 1,
+        memory=restored_memory(summary.memory, policy),
     )
-    attained_gpu_s = _attained_gpu_s(store)
     for entry in entries.active():
-        attained = attained_gpu_s.get(entry.app_id, 0.0)
+        attained = summary.attained_gpu_s.get(entry.app_id, 0.0)
         arbiter.add_app(entry.app_id, now_s=entry.submitted_at_s, attained_gpu_s=attained, owner=entry.owner)
         arbiter.set_silent(entry.app_id, True)
     return arbiter
@@ -314,28 +318,9 @@ def with_kept(cluster: Cluster, kept: Cluster | None) -> Cluster:
     return Cluster(name=cluster.name, machines=machines, devices={**kept.devices, **cluster.devices})
 
 
-def _attained_gpu_s(store: StateStore) -> dict[str, float]:
-    """Return each app's GPU time in ended leases, in GPU seconds, from the log."""
-    granted_at_s: dict[object, float] = {}
-    attained: dict[str, float] = {}
-    for event in store.events():
-        lease_id = event.detail.get("lease_id")
-        if not isinstance(lease_id, int):
-            continue
-        if event.kind == LeaseChangeKind.GRANTED:
-            granted_at_s[lease_id] = event.time_s
-        elif event.kind in (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED) and lease_id in granted_at_s:
-            held_s = max(0.0, event.time_s - granted_at_s.pop(lease_id))
-            attained[event.app_id] = attained.get(event.app_id, 0.0) + held_s
-    return attained
-
-
 def _abandon_open_round(recorder: Recorder) -> None:
     """Close the round that a killed ResourceManager left open. It granted all that it decided, or nothing."""
-    events = recorder.store.events()
-    report_unreadable(events)
-    open_rounds = {*round_ids(events, "round_started")} - {*round_ids(events, "round_ended")}
-    for round_id in sorted(open_rounds):
+    for round_id in sorted(recorder.summary.open_rounds):
         recorder.record("round_ended", detail={"round_id": round_id, "duration_ms": 0.0, "outcome": "abandoned"})
 
 

@@ -30,7 +30,7 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         gpus=len(held),
         gpu_time_s=_gpu_time_s(manager, entry),
         attempts=entry.attempt,
-        diagnostics=entry.diagnostics or ("" if entry.ended else entry.launch_wait),
+        diagnostics=entry.diagnostics,
         best=entry.best_job,
         best_checkpoint=entry.finish.best_checkpoint,
         final_rho=manager.final_rho(entry),
@@ -38,7 +38,9 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         phases=entry.heartbeat.phases,
         page_url=entry.page_url,
         engine_id=entry.engine_id,
-        waits_for="" if entry.ended else entry.waits_for,
+        archive=manager.archive_path(entry),
+        checkpoint_uri=entry.spec.checkpoint_uri or entry.heartbeat.checkpoint_uri,
+        waits_for="" if entry.ended else entry.launch_wait or entry.waits_for,
         jobs=entry.jobs,
     )
     if whole:

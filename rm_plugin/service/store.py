@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -21,7 +22,10 @@ class StoreError(ThemisError, OSError):
 
 
 class StoredEvent(Value, frozen=True, kw_only=True):
-    """One event of the log, see docs/reference/events.md. `sequence` counts 1, 2, .. without gaps."""
+    """One event of the log, see docs/reference/events.md.
+
+    `sequence` counts 1, 2, .. without gaps, except for events that were archived.
+    """
 
     sequence: int
     time_s: float
@@ -40,9 +44,14 @@ class StoredApp(Value, frozen=True, kw_only=True):
         pid: Process id of the newest app master, 0 when there is none.
         started_at_s: When it first held a GPU, in seconds since the epoch; None before.
         final: What its app master reported at the end; a JSON object.
+        name: Of the specification.
+        archive: Name of the file with its events if these were archived, which happens to ended apps only; `none` if
+            they were dropped.
     """
 
     app_id: str
+    name: str = ""
+    archive: str = ""
     state: AppState
     attempt: int = 0
     token: str = ""
@@ -55,6 +64,16 @@ class StoredApp(Value, frozen=True, kw_only=True):
     final: Mapping[str, object] = field(default_factory=dict)
 
     __repr__ = repr_without("token", "spec")
+
+
+def app_number(app_id: str) -> int:
+    """Return the number at the end of an app's id, 0 if it has none. Apps are numbered in order of submission.
+
+    >>> app_number("app-0012")
+    12
+    """
+    digits = app_id[len(app_id.rstrip("0123456789")) :]
+    return int(digits or 0)
 
 
 class DamagedRow(Value, frozen=True, kw_only=True):
@@ -90,6 +109,14 @@ class StoreTransaction(Protocol):
         """Write a value of the whole store."""
         ...
 
+    def archive_apps(self, app_ids: Iterable[str], archive: str, *, through: int) -> None:
+        """Remove ended apps' leases and events up to a sequence number, and note the file `archive` with the events."""
+        ...
+
+    def remove_service_events(self, through: int) -> None:
+        """Remove the events of no app up to and including a sequence number."""
+        ...
+
 
 class StateStore(Protocol):
     """The log and the current state, changed together. One thread may write while another reads.
@@ -108,8 +135,34 @@ class StateStore(Protocol):
         """
         ...
 
+    def service_events(self, *, through: int, limit: int) -> tuple[StoredEvent, ...]:
+        """Return the oldest events of no app, in order, up to and including a sequence number."""
+        ...
+
     def apps(self) -> tuple[StoredApp, ...]:
-        """Return all readable apps by time of submission, then id."""
+        """Return all readable apps that are not archived, by time of submission, then id."""
+        ...
+
+    def archived_apps(
+        self, *, below: float = math.inf, states: Collection[AppState] = (), limit: int
+    ) -> tuple[StoredApp, ...]:
+        """Return readable archived apps by falling number, of numbers below `below` and of some states or all."""
+        ...
+
+    def archived_app(self, reference: str) -> StoredApp | None:
+        """Return the archived app of an id, else the newest of a name, or None."""
+        ...
+
+    def archived_counts(self) -> Mapping[AppState, int]:
+        """Count the archived apps by state."""
+        ...
+
+    def last_app_number(self) -> int:
+        """Return the largest number of all apps, archived and unreadable ones included; 0 without apps."""
+        ...
+
+    def last_lease_id(self) -> int:
+        """Return the largest id of all leases in the store; 0 without leases."""
         ...
 
     def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
@@ -117,7 +170,7 @@ class StateStore(Protocol):
         ...
 
     def damaged_rows(self) -> tuple[DamagedRow, ...]:
-        """Return the unreadable apps and leases, which `apps` and `leases` skip."""
+        """Return the unreadable rows of apps that are not archived, and of leases that have not ended."""
         ...
 
     def meta(self, key: str) -> str | None:

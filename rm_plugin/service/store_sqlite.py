@@ -14,23 +14,19 @@ import math
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from rm_plugin.service.store import DamagedRow, StoredApp, StoredEvent, StoreError, StoreTransaction
+from rm_plugin.service.store import DamagedRow, StoredApp, StoredEvent, StoreError, StoreTransaction, app_number
 from rm_plugin.service.store_json import from_json, to_json
-from themis.cluster import GpuId
+from rm_plugin.service.store_migrations import VERSION, migrate
+from rm_plugin.service.store_rows import read_app, read_event, read_lease, readable, select
 from themis.errors import InvariantError
-from themis.events import UNREADABLE
 from themis.leases import Lease
-from themis.lifecycle import AppState, LeaseState
+from themis.lifecycle import AppState
 
-R = TypeVar("R")
-
-_VERSION = 2
-_WITHOUT_JOBS = 1
-"""The version before leases had a job. A ResourceManager upgrades such a store when it opens it; readers read it."""
 _SCHEMA = """
 CREATE TABLE events (
     sequence INTEGER PRIMARY KEY, time_s REAL NOT NULL, kind TEXT NOT NULL, app_id TEXT NOT NULL, detail TEXT NOT NULL);
@@ -38,18 +34,29 @@ CREATE INDEX events_by_app ON events (app_id, sequence);
 CREATE TABLE apps (
     app_id TEXT PRIMARY KEY, state TEXT NOT NULL, attempt INTEGER NOT NULL, token TEXT NOT NULL, spec BLOB NOT NULL,
     pid INTEGER NOT NULL, submitted_at_s REAL NOT NULL, started_at_s REAL, finished_at_s REAL,
-    diagnostics TEXT NOT NULL, final TEXT NOT NULL);
+    diagnostics TEXT NOT NULL, final TEXT NOT NULL, name TEXT NOT NULL, number INTEGER NOT NULL,
+    archive TEXT NOT NULL DEFAULT '');
 CREATE TABLE leases (
     lease_id INTEGER PRIMARY KEY, machine_id TEXT NOT NULL, gpu_index INTEGER NOT NULL, app_id TEXT NOT NULL,
     granted_at_s REAL NOT NULL, expires_at_s REAL NOT NULL, state TEXT NOT NULL, renewals INTEGER NOT NULL,
     job_id TEXT NOT NULL DEFAULT '');
 CREATE UNIQUE INDEX one_holder_a_gpu ON leases (machine_id, gpu_index) WHERE state IN ('GRANTED', 'EXPIRING');
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE INDEX kept_apps ON apps (submitted_at_s, app_id) WHERE archive = '';
+CREATE INDEX archived_apps ON apps (number) WHERE archive != '';
+CREATE INDEX apps_by_name ON apps (name, number);
+CREATE INDEX leases_by_app ON leases (app_id);
+CREATE INDEX open_leases ON leases (lease_id) WHERE state NOT IN ('RELEASED', 'REVOKED');
 """
 _APP_COLUMNS = (
     *("app_id", "state", "attempt", "token", "spec", "pid", "submitted_at_s", "started_at_s", "finished_at_s"),
     *("diagnostics", "final"),
 )
+_ARCHIVE_COLUMNS = ("name", "archive")
+_FIRST_WITH_ARCHIVE = 3
+"""Stores of older versions lack these columns of apps."""
+_FIRST_WITH_JOBS = 2
+"""Leases of older versions have no job."""
 _TABLES = {"events", "apps", "leases", "meta"}
 _REMEDY = "move the file away, or name another state_dir"
 BUSY_S = 2.0
@@ -63,11 +70,111 @@ _DEFECTS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError,
 _NOT_ENDED = "state NOT IN ('RELEASED', 'REVOKED')"
 
 
-class SqliteStore:
-    """The state store in the file `path`. Creates the folder if it is missing.
+class _Reader:
+    """Reads through a connection of its own, one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._reading = _connect(f"{path.absolute().as_uri()}?mode=ro", path)
+        self._one_at_a_time = threading.Lock()
+        try:
+            self._version = self._read(lambda connection: _check_version(connection, path))
+        except StoreError:
+            self.close()
+            raise
+
+    def events(self, *, after: int = 0, app_id: str = "", limit: int | None = None) -> tuple[StoredEvent, ...]:
+        """Return events of sequence greater than `after`, in order."""
+        return self._read(lambda connection: _events(connection, after, app_id, limit))
+
+    def apps(self) -> tuple[StoredApp, ...]:
+        """Return all apps by time of submission, then id."""
+        return self._read_apps()[0]
+
+    def service_events(self, *, through: int, limit: int) -> tuple[StoredEvent, ...]:
+        """Return the oldest events of no app, in order, up to and including a sequence number."""
+        where = "app_id = '' AND sequence <= ? ORDER BY sequence LIMIT ?"
+        return self._read(lambda connection: _select_events(connection, where, (through, limit)))
+
+    def archived_apps(
+        self, *, below: float = math.inf, states: Collection[AppState] = (), limit: int
+    ) -> tuple[StoredApp, ...]:
+        """Return archived apps by falling number."""
+        if self._version < _FIRST_WITH_ARCHIVE:
+            return ()
+        of_states = f"AND state IN ({', '.join('?' * len(states))})" if states else ""
+        where = f"archive != '' AND number < ? {of_states} ORDER BY number DESC LIMIT ?"
+        return self._read_apps(where, (below, *[state.value for state in states], limit))[0]
+
+    def archived_app(self, reference: str) -> StoredApp | None:
+        """Return the archived app of an id, else the newest of a name, or None."""
+        for column in ("app_id", "name") if self._version >= _FIRST_WITH_ARCHIVE else ():
+            where = f"archive != '' AND {column} = ? ORDER BY number DESC LIMIT 1"
+            if found := self._read_apps(where, (reference,))[0]:
+                return found[0]
+        return None
+
+    def archived_counts(self) -> Mapping[AppState, int]:
+        """Count the archived apps by state."""
+        if self._version < _FIRST_WITH_ARCHIVE:
+            return {}
+        query = "SELECT state, count(*) FROM apps WHERE archive != '' GROUP BY state"
+        counts = self._read(lambda connection: select(connection, query))
+        return {AppState(state): count for state, count in counts if state in AppState.__members__}
+
+    def last_lease_id(self) -> int:
+        """Return the largest id of all leases; 0 without leases."""
+        rows = self._read(lambda connection: select(connection, "SELECT max(lease_id) FROM leases"))
+        return rows[0][0] or 0
+
+    def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
+        """Return leases by id."""
+        return self._read_leases(held_only=held_only)[0]
+
+    def damaged_rows(self) -> tuple[DamagedRow, ...]:
+        """Return the apps and leases that cannot be read."""
+        return (*self._read_apps()[1], *self._read_leases(held_only=True)[1])
+
+    def meta(self, key: str) -> str | None:
+        """Return a value of the whole store, or None if it was never written."""
+        return self._read(lambda connection: _meta(connection, key))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._reading.close()
+
+    def _read_apps(
+        self, where: str = "", parameters: Sequence[object] = ()
+    ) -> tuple[tuple[StoredApp, ...], tuple[DamagedRow, ...]]:
+        """Return the readable and the unreadable apps; without `where`, those that are not archived."""
+        columns = _APP_COLUMNS if self._version < _FIRST_WITH_ARCHIVE else (*_APP_COLUMNS, *_ARCHIVE_COLUMNS)
+        kept = "1" if self._version < _FIRST_WITH_ARCHIVE else "archive = ''"
+        where = where or f"{kept} ORDER BY submitted_at_s, app_id"
+        query = f"SELECT {', '.join(columns)} FROM apps WHERE {where}"
+        rows = self._read(lambda connection: select(connection, query, parameters))
+        return readable("apps", rows, partial(read_app, columns))
+
+    def _read_leases(self, *, held_only: bool) -> tuple[tuple[Lease, ...], tuple[DamagedRow, ...]]:
+        job = "''" if self._version < _FIRST_WITH_JOBS else "job_id"
+        query = (
+            f"SELECT lease_id, machine_id, gpu_index, app_id, granted_at_s, expires_at_s, state, renewals, {job}"
+            f" FROM leases WHERE {_NOT_ENDED if held_only else '1'} ORDER BY lease_id"
+        )
+        return readable("leases", self._read(lambda connection: select(connection, query)), read_lease)
+
+    def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        with self._one_at_a_time:
+            try:
+                return read(self._reading)
+            except sqlite3.Error as error:
+                raise _unusable("read", self._path, error) from error
+
+
+class SqliteStore(_Reader):
+    """The state store in the file `path`. Creates the folder if it is missing, and migrates an older store.
 
     Raises:
-        StoreError: Another ResourceManager holds the store, or the file is damaged or no store of this version.
+        StoreError: Another ResourceManager holds the store, or the file is damaged, no store, or of a newer version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -78,9 +185,10 @@ class SqliteStore:
             self._connection = _connect(f"{path.absolute().as_uri()}?mode=rwc", path)
             opened.callback(self._connection.close)
             _prepare(self._connection, path)
-            self._reader = _Reader(path)
+            _check_version(self._connection, path)
+            migrate(self._connection, path)
+            super().__init__(path)
             opened.pop_all()
-        self._path = path
         self._open = False
 
     @contextlib.contextmanager
@@ -113,72 +221,16 @@ class SqliteStore:
             except sqlite3.Error as error:
                 raise _unusable("written", self._path, error) from error
 
-    def events(self, *, after: int = 0, app_id: str = "", limit: int | None = None) -> tuple[StoredEvent, ...]:
-        """Return events of sequence greater than `after`, in order."""
-        return self._reader.events(after=after, app_id=app_id, limit=limit)
-
-    def apps(self) -> tuple[StoredApp, ...]:
-        """Return all apps by time of submission, then id."""
-        return self._reader.apps()
-
-    def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
-        """Return leases by id."""
-        return self._reader.leases(held_only=held_only)
-
-    def damaged_rows(self) -> tuple[DamagedRow, ...]:
-        """Return the apps and leases that cannot be read."""
-        return self._reader.damaged_rows()
-
-    def meta(self, key: str) -> str | None:
-        """Return a value of the whole store, or None if it was never written."""
-        return self._reader.meta(key)
+    def last_app_number(self) -> int:
+        """Return the largest number of all apps; 0 without apps."""
+        rows = self._read(lambda connection: select(connection, "SELECT max(number) FROM apps"))
+        return rows[0][0] or 0
 
     def close(self) -> None:
         """Close the store and release its lock."""
-        self._reader.close()
+        super().close()
         self._connection.close()
         os.close(self._lock)
-
-
-class _Reader:
-    """Reads through a connection of its own, one thread at a time."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._connection = _connect(f"{path.absolute().as_uri()}?mode=ro", path)
-        self._one_at_a_time = threading.Lock()
-
-    def events(self, *, after: int = 0, app_id: str = "", limit: int | None = None) -> tuple[StoredEvent, ...]:
-        """Return events of sequence greater than `after`, in order."""
-        return self._read(lambda connection: _events(connection, after, app_id, limit))
-
-    def apps(self) -> tuple[StoredApp, ...]:
-        """Return all apps by time of submission, then id."""
-        return self._read(_read_apps)[0]
-
-    def leases(self, *, held_only: bool = True) -> tuple[Lease, ...]:
-        """Return leases by id."""
-        return self._read(lambda connection: _read_leases(connection, held_only))[0]
-
-    def damaged_rows(self) -> tuple[DamagedRow, ...]:
-        """Return the apps and leases that cannot be read."""
-        apps, leases = self._read(_read_apps), self._read(lambda connection: _read_leases(connection, held_only=False))
-        return (*apps[1], *leases[1])
-
-    def meta(self, key: str) -> str | None:
-        """Return a value of the whole store, or None if it was never written."""
-        return self._read(lambda connection: _meta(connection, key))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
-    def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        with self._one_at_a_time:
-            try:
-                return read(self._connection)
-            except sqlite3.Error as error:
-                raise _unusable("read", self._path, error) from error
 
 
 class SqliteReader(_Reader):
@@ -191,11 +243,6 @@ class SqliteReader(_Reader):
         if not path.is_file():
             raise StoreError("no such store", value=str(path), remedy="name the file state.db of a ResourceManager")
         super().__init__(path)
-        try:
-            _check_version(self._connection, path)
-        except StoreError:
-            self.close()
-            raise
 
 
 class _SqliteTransaction:
@@ -215,7 +262,9 @@ class _SqliteTransaction:
     def put_app(self, app: StoredApp) -> None:
         row = (app.app_id, app.state.value, app.attempt, app.token, app.spec, app.pid, app.submitted_at_s)
         rest = (app.started_at_s, app.finished_at_s, app.diagnostics, to_json(app.final))
-        self._connection.execute("INSERT OR REPLACE INTO apps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, *rest))
+        found = (app.name, app_number(app.app_id), app.archive)
+        places = ", ".join("?" * 14)
+        self._connection.execute(f"INSERT OR REPLACE INTO apps VALUES ({places})", (*row, *rest, *found))
 
     def put_lease(self, lease: Lease) -> None:
         row = (lease.lease_id, lease.gpu.machine_id, lease.gpu.index, lease.app_id)
@@ -234,6 +283,16 @@ class _SqliteTransaction:
 
     def put_meta(self, key: str, value: str) -> None:
         self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    def archive_apps(self, app_ids: Iterable[str], archive: str, *, through: int) -> None:
+        ids = [(app_id,) for app_id in app_ids]
+        self._connection.executemany("UPDATE apps SET archive = ? WHERE app_id = ?", [(archive, *key) for key in ids])
+        events = [(app_id, through) for (app_id,) in ids]
+        self._connection.executemany("DELETE FROM events WHERE app_id = ? AND sequence <= ?", events)
+        self._connection.executemany("DELETE FROM leases WHERE app_id = ?", ids)
+
+    def remove_service_events(self, through: int) -> None:
+        self._connection.execute("DELETE FROM events WHERE app_id = '' AND sequence <= ?", (through,))
 
 
 def _unusable(done: str, path: Path, error: sqlite3.Error) -> StoreError:
@@ -275,157 +334,41 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
         if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={_VERSION}; COMMIT;")
+            connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={VERSION}; COMMIT;")
         # Report damage at the start. Later, each read of a broken page would end the ResourceManager.
         flaw = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     except sqlite3.Error as error:
         raise StoreError(f"the file is no store ({error})", value=str(path), remedy=_REMEDY) from error
     if flaw != "ok":
         raise StoreError(f"the store is damaged ({' '.join(flaw.split())})", value=str(path), remedy=_REMEDY)
-    _check_version(connection, path)
-    if _version(connection) == _WITHOUT_JOBS:
-        column = "ALTER TABLE leases ADD COLUMN job_id TEXT NOT NULL DEFAULT ''"
-        try:
-            connection.executescript(f"BEGIN; {column}; PRAGMA user_version={_VERSION}; COMMIT;")
-        except sqlite3.Error as error:
-            raise _unusable("upgraded", path, error) from error
 
 
-def _version(connection: sqlite3.Connection) -> int:
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    return version
-
-
-def _check_version(connection: sqlite3.Connection, path: Path) -> None:
+def _check_version(connection: sqlite3.Connection, path: Path) -> int:
+    """Return the version of a store that this program can read."""
     try:
-        version = _version(connection)
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.Error as error:
         raise StoreError(f"the file is no store ({error})", value=str(path), remedy=_REMEDY) from error
     if not tables >= _TABLES:
         raise StoreError("the file is another program's database", value=str(path), remedy=_REMEDY)
-    if version not in (_WITHOUT_JOBS, _VERSION):
-        remedy = f"needed: {_VERSION}; {_REMEDY}"
+    if not 1 <= version <= VERSION:
+        remedy = f"this program reads versions 1 to {VERSION}; {_REMEDY}"
         raise StoreError(f"the store {path} is of another version", value=version, remedy=remedy)
-
-
-def _events(connection: sqlite3.Connection, after: int, app_id: str, limit: int | None) -> tuple[StoredEvent, ...]:
-    of_app, parameters = ("AND app_id = ?", (app_id,)) if app_id else ("", ())
-    rows = _rows(
-        connection,
-        f"SELECT sequence, time_s, kind, app_id, detail FROM events WHERE sequence > ? {of_app}"
-        " ORDER BY sequence LIMIT ?",
-        (after, *parameters, -1 if limit is None else limit),
-    )
-    return tuple([_event(*row) for row in rows])
-
-
-def _event(sequence: int, time_s: Any, kind: Any, app_id: Any, detail: Any) -> StoredEvent:
-    try:
-        if not (isinstance(kind, str) and isinstance(app_id, str) and math.isfinite(time_s)):
-            raise ValueError("a column of another type")
-        return StoredEvent(sequence=sequence, time_s=time_s, kind=kind, app_id=app_id, detail=from_json(detail))
-    except (ValueError, TypeError) as error:
-        return StoredEvent(sequence=sequence, time_s=0.0, kind=UNREADABLE, detail={"problem": str(error)})
-
-
-def _read_apps(connection: sqlite3.Connection) -> tuple[tuple[StoredApp, ...], tuple[DamagedRow, ...]]:
-    rows = _rows(connection, f"SELECT {', '.join(_APP_COLUMNS)} FROM apps ORDER BY submitted_at_s, app_id")
-    return _readable("apps", rows, _app)
-
-
-def _app(*row: Any) -> StoredApp:
-    values = dict(zip(_APP_COLUMNS, row, strict=True))
-    times = [values[name] for name in ("submitted_at_s", "started_at_s", "finished_at_s")]
-    texts = (values[name] for name in ("app_id", "token", "diagnostics"))
-    numbers = (values["attempt"], values["pid"])
-    if not (
-        all(isinstance(text, str) for text in texts)
-        and all(isinstance(number, int) for number in numbers)
-        and all(time_s is None or math.isfinite(time_s) for time_s in times)
-        and isinstance(values["spec"], bytes)
-        and times[0] is not None
-    ):
-        raise ValueError("a column of another type")
-    return StoredApp(**{**values, "state": AppState(values["state"]), "final": from_json(values["final"])})
-
-
-def _read_leases(connection: sqlite3.Connection, held_only: bool) -> tuple[tuple[Lease, ...], tuple[DamagedRow, ...]]:
-    job = "''" if _version(connection) == _WITHOUT_JOBS else "job_id"
-    rows = _rows(
-        connection,
-        f"SELECT lease_id, machine_id, gpu_index, app_id, granted_at_s, expires_at_s, state, renewals, {job}"
-        f" FROM leases WHERE {_NOT_ENDED if held_only else '1'} ORDER BY lease_id",
-    )
-    return _readable("leases", rows, _lease)
-
-
-def _lease(
-    lease_id: int,
-    machine_id: Any,
-    index: Any,
-    app_id: Any,
-    granted_at_s: Any,
-    expires_at_s: Any,
-    state: str,
-    times: Any,
-    job_id: Any,
-) -> Lease:
-    if not (
-        isinstance(machine_id, str)
-        and isinstance(job_id, str)
-        and isinstance(app_id, str)
-        and isinstance(index, int)
-        and isinstance(times, int)
-        and math.isfinite(granted_at_s)
-        and math.isfinite(expires_at_s)
-    ):
-        raise ValueError("a column of another type")
-    return Lease(
-        lease_id=lease_id,
-        gpu=GpuId(machine_id, index),
-        app_id=app_id,
-        granted_at_s=granted_at_s,
-        expires_at_s=expires_at_s,
-        state=LeaseState(state),
-        renewals=times,
-        job_id=job_id,
-    )
-
-
-def _readable(
-    table: str, rows: Iterable[Sequence[Any]], read: Callable[..., R]
-) -> tuple[tuple[R, ...], tuple[DamagedRow, ...]]:
-    """Rows that can be read, and those that cannot; the first column is the key."""
-    found: list[R] = []
-    damaged: list[DamagedRow] = []
-    for row in rows:
-        try:
-            found.append(read(*row))
-        except (ValueError, TypeError) as error:
-            damaged.append(DamagedRow(table=table, key=str(row[0]), problem=str(error)))
-    return tuple(found), tuple(damaged)
-
-
-def _rows(connection: sqlite3.Connection, query: str, parameters: Sequence[object] = ()) -> list[Sequence[Any]]:
-    try:
-        return connection.execute(query, parameters).fetchall()
-    except sqlite3.OperationalError:
-        # A text that is no UTF-8 refuses all rows; read so, only its own is damaged.
-        connection.text_factory = _text
-        try:
-            return connection.execute(query, parameters).fetchall()
-        finally:
-            connection.text_factory = str
-
-
-def _text(data: bytes) -> str | bytes:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data
+    return int(version)
 
 
 def _meta(connection: sqlite3.Connection, key: str) -> str | None:
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     return None if row is None else str(row[0])
+
+
+def _events(connection: sqlite3.Connection, after: int, app_id: str, limit: int | None) -> tuple[StoredEvent, ...]:
+    of_app, parameters = ("AND app_id = ?", (app_id,)) if app_id else ("", ())
+    where = f"sequence > ? {of_app} ORDER BY sequence LIMIT ?"
+    return _select_events(connection, where, (after, *parameters, -1 if limit is None else limit))
+
+
+def _select_events(connection: sqlite3.Connection, where: str, parameters: Sequence[object]) -> tuple[StoredEvent, ...]:
+    query = f"SELECT sequence, time_s, kind, app_id, detail FROM events WHERE {where}"
+    return tuple([read_event(*row) for row in select(connection, query, parameters)])

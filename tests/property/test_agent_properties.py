@@ -9,7 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from am.agent.model.fairness import Valuer, ideal_times_s
+from am.agent.model.fairness import Valuer, declaration_of, ideal_times_s
 from am.agent.model.finish_time import (
     even_gangs,
     finish_time_s,
@@ -17,12 +17,14 @@ from am.agent.model.finish_time import (
     phase_time_s,
     split_evenly,
     time_on_count_s,
+    time_on_whole_s,
 )
 from am.agent.model.views import GangAt
 from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown
 from themis.choices import BundleRule
 from themis.cluster import Level
+from themis.fluid_cluster import fluid_lives
 
 WORKS = st.lists(st.integers(1, 60), min_size=1, max_size=6)
 CRUDE = Slowdown(1.0, 1.0, 1.1, 1.3)
@@ -203,3 +205,19 @@ def test_ideal_times_are_positive_and_ordered_where_they_must_be(works, shape, s
     # Nobody is faster than the whole cluster at S = 1 on all the work at once.
     assert alone["isolated_share"] >= alone["themis"] * (1 - 1e-9)
     assert alone["private_cluster"] >= alone["themis"] * (1 - 1e-9)
+
+
+@given(WORKS, SHAPES, SLOWDOWNS, st.lists(st.tuples(st.integers(1, 4), st.integers(1, 500)), max_size=3))
+def test_declared_phases_add_up_to_t_of_the_whole_cluster_and_need_no_more_than_it(works, shape, slowdown, later):
+    assume(shape.demand_max_gpus <= CLUSTER.gpus)
+    phases = tuple(Phase(jobs=jobs, iterations=iterations) for jobs, iterations in later)
+    app = app_of(jobs_of(works, shape, slowdown), later_phases=phases)
+    cluster_view = cluster_view_of(CLUSTER)
+    declared = declaration_of(app, cluster_view)
+    assert declared.whole_time_s == pytest.approx(time_on_whole_s(app, CLUSTER.gpus, cluster_view))
+    assert len(declared.phases) == 1 + len(phases)
+    assert all(0.0 < phase.gpus <= CLUSTER.gpus for phase in declared.phases)
+    (life,) = fluid_lives(CLUSTER.gpus, [("a", 0.0, declared.phases)]).values()
+    # Alone on the fluid cluster it takes as long as alone on the whole cluster.
+    assert life.time_s == pytest.approx(declared.whole_time_s)
+    assert life.contention == pytest.approx(1.0)

@@ -51,6 +51,14 @@ class LeaseSettings(Section):
         return self
 
 
+class RetentionSettings(Section):
+    """How long the store keeps the events of ended apps before they are archived."""
+
+    keep_s: float = Field(default=604_800.0, gt=0, description="events stay in the store so long after the app's end")
+    keep_apps: int = Field(default=2_000, ge=0, description="of how many ended apps events stay in the store at most")
+    archive: bool = Field(default=True, description="write events that leave the store to files; else drop them")
+
+
 class YarnSettings(Section):
     """The engine `yarn`: where Hadoop is, what is asked of YARN, how our programs reach the nodes."""
 
@@ -171,6 +179,7 @@ class RmSettings(Section):
     alpha: float = Field(default=0.1, ge=0, le=1, description="share of the users whose jobs `allox` considers first")
     auction: AuctionSettings = AuctionSettings()
     lease: LeaseSettings = LeaseSettings()
+    retention: RetentionSettings = RetentionSettings()
     coalesce_s: float = Field(default=1.0, ge=0, description="events so close together make one round")
     report_deadline_s: float = Field(default=2.0, gt=0, description="how long apps may take to report rho")
     bid_deadline_s: float = Field(default=5.0, gt=0)

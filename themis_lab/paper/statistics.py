@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 
-from themis.rho import SCHEDULE_DEFINITIONS
+from themis.rho import SCHEDULE_DEFINITIONS, RhoDefinition
 from themis.values import Value
 from themis_lab.simulator.metrics import jain, percentile, share_over
 from themis_lab.simulator.record import RunRecord
@@ -62,8 +62,8 @@ def cdf(values: Iterable[float]) -> tuple[list[float], list[float]]:
 
 
 def rhos(record: RunRecord, definition: str = "themis") -> list[float]:
-    """Rho of every app at its end, by one definition."""
-    return [app.rho[definition] for app in record.apps]
+    """Rho of every app at its end, by one definition. Nan if a stored run of an earlier version lacks it."""
+    return [app.rho.get(definition, math.nan) for app in record.apps]
 
 
 def max_rho(record: RunRecord, definition: str = "themis") -> float:
@@ -87,7 +87,7 @@ def run_metrics(record: RunRecord) -> dict[str, float]:
     counts = record.counts
     own = rhos(record)
     return {
-        **{f"max_rho_{definition}": max_rho(record, definition) for definition in DEFINITIONS},
+        **{f"max_rho_{definition}": max_rho(record, definition) for definition in RhoDefinition},
         "median_rho_themis": median(own),
         "p95_rho_themis": percentile(own, 0.95),
         "share_rho_above_1": share_over(own, 1.0),

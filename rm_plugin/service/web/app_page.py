@@ -72,6 +72,7 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
             ("Best job", entry.best_job),
             ("Checkpoint", entry.finish.best_checkpoint),
             ("Attempts", entry.attempt),
+            ("Its events", page_state.manager.archive_path(entry)),
             ("Folder", str(page_state.manager.folder(entry.app_id))),
             ("In the engine", entry.engine_id),
             ("Its own page", outside_link(entry.page_url, entry.page_url) if entry.page_url else ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rm_plugin.service.app_pages import app_page
+from rm_plugin.service.app_pages import AppPage
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.web.page_state import PageState, rho_of
 from rm_plugin.service.web.parts import AppNames, app_state
@@ -15,9 +15,8 @@ from themis.web.frame import page
 APPS_A_PAGE = 200
 
 
-def apps_page(page_state: PageState, after: str) -> str:
-    """The page of the apps after a mark, as text."""
-    shown = app_page(page_state.manager.entries, after=after, limit=APPS_A_PAGE)
+def apps_page(page_state: PageState, shown: AppPage) -> str:
+    """The page as text."""
     names = AppNames(page_state, root="")
     more = link(f"apps?after={shown.next_mark}", "Next apps") if shown.next_mark else "These are the last."
     return page(
@@ -25,7 +24,7 @@ def apps_page(page_state: PageState, after: str) -> str:
         element("p", link("./", "Cluster")),
         element("h1", "Apps ", element("small", counted(page_state.manager.entries.count(), "app"))),
         section(
-            "Active apps first, the newest of each first" if not after else "More apps",
+            "Active apps first, the newest of each first",
             apps_table(page_state, names, shown.entries),
             element("p", more),
         ),

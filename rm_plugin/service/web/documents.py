@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from rm_plugin.policies.port import Explanation
-from rm_plugin.service.app_pages import app_page
+from rm_plugin.service.app_pages import AppPage
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.web.page_state import PageState, jobs_of, rho_of
@@ -85,9 +85,8 @@ def _lease_document(lease: Lease) -> Document:
 # ---- apps -----------------------------------------------------------------------------------------------------------
 
 
-def apps_document(page_state: PageState, states: Collection[AppState], after: str, limit: int) -> Document:
+def apps_document(page_state: PageState, page: AppPage, states: Collection[AppState]) -> Document:
     """A page of the apps of some states, or of all when none is named."""
-    page = app_page(page_state.manager.entries, states=states, after=after, limit=limit)
     return {
         "total": page_state.manager.entries.count(states),
         "next_after": page.next_mark or None,
@@ -135,6 +134,7 @@ def app_document(page_state: PageState, entry: AppEntry) -> Document:
         "demand_max_gpus": entry.spec.demand_max_gpus,
         "final_rho": {name: finite(value) for name, value in page_state.manager.final_rho(entry).items()},
         "best_checkpoint": entry.finish.best_checkpoint or None,
+        "archive": page_state.manager.archive_path(entry) or None,
         "folder": str(page_state.manager.folder(entry.app_id)),
         "jobs": [_job_document(job, submitted.get(job.job_id, {})) for job in jobs_of(entry)],
         "leases": [_lease_document(lease) for lease in page_state.leases_of(entry)],

@@ -33,7 +33,7 @@ def _state(page_state: PageState) -> Iterable[str]:
         "Always 1; what is served under which policy.",
         [("", {"cluster": arbiter.cluster.name, "policy": page_state.policy}, 1)],
     )
-    apps = _counts(AppState, (entry.state for entry in manager.entries))
+    apps = {state: manager.entries.count([state]) for state in AppState}
     yield _gauge("themis_apps", "Apps by state, those that ended included.", _by_state(apps))
     yield _gauge("themis_gpus", "GPUs by state.", _by_state(page_state.gpus_by_state()))
     machines = _counts(MachineState, (page_state.machine_state(machine) for machine in arbiter.cluster.machines))
@@ -70,7 +70,7 @@ def _sums(page_state: PageState) -> Iterable[str]:
     yield _metric(
         "themis_leases_revoked_total", "counter", "Leases that were taken by force.", [("", {}, totals.leases_revoked)]
     )
-    refused = sum(entry.refused_messages for entry in page_state.manager.entries)
+    refused = page_state.manager.entries.refused_messages()
     yield _metric(
         "themis_messages_refused_total", "counter", "Messages of app masters that were refused.", [("", {}, refused)]
     )

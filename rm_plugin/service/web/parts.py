@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
 from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.store import app_number
 from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.round_record import RoundRecord
 from themis.lifecycle import AppState
@@ -23,14 +24,13 @@ class AppNames:
 
     def __init__(self, page_state: PageState, root: str) -> None:
         self._names = {entry.app_id: entry.spec.name for entry in page_state.manager.entries}
-        self._places = {app_id: place for place, app_id in enumerate(self._names)}
         self._root = root
         self._boxes: dict[str, Markup] = {}
         self._links: dict[str, Markup] = {}
 
     def colour(self, app_id: str) -> str:
         """Neighbours in order of submission have hues as far from each other as they come."""
-        hue = (210 + self._places.get(app_id, 0) * _GOLDEN_ANGLE) % 360
+        hue = (210 + app_number(app_id) * _GOLDEN_ANGLE) % 360
         return f"hsl({hue:.0f} 50% 42%)"
 
     def address(self, app_id: str) -> str:

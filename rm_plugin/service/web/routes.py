@@ -7,13 +7,13 @@ from aiohttp import web
 from rm_plugin.service.app_pages import MAX_APPS
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.web.app_page import app_page
-from rm_plugin.service.web.apps_page import apps_page
+from rm_plugin.service.web.apps_page import APPS_A_PAGE, apps_page
 from rm_plugin.service.web.documents import app_document, apps_document, cluster_document, events_document
 from rm_plugin.service.web.home_page import home_page
 from rm_plugin.service.web.metrics import CONTENT_TYPE, metrics_text
 from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.round_record import round_document
-from themis.errors import InputError
+from themis.errors import InputError, UnknownNameError
 from themis.lifecycle import AppState
 from themis.web.answers import NotThereError, html_answer, json_answer, site, text_answer, whole_number
 
@@ -56,12 +56,13 @@ class Routes:
 
     async def apps(self, request: web.Request) -> web.Response:
         """A page of all apps, after the mark `after`."""
-        return html_answer(apps_page(self._page_state, request.query.get("after", "")))
+        page = await self._page_state.manager.page_of_apps(after=request.query.get("after", ""), limit=APPS_A_PAGE)
+        return html_answer(apps_page(self._page_state, page))
 
     async def app(self, request: web.Request) -> web.Response:
         """One app."""
         await self._page_state.event_index.ready()
-        return html_answer(app_page(self._page_state, self._entry(request.match_info["app_id"])))
+        return html_answer(app_page(self._page_state, await self._entry(request.match_info["app_id"])))
 
     async def cluster_data(self, _request: web.Request) -> web.Response:
         """The cluster and who holds what of it."""
@@ -71,12 +72,14 @@ class Routes:
         """A page of apps, of some states where `state` is given, after the mark `after`."""
         states = [_app_state(text) for text in request.query.getall("state", [])]
         limit = whole_number(request, "limit", APPS_DEFAULT, most=MAX_APPS)
-        return json_answer(apps_document(self._page_state, states, request.query.get("after", ""), limit))
+        after = request.query.get("after", "")
+        page = await self._page_state.manager.page_of_apps(states=states, after=after, limit=limit)
+        return json_answer(apps_document(self._page_state, page, states))
 
     async def app_data(self, request: web.Request) -> web.Response:
         """One app, whole."""
         await self._page_state.event_index.ready()
-        return json_answer(app_document(self._page_state, self._entry(request.match_info["app_id"])))
+        return json_answer(app_document(self._page_state, await self._entry(request.match_info["app_id"])))
 
     async def rounds_data(self, request: web.Request) -> web.Response:
         """The newest rounds, newest first."""
@@ -91,7 +94,7 @@ class Routes:
         after = whole_number(request, "after", 0)
         limit = whole_number(request, "limit", EVENTS_DEFAULT, most=MAX_EVENTS)
         named = request.query.get("app", "")
-        app_id = self._entry(named).app_id if named else ""
+        app_id = (await self._entry(named)).app_id if named else ""
         events = await self._page_state.manager.recorder.read_events(after, app_id, limit)
         return json_answer(events_document(events, after))
 
@@ -107,12 +110,11 @@ class Routes:
             return web.Response(text=f"{trouble}\n", status=503)
         return text_answer("ok\n")
 
-    def _entry(self, name: str) -> AppEntry:
-        entries = self._page_state.manager.entries
-        # The entries' own error looks for the nearest of all names, which takes long when there are many.
-        if not any(name in (entry.app_id, entry.spec.name) for entry in entries):
-            raise NotThereError("unknown app", value=name, remedy="api/v1/apps lists them")
-        return entries.get(name)
+    async def _entry(self, name: str) -> AppEntry:
+        try:
+            return await self._page_state.manager.find(name)
+        except UnknownNameError:
+            raise NotThereError("unknown app", value=name, remedy="api/v1/apps lists them") from None
 
 
 def _app_state(text: str) -> AppState:

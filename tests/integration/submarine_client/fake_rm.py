@@ -25,6 +25,7 @@ class FakeService(rpc.ClientServiceServicer):
         self.refuse: tuple[grpc.StatusCode, str] | None = None
         self.then = ["FINISHED"]
         self.shows = 0
+        self.runs_on = ""
 
     def add(self, app_id: str, *states: str, name: str = "app", **values) -> None:
         self.apps[app_id] = [pb.AppStatus(app_id=app_id, name=name, state=state, **values) for state in states]
@@ -35,7 +36,7 @@ class FakeService(rpc.ClientServiceServicer):
         self.submitted.append(request.spec)
         app_id = f"app-{len(self.submitted):04d}"
         self.add(app_id, *self.then, name=request.spec.name, tuner=request.spec.tuner.name, spec=request.spec)
-        return pb.SubmitReply(app_id=app_id)
+        return pb.SubmitReply(app_id=app_id, runs_on=self.runs_on)
 
     def Validate(self, request, context):
         return pb.ValidateReply(summary=f"{len(request.spec.jobs)} jobs fit the cluster")

@@ -19,6 +19,7 @@ from fake_rm import FakeRm
 from submarine_client.client import Client
 from submarine_client.main import main
 from themis.errors import InputError, UnreachableError
+from themis.wire import themis_pb2 as pb
 
 EXAMPLES = Path(__file__).parents[3] / "conf" / "apps"
 SEARCH = str(EXAMPLES / "replay-search.yaml")
@@ -44,6 +45,12 @@ def test_submit_prints_the_id_only_and_sends_the_whole_app(rm: FakeRm, capsys: p
     spec = rm.service.submitted[0]
     assert (spec.name, spec.replay, len(spec.jobs)) == ("replay-search", True, 8)
     assert spec.tuner.settings["eta"].integer == 2
+
+
+def test_submit_notes_the_device_types_that_can_run_the_app(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    rm.service.runs_on = "runs on v100 (speed 3), not on cpu"
+    assert main(["app", "submit", SEARCH]) == 0
+    assert capsys.readouterr() == ("app-0001\n", "submarine: runs on v100 (speed 3), not on cpu\n")
 
 
 def test_an_invalid_group_file_is_refused_locally(
@@ -133,6 +140,21 @@ def test_logs_name_their_sources_as_these_take_turns(rm: FakeRm, capsys: pytest.
     assert capsys.readouterr().out == ("==> job-00/0 <==\none\ntwo\n==> job-01/0 <==\nthree\n==> job-00/0 <==\n!\n")
     request = rm.service.log_requests[0]
     assert (request.app_id, request.job_id, request.follow) == ("a-1", "job-00", True)
+
+
+def test_resume_submits_a_failed_app_with_its_checkpoints(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["app", "submit", SEARCH]) == 0
+    spec = rm.service.submitted[0]
+    rm.service.apps["app-0001"] = [pb.AppStatus(app_id="app-0001", state="FAILED", spec=spec, checkpoint_uri="/c")]
+    capsys.readouterr()
+    assert main(["app", "resume", "app-0001"]) == 0
+    assert capsys.readouterr() == ("app-0002\n", "")
+    again = rm.service.submitted[1]
+    assert again.checkpoint_uri == "/c"
+    again.checkpoint_uri = ""
+    assert again == spec
+    assert main(["app", "resume", "app-0002"]) == 2
+    assert "has finished" in capsys.readouterr().err
 
 
 def test_kill_prints_the_state_of_the_app(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:

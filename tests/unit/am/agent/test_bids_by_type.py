@@ -5,7 +5,7 @@ from agent_cases import CRUDE_SLOWDOWN, app_of, held, job, offer_of
 from msgspec.structs import replace
 
 from am.agent.bids.bidding import make_bid
-from am.agent.model.fairness import Valuer, cluster_time_s
+from am.agent.model.fairness import Valuer, cluster_time_s, declaration_of
 from am.agent.model.finish_time import finish_time_s
 from am.agent.model.views import GangAt
 from am.app_view import make_cluster_view
@@ -76,3 +76,14 @@ def test_a_gang_kept_on_another_type_does_not_grow_there():
     keeping = app(held=(gang,))
     bid = make_bid(keeping, offer_of({"v0": (2,)}), CLUSTER_VIEW)
     assert bid.rows == ()
+
+
+def test_app_declares_its_share_of_the_cluster_in_its_own_reference_units():
+    one = replace(job("j", 300.0, JobShape(tasks=1), CRUDE_SLOWDOWN), speeds=SPEEDS)
+    (phase,) = declaration_of(app_of([one]), CLUSTER_VIEW).phases
+    # 100 s on a V100, which is 3 of the 4 * 1 + 2 * 3 reference GPUs of the cluster's 6.
+    assert (phase.time_s, phase.gpus) == pytest.approx((100.0, 3 / 10 * 6))
+    only_v100 = replace(one, speeds=Speeds.of([("v100", 3.0)]))
+    (phase,) = declaration_of(app_of([only_v100]), CLUSTER_VIEW).phases
+    # Half of the GPUs that it can run on.
+    assert (phase.time_s, phase.gpus) == pytest.approx((100.0, 3.0))

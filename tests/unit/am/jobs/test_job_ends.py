@@ -46,12 +46,14 @@ class TestExitCodeZero:
         assert shown.health == "ended with exit code 0 at iteration 10 of 1000"
         state, doubts = _outcome(one.app)
         assert (state, doubts) == (AppState.FINISHED, f"j0 {shown.health}")
+        assert not finish_message(one.app, state, doubts).rho, "its work is not known to be done"
 
     def test_job_whose_last_line_is_less_than_a_stride_away_is_at_its_target(self, attempt):
         one = attempt(tuner="single", iterations=1000, jobs=("j0",))
         self.logged(one, *(f"INFO:tensorflow:loss = 0.5, step = {step}" for step in range(0, 1000, 50)))
         job = self.end(one)
         assert (job.profile.iteration, job.health) == (1000, "")
+        assert "themis" in finish_message(one.app, AppState.FINISHED, "").rho
 
     def test_job_one_stride_short_is_short(self, attempt):
         one = attempt(tuner="single", iterations=1001, jobs=("j0",))
@@ -242,7 +244,7 @@ class TestUnaskedEnds:
         asyncio.run(scenario())
         assert (one.jobs["j0"].state, one.jobs["j0"].restarts) == (JobState.WAITING, 0)
         assert [detail["reason"] for _, detail in one.details("job_restarted")] == [
-            "it ended unasked, after it had saved"
+            "it ended unasked with exit code 75, but further than before"
         ] * 5
         assert pauses == [0.25] * 5
 
@@ -351,3 +353,22 @@ class TestDivergenceInTheLastWords:
         assert one.details("job_given_up") == [
             ("j0", {"reason": "its loss is no number since iteration 100", "restarts": 0})
         ]
+
+
+def test_chief_that_waits_for_room_for_its_model_is_waited_for(attempt):
+    one = attempt(tuner="single", iterations=3, jobs=("j0",), tasks=2, peer_wait_s=0.1)
+
+    async def scenario():
+        await one.start("j0")
+        one.log("j0", 0.5, first=3)
+        one.jobs["j0"].handles[1].end(0)
+        for _ in range(20):
+            await REAL_SLEEP(0.02)
+            with one.jobs["j0"].log_path.open("a") as file:
+                file.write("INFO:themis:unsaved iteration = 3, reason = No space left on device\n")
+            one.look()
+        one.jobs["j0"].handles[0].end(0)
+        await one.ended("j0")
+
+    asyncio.run(scenario())
+    assert (one.jobs["j0"].state, one.runtime.stops) == (JobState.PHASE_DONE, [])

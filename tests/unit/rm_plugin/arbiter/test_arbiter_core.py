@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.core import Arbiter, LeasePolicy
 from rm_plugin.arbiter.lease_table import LeaseTable
@@ -466,3 +467,47 @@ class TestMemory:
         one.add_app("a", now_s=0.0)
         decision = Decision(auction={"a": (gang(m0=1),), "gone": (gang(m0=1),)}, memory=Noted(3))
         assert one.what_stands(decision) == Decision(auction={"a": (gang(m0=1),)}, memory=Noted(3))
+
+
+class TestBoundLeases:
+    @pytest.fixture
+    def one(self):
+        one = arbiter()
+        one.add_app("a", now_s=0.0)
+        for job_id, machine in (("j0", "m0"), ("j1", "m1")):
+            bound = replace(gang(**{machine: 1}), job_id=job_id)
+            grant(one, 0.0, a=bound)
+        return one
+
+    def test_standing_names_the_jobs_and_their_machines(self, one):
+        snapshot, _ = one.begin_round(10.0)
+        assert snapshot.standing("a").bound == (("j0", "m0"), ("j1", "m1"))
+
+    def test_they_are_prolonged_and_not_offered(self, one):
+        snapshot, changes = one.begin_round(570.0)
+        assert told(changes) == [("renewed", "a", "m0/0"), ("renewed", "a", "m1/0")]
+        assert {(change.lease.job_id, change.reason) for change in changes} == {
+            ("j0", "its job runs until it ends"),
+            ("j1", "its job runs until it ends"),
+        }
+        assert snapshot.free == Allocation.of({"m0": 3, "m1": 1})
+        assert snapshot.standing("a").renewable == Allocation()
+
+    def test_on_a_closed_gpu_it_expires(self, one):
+        one.close_gpus([GpuId("m1", 0)])
+        snapshot, changes = one.begin_round(570.0)
+        assert told(changes) == [("renewed", "a", "m0/0"), ("expiring", "a", "m1/0")]
+        assert snapshot.standing("a").bound == (("j0", "m0"),)
+
+    def test_released_one_is_gone(self, one):
+        (lease,) = [lease for lease in one.table.of_app("a") if lease.job_id == "j1"]
+        one.release([lease.lease_id], now_s=20.0, reason="its job ended")
+        assert one.begin_round(30.0)[0].standing("a").bound == (("j0", "m0"),)
+
+    def test_renewal_for_a_job_binds_the_lease(self):
+        one = arbiter()
+        one.add_app("a", now_s=0.0)
+        grant(one, 0.0, a=gang(m1=1))
+        changes = grant(one, 570.0, a=replace(gang(m1=1), job_id="j"))
+        assert told(changes) == [("renewed", "a", "m1/0")]
+        assert one.begin_round(580.0)[0].standing("a").bound == (("j", "m1"),)

@@ -8,7 +8,7 @@ from agent_cases import FLAT
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.round_values import AppOwner, RoundSettings, Wait
-from rm_plugin.policies.allox_policy import AlloxMemory
+from rm_plugin.policies.allox_policy import AlloxMemory, RunningJob
 from rm_plugin.service.policy_memory import MemoryRecorder, stored_memory
 from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.store_json import from_json, to_json
@@ -136,6 +136,21 @@ def test_lost_job_starts_again_with_its_old_arrival():
     memories = [result.decision.memory for result in history.results if result.decision.memory is not None]
     assert all(memory.arrived_s["a"]["a-0"] == 0.0 for memory in memories)
     assert history.changes[-1].lease.gpu.machine_id == "cpu0"
+
+
+@pytest.mark.parametrize(
+    ("now_s", "end_s"), [(50.0, 120.0), (120.0, 120.0), (125.0, 125.0), (131.0, 220.0), (600.0, 820.0)]
+)
+def test_job_that_overruns_its_estimate_is_expected_after_twice_as_long(now_s, end_s):
+    job = RunningJob(user="u", value=0.5, started_at_s=20.0, time_s=100.0)
+    assert job.end_s(now_s) == end_s
+
+
+@pytest.mark.parametrize("policy", ["allox", "allox_plus"])
+def test_job_waits_while_every_machine_of_its_types_is_lost(policy):
+    outages = (NodeOutage(machine_id="gpu0", lost_at_s=10.0, back_at_s=500.0),)
+    run = simulation([app("a", 100, 1000, at_s=50.0)], cluster(1, 0), policy, outages=outages)
+    assert ends_s(run) == {"a": pytest.approx(600.0)}
 
 
 def test_progress_counts_until_the_job_ends():

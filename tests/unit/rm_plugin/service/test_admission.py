@@ -4,7 +4,7 @@ import pytest
 from agent_cases import cluster_of
 from msgspec.structs import replace
 
-from rm_plugin.service.admission import check_app
+from rm_plugin.service.admission import check_app, types_that_run
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TunerSpec
 from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
 from themis.errors import InputError
@@ -84,3 +84,25 @@ def test_an_app_that_no_device_type_can_hold_is_refused(job, cluster, told):
     with pytest.raises(InputError) as refused:
         check_app(with_job(**job), cluster)
     assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        ({}, "runs on v100 (speed 3), k80 (speed 1), not on cpu"),
+        ({"speed_by_device": {"k80": 0.5, "cpu": 4.0}}, "runs on cpu (speed 4), v100 (speed 3), k80 (speed 0.5)"),
+    ],
+)
+def test_device_types_that_run_an_app_are_named_with_its_speeds(job, told):
+    assert types_that_run(with_job(**job), MIXED) == told
+
+
+def test_speeds_of_different_jobs_are_a_range():
+    app = with_job()
+    other = replace(app.jobs[0], job_id="job-01", speed_by_device={"v100": 2.0})
+    told = types_that_run(replace(app, jobs=(app.jobs[0], other)), MIXED)
+    assert told == "runs on v100 (speed 2 to 3), k80 (speed 1), not on cpu"
+
+
+def test_device_types_need_no_name_on_a_cluster_of_one():
+    assert types_that_run(with_job(), CLUSTER) == ""

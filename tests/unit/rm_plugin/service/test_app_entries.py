@@ -140,3 +140,13 @@ def test_running_app_has_no_heartbeat_after_restart(tmp_path):
     case, entry = ended(tmp_path, started)
     again = after_a_restart(case, entry)
     assert (again.page_url, again.progress, list(again.jobs)) == ("", 0.0, [])
+
+
+def test_place_of_the_checkpoints_outlasts_the_app_and_a_restart(tmp_path):
+    async def reported_then_lost(manager, entry):
+        entry.heartbeat = pb.Heartbeat(progress=0.5, checkpoint_uri="hdfs://nn/c")
+        await lost(manager, entry)
+
+    case, entry = ended(tmp_path, reported_then_lost)
+    again = after_a_restart(case, entry)
+    assert app_status(case.manager, again, whole=True).checkpoint_uri == "hdfs://nn/c"

@@ -269,12 +269,12 @@ def test_time_to_register_counts_from_the_start_of_the_container(tmp_path: Path)
             case.clock.advance_to(case.clock.now_s() + 2 * start_s)
             await looked(case)
         assert (entry.attempt, entry.state) == (1, AppState.ACCEPTED)
-        assert app_status(case.manager, entry, whole=False).diagnostics == engine.queued
+        assert app_status(case.manager, entry, whole=False).waits_for == engine.queued
         engine.queued = ""
         case.clock.advance_to(case.clock.now_s() + 0.9 * start_s)
         await looked(case)
         assert entry.attempt == 1
-        assert app_status(case.manager, entry, whole=False).diagnostics == ""
+        assert app_status(case.manager, entry, whole=False).waits_for == ""
         case.clock.advance_to(case.clock.now_s() + 0.2 * start_s)
         await looked(case)
         assert entry.attempt == 2
@@ -285,10 +285,10 @@ def test_time_to_register_counts_from_the_start_of_the_container(tmp_path: Path)
 def test_reason_why_an_app_is_not_started_is_shown(tmp_path: Path) -> None:
     async def scenario(case, engine):
         entry = await case.manager.submit(SPEC)
-        assert app_status(case.manager, entry, whole=False).diagnostics == "waits to be started: YARN is away"
+        assert app_status(case.manager, entry, whole=False).waits_for == "waits to be started: YARN is away"
         engine.trouble = None
         await looked(case)
-        assert app_status(case.manager, entry, whole=False).diagnostics == ""
+        assert app_status(case.manager, entry, whole=False).waits_for == ""
 
     run(scenario, tmp_path, UnreachableError("YARN is away"))
 

@@ -5,9 +5,10 @@ import time
 
 import pytest
 
+from rm_plugin.service.log_summary import read_summary
 from rm_plugin.service.memory_service import FailingStore
 from rm_plugin.service.recorder import Recorder
-from rm_plugin.service.server import _attained_gpu_s, clock_of
+from rm_plugin.service.server import clock_of
 from rm_plugin.service.store import StoredApp
 from themis.clock import ClockMark, VirtualClock, WallClock, boot_id
 from themis.cluster import GpuId
@@ -79,7 +80,7 @@ def test_lease_ended_before_grant_has_no_gpu_time():
     with store.transaction() as transaction:
         for kind, time_s in (("lease_granted", 7_200.0), ("lease_released", 100.0)):
             transaction.append_event(kind, time_s, app_id="app-0001", detail={"lease_id": 1})
-    assert _attained_gpu_s(store) == {"app-0001": 0.0}
+    assert read_summary(store).attained_gpu_s == {"app-0001": 0.0}
 
 
 def test_new_clock_is_wall_clock():

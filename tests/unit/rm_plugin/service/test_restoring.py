@@ -9,6 +9,7 @@ from service_cases import NOW_S, ServiceCase, registration, report
 
 from rm_plugin.arbiter.round_values import Decision
 from rm_plugin.policies.registry import make_policy
+from rm_plugin.service.log_summary import read_summary
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.restoring import restored_memory
 from rm_plugin.service.store_memory import MemoryStore
@@ -224,7 +225,7 @@ def wants_two(round_id):
 
 
 def memory_after(store, *, policy):
-    return restored_memory(store.events(), policy)
+    return restored_memory(read_summary(store).memory, policy)
 
 
 class TestPolicyMemory:
@@ -287,7 +288,7 @@ class TestPolicyMemory:
             await case.manager.live_cluster.machine_lost("k0", "test")
             await case.round(answers)
             case.check()
-            return waiting, on_new, restored_memory(store.events(), make_policy("oef"))
+            return waiting, on_new, memory_after(store, policy=make_policy("oef"))
 
         waiting, on_new, memory = asyncio.run(scenario())
         assert len(waiting) == 1

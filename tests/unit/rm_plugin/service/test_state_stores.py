@@ -165,31 +165,6 @@ def test_sqlite_store_keeps_content_after_reopening(tmp_path):
         again.close()
 
 
-def as_version_1(path):
-    """Turn a new store into one from before leases had a job."""
-    connection = sqlite3.connect(path)
-    connection.executescript("ALTER TABLE leases DROP COLUMN job_id; PRAGMA user_version=1;")
-    connection.close()
-
-
-def test_store_of_version_1_is_read_and_upgraded(tmp_path):
-    path = tmp_path / "state.db"
-    store = SqliteStore(path)
-    with store.transaction() as changes:
-        changes.put_lease(LEASE)
-    store.close()
-    as_version_1(path)
-    reader = SqliteReader(path)
-    assert reader.leases() == (LEASE,)
-    reader.close()
-    store = SqliteStore(path)
-    bound = replace(LEASE, job_id="j1")
-    with store.transaction() as changes:
-        changes.put_lease(bound)
-    assert store.leases() == (bound,)
-    store.close()
-
-
 def test_second_resource_manager_is_refused(tmp_path):
     store = SqliteStore(tmp_path / "state.db")
     with pytest.raises(StoreError, match="another ResourceManager"):
@@ -224,7 +199,7 @@ def test_file_that_is_no_store_is_refused(tmp_path):
     store = SqliteStore(path)
     store._connection.execute("PRAGMA user_version=99")
     store.close()
-    with pytest.raises(StoreError, match="another version: 99; needed: 2"):
+    with pytest.raises(StoreError, match="another version: 99; this program reads versions 1 to 3"):
         SqliteStore(path)
 
 
@@ -249,3 +224,88 @@ def test_damaged_store_is_refused_at_start(tmp_path):
     path.write_bytes(whole[:8192] + b"\xff" * 16384 + whole[24576:])
     with pytest.raises(StoreError, match=r"damaged \(.*\): '.*'; move the file away"):
         SqliteStore(path)
+
+
+def archive_of(number, state=AppState.FINISHED, name="mine"):
+    return replace(APP, app_id=f"app-{number:04d}", state=state, name=name)
+
+
+def archived(store, through=10_000):
+    """Apps 1 to 4, of which 1 to 3 are archived."""
+    states = (AppState.FINISHED, AppState.FAILED, AppState.FINISHED, AppState.RUNNING)
+    with store.transaction() as changes:
+        changes.append_event("rm_started", 1.0)
+        for number, state in enumerate(states, start=1):
+            changes.put_app(archive_of(number, state, name="one" if number < 3 else "other"))
+            changes.append_event("app_state", 2.0, app_id=f"app-{number:04d}")
+            ended = replace(LEASE, lease_id=number, app_id=f"app-{number:04d}", state=LeaseState.RELEASED)
+            changes.put_lease(ended)
+        changes.append_event("round_started", 3.0)
+    with store.transaction() as changes:
+        changes.append_event("events_archived", 4.0)
+        changes.archive_apps(["app-0001", "app-0002", "app-0003"], "events.gz", through=through)
+    return store
+
+
+def test_archived_apps_leave_list_log_and_leases(store):
+    archived(store)
+    assert [app.app_id for app in store.apps()] == ["app-0004"]
+    assert [(event.sequence, event.app_id) for event in store.events()] == [
+        *((1, ""), (5, "app-0004"), (6, ""), (7, "")),
+    ]
+    assert [lease.lease_id for lease in store.leases(held_only=False)] == [4]
+    assert store.events(app_id="app-0002") == ()
+
+
+def test_archived_apps_are_found_by_id_name_and_number(store):
+    archived(store)
+    assert store.archived_app("app-0001").archive == "events.gz"
+    assert store.archived_app("one").app_id == "app-0002"
+    assert store.archived_app("app-0004") is None
+    assert store.archived_app("mine") is None
+    assert [app.app_id for app in store.archived_apps(limit=2)] == ["app-0003", "app-0002"]
+    assert [app.app_id for app in store.archived_apps(below=3, limit=9)] == ["app-0002", "app-0001"]
+    assert [app.app_id for app in store.archived_apps(states={AppState.FAILED}, limit=9)] == ["app-0002"]
+    assert dict(store.archived_counts()) == {AppState.FINISHED: 2, AppState.FAILED: 1}
+
+
+def test_numbers_of_archived_apps_and_events_are_not_used_again(store):
+    archived(store)
+    assert store.last_app_number() == 4
+    with store.transaction() as changes:
+        changes.archive_apps([], "more.gz", through=7)
+        assert changes.append_event("rm_started", 5.0).sequence == 8
+
+
+def test_events_after_the_archived_ones_stay(store):
+    archived(store, through=3)
+    assert [event.sequence for event in store.events(app_id="app-0003")] == [4]
+    assert store.events(app_id="app-0001") == ()
+
+
+def test_events_of_no_app_are_removed_up_to_a_number(store):
+    archived(store)
+    assert [event.sequence for event in store.service_events(through=6, limit=9)] == [1, 6]
+    assert [event.sequence for event in store.service_events(through=6, limit=1)] == [1]
+    with store.transaction() as changes:
+        changes.remove_service_events(6)
+    assert [event.sequence for event in store.events()] == [5, 7]
+    assert [event.sequence for event in store.events(after=5)] == [7]
+
+
+def test_failed_archive_leaves_everything(store):
+    archived(store)
+    before = store.events(), store.apps(), store.leases(held_only=False)
+    with pytest.raises(ZeroDivisionError), store.transaction() as changes:
+        changes.archive_apps(["app-0004"], "x.gz", through=99)
+        changes.remove_service_events(99)
+        raise ZeroDivisionError
+    assert (store.events(), store.apps(), store.leases(held_only=False)) == before
+    assert dict(store.archived_counts()) == {AppState.FINISHED: 2, AppState.FAILED: 1}
+
+
+def test_last_lease_id_is_that_of_all_leases(store):
+    assert (store.last_lease_id(), store.last_app_number()) == (0, 0)
+    with store.transaction() as changes:
+        changes.put_lease(replace(LEASE, lease_id=8, state=LeaseState.RELEASED))
+    assert store.last_lease_id() == 8

@@ -2,7 +2,7 @@
 
 from web_cases import HOSTILE, NOW_S, Elements, RmCase, busy, run, served
 
-from rm_plugin.service.web import apps_page
+from rm_plugin.service.web import routes
 from themis.cluster import GpuId
 
 
@@ -189,7 +189,7 @@ class TestHostileNames:
 
 
 def test_all_apps_are_shown_a_page_at_a_time(monkeypatch):
-    monkeypatch.setattr(apps_page, "APPS_A_PAGE", 2)
+    monkeypatch.setattr(routes, "APPS_A_PAGE", 2)
 
     async def scenario():
         async with served(busy()) as site:

@@ -1,0 +1,140 @@
+"""What a start needs to know of the event log, kept up to date event by event, so that no start reads the whole log.
+
+The store keeps a snapshot of the summary. A start reads the snapshot and the events after it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from rm_plugin.service.policy_memory import memory_after
+from rm_plugin.service.store import StateStore, StoredEvent
+from rm_plugin.service.store_json import to_json
+from themis.events import UNREADABLE
+from themis.leases import LeaseChangeKind
+from themis.lifecycle import APP_LIFECYCLE, AppState
+from themis.values import Value
+
+LOG = logging.getLogger("themis.rm")
+
+SNAPSHOT = "snapshot"
+"""The store's key of the snapshot."""
+_EVENTS_A_READ = 5_000
+_LEASE_ENDS = (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED)
+_FORMAT = 1
+
+
+class OpenLease(Value, frozen=True, kw_only=True):
+    """A lease that was granted and has not ended: its app, and the time of the grant in seconds since the epoch."""
+
+    app_id: str
+    granted_at_s: float
+
+
+@dataclass(slots=True, kw_only=True)
+class LogSummary:
+    """A fold of the event log.
+
+    Attributes:
+        sequence: The newest event that it covers.
+        last_round: The newest round.
+        open_rounds: Rounds that have not ended.
+        last_lease: The largest id of a lease.
+        open_leases: Leases that have not ended, by id.
+        attained_gpu_s: GPU time in ended leases by app, in GPU seconds; of apps that have not ended.
+        memory: What the policy remembered in the newest round that was granted, `memory_round`, as JSON; None if
+            nothing.
+        unreadable: Events that cannot be read, and what is wrong with the first.
+    """
+
+    format: int = _FORMAT
+    sequence: int = 0
+    last_round: int = 0
+    open_rounds: set[int] = field(default_factory=set)
+    last_lease: int = 0
+    open_leases: dict[int, OpenLease] = field(default_factory=dict)
+    attained_gpu_s: dict[str, float] = field(default_factory=dict)
+    memory: object = None
+    memory_round: int | None = None
+    unreadable: int = 0
+    first_unreadable: str = ""
+
+    def take(self, events: Iterable[StoredEvent]) -> None:
+        """Add the next events of the log."""
+        for event in events:
+            self.sequence = event.sequence
+            if event.kind == UNREADABLE:
+                self.unreadable += 1
+                self.first_unreadable = self.first_unreadable or f"{event.sequence}: {event.detail.get('problem')}"
+            elif event.kind == "app_state":
+                self._take_app_state(event)
+            elif not event.app_id:
+                self._take_round(event)
+            else:
+                self._take_lease(event)
+
+    def to_text(self) -> str:
+        """Return the snapshot as strict JSON."""
+        return to_json(msgspec.to_builtins(self, str_keys=True))
+
+    def _take_round(self, event: StoredEvent) -> None:
+        round_id = event.detail.get("round_id")
+        if not isinstance(round_id, int):
+            return
+        if event.kind == "round_started":
+            self.last_round = max(self.last_round, round_id)
+            self.open_rounds.add(round_id)
+        elif event.kind == "round_granted":
+            self.memory = memory_after(self.memory, self.memory_round, event.detail)
+            self.memory_round = round_id
+        elif event.kind == "round_ended":
+            self.open_rounds.discard(round_id)
+
+    def _take_lease(self, event: StoredEvent) -> None:
+        lease_id = event.detail.get("lease_id")
+        if not isinstance(lease_id, int):
+            return
+        self.last_lease = max(self.last_lease, lease_id)
+        if event.kind == LeaseChangeKind.GRANTED:
+            self.open_leases[lease_id] = OpenLease(app_id=event.app_id, granted_at_s=event.time_s)
+        elif event.kind in _LEASE_ENDS and lease_id in self.open_leases:
+            held_s = max(0.0, event.time_s - self.open_leases.pop(lease_id).granted_at_s)
+            self.attained_gpu_s[event.app_id] = self.attained_gpu_s.get(event.app_id, 0.0) + held_s
+
+    def _take_app_state(self, event: StoredEvent) -> None:
+        state = str(event.detail.get("state"))
+        if state in AppState.__members__ and APP_LIFECYCLE.is_final(AppState(state)):
+            # Its leases end in the same transaction, and nobody asks for the GPU time that the log has of it any more.
+            self.attained_gpu_s.pop(event.app_id, None)
+            of_app = [lease_id for lease_id, lease in self.open_leases.items() if lease.app_id == event.app_id]
+            for lease_id in of_app:
+                del self.open_leases[lease_id]
+
+
+def read_summary(store: StateStore) -> LogSummary:
+    """Return the summary of the whole log, from the snapshot and the events after it."""
+    summary = _snapshot(store.meta(SNAPSHOT))
+    while events := store.events(after=summary.sequence, limit=_EVENTS_A_READ):
+        summary.take(events)
+    return summary
+
+
+def _snapshot(text: str | None) -> LogSummary:
+    if not text:
+        return LogSummary()
+    try:
+        summary = msgspec.json.decode(text, type=LogSummary, strict=False)
+    except (msgspec.DecodeError, ValueError) as error:
+        LOG.error("the snapshot of the log cannot be read, so the whole log is read: %.300s", error)
+        return LogSummary()
+    return summary if summary.format == _FORMAT else LogSummary()
+
+
+def report_unreadable(summary: LogSummary) -> None:
+    """Log the number of unreadable events and the first one."""
+    if summary.unreadable:
+        LOG.error("%d events cannot be read, the first is %.300s", summary.unreadable, summary.first_unreadable)

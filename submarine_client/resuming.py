@@ -1,0 +1,31 @@
+"""Make an app that goes on from the checkpoints of one that failed or was killed."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from submarine_client import status
+from themis.apps import AppSpec
+from themis.errors import InputError
+from themis.wire import themis_pb2 as pb
+from themis.wire.values import app_from_message
+
+
+def resumed(app: pb.AppStatus) -> AppSpec:
+    """Return the specification of an app, with the checkpoints of this one.
+
+    Its search begins anew: each job starts from its newest checkpoint, and is at its target at once if it was before.
+
+    Raises:
+        InputError: The app has not ended, has finished, or never said where its checkpoints are.
+    """
+    if not status.has_ended(app):
+        remedy = f"it goes on by itself; `submarine app kill {app.app_id}` ends it"
+        raise InputError(f"app {app.app_id} has not ended", value=app.state, remedy=remedy)
+    if status.succeeded(app):
+        remedy = "submit its group file again for another search"
+        raise InputError(f"app {app.app_id} has finished", value=app.state, remedy=remedy)
+    if not app.checkpoint_uri:
+        remedy = "it ended before its app master reported; submit its group file again"
+        raise InputError(f"the checkpoints of app {app.app_id} are not known", remedy=remedy)
+    return replace(app_from_message(app.spec), checkpoint_uri=app.checkpoint_uri)
