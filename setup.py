@@ -1,4 +1,4 @@
-"""The compiled parts: the core of the exact auction, the packing of jobs, asks of bids. pyproject.toml has the rest."""
+"""C extensions: the exact auction, the packing of jobs, candidates for bids. pyproject.toml has the rest."""
 
 from setuptools import Extension, setup
 

@@ -1,13 +1,15 @@
 """A journal on HDFS, which survives the node of the app master that writes it.
 
-A folder per epoch, `<journal>/<epoch, 6 digits>/{base, <number, 8 digits>, ..}`. Opening makes the next epoch: a folder
-whose `base` is all that was there, put in place by one rename, whereupon earlier epochs are deleted. After it every
-batch of lines is a file of its own with the next number. A batch whose reply was lost is simply written again, which
-appending to one file would not allow. A master that was replaced but still lives writes to an epoch that is not read.
-It learns that it was replaced when it begins its next epoch.
+Each epoch is a folder `<journal>/<epoch, 6 digits>` with a file `base` and one file per batch of lines, numbered with 8
+digits. Opening the journal creates the next epoch: it writes all lines so far to `base`, renames the folder into place,
+and deletes earlier epochs. Each later batch becomes a new file. If the reply to a write is lost, the batch is written
+again; appending to one file would not allow that.
 
-Lines are collected and written by a thread: `append` never waits for HDFS. Only the last batch may be torn or missing
-when the process dies, so what is read is always a beginning of what was appended.
+An app master that was replaced but still runs writes to an old epoch, which no one reads. It finds out when it begins
+its next epoch.
+
+A thread collects the lines and writes them, so `append` never waits for HDFS. If the process dies, only the last batch
+may be torn or missing. So a reader always gets the first lines that were appended, without a gap.
 """
 
 from __future__ import annotations
@@ -49,10 +51,10 @@ class HdfsJournal:
 
     Args:
         hdfs: The HDFS; its retry rule is how long opening waits, and the waits between attempts to write.
-        folder: The journal's own folder; made where it is not there.
+        folder: The journal's own folder; created if missing.
         flush_every_s: Lines are written at most this often.
-        batches_per_epoch: When what was written becomes the base of a new epoch.
-        close_within_s: How long closing waits for an HDFS that is away.
+        batches_per_epoch: Number of batches after which all lines become the base of a new epoch.
+        close_within_s: How long closing waits for an HDFS that does not answer.
     """
 
     def __init__(
@@ -163,7 +165,7 @@ class HdfsJournal:
             ) from error
 
     def _begin_epoch(self, hdfs: WebHdfs) -> None:
-        """Make what is there the base of the next epoch, and delete earlier ones."""
+        """Write all lines so far as the base of the next epoch, and delete earlier epochs."""
         base = bytes(self._written)
         staged = f"{self.place}/.new-{uuid.uuid4().hex}"
         epoch = self._epoch + 1

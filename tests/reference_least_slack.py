@@ -1,11 +1,13 @@
-"""Gangs filled one after the other up to an end, each with those of the jobs left that leave least of its time over.
+"""Minimum bin slack in plain Python, the reference that `am/agent/core/least_slack.c` is tested against, bit by bit.
 
-That is "minimum bin slack" (Gupta and Ho, "A new heuristic algorithm for the one-dimensional bin-packing problem",
-1999) for gangs of unlike speed, the slowest first, with three changes. A gang is full enough once no more of its time
-is left over than of the others' on average, so that the search ends early and short jobs are kept for later. Longer
-jobs may count for more than their time. And jobs that were left over have a price: they count for more the next time.
+Gangs are filled one after the other up to an end, the slowest first. Each gets those of the remaining jobs that leave
+the least of its time unused (Gupta and Ho, "A new heuristic algorithm for the one-dimensional bin-packing problem",
+1999). Three changes to the published heuristic:
 
-The reference that `am/agent/core/least_slack.c` is tested against; results are bit-identical.
+- A gang counts as full once it leaves no more than a fraction of the average slack. So the search ends early, and short
+  jobs are kept for later gangs.
+- A second of a long job may count for more than a second of a short one.
+- A job that was left over counts for more in the next filling, by its price.
 """
 
 from __future__ import annotations
@@ -13,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 MAX_FILLING = 100
-"""Jobs that are tried in all while one gang is filled."""
+"""The search for one gang tries at most this many jobs."""
 
 PATIENCE, LEAN = (1.0, 0.25, 0.1), (0.0, 0.5, 0.1)
-"""For each way of filling: a gang is full enough with such a part of the average slack; a second of a job that takes
-all of the time of a gang counts by so much more than one of a short job."""
+"""The parameter sets: a gang is full at this fraction of the average slack (PATIENCE), and a second of a job that fills
+a whole gang counts for this much more than a second of a very short one (LEAN)."""
 
 
 class Filler:
@@ -26,9 +28,9 @@ class Filler:
     Args:
         alone_s: J x K seconds of each job on a gang of each kind.
         kind: The kind of each gang.
-        start_s: When each gang is free.
-        weights: How much a second of a gang counts, by kind.
-        work_after: Work of each job and all after it by these weights, and a 0.
+        start_s: When each gang is free, in seconds from now.
+        weights: By kind, the work that a gang does in a second.
+        work_after: J + 1 sums: the work of each job and all later ones, then 0.
     """
 
     def __init__(
@@ -44,7 +46,13 @@ class Filler:
         self._longest = [sorted(range(len(alone_s)), key=lambda job: -alone_s[job][k]) for k in range(len(alone_s[0]))]
 
     def fill_by(self, end_s: float, way: int, prices: Sequence[float]) -> list[int]:
-        """The gang of each job, -1 for those left over; what a second of each job counts is times its price."""
+        """Return the gang of each job, -1 if it is left over.
+
+        Args:
+            end_s: The end up to which gangs are filled.
+            way: The number of the parameter set in PATIENCE and LEAN.
+            prices: By job, a factor on the value of its seconds.
+        """
         weight = room = 0.0
         for kind, start_s in zip(self._kind, self._start_s, strict=True):
             weight += self._weights[kind]
@@ -74,7 +82,14 @@ class Filler:
 
 
 class _Choice:
-    """The best choice found of candidates, from the longest to the shortest, for a gang with so much time."""
+    """The best choice of jobs for one gang, found by depth-first search over jobs from the longest to the shortest.
+
+    Args:
+        times_s: The seconds of each job.
+        values: The value of a second of each job.
+        capacity_s: The time of the gang.
+        enough_s: The used time at which the search ends.
+    """
 
     def __init__(self, times_s: list[float], values: list[float], capacity_s: float, enough_s: float) -> None:
         self._times_s, self._values = times_s, values
@@ -91,7 +106,7 @@ class _Choice:
         self._choose(0, 0.0, 0.0)
 
     def _choose(self, at: int, used_s: float, value: float) -> None:
-        """Try the candidates from `at` on beside those chosen, as long as that may be worth more than the best."""
+        """Try the jobs from `at` on in addition to the chosen ones, while that may beat the best choice."""
         if value > self._best_value:
             self._best_value, self._best_s, self.best = value, used_s, list(self._chosen)
         for number in range(at, len(self._times_s)):

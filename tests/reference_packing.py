@@ -1,7 +1,7 @@
 """The packing of jobs on gangs in plain Python, the reference that `am/agent/core/packing.c` is tested against.
 
-`times_s`, `left_out_s` and `places` have the signatures of the compiled functions (`am/agent/_packing.pyi`) and return
-bit-identical results.
+`times_s`, `left_out_s` and `gangs_of_jobs` have the signatures of the compiled functions (`am/agent/_packing.pyi`) and
+return bit-identical results.
 """
 
 from __future__ import annotations
@@ -15,38 +15,39 @@ import numpy as np
 from reference_least_slack import LEAN, Filler
 
 MAX_PASSES = 8
-"""Ends that are tried between the bound and the best known one."""
+"""MULTIFIT tries at most this many ends between the lower bound and the best end."""
 
 FEW_JOBS, MAX_STEPS = 8, 20_000
-"""So few jobs are put in every way, as long as that takes no more steps than these."""
+"""Branch and bound runs for at most FEW_JOBS jobs and stops after MAX_STEPS steps."""
 
 MAX_CHANGES = 40
-"""How often jobs change places."""
+"""One local search makes at most this many changes."""
 
 NEAR_ENOUGH = 1.001
-"""What is within such a factor of the bound is good enough for more jobs."""
+"""The heuristics stop once the end is at most this factor times the lower bound."""
 
 FEW_ON_A_GANG, WORTH_PAIRS = 8, 1.004
-"""Jobs change places in pairs between gangs that have so many at most, while the end is above such a factor of the
-bound: looking for pairs takes long."""
+"""Local search exchanges pairs of jobs only between gangs of at most FEW_ON_A_GANG jobs, and only while the end is
+above WORTH_PAIRS times the lower bound, because looking for pairs takes long."""
 
 MAX_SHAKEN, SHAKEN = 3000, 4
-"""How many pairs of jobs are drawn to change places before all go on from there; how often that is done, times jobs."""
+"""Iterated local search runs MAX_SHAKEN / J times for J jobs. Each time it first draws SHAKEN pairs of jobs, which
+exchange places."""
 
 MAX_FILLS, FILLING_ROUNDS = 16, 4
-"""How often gangs are filled one after the other; and up to one end in one way."""
+"""Close packing makes at most MAX_FILLS fillings, of them at most FILLING_ROUNDS for each target and parameter set."""
 
 FIRST_SOONER, MIN_SOONER = 0.01, 0.001
-"""By such a part of the best end an earlier one is aimed at, first and at least."""
+"""The target is this fraction before the best end: the first value, and the smallest."""
 
 PRICE_STEP = 0.1
-"""By so much a job is worth more once it was left over."""
+"""A job left over counts 10 % more in the next filling."""
 
 LESS = 0.999999999
-"""What jobs change places for: rounding must not do."""
+"""An exchange must gain more than a rounding error: the new end must be below this factor times the old one."""
 
 Change = tuple[float, tuple[int, ...], tuple[int, ...], int]
-"""When the later of two gangs ends, the jobs that leave one, those that come for them, the other gang."""
+"""The later end of the two gangs, the jobs that leave the first gang, the jobs that replace them, the second gang."""
 
 
 class PlainPacker:
@@ -72,32 +73,32 @@ class PlainPacker:
         self.best: list[int] = []
 
     def pack(self) -> tuple[float, list[int]]:
-        """When the last job ends, and the gang of each job (-1: it can run on none)."""
-        self._deal_longest_first()
+        """Return when the last job ends, and the gang of each job: -1 if it can run on none."""
+        self._schedule_longest_first()
         if math.isfinite(self.least_s):
-            self._weigh()
+            self._compute_bound()
             if self.least_s > NEAR_ENOUGH * self._bound_s:
-                self._fit_sooner_and_sooner()
+                self._bisect_end()
             if self.least_s > NEAR_ENOUGH * self._bound_s:
                 self._place = list(self.best)
-                self._change_places()
+                self._search_locally()
             if len(self._alone_s) > FEW_JOBS:
                 if self._closely:
-                    self._fill_sooner_and_sooner()
-                self._shake()
+                    self._pack_closely()
+                self._iterate_local_search()
             if len(self._alone_s) <= FEW_JOBS and self.least_s > self._bound_s:
                 self._loads_s, self._steps = list(self._start_s), 0
-                self._try_every_way(0, max(self._start_s), self._used)
+                self._branch(0, max(self._start_s), self._used)
         return self.least_s, self.best
 
     def left_out(self, end_s: float, most_s: float) -> float:
-        """The time of the jobs that do not end in time, each on its fastest kind, as far as `most_s`."""
+        """Sum the times of the jobs that miss `end_s`, each on its fastest kind. Stop at `most_s`."""
         self._loads_s = list(self._start_s)
         sum_s = 0.0
         for times_s in self._alone_s:
             if sum_s >= most_s and sum_s:
                 break
-            place = self._with_time(times_s, end_s)
+            place = self._first_fit(times_s, end_s)
             if place < 0:
                 sum_s += min(times_s)
             else:
@@ -107,7 +108,7 @@ class PlainPacker:
     def _keep(self, end_s: float) -> None:
         self.least_s, self.best = end_s, list(self._place)
 
-    def _deal_longest_first(self) -> None:
+    def _schedule_longest_first(self) -> None:
         heaps = [[(self._start_s[gang], gang) for gang in members] for members in self._members]
         for heap in heaps:
             heapq.heapify(heap)
@@ -122,8 +123,12 @@ class PlainPacker:
                 heapq.heapreplace(heap, (end_s, heap[0][1]))
         self._keep(latest_s)
 
-    def _weigh(self) -> None:
-        """The bound: gangs count by how fast the last job is on them; what all need at least, by all that there is."""
+    def _compute_bound(self) -> None:
+        """Compute the lower bound: the longest job, or all work over all speed.
+
+        The weight of a gang is the speed of the shortest job on it. Work is time times weight, and each job counts with
+        the least work over the kinds.
+        """
         weights = [1.0 / time_s if math.isfinite(time_s) and time_s > 0.0 else 0.0 for time_s in self._alone_s[-1]]
         room = used = 0.0
         for gang, kind in enumerate(self._kind):
@@ -139,7 +144,7 @@ class PlainPacker:
         self._weights, self._room, self._used, self._work_after = weights, room, used, after
         self._bound_s = max(longest_s, (after[0] + used) / room) if room > 0.0 else longest_s
 
-    def _fit_sooner_and_sooner(self) -> None:
+    def _bisect_end(self) -> None:
         low_s, high_s = self._bound_s, self.least_s
         for _ in range(MAX_PASSES):
             if high_s <= NEAR_ENOUGH * low_s:
@@ -155,18 +160,18 @@ class PlainPacker:
                 low_s = middle_s
 
     def _fit_by(self, end_s: float) -> bool:
-        """Put each job on the first gang that has time for it; False where one finds none."""
+        """Put each job on the first gang where it ends by `end_s`. Return False if a job finds none."""
         self._loads_s = list(self._start_s)
         for job, times_s in enumerate(self._alone_s):
-            place = self._with_time(times_s, end_s)
+            place = self._first_fit(times_s, end_s)
             if place < 0:
                 return False
             self._place[job] = place
             self._loads_s[place] += times_s[self._kind[place]]
         return True
 
-    def _with_time(self, times_s: Sequence[float], end_s: float) -> int:
-        """The first gang on which a job ends in time; -1 where there is none."""
+    def _first_fit(self, times_s: Sequence[float], end_s: float) -> int:
+        """Return the first gang on which a job ends by `end_s`, or -1."""
         for kind, time_s in enumerate(times_s):
             if time_s <= end_s:
                 place = next((gang for gang in self._members[kind] if self._loads_s[gang] <= end_s - time_s), -1)
@@ -174,8 +179,8 @@ class PlainPacker:
                     return place
         return -1
 
-    def _change_places(self) -> None:
-        """The gang that ends last gives jobs away, or takes shorter ones for them, as long as that helps."""
+    def _search_locally(self) -> None:
+        """Local search: the gang that ends last gives a job away or exchanges it for a shorter one."""
         self._add_up_loads()
         for _ in range(MAX_CHANGES):
             last_s = max(self._loads_s)
@@ -195,16 +200,16 @@ class PlainPacker:
         if max(self._loads_s) < self.least_s:
             self._keep(max(self._loads_s))
 
-    def _fill_sooner_and_sooner(self) -> None:
-        """Fill gangs up to an end sooner than the best, by a part that is halved where not all jobs end by then."""
+    def _pack_closely(self) -> None:
+        """Fill gangs up to a target before the best end. Halve the distance whenever a job misses the target."""
         filler = Filler(self._alone_s, self._kind, self._start_s, self._weights, self._work_after)
         sooner, self._fills = FIRST_SOONER, 0
         while self._fills < MAX_FILLS and sooner >= MIN_SOONER and self.least_s > NEAR_ENOUGH * self._bound_s:
-            if not self._fill_in_ways(filler, max(self._bound_s, self.least_s * (1.0 - sooner))):
+            if not self._fill_by_each_way(filler, max(self._bound_s, self.least_s * (1.0 - sooner))):
                 sooner *= 0.5
 
-    def _fill_in_ways(self, filler: Filler, end_s: float) -> bool:
-        """True once all jobs end by then: in one way after the other, what was left over is worth more next time."""
+    def _fill_by_each_way(self, filler: Filler, end_s: float) -> bool:
+        """Fill with each parameter set in turn, raising the prices of jobs left over. Whether all end by `end_s`."""
         for way in range(len(LEAN)):
             prices = [1.0] * len(self._alone_s)
             for _ in range(FILLING_ROUNDS):
@@ -215,14 +220,14 @@ class PlainPacker:
                 left = [job for job, place in enumerate(self._place) if place < 0]
                 for job in left:
                     prices[job] += PRICE_STEP
-                self._put_left_over(left)
-                self._change_places()
+                self._place_left_over(left)
+                self._search_locally()
                 if not left or self.least_s <= end_s:
                     return True
         return False
 
-    def _put_left_over(self, left: Sequence[int]) -> None:
-        """The jobs that are left over go where they end earliest."""
+    def _place_left_over(self, left: Sequence[int]) -> None:
+        """Put each job left over on the gang where it ends earliest."""
         loads_s = list(self._start_s)
         for job, gang in enumerate(self._place):
             if gang >= 0:
@@ -233,8 +238,8 @@ class PlainPacker:
             self._place[job] = ends_s.index(end_s)
             loads_s[self._place[job]] = end_s
 
-    def _shake(self) -> None:
-        """Some drawn jobs change places with others, and all go on from there; each time from the best way."""
+    def _iterate_local_search(self) -> None:
+        """Iterated local search: exchange random pairs of jobs in the best packing, then repair it by local search."""
         draws = _draws(len(self._alone_s))
         for _ in range(self._shaken // len(self._alone_s)):
             if self.least_s <= NEAR_ENOUGH * self._bound_s:
@@ -244,7 +249,7 @@ class PlainPacker:
                 here, there = self._place[one], self._place[two]
                 if math.isfinite(self._time_s(one, there)) and math.isfinite(self._time_s(two, here)):
                     self._place[one], self._place[two] = there, here
-            self._change_places()
+            self._search_locally()
 
     def _add_up_loads(self) -> None:
         self._loads_s = list(self._start_s)
@@ -255,7 +260,7 @@ class PlainPacker:
         return self._alone_s[job][self._kind[gang]]
 
     def _best_change(self, job: int, best: Change) -> Change:
-        """The change that brings the end of a job's gang forward most, where one does so more than `best`."""
+        """Return the move or exchange of a job after which both gangs end earliest, or `best` if none is better."""
         here = self._place[job]
         rest_s = self._loads_s[here] - self._time_s(job, here)
         for gang, load_s in enumerate(self._loads_s):
@@ -272,7 +277,7 @@ class PlainPacker:
         return best
 
     def _first_exchange(self, last: int, best: Change) -> Change:
-        """The best exchange of up to two jobs of a gang for up to two of another, with the first that has one."""
+        """Return the best exchange of up to two jobs for up to two, with the first gang for which one beats `best`."""
         members: list[list[int]] = [[] for _ in self._kind]
         for job, gang in enumerate(self._place):
             members[gang].append(job)
@@ -290,7 +295,7 @@ class PlainPacker:
         return best
 
     def _best_exchange(self, jobs: tuple[int, ...], its: Sequence[int], there: int, best: Change) -> Change:
-        """`_best_change` for some jobs of one gang against none, one or two of another."""
+        """As `_best_change`, for given jobs of one gang against none, one or two jobs of another."""
         here = self._place[jobs[0]]
         rest_s, there_s = self._loads_s[here], self._loads_s[there]
         for job in jobs:
@@ -319,7 +324,8 @@ class PlainPacker:
                 self._loads_s[goal] += self._time_s(job, goal)
                 self._place[job] = goal
 
-    def _try_every_way(self, job: int, latest_s: float, used: float) -> None:
+    def _branch(self, job: int, latest_s: float, used: float) -> None:
+        """Branch and bound: try each gang for a job, with equal gangs once, then go on with the next job."""
         if latest_s >= self.least_s or used + self._work_after[job] >= self._room * self.least_s:
             return
         if job == len(self._alone_s):
@@ -337,12 +343,12 @@ class PlainPacker:
                 return
             loads_s[gang] = before_s + times_s[kind]
             self._place[job] = gang
-            self._try_every_way(job + 1, max(latest_s, loads_s[gang]), used + self._weights[kind] * times_s[kind])
+            self._branch(job + 1, max(latest_s, loads_s[gang]), used + self._weights[kind] * times_s[kind])
             loads_s[gang] = before_s
 
 
 def _draws(jobs: int) -> Iterator[int]:
-    """Jobs in an order that is always the same: Knuth's generator ("MMIX", 1999), its upper bits."""
+    """Yield pseudo-random jobs, the same on every run: the upper bits of Knuth's MMIX generator (1999)."""
     state = 1
     while True:
         state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
@@ -353,7 +359,7 @@ def _draws(jobs: int) -> Iterator[int]:
 
 
 def times_s(alone_s, counts, in_pairs, closely, out):
-    """When the last job ends, for each division."""
+    """As `_packing.times_s`."""
     rows, most = alone_s.tolist(), len(alone_s)
     # More gangs of a kind than jobs change nothing.
     divisions = [tuple(min(most, count) for count in row) for row in counts.tolist()]
@@ -362,15 +368,15 @@ def times_s(alone_s, counts, in_pairs, closely, out):
 
 
 def left_out_s(alone_s, counts, end_s, most_s, out):
-    """The time of the jobs that do not end in time, for each division."""
+    """As `_packing.left_out_s`."""
     rows, most = alone_s.tolist(), len(alone_s)
     for place, row in enumerate(counts.tolist()):
         found = _packer([min(most, count) for count in row], rows).left_out(end_s, min([most_s, *out[:place]]))
         out[place] = found
 
 
-def places(alone_s, kind, load_s, out):
-    """When the last job ends, and the gang of each job."""
+def gangs_of_jobs(alone_s, kind, load_s, out):
+    """As `_packing.gangs_of_jobs`."""
     end_s, place = PlainPacker(np.asarray(alone_s).tolist(), kind.tolist(), load_s.tolist()).pack()
     out[:] = place
     return end_s

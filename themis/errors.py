@@ -47,16 +47,16 @@ class InputError(ThemisError, ValueError):
 
 
 NAMES_SHOWN = 50
-"""How many known names an error lists; more would hide the error."""
+"""If more names are known, an error shows only the few that are most similar."""
 
 
 class UnknownNameError(InputError):
-    """A name that is not among the known ones; the message names the nearest, or lists at most `NAMES_SHOWN`."""
+    """A name that is not known. The message names the nearest one, or lists the known ones if they are few."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         choices = sorted(known)
         near = nearest(name, choices)
-        remedy = f"did you mean {near!r}?" if near else "known: " + (_listed(choices) or "none")
+        remedy = f"did you mean {near!r}?" if near else "known: " + (_listed(name, choices) or "none")
         super().__init__(f"unknown {kind}", value=name, remedy=remedy)
 
 
@@ -78,9 +78,11 @@ class InvariantError(ThemisError, AssertionError):
     """A state that must never occur did occur: a defect of ours, not of the user."""
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - NAMES_SHOWN
-    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def _listed(name: str, known: Sequence[str]) -> str:
+    if len(known) <= NAMES_SHOWN:
+        return ", ".join(known)
+    few = difflib.get_close_matches(name, known, n=3, cutoff=0.0)
+    return ", ".join(few) + f" and {len(known) - len(few)} more"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -166,7 +166,8 @@ def text(value: object, path: str) -> str:
     if not isinstance(value, str) or not value:
         raise InputError(f"{path} must be a text that is not empty", value=Brief(value))
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise InputError(f"{path} holds half a character", value=Brief(value), remedy="mend the text")
+        remedy = "remove the unpaired surrogate (\\ud800 to \\udfff), or write the whole pair"
+        raise InputError(f"{path} holds half a character", value=Brief(value), remedy=remedy)
     return value
 
 

@@ -62,7 +62,10 @@ class _Account:
 
 @dataclass(slots=True)
 class _Undo:
-    """What the arbiter's own figures were: GPU time of ended leases by app, of those that had leases end."""
+    """The arbiter's values at `begin`, which `undo` restores.
+
+    `attained_gpu_s` holds the GPU time of ended leases of each app that had a lease end since then.
+    """
 
     next_round_id: int
     up: frozenset[int]
@@ -104,20 +107,20 @@ class Arbiter:
     # ---- changes that may have to be undone ----
 
     def begin(self) -> None:
-        """Note from now on what rounds, ends of leases and lost machines change, until it is kept or undone.
+        """Record the changes by rounds, ends of leases and lost machines from now on, until `keep` or `undo`.
 
-        An app that comes, leaves or ends is not noted, nor are machines that come: such a change follows what was kept.
+        Apps that come, leave or end are not recorded, nor are new machines. Such a change is made only after `keep`.
         """
         self.table.begin()
         self._undo = _Undo(next_round_id=self._next_round_id, up=self._up, memory=self._memory)
 
     def keep(self) -> None:
-        """What was changed since `begin` stays."""
+        """Keep what was changed since `begin`."""
         self.table.keep()
         self._undo = None
 
     def undo(self) -> None:
-        """Everything noted since `begin` is as it was."""
+        """Take back every recorded change since `begin`."""
         undo, self._undo = self._undo, None
         self.table.undo()
         if undo is not None:

@@ -87,7 +87,7 @@ class FreeGpus:
     def lease(self, gpu: GpuId) -> None:
         """Mark a GPU as leased. Raises InvariantError for a negative index."""
         if gpu.index < 0:
-            raise InvariantError("a lease lies on a GPU that no machine can have", value=str(gpu))
+            raise InvariantError("a lease is on a GPU that no machine can have", value=str(gpu))
         self._leased[gpu.machine_id] = self._leased.get(gpu.machine_id, 0) | 1 << gpu.index
         self._forget(gpu.machine_id)
 
@@ -181,36 +181,36 @@ class FreeGpus:
             leased: The GPUs with a live lease by machine, taken from the leases.
         """
         if self._cluster is not cluster:
-            raise InvariantError("the free GPUs are those of another cluster", value=self._cluster.name)
+            raise InvariantError("the free GPUs belong to another cluster", value=self._cluster.name)
         if {machine_id: gpus for machine_id, gpus in self._leased.items() if gpus} != leased:
-            raise InvariantError("the GPUs that are leased are not those of the leases", value=dict(self._leased))
+            raise InvariantError("the record of leased GPUs differs from the leases", value=dict(self._leased))
         there = self._givable()
         if self._there != there or list(self._free) != list(there):
-            raise InvariantError("the GPUs that may be given out are not those that are there", value=self._there)
+            raise InvariantError("the record of GPUs that may be leased differs from the cluster", value=self._there)
         for machine_id, gpus in leased.items():
             if machine_id in self._lost:
-                raise InvariantError("a lease lies on a machine that is lost", value=machine_id)
+                raise InvariantError("a lease is on a lost machine", value=machine_id)
             if machine_id not in there or gpus & ~_all_of(cluster.machine(machine_id)):
-                raise InvariantError("a lease lies on a GPU that the cluster does not have", value=machine_id)
+                raise InvariantError("a lease is on a GPU that the cluster does not have", value=machine_id)
         if self._without(leased) != self._free or self.count != len(self.gpus()):
-            raise InvariantError("the free GPUs of a machine are not those to give out", value=dict(self._free))
+            raise InvariantError("the record of free GPUs is wrong", value=dict(self._free))
         for machine_id in self._offers:
             if machine_id not in there or not self._is_kept_up(cluster.machine(machine_id)):
-                raise InvariantError("a machine's offer is not of its GPUs", value=self._offers[machine_id][1])
+                raise InvariantError("a cached offer differs from the free GPUs", value=self._offers[machine_id][1])
 
     def validate_machine(self, machine: Machine, leased: int) -> None:
         """`validate` for one machine, given its GPUs with a live lease."""
         machine_id = machine.machine_id
         if self._leased.get(machine_id, 0) != leased:
-            raise InvariantError("the GPUs that are leased are not those of the leases", value=machine_id)
+            raise InvariantError("the record of leased GPUs differs from the leases", value=machine_id)
         if leased and machine_id in self._lost:
-            raise InvariantError("a lease lies on a machine that is lost", value=machine_id)
+            raise InvariantError("a lease is on a lost machine", value=machine_id)
         if self._there.get(machine_id) != self._givable_of(machine):
-            raise InvariantError("the GPUs that may be given out are not those that are there", value=machine_id)
+            raise InvariantError("the record of GPUs that may be leased differs from the cluster", value=machine_id)
         if self._free.get(machine_id) != self._there[machine_id] & ~leased:
-            raise InvariantError("the free GPUs of a machine are not those to give out", value=machine_id)
+            raise InvariantError("the record of free GPUs is wrong", value=machine_id)
         if machine_id in self._offers and not self._is_kept_up(machine):
-            raise InvariantError("a machine's offer is not of its GPUs", value=self._offers[machine_id][1])
+            raise InvariantError("a cached offer differs from the free GPUs", value=self._offers[machine_id][1])
 
     def _is_kept_up(self, machine: Machine) -> bool:
         """Whether a machine's last offer matches its mask, and the mask is current or known to be outdated."""

@@ -38,7 +38,7 @@ class LeaseTable:
         # Until the app gets a lease, or one of its leases begins to expire or ends.
         self._kept: dict[str, Allocation] = {}
         self._touched: set[str] = set()
-        # Machines of which a lease, or what is free, changed since the invariants were last looked at; and apps.
+        # Machines whose leases or free GPUs changed since the invariants were last checked, and apps likewise.
         self._unchecked: set[str] = set()
         self._unchecked_apps: set[str] = set()
         self._next_id = next_lease_id
@@ -112,9 +112,9 @@ class LeaseTable:
         return tuple(sorted([(lease.job_id, lease.gpu.machine_id) for lease in bound]))
 
     def take_touched(self) -> set[str]:
-        """Apps of which a lease came, went or began to expire since the arbiter last asked, which alone does.
+        """Return and forget the apps that got or lost a lease, or have one that began to expire, since the last call.
 
-        Those that renewed in a round are not among them: what they hold is what it was.
+        Only the arbiter calls this. Renewals do not count, because the app holds the same GPUs as before.
         """
         touched, self._touched = self._touched, set()
         return touched
@@ -382,7 +382,7 @@ class LeaseTable:
         self._touch(lease)
 
     def _drop(self, lease: Lease) -> None:
-        """Every lease goes out here."""
+        """Remove a lease. No other code does."""
         if self._undo is not None:
             self._undo.changes.append((lease, None))
         self._index_for(lease).drop(lease.gpu)
@@ -415,19 +415,19 @@ class LeaseTable:
             planned = live.planned.get(app_id, {})
             if app_id in reserved.planned:
                 planned = Counter(planned) + Counter(reserved.planned[app_id])
-            # Mostly they stand on one machine, and need no sorting.
+            # Most apps have GPUs on one machine only, which needs no sorting.
             counts = tuple(planned.items() if len(planned) < 2 else sorted(planned.items()))
             if kept.counts != counts:
-                raise InvariantError("what an app may plan with is not what it holds", value=app_id)
+                raise InvariantError("the cached GPUs of an app differ from its leases", value=app_id)
         self._unchecked.clear()
         self._unchecked_apps.clear()
 
     def validate_changes(self) -> None:
-        """Assert them of the machines on which anything changed since they were last asserted, and of those apps.
+        """Assert the invariants of the machines and apps whose leases changed since the last check.
 
-        All others are as they were. What is left to `validate` is how many leases end at a time, and what a defect
-        changed elsewhere without putting, renewing or dropping a lease. Where most machines changed, or one is unknown,
-        all are looked at.
+        Only `validate` counts the leases that end at each time, and finds a defect that changed the table without
+        putting, renewing or dropping a lease. If more than half of the machines changed, or one is unknown, this
+        calls `validate`.
         """
         there = self._cluster.rack_of.keys()
         if 2 * len(self._unchecked) > len(there) or not self._unchecked <= there:
@@ -445,7 +445,7 @@ class LeaseTable:
                     self._check_reserved(gpu, self.reserved[gpu])
         for app_id in self._unchecked_apps:
             if app_id in self._kept and self._kept[app_id] != self._not_expiring(app_id):
-                raise InvariantError("what an app may plan with is not what it holds", value=app_id)
+                raise InvariantError("the cached GPUs of an app differ from its leases", value=app_id)
         self._unchecked.clear()
         self._unchecked_apps.clear()
 
@@ -459,7 +459,7 @@ class LeaseTable:
             raise InvariantError("a reserved GPU must be on its way back", value=lease)
 
     def _strangers(self) -> list[int]:
-        """Ids under which a lease stands that is in no other index."""
+        """Ids of leases that are in the index by id but in no other."""
         known = {lease.lease_id for lease in (*self.live.values(), *self.reserved.values())}
         return sorted(self._by_id.keys() - known)
 

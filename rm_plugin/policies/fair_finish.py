@@ -37,7 +37,7 @@ from themis.fluid_cluster import FluidCluster, FluidPhase, FluidState
 from themis.values import Value
 
 _OVERRUN, _OVERRUN_GPU_S = 1.25, 600.0
-"""An app may use this many times the GPU time that it declared, and so much more, before it is served last: honest
+"""An app is served last once it has done more than 1.25 times its declared work plus 600 reference GPU seconds. Honest
 estimates err, and short apps err by whole restarts."""
 
 
@@ -67,7 +67,7 @@ class MeteredApp(Value, frozen=True, kw_only=True):
 
     @property
     def overran(self) -> bool:
-        """Whether it used far more GPU time than it declared."""
+        """Whether it has done far more work than it declared."""
         return self.done_gpu_s > _OVERRUN * self.work_gpu_s + _OVERRUN_GPU_S
 
     def after(self, attained_gpu_s: float) -> MeteredApp:

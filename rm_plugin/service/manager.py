@@ -216,11 +216,12 @@ class ResourceManager:
         page = app_page(self.entries, states=states, after=after, limit=limit)
         if not self.entries.archived or (page.entries and not page.entries[-1].ended and page.next_mark):
             return page
+        # From before the store is read: an app that is archived meanwhile must be in one of both.
+        kept = list(self.entries)
         has_ended, key = mark_key(after)
         # One more than the page holds tells whether there is another page.
         archived = await self.recorder.archived_apps(-key if has_ended else math.inf, states, page_size(limit) + 1)
-        # An app that was archived meanwhile may be in both.
-        everything = {entry.app_id: entry for entry in (*archived, *self.entries)}
+        everything = {entry.app_id: entry for entry in (*archived, *kept)}
         return app_page(everything.values(), states=states, after=after, limit=limit)
 
     def folder(self, app_id: str) -> Path:

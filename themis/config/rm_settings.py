@@ -25,7 +25,9 @@ class AuctionSettings(Section):
     payments: bool = True
     solver: str = "exact"
     time_limit_s: float = Field(default=10.0, gt=0)
-    keep_markets: int = Field(default=20, ge=0, description="how many of the newest rounds' markets are kept as files")
+    keep_markets: int = Field(
+        default=20, ge=0, description="number of the newest rounds whose markets are kept as files"
+    )
 
     @model_validator(mode="after")
     def _empty_bundles_can_count(self) -> AuctionSettings:
@@ -41,8 +43,12 @@ class LeaseSettings(Section):
 
     duration_s: float = Field(default=600.0, gt=0)
     ends: LeaseEnds = LeaseEnds.ALIGNED
-    checkpoint_lead_s: float = Field(default=30.0, ge=0, description="a round for ending leases begins so early")
-    grace_s: float = Field(default=30.0, gt=0, description="past its end by so much, a lease is taken by force")
+    checkpoint_lead_s: float = Field(
+        default=30.0, ge=0, description="seconds before leases end at which the round for them begins"
+    )
+    grace_s: float = Field(
+        default=30.0, gt=0, description="seconds past its end after which a lease is revoked by force"
+    )
 
     @model_validator(mode="after")
     def _lead_is_shorter(self) -> LeaseSettings:
@@ -54,29 +60,39 @@ class LeaseSettings(Section):
 class RetentionSettings(Section):
     """How long the store keeps the events of ended apps before they are archived."""
 
-    keep_s: float = Field(default=604_800.0, gt=0, description="events stay in the store so long after the app's end")
-    keep_apps: int = Field(default=2_000, ge=0, description="of how many ended apps events stay in the store at most")
-    archive: bool = Field(default=True, description="write events that leave the store to files; else drop them")
+    keep_s: float = Field(
+        default=604_800.0, gt=0, description="how long events stay in the store after their app's end"
+    )
+    keep_apps: int = Field(
+        default=2_000, ge=0, description="largest number of ended apps whose events stay in the store"
+    )
+    archive: bool = Field(default=True, description="write events that leave the store to files; if false, delete them")
 
 
 class YarnSettings(Section):
     """The engine `yarn`: where Hadoop is, what is asked of YARN, how our programs reach the nodes."""
 
-    conf_dir: str = Field(default="", description="HADOOP_CONF_DIR; empty: that of the environment")
-    storage: str = Field(default="", description="HDFS folder of everything kept; empty: `themis` in the user's home")
-    queue: str = Field(default="", description="a queue for all apps; empty: the one that each names")
-    user: str = Field(default="", description="HADOOP_USER_NAME where security is off; empty: that of the environment")
+    conf_dir: str = Field(default="", description="HADOOP_CONF_DIR; empty: the value in the environment")
+    storage: str = Field(
+        default="", description="HDFS folder for journals, checkpoints and logs; empty: `themis` in the user's home"
+    )
+    queue: str = Field(default="", description="YARN queue of all apps; empty: the queue that each app names")
+    user: str = Field(
+        default="", description="HADOOP_USER_NAME if security is off; empty: the value in the environment"
+    )
     as_submitter: bool = Field(
         default=False, description="YARN applications belong to the users who submitted the apps"
     )
-    python: str = Field(default="", description="interpreter on the nodes; empty: that of the ResourceManager")
+    python: str = Field(default="", description="Python interpreter on the nodes; empty: the ResourceManager's")
     archive: str = Field(
-        default="", description="URI of an archive on HDFS that nodes unpack as `env`, with an interpreter"
+        default="", description="URI of an archive on HDFS with a Python interpreter; nodes unpack it as `env`"
     )
-    ship: bool = Field(default=True, description="send our own packages to the nodes; else they are installed there")
+    ship: bool = Field(
+        default=True, description="send Themis's own packages to the nodes; if false, they must be installed there"
+    )
     same_paths: bool = Field(
         default=True,
-        description="nodes have Hadoop's configuration, Java and jars where this machine has them",
+        description="nodes have Hadoop's configuration, Java and jars at the same paths as this machine",
     )
     environment: dict[VariableName, Variable] = Field(
         default={}, description="more variables for app masters and tasks"
@@ -84,7 +100,7 @@ class YarnSettings(Section):
     gpu_plugin: bool = Field(
         default=False, description="YARN's GPU plugin shows each container its own cards, which count from 0 there"
     )
-    emulated: bool = Field(default=False, description="the nodes' GPUs are declared by hand, there are no cards")
+    emulated: bool = Field(default=False, description="the nodes' GPUs are declared by hand and do not exist")
     device: str = Field(
         default="",
         description="device type of nodes without another one; empty: `gpu` if `devices` is empty, else none",
@@ -96,12 +112,14 @@ class YarnSettings(Section):
     kept_vcores: int = Field(
         default=2, ge=0, description="cores of each CPU node that are left to app masters and other programs"
     )
-    poll_s: float = Field(default=1.0, gt=0, description="how often nodes and applications are looked at")
+    poll_s: float = Field(default=1.0, gt=0, description="seconds between two polls of nodes and applications")
     heartbeat_s: float = Field(default=1.0, gt=0, description="app masters' heartbeat to YARN")
-    pin_timeout_s: float = Field(default=20.0, gt=0, description="an ask for a container waits so long")
+    pin_timeout_s: float = Field(default=20.0, gt=0, description="seconds that a request for a container waits")
     am_memory_mb: int = Field(default=768, ge=64)
     am_vcores: int = Field(default=1, ge=1)
-    task_memory_mb: int = Field(default=1024, ge=64, description="of a task's container, where the app does not say")
+    task_memory_mb: int = Field(
+        default=1024, ge=64, description="memory of a task's container in MiB, if the app does not set it"
+    )
     keytab: str = Field(default="", description="Kerberos keytab, with `principal`")
     principal: str = ""
 
@@ -115,23 +133,27 @@ class YarnSettings(Section):
 class DockerSettings(Section):
     """The engine `docker`: which image, how large containers are, what they are given beside."""
 
-    image: str = Field(default="themis-engine", description="of app masters and tasks: Themis and all that jobs need")
-    python: str = Field(default="python", description="interpreter in the image")
+    image: str = Field(
+        default="themis-engine", description="image of app masters and tasks, with Themis and everything that jobs need"
+    )
+    python: str = Field(default="python", description="Python interpreter in the image")
     host: str = Field(default="", description="URL of the engine; empty: DOCKER_HOST, else this machine's")
     socket: str = Field(
         default="",
-        description="the engine's socket on its own machine, mounted into app masters; empty: that of the URL",
+        description="path of the engine's socket on its machine, mounted into app masters; empty: the path in the URL",
     )
-    network: str = Field(default="", description="a bridge network that there is; empty: one is made for the run")
-    user: str = Field(default="", description="UID:GID in containers; empty: those of the ResourceManager")
+    network: str = Field(default="", description="an existing bridge network; empty: create one for the run")
+    user: str = Field(default="", description="UID:GID in containers; empty: the ResourceManager's")
     am_memory_mb: int = Field(default=512, ge=64)
-    task_memory_mb: int = Field(default=1024, ge=64, description="of a task's container, where the app does not say")
+    task_memory_mb: int = Field(
+        default=1024, ge=64, description="memory of a task's container in MiB, if the app does not set it"
+    )
     task_shm_mb: int = Field(
         default=0, ge=0, description="shared memory of a task's container; 0: the engine's default"
     )
     runtime: str = Field(default="", description="the engine's runtime for tasks, by name; empty: its default")
     volumes: tuple[str, ...] = Field(
-        default=(), description="more that app masters and tasks see, each `SOURCE:TARGET` or `SOURCE:TARGET:ro`"
+        default=(), description="more volumes of app masters and tasks, each `SOURCE:TARGET` or `SOURCE:TARGET:ro`"
     )
     environment: dict[VariableName, Variable] = Field(
         default={}, description="more variables for app masters and tasks"
@@ -163,7 +185,7 @@ class RmSettings(Section):
     docker: DockerSettings = DockerSettings()
     state_dir: Path = Path("out/rm")
     listen: str = DEFAULT_RM_ADDRESS
-    advertise: str = Field(default="", description="host by which app masters reach it; empty: that of `listen`")
+    advertise: str = Field(default="", description="host at which app masters reach it; empty: the host of `listen`")
     page: str = Field(default="", description="HOST:PORT of the web page and REST; empty: none")
     engine: Literal["local", "yarn", "docker"] = "local"
     policy: str = "themis"
@@ -171,7 +193,7 @@ class RmSettings(Section):
     tenant_weights: dict[str, Annotated[float, Field(gt=0, strict=True), BeforeValidator(number)]] = Field(
         default={}, description="weights of tenants by user, queue or app"
     )
-    placer: Placer = Field(default=Placer.COMPACT, description="who places gangs under `oef`")
+    placer: Placer = Field(default=Placer.COMPACT, description="how gangs are placed under `oef`")
     profiling_runs: bool = Field(
         default=False,
         description="an app runs on every device type before it shares the cluster under `oef` or `allox`",
@@ -180,21 +202,28 @@ class RmSettings(Section):
     auction: AuctionSettings = AuctionSettings()
     lease: LeaseSettings = LeaseSettings()
     retention: RetentionSettings = RetentionSettings()
-    coalesce_s: float = Field(default=1.0, ge=0, description="events so close together make one round")
+    coalesce_s: float = Field(
+        default=1.0, ge=0, description="reasons for a round within this many seconds cause one round"
+    )
     report_deadline_s: float = Field(default=2.0, gt=0, description="how long apps may take to report rho")
     bid_deadline_s: float = Field(default=5.0, gt=0)
     heartbeat_s: float = Field(default=1.0, gt=0)
-    am_expiry_s: float = Field(default=30.0, gt=0, description="an app master silent for so long is lost")
+    am_expiry_s: float = Field(
+        default=30.0, gt=0, description="seconds without a message after which an app master counts as lost"
+    )
     am_start_s: float = Field(
         default=300.0,
         gt=0,
-        description="an app master that did not register by then is lost; time in the engine's queue does not count",
+        description="seconds after which an app master that has not registered counts as lost; time in the engine's"
+        " queue does not count",
     )
-    unfit_s: float = Field(default=30.0, ge=0, description="GPUs where the engine had no room wait so long")
+    unfit_s: float = Field(
+        default=30.0, ge=0, description="seconds that GPUs stay closed after the engine had no room for a container"
+    )
     am_starts_at_once: int = Field(default=16, ge=1, description="how many app masters may be starting at a time")
     am_max_attempts: int = Field(default=2, ge=1)
     am_failures_window_s: float = Field(
-        default=3600.0, gt=0, description="losses of app masters longer ago than this no longer count"
+        default=3600.0, gt=0, description="seconds after which the loss of an app master no longer counts"
     )
     time_scale: float = Field(default=1.0, gt=0, description="factor by which replayed jobs run faster")
     seed: int = 0
@@ -207,9 +236,9 @@ class RmSettings(Section):
         return self
 
     def report_time_s(self, apps: int) -> float:
-        """How long apps may take to report when this many are asked: for every hundred of them the deadline once more.
+        """Seconds that apps may take to report: the deadline, and the same time again for every hundred apps.
 
-        All are asked, and all answer, by way of one loop: of 1,000 apps the last is asked later than that of ten.
+        One loop asks all apps and reads all answers, so of 1,000 apps the last is asked later than of ten.
         """
         return self.report_deadline_s * (1.0 + apps / 100)
 

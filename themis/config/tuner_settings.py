@@ -285,7 +285,7 @@ def find_plugin(name: str, source: str = "the app") -> TunerPlugin:
         found = known[name].load()
     except Exception as error:
         # Any error in another project's package: name the package, and keep the others usable.
-        remedy = f"mend or remove the package that brings {known[name].value}: {type(error).__name__}: {error}"
+        remedy = f"repair or remove the package that brings {known[name].value}: {type(error).__name__}: {error}"
         raise MissingHereError(f"{source}: tuner {name} cannot be loaded", remedy=remedy) from error
     if not isinstance(found, TunerPlugin):
         remedy = "the entry point must name a themis.config.tuner_settings.TunerPlugin"

@@ -4,7 +4,7 @@ A *slot* is a group of GPUs of one machine that share the fastest link. Slots ma
 the *cluster*. A *gang* is the GPUs of one job. Its *level* is the tightest of these four that holds all of its GPUs. A
 gang comes in *units*: the GPUs of one task, which must be on one machine. All GPUs of a gang have one device type.
 
-Which place a gang gets (one rule for policies, leftovers and `realise`, which places the rows that a solver chose):
+Which place a gang gets by `best_fit`, the rule of the policies and of leftovers (other rules follow below):
 
 1. Speed: of all device types and levels, those where the gang's throughput g * speed(type) / S(level) is highest. A
    type where the job's speed is 0 is never used (`themis.speeds`). An extension stays on the type of the gang. Ties go
@@ -20,8 +20,17 @@ goes to the slot of m0 and not over both slots of m1: a slot is never slower. A 
 taken whole, and the fifth GPU comes from m2. Example with types: three k80 and one v100 are free. A job of one to four
 GPUs with speeds 1 and 2 takes the three k80 (3 > 2), a job with speeds 1 and 4 the v100 (4 > 3).
 
-Two other rules break ties in their own way. `am.jobs.pool` gives an app's GPUs to its jobs, and
-`rm_plugin/solvers/exact/core/best_fit.c` proves that chosen rows fit. Each states how it differs.
+Other places in the code choose by rules of their own, and each states how it differs:
+
+- `rm_plugin/solvers/exact/core/best_fit.c` places what apps won in an auction of the default solver `exact`: by best
+  fit with other ties, or *sparing*, where gangs in a rack take the GPUs that others need least.
+- `rm_plugin.solvers.realise` places them for the mixed-integer programmes, and for `exact` if best fit fails. It takes
+  the tightest slot, machine or rack, uses `best_fit.spread`, and if necessary stays within the counts that the solver
+  found. Of several device types it takes the one with the fewest free units.
+- `am.jobs.pool` gives the GPUs of an app to its jobs.
+- `rm_plugin.policies.allox` chooses a machine for each job by a matching, or the shortest time.
+- `rm_plugin.policies.oef_gangs`: with `placer: plain`, a job takes the first free GPUs by machine id.
+- `rm_plugin.policies.oef.placement` places jobs on bare hosts, in the evaluation of OEF only.
 
 Modules: `free_capacity` (how many GPUs are free in each slot), `best_fit` (where a gang goes), `gang_capacity` (how
 many gangs of a size fit, without placing them), `gpu_choice` (which GPUs of a machine, by index), `enumeration` (all

@@ -55,10 +55,12 @@ class EventQueue(Generic[T]):
 
 
 class InTurns:
-    """Names, each once, that come out in turns, least first; what is put in during a turn waits for the next.
+    """A queue of distinct names that is emptied turn by turn. Within a turn the smallest name comes first.
 
-    So a name that many others of a turn put in comes out once, after all of them. One that is due in the turn anyway
-    comes out in its place there, and again in the next where it is put in once more.
+    A name added during a turn waits for the next turn. So a name that several others of a turn add comes out once,
+    after all of them. A name that still waits in this turn keeps its place, and adding it has no effect.
+
+    Example: the queue has a and b. `pop` returns a. Now a and b are added. `pop` returns b, then a in the next turn.
     """
 
     def __init__(self) -> None:
@@ -70,13 +72,13 @@ class InTurns:
         return bool(self._there)
 
     def add(self, name: str) -> None:
-        """Put a name in, if it is not there."""
+        """Add a name unless it is in the queue."""
         if name not in self._there:
             self._there.add(name)
             self._next.append(name)
 
     def pop(self) -> str:
-        """Take the least name of the turn out, or of the next one when this turn is over."""
+        """Remove and return the smallest name of this turn, or of the next one if this turn is over."""
         if not self._turn:
             self._turn, self._next = sorted(self._next, reverse=True), []
         name = self._turn.pop()

@@ -93,7 +93,7 @@ static void sift(const Packer *p, int *heap, int size, int at) {
     heap[at] = gang;
 }
 
-static void deal_longest_first(Packer *p) {
+static void schedule_longest_first(Packer *p) {
     memcpy(p->load_s, p->start_s, sizeof(double) * p->gangs);
     for (int g = 0; g < p->gangs; g++) p->heap[g] = g;
     for (int k = 0; k < p->kinds; k++) {
@@ -156,7 +156,7 @@ static double bound(Packer *p) {
 
 /* ---- first fit under an end -------------------------------------------------------------------------------------- */
 
-static int first_with_time(Packer *p, int kind, double time_s, double end_s) {
+static int first_fit(Packer *p, int kind, double time_s, double end_s) {
     int *open = &p->open[kind], last = p->first[kind + 1];
     /* Skip gangs without time for any job. */
     while (*open < last && p->load_s[*open] > end_s - p->shortest_s[kind]) (*open)++;
@@ -173,7 +173,7 @@ static int fit_by(Packer *p, double end_s) {
         for (int n = 0; n < p->used_kinds && at < 0; n++) {
             int k = p->used[n];
             double time_s = time_of(p, job, k);
-            if (time_s <= end_s) at = first_with_time(p, k, time_s, end_s);
+            if (time_s <= end_s) at = first_fit(p, k, time_s, end_s);
         }
         if (at < 0) return 0;
         p->gang_of[job] = at;
@@ -192,7 +192,7 @@ static double leave_out(Packer *p, double end_s, double most_s) {
         for (int n = 0; n < p->used_kinds && at < 0; n++) {
             int k = p->used[n];
             double time_s = time_of(p, job, k);
-            if (time_s <= end_s) at = first_with_time(p, k, time_s, end_s);
+            if (time_s <= end_s) at = first_fit(p, k, time_s, end_s);
         }
         if (at < 0)
             sum_s += p->fastest_s[job];
@@ -202,7 +202,7 @@ static double leave_out(Packer *p, double end_s, double most_s) {
     return sum_s;
 }
 
-static void fit_sooner_and_sooner(Packer *p, double low_s) {
+static void bisect_end(Packer *p, double low_s) {
     double high_s = p->least_s;
     for (int pass = 0; pass < MAX_PASSES && high_s > NEAR_ENOUGH * low_s; pass++) {
         double middle_s = 0.5 * (low_s + high_s);
@@ -326,7 +326,7 @@ static void change(Packer *p, Change best) {
 }
 
 /* Moves jobs off the gang that ends last, or exchanges them for shorter ones, as long as that helps. */
-static void change_places(Packer *p, double low_s) {
+static void search_locally(Packer *p, double low_s) {
     add_up_loads(p);
     for (int turn = 0; turn < MAX_CHANGES; turn++) {
         int last = 0;
@@ -351,7 +351,7 @@ static int drawn_job(uint64_t *state, int jobs) {
 }
 
 /* Iterated local search: exchanges some random jobs of the best packing, and improves from there. */
-static void shake(Packer *p, double low_s) {
+static void iterate_local_search(Packer *p, double low_s) {
     uint64_t state = 1;
     for (int n = 0; n < p->shaken / p->jobs && p->least_s > NEAR_ENOUGH * low_s; n++) {
         memcpy(p->gang_of, p->best, sizeof(int64_t) * p->jobs);
@@ -361,14 +361,14 @@ static void shake(Packer *p, double low_s) {
             if (!isfinite(time_of(p, one, p->kind[there])) || !isfinite(time_of(p, two, p->kind[here]))) continue;
             p->gang_of[one] = there, p->gang_of[two] = here;
         }
-        change_places(p, low_s);
+        search_locally(p, low_s);
     }
 }
 
 /* ---- minimum bin slack ------------------------------------------------------------------------------------------- */
 
 /* Puts each job that is left over where it ends earliest. */
-static void put_left_over(Packer *p) {
+static void place_left_over(Packer *p) {
     memcpy(p->load_s, p->start_s, sizeof(double) * p->gangs);
     for (int job = 0; job < p->jobs; job++)
         if (p->gang_of[job] >= 0) p->load_s[p->gang_of[job]] += time_of(p, job, p->kind[p->gang_of[job]]);
@@ -385,7 +385,7 @@ static void put_left_over(Packer *p) {
 }
 
 /* Whether all jobs end by `end_s`. Tries one way after the other; jobs that were left over get a higher price. */
-static int fill_in_ways(Packer *p, double end_s, double low_s, int *fills) {
+static int fill_by_each_way(Packer *p, double end_s, double low_s, int *fills) {
     for (int way = 0; way < FILLING_WAYS; way++) {
         for (int job = 0; job < p->jobs; job++) p->price[job] = 1.0;
         for (int n = 0; n < FILLING_ROUNDS && *fills < MAX_FILLS; n++) {
@@ -393,21 +393,21 @@ static int fill_in_ways(Packer *p, double end_s, double low_s, int *fills) {
             int left = fill_by(p, end_s, way);
             for (int job = 0; job < p->jobs; job++)
                 if (p->gang_of[job] < 0) p->price[job] += PRICE_STEP;
-            put_left_over(p);
-            change_places(p, low_s);
+            place_left_over(p);
+            search_locally(p, low_s);
             if (!left || p->least_s <= end_s) return 1;
         }
     }
     return 0;
 }
 
-static void fill_sooner_and_sooner(Packer *p, double low_s) {
+static void pack_closely(Packer *p, double low_s) {
     double sooner = FIRST_SOONER;
     for (int fills = 0; fills < MAX_FILLS && sooner >= MIN_SOONER && p->least_s > NEAR_ENOUGH * low_s;)
-        if (!fill_in_ways(p, larger(low_s, p->least_s * (1.0 - sooner)), low_s, &fills)) sooner *= 0.5;
+        if (!fill_by_each_way(p, larger(low_s, p->least_s * (1.0 - sooner)), low_s, &fills)) sooner *= 0.5;
 }
 
-/* ---- all ways ---------------------------------------------------------------------------------------------------- */
+/* ---- branch and bound -------------------------------------------------------------------------------------------- */
 
 static int seen_before(const Packer *p, int gang) {
     for (int g = p->first[p->kind[gang]]; g < gang; g++)
@@ -415,7 +415,7 @@ static int seen_before(const Packer *p, int gang) {
     return 0;
 }
 
-static void try_every_way(Packer *p, int job, double latest_s, double used, double room) {
+static void branch(Packer *p, int job, double latest_s, double used, double room) {
     if (latest_s >= p->least_s || used + p->work_after[job] >= room * p->least_s) return;
     if (job == p->jobs) {
         keep(p, latest_s);
@@ -427,7 +427,7 @@ static void try_every_way(Packer *p, int job, double latest_s, double used, doub
         if (++p->steps > MAX_STEPS) return;
         p->load_s[g] = before_s + time_s;
         p->gang_of[job] = g;
-        try_every_way(p, job + 1, larger(latest_s, p->load_s[g]), used + p->weight[p->kind[g]] * time_s, room);
+        branch(p, job + 1, larger(latest_s, p->load_s[g]), used + p->weight[p->kind[g]] * time_s, room);
         p->load_s[g] = before_s;
     }
 }
@@ -440,7 +440,7 @@ static void search(Packer *p) {
         used += p->weight[p->kind[g]] * p->start_s[g];
     }
     p->steps = 0;
-    try_every_way(p, 0, latest(p), used, room);
+    branch(p, 0, latest(p), used, room);
 }
 
 static void lay_out_by_kind(Packer *p, const int64_t *kind, int gangs) {
@@ -462,16 +462,16 @@ double left_out(Packer *p, const int64_t *kind, int gangs, double end_s, double 
 double pack(Packer *p, const int64_t *kind, const double *load_s, int gangs, int64_t *gang_of) {
     lay_out_by_kind(p, kind, gangs);
     memcpy(p->start_s, load_s, sizeof(double) * gangs);
-    deal_longest_first(p);
+    schedule_longest_first(p);
     if (isfinite(p->least_s)) {
         double low_s = bound(p);
-        if (p->least_s > NEAR_ENOUGH * low_s) fit_sooner_and_sooner(p, low_s);
+        if (p->least_s > NEAR_ENOUGH * low_s) bisect_end(p, low_s);
         if (p->least_s > NEAR_ENOUGH * low_s) {
             memcpy(p->gang_of, p->best, sizeof(int64_t) * p->jobs);
-            change_places(p, low_s);
+            search_locally(p, low_s);
         }
-        if (p->jobs > FEW_JOBS && p->closely) fill_sooner_and_sooner(p, low_s);
-        if (p->jobs > FEW_JOBS) shake(p, low_s);
+        if (p->jobs > FEW_JOBS && p->closely) pack_closely(p, low_s);
+        if (p->jobs > FEW_JOBS) iterate_local_search(p, low_s);
         if (p->jobs <= FEW_JOBS && p->least_s > low_s) search(p);
     }
     if (gang_of) memcpy(gang_of, p->best, sizeof(int64_t) * p->jobs);

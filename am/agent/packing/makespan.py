@@ -1,6 +1,7 @@
 """Put jobs on gangs that run one job at a time, so that the last one ends early: the makespan on unrelated machines.
 
-Bids value this end, and the planner then puts the jobs there. `core/packing.c` tries five ways and keeps the best:
+Bids value this end, and the planner then puts the jobs there. `core/packing.c` has five methods. They run in this
+order, and the best result counts:
 
 1. Longest first, each job where it ends earliest (LPT).
 2. First fit under a bisected end (MULTIFIT: Coffman, Garey and Johnson, "An application of bin-packing to
@@ -8,16 +9,16 @@ Bids value this end, and the planner then puts the jobs there. `core/packing.c` 
    MULTIFIT scheduling on uniform processors", 1983).
 3. Jobs of these schedules exchange places as long as the last gang ends sooner: one for one, and on gangs of few jobs
    up to two for up to two.
-4. Gang after gang is filled up to a target end (`core/least_slack.c`, minimum bin slack: Gupta and Ho, "A new heuristic
-   algorithm for the one-dimensional bin-packing problem", 1999).
-5. Of few jobs every way, by branch and bound.
+4. For more than eight jobs, in close packing only: gang after gang is filled up to a target end (`core/least_slack.c`,
+   minimum bin slack: Gupta and Ho, "A new heuristic algorithm for the one-dimensional bin-packing problem", 1999).
+5. For at most eight jobs: branch and bound over all assignments.
 
 Example: jobs of 3, 3, 2, 2 and 2 s on two identical gangs. LPT ends at 7 s: 3 + 2 + 2 and 3 + 2. MULTIFIT ends at 6 s:
 3 + 3 and 2 + 2 + 2. Minimum bin slack, for a gang with 7 s left and jobs of 5, 4 and 3 s: the longest first takes 5 s
 and leaves 2 s unused; 4 + 3 leave none, so the gang gets these.
 
-A bid times hundreds of divisions and packs only few of them closely, that is, also by the fourth way. The planner packs
-few divisions: all of them closely, and then with randomly drawn exchanges (iterated local search). So the result after
+A bid times hundreds of divisions and packs only few of them closely, that is, by method 4 too. The planner packs few
+divisions: all of them closely, and then with randomly drawn exchanges (iterated local search). So the result after
 a job ends is hardly worse than before, and the bid's promise is usually kept (`am.jobs.bid_division`;
 docs/design/lateness.md has the exceptions).
 

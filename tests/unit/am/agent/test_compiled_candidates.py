@@ -1,4 +1,4 @@
-"""The compiled parts of candidates against the plain ones, to the last bit; arguments that cannot be are refused."""
+"""The compiled generation of candidates equals plain Python to the last bit, and refuses malformed arguments."""
 
 from itertools import pairwise
 from random import Random
@@ -9,11 +9,9 @@ import reference_candidates as reference
 from agent_cases import FLAT, STRICT, app_of, cluster_of, cluster_view_of, job, space_of, whole_offer
 
 from am.agent import _candidates
-from am.agent.bids import dominance as selection
+from am.agent.bids import dominance
 from am.agent.bids.dominance import neighbours, thinned
-from am.agent.candidates import enumeration as divisions
-from am.agent.candidates import list_scheduling as dealt
-from am.agent.candidates import multifit as fitted
+from am.agent.candidates import enumeration, list_scheduling, multifit
 from am.agent.candidates.enumeration import enumerate_candidates
 from am.agent.candidates.gang_kinds import gang_kinds
 from am.agent.candidates.generation import generate_candidates
@@ -33,7 +31,7 @@ SHAPES = (
 
 
 def drawn(seed):
-    """Kinds of a drawn room, gangs and GPUs at most, and the jobs of a drawn app; some of these alike."""
+    """Draw gang kinds, the most gangs, the most GPUs, and the jobs of an app, some of them alike."""
     rng = Random(seed)
     machines = [rng.choice(((2, 2), (4,), (1, 1), (4, 4), (1,))) for _ in range(rng.randint(3, 24))]
     cluster = cluster_of(*machines, racks=("r0", "r1"))
@@ -50,26 +48,26 @@ def drawn(seed):
 
 
 def plain(call, *arguments):
-    """What a function of the product returns with the reference in place of the compiled functions."""
+    """Call a function with the reference in place of the compiled functions."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (dealt, divisions, fitted, selection):
+        for module in (list_scheduling, enumeration, multifit, dominance):
             patch.setattr(module, "_candidates", reference)
         return call(*arguments)
 
 
 @pytest.mark.parametrize("seed", range(30))
-class TestAsTheReference:
-    def test_fitted(self, seed):
+class TestReference:
+    def test_multifit_candidates_equal_the_reference(self, seed):
         case = drawn(seed)
         assert list(multifit_candidates(space_of(*case))) == plain(lambda: list(multifit_candidates(space_of(*case))))
 
-    def test_laid_out(self, seed):
+    def test_generated_candidates_equal_the_reference(self, seed):
         kinds, most_gangs, most_gpus, jobs = drawn(seed)
         found = list(generate_candidates(space_of(kinds, most_gangs, most_gpus, jobs)))
         assert found == plain(lambda: list(generate_candidates(space_of(kinds, most_gangs, most_gpus, jobs))))
         assert seed or len(found) > 10
 
-    def test_dealt(self, seed):
+    def test_list_schedules_equal_the_reference(self, seed):
         kinds, most_gangs, most_gpus, jobs = drawn(seed)
         longest = Jobs(jobs, {(kind.at.gpus, kind.unit_gpus): kind.at.level for kind in reversed(kinds)})
         for at_once in (1, most_gangs, len(jobs)):
@@ -78,8 +76,8 @@ class TestAsTheReference:
             case = jobs, most_gangs, most_gpus, least
             assert scheduled_by_shape(*case) == plain(scheduled_by_shape, *case)
 
-    def test_dealt_where_totals_go_up_by_a_factor(self, seed):
-        """From 50 GPUs on, where the next total is told at 52."""
+    def test_list_schedules_of_many_gpus_equal_the_reference(self, seed):
+        """From 50 GPUs on, totals are reported in steps of 4 %: after 50 the next is 52."""
         rng = Random(f"{seed} far")
         shapes = (JobShape(tasks=1), JobShape(tasks=1), rng.choice(SHAPES))
         jobs = [job(f"j{place:03d}", rng.uniform(5, 90), rng.choice(shapes)) for place in range(rng.randint(130, 200))]
@@ -89,9 +87,9 @@ class TestAsTheReference:
         assert max(right - left for (left, _), (right, _) in pairwise(found)) > 3
         assert scheduled_by_shape(jobs, len(jobs), gpus, 0.0) == plain(scheduled_by_shape, jobs, len(jobs), gpus, 0.0)
 
-    def test_laid_at_levels(self, seed):
+    def test_layouts_equal_the_reference(self, seed):
         kinds, *_ = drawn(seed)
-        layout, rng = divisions._Layout(kinds), Random(seed)
+        layout, rng = enumeration._Layout(kinds), Random(seed)
         known = sorted({(kind.at.gpus, kind.unit_gpus) for kind in kinds})
         drawn_sizes = [sorted(rng.sample(known, min(len(known), many))) for many in (1, 1, 2, 3)]
         cases = [tuple((*size, rng.randint(1, 4)) for size in sizes) for sizes in drawn_sizes]
@@ -100,16 +98,16 @@ class TestAsTheReference:
         assert found[-3:] == [[], [], []]
         assert found == plain(lambda: [layout.laid_out(sizes) for sizes in cases])
 
-    def test_balanced(self, seed):
+    def test_balanced_divisions_equal_the_reference(self, seed):
         kinds, most_gangs, most_gpus, jobs = drawn(seed)
-        found = divisions._balanced(kinds, most_gangs, most_gpus, jobs, 200)
+        found = enumeration._balanced(kinds, most_gangs, most_gpus, jobs, 200)
         candidates, missing = enumerate_candidates(space_of(kinds, most_gangs, most_gpus, jobs))
-        assert found == plain(divisions._balanced, kinds, most_gangs, most_gpus, jobs, 200)
+        assert found == plain(enumeration._balanced, kinds, most_gangs, most_gpus, jobs, 200)
         expected = plain(enumerate_candidates, space_of(kinds, most_gangs, most_gpus, jobs))
         assert np.array_equal(candidates, expected[0])
         assert missing == expected[1]
 
-    def test_selected(self, seed):
+    def test_undominated_candidates_equal_the_reference(self, seed):
         rng = np.random.default_rng(seed)
         candidates, columns = int(rng.integers(1, 400)), int(rng.integers(1, 9))
         needs = rng.integers(0, 5, (candidates, columns)).astype(np.int16)
@@ -131,24 +129,24 @@ class TestAsTheReference:
         assert many == reference.undominated(*case, expected)
         assert kept[:many].tolist() == expected[:many].tolist()
 
-    def test_neighbours(self, seed):
+    def test_neighbours_equal_the_reference(self, seed):
         kinds, most_gangs, most_gpus, jobs = drawn(seed)
         candidates, _ = enumerate_candidates(space_of(kinds, most_gangs, most_gpus, jobs))
         found, expected = neighbours(kinds, candidates), plain(neighbours, kinds, candidates)
         assert [each.tolist() for each in found] == [each.tolist() for each in expected]
 
-    def test_on_grids(self, seed):
+    def test_grid_products_equal_the_reference(self, seed):
         rng = Random(seed)
-        grids = [divisions._grid(rng.randint(0, 9), rng.choice((1.0, 1.5))) for _ in range(rng.randint(1, 6))]
+        grids = [enumeration._grid(rng.randint(0, 9), rng.choice((1.0, 1.5))) for _ in range(rng.randint(1, 6))]
         case = grids, [rng.randint(1, 4) for _ in grids], rng.randint(0, 9), rng.randint(0, 20)
         for budget in (0, 1, 100, 5000):
-            found, expected = divisions._product(*case, budget), plain(divisions._product, *case, budget)
+            found, expected = enumeration._product(*case, budget), plain(enumeration._product, *case, budget)
             assert (found is None) == (expected is None)
             assert found is None or found.tolist() == expected.tolist()
 
 
 def test_totals_are_reported_only_beyond_the_next_step():
-    """From 50 on the next total is 52.0: at 51 there is nothing to tell."""
+    """After 50 the next total is 52, so 51 is left out."""
     jobs = [job(f"j{place}", 9.0) for place in range(60)]
     for found in (Jobs(jobs, {}).scheduled_by_job(60, 60), scheduled_by_shape(jobs, 60, 60, 0.0)):
         assert [gpus for gpus, _ in found] == [*range(1, 51), 52, 54, 56, 58, 60]
@@ -160,7 +158,7 @@ def test_shapes_of_equal_work_receive_gpus_in_order():
 
 
 def test_turns_are_bit_identical():
-    """Both jobs would end at the same time, which work a GPU times S would not tell: the longer one is first."""
+    """Both jobs end at the same time, and the longer one goes first. Work / GPUs * S would round differently."""
     work_s, far = 0.7, 1.7
     same_s = work_s * far / 3
     assert same_s > work_s / 3 * far
@@ -171,7 +169,7 @@ def test_turns_are_bit_identical():
 
 
 def test_work_may_be_an_integer():
-    """A job takes 20 GPU seconds, and not 20.0."""
+    """The work of the job is the integer 20, not 20.0."""
     jobs = [JobView(job_id="j", iterations_left=10, serial_iteration_s=2, slowdown=FLAT, shape=JobShape(tasks=2))]
     longest = Jobs(jobs, {})
     assert longest.scheduled_by_job(1, 2) == plain(longest.scheduled_by_job, 1, 2) != []
@@ -188,7 +186,7 @@ def test_sizes_of_no_kind_and_without_room_are_left_out():
 
 
 def test_gangs_are_placed_only_at_levels_with_kinds():
-    """Farther than a machine there is none: the kind told for those levels is that of the machine."""
+    """No kind spans more than a machine, so rack and cluster have the number of the machine's kind."""
     kinds_of = {(2, 1): (0, 1, 1, 1)}
     candidates = _candidates.lay_apart(np.array([4, 2]), np.array([0, 1]), kinds_of, ((2, 1, 2),), (1,))
     assert candidates == [(2, 0), (1, 1), (0, 2)]
@@ -213,12 +211,12 @@ PLACES = {"lay_out": 2, "lay_apart": 2, "by_work": 4, "in_turn": 3, "next_to": 6
 
 
 def call(name, place, other):
-    """Calls with another argument in one place."""
+    """Call a compiled function with one argument replaced."""
     arguments = [other if number == place else each for number, each in enumerate(CALLS[name])]
     return getattr(_candidates, name)(*arguments)
 
 
-class TestArraysThatDoNotAgree:
+class TestDifferentLengths:
     @pytest.mark.parametrize("name", CALLS)
     def test_valid_arguments_are_accepted(self, name):
         call(name, None, None)
@@ -231,35 +229,35 @@ class TestArraysThatDoNotAgree:
             *(("uncovered", place) for place in (0, 1, 2, 5)),
         ],
     )
-    def test_one_is_shorter(self, name, place):
+    def test_a_shorter_array_is_refused(self, name, place):
         with pytest.raises(ValueError, match="the arrays have"):
             call(name, place, CALLS[name][place][:-1].copy())
 
     @pytest.mark.parametrize(("name", "place"), [("by_work", 2), ("in_turn", 2), ("on_grids", 5)])
-    def test_one_has_shorter_rows(self, name, place):
+    def test_shorter_rows_are_refused(self, name, place):
         with pytest.raises(ValueError, match="the arrays have"):
             call(name, place, CALLS[name][place][:, :-1].copy())
 
 
-class TestNumbersThatAreTooLarge:
+class TestInt32Limits:
     @pytest.mark.parametrize("name", ["lay_out", "lay_apart"])
     @pytest.mark.parametrize("size", [(2**31, 1, 1), (2, 1, 2**31)])
-    def test_of_gangs(self, name, size):
+    def test_a_number_of_gangs_above_int32_is_refused(self, name, size):
         with pytest.raises(ValueError, match="2147483648 is no number"):
             call(name, 3, (size,))
 
     @pytest.mark.parametrize(("name", "place"), [("by_work", 4), ("in_turn", 4), ("on_grids", 4)])
-    def test_of_gpus(self, name, place):
+    def test_a_number_of_gpus_above_int32_is_refused(self, name, place):
         with pytest.raises(ValueError, match="from 0 to 2147483647, not 2147483648"):
             call(name, place, 2**31)
 
     @pytest.mark.parametrize("name", ["by_work", "in_turn"])
-    def test_of_gpus_of_a_shape(self, name):
+    def test_a_shape_with_gpus_above_int32_is_refused(self, name):
         with pytest.raises(ValueError, match="1 to 2147483648 GPUs in units of 1 are not"):
             call(name, 2, np.array([[1, 1, 4], [1, 1, 2**31]]))
 
     @pytest.mark.parametrize(("place", "other"), [(0, [0, 1, 0, 2**31]), (2, [1, 2**31])])
-    def test_of_grids(self, place, other):
+    def test_a_grid_above_int32_is_refused(self, place, other):
         with pytest.raises(ValueError, match="kind 1 must ascend"):
             call("on_grids", place, np.array(other))
 
@@ -280,7 +278,7 @@ class TestMalformed:
 
     @pytest.mark.parametrize("place", range(4))
     @pytest.mark.parametrize("change", [lambda a: a.astype(np.float32), lambda a: a[..., None], lambda a: a[..., :1]])
-    def test_other_types_and_shapes(self, place, change):
+    def test_other_dtypes_and_shapes_are_refused(self, place, change):
         arrays = [change(each) if number == place else each for number, each in enumerate(self.GOOD)]
         with pytest.raises(ValueError, match=r"must be of|the arrays have|contiguous"):
             self.candidate(*arrays)
@@ -293,7 +291,7 @@ class TestMalformed:
         with pytest.raises(ValueError, match="the arrays have"):
             self.candidate(*self.GOOD, out=np.empty(3, dtype=np.int64))
 
-    def test_no_gpus_to_ask_for(self):
+    def test_a_bundle_without_gpus_is_refused(self):
         with pytest.raises(ValueError, match="0 GPUs"):
             self.candidate(*self.GOOD, gpus=0)
 
@@ -311,7 +309,7 @@ class TestMalformed:
             ({}, (), (float("nan"),)),
         ],
     )
-    def test_layouts_that_cannot_be(self, kinds_of, sizes, parts):
+    def test_malformed_layouts_are_refused(self, kinds_of, sizes, parts):
         with pytest.raises(ValueError, match=r"kind|size|gang|part|number"):
             _candidates.lay_out(np.array([1, 1]), np.array([0, 3]), kinds_of, sizes, parts)
 
@@ -332,11 +330,11 @@ class TestMalformed:
             ({(2, 1): (0, 0, 0, 1)}, ((2, 1, 1),), (-1,)),
         ],
     )
-    def test_layouts_by_level_that_cannot_be(self, kinds_of, sizes, aways):
+    def test_malformed_layouts_by_level_are_refused(self, kinds_of, sizes, aways):
         with pytest.raises(ValueError, match=r"kind|level|number"):
             _candidates.lay_apart(np.array([1, 1]), np.array([0, 3]), kinds_of, sizes, aways)
 
-    def test_kinds_that_are_taken_away_while_they_are_read(self):
+    def test_kinds_removed_during_the_call_are_still_used(self):
         class Taker:
             def __index__(self):
                 kinds_of.clear()
@@ -348,14 +346,14 @@ class TestMalformed:
         assert kinds_of == {}
 
     @pytest.mark.parametrize("shape", [(2, 0, 2), (0, 1, 1), (3, 1, 2), (3, 2, 4), (2, 2, 5), (1, 1, 2**40)])
-    def test_shapes_that_cannot_be(self, shape):
+    def test_impossible_shapes_are_refused(self, shape):
         works_s, shapes = np.ones(1), np.array([shape])
         with pytest.raises(ValueError, match="are not possible"):
             _candidates.by_work(works_s, np.array([0]), shapes, np.ones((1, 9)), 4, 1.04)
         with pytest.raises(ValueError, match="are not possible"):
             _candidates.in_turn(works_s, np.array([1]), shapes, 1, 4, 1.04)
 
-    def test_deals_that_cannot_be(self):
+    def test_malformed_list_schedules_are_refused(self):
         works_s, shapes, slowdowns = np.ones(1), np.array([(1, 1, 4)]), np.ones((1, 5))
         assert _candidates.by_work(works_s, np.array([0]), shapes, slowdowns, 2, 1.04) == [
             (1, ((1, 1, 1),)),
@@ -374,14 +372,14 @@ class TestMalformed:
             _candidates.in_turn(works_s, np.array([1]), np.array([(1, 1)]), 1, 4, 1.04)
 
     @pytest.mark.parametrize(("first", "kept"), [(-1, [0]), (1, [2, 0, 0]), (1, [-1, 0, 0]), (1, [0, 0])])
-    def test_asks_that_cannot_be_kept(self, first, kept):
+    def test_malformed_lists_of_kept_candidates_are_refused(self, first, kept):
         needs = np.zeros((2, 3), dtype=np.int16)
         with pytest.raises(ValueError, match=r"is not one of 2|the arrays have|kept at first"):
             _candidates.uncovered(needs, np.ones(2), np.ones(2), first, 9, np.array(kept))
         with pytest.raises(ValueError, match="int16"):
             _candidates.uncovered(needs.astype(np.int64), np.ones(2), np.ones(2), 0, 9, np.zeros(2, dtype=np.int64))
 
-    def test_neighbours_that_cannot_be(self):
+    def test_malformed_neighbours_are_refused(self):
         keys, candidates, one = np.array([0, 1]), np.array([[0], [1]]), np.array([-1])
         pairs = np.empty((2, 2), dtype=np.int64)
         assert _candidates.next_to(keys, candidates, np.array([0]), one, *pairs) == 1
@@ -396,12 +394,12 @@ class TestMalformed:
         ("counts", "ends", "gpus"),
         [([1, 2], [2], [1]), ([0, 0], [2], [1]), ([0], [1], [0]), ([0], [2], [1]), ([0], [0], [1]), ([0], [1], [1, 1])],
     )
-    def test_grids_that_cannot_be(self, counts, ends, gpus):
+    def test_malformed_grids_are_refused(self, counts, ends, gpus):
         out = np.empty((4, len(ends)), dtype=np.int64)
         with pytest.raises(ValueError, match=r"must ascend|the arrays have"):
             _candidates.on_grids(*map(np.array, (counts, ends, gpus)), 2, 4, out)
 
-    def test_more_kinds_than_choices_are_made_of(self):
+    def test_more_than_10000_kinds_are_refused(self):
         ones = np.ones(10001, dtype=np.int64)
         with pytest.raises(ValueError, match="at most 10000 kinds, not of 10001"):
             _candidates.on_grids(0 * ones, ones.cumsum(), ones, 1, 1, np.empty((1, 10001), dtype=np.int64))

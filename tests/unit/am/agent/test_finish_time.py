@@ -73,7 +73,7 @@ class TestSplitEvenly:
             (64, 2, JobShape(tasks=4, gpus_per_task=2), (8, 8)),
         ],
     )
-    def test_by_hand(self, gpus, jobs, shape, sizes):
+    def test_gpus_are_split_as_evenly_as_the_shape_allows(self, gpus, jobs, shape, sizes):
         assert split_evenly(gpus, jobs, shape) == sizes
 
 

@@ -195,7 +195,7 @@ class TestShakes:
 
 
 class TestLeftOut:
-    def test_by_hand(self):
+    def test_jobs_that_first_fit_cannot_end_in_time_are_summed(self):
         """Two gangs run 5, and 4 and 2, by 6, so 3 is left out; by 7 they run all, but one gang only 5 and 2."""
         alone_s, counts = np.array([[5.0], [4.0], [3.0], [2.0]]), np.array([[2], [1]])
         assert left_out_s(alone_s, counts[:1], 6.0, math.inf).tolist() == [3.0]

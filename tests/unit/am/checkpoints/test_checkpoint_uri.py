@@ -29,7 +29,7 @@ def test_folders(uri, folder):
 
 
 @pytest.mark.parametrize("uri", ["", "s3://bucket/x", "file://elsewhere/a", "file://", "hdfs://h", "webhdfs:///a"])
-def test_refused(uri):
+def test_uris_of_no_store_are_refused(uri):
     with pytest.raises(InputError):
         open_store(uri)
 

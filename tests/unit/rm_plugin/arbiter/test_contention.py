@@ -16,7 +16,7 @@ def test_an_app_alone_counts_itself():
     assert contention.mean("a", 110.0) == 1.0
 
 
-def test_by_hand():
+def test_mean_weighs_the_number_of_active_apps_by_time():
     contention = Contention()
     contention.enter("a", 0.0)
     contention.enter("b", 60.0)

@@ -23,8 +23,8 @@ def test_queue_with_all_gpus_is_accepted_without_warning(caplog, share):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"is_running": False}, "is stopped .*root.research.*state to RUNNING"),
-        ({"children": ("vision", "speech")}, "without others below it .*root.research.*vision, speech"),
+        ({"is_running": False}, "stopped YARN queue .*root.research.*state to RUNNING"),
+        ({"children": ("vision", "speech")}, "without child queues .*root.research.*vision, speech"),
     ],
 )
 def test_unusable_queue_is_refused_with_remedy(changes, words):
@@ -34,4 +34,4 @@ def test_unusable_queue_is_refused_with_remedy(changes, words):
 
 def test_queue_that_withholds_gpus_is_logged(caplog):
     check_queue(queue(max_capacity_share=0.5))
-    assert "root.research may use 50 %" in caplog.text
+    assert "root.research may use at most 50 %" in caplog.text

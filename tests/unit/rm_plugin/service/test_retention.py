@@ -146,6 +146,28 @@ def test_pages_meet_archived_and_kept_apps_in_one_order(tmp_path):
     run(scenario)
 
 
+def test_app_that_is_archived_while_a_page_is_read_is_on_it(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path, **settings(keep_apps=2)) as rm:
+            await ended(rm, 4)
+            later(rm, 100.0)
+            await rm.manager.retention.archive_old()
+            await ended(rm, 2, first=5)
+            later(rm, 100.0)
+            read = rm.manager.recorder.archived_apps
+
+            async def archived_meanwhile(*query):
+                found = await read(*query)
+                assert await rm.manager.retention.archive_old() == 2
+                return found
+
+            rm.manager.recorder.archived_apps = archived_meanwhile
+            page = await rm.manager.page_of_apps(limit=10)
+            assert ids(page.entries) == [f"app-000{number}" for number in (6, 5, 4, 3, 2, 1)]
+
+    run(scenario)
+
+
 def test_restart_counts_and_finds_archived_apps_and_uses_no_number_twice(tmp_path):
     async def scenario():
         async with memory_service(tmp_path, **settings(keep_apps=0)) as rm:

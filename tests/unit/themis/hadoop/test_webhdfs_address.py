@@ -54,7 +54,7 @@ def test_places(properties, uri, urls, path):
         ("hdfs:///a", "fs.defaultFS"),
     ],
 )
-def test_refused(uri, reason):
+def test_malformed_uris_are_refused_with_a_reason(uri, reason):
     with pytest.raises(InputError, match=reason):
         resolve(uri, HadoopConfiguration({}))
 
