@@ -69,7 +69,9 @@ def read_json(content: bytes, source: str, root: str) -> object:
     except json.JSONDecodeError as error:
         raise InputError(f"{source} is not JSON, line {error.lineno}, column {error.colno}", value=error.msg) from None
     except RecursionError:
-        raise InputError(f"{source} is nested too deeply", remedy=f"a {root} has a handful of levels") from None
+        raise InputError(
+            f"{source} is nested too deeply", remedy=f"no {root} needs more than a handful of levels"
+        ) from None
     if twice:
         # A lost value may hold other objects with double keys. The outermost is in the document for certain.
         path, key = next((path, node.key) for path, node in _nodes(document, root) if isinstance(node, _Twice))
