@@ -108,7 +108,8 @@ def _nodes(document: object, root: str) -> Iterator[tuple[str, object]]:
 
 
 def _brief_key(key: str) -> str:
-    """A key as paths show it."""
+    """A key as paths show it, on one line."""
+    key = key if key.isprintable() else repr(key)
     return key if len(key) <= _MAX_KEY else f"{key[: _MAX_KEY // 2]}...{key[-_MAX_KEY // 2 :]}"
 
 
@@ -139,7 +140,7 @@ class Fields(Value, frozen=True, kw_only=True):
 
     def at(self, key: str) -> str:
         """The path of a field."""
-        return f"{self.path}.{key}"
+        return f"{self.path}.{_brief_key(key)}"
 
     def text(self, key: str, default: str = "") -> str:
         """A text that is not empty."""

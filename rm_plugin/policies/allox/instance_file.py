@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rm_plugin.policies.allox.values import Configuration, Job, Machine
 from themis.errors import InputError
-from themis.json_fields import Brief, Fields, Keys, read_json, text
+from themis.json_fields import Brief, Fields, Keys, read_json
 from themis.values import Value
 
 MAX_S = 1e15
@@ -76,11 +76,7 @@ def _job(entry: object, path: str, types: set[str], now_s: float) -> Job:
         raise InputError(f"{where} must be an object of seconds by device type", value=Brief(stated))
     # A job may have times on types without machines, and none on a type that it cannot run on.
     times = Fields.of(stated, where, Keys(required=(), optional=tuple(stated)))
-    times_s = {
-        text(name, f"a device type in {where}"): times.number(name, most=MAX_S)
-        for name in stated
-        if stated[name] is not None
-    }
+    times_s = {name: times.number(name, most=MAX_S) for name in stated if stated[name] is not None}
     configurations = {name: Configuration(time_s=times_s[name]) for name in sorted(types & times_s.keys())}
     if not configurations:
         remedy = f"give a time for one of: {', '.join(sorted(types))}"

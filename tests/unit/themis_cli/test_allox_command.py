@@ -187,6 +187,10 @@ def test_bad_object_exits_with_2_and_is_named(allox, path, value):
             changed("jobs", 0, "time_s", to={"gpuu": 1}),
             "instance.jobs[0].time_s lets the job run nowhere: {'gpuu': 1}; give a time for one of: cpu, gpu",
         ),
+        (
+            changed("jobs", 0, "time_s", "t\nu", to=-1),
+            "instance.jobs[0].time_s.'t\\nu' must be a finite number above 0",
+        ),
         (changed("jobs", 0, "time_s", "tpu", to=-1), "instance.jobs[0].time_s.tpu must be a finite number above 0"),
         (changed("jobs", 0, "time_s", "gpu", to=0), "instance.jobs[0].time_s.gpu must be a finite number above 0"),
         (changed("jobs", 0, "time_s", to={"gpu": None, "cpu": None}), "time_s lets the job run nowhere"),
