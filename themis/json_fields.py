@@ -69,7 +69,9 @@ def read_json(content: bytes, source: str, root: str) -> object:
     except json.JSONDecodeError as error:
         raise InputError(f"{source} is not JSON, line {error.lineno}, column {error.colno}", value=error.msg) from None
     except RecursionError:
-        raise InputError(f"{source} is nested too deeply", remedy=f"a {root} has a handful of levels") from None
+        raise InputError(
+            f"{source} is nested too deeply", remedy=f"no {root} needs more than a handful of levels"
+        ) from None
     if twice:
         # A lost value may hold other objects with double keys. The outermost is in the document for certain.
         path, key = next((path, node.key) for path, node in _nodes(document, root) if isinstance(node, _Twice))
@@ -106,7 +108,8 @@ def _nodes(document: object, root: str) -> Iterator[tuple[str, object]]:
 
 
 def _brief_key(key: str) -> str:
-    """A key as paths show it."""
+    """A key as paths show it, on one line."""
+    key = key if key.isprintable() else repr(key)
     return key if len(key) <= _MAX_KEY else f"{key[: _MAX_KEY // 2]}...{key[-_MAX_KEY // 2 :]}"
 
 
@@ -137,7 +140,7 @@ class Fields(Value, frozen=True, kw_only=True):
 
     def at(self, key: str) -> str:
         """The path of a field."""
-        return f"{self.path}.{key}"
+        return f"{self.path}.{_brief_key(key)}"
 
     def text(self, key: str, default: str = "") -> str:
         """A text that is not empty."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec import field
 
-from rm_plugin.arbiter.round_values import RoundSnapshot
+from rm_plugin.arbiter.round_values import RoundSnapshot, Wait
 from rm_plugin.policies.allox.values import Capacity, Configuration, Job, Machine
 from rm_plugin.policies.oef_tenants import startable
 from themis.bids import GangDemand
@@ -85,9 +85,26 @@ def waiting_demands(snapshot: RoundSnapshot) -> Wanted:
     for app_id, report in snapshot.answered.items():
         bound = {job_id for job_id, _ in snapshot.standing(app_id).bound}
         demands = [demand for demand in startable(report.demands) if demand.job_id not in bound]
-        # Another app master than ours may report jobs that one device cannot run: they wait for ever.
+        # Of an app that was accepted under another policy, some jobs may need more: see `too_wide_waits`.
         waiting[app_id] = tuple(demand for demand in demands if demand.min_gpus == 1)
     return waiting
+
+
+def too_wide_waits(snapshot: RoundSnapshot, wanted: Wanted, policy: str) -> dict[str, Wait]:
+    """Why apps wait all of whose waiting jobs need several devices.
+
+    Such apps are refused when they are submitted (`gang_check`), but they may have been accepted under another policy.
+    """
+    waits = {}
+    for app_id, report in snapshot.answered.items():
+        demand = next(iter(startable(report.demands)), None)
+        if demand is not None and not wanted[app_id] and demand.min_gpus > 1:
+            reason = (
+                f"{app_id}/{demand.job_id} needs at least {demand.min_gpus} GPUs, and policy {policy} gives each job "
+                "one device: it waits until the service runs with another policy"
+            )
+            waits[app_id] = Wait(job_id=demand.job_id, reason=reason)
+    return waits
 
 
 def waiting_jobs(

@@ -24,7 +24,15 @@ from rm_plugin.policies.allox import values
 from rm_plugin.policies.allox.decision import AlloxDecision
 from rm_plugin.policies.allox.explain import explain
 from rm_plugin.policies.allox.progress import ProgressLedger
-from rm_plugin.policies.allox_jobs import Devices, WaitingJobs, Wanted, devices_of, waiting_demands, waiting_jobs
+from rm_plugin.policies.allox_jobs import (
+    Devices,
+    WaitingJobs,
+    Wanted,
+    devices_of,
+    too_wide_waits,
+    waiting_demands,
+    waiting_jobs,
+)
 from rm_plugin.policies.allox_samples import sampling_runs, sampling_waits
 from rm_plugin.policies.demands import capacity_after, gangs_of
 from rm_plugin.policies.oef.profiling import Profiles
@@ -136,7 +144,11 @@ class AlloxPolicy:
             auction={**gangs_of(runs), **_gangs(rest, decided.starts, waiting, devices)},
             unserved=_unserved(wanted, started),
             memory=_after(snapshot, memory, decided.starts, waiting),
-            waits={**_waits(decided, frame, waiting, devices), **sampling_waits(rest, sampled)},
+            waits={
+                **_waits(decided, frame, waiting, devices),
+                **sampling_waits(rest, sampled),
+                **too_wide_waits(snapshot, wanted, self.name),
+            },
         )
 
 
@@ -238,7 +250,7 @@ def _waits(decided: values.Decision, frame: values.Snapshot, waiting: WaitingJob
         place = places.get(name)
         waits[app_id] = Wait(
             job_id=waiting.keys[name][1],
-            reason=explain(decided, frame, name).text,
+            reason=explain(decided, frame, name, devices.machine_of).text,
             machine_id="" if place is None else devices.machine_of[place.machine_id],
             until_s=None if place is None else start_s,
         )

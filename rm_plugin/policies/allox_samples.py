@@ -68,6 +68,7 @@ def sampling_waits(snapshot: RoundSnapshot, sampled: Mapping[str, Profile]) -> d
         report = snapshot.answered.get(app_id)
         demands = startable(report.demands) if report is not None else ()
         if demands:
-            reason = f"{app_id} runs on every device type before its jobs start; type {profile.next_type} is next"
+            step = "is being measured" if profile.state is ProfileState.RUNNING else "is next"
+            reason = f"{app_id} runs on every device type before its jobs start; type {profile.next_type} {step}"
             waits[app_id] = Wait(job_id=demands[0].job_id, reason=reason)
     return waits

@@ -28,6 +28,7 @@ class TenantsOfRound(Value, frozen=True, kw_only=True):
 
     Attributes:
         instance: The virtual tenants that take part, and the healthy devices by type; None if there are none.
+            GPUs that an app keeps whose speedups are unknown are not among them.
         by_app: The virtual tenant of every app whose speedups are known, silent ones included.
         speedups: The speedup vector of these apps.
         kept: GPUs that the virtual tenants keep beyond this round, by type.
@@ -105,8 +106,8 @@ def tenants_of(
             job_types.setdefault(owner, {})[job_type] = speedup
             weights[owner] = weight
     offered = counts_by_type(cluster, types, snapshot.free)
-    waiting = {app_id for app_id, profile in (profiles or {}).items() if profile.is_open}
-    kept = [counts_by_type(cluster, types, app.kept) for app in snapshot.apps if app.kept and app.app_id not in waiting]
+    # GPUs of an app without a tenant belong to no share: the app is profiled, or it got them under another policy.
+    kept = [counts_by_type(cluster, types, app.kept) for app in snapshot.apps if app.kept and app.app_id in by_app]
     capacity = tuple(map(sum, zip(offered, *kept, strict=True)))
     instance = None
     if apps_of and any(capacity):

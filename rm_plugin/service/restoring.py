@@ -9,11 +9,12 @@ import msgspec
 from google.protobuf.message import DecodeError
 from msgspec.structs import replace
 
+from rm_plugin.policies.gang_check import check_gang
 from rm_plugin.policies.port import Policy, PolicyWithMemory
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.store import StateStore
 from themis.cluster import Cluster, GpuId
-from themis.errors import ThemisError
+from themis.errors import InputError, ThemisError
 from themis.leases import Lease, LeaseChangeKind
 from themis.lifecycle import LEASE_LIFECYCLE, LeaseState
 from themis.values import Value
@@ -35,6 +36,16 @@ def restored_entries(store: StateStore) -> AppEntries:
             LOG.error("%s cannot be read and is passed over: %.300s", stored.app_id, error)
             lost.append(stored.app_id)
     return AppEntries(entries, lost, last_number=store.last_app_number(), archived=store.archived_counts())
+
+
+def warn_of_refused(entries: AppEntries, policy: str) -> None:
+    """Warn of active apps that the policy would refuse: another one accepted them, and some of their jobs wait now."""
+    for entry in entries.active():
+        try:
+            for job in entry.spec.jobs:
+                check_gang(policy, entry.spec.name, job.job_id, job.shape)
+        except InputError as error:
+            LOG.warning("jobs of %s wait until the policy changes: %s", entry.app_id, error)
 
 
 def lasting_leases(store: StateStore, cluster: Cluster, entries: AppEntries, now_s: float) -> list[Lease]:
@@ -88,7 +99,8 @@ def restored_memory(stored: object, policy: Policy) -> Value | None:
     try:
         return msgspec.convert(stored, policy.memory_type)
     except msgspec.ValidationError as error:
-        LOG.warning("the policy %s starts without memory, which cannot be read: %.300s", policy.name, error)
+        problem = "what is stored is dropped, because another policy wrote it or it is damaged"
+        LOG.warning("the policy %s starts without memory: %s (%.300s)", policy.name, problem, error)
         return None
 
 

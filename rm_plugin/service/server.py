@@ -28,7 +28,7 @@ from rm_plugin.service.log_summary import LogSummary, report_unreadable
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.nodes import NodeWatch
 from rm_plugin.service.recorder import Recorder
-from rm_plugin.service.restoring import is_finite, lasting_leases, restored_entries, restored_memory
+from rm_plugin.service.restoring import is_finite, lasting_leases, restored_entries, restored_memory, warn_of_refused
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session_service import ArbiterService
 from rm_plugin.service.store import StateStore
@@ -270,6 +270,7 @@ def _arbiter(
     summary: LogSummary,
 ) -> Arbiter:
     """Restore the arbiter from the store and the summary of its log. An empty store gives a new arbiter."""
+    warn_of_refused(entries, settings.policy)
     running = lasting_leases(store, cluster, entries, clock.now_s())
     origin = store.meta("grid_origin_s")
     if origin is None or not is_finite(origin):

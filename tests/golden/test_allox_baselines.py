@@ -4,7 +4,6 @@ import pytest
 from allox_cases import TABLE_1, cluster, job, snapshot
 
 from rm_plugin.policies.allox import allox_plus
-from rm_plugin.policies.allox.allox_plus import LateOrder
 from rm_plugin.policies.allox.baselines import bf, drfa, drff, drfs, es, es_fcfs, jsq, sjf, srpt
 from rm_plugin.policies.allox.decision import decide
 from rm_plugin.policies.allox.values import Machine, RunningJob
@@ -141,11 +140,10 @@ def test_allox_plus_starts_the_shortest_pair_first():
     assert [(start.job.job_id, start.machine_id) for start in starts] == [("b", "g0"), ("a", "c0")]
 
 
-@pytest.mark.parametrize(("order", "first"), [(LateOrder.SHORTEST, "late"), (LateOrder.OLDEST, "latest")])
-def test_allox_plus_starts_jobs_past_the_time_out_first(order, first):
+def test_allox_plus_starts_jobs_past_the_time_out_first_and_the_shortest_of_them():
     jobs = [job("new", arrival_s=900.0, gpu=1), job("late", arrival_s=300.0, gpu=50), job("latest", gpu=90)]
-    starts = allox_plus.decide(snapshot(jobs, cluster(gpus=1), 1000.0), timeout_s=500.0, late_order=order).starts
-    assert [start.job.job_id for start in starts] == [first]
+    starts = allox_plus.decide(snapshot(jobs, cluster(gpus=1), 1000.0), timeout_s=500.0).starts
+    assert [start.job.job_id for start in starts] == ["late"]
 
 
 @pytest.mark.parametrize("policy", [bf.decide, jsq.decide])

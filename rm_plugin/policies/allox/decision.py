@@ -17,8 +17,6 @@ machine's queue (the loops). Beyond the paper are these:
   leaves 0);
 * users with equal progress are ordered by their last start (`rank_users`).
 
-The cap on jobs is that of the authors' simulator (`_capped`).
-
 Source: Le et al., EuroSys 2020, sections 3.2, 3.3 and 4.4.
 """
 
@@ -57,14 +55,12 @@ class Solve(Value, frozen=True, kw_only=True):
         considered: How many of them were let in; the paper's A is their jobs.
         widening: 1, or the factor by which `considered` was raised because no idle machine got a job.
         places: Place by job that was let in.
-        left_out: Jobs that the cap kept out; the matching is then not optimal for all jobs.
     """
 
     ranked_users: tuple[tuple[str, float], ...]
     considered: int
     widening: int
     places: Mapping[str, Place]
-    left_out: tuple[str, ...] = ()
 
 
 class AlloxDecision(Decision, frozen=True, kw_only=True):
@@ -73,7 +69,7 @@ class AlloxDecision(Decision, frozen=True, kw_only=True):
     solves: tuple[Solve, ...] = ()
 
 
-def decide(snapshot: Snapshot, alpha: float = 0.1, job_cap: int | None = None) -> AlloxDecision:
+def decide(snapshot: Snapshot, alpha: float = 0.1) -> AlloxDecision:
     """Decide which jobs start now.
 
     Example of widening: ten users and alpha 0.1. The matching has the jobs of one user. As long as no idle machine gets
@@ -83,15 +79,12 @@ def decide(snapshot: Snapshot, alpha: float = 0.1, job_cap: int | None = None) -
         snapshot: The cluster, the waiting jobs and the users.
         alpha: Share of the users with a waiting job whose jobs are let in, from 0 (the user with the least progress) to
             1 (all users: no fairness filter).
-        job_cap: Most jobs in one matching; None for all. A cap makes the matching inexact.
 
     Raises:
-        InputError: `alpha` is not in [0, 1], or `job_cap` is below 1.
+        InputError: `alpha` is not in [0, 1].
     """
     if not 0.0 <= alpha <= 1.0:
         raise InputError("alpha must be from 0 to 1", value=alpha)
-    if job_cap is not None and job_cap < 1:
-        raise InputError("job_cap must be 1 or more", value=job_cap, remedy="or leave it out")
     # Sorted, so that equal snapshots in another order give the same decision.
     machines = sorted(snapshot.machines, key=lambda machine: machine.machine_id)
     types = {machine.type_name for machine in machines}
@@ -109,7 +102,7 @@ def decide(snapshot: Snapshot, alpha: float = 0.1, job_cap: int | None = None) -
         considered = min(len(ranked), widening * max(1, math.ceil(alpha * len(ranked) - _ROUNDING)))
         # Step 4: match their jobs with all machines.
         let_in = set(ranked[:considered])
-        jobs, left_out = _capped([job for job in waiting if job.user in let_in], job_cap)
+        jobs = [job for job in waiting if job.user in let_in]
         matching = match_jobs(jobs, machines, snapshot.now_s)
         solves.append(
             Solve(
@@ -117,7 +110,6 @@ def decide(snapshot: Snapshot, alpha: float = 0.1, job_cap: int | None = None) -
                 considered=considered,
                 widening=widening,
                 places=places_of(jobs, machines, matching, snapshot.now_s),
-                left_out=left_out,
             )
         )
         # Step 5: the candidate of an idle machine is the first job of its queue.
@@ -195,18 +187,3 @@ def places_of(jobs: Sequence[Job], machines: Sequence[Machine], matching: Matchi
                 machine_id=machine.machine_id, position_from_end=len(queue) - place, start_s=start_s, end_s=at_s
             )
     return places
-
-
-def _capped(jobs: list[Job], cap: int | None) -> tuple[list[Job], tuple[str, ...]]:
-    """At most `cap` jobs, alternately the shortest on each device type, as in the authors' simulator."""
-    if cap is None or len(jobs) <= cap:
-        return jobs, ()
-    types = sorted({name for job in jobs for name in job.configurations})
-    orders = [iter(sorted(jobs, key=lambda job: (job.time_s(name), arrival_order(job)))) for name in types]
-    chosen: dict[str, None] = {}
-    while len(chosen) < cap:
-        for order in orders:
-            job = next((each for each in order if each.job_id not in chosen), None)
-            if job is not None and len(chosen) < cap:
-                chosen[job.job_id] = None
-    return [job for job in jobs if job.job_id in chosen], tuple(job.job_id for job in jobs if job.job_id not in chosen)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from rm_plugin.policies.allox.decision import AlloxDecision, Place
 from rm_plugin.policies.allox.values import Snapshot
@@ -33,11 +35,20 @@ class Explanation(Value, frozen=True, kw_only=True):
     available_s: float = math.nan
 
 
-def explain(decision: AlloxDecision, snapshot: Snapshot, job_id: str) -> Explanation:
-    """Explain what a decision did with a job of its snapshot."""
+def explain(
+    decision: AlloxDecision, snapshot: Snapshot, job_id: str, names: Mapping[str, str] = MappingProxyType({})
+) -> Explanation:
+    """Explain what a decision did with a job of its snapshot.
+
+    Args:
+        decision: What was decided.
+        snapshot: What it was decided on.
+        job_id: The job.
+        names: Names of machines for the text, by id; a machine without one is named by its id.
+    """
     started = next((start for start in decision.starts if start.job.job_id == job_id), None)
     if started is not None:
-        return Explanation(text=f"{job_id} starts on {started.machine_id}")
+        return Explanation(text=f"{job_id} starts on {names.get(started.machine_id, started.machine_id)}")
     job = next((each for each in snapshot.waiting if each.job_id == job_id), None)
     if job is None:
         return Explanation(text=f"{job_id} does not wait: it runs, has ended, or its samples are not complete")
@@ -54,9 +65,8 @@ def explain(decision: AlloxDecision, snapshot: Snapshot, job_id: str) -> Explana
         machine = next(each for each in snapshot.machines if each.machine_id == place.machine_id)
         available_s = max(machine.available_s, snapshot.now_s)
         ahead = max(0.0, place.start_s - snapshot.now_s)
-        text = f"{job_id} waits for {place.machine_id}, where it is expected to start in {ahead:.4g} s; {who}"
-    elif job_id in last.left_out:
-        text = f"{job_id} waits: the cap on jobs in one matching left it out; {who}"
+        name = names.get(place.machine_id, place.machine_id)
+        text = f"{job_id} waits for {name}, where it is expected to start in {ahead:.4g} s; {who}"
     else:
         text = f"{job_id} waits: {who}, and the {last.considered} with the least progress go first"
     return Explanation(

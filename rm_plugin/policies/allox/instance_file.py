@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rm_plugin.policies.allox.values import Configuration, Job, Machine
-from themis.errors import InputError, UnknownNameError
+from themis.errors import InputError
 from themis.json_fields import Brief, Fields, Keys, read_json
 from themis.values import Value
 
@@ -74,15 +74,10 @@ def _job(entry: object, path: str, types: set[str], now_s: float) -> Job:
     where = fields.at("time_s")
     if not isinstance(stated, Mapping):
         raise InputError(f"{where} must be an object of seconds by device type", value=Brief(stated))
-    for name in stated:
-        if name not in types:
-            raise UnknownNameError(f"device type in {where}", str(name), types)
-    times = Fields.of(stated, where, Keys(required=tuple(sorted(types))))
-    configurations = {
-        name: Configuration(time_s=times.number(name, most=MAX_S))
-        for name in sorted(types)
-        if times.values[name] is not None
-    }
+    # A job may have times on types without machines, and none on a type that it cannot run on.
+    times = Fields.of(stated, where, Keys(required=(), optional=tuple(stated)))
+    times_s = {name: times.number(name, most=MAX_S) for name in stated if stated[name] is not None}
+    configurations = {name: Configuration(time_s=times_s[name]) for name in sorted(types & times_s.keys())}
     if not configurations:
         remedy = f"give a time for one of: {', '.join(sorted(types))}"
         raise InputError(f"{where} lets the job run nowhere", value=Brief(stated), remedy=remedy)

@@ -9,10 +9,12 @@ from msgspec.structs import replace
 
 from rm_plugin.arbiter.round_values import AppOwner, RoundSettings, Wait
 from rm_plugin.policies.allox_policy import AlloxMemory, RunningJob
+from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.policy_memory import MemoryRecorder, stored_memory
 from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.store_json import from_json, to_json
 from themis.apps import JobShape
+from themis.bids import AppReport, GangDemand
 from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
 from themis.errors import InputError
 from themis.leases import LeaseChangeKind
@@ -89,6 +91,33 @@ def test_wait_names_the_machine_and_the_time():
     assert (wait.job_id, wait.machine_id, wait.until_s) == ("second-0", "gpu0", 11.0)
     assert "second/second-0 waits for gpu0, where it is expected to start in 10 s" in wait.reason
     assert record.rounds[1].waits == {"second": wait.reason}
+
+
+def test_wait_for_a_device_of_a_larger_machine_names_the_machine():
+    history = History()
+    large = Cluster(
+        name="large",
+        machines=(Machine(machine_id="m", rack_id="r", slots=(2,), device="gpu"),),
+        devices={"gpu": DEVICES["gpu"]},
+    )
+    apps = [app(f"a{place}", 100, 100, user=f"u{place}") for place in range(3)]
+    simulation(apps, large, observer=history).run()
+    assert "a2/a2-0 waits for m, where" in history.results[0].decision.waits["a2"].reason
+
+
+def test_jobs_that_need_several_devices_say_that_they_wait_for_another_policy():
+    run = simulation([app("a", 100, 1000), app("b", 100, 1000)], cluster(4, 0))
+    run.play_rounds(1)
+    demands = (GangDemand(job_id="a-1", min_gpus=2, max_gpus=4, work_left_gpu_s=10.0),)
+    snapshot = replace(
+        run.arbiter.begin_round(run.now_s)[0], reports={"a": AppReport(app_id="a", round_id=1, demands=demands)}
+    )
+    decision = make_policy("allox").decide(snapshot)
+    assert decision.grants() == {}
+    assert decision.waits["a"].reason == (
+        "a/a-1 needs at least 2 GPUs, and policy allox gives each job one device: it waits until the service runs with "
+        "another policy"
+    )
 
 
 def test_app_whose_user_was_not_let_in_waits_for_its_turn():
@@ -223,4 +252,8 @@ class TestSamplingRuns:
 
     def test_jobs_that_wait_for_samples_say_so(self):
         wait = sampled_apps().results[0].decision.waits["a0"]
-        assert wait.reason == "a0 runs on every device type before its jobs start; type cpu is next"
+        assert wait.reason == "a0 runs on every device type before its jobs start; type cpu is being measured"
+
+    def test_jobs_whose_samples_found_no_room_name_the_next_type(self):
+        wait = sampled_apps().results[0].decision.waits["a2"]
+        assert wait.reason == "a2 runs on every device type before its jobs start; type cpu is next"

@@ -184,6 +184,15 @@ class TestTenants:
         assert set(tenants_of(snapshot, {}).by_app) == {"b"}
         assert set(granted(make_policy("oef").decide(snapshot))) == {"b"}
 
+    def test_gpus_of_an_app_without_speedups_are_not_shared(self):
+        snapshot = round_of({"a": [demand()], "b": []}, kept={"b": {"v": 3}})
+        assert tenants_of(snapshot, {}).instance.capacity == (4, 1)
+        assert tenants_of(snapshot, {"b": (1.0, 2.0)}).instance.capacity == (4, 4)
+
+    def test_gpus_that_a_policy_before_bound_to_an_app_add_no_debts(self):
+        _, memory = played("oef", {"a": jobs(2.0), "b": jobs(5.0), "c": []}, 40, kept={"c": {"v": 4}})
+        assert all(abs(owed) < 2.0 for row in memory.shares.deviation.values() for owed in row)
+
     def test_measured_speeds_that_nearly_agree_are_one_job_type(self):
         owners = dict.fromkeys("ab", AppOwner(user="u"))
         tenants = tenants_of(round_of({"a": [demand(3.0001)], "b": [demand(3.0002)]}, owners=owners), {})

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 from msgspec.structs import replace
-from service_cases import NOW_S, ServiceCase, registration, report
+from service_cases import NOW_S, ServiceCase, app, registration, report
 
 from rm_plugin.arbiter.round_values import Decision
 from rm_plugin.policies.registry import make_policy
@@ -15,6 +15,7 @@ from rm_plugin.service.restoring import restored_memory
 from rm_plugin.service.store_memory import MemoryStore
 from rm_plugin.service.store_sqlite import SqliteStore
 from rm_plugin.service.web.event_index import EventIndex
+from themis.apps import JobShape
 from themis.bids import RhoOf
 from themis.clock import VirtualClock
 from themis.cluster import DeviceType, GpuId, Machine
@@ -195,6 +196,22 @@ def test_second_lease_reserved_on_same_gpu_is_revoked():
     asyncio.run(scenario())
 
 
+def test_app_that_the_new_policy_would_refuse_is_named_in_the_log(caplog):
+    async def scenario():
+        store = MemoryStore()
+        case = ServiceCase(store)
+        wide = replace(app("wide", jobs=1).jobs[0], shape=JobShape(tasks=2, min_tasks=2))
+        await case.manager.submit(replace(app("wide"), jobs=(wide,)))
+        await case.manager.submit(app("narrow"))
+        ServiceCase(store)
+        assert caplog.text == ""
+        ServiceCase(store, policy="allox")
+
+    asyncio.run(scenario())
+    assert "jobs of app-0001 wait until the policy changes: policy allox gives each job one device" in caplog.text
+    assert "app-0002" not in caplog.text
+
+
 class Counted(Value, frozen=True, kw_only=True):
     """What `Counting` remembers."""
 
@@ -305,6 +322,10 @@ class TestPolicyMemory:
         Recorder(store, VirtualClock(NOW_S)).record("round_granted", detail={"round_id": 3, "memory": stored})
         assert memory_after(store, policy=Counting()) is None
         assert "the policy counting starts without memory" in caplog.text
+
+    def test_memory_of_another_policy_is_dropped_by_one_with_memory(self, store, caplog):
+        assert memory_after(store, policy=make_policy("oef")) is None
+        assert "what is stored is dropped, because another policy wrote it" in caplog.text
 
     def test_memory_of_another_policy_is_dropped_by_one_without_memory(self, store, caplog):
         assert memory_after(store, policy=make_policy("drf")) is None

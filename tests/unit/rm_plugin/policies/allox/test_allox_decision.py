@@ -82,18 +82,10 @@ def test_three_types_are_matched():
     assert started(decision) == [("c", "g0"), ("a", "t0")]
 
 
-def test_cap_takes_the_shortest_of_each_type_in_turn_and_reports_the_rest():
-    jobs = [job("a", gpu=1, cpu=90), job("b", gpu=9, cpu=10), job("c", gpu=50, cpu=60)]
-    view = snapshot(jobs, cluster(gpus=1))
-    decision = decide(view, 1.0, job_cap=2)
-    assert decision.solves[0].left_out == ("c",)
-    assert "the cap" in explain(decision, view, "c").text
-
-
-@pytest.mark.parametrize(("alpha", "cap"), [(-0.1, None), (1.1, None), (float("nan"), None), (0.5, 0)])
-def test_parameter_out_of_range_is_refused(alpha, cap):
+@pytest.mark.parametrize("alpha", [-0.1, 1.1, float("nan")])
+def test_alpha_out_of_range_is_refused(alpha):
     with pytest.raises(InputError):
-        decide(snapshot([], []), alpha, cap)
+        decide(snapshot([], []), alpha)
 
 
 def test_explanation_names_rank_machine_and_its_time():
