@@ -122,7 +122,7 @@ class AlloxPolicy:
             else snapshot
         )
         devices = devices_of(rest, ends_at_s)
-        waiting = waiting_jobs(rest, wanted, owners, memory.arrived_s, sampled)
+        waiting = waiting_jobs(rest, wanted, owners, memory.arrived_s, profiles)
         frame = values.Snapshot(
             now_s=snapshot.now_s,
             machines=devices.machines,

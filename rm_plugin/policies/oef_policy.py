@@ -29,7 +29,7 @@ from rm_plugin.policies.oef.profiling import Profiles
 from rm_plugin.policies.oef.rounding import Shares, Whole, grant_claims, settle_claims
 from rm_plugin.policies.oef_explanation import explain_app
 from rm_plugin.policies.oef_gangs import Gangs, choose_jobs, place_gangs
-from rm_plugin.policies.oef_profiles import start_runs, updated_profiles
+from rm_plugin.policies.oef_profiles import present_types, start_runs, updated_profiles
 from rm_plugin.policies.oef_tenants import TenantsOfRound, counts_by_type, tenants_of, types_of
 from rm_plugin.policies.port import Explanation
 from themis.bids import PlacedGang, RhoOf
@@ -116,7 +116,7 @@ class OefPolicy:
         """
         if not snapshot.settings.profiling_runs:
             return snapshot, {}, None
-        profiles = updated_profiles(snapshot, memory.profiles, memory.types)
+        profiles = updated_profiles(snapshot, memory.profiles, present_types(snapshot, memory.types))
         runs, profiles = start_runs(snapshot, claims, profiles, memory.types)
         machines = capacity_after(snapshot.machines, gangs_of(runs)).machines()
         return replace(snapshot, machines=machines), runs, profiles
