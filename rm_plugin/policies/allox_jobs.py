@@ -46,12 +46,12 @@ class WaitingJobs(Value, frozen=True, kw_only=True):
 def devices_of(snapshot: RoundSnapshot, ends_at_s: JobsByApp) -> Devices:
     """Return the devices that jobs may get, now or when the present job ends.
 
-    Devices of lost machines are not among them. Devices of leases that are not bound to a job, such as those of
-    sampling runs, count as busy for the length of a lease.
+    Devices of lost machines are not among them. Devices of leases that are not bound to a job count as busy for the
+    length of a lease.
 
     Args:
         snapshot: The round.
-        ends_at_s: When running jobs end by their estimate. A job without one counts as overdue.
+        ends_at_s: When running jobs end by their estimate, or sampling runs. A job without one counts as overdue.
     """
     busy: dict[str, list[float]] = {}
     for app in snapshot.apps:

@@ -130,7 +130,7 @@ def start_runs(
 ) -> tuple[Gangs, dict[str, Profile]]:
     """Place the runs that are requested, earlier submissions first. Returns their gangs, and the profiles after it.
 
-    Runs that find no free GPUs of their type wait.
+    Runs that find no free GPUs of their type wait. The lease of a run is bound to its job.
     """
     wanting = []
     for claim in sorted(claims, key=lambda each: (snapshot.standing(each.app_id).submitted_at_s, each.app_id)):
@@ -145,7 +145,9 @@ def start_runs(
     for claim in wanting:
         proposal = allocator.propose(claim.app_id, 0)
         if proposal is not None:
-            allocator.take(claim.app_id, 0, proposal.gang)
+            # The app would run another job there.
+            gang = replace(proposal.gang, job_id=claim.demands[0].job_id)
+            allocator.take(claim.app_id, 0, gang)
             started[claim.app_id] = advance(profiles[claim.app_id], Started(job_id=claim.demands[0].job_id))
     return allocator.gangs(), started
 

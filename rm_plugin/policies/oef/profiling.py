@@ -115,10 +115,10 @@ def advance(profile: Profile, event: Event) -> Profile:
             if len(rates) < len(types):
                 return replace(profile, state=ProfileState.REQUESTED, rates=rates)
             if not any(rates):
-                return Profile(state=ProfileState.FAILED, types=types, reason="it can run on no type")
+                return replace(profile, state=ProfileState.FAILED, rates=(), reason="it can run on no type")
             return replace(profile, state=ProfileState.DONE, rates=rates)
         case Failed(reason=reason), (ProfileState.REQUESTED | ProfileState.RUNNING):
-            return Profile(state=ProfileState.FAILED, types=types, reason=reason)
+            return replace(profile, state=ProfileState.FAILED, rates=(), reason=reason)
         case Observed(gpu_type=gpu_type, rate=rate), ProfileState.DONE if gpu_type in types:
             measured = rates[types.index(gpu_type)]
             if abs(rate - measured) > LARGEST_ERROR * measured:

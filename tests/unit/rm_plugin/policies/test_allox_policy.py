@@ -201,18 +201,22 @@ def sampled_apps():
 
 
 class TestSamplingRuns:
-    def test_every_app_runs_on_both_types_before_its_lease_is_bound(self):
+    def test_every_app_runs_on_both_types_before_its_job_starts(self):
         for name in ("a0", "a1", "a2"):
             mine = [change for change in sampled_apps().changes if change.lease.app_id == name]
             granted = [change.lease for change in mine if change.kind is LeaseChangeKind.GRANTED]
-            assert [(lease.gpu.machine_id[:3], lease.job_id) for lease in granted[:2]] == [("cpu", ""), ("gpu", "")]
-            # The last device of the samples may be the one that is bound.
-            assert {lease.job_id for lease in granted[2:]} <= {f"{name}-0"}
-            assert mine[-1].lease.job_id == f"{name}-0"
+            assert [lease.gpu.machine_id[:3] for lease in granted[:2]] == ["cpu", "gpu"]
+            assert {change.lease.job_id for change in mine} == {f"{name}-0"}
+            # A sample ends with its lease.
+            first = [change.kind for change in mine if change.lease.lease_id == granted[0].lease_id]
+            assert LeaseChangeKind.EXPIRING in first
+            assert LeaseChangeKind.RENEWED not in first
 
     def test_samples_use_at_most_half_of_a_type(self):
         for result in sampled_apps().results:
-            runs = [gang for gangs in result.decision.grants().values() for gang in gangs if not gang.job_id]
+            profiles = result.decision.memory.profiles if result.decision.memory else {}
+            sampled = {name for name, profile in profiles.items() if profile.is_open}
+            runs = [gang for name, gangs in result.decision.grants().items() for gang in gangs if name in sampled]
             assert len(runs) <= 2
             assert len({gang.device for gang in runs}) == len(runs)
 

@@ -173,3 +173,9 @@ def test_in_a_simulation_every_app_is_profiled_and_all_end(policy):
     # The traces' speeds, as each app reports them after its runs.
     assert rates == {"a0": (1.0, 1.5), "a1": (1.0, 2.5), "a2": (1.0, 3.5), "a3": (1.0, 4.5)}
     assert {usable_left(result.snapshot.machines, result.decision) for result in history.results} == {0}
+    # One job of each app ran on both types, and these leases were not prolonged until it ended.
+    runs = [change for change in history.changes if change.lease.job_id]
+    assert {(each.lease.job_id, each.lease.gpu.machine_id) for each in runs} == {
+        (f"a{app}-j0", machine) for app in range(4) for machine in ("k", "v")
+    }
+    assert "its job runs until it ends" not in {each.reason for each in runs}
