@@ -1,9 +1,9 @@
 """Sampling runs of AlloX: an app's jobs wait until one of them ran on every device type (EuroSys 2020, section 4.1).
 
 The paper samples each job. Here the jobs of an app are one program, so one of them stands for all, as in OEF's
-profiling runs. Each run is a lease of that job on one type, which ends with its time. While it lasts, the profiler of the app
-master measures the speed, and from then on all jobs of the app count with it. Sampling runs go before jobs, on at most
-half of the devices of each type. They do not count as progress.
+profiling runs. Each run is a lease of that job on one type, which ends with its time. While it lasts, the profiler of
+the app master measures the speed, and from then on all jobs of the app count with it. Sampling runs go before jobs, on
+at most half of the devices of each type. They do not count as progress.
 """
 
 from __future__ import annotations
