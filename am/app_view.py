@@ -200,8 +200,9 @@ def whole_view(
 def renewable_gpus(
     gpus: Iterable[GpuId], leases: Mapping[GpuId, Lease], reserved: Collection[GpuId], until_s: float
 ) -> list[GpuId] | None:
-    """The GPUs of a gang whose leases end by a time, and may be renewed. Bound leases do not end before their jobs.
+    """The GPUs of a gang whose leases end by a time, and may be renewed.
 
+    A bound lease is among them only if it is a profiling run: others are prolonged before a round asks for demands.
     Returns None unless the app holds all GPUs of the gang or they are reserved for it: then it has no such gang.
     """
     renewable = []
@@ -210,7 +211,7 @@ def renewable_gpus(
         if lease is None:
             if gpu not in reserved:
                 return None
-        elif lease.expires_at_s <= until_s and lease.state is LeaseState.GRANTED and not lease.job_id:
+        elif lease.expires_at_s <= until_s and lease.state is LeaseState.GRANTED:
             renewable.append(gpu)
     return renewable
 

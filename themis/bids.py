@@ -172,7 +172,8 @@ class PlacedGang(Value, frozen=True, order=True):
     """A gang on concrete machines, with the level that it spans and its slot where the gang was asked for in one.
 
     `device` is the device type of its GPUs if the gang was placed by type (see `themis.placement`), else empty.
-    `job_id` binds it to a job of the app, which runs on it until the job ends; if empty, the app chooses the job.
+    `job_id` binds it to a job of the app, which runs on it until the job ends, or the lease of a profiling run; if
+    empty, the app chooses the job.
     """
 
     gpus: Allocation

@@ -24,7 +24,8 @@ class Lease(Value, frozen=True, kw_only=True):
     """One GPU, one holder. While EXPIRING the holder must have given the GPU back by `expires_at_s` plus the grace.
 
     A lease with a `job_id` is bound: that job of the app runs on the GPU until it ends, and then the app gives the GPU
-    back. The arbiter renews a bound lease whenever it is about to end, so its job is never preempted.
+    back. The arbiter renews a bound lease whenever it is about to end, so its job is never preempted. Only the lease of
+    a profiling run ends with its time.
     """
 
     lease_id: int

@@ -15,7 +15,15 @@ from msgspec.structs import replace
 
 from rm_plugin.arbiter.contention import Contention
 from rm_plugin.arbiter.lease_table import EndOf, LeaseTable
-from rm_plugin.arbiter.round_values import NO_OWNER, AppOwner, AppStanding, Decision, RoundSettings, RoundSnapshot
+from rm_plugin.arbiter.round_values import (
+    NO_OWNER,
+    AppOwner,
+    AppStanding,
+    Decision,
+    RemembersRuns,
+    RoundSettings,
+    RoundSnapshot,
+)
 from rm_plugin.arbiter.rounds import RoundResult
 from rm_plugin.arbiter.seeds import child_seed
 from themis.bids import PlacedGang
@@ -193,18 +201,19 @@ class Arbiter:
         """Frame a round: leases that end within the lead are renewable, and all free GPUs are on offer.
 
         Leases of apps whose master is away are prolonged in place instead: they wait for it until it is given up. So
-        are bound leases, whose jobs still run. Leases on closed GPUs cannot be renewed: they begin to expire. All these
-        are in the changes.
+        are bound leases, whose jobs still run, but for profiling runs. Leases on closed GPUs cannot be renewed: they
+        begin to expire. All these are in the changes.
         """
         ending = self.table.ending(renewable_until_s(now_s, self._leases.checkpoint_lead_s))
         closed = self.table.closed
+        runs: Mapping[str, str] = self._memory.runs if isinstance(self._memory, RemembersRuns) else {}
         away, bound, expiring, renewable = [], [], [], []
         for lease in ending:
             if self._is_silent(lease.app_id):
                 away.append(lease)
             elif closed and lease.gpu in closed:
                 expiring.append(lease)
-            elif lease.job_id:
+            elif lease.job_id and lease.job_id != runs.get(lease.app_id):
                 bound.append(lease)
             else:
                 renewable.append(lease)
@@ -379,6 +388,9 @@ class Arbiter:
     def _some_up(self, app_id: str, leases: Sequence[Lease]) -> AppStanding:
         """The snapshot of an app with renewable leases."""
         standing = self._standings[app_id]
+        if any(lease.job_id for lease in leases):
+            ending = [(lease.job_id, lease.gpu.machine_id) for lease in leases]
+            standing = replace(standing, bound=tuple(pair for pair in standing.bound if pair not in ending))
         if len(leases) == standing.kept.gpus:
             # Mostly all leases of an app end with one round.
             return replace(standing, kept=_NOTHING, renewable=standing.kept)

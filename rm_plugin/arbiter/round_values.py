@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from msgspec import field
 from msgspec.structs import replace
@@ -162,6 +162,16 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
             slots=self._free_slots,
             active_apps=len(self.apps),
         )
+
+
+@runtime_checkable
+class RemembersRuns(Protocol):
+    """The memory of a policy with profiling runs."""
+
+    @property
+    def runs(self) -> Mapping[str, str]:
+        """The job by app of bound leases that end with their time although the job goes on."""
+        ...
 
 
 # ---- what a round asks of the world outside -------------------------------------------------------------------------

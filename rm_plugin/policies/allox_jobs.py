@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from msgspec import field
 
 from rm_plugin.arbiter.round_values import RoundSnapshot, Wait
 from rm_plugin.policies.allox.values import Capacity, Configuration, Job, Machine
+from rm_plugin.policies.oef.profiling import Profile, Profiles, ProfileState
 from rm_plugin.policies.oef_tenants import startable
 from themis.bids import GangDemand
 from themis.cluster import Cluster
@@ -45,12 +46,12 @@ class WaitingJobs(Value, frozen=True, kw_only=True):
 def devices_of(snapshot: RoundSnapshot, ends_at_s: JobsByApp) -> Devices:
     """Return the devices that jobs may get, now or when the present job ends.
 
-    Devices of lost machines are not among them. Devices of leases that are not bound to a job, such as those of
-    sampling runs, count as busy for the length of a lease.
+    Devices of lost machines are not among them. Devices of leases that are not bound to a job count as busy for the
+    length of a lease.
 
     Args:
         snapshot: The round.
-        ends_at_s: When running jobs end by their estimate. A job without one counts as overdue.
+        ends_at_s: When running jobs end by their estimate, or sampling runs. A job without one counts as overdue.
     """
     busy: dict[str, list[float]] = {}
     for app in snapshot.apps:
@@ -108,7 +109,7 @@ def too_wide_waits(snapshot: RoundSnapshot, wanted: Wanted, policy: str) -> dict
 
 
 def waiting_jobs(
-    snapshot: RoundSnapshot, wanted: Wanted, owners: Mapping[str, str], arrived_s: JobsByApp, sampled: Collection[str]
+    snapshot: RoundSnapshot, wanted: Wanted, owners: Mapping[str, str], arrived_s: JobsByApp, profiles: Profiles
 ) -> WaitingJobs:
     """Return the jobs that may start.
 
@@ -117,11 +118,13 @@ def waiting_jobs(
         wanted: From `waiting_demands`.
         owners: The tenant of each app: AlloX' user.
         arrived_s: When each of these jobs arrived.
-        sampled: Apps whose jobs wait for the end of sampling runs.
+        profiles: Profiles by app, with sampling runs. The jobs of an app wait while its profile is open, and count with
+            the speeds that it measured.
     """
     jobs, keys = [], {}
     for app_id, demands in wanted.items():
-        if app_id in sampled:
+        profile = profiles.get(app_id)
+        if profile is not None and profile.is_open:
             continue
         for demand in demands:
             name = f"{app_id}/{demand.job_id}"
@@ -130,17 +133,20 @@ def waiting_jobs(
                     job_id=name,
                     user=owners[app_id],
                     arrival_s=arrived_s[app_id][demand.job_id],
-                    configurations=_configurations(demand, snapshot.cluster),
+                    configurations=_configurations(demand, snapshot.cluster, profile),
                 )
             )
             keys[name] = app_id, demand.job_id
     return WaitingJobs(jobs=tuple(jobs), keys=keys)
 
 
-def _configurations(demand: GangDemand, cluster: Cluster) -> dict[str, Configuration]:
-    """The job's time by type: its work at S of one device, divided by its speed."""
+def _configurations(demand: GangDemand, cluster: Cluster, profile: Profile | None) -> dict[str, Configuration]:
+    """The job's time by type: its work at S of one device, divided by its speed: measured for its app, else its own."""
     work_s = max(demand.work_left_gpu_s, _LEAST_S) * demand.slowdown.slot
     speeds = {name: demand.speeds.on(name) for name in cluster.gpus_by_device}
+    if profile is not None and profile.state is ProfileState.DONE and profile.job_id:
+        measured = dict(zip(profile.types, profile.rates, strict=True))
+        speeds = {name: measured.get(name, speed) if speed > 0.0 else 0.0 for name, speed in speeds.items()}
     return {name: Configuration(time_s=work_s / speed) for name, speed in speeds.items() if speed > 0.0}
 
 

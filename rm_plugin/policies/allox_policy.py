@@ -93,6 +93,15 @@ class AlloxMemory(Value, frozen=True, kw_only=True):
     arrived_s: Mapping[str, Mapping[str, float]] = msgspec.field(default_factory=dict)
     profiles: Profiles = msgspec.field(default_factory=dict)
 
+    @property
+    def runs(self) -> Mapping[str, str]:
+        """The job by app whose bound leases are sampling runs: they end with their time."""
+        return {
+            app_id: profile.job_id
+            for app_id, profile in self.profiles.items()
+            if profile.job_id and profile.job_id not in self.running.get(app_id, {})
+        }
+
 
 class AlloxPolicy:
     """AlloX, or one of its heuristics by another rule.
@@ -121,6 +130,8 @@ class AlloxPolicy:
             app_id: {job_id: job.end_s(snapshot.now_s) for job_id, job in jobs.items()}
             for app_id, jobs in memory.running.items()
         }
+        for app_id, job_id in memory.runs.items():
+            ends_at_s.setdefault(app_id, {})[job_id] = snapshot.now_s + snapshot.lease_s
         runs, profiles = sampling_runs(snapshot, memory.profiles)
         memory = replace(memory, profiles=profiles)
         sampled = {app_id: profile for app_id, profile in profiles.items() if profile.is_open}
@@ -130,7 +141,7 @@ class AlloxPolicy:
             else snapshot
         )
         devices = devices_of(rest, ends_at_s)
-        waiting = waiting_jobs(rest, wanted, owners, memory.arrived_s, sampled)
+        waiting = waiting_jobs(rest, wanted, owners, memory.arrived_s, profiles)
         frame = values.Snapshot(
             now_s=snapshot.now_s,
             machines=devices.machines,

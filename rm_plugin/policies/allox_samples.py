@@ -1,9 +1,9 @@
 """Sampling runs of AlloX: an app's jobs wait until one of them ran on every device type (EuroSys 2020, section 4.1).
 
 The paper samples each job. Here the jobs of an app are one program, so one of them stands for all, as in OEF's
-profiling runs. Each run is a lease on one type that is not bound to the job. While it lasts, the profiler of the app
-master measures the speed, and from then on the demands of the app have it. Sampling runs go before jobs, on at most
-half of the devices of each type. They do not count as progress.
+profiling runs. Each run is a lease of that job on one type, which ends with its time. While it lasts, the profiler of
+the app master measures the speed, and from then on all jobs of the app count with it. Sampling runs go before jobs, on
+at most half of the devices of each type. They do not count as progress.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from rm_plugin.arbiter.round_values import RoundSnapshot, Wait
 from rm_plugin.policies.demands import claims_of
 from rm_plugin.policies.oef.profiling import Profile, Profiles, ProfileState
 from rm_plugin.policies.oef_gangs import Gangs
-from rm_plugin.policies.oef_profiles import start_runs, updated_profiles
+from rm_plugin.policies.oef_profiles import present_types, start_runs, updated_profiles
 from rm_plugin.policies.oef_tenants import startable, types_of
 
 
 def sampling_runs(snapshot: RoundSnapshot, former: Profiles) -> tuple[Gangs, dict[str, Profile]]:
     """Start sampling runs. Returns their gangs, and the profiles after the round; nothing without `profiling_runs`.
 
-    An app is sampled once: later measurements reach AlloX with its demands.
+    An app is sampled once.
 
     Args:
         snapshot: The round, with reports.
@@ -35,7 +35,8 @@ def sampling_runs(snapshot: RoundSnapshot, former: Profiles) -> tuple[Gangs, dic
     types = types_of(snapshot.cluster)
     closed = {app.app_id: former[app.app_id] for app in snapshot.apps if _is_closed(former, app.app_id)}
     others = replace(snapshot, apps=tuple(app for app in snapshot.apps if app.app_id not in closed))
-    profiles = updated_profiles(others, former, types)
+    # Closed apps may hold all devices of a type.
+    profiles = updated_profiles(others, former, present_types(snapshot, types))
     claims = _within_limits(others, claims_of(others, {}), profiles)
     runs, profiles = start_runs(others, claims, profiles, types)
     return runs, {**closed, **profiles}

@@ -29,7 +29,7 @@ from rm_plugin.policies.oef.profiling import Profiles
 from rm_plugin.policies.oef.rounding import Shares, Whole, grant_claims, settle_claims
 from rm_plugin.policies.oef_explanation import explain_app
 from rm_plugin.policies.oef_gangs import Gangs, choose_jobs, place_gangs
-from rm_plugin.policies.oef_profiles import start_runs, updated_profiles
+from rm_plugin.policies.oef_profiles import present_types, start_runs, updated_profiles
 from rm_plugin.policies.oef_tenants import TenantsOfRound, counts_by_type, tenants_of, types_of
 from rm_plugin.policies.port import Explanation
 from themis.bids import PlacedGang, RhoOf
@@ -58,6 +58,11 @@ class OefPolicyMemory(Value, frozen=True, kw_only=True):
     starved: Mapping[str, int] = msgspec.field(default_factory=dict)
     profiles: Profiles = msgspec.field(default_factory=dict)
 
+    @property
+    def runs(self) -> Mapping[str, str]:
+        """The job by app whose bound leases are profiling runs: they end with their time."""
+        return {app_id: profile.job_id for app_id, profile in self.profiles.items() if profile.job_id}
+
 
 class OefPolicy:
     """OEF under one of its modes, or a baseline's rule in its place.
@@ -83,7 +88,7 @@ class OefPolicy:
         tenants = tenants_of(rest, memory.speedups, profiles)
         if tenants.instance is None:
             # No app has a profile yet, or none has or wants a GPU that there is.
-            return replace(_fill(snapshot, claims, runs), memory=memory if snapshot.apps else None)
+            return replace(_fill(rest, claims, {}, runs), memory=memory if snapshot.apps else None)
         former = replace(memory.shares, deviation=_carried_over(memory, tenants.by_app))
         _, shares = with_fair_shares(former, tenants.instance, self._rule)
         owed = tenants.claims(shares.share, shares.deviation)
@@ -91,7 +96,7 @@ class OefPolicy:
         gangs = place_gangs(rest, choose_jobs(claims, granted, tenants.by_app, memory.types))
         backlog = _backlog(owed, _used(snapshot, gangs_of(gangs), tenants, memory.types))
         first = sorted(claims, key=lambda claim: -backlog.get(tenants.by_app.get(claim.app_id, ""), 0.0))
-        decision = _fill(snapshot, first, {**gangs, **runs})
+        decision = _fill(rest, first, gangs, runs)
         return replace(decision, memory=self._after(snapshot, memory, tenants, shares, owed, decision))
 
     def explain(self, memory: Value, app_id: str) -> Explanation:
@@ -116,7 +121,7 @@ class OefPolicy:
         """
         if not snapshot.settings.profiling_runs:
             return snapshot, {}, None
-        profiles = updated_profiles(snapshot, memory.profiles, memory.types)
+        profiles = updated_profiles(snapshot, memory.profiles, present_types(snapshot, memory.types))
         runs, profiles = start_runs(snapshot, claims, profiles, memory.types)
         machines = capacity_after(snapshot.machines, gangs_of(runs)).machines()
         return replace(snapshot, machines=machines), runs, profiles
@@ -222,12 +227,21 @@ def _backlog(owed: Shares, used: Whole) -> dict[str, float]:
     return {tenant: round(math.fsum(claims) - sum(used[tenant]), 9) for tenant, claims in owed.items()}
 
 
-def _fill(snapshot: RoundSnapshot, claims: Sequence[Claim], gangs: Gangs) -> Decision:
-    """Give the gangs, and what is left to the claims in their order."""
+def _fill(snapshot: RoundSnapshot, claims: Sequence[Claim], gangs: Gangs, runs: Gangs) -> Decision:
+    """Give the gangs and the runs, and what is left to the claims in their order. No run grows."""
+    claims = [
+        replace(claim, demands=tuple(each for each in claim.demands if each.job_id not in runs.get(claim.app_id, ())))
+        for claim in claims
+    ]
     allocator = GangAllocator(snapshot.machines, claims)
     numbers = {claim.app_id: {demand.job_id: n for n, demand in enumerate(claim.demands)} for claim in claims}
     placed = [(gang, app_id, numbers[app_id][job]) for app_id, mine in gangs.items() for job, gang in mine.items()]
     # Gangs in a slot first: the others can use any slot, and must leave those slots alone.
     for gang, app_id, number in sorted(placed, key=lambda each: (each[0].slot is None, each)):
         allocator.take(app_id, number, gang)
-    return allocator.serve_in_order([claim.app_id for claim in claims])
+    decision = allocator.serve_in_order([claim.app_id for claim in claims])
+    given = gangs_of(runs)
+    auction = {
+        app_id: (*given.get(app_id, ()), *decision.auction.get(app_id, ())) for app_id in {*given, *decision.auction}
+    }
+    return replace(decision, auction=dict(sorted(auction.items())))

@@ -1,11 +1,12 @@
 """Profiling runs of the policy `oef`: an app shares the cluster once one of its jobs ran on every device type.
 
-An app is a job type, and its first job without GPUs the representative. A run is a lease of that job's smallest gang on
-one type, granted ahead of all shares. While it lasts, the app master's profiler measures the job's speed on the type;
-when it ends, the speed that the app reports is the measurement. An app that ran on the type anyway, on GPUs that nobody
-was owed, needs no run of its own there.
+An app is a job type, and one of its jobs the representative. A run is a lease of that job's smallest gang on one type,
+granted ahead of all shares. All runs are for the same job, because the app master's profiler compares types within one
+job. When a run ends, the speed that the app reports for the job is the measurement. An app of one job that ran on the
+type anyway, on GPUs that nobody was owed, needs no run of its own there.
 
-A profile fails if its GPUs are lost or no device of a type is left. Then the speeds that the app reports count.
+A profile fails if its GPUs are lost or no device of a type is left. Then the speeds that the app reports count. If the
+representative ends before it ran on every type, another job begins again.
 """
 
 from __future__ import annotations
@@ -37,20 +38,21 @@ from themis.bids import GangDemand
 from themis.cluster import Allocation, Cluster
 
 
-def updated_profiles(snapshot: RoundSnapshot, former: Profiles, types: Sequence[str]) -> dict[str, Profile]:
+def present_types(snapshot: RoundSnapshot, types: Sequence[str]) -> tuple[str, ...]:
+    """The device types of which an app holds a device, or one is on offer."""
+    held = [snapshot.free, *(app.kept for app in snapshot.apps)]
+    counts = counts_by_type(snapshot.cluster, types, sum(held, Allocation()))
+    return tuple(name for name, count in zip(types, counts, strict=True) if count)
+
+
+def updated_profiles(snapshot: RoundSnapshot, former: Profiles, present: Sequence[str]) -> dict[str, Profile]:
     """The profiles when a round begins: apps that are new request one, and runs that ended are measured.
 
     Args:
         snapshot: The round, with reports.
         former: After the last round. Apps that are gone are left out, silent ones keep theirs.
-        types: The cluster's device types, the slowest first.
+        present: From `present_types`, for all apps of the round.
     """
-    held = [snapshot.free, *(app.kept for app in snapshot.apps)]
-    present = [
-        name
-        for name, count in zip(types, counts_by_type(snapshot.cluster, types, sum(held, Allocation())), strict=True)
-        if count
-    ]
     profiles = {}
     for app in snapshot.apps:
         profile = former.get(app.app_id)
@@ -65,6 +67,18 @@ def updated_profiles(snapshot: RoundSnapshot, former: Profiles, types: Sequence[
 def _updated(
     profile: Profile | None, app: AppStanding, demands: Sequence[GangDemand], cluster: Cluster, present: Sequence[str]
 ) -> Profile:
+    # Of several jobs any one may have run on the GPUs that the app held.
+    sole_job = demands[0].job_id if len(demands) == 1 else ""
+    if profile is not None and profile.job_id:
+        own = tuple(demand for demand in demands if demand.job_id == profile.job_id)
+        if not own and profile.is_open and not app.kept:
+            # It holds nothing and wants nothing: it ended.
+            profile = requested(profile.types)
+        elif not own:
+            # It runs, or ended when its profile was done.
+            return profile
+        else:
+            demands = own
     rates = {name: math.fsum(demand.speeds.on(name) for demand in demands) / len(demands) for name in present}
     smallest = min(demand.min_gpus for demand in demands)
     usable = tuple(name for name in present if rates[name] > 0.0 and cluster.gpus_by_device[name] >= smallest)
@@ -73,7 +87,7 @@ def _updated(
         if len(usable) < 2:
             # There is nothing to compare.
             return Profile(state=ProfileState.DONE, types=usable, rates=tuple(rates[name] for name in usable))
-    for event in _events(profile, app, rates, usable, cluster):
+    for event in _events(profile, app, rates, usable, cluster, sole_job):
         profile = advance(profile, event)
     if profile.is_open:
         return profile
@@ -83,7 +97,12 @@ def _updated(
 
 
 def _events(
-    profile: Profile, app: AppStanding, rates: Mapping[str, float], usable: Sequence[str], cluster: Cluster
+    profile: Profile,
+    app: AppStanding,
+    rates: Mapping[str, float],
+    usable: Sequence[str],
+    cluster: Cluster,
+    sole_job: str,
 ) -> list[Event]:
     """What happened to a profile since the last round."""
     if profile.state is ProfileState.DONE:
@@ -93,11 +112,13 @@ def _events(
         return []
     if target not in usable:
         return [Failed(reason=f"no device of the type {target} is left for it")]
-    if _has(app.renewable, target, cluster):
-        return [Started(), Measured(rate=rates[target])]
-    if _has(app.kept, target, cluster):
-        return [Started()]
-    return [Failed(reason=f"it lost its GPUs of the type {target}")] if profile.state is ProfileState.RUNNING else []
+    running = profile.state is ProfileState.RUNNING
+    if running or sole_job:
+        if _has(app.renewable, target, cluster):
+            return [Started(job_id=sole_job), Measured(rate=rates[target])]
+        if _has(app.kept, target, cluster):
+            return [Started(job_id=sole_job)]
+    return [Failed(reason=f"it lost its GPUs of the type {target}")] if running else []
 
 
 def _has(gpus: Allocation, device: str, cluster: Cluster) -> bool:
@@ -109,21 +130,44 @@ def start_runs(
 ) -> tuple[Gangs, dict[str, Profile]]:
     """Place the runs that are requested, earlier submissions first. Returns their gangs, and the profiles after it.
 
-    Runs that find no free GPUs of their type wait.
+    Runs that find no free GPUs of their type wait. The lease of a run is bound to its job.
     """
     wanting = []
     for claim in sorted(claims, key=lambda each: (snapshot.standing(each.app_id).submitted_at_s, each.app_id)):
         profile = profiles.get(claim.app_id)
         target = profile.next_type if profile is not None and profile.state is ProfileState.REQUESTED else None
-        jobs = [each for each in startable(claim.demands) if target and each.speeds.on(target) > 0.0]
-        if target and jobs:
-            run = of_one_type(jobs[0], target, jobs[0].min_gpus, len(types))
+        job = _representative(claim, profile, snapshot.cluster) if profile is not None and target is not None else None
+        if job is not None and target is not None:
+            run = of_one_type(job, target, job.min_gpus, len(types))
             wanting.append(replace(claim, demands=(run,)))
     allocator = GangAllocator(snapshot.machines, wanting)
     started = dict(profiles)
     for claim in wanting:
         proposal = allocator.propose(claim.app_id, 0)
         if proposal is not None:
-            allocator.take(claim.app_id, 0, proposal.gang)
-            started[claim.app_id] = advance(profiles[claim.app_id], Started())
+            # The app would run another job there.
+            gang = replace(proposal.gang, job_id=claim.demands[0].job_id)
+            allocator.take(claim.app_id, 0, gang)
+            started[claim.app_id] = advance(profiles[claim.app_id], Started(job_id=claim.demands[0].job_id))
     return allocator.gangs(), started
+
+
+def _representative(claim: Claim, profile: Profile, cluster: Cluster) -> GangDemand | None:
+    """The job that ran on the types before, else the first of those that can run on most types; None if it cannot run.
+
+    A job that runs elsewhere at present has no demand without GPUs.
+    """
+
+    def usable(job: GangDemand) -> list[str]:
+        return [
+            name
+            for name in profile.types
+            if job.speeds.on(name) > 0.0 and cluster.gpus_by_device.get(name, 0) >= job.min_gpus
+        ]
+
+    jobs = [
+        job
+        for job in startable(claim.demands)
+        if job.job_id == (profile.job_id or job.job_id) and profile.next_type in usable(job)
+    ]
+    return max(jobs, key=lambda job: len(usable(job)), default=None)

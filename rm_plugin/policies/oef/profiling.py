@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from msgspec.structs import replace
+
 from themis.values import Value
 
 LARGEST_ERROR = 0.20
@@ -42,12 +44,14 @@ class Profile(Value, frozen=True, kw_only=True):
         types: GPU types to measure, in this order.
         rates: Throughput on the first types, as far as measured, in any one unit; 0 if the job cannot run there.
         reason: Why it failed.
+        job_id: The representative job, which all rates are of; empty before its first run.
     """
 
     state: ProfileState
     types: tuple[str, ...]
     rates: tuple[float, ...] = ()
     reason: str = ""
+    job_id: str = ""
 
     @property
     def next_type(self) -> str | None:
@@ -71,7 +75,9 @@ class Requested(Value, frozen=True, kw_only=True):
 
 
 class Started(Value, frozen=True, kw_only=True):
-    """The representative job has GPUs of the next type."""
+    """The representative job has GPUs of the next type. The first one that starts is the representative."""
+
+    job_id: str = ""
 
 
 class Measured(Value, frozen=True, kw_only=True):
@@ -102,21 +108,21 @@ def advance(profile: Profile, event: Event) -> Profile:
     match event, profile.state:
         case Requested(types=wanted), (ProfileState.DONE | ProfileState.FAILED | ProfileState.STALE):
             return requested(wanted)
-        case Started(), ProfileState.REQUESTED:
-            return Profile(state=ProfileState.RUNNING, types=types, rates=rates)
+        case Started(job_id=job_id), ProfileState.REQUESTED:
+            return replace(profile, state=ProfileState.RUNNING, job_id=profile.job_id or job_id)
         case Measured(rate=rate), ProfileState.RUNNING:
             rates = (*rates, rate)
             if len(rates) < len(types):
-                return Profile(state=ProfileState.REQUESTED, types=types, rates=rates)
+                return replace(profile, state=ProfileState.REQUESTED, rates=rates)
             if not any(rates):
-                return Profile(state=ProfileState.FAILED, types=types, reason="it can run on no type")
-            return Profile(state=ProfileState.DONE, types=types, rates=rates)
+                return replace(profile, state=ProfileState.FAILED, rates=(), reason="it can run on no type")
+            return replace(profile, state=ProfileState.DONE, rates=rates)
         case Failed(reason=reason), (ProfileState.REQUESTED | ProfileState.RUNNING):
-            return Profile(state=ProfileState.FAILED, types=types, reason=reason)
+            return replace(profile, state=ProfileState.FAILED, rates=(), reason=reason)
         case Observed(gpu_type=gpu_type, rate=rate), ProfileState.DONE if gpu_type in types:
             measured = rates[types.index(gpu_type)]
             if abs(rate - measured) > LARGEST_ERROR * measured:
-                return Profile(state=ProfileState.STALE, types=types, rates=rates)
+                return replace(profile, state=ProfileState.STALE)
     return profile
 
 

@@ -22,7 +22,7 @@ from rm_plugin.service.policy_memory import stored_memory
 from rm_plugin.service.session import Session
 from rm_plugin.service.store_sqlite import SqliteReader, SqliteStore
 from rm_plugin.solvers.registry import solver
-from themis.apps import AppSpec, JobShape, TunerSpec
+from themis.apps import AppSpec, Estimate, JobShape, TunerSpec
 from themis.cluster import GpuId
 from themis.config.rm_settings import AuctionSettings
 from themis.errors import UnreachableError
@@ -280,8 +280,15 @@ def test_oef_on_three_gpu_types_remembers_over_kill_9(tmp_path: Path) -> None:
 def test_under_oef_with_profiling_runs_an_app_runs_on_every_type_before_it_shares(tmp_path: Path) -> None:
     async def scenario() -> None:
         cluster = Path("conf/clusters/mixed-3.yaml")
+        # Fast enough to log on every type within a lease.
+        quick = replay_app("mine", iterations=100_000, tasks=4, jobs=3)
+        quick = replace(
+            quick,
+            estimate=Estimate(serial_iteration_s=0.3),
+            program=replace(quick.program, arguments={"model": "resnet50", "serial_iteration_s": 0.3}),
+        )
         async with live(settings(tmp_path, policy="oef", cluster=cluster, profiling_runs=True)) as rm:
-            app = await rm.submit(replay_app("mine", iterations=4000, tasks=4, jobs=3))
+            app = await rm.submit(quick)
             profiles: list[dict[str, Any]] = []
             async with asyncio.timeout(60):
                 while not profiles or profiles[-1]["state"] != "done":
@@ -292,7 +299,14 @@ def test_under_oef_with_profiling_runs_an_app_runs_on_every_type_before_it_share
             assert (await rm.ended(app)).state == "KILLED"
         assert "running" in [profile["state"] for profile in profiles]
         assert profiles[-1]["types"] == ["k80", "p100", "v100"]
-        assert len(profiles[-1]["rates"]) == 3
+        rates = profiles[-1]["rates"]
+        assert {profile["job_id"] for profile in profiles} == {"job-00"}
+        # Measured: close to the stated speeds at which replayed jobs run, but not equal to them.
+        stated = [0.3, 0.94, 1.0]
+        assert rates == pytest.approx(stated, rel=0.3)
+        assert rates[0] == stated[0]
+        assert rates[1] != stated[1]
+        assert rates[2] != stated[2]
 
     asyncio.run(scenario())
 

@@ -2,7 +2,6 @@
 
 import pytest
 from agent_cases import cluster_of
-from msgspec.structs import replace
 
 from am.app_view import (
     PRIOR_SERIAL_ITERATION_S,
@@ -154,7 +153,6 @@ class TestSurroundings:
         )
         assert renewable_gpus([held, reserved], {held: lease}, {reserved}, 60.0) == ([held] if renewable else [])
         assert renewable_gpus([held, foreign], {held: lease}, {reserved}, 60.0) is None
-        assert renewable_gpus([held], {held: replace(lease, job_id="a")}, set(), 60.0) == []
 
     @pytest.mark.parametrize(("active", "share"), [(2, 3.0), (0, 6.0)])
     def test_cluster_view_holds_facts_of_resource_manager(self, active, share):

@@ -6,9 +6,11 @@ import msgspec
 import pytest
 from agent_cases import FLAT
 from msgspec.structs import replace
+from oef_round_cases import demand, granted, round_of
 
 from rm_plugin.arbiter.round_values import AppOwner, RoundSettings, Wait
 from rm_plugin.policies.allox_policy import AlloxMemory, RunningJob
+from rm_plugin.policies.oef.profiling import Profile, ProfileState
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.policy_memory import MemoryRecorder, stored_memory
 from rm_plugin.service.store import StoredEvent
@@ -227,18 +229,22 @@ def sampled_apps():
 
 
 class TestSamplingRuns:
-    def test_every_app_runs_on_both_types_before_its_lease_is_bound(self):
+    def test_every_app_runs_on_both_types_before_its_job_starts(self):
         for name in ("a0", "a1", "a2"):
             mine = [change for change in sampled_apps().changes if change.lease.app_id == name]
             granted = [change.lease for change in mine if change.kind is LeaseChangeKind.GRANTED]
-            assert [(lease.gpu.machine_id[:3], lease.job_id) for lease in granted[:2]] == [("cpu", ""), ("gpu", "")]
-            # The last device of the samples may be the one that is bound.
-            assert {lease.job_id for lease in granted[2:]} <= {f"{name}-0"}
-            assert mine[-1].lease.job_id == f"{name}-0"
+            assert [lease.gpu.machine_id[:3] for lease in granted[:2]] == ["cpu", "gpu"]
+            assert {change.lease.job_id for change in mine} == {f"{name}-0"}
+            # A sample ends with its lease.
+            first = [change.kind for change in mine if change.lease.lease_id == granted[0].lease_id]
+            assert LeaseChangeKind.EXPIRING in first
+            assert LeaseChangeKind.RENEWED not in first
 
     def test_samples_use_at_most_half_of_a_type(self):
         for result in sampled_apps().results:
-            runs = [gang for gangs in result.decision.grants().values() for gang in gangs if not gang.job_id]
+            profiles = result.decision.memory.profiles if result.decision.memory else {}
+            sampled = {name for name, profile in profiles.items() if profile.is_open}
+            runs = [gang for name, gangs in result.decision.grants().items() for gang in gangs if name in sampled]
             assert len(runs) <= 2
             assert len({gang.device for gang in runs}) == len(runs)
 
@@ -257,3 +263,43 @@ class TestSamplingRuns:
     def test_jobs_whose_samples_found_no_room_name_the_next_type(self):
         wait = sampled_apps().results[0].decision.waits["a2"]
         assert wait.reason == "a2 runs on every device type before its jobs start; type cpu is next"
+
+    def test_of_several_jobs_the_same_one_is_sampled_on_every_type_and_its_speed_counts_for_all(self):
+        """One V100 is free. By the statement of 9 the jobs wait for it; by the measured 1.1 two start on the K80."""
+
+        def wanted(left, measured=9.0):
+            return {
+                "a": [
+                    demand(9.0 if n else measured, job=f"j{n}", gpus=1, work_left_gpu_s=work)
+                    for n, work in enumerate(left)
+                ]
+            }
+
+        first = sampled_round(wanted((500.0, 500.0, 500.0)))
+        assert granted(first) == {"a": {"k": 1}}
+        second = sampled_round(wanted((100.0, 500.0, 500.0)), first.memory, renewable={"a": {"k": 1}})
+        assert granted(second) == {"a": {"v": 1}}
+        assert second.memory.profiles["a"].job_id == "j0"
+        kept = {"other": {"v": 3}}
+        both = {"other": (), **wanted((50.0, 500.0, 500.0), measured=1.1)}
+        third = sampled_round(both, second.memory, renewable={"a": {"v": 1}}, kept=kept)
+        assert third.memory.profiles["a"].rates == (1.0, 1.1)
+        assert granted(third) == {"a": {"k": 2, "v": 1}}
+
+    def test_app_that_arrives_while_a_type_is_busy_is_sampled_there_later(self):
+        closed = Profile(state=ProfileState.DONE, types=("k80", "v100"), rates=(1.0, 2.0), job_id="j")
+        memory = AlloxMemory(profiles={"other": closed})
+        apps = {"other": (), "a": [demand(2.0, job="j", gpus=1)]}
+        busy = {"other": {"v": 4}}
+        first = sampled_round(apps, memory, kept=busy)
+        assert first.memory.profiles["a"].types == ("k80", "v100")
+        waits = sampled_round(apps, first.memory, renewable={"a": {"k": 1}}, kept=busy)
+        assert waits.memory.profiles["a"].state is ProfileState.REQUESTED
+        assert waits.memory.profiles["a"].next_type == "v100"
+        still = sampled_round(apps, waits.memory, kept=busy)
+        assert (still.memory.profiles["a"], granted(still)) == (waits.memory.profiles["a"], {})
+        assert granted(sampled_round(apps, still.memory)) == {"a": {"v": 1}}
+
+
+def sampled_round(demands, memory=None, **more):
+    return make_policy("allox").decide(round_of(demands, memory=memory, profiling_runs=True, alpha=1.0, **more))

@@ -20,6 +20,14 @@ def state(decision, app="a"):
     return profile.state, profile.next_type
 
 
+def three_jobs(stated, left, measured=None):
+    """Three jobs with a stated speed on the V100, and work left; the first one reports a measured speed."""
+    return [
+        demand(measured if measured and not n else stated, job=f"j{n}", gpus=1, work_left_gpu_s=work)
+        for n, work in enumerate(left)
+    ]
+
+
 MEASURED = Profile(state=ProfileState.DONE, types=("k80", "v100"), rates=(1.0, 2.0))
 
 
@@ -33,8 +41,32 @@ class TestRuns:
         assert state(second) == (ProfileState.RUNNING, "v100")
         assert "v" in granted(second)["a"]
         third = decide(wanted, second.memory, renewable=granted(second))
-        assert third.memory.profiles == {"a": MEASURED}
+        assert third.memory.profiles == {"a": replace(MEASURED, job_id="j")}
         assert list(third.memory.shares.share) == ["app a/1:2"]
+
+    def test_of_several_jobs_the_same_one_runs_on_every_type_and_its_measured_speed_counts_for_all(self):
+        first = decide({"a": three_jobs(stated=9.0, left=(5e5, 5e5, 5e5))})
+        assert first.memory.profiles["a"].job_id == "j0"
+        # It has less work left than the others now.
+        second = decide({"a": three_jobs(9.0, (1e5, 5e5, 5e5))}, first.memory, renewable={"a": {"k": 1}})
+        assert state(second) == (ProfileState.RUNNING, "v100")
+        assert second.memory.profiles["a"].job_id == "j0"
+        third = decide({"a": three_jobs(9.0, (1e4, 5e5, 5e5), measured=3.0)}, second.memory, renewable={"a": {"v": 1}})
+        assert third.memory.profiles["a"].rates == (1.0, 3.0)
+        assert list(third.memory.shares.share) == ["app a/1:3"]
+        # The statement of the other jobs does not make the profile stale.
+        fourth = decide({"a": three_jobs(9.0, (1e4, 5e5, 5e5), measured=3.0)}, third.memory)
+        assert fourth.memory.profiles == third.memory.profiles
+
+    def test_a_job_that_ends_before_it_ran_on_every_type_is_replaced_by_another_one(self):
+        memory = replace(decide({"a": jobs()}).memory, profiles={"a": replace(HALF, job_id="gone")})
+        decision = decide({"a": jobs()}, memory)
+        assert state(decision) == (ProfileState.RUNNING, "k80")
+        assert decision.memory.profiles["a"].job_id == "j0"
+
+    def test_the_job_that_can_run_on_most_types_is_the_one_that_runs(self):
+        slow_only = demand(job="a", speeds=Speeds.of([("k80", 1.0)]), gpus=1)
+        assert decide({"a": [slow_only, demand(job="b", gpus=1)]}).memory.profiles["a"].job_id == "b"
 
     def test_runs_come_before_the_shares_of_the_others(self):
         # b is owed all GPUs by its share, and holds them.
@@ -59,10 +91,15 @@ class TestRuns:
         # Free GPUs of the other type are not idle meanwhile.
         assert granted(decision) == {"a": {"v": 4}}
 
-    def test_a_type_that_it_ran_on_anyway_needs_no_run(self):
+    def test_a_type_that_its_only_job_ran_on_anyway_needs_no_run(self):
         memory = replace(decide({"a": jobs()}).memory, profiles={"a": HALF})
+        decision = decide({"a": [demand()]}, memory, renewable={"a": {"v": 4}})
+        assert decision.memory.profiles == {"a": replace(MEASURED, job_id="j")}
+
+    def test_a_type_on_which_any_of_several_jobs_may_have_run_needs_a_run(self):
+        memory = replace(decide({"a": jobs()}).memory, profiles={"a": replace(HALF, job_id="j0")})
         decision = decide({"a": jobs()}, memory, renewable={"a": {"v": 4}})
-        assert decision.memory.profiles == {"a": MEASURED}
+        assert state(decision) == (ProfileState.RUNNING, "v100")
 
     def test_a_profile_uses_the_speed_after_the_run(self):
         stated, measured = {"a": [demand(2.0)]}, {"a": [demand(3.0)]}
@@ -136,3 +173,9 @@ def test_in_a_simulation_every_app_is_profiled_and_all_end(policy):
     # The traces' speeds, as each app reports them after its runs.
     assert rates == {"a0": (1.0, 1.5), "a1": (1.0, 2.5), "a2": (1.0, 3.5), "a3": (1.0, 4.5)}
     assert {usable_left(result.snapshot.machines, result.decision) for result in history.results} == {0}
+    # One job of each app ran on both types, and these leases were not prolonged until it ended.
+    runs = [change for change in history.changes if change.lease.job_id]
+    assert {(each.lease.job_id, each.lease.gpu.machine_id) for each in runs} == {
+        (f"a{app}-j0", machine) for app in range(4) for machine in ("k", "v")
+    }
+    assert "its job runs until it ends" not in {each.reason for each in runs}

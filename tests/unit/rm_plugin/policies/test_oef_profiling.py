@@ -1,11 +1,13 @@
 """The state machine of a profile."""
 
+import msgspec
 import pytest
 
 from rm_plugin.policies.oef.profiling import (
     Failed,
     Measured,
     Observed,
+    Profile,
     ProfileState,
     Requested,
     Started,
@@ -79,3 +81,8 @@ def test_an_event_that_does_not_fit_changes_nothing(profile, event):
 )
 def test_shares_are_computed_from_measurements_and_from_reports_if_these_failed(profile, speeds):
     assert profiled_speeds(profile, (1.0, 0.0, 3.0), ("k80", "p100", "v100")) == speeds
+
+
+def test_a_profile_that_was_stored_without_a_job_is_readable():
+    stored = {"state": "requested", "types": ["k80", "v100"], "rates": [1.0], "reason": ""}
+    assert msgspec.convert(stored, Profile) == HALF
