@@ -3,6 +3,7 @@
 from functools import partial
 
 from themis.apps import JobShape, Slowdown
+from themis.rho import FLUID_DEFINITIONS
 from themis_lab.paper.port import Cell, Done
 from themis_lab.paper.statistics import DEFINITIONS
 from themis_lab.simulator.clusters import cluster_named
@@ -23,7 +24,10 @@ def app(name="a", *, rho=1.0, score=1.0, gpu_h=1.0, bound=0.5, jobs=1):
         submitted_at_s=0.0,
         first_gpu_at_s=60.0,
         ended_at_s=3600.0,
-        rho={definition: rho + 10.0 * place for place, definition in enumerate(DEFINITIONS)},
+        rho={
+            **dict.fromkeys(FLUID_DEFINITIONS, rho),
+            **{definition: rho + 10.0 * number for number, definition in enumerate(DEFINITIONS)},
+        },
         bound=bound,
         gpu_time_s=gpu_h * 3600.0,
         running_gpu_s=gpu_h * 3000.0,
