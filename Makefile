@@ -7,7 +7,7 @@ OUT    ?= out/testbed
 MIX    ?= conf/testbed/$(if $(filter yarn,$(ENGINE)),yarn,main).yaml
 BIN    := $(VENV)/bin
 
-.PHONY: setup testbed test test-unit test-slow test-slow-untimed test-slow-timed test-hadoop stack stack-down test-stack test-docker test-soak lint wire docs docs-site clean
+.PHONY: setup testbed test test-unit test-slow test-hadoop stack stack-down test-stack test-docker test-soak lint wire docs docs-site clean
 
 setup: $(VENV)/.ready
 
@@ -34,14 +34,8 @@ test-unit: setup
 # Tests that measure how long something takes run after the others, by themselves. The others share no fixtures that
 # take long, so each goes to the process that is free: half of them are in one file.
 test-slow: setup
-	@$(MAKE) --no-print-directory test-slow-untimed
-	@$(MAKE) --no-print-directory test-slow-timed
-
-test-slow-untimed: setup
-	@exec $(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not alone and not hadoop and not stack and not docker"
-
-test-slow-timed: setup
-	@exec $(BIN)/python -m pytest -m "slow and alone and not hadoop and not stack and not docker"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not alone and not hadoop and not stack and not docker"
+	$(BIN)/python -m pytest -m "slow and alone and not hadoop and not stack and not docker"
 
 # Short apps over months of virtual time, with a ResourceManager that is killed now and then; prints what it measures.
 SOAK_APPS ?= 30000
