@@ -376,7 +376,7 @@ class FluidCluster:
         passed_s = now_s - self._now_s
         self._now_s = now_s
         self._weight_s += self._weight * passed_s
-        # Without shared apps nobody needs virtual time, and the level may be infinite.
+        # Without shared apps virtual time is not needed, and the level may be infinite.
         self._virtual = self._virtual + self._level * passed_s if self._shared.by_end.live else 0.0
 
     def _next_phase(self, app: _App, used_gpu_s: float = 0.0) -> None:

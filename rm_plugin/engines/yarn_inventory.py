@@ -45,7 +45,7 @@ class YarnInventory:
         self._warned: dict[str, str] = {}
         # The machines as they last ran. YARN reports ever smaller resources of a decommissioned node.
         self._machines: dict[str, Machine] = {}
-        # Nodes that run, but whose devices cannot be told now, with the reason.
+        # Nodes that run, but whose devices are unknown now, with the reason.
         self._unclear: dict[str, str] = {}
 
     async def read(self) -> Inventory:

@@ -49,7 +49,7 @@ class MeteredApp(Value, frozen=True, kw_only=True):
         whole_time_s: Seconds that it would take alone on the whole cluster.
         fair_end_s: When it ended on the fluid cluster. None as long as it has not.
         attained_gpu_s: GPU time that it had until the last round.
-        done_gpu_s: Work that it did in that time, as far as the places of its gangs tell.
+        done_gpu_s: Work that it did in that time, estimated from where its gangs were placed.
         pace: Work for each GPU second on the gangs that it holds: their speed over S.
     """
 

@@ -3,7 +3,7 @@
 An app is a job type, and one of its jobs the representative. A run is a lease of that job's smallest gang on one type,
 granted ahead of all shares. All runs are for the same job, because the app master's profiler compares types within one
 job. When a run ends, the speed that the app reports for the job is the measurement. An app of one job that ran on the
-type anyway, on GPUs that nobody was owed, needs no run of its own there.
+type anyway, on GPUs that no tenant was owed, needs no run of its own there.
 
 A profile fails if its GPUs are lost or no device of a type is left. Then the speeds that the app reports count. If the
 representative ends before it ran on every type, another job begins again.

@@ -73,7 +73,7 @@ Explanation = tuple[tuple[str, str], ...]
 
 @runtime_checkable
 class ExplainingPolicy(PolicyWithMemory, Protocol):
-    """A policy that tells users why an app has its GPUs, from what it remembers."""
+    """A policy that explains to users why an app has its GPUs, from what it remembers."""
 
     def explain(self, memory: Value, app_id: str) -> Explanation:
         """Return what decides about an app; empty if the policy does not know it (yet)."""

@@ -23,7 +23,7 @@ def write_archive(folder: Path, events: Iterable[StoredEvent]) -> str:
     """Write events as they come to a new file, which is synced. Returns its name, `NO_ARCHIVE` without events.
 
     A ResourceManager that dies before it removes the events from its store writes them again, to the same name or to
-    another. So two files may hold the same event; its sequence tells.
+    another. So two files may hold the same event, with the same sequence.
 
     Raises:
         OSError: The folder cannot be written.

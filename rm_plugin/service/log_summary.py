@@ -108,7 +108,7 @@ class LogSummary:
     def _take_app_state(self, event: StoredEvent) -> None:
         state = str(event.detail.get("state"))
         if state in AppState.__members__ and APP_LIFECYCLE.is_final(AppState(state)):
-            # Its leases end in the same transaction, and nobody asks for the GPU time that the log has of it any more.
+            # Its leases end in the same transaction, and its GPU time in the log is no longer needed.
             self.attained_gpu_s.pop(event.app_id, None)
             of_app = [lease_id for lease_id, lease in self.open_leases.items() if lease.app_id == event.app_id]
             for lease_id in of_app:

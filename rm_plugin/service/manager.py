@@ -219,7 +219,7 @@ class ResourceManager:
         # From before the store is read: an app that is archived meanwhile must be in one of both.
         kept = list(self.entries)
         has_ended, key = mark_key(after)
-        # One more than the page holds tells whether there is another page.
+        # One more than the page holds shows whether there is another page.
         archived = await self.recorder.archived_apps(-key if has_ended else math.inf, states, page_size(limit) + 1)
         everything = {entry.app_id: entry for entry in (*archived, *kept)}
         return app_page(everything.values(), states=states, after=after, limit=limit)

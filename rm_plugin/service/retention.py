@@ -31,7 +31,7 @@ SETTLED_S = 60.0
 """Seconds after its end in which no app is archived: clients that wait for it read its last events."""
 _APPS_A_FILE = 200
 _EVENTS_A_FILE = 20_000
-"""No further app goes into a file of so many events. One app may have more."""
+"""A file with this many events takes no further app. One app may have more."""
 _EVENTS_A_READ = 5_000
 
 

@@ -94,7 +94,7 @@ class RoundRunner:
         self.between_rounds = asyncio.Lock()
 
     def explanation(self, app_id: str) -> Explanation:
-        """Return why an app has its GPUs, as its policy tells it. Empty if the policy does not."""
+        """Return why an app has its GPUs, by its policy. Empty if the policy gives no explanation."""
         memory = self._arbiter.policy_memory
         if memory is None or not isinstance(self._policy, ExplainingPolicy):
             return ()
