@@ -14,6 +14,9 @@ from themis.bids import GangDemand
 from themis.cluster import Cluster
 from themis.values import Value
 
+_MIN_WORK_GPU_S = 1e-6
+"""Work of a job that reports none, since values divide by its time."""
+
 JobsByApp = Mapping[str, Mapping[str, float]]
 """A time in seconds by job by app."""
 
@@ -142,13 +145,9 @@ def waiting_jobs(
 
 def _configurations(demand: GangDemand, cluster: Cluster, profile: Profile | None) -> dict[str, Configuration]:
     """The job's time by type: its work at S of one device, divided by its speed: measured for its app, else its own."""
-    work_s = max(demand.work_left_gpu_s, _LEAST_S) * demand.slowdown.slot
+    work_s = max(demand.work_left_gpu_s, _MIN_WORK_GPU_S) * demand.slowdown.slot
     speeds = {name: demand.speeds.on(name) for name in cluster.gpus_by_device}
     if profile is not None and profile.state is ProfileState.DONE and profile.job_id:
         measured = dict(zip(profile.types, profile.rates, strict=True))
         speeds = {name: measured.get(name, speed) if speed > 0.0 else 0.0 for name, speed in speeds.items()}
     return {name: Configuration(time_s=work_s / speed) for name, speed in speeds.items() if speed > 0.0}
-
-
-_LEAST_S = 1e-6
-"""Work of a job that reports none: values divide by its time."""

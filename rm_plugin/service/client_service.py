@@ -74,11 +74,11 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             raise
         reply = pb.ListReply(next=page.next_mark, total=self._manager.entries.count(wanted))
         size = 0
-        for place, entry in enumerate(page.entries):
+        for index, entry in enumerate(page.entries):
             status = app_status(self._manager, entry, whole=False)
             size += status.ByteSize()
-            if place and size > _LIST_BYTES:
-                reply.next = mark_of(page.entries[place - 1])
+            if index and size > _LIST_BYTES:
+                reply.next = mark_of(page.entries[index - 1])
                 break
             reply.apps.append(status)
         if not request.limit:

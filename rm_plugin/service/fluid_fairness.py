@@ -16,7 +16,7 @@ from themis.wire.values import declaration_from_message
 
 
 class FluidFairness:
-    """Lives on the fluid cluster, computed again once an app has arrived or ended.
+    """Lives on the fluid cluster, computed again once an app has arrived, ended or was archived.
 
     So the rho of an app that ended early can still change: its life there goes on, and later arrivals delay its end.
 
@@ -27,7 +27,7 @@ class FluidFairness:
     def __init__(self, entries: AppEntries) -> None:
         self._entries = entries
         self._lives: Mapping[str, FluidLife] = {}
-        self._computed_for: tuple[int, int, int] | None = None
+        self._computed_for: tuple[int, ...] | None = None
 
     def final_rho(self, entry: AppEntry, cluster_gpus: int) -> dict[str, float]:
         """Rho by definition of an app that finished, empty for others. Those without a declaration lack the fluid ones.
@@ -39,9 +39,10 @@ class FluidFairness:
         final = dict(entry.finish.rho)
         if not final or entry.finished_at_s is None or not entry.finish.HasField("declaration"):
             return final
-        state = (len(self._entries), len(self._entries.active()), cluster_gpus)
+        entries = self._entries
+        state = (len(entries), entries.archived.total(), len(entries.active()), cluster_gpus)
         if state != self._computed_for:
-            self._lives, self._computed_for = lives_of(self._entries, cluster_gpus), state
+            self._lives, self._computed_for = lives_of(entries, cluster_gpus), state
         life = self._lives.get(entry.app_id)
         if life is None:
             return final

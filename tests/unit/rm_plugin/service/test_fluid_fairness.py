@@ -51,6 +51,18 @@ def test_later_arrival_delays_the_end_of_an_app_that_has_really_ended_before():
     assert fairness.final_rho(first, 4)["fluid"] == pytest.approx(50 / 140)
 
 
+def test_arrival_counts_though_another_app_was_archived_meanwhile():
+    first, old = entry("app-0001", 0.0, AppState.FINISHED, 50.0), entry("app-0000", 0.0, AppState.KILLED, 0.0)
+    running = entry("app-0002", 200.0)
+    entries = AppEntries([old, first, running])
+    fairness = FluidFairness(entries)
+    assert fairness.final_rho(first, 4)["fluid"] == pytest.approx(0.5)
+    entries.archive(["app-0000"])
+    running.state, running.finished_at_s = AppState.KILLED, 300.0
+    entries.add(entry("app-0003", 60.0))
+    assert fairness.final_rho(first, 4)["fluid"] == pytest.approx(50 / 140)
+
+
 def test_killed_app_leaves_the_fluid_cluster():
     lives = lives_of([entry("a", 0.0), entry("b", 0.0, AppState.KILLED, 40.0)], 4)
     # Half of the cluster for 40 s, then all of it: 80 s of the whole cluster are left.
