@@ -6,7 +6,7 @@ import gzip
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import to_builtins
@@ -44,10 +44,3 @@ def write_archive(folder: Path, events: Iterable[StoredEvent]) -> str:
     path = folder / f"events-{first:012d}-{last:012d}.jsonl.gz"
     half.replace(path)
     return path.name
-
-
-def read_archive(path: Path) -> Iterator[StoredEvent]:
-    """Yield the events of a file. Raises OSError or ValueError if it cannot be read."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            yield StoredEvent(**json.loads(line))

@@ -12,12 +12,11 @@ Example: the memory {"owed": {"a": 1, "b": 2}} of round 7 becomes {"owed": {"b":
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
-from rm_plugin.service.store import StoredEvent
 from themis.json_merge_patch import merged
 from themis.values import Value
 
@@ -45,17 +44,6 @@ class MemoryRecorder:
 
     def _wrote(self, round_id: int, content: dict[str, Any] | None, changes: int) -> None:
         self._round_id, self._written, self._changes = round_id, content, changes
-
-
-def stored_memory(events: Iterable[StoredEvent]) -> object | None:
-    """The content of the memory after the last round that was granted, from the ResourceManager's events in order."""
-    content: object | None = None
-    written = None
-    for event in events:
-        round_id = event.detail.get("round_id")
-        if event.kind == "round_granted" and not event.app_id and isinstance(round_id, int):
-            content, written = memory_after(content, written, event.detail), round_id
-    return content
 
 
 def memory_after(content: object | None, written: int | None, detail: Mapping[str, Any]) -> object | None:

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 import pytest
+from event_log_cases import read_archive
 from service_over_months import BATCH, KEEP_APPS, REPORT_EVERY
 
-from rm_plugin.service.archive import read_archive
 from rm_plugin.service.store_sqlite import SqliteStore
 from themis.lifecycle import AppState
 

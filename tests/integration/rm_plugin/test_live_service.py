@@ -12,13 +12,13 @@ from typing import Any
 
 import grpc
 import pytest
+from event_log_cases import stored_memory
 from live_rm import Live, address_of, kill, live, replay_app, settings, start_process
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.market_file import read_market
 from rm_plugin.engines.local import LocalAppLauncher
 from rm_plugin.service import app_masters
-from rm_plugin.service.policy_memory import stored_memory
 from rm_plugin.service.session import Session
 from rm_plugin.service.store_sqlite import SqliteReader, SqliteStore
 from rm_plugin.solvers.registry import solver

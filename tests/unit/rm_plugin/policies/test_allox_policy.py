@@ -5,6 +5,7 @@ from functools import cache
 import msgspec
 import pytest
 from agent_cases import FLAT
+from event_log_cases import stored_memory
 from msgspec.structs import replace
 from oef_round_cases import demand, granted, round_of
 
@@ -12,7 +13,7 @@ from rm_plugin.arbiter.round_values import AppOwner, RoundSettings, Wait
 from rm_plugin.policies.allox_policy import AlloxMemory, RunningJob
 from rm_plugin.policies.oef.profiling import Profile, ProfileState
 from rm_plugin.policies.registry import make_policy
-from rm_plugin.service.policy_memory import MemoryRecorder, stored_memory
+from rm_plugin.service.policy_memory import MemoryRecorder
 from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.store_json import from_json, to_json
 from themis.apps import JobShape

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 import pytest
+from event_log_cases import stored_memory
 
-from rm_plugin.service.policy_memory import WHOLE_EVERY, MemoryRecorder, stored_memory
+from rm_plugin.service.policy_memory import WHOLE_EVERY, MemoryRecorder
 from rm_plugin.service.store import StoredEvent
 from themis.values import Value
 

@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
+from event_log_cases import read_archive
 from service_cases import app, registration
 from web_cases import RmCase, served
 
 from rm_plugin.service import retention
-from rm_plugin.service.archive import read_archive
 from rm_plugin.service.client_service import ClientService
 from rm_plugin.service.log_summary import read_summary
 from rm_plugin.service.memory_service import memory_service, until
