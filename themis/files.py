@@ -1,4 +1,4 @@
-"""Open files in folders that tasks write too, and keep our files private to their owner.
+"""Open files in folders that tasks write too, keep our files private to their owner, and wait until they are on disk.
 
 A task can put anything into its folder. So files there are opened by plain names below a folder of ours, without
 following links or waiting for pipes, and only regular files are accepted.
@@ -31,6 +31,15 @@ def make_private(path: Path) -> None:
         facts = path.lstat()
         if facts.st_uid == os.geteuid() and not stat.S_ISLNK(facts.st_mode) and facts.st_mode & _OTHERS:
             path.chmod(stat.S_IMODE(facts.st_mode) & ~_OTHERS)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until a folder's entries are on disk, such as a file that was renamed into it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def open_below(folder: Path, *names: str, flags: int = os.O_RDONLY) -> int:

@@ -38,6 +38,7 @@ from am.checkpoints.store import (
     write_error,
 )
 from themis.config.names import check_job_id
+from themis.files import sync_folder
 
 LOCK_NAME = ".lock"
 WRITING_PREFIX = ".writing-"
@@ -71,10 +72,10 @@ class FolderStore:
                 staged.mkdir()
                 records = tuple(_copy_in(files[name], staged / name) for name in sorted(files))
                 _write_synced(staged / MANIFEST_NAME, encode(job_id, iteration, records, meta))
-                _sync_folder(staged)
+                sync_folder(staged)
                 _discard(final)
                 staged.rename(final)
-                _sync_folder(job_folder)
+                sync_folder(job_folder)
         except OSError as error:
             raise write_error(error, "cannot save the checkpoint", str(final)) from error
         return Checkpoint(job_id=job_id, iteration=iteration, files=records, meta=dict(meta), location=str(final))
@@ -263,12 +264,3 @@ def _write_synced(path: Path, content: bytes) -> None:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Wait until a folder's entries are on disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import to_builtins
 
 from rm_plugin.service.store import StoredEvent
+from themis.files import sync_folder
 
 FOLDER = "archive"
 """Below `state_dir`."""
@@ -20,7 +21,9 @@ NO_ARCHIVE = "none"
 
 
 def write_archive(folder: Path, events: Iterable[StoredEvent]) -> str:
-    """Write events as they come to a new file, which is synced. Returns its name, `NO_ARCHIVE` without events.
+    """Write events as they come to a new file, and wait until it is on disk.
+
+    Returns its name, or `NO_ARCHIVE` without events.
 
     A ResourceManager that dies before it removes the events from its store writes them again, to the same name or to
     another. So two files may hold the same event, with the same sequence.
@@ -43,4 +46,5 @@ def write_archive(folder: Path, events: Iterable[StoredEvent]) -> str:
         return NO_ARCHIVE
     path = folder / f"events-{first:012d}-{last:012d}.jsonl.gz"
     half.replace(path)
+    sync_folder(folder)
     return path.name
