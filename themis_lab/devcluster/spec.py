@@ -60,10 +60,10 @@ class ClusterSpec(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.gpus) <= MAX_NODES:
-            raise InputError("a number of nodes that cannot be", value=len(self.gpus), remedy=f"1 to {MAX_NODES}")
+            raise InputError("the number of nodes is out of range", value=len(self.gpus), remedy=f"1 to {MAX_NODES}")
         wrong = [count for count in self.gpus if not 0 <= count <= MAX_GPUS]
         if wrong:
-            raise InputError("a number of GPUs that cannot be", value=wrong[0], remedy=f"0 to {MAX_GPUS} a node")
+            raise InputError("the number of GPUs is out of range", value=wrong[0], remedy=f"0 to {MAX_GPUS} a node")
         bad = [name for name in self.names if not _NAME.fullmatch(name)]
         if bad:
             raise InputError(
@@ -73,7 +73,7 @@ class ClusterSpec(Value, frozen=True, kw_only=True):
             raise InputError("each node needs a name of its own", value=len(self.names), remedy="one name a node")
         if self.devices and len(self.devices) != len(self.gpus):
             remedy = "one type a node, empty for none"
-            raise InputError("a number of device types that cannot be", value=len(self.devices), remedy=remedy)
+            raise InputError("each node needs one device type", value=len(self.devices), remedy=remedy)
         wrong_types = [device for device in self.devices if device and not _DEVICE.fullmatch(device)]
         if wrong_types:
             raise InputError("no name of a device type", value=wrong_types[0], remedy="a-z, A-Z, 0-9, '-' and '_'")
