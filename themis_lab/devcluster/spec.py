@@ -60,10 +60,10 @@ class ClusterSpec(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.gpus) <= MAX_NODES:
-            raise InputError("the number of nodes is out of range", value=len(self.gpus), remedy=f"1 to {MAX_NODES}")
+            raise InputError("a number of nodes that cannot be", value=len(self.gpus), remedy=f"1 to {MAX_NODES}")
         wrong = [count for count in self.gpus if not 0 <= count <= MAX_GPUS]
         if wrong:
-            raise InputError("the number of GPUs is out of range", value=wrong[0], remedy=f"0 to {MAX_GPUS} a node")
+            raise InputError("a number of GPUs that cannot be", value=wrong[0], remedy=f"0 to {MAX_GPUS} a node")
         bad = [name for name in self.names if not _NAME.fullmatch(name)]
         if bad:
             raise InputError(
