@@ -76,7 +76,7 @@ def html_page(title: str, sections: Iterable[str]) -> str:
 
 
 _RHO_NOTE = (
-    "Rho as each round heard it, logarithmic; the dot is rho at completion. Both are by "
+    "Rho as reported in each round, logarithmic; the dot is rho at completion. Both are by "
     f"<code>{RhoDefinition.THEMIS}</code>, the definition that the auction uses; its ideal depends on the schedule. "
     "Real apps are drawn heavier."
 )
