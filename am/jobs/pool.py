@@ -99,9 +99,6 @@ class Pool:
 
         A gang that does not fit has no GPU.
         """
-        laid = self._laid_in_slots(jobs, sizes)
-        if laid is not None:
-            return laid
         rest = self._capacity.copy()
         gangs = [_take(rest, job, size) for job, size in zip(jobs, sizes, strict=False)]
         return [gang_at(gang.gpus, gang.level) if gang else GangAt(0, Level.SLOT) for gang in gangs]
@@ -113,30 +110,6 @@ class Pool:
     def level_of(self, gpus: Iterable[GpuId]) -> Level:
         """The level that these GPUs span."""
         return self._cluster.level_of_gpus(gpus)
-
-    def _laid_in_slots(self, jobs: Sequence[JobView], sizes: Sequence[int]) -> list[GangAt] | None:
-        """`lay` if every gang is in a slot: then the sizes of slots are enough. Returns None otherwise."""
-        places = self._capacity.slots_by_free()
-        largest = self._capacity.largest_slot()
-        # Number of slots by idle GPUs.
-        slots = [len(places.get(free, ())) for free in range(largest + 1)]
-        known: dict[int, GangAt] = {}
-        laid = []
-        for job, size in zip(jobs, sizes, strict=False):
-            wanted = job.shape.usable_gpus(size)
-            if wanted:
-                fit = wanted
-                while fit <= largest and not slots[fit]:
-                    fit += 1
-                if fit > largest:
-                    return None
-                slots[fit] -= 1
-                slots[fit - wanted] += 1
-            gang = known.get(wanted)
-            if gang is None:
-                gang = known[wanted] = GangAt(wanted, Level.SLOT)
-            laid.append(gang)
-        return laid
 
     def _free_machine(self, machine_id: str) -> FreeMachine:
         machine = self._cluster.machine(machine_id)
