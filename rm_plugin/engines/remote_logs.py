@@ -75,8 +75,14 @@ async def _fetch_file(http: ClientSession, path: str, size_bytes: int, folder: P
                 answer.raise_for_status()
                 # Keep no more bytes than requested, even if the page sends more.
                 data = await answer.content.read(min(_CHUNK_BYTES, size_bytes - have))
+                length = answer.content_length or len(data)
+                start = int(answer.headers.get("X-Next-Offset", have + length)) - length
             if not data:
                 return
+            if have < start < size_bytes:
+                # The bytes in between are not kept. Offsets here stay those of the page.
+                os.ftruncate(target, start)
+                have = start
             file.write(data)
             file.flush()
             have += len(data)

@@ -360,6 +360,7 @@ class ResourceManager:
             bundle_rule=self.settings.auction.bundle_rule.value,
             app_id=entry.app_id,
             gpus_available=self.arbiter.gpus_available,
+            task_log_mb=self.settings.task_log_mb,
         )
 
     def _acknowledge(self, entry: AppEntry, message_id: int) -> pb.Acknowledge:
