@@ -1,6 +1,7 @@
 """A growing file keeps its newest bytes at their offsets, and returns the space of the others."""
 
 import os
+from pathlib import Path
 
 import pytest
 from capped_cases import MIB, used_bytes
@@ -31,7 +32,7 @@ def test_newest_half_of_the_cap_stays_at_its_place(log):
 
 
 def test_writer_that_appends_goes_on_at_the_end(log):
-    with open(log.name, "ab") as writer:
+    with Path(log.name).open("ab") as writer:
         give_back(log.fileno(), 2 * MIB)
         writer.write(b"4")
     log.seek(3 * MIB)

@@ -102,10 +102,8 @@ def test_logs_show_what_is_kept_of_a_capped_log(folder):
     path = folder / "jobs/job-1/task-0.log"
     kept = capped_log(path)
     chunks = LogFollower(folder, JOBS, "job-1").read()
-    assert (
-        chunks[0].text
-        == f"themis: {path.stat().st_size - len(kept)} bytes of older output are not kept (task_log_mb)\n"
-    )
+    gone_bytes = path.stat().st_size - len(kept)
+    assert chunks[0].text == f"themis: {gone_bytes} bytes of older output are not kept (task_log_mb)\n"
     assert "".join(chunk.text for chunk in chunks[1:]) == kept
 
 
