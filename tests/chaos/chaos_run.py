@@ -145,6 +145,9 @@ class ChaosRun:
             outage.join()
 
     def _kill(self, fault: Fault, witness: ProcessWitness) -> None:
+        if fault.kind == "kill node":
+            self.service.cut_node(fault.pick)
+            return
         candidates: Callable[[], list[int]] = {
             "kill resource manager": lambda: [self.service.process.pid],
             "kill app master": lambda: [each.pid for each in witness.masters()],
@@ -174,7 +177,11 @@ class ChaosRun:
             elif fault.kind == "stop app master":
                 outage = service.stopped(self._victim(fault, lambda: [each.pid for each in witness.masters()]))
             else:
-                outage = service.full_disk() if fault.kind == "full disk" else service.locked_store()
+                outage = {
+                    "full disk": service.full_disk,
+                    "locked store": service.locked_store,
+                    "stop YARN": service.stopped_yarn,
+                }[fault.kind]()
             try:
                 with outage:
                     time.sleep(fault.length_s)
@@ -214,14 +221,13 @@ class ChaosRun:
         ]
 
     def broken_jobs(self) -> list[str]:
-        """What is wrong with the jobs' own files."""
+        """What is wrong with the jobs of finished apps, by their own files."""
         found = []
-        finished = {app_id for app_id, app in self.states.items() if app.state == "FINISHED"}
-        for folder in sorted(self.service.state.glob("apps/*/jobs/*")):
-            if folder.parent.parent.name not in finished:
-                continue
-            tasks = 1 + int(folder.name[-1]) % 2
-            found += broken_rules(folder, iterations_of(folder.name), tasks * TIME_SCALE / SERIAL_ITERATION_S)
+        for app_id, app in sorted(self.states.items()):
+            for job in app.jobs if app.state == "FINISHED" else ():
+                tasks = 1 + int(job.job_id[-1]) % 2
+                folder = self.service.state / "apps" / app_id / "jobs" / job.job_id
+                found += broken_rules(folder, iterations_of(job.job_id), tasks * TIME_SCALE / SERIAL_ITERATION_S)
         return found
 
     def report(self, witness: ProcessWitness) -> str:

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -30,6 +30,8 @@ CLUSTER = {
     "machines": [{"prefix": "m", "count": 1, "slots": [4, 4], "device": "card", "racks": ["r0"]}],
 }
 TIME_SCALE = 30
+NOTHING: Mapping[str, object] = {}
+NOTHING_SET: Mapping[str, str] = {}
 RESTART_S = 0.2
 """Pause before the next start, as `RestartSec` of systemd."""
 
@@ -38,9 +40,19 @@ FSIZE_BYTES = 4096
 
 
 class EmbeddedService:
-    """A ResourceManager with the engine `local`, its supervisor, and the faults that can be done to it."""
+    """A ResourceManager with the engine `local`, its supervisor, and the faults that can be done to it.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: For all of its files.
+        settings: More settings of the ResourceManager, by key.
+        environment: More environment variables.
+    """
+
+    on_yarn = False
+
+    def __init__(
+        self, folder: Path, settings: Mapping[str, object] = NOTHING, environment: Mapping[str, str] = NOTHING_SET
+    ) -> None:
         self.run_id = uuid.uuid4().hex
         self.disk = folder / "disk"
         self.disk.mkdir()
@@ -57,12 +69,13 @@ class EmbeddedService:
             "cluster": str(folder / "cluster.yaml"), "state_dir": str(self.state), "listen": "127.0.0.1:0",
             "lease": {"duration_s": 4, "checkpoint_lead_s": 1, "grace_s": 3}, "auction": {"f": 0.0},
             "coalesce_s": 0.1, "report_deadline_s": 1, "bid_deadline_s": 1, "heartbeat_s": 0.3, "am_expiry_s": 5,
-            "am_start_s": 60, "am_max_attempts": 1000, "time_scale": TIME_SCALE, "validate_state": True,
+            "am_start_s": 60, "am_max_attempts": 1000, "time_scale": TIME_SCALE, "validate_state": True, **settings,
         }  # fmt: skip
         self._config = folder / "rm.yaml"
         self._config.write_text(json.dumps(settings))
         self._environment = {
             **os.environ,
+            **environment,
             "THEMIS_RUN_ID": self.run_id,
             "CHAOS_CLOCK": str(self._clock),
             "PYTHONPATH": os.pathsep.join([str(HERE / "machine"), str(ROOT)]),
@@ -164,6 +177,14 @@ class EmbeddedService:
         finally:
             other.execute("ROLLBACK")
             other.close()
+
+    def cut_node(self, pick: float) -> None:
+        """Cut the power of a node of YARN, and start it again."""
+        raise NotImplementedError("this engine has no nodes")
+
+    def stopped_yarn(self) -> contextlib.AbstractContextManager[None]:
+        """YARN's own ResourceManager stands still."""
+        raise NotImplementedError("this engine has no YARN")
 
     def step_clock(self, seconds: float) -> None:
         """Set the wall clock of every program of the run ahead, or back."""

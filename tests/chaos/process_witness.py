@@ -144,11 +144,15 @@ class ProcessWitness:
             if now_s() - started_s > EXEC_S:
                 self._others.add(key)
             return None
-        if len(owner) == 1 and any(each.pid == parent for each in self._living.values()):
-            # A task that its app master has forked, and that has the app master's environment until `exec`.
+        if len(owner) == 1 and (not _is_master(pid) or any(each.pid == parent for each in self._living.values())):
+            # A shell or task host in a container. Or a task that its app master has forked, and that has the app
+            # master's environment until `exec`.
             return None
         cards = environment.get("CUDA_VISIBLE_DEVICES", "") if len(owner) > 1 else ""
-        process = Seen(pid, started_s, owner, frozenset(filter(None, cards.split(","))), now_s())
+        # Cards count from 0 on each node of YARN.
+        node = f"{environment['NM_HOST']}/" if "NM_HOST" in environment else ""
+        gpus = frozenset(node + card for card in cards.split(",") if card)
+        process = Seen(pid, started_s, owner, gpus, now_s())
         self._living[key] = process
         self.seen.append(process)
         return process
@@ -171,6 +175,13 @@ def _table() -> Iterator[tuple[int, int, int]]:
             continue
         if status[0] not in (b"Z", b"X"):
             yield int(name), int(status[19]), int(status[1])
+
+
+def _is_master(pid: int) -> bool:
+    try:
+        return b"am.main" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
 
 
 def _environment(pid: int) -> dict[str, str]:

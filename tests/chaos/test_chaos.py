@@ -1,6 +1,7 @@
 """Faults at random under load: no GPU twice, no app and no iteration lost, no orphan, and service within a minute.
 
-`make test-chaos` plays 300 kills and 60 outages; `make test-slow` a few. `THEMIS_CHAOS_SEED` chooses the plan.
+`make test-chaos` plays 300 kills and 60 outages; `make test-slow` a few. `THEMIS_CHAOS_SEED` chooses the plan, and
+`THEMIS_CHAOS_ENGINE=yarn` a development cluster of Hadoop.
 """
 
 import os
@@ -9,9 +10,11 @@ import pytest
 from chaos_run import ChaosRun
 from embedded_service import EmbeddedService
 from fault_plan import fault_plan
+from yarn_service import YarnService
 
 KILLS = int(os.environ.get("THEMIS_CHAOS_KILLS", "12"))
 OUTAGES = int(os.environ.get("THEMIS_CHAOS_OUTAGES", "5"))
+ENGINE = os.environ.get("THEMIS_CHAOS_ENGINE", "local")
 SEED = int(os.environ.get("THEMIS_CHAOS_SEED", "0"))
 MEAN_PAUSE_S = 2.0
 SERVES_AGAIN_S = 60.0
@@ -22,8 +25,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400 + 15 * (KILLS + OUTAGES)
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    service = EmbeddedService(tmp_path_factory.mktemp("chaos"))
-    run = ChaosRun(service, fault_plan(SEED, KILLS, OUTAGES, MEAN_PAUSE_S), SEED)
+    folder = tmp_path_factory.mktemp("chaos")
+    service = YarnService(folder) if ENGINE == "yarn" else EmbeddedService(folder)
+    plan = fault_plan(SEED, KILLS, OUTAGES, MEAN_PAUSE_S, on_yarn=service.on_yarn)
+    run = ChaosRun(service, plan, SEED)
     try:
         witness = run.play()
         print("\n" + run.report(witness))

@@ -24,6 +24,9 @@ def test_same_seed_gives_the_same_plan():
     assert {fault.kind for fault in fault_plan(7, 300, 0, 2.0)} == set(KILLS)
 
 
+MASTER = (sys.executable, "-c", "import time; time.sleep(60)", "am.main")
+
+
 class Machine:
     """A run with processes that only sleep."""
 
@@ -31,7 +34,7 @@ class Machine:
         self.witness = ProcessWitness(uuid.uuid4().hex)
         self.processes = []
 
-    def start(self, app="app-1", job="", incarnation="1", cards="", command=("sleep", "60")):
+    def start(self, app="app-1", job="", incarnation="1", cards="", command=MASTER):
         marks = {"THEMIS_RUN_ID": self.witness.run_id, "THEMIS_APP_ID": app}
         if job:
             marks |= {"THEMIS_JOB_ID": job, "THEMIS_INCARNATION": incarnation, "THEMIS_TASK_INDEX": "0"}
