@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 from themis.archives import unpack_files
 from themis.config.names import check_job_id
-from themis.errors import ThemisError
 from themis.files import open_below
 from themis.hadoop.webhdfs import open_webhdfs
 
@@ -89,13 +88,14 @@ async def _fetch_file(http: ClientSession, path: str, size_bytes: int, folder: P
 
 
 def fetch_archive(storage_uri: str, folder: Path) -> None:
-    """Copy the logs that the app's masters archived on HDFS. Replaces existing ones."""
-    try:
-        hdfs, path = open_webhdfs(storage_uri)
-        if hdfs.status(f"{path}/{ARCHIVE_NAME}") is None:
-            return
-        # The archive replaces the page's files, so the next page is read from its beginning.
-        (folder / SOURCE_NAME).unlink(missing_ok=True)
-        unpack_files(hdfs.read_whole(f"{path}/{ARCHIVE_NAME}"), folder)
-    except ThemisError as error:
-        LOG.warning("no logs from %s: %s", storage_uri, error)
+    """Copy the logs that the app's masters archived on HDFS. Replaces existing ones.
+
+    Raises:
+        ThemisError: HDFS does not answer, or the files cannot be written.
+    """
+    hdfs, path = open_webhdfs(storage_uri)
+    if hdfs.status(f"{path}/{ARCHIVE_NAME}") is None:
+        return
+    # The archive replaces the page's files, so the next page is read from its beginning.
+    (folder / SOURCE_NAME).unlink(missing_ok=True)
+    unpack_files(hdfs.read_whole(f"{path}/{ARCHIVE_NAME}"), folder)

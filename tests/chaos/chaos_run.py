@@ -78,7 +78,8 @@ class ChaosRun:
             self._until(lambda: self._served_since(witness, last_s), "the service serves after the last fault")
             self._no_more.set()
             self._until(self._all_ended, "every app has ended", END_S)
-            self._until(lambda: not witness.living(), "no process of an app is left", 20.0)
+            self._until(lambda: not witness.living(), "no process of an app is left", END_S, witness.living)
+            self._read_logs()
         finally:
             self._done.set()
             client.join()
@@ -121,6 +122,14 @@ class ChaosRun:
                     self.perhaps_unwanted.add(victim)
                     if stub.Kill(pb.KillRequest(app_id=victim), timeout=CALL_S).state not in ENDED:
                         self.unwanted.add(victim)
+
+    def _read_logs(self) -> None:
+        """Ask for the logs of finished apps: on YARN, they come to this machine when asked for."""
+        with grpc.insecure_channel(self.service.address()) as channel:
+            stub = rpc.ClientServiceStub(channel)
+            for app_id, app in self.states.items():
+                if app.state == "FINISHED" and not any(stub.Logs(pb.LogsRequest(app_id=app_id), timeout=60)):
+                    self.troubles.append(f"{app_id} has no logs")
 
     def _all_ended(self) -> bool:
         return set(self.accepted) <= self.states.keys() and all(app.state in ENDED for app in self.states.values())
@@ -190,11 +199,17 @@ class ChaosRun:
                 pass
         self.struck.append(Struck(fault, begun_s, now_s()))
 
-    def _until(self, condition: Callable[[], object], what: str, limit_s: float = 90.0) -> None:
+    def _until(
+        self,
+        condition: Callable[[], object],
+        what: str,
+        limit_s: float = 90.0,
+        found: Callable[[], object] = lambda: "",
+    ) -> None:
         deadline_s = now_s() + limit_s
         while not condition():
             if now_s() > deadline_s:
-                raise AssertionError(f"not within {limit_s:g} s: {what}\n{self.service.log()[-8000:]}")
+                raise AssertionError(f"not within {limit_s:g} s: {what} {found()}\n{self.service.log()[-8000:]}")
             time.sleep(0.1)
 
     # ---- what became of it ----

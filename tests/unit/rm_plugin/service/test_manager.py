@@ -11,6 +11,7 @@ from rm_plugin.engines.memory import MemoryAppLauncher
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.memory_service import memory_service, until
 from themis.apps import JobShape, JobSpec
+from themis.archives import ArchiveError
 from themis.bids import PlacedGang
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
@@ -410,6 +411,25 @@ class TestLogs:
             assert fetched == ["http://there/"] * 2
 
         self.scenario_with(tmp_path, scenario, 0.01)
+
+    def test_logs_that_could_not_be_fetched_at_the_end_are_fetched_again(self, tmp_path):
+        async def scenario(rm, entry, session, fetched):
+            fetch = rm.manager._fetch_logs
+
+            async def full(app_id, page_url, folder):
+                await fetch(app_id, page_url, folder)
+                raise ArchiveError("no space")
+
+            rm.manager._fetch_logs = full
+            await rm.manager.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
+            await until(lambda: fetched == [""])
+            assert await rm.manager.fetch_logs(entry) == tmp_path / "apps" / entry.app_id
+            assert not entry.logs_whole
+            rm.manager._fetch_logs = fetch
+            await rm.manager.fetch_logs(entry)
+            assert (fetched, entry.logs_whole) == ([""] * 3, True)
+
+        self.scenario_with(tmp_path, scenario)
 
     def test_logs_of_an_ended_app_are_fetched_once_and_not_from_its_page(self, tmp_path):
         async def scenario(rm, entry, session, fetched):
