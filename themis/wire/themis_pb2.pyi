@@ -557,7 +557,7 @@ class RmMessage(_message.Message):
     def __init__(self, id: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., ask_rho: _Optional[_Union[AskRho, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., shut_down: _Optional[_Union[ShutDown, _Mapping]] = ..., cluster: _Optional[_Union[ClusterUpdate, _Mapping]] = ...) -> None: ...
 
 class Registered(_message.Message):
-    __slots__ = ("spec", "cluster", "submitted_at_s", "now_s", "lease_s", "checkpoint_lead_s", "grace_s", "heartbeat_s", "time_scale", "leases", "active_apps", "contention", "bundle_rule", "app_id", "gpus_available")
+    __slots__ = ("spec", "cluster", "submitted_at_s", "now_s", "lease_s", "checkpoint_lead_s", "grace_s", "heartbeat_s", "time_scale", "leases", "active_apps", "contention", "bundle_rule", "app_id", "gpus_available", "task_log_mb")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_AT_S_FIELD_NUMBER: _ClassVar[int]
@@ -573,6 +573,7 @@ class Registered(_message.Message):
     BUNDLE_RULE_FIELD_NUMBER: _ClassVar[int]
     APP_ID_FIELD_NUMBER: _ClassVar[int]
     GPUS_AVAILABLE_FIELD_NUMBER: _ClassVar[int]
+    TASK_LOG_MB_FIELD_NUMBER: _ClassVar[int]
     spec: AppSpec
     cluster: Cluster
     submitted_at_s: float
@@ -588,7 +589,8 @@ class Registered(_message.Message):
     bundle_rule: str
     app_id: str
     gpus_available: int
-    def __init__(self, spec: _Optional[_Union[AppSpec, _Mapping]] = ..., cluster: _Optional[_Union[Cluster, _Mapping]] = ..., submitted_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., lease_s: _Optional[float] = ..., checkpoint_lead_s: _Optional[float] = ..., grace_s: _Optional[float] = ..., heartbeat_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., active_apps: _Optional[int] = ..., contention: _Optional[float] = ..., bundle_rule: _Optional[str] = ..., app_id: _Optional[str] = ..., gpus_available: _Optional[int] = ...) -> None: ...
+    task_log_mb: int
+    def __init__(self, spec: _Optional[_Union[AppSpec, _Mapping]] = ..., cluster: _Optional[_Union[Cluster, _Mapping]] = ..., submitted_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., lease_s: _Optional[float] = ..., checkpoint_lead_s: _Optional[float] = ..., grace_s: _Optional[float] = ..., heartbeat_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., active_apps: _Optional[int] = ..., contention: _Optional[float] = ..., bundle_rule: _Optional[str] = ..., app_id: _Optional[str] = ..., gpus_available: _Optional[int] = ..., task_log_mb: _Optional[int] = ...) -> None: ...
 
 class AskRho(_message.Message):
     __slots__ = ("round_id", "now_s", "deadline_s", "contention", "active_apps")
