@@ -1,4 +1,4 @@
-"""The policy `drf`: dominant resource fairness over device types; of one type max-min fairness of GPUs (NSDI'20, 3.1)."""
+"""The policy `drf`: dominant resource fairness over device types. On one type it is max-min fairness (NSDI'20, 3.1)."""
 
 from __future__ import annotations
 
