@@ -11,6 +11,7 @@ from oef_round_cases import demand, granted, round_of
 
 from rm_plugin.arbiter.round_values import AppOwner, RoundSettings, Wait
 from rm_plugin.policies.allox_policy import AlloxMemory, RunningJob
+from rm_plugin.policies.allox_rules import RULES
 from rm_plugin.policies.oef.profiling import Profile, ProfileState
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.policy_memory import MemoryRecorder
@@ -72,7 +73,10 @@ def ends_s(run):
     return {app.name: app.ended_at_s for app in run.run().apps}
 
 
-@pytest.mark.parametrize(("policy", "minutes"), [("allox", 75), ("sjf_plus", 76)])
+@pytest.mark.parametrize(
+    ("policy", "minutes"),
+    [("allox", 75), ("sjf_plus", 76), ("jsq_plus", 81), ("best_fit", 104), ("equal_share_fcfs", 181)],
+)
 def test_table_1_has_the_computed_totals(policy, minutes):
     apps = [
         app(f"j{place}", 60 * gpu, 60 * cpu, user=f"user {place % 2}") for place, (gpu, cpu) in enumerate(TABLE_1, 1)
@@ -178,11 +182,71 @@ def test_job_that_overruns_its_estimate_is_expected_after_twice_as_long(now_s, e
     assert job.end_s(now_s) == end_s
 
 
-@pytest.mark.parametrize("policy", ["allox", "allox_plus"])
+@pytest.mark.parametrize("policy", sorted(RULES))
 def test_job_waits_while_every_machine_of_its_types_is_lost(policy):
     outages = (NodeOutage(machine_id="gpu0", lost_at_s=10.0, back_at_s=500.0),)
     run = simulation([app("a", 100, 1000, at_s=50.0)], cluster(1, 0), policy, outages=outages)
     assert ends_s(run) == {"a": pytest.approx(600.0)}
+
+
+class TestQueues:
+    """JSQ+ on a machine of two GPUs. When `a` ends at 10 s, `c` takes its GPU, and `d` joins the queue behind `c`."""
+
+    MACHINE = Cluster(
+        name="large",
+        machines=(Machine(machine_id="m", rack_id="r", slots=(2,), device="gpu"),),
+        devices={"gpu": DEVICES["gpu"]},
+    )
+
+    def played(self, policy="jsq_plus"):
+        history = History()
+        lengths_s = {"a": 10, "b": 100, "c": 50, "d": 5}
+        apps = [app(name, gpu_s, 1000, at_s=float(place)) for place, (name, gpu_s) in enumerate(lengths_s.items())]
+        return ends_s(simulation(apps, self.MACHINE, policy, observer=history)), history
+
+    def test_job_keeps_its_place_in_the_queue_of_one_gpu_of_a_machine(self):
+        ends, history = self.played()
+        # At 60 s the first GPU is idle, and the second has `b` until 101 s.
+        assert ends == {name: pytest.approx(end_s) for name, end_s in {"a": 10, "b": 101, "c": 60, "d": 65}.items()}
+        assert history.results[2].decision.memory.bindings == {"d": {"d-0": "m:0"}}
+        assert history.results[-1].decision.memory.bindings == {}
+
+    def test_job_in_a_queue_says_so(self):
+        _, history = self.played()
+        assert history.results[2].decision.waits == {
+            "d": Wait(
+                job_id="d-0", reason="d/d-0 waits in the queue of m, and does not change to another", machine_id="m"
+            )
+        }
+
+    def test_job_whose_machine_is_lost_joins_another_queue(self):
+        outages = (NodeOutage(machine_id="gpu0", lost_at_s=5.0, back_at_s=9000.0),)
+        apps = [app("a", 10, 5000), app("b", 10, 200, at_s=1.0)]
+        ends = ends_s(simulation(apps, cluster(1, 1), "best_fit", outages=outages))
+        assert ends["b"] < 9000
+
+
+def test_equal_shares_count_users_whose_jobs_all_run():
+    """Two users share two GPUs, so the second job of the first user waits although no job of the other does."""
+    apps = [app("a", 100, 1e6, user="u"), app("b", 10, 1e6, user="v"), app("c", 100, 1e6, user="u", at_s=1.0)]
+    ends = ends_s(simulation(apps, cluster(2, 0), "equal_share"))
+    # After 10 s the user v has left, and both GPUs are those of u.
+    assert ends == {"a": pytest.approx(100.0), "b": pytest.approx(10.0), "c": pytest.approx(110.0)}
+
+
+def test_drff_leaves_cpu_nodes_idle_whatever_its_gpus_are_called():
+    history = History()
+    machines = Cluster(
+        name="named",
+        machines=(
+            Machine(machine_id="v", rack_id="r", slots=(1,), device="v100"),
+            Machine(machine_id="c", rack_id="r", slots=(1,), device="cpu"),
+        ),
+        devices={"v100": DeviceType(name="v100"), "cpu": DEVICES["cpu"]},
+    )
+    apps = [app(f"a{place}", 20, 10, user=f"u{place}") for place in range(3)]
+    simulation(apps, machines, "drff", observer=history).run()
+    assert {change.lease.gpu.machine_id for change in history.changes} == {"v"}
 
 
 def test_progress_counts_until_the_job_ends():
