@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import field
 
 from rm_plugin.arbiter.round_values import RoundSnapshot, Wait
+from rm_plugin.policies.allox.estimator import extrapolate
 from rm_plugin.policies.allox.values import Capacity, Configuration, Job, Machine, RunningJob
 from rm_plugin.policies.oef.profiling import Profile, Profiles, ProfileState
 from rm_plugin.policies.oef_tenants import startable
-from themis.bids import GangDemand
+from themis.bids import GangDemand, SampleTimes
 from themis.cluster import Cluster
 from themis.values import Value
 
@@ -22,6 +23,9 @@ TextByJob = Mapping[str, Mapping[str, str]]
 
 JobsByApp = Mapping[str, Mapping[str, float]]
 """A time in seconds by job by app."""
+
+Samples = Mapping[str, tuple[SampleTimes, ...]]
+"""Samples by app, of the job that was measured for all of its jobs."""
 
 Wanted = Mapping[str, tuple[GangDemand, ...]]
 """The demands of jobs that have no device, by app."""
@@ -157,7 +161,12 @@ def too_wide_waits(snapshot: RoundSnapshot, wanted: Wanted, policy: str) -> dict
 
 
 def waiting_jobs(
-    snapshot: RoundSnapshot, wanted: Wanted, owners: Mapping[str, str], arrived_s: JobsByApp, profiles: Profiles
+    snapshot: RoundSnapshot,
+    wanted: Wanted,
+    owners: Mapping[str, str],
+    arrived_s: JobsByApp,
+    profiles: Profiles,
+    samples: Samples,
 ) -> WaitingJobs:
     """Return the jobs that may start.
 
@@ -168,6 +177,7 @@ def waiting_jobs(
         arrived_s: When each of these jobs arrived.
         profiles: Profiles by app, with sampling runs. The jobs of an app wait while its profile is open, and count with
             the speeds that it measured.
+        samples: Samples by app. On their types they count instead of speeds.
     """
     jobs, keys = [], {}
     for app_id, demands in wanted.items():
@@ -181,18 +191,29 @@ def waiting_jobs(
                     job_id=name,
                     user=owners[app_id],
                     arrival_s=arrived_s[app_id][demand.job_id],
-                    configurations=_configurations(demand, snapshot.cluster, profile),
+                    configurations=_configurations(demand, snapshot.cluster, profile, samples.get(app_id, ())),
                 )
             )
             keys[name] = app_id, demand.job_id
     return WaitingJobs(jobs=tuple(jobs), keys=keys)
 
 
-def _configurations(demand: GangDemand, cluster: Cluster, profile: Profile | None) -> dict[str, Configuration]:
-    """The job's time by type: its work at S of one device, divided by its speed: measured for its app, else its own."""
+def _configurations(
+    demand: GangDemand, cluster: Cluster, profile: Profile | None, samples: Sequence[SampleTimes]
+) -> dict[str, Configuration]:
+    """The job's time by type.
+
+    It is on the line through the samples of its app, if there are some. Otherwise it is the job's work at S of one
+    device, divided by its speed: measured for its app, else its own.
+    """
     work_s = max(demand.work_left_gpu_s, _MIN_WORK_GPU_S) * demand.slowdown.slot
     speeds = {name: demand.speeds.on(name) for name in cluster.gpus_by_device}
     if profile is not None and profile.state is ProfileState.DONE and profile.job_id:
         measured = dict(zip(profile.types, profile.rates, strict=True))
         speeds = {name: measured.get(name, speed) if speed > 0.0 else 0.0 for name, speed in speeds.items()}
-    return {name: Configuration(time_s=work_s / speed) for name, speed in speeds.items() if speed > 0.0}
+    times_s = {name: work_s / speed for name, speed in speeds.items() if speed > 0.0}
+    for sample in samples:
+        if sample.device in times_s:
+            first, second = zip(sample.work_gpu_s, sample.seconds, strict=True)
+            times_s[sample.device] = extrapolate(first, second, work_s)
+    return {name: Configuration(time_s=time_s) for name, time_s in times_s.items()}

@@ -26,6 +26,7 @@ from rm_plugin.policies.allox.explain import explain
 from rm_plugin.policies.allox.progress import ProgressLedger
 from rm_plugin.policies.allox_jobs import (
     Devices,
+    Samples,
     WaitingJobs,
     Wanted,
     devices_of,
@@ -35,7 +36,7 @@ from rm_plugin.policies.allox_jobs import (
     waiting_jobs,
 )
 from rm_plugin.policies.allox_rules import Rule
-from rm_plugin.policies.allox_samples import sampling_runs, sampling_waits
+from rm_plugin.policies.allox_samples import samples_of, sampling_runs, sampling_waits
 from rm_plugin.policies.demands import capacity_after, gangs_of
 from rm_plugin.policies.oef.profiling import Profiles
 from rm_plugin.policies.oef_tenants import tenant_of_app
@@ -87,6 +88,7 @@ class AlloxMemory(Value, frozen=True, kw_only=True):
         last_start_s: The time of the last start by user.
         arrived_s: When each unfinished job was first seen, by job by app. A job that lost its machine keeps its time.
         profiles: Profiles by app, with profiling runs.
+        samples: Samples of the job that was measured for its app, by app, if its log gives them.
         bindings: The device whose queue each waiting job has joined, by job by app, under policies with queues.
     """
 
@@ -94,6 +96,7 @@ class AlloxMemory(Value, frozen=True, kw_only=True):
     last_start_s: Mapping[str, float] = msgspec.field(default_factory=dict)
     arrived_s: Mapping[str, Mapping[str, float]] = msgspec.field(default_factory=dict)
     profiles: Profiles = msgspec.field(default_factory=dict)
+    samples: Samples = msgspec.field(default_factory=dict)
     bindings: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
 
     @property
@@ -136,7 +139,9 @@ class AlloxPolicy:
         for app_id, job_id in memory.runs.items():
             ends_at_s.setdefault(app_id, {})[job_id] = snapshot.now_s + snapshot.lease_s
         runs, profiles = sampling_runs(snapshot, memory.profiles)
-        memory = replace(memory, profiles=profiles)
+        memory = replace(
+            memory, profiles=profiles, samples=samples_of(snapshot, memory.samples, memory.profiles, profiles)
+        )
         sampled = {app_id: profile for app_id, profile in profiles.items() if profile.is_open}
         rest = (
             replace(snapshot, machines=capacity_after(snapshot.machines, gangs_of(runs)).machines())
@@ -147,7 +152,7 @@ class AlloxPolicy:
             app_id: {job_id: job.device_id for job_id, job in jobs.items()} for app_id, jobs in memory.running.items()
         }
         devices = devices_of(rest, ends_at_s, device_ids)
-        waiting = waiting_jobs(rest, wanted, owners, memory.arrived_s, profiles)
+        waiting = waiting_jobs(rest, wanted, owners, memory.arrived_s, profiles, memory.samples)
         frame = values.Snapshot(
             now_s=snapshot.now_s,
             machines=devices.machines,

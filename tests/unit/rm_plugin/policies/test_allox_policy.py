@@ -18,7 +18,7 @@ from rm_plugin.service.policy_memory import MemoryRecorder
 from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.store_json import from_json, to_json
 from themis.apps import JobShape
-from themis.bids import AppReport, GangDemand
+from themis.bids import AppReport, GangDemand, SampleTimes
 from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
 from themis.errors import InputError
 from themis.leases import LeaseChangeKind
@@ -350,6 +350,27 @@ class TestSamplingRuns:
         third = sampled_round(both, second.memory, renewable={"a": {"v": 1}}, kept=kept)
         assert third.memory.profiles["a"].rates == (1.0, 1.1)
         assert granted(third) == {"a": {"k": 2, "v": 1}}
+
+    def test_samples_of_one_job_count_for_all_jobs_of_its_app(self):
+        """By its speed the job is 9 times as fast on the V100; by the samples set-up takes 600 s there."""
+        v100 = SampleTimes(device="v100", work_gpu_s=(10.0, 20.0), seconds=(601.0, 602.0))
+
+        def wanted(*samples):
+            jobs = [demand(9.0, job=f"j{n}", gpus=1, work_left_gpu_s=500.0) for n in range(2)]
+            return {"other": (), "a": [replace(jobs[0], samples=samples), jobs[1]]}
+
+        running = Profile(state=ProfileState.RUNNING, types=("k80", "v100"), rates=(1.0,), job_id="j0")
+        memory = AlloxMemory(profiles={"a": running})
+        kept = {"other": {"v": 3}}
+        ended = sampled_round(wanted(v100), memory, renewable={"a": {"v": 1}}, kept=kept)
+        assert ended.memory.profiles["a"].state is ProfileState.DONE
+        assert ended.memory.samples == {"a": (v100,)}
+        # The line is at 650 s on the V100; the K80 takes 500 s.
+        assert granted(ended) == {"a": {"k": 2}}
+        without = sampled_round(wanted(), memory, renewable={"a": {"v": 1}}, kept=kept)
+        assert granted(without) == {"a": {"v": 1}}
+        later = sampled_round(wanted(replace(v100, seconds=(1.0, 2.0))), ended.memory, kept=kept)
+        assert later.memory.samples == {"a": (v100,)}
 
     def test_app_that_arrives_while_a_type_is_busy_is_sampled_there_later(self):
         closed = Profile(state=ProfileState.DONE, types=("k80", "v100"), rates=(1.0, 2.0), job_id="j")
