@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from oef_round_cases import demand, granted, round_of
 
 from rm_plugin.arbiter.round_values import AppOwner, RoundSettings, Wait
+from rm_plugin.policies.allox_jobs import running_jobs
 from rm_plugin.policies.allox_policy import AlloxMemory, RunningJob
 from rm_plugin.policies.allox_rules import RULES
 from rm_plugin.policies.oef.profiling import Profile, ProfileState
@@ -211,6 +212,15 @@ class TestQueues:
         assert history.results[2].decision.memory.bindings == {"d": {"d-0": "m:0"}}
         assert history.results[-1].decision.memory.bindings == {}
 
+    def test_job_stays_in_a_queue_although_another_has_become_shorter(self):
+        apps = {"other": (), "a": [demand(1.0, job="j", gpus=1, work_left_gpu_s=500.0)]}
+        joined = AlloxMemory(bindings={"a": {"j": "k:0"}})
+        frame = round_of(apps, memory=joined, kept={"other": {"k": 4}})
+        decision = make_policy("jsq_plus").decide(frame)
+        assert granted(decision) == {}
+        assert decision.memory.bindings == joined.bindings
+        assert granted(make_policy("jsq_plus").decide(replace(frame, memory=None))) == {"a": {"v": 1}}
+
     def test_job_in_a_queue_says_so(self):
         _, history = self.played()
         assert history.results[2].decision.waits == {
@@ -256,6 +266,30 @@ def test_progress_counts_until_the_job_ends():
     assert after_first.running["a"]["a-0"].value == 0.5
     assert after_first.last_start_s == {"user u": 0.0, "user v": 0.0}
     assert "a" not in after_end.running
+
+
+def test_job_that_ends_leaves_the_progress_of_its_user_while_its_app_goes_on():
+    history = History()
+    two = app("a", 10, 1000)
+    two = replace(two, jobs=(*two.jobs, replace(app("b", 100, 1000).jobs[0], job_id="a-1")))
+    simulation([two, app("c", 20, 1000, at_s=5.0)], cluster(2, 0), observer=history).run()
+    running = [result.decision.memory.running.get("a", {}).keys() for result in history.results]
+    assert list(running[:2]) == [{"a-0", "a-1"}, {"a-1"}]
+
+
+def test_length_of_a_running_job_includes_its_start():
+    frame = round_of({"a": [demand(2.0, job="j", gpus=1, work_left_gpu_s=500.0)]})
+    reports = {"a": replace(frame.reports["a"], restart_s=7.0)}
+    decision = make_policy("allox").decide(replace(frame, reports=reports))
+    assert decision.memory.running["a"]["j"].time_s == 7.0 + 250.0
+
+
+def test_sampling_run_is_no_running_job():
+    frame = round_of({"a": [demand(2.0, job="j", gpus=1)]}, kept={"a": {"v": 1}})
+    frame = replace(frame, apps=(replace(frame.apps[0], bound=(("j", "v"),)),))
+    assert running_jobs(frame, {"a": "u"}, {"a": "j"}) == ()
+    (running,) = running_jobs(frame, {"a": "u"}, {})
+    assert (running.job.user, running.type_name) == ("u", "v100")
 
 
 def test_memory_comes_back_from_the_store_as_it_was():
@@ -350,6 +384,31 @@ class TestSamplingRuns:
         third = sampled_round(both, second.memory, renewable={"a": {"v": 1}}, kept=kept)
         assert third.memory.profiles["a"].rates == (1.0, 1.1)
         assert granted(third) == {"a": {"k": 2, "v": 1}}
+
+    def test_samples_that_run_count_for_the_limit(self):
+        """Two of the four K80 run samples, so the third app waits for one of these."""
+        running = Profile(state=ProfileState.RUNNING, types=("k80", "v100"), job_id="j")
+        memory = AlloxMemory(profiles={"a": running, "b": running})
+        apps = {name: [demand(2.0, job="j", gpus=1)] for name in "abc"}
+        both = sampled_round(apps, memory, kept={"a": {"k": 1}, "b": {"k": 1}})
+        assert granted(both) == {}
+        one = sampled_round(apps, replace(memory, profiles={"a": running}), kept={"a": {"k": 1}})
+        assert granted(one) == {"b": {"k": 1}}
+
+    def test_device_of_a_sample_is_busy_for_a_lease(self):
+        """Otherwise the job would wait for the V100, which takes half of its time on an idle K80."""
+        running = Profile(state=ProfileState.RUNNING, types=("k80", "v100"), rates=(1.0,), job_id="j")
+        done = Profile(state=ProfileState.DONE, types=("k80", "v100"), rates=(1.0, 2.0), job_id="j")
+        apps = {"other": (), "a": (), "b": [demand(2.0, job="j", gpus=1, work_left_gpu_s=100.0)]}
+        frame = round_of(
+            apps,
+            memory=AlloxMemory(profiles={"a": running, "b": done}),
+            kept={"other": {"v": 3}, "a": {"v": 1}},
+            profiling_runs=True,
+            alpha=1.0,
+        )
+        bound = tuple(replace(app, bound=(("j", "v"),)) if app.app_id == "a" else app for app in frame.apps)
+        assert granted(make_policy("allox").decide(replace(frame, apps=bound))) == {"b": {"k": 1}}
 
     def test_samples_of_one_job_count_for_all_jobs_of_its_app(self):
         """By its speed the job is 9 times as fast on the V100; by the samples set-up takes 600 s there."""
