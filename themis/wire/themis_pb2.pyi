@@ -255,8 +255,22 @@ class LossForecast(_message.Message):
     serial_iteration_s: float
     def __init__(self, floor: _Optional[float] = ..., drop: _Optional[float] = ..., scale: _Optional[float] = ..., power: _Optional[float] = ..., iteration: _Optional[int] = ..., serial_iteration_s: _Optional[float] = ...) -> None: ...
 
+class SampleTimes(_message.Message):
+    __slots__ = ("device", "first_work_gpu_s", "first_s", "second_work_gpu_s", "second_s")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_WORK_GPU_S_FIELD_NUMBER: _ClassVar[int]
+    FIRST_S_FIELD_NUMBER: _ClassVar[int]
+    SECOND_WORK_GPU_S_FIELD_NUMBER: _ClassVar[int]
+    SECOND_S_FIELD_NUMBER: _ClassVar[int]
+    device: str
+    first_work_gpu_s: float
+    first_s: float
+    second_work_gpu_s: float
+    second_s: float
+    def __init__(self, device: _Optional[str] = ..., first_work_gpu_s: _Optional[float] = ..., first_s: _Optional[float] = ..., second_work_gpu_s: _Optional[float] = ..., second_s: _Optional[float] = ...) -> None: ...
+
 class GangDemand(_message.Message):
-    __slots__ = ("job_id", "min_gpus", "max_gpus", "unit_gpus", "slowdown", "work_left_gpu_s", "held", "forecast", "faster_than", "speeds")
+    __slots__ = ("job_id", "min_gpus", "max_gpus", "unit_gpus", "slowdown", "work_left_gpu_s", "held", "forecast", "faster_than", "speeds", "samples")
     class SpeedsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -274,6 +288,7 @@ class GangDemand(_message.Message):
     FORECAST_FIELD_NUMBER: _ClassVar[int]
     FASTER_THAN_FIELD_NUMBER: _ClassVar[int]
     SPEEDS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     min_gpus: int
     max_gpus: int
@@ -284,7 +299,8 @@ class GangDemand(_message.Message):
     forecast: LossForecast
     faster_than: float
     speeds: _containers.ScalarMap[str, float]
-    def __init__(self, job_id: _Optional[str] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., unit_gpus: _Optional[int] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping]] = ..., work_left_gpu_s: _Optional[float] = ..., held: _Optional[_Union[Allocation, _Mapping]] = ..., forecast: _Optional[_Union[LossForecast, _Mapping]] = ..., faster_than: _Optional[float] = ..., speeds: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    samples: _containers.RepeatedCompositeFieldContainer[SampleTimes]
+    def __init__(self, job_id: _Optional[str] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., unit_gpus: _Optional[int] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping]] = ..., work_left_gpu_s: _Optional[float] = ..., held: _Optional[_Union[Allocation, _Mapping]] = ..., forecast: _Optional[_Union[LossForecast, _Mapping]] = ..., faster_than: _Optional[float] = ..., speeds: _Optional[_Mapping[str, float]] = ..., samples: _Optional[_Iterable[_Union[SampleTimes, _Mapping]]] = ...) -> None: ...
 
 class PhaseLeft(_message.Message):
     __slots__ = ("jobs", "work_gpu_s", "longest_gpu_s", "gang_gpus")
