@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 PRIOR_SERIAL_ITERATION_S = 0.1
 """Serial seconds per iteration of a job without an estimate that has not run yet."""
 
+UNKNOWN_PACE_S = 86_400.0
+"""Seconds on its largest gang that a job is assumed to take if nothing says its pace: a day."""
+
 REESTIMATE = 1.05
 """B grows only if the measured work exceeds it by this factor, so that noise does not raise it step by step."""
 
@@ -41,10 +44,14 @@ class AppJob(Protocol):
 
 
 class JobProgress(Value, frozen=True, kw_only=True):
-    """A job that an app master runs, as far as the agent cares."""
+    """A job that an app master runs, as far as the agent cares.
+
+    `silent`: neither its log nor the user says its pace, and that of no other job of the app is known.
+    """
 
     spec: JobSpec
     profile: JobProfile
+    silent: bool = False
 
     @property
     def iterations_total(self) -> int:
@@ -53,9 +60,22 @@ class JobProgress(Value, frozen=True, kw_only=True):
 
     @property
     def serial_iteration_s(self) -> float:
-        """Measured, else the user's estimate, else the prior."""
+        """Measured, else the user's estimate, else a prior.
+
+        A silent job is assumed to take a day on its largest gang, or twice as long as it has run if that is longer. A
+        long job has a lower rho than a short one that waited as long, so silence never gains an app GPUs. Example: a
+        command of one iteration on 4 GPUs that has run for 10 minutes takes 4 * 86,400 GPU s. After two days it takes
+        four. One that has ended took what it took.
+        """
         serial_s = self.profile.serial_iteration_s
-        return PRIOR_SERIAL_ITERATION_S if serial_s is None else serial_s
+        if serial_s is not None:
+            return serial_s
+        if not self.silent:
+            return PRIOR_SERIAL_ITERATION_S
+        ran_gpu_s = self.profile.ran_gpu_s
+        if ran_gpu_s and self.profile.iteration >= self.iterations_total:
+            return ran_gpu_s / self.iterations_total
+        return max(UNKNOWN_PACE_S * self.spec.shape.demand_max_gpus, 2.0 * ran_gpu_s) / self.iterations_total
 
     def view_with(self, iterations_left: int) -> JobView:
         """The job with these iterations left, by its measurements, without a forecast of its loss."""

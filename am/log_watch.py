@@ -17,6 +17,10 @@ PROGRESS_EVENT_S = 1.0
 """Minimum seconds between two progress events of a job."""
 
 
+UNREAD_AFTER_S = 45.0
+"""Seconds after its start from which a job's health says that its log has no pace or no metric."""
+
+
 class LogWatch:
     """Polled a few times a second by the app master's loop."""
 
@@ -60,7 +64,11 @@ class LogWatch:
     def _reader(self, job: JobRun) -> JobReader:
         if job.job_id not in self._readers:
             folders = [job.folder, *checkpoint_folders(self._app, job)]
-            self._readers[job.job_id] = JobReader(job.follower, folders, since_s=self._app.submitted_at_s)
+            metric = self._app.spec.metric
+            self._readers[job.job_id] = JobReader(
+                job.follower, folders, since_s=self._app.submitted_at_s, metric=metric
+            )
+            job.lines = self._readers[job.job_id].lines
         return self._readers[job.job_id]
 
     def _report_health(self, job: JobRun) -> None:
@@ -71,8 +79,25 @@ class LogWatch:
             self._report_once(job, "job_stalled", detail)
         if diverged is not None:
             self._report_once(job, "job_diverged", {"iteration": diverged.since_iteration, "losses": diverged.losses})
+        job.unread = self._unread(job)
+        if job.unread and job.lines is not None:
+            seen = {"lines_seen": job.lines.lines_seen, "first_line": job.lines.first_line}
+            self._report_once(job, "metric_unread", seen)
         present = {"job_stalled": stall is not None, "job_diverged": diverged is not None}
+        present["metric_unread"] = bool(job.unread)
         self._reported[job.job_id] = {kind for kind, holds in present.items() if holds}
+
+    def _unread(self, job: JobRun) -> str:
+        """Say what a job has not reported although it has run for a while. Empty if it has."""
+        if not job.running or self._app.now_s() - job.started_at_s < UNREAD_AFTER_S:
+            return job.unread if job.running else ""
+        search = self._app.search
+        lacks = (
+            ("pace unknown", job.profile.serial_iteration_s is None),
+            ("no metric", (search.compares or job.metric.declared) and not job.read_metric),
+        )
+        words = " and ".join(word for word, holds in lacks if holds)
+        return f"{words}: {job.lines_text}" if words else ""
 
     def _report_once(self, job: JobRun, kind: str, detail: Mapping[str, object]) -> None:
         if kind not in self._reported.get(job.job_id, set()):

@@ -249,6 +249,8 @@ class AppMaster:
                 raise AttemptLostError("a job could not be settled") from self._jobs.broken
             if self._stop_reason:
                 return AppState.KILLED, self._stop_reason
+            if app.search.unreadable:
+                return AppState.FAILED, app.search.unreadable
             plan = app.search.plan()
             if plan.finished:
                 return _outcome(app)

@@ -67,7 +67,7 @@ def _job_reports(app: App) -> Iterator[pb.JobStatus]:
 
 def job_status(app: App, job: JobRun) -> pb.JobStatus:
     """One job."""
-    loss, accuracy = job.loss, job.profile.accuracy
+    loss, accuracy = job.shown_loss, job.profile.accuracy
     return pb.JobStatus(
         job_id=job.job_id,
         state=job.state.value,
@@ -91,4 +91,7 @@ def job_status(app: App, job: JobRun) -> pb.JobStatus:
             pb.DeviceSpeed(device=each.device, speed=each.speed, measured=each.measured)
             for each in job.profile.speed_by_device()
         ],
+        lines_seen=job.lines.lines_seen if job.lines is not None else 0,
+        lines_read=job.lines.lines_read if job.lines is not None else 0,
+        pace_known=job.profile.serial_iteration_s is not None,
     )

@@ -9,6 +9,7 @@ from themis.apps import (
     Estimate,
     JobShape,
     JobSpec,
+    MetricSpec,
     ProgramSpec,
     Slowdown,
     TaskResources,
@@ -75,6 +76,7 @@ APPS = st.builds(
     peer_wait_s=POSITIVE,
     seed=INT64,
     replay=st.booleans(),
+    metric=st.builds(MetricSpec, name=TEXTS, mode=st.sampled_from(("min", "max")), regex=TEXTS, wanted=st.booleans()),
 )
 
 GANGS = st.builds(

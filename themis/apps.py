@@ -135,6 +135,31 @@ class Estimate(Value, frozen=True, kw_only=True):
     slowdown: Slowdown | None = None
 
 
+class MetricSpec(Value, frozen=True, kw_only=True):
+    """The metric by which a search compares jobs.
+
+    Attributes:
+        name: The name that the program logs it under. Empty: the profiler recognises losses by their names.
+        mode: `min` if lower is better, else `max`.
+        regex: A regular expression that finds the value in a line, in the group `value` or the first group.
+        wanted: False if the jobs report no metric, and the app is to run all the same.
+    """
+
+    name: str = ""
+    mode: str = "min"
+    regex: str = ""
+    wanted: bool = True
+
+    @property
+    def declared(self) -> bool:
+        """Whether the user says how to find it."""
+        return bool(self.name or self.regex)
+
+    def as_loss(self, value: float) -> float:
+        """Return a value so that lower is better, as tuners need it; and the value of such a loss."""
+        return -value if self.mode == "max" else value
+
+
 class AppSpec(Value, frozen=True, kw_only=True):
     """One user's search for one model: one or more jobs, one tuner.
 
@@ -157,6 +182,7 @@ class AppSpec(Value, frozen=True, kw_only=True):
     seed: int = 0
     replay: bool = False
     peer_wait_s: float = DEFAULT_PEER_WAIT_S
+    metric: MetricSpec = field(default_factory=MetricSpec)
 
     def __post_init__(self) -> None:
         if not self.jobs:
