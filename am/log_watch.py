@@ -46,6 +46,9 @@ class LogWatch:
     def read(self, job: JobRun) -> None:
         """Read on in one job's log."""
         now_s = self._app.now_s()
+        if not job.stepped:
+            # Its program was called with this iteration.
+            self._reader(job).lines.expect(self._app.search.target_of(job, self._app.search.plan()))
         self._take(job, self._reader(job).read(now_s), now_s)
 
     def drain(self, job: JobRun, ended_well: bool) -> None:
@@ -64,10 +67,8 @@ class LogWatch:
     def _reader(self, job: JobRun) -> JobReader:
         if job.job_id not in self._readers:
             folders = [job.folder, *checkpoint_folders(self._app, job)]
-            metric = self._app.spec.metric
-            self._readers[job.job_id] = JobReader(
-                job.follower, folders, since_s=self._app.submitted_at_s, metric=metric
-            )
+            since_s = self._app.submitted_at_s
+            self._readers[job.job_id] = JobReader(job.follower, folders, since_s=since_s, metric=job.metric)
             job.lines = self._readers[job.job_id].lines
         return self._readers[job.job_id]
 

@@ -161,6 +161,9 @@ class SearchState:
             job.profile.reach(target)
         else:
             job.short_of = target
+        if not self._measured and job.profile.serial_iteration_s is None:
+            # Its end is the first measurement of a silent job.
+            self._set_work(work_seen_gpu_s(self.progress(), self.plan()))
         self._observe(job, ObservationKind.TARGET_REACHED, at_least=target)
         self.turn(job, JobState.PHASE_DONE)
 

@@ -19,14 +19,12 @@ _HELD_OUT = frozenset(
 )
 _TOTAL = frozenset(
     ("", "loss", "train", "training", "trn", "tr", "total", "avg", "average", "mean", "running", "batch", "minibatch")
-    + ("smooth", "smoothed", "current", "cur", "curr", "step", "epoch", "iter", "iteration", "lm", "overall")
-)
+) | frozenset(("smooth", "smoothed", "current", "cur", "curr", "step", "epoch", "iter", "iteration", "lm", "overall"))
 """Words in the name of a training loss. Other words name a part of it, for example `box_loss`."""
 
 _NOT_MEASURED = frozenset(
     ("best", "min", "minimum", "max", "maximum", "lowest", "target", "prev", "previous", "initial", "start", "weight")
-    + ("scale", "threshold", "delta", "stop", "old", "expected")
-)
+) | frozenset(("scale", "threshold", "delta", "stop", "old", "expected"))
 
 _AFTER = r"(?![\w%]|\.\d|-\d| *%)"
 _WRAPPED = r"(?:tensor\(|(?:np|numpy)\.float[0-9]{2}\(|\[)?"

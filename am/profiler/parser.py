@@ -208,7 +208,9 @@ class LogReader:
             if not self.times_steps:
                 found = self._text.read(text)
             if self._declared is not None and (metric := self._declared.read(text)):
-                found = (*found, metric)
+                # Its step is progress too.
+                step = () if found or metric.step is None else (StepLoss(step=metric.step, loss=None),)
+                found = (*found, *step, metric)
             if found and (tag["worker"] is None or self._accepts(tag["worker"], found)):
                 records += found
         return records
