@@ -134,9 +134,12 @@ class Client:
         request = pb.WatchRequest(app_id=app_id, after_sequence=after_sequence, follow=follow)
         return self._stream(self._stub.Watch, request, follow=follow)
 
-    def logs(self, app_id: str, job_id: str = "", *, follow: bool = False) -> Iterator[pb.LogChunk]:
-        """Yield the logs of an app's tasks, or of one job's. With `follow`, wait for more until the app ends."""
-        request = pb.LogsRequest(app_id=app_id, job_id=job_id, follow=follow)
+    def logs(self, app_id: str, job_id: str = "", *, follow: bool = False, tail: int = 0) -> Iterator[pb.LogChunk]:
+        """Yield the logs of an app's tasks, or of one job's; of each log only the last `tail` lines, if that is given.
+
+        With `follow`, wait for more until the app ends.
+        """
+        request = pb.LogsRequest(app_id=app_id, job_id=job_id, follow=follow, tail_lines=tail)
         return self._stream(self._stub.Logs, request, follow=follow)
 
     def cluster(self) -> pb.ClusterStatus:
