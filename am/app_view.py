@@ -67,10 +67,12 @@ class JobProgress(Value, frozen=True, kw_only=True):
         command of one iteration on 4 GPUs that has run for 10 minutes takes 4 * 86,400 GPU s. After two days it takes
         four. One that has ended took what it took.
         """
-        serial_s = self.profile.serial_iteration_s
+        # Steps that a job without a length logs say nothing of its one iteration.
+        without_length = self.spec.has_no_length and self.profile.logged > 1
+        serial_s = self.profile.estimated_iteration_s if without_length else self.profile.serial_iteration_s
         if serial_s is not None:
             return serial_s
-        if not self.silent:
+        if not self.silent and not without_length:
             return PRIOR_SERIAL_ITERATION_S
         ran_gpu_s = self.profile.ran_gpu_s
         if ran_gpu_s and self.profile.iteration >= self.iterations_total:

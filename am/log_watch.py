@@ -18,7 +18,11 @@ PROGRESS_EVENT_S = 1.0
 
 
 UNREAD_AFTER_S = 45.0
-"""Seconds after its start from which a job's health says that its log has no pace or no metric."""
+"""Seconds that a job must have run before its health says that its log has no pace or no metric."""
+
+
+_PAST = 1.1
+"""A job is past its target if it logs this many times as many iterations: some end with a last evaluation."""
 
 
 class LogWatch:
@@ -80,18 +84,19 @@ class LogWatch:
             self._report_once(job, "job_stalled", detail)
         if diverged is not None:
             self._report_once(job, "job_diverged", {"iteration": diverged.since_iteration, "losses": diverged.losses})
-        job.unread = self._unread(job)
-        if job.unread and job.lines is not None:
+        unread = self._unread(job)
+        job.notice = unread or self._past_target(job)
+        if unread and job.lines is not None:
             seen = {"lines_seen": job.lines.lines_seen, "first_line": job.lines.first_line}
             self._report_once(job, "metric_unread", seen)
         present = {"job_stalled": stall is not None, "job_diverged": diverged is not None}
-        present["metric_unread"] = bool(job.unread)
+        present["metric_unread"] = bool(unread)
         self._reported[job.job_id] = {kind for kind, holds in present.items() if holds}
 
     def _unread(self, job: JobRun) -> str:
         """Say what a job has not reported although it has run for a while. Empty if it has."""
-        if not job.running or self._app.now_s() - job.started_at_s < UNREAD_AFTER_S:
-            return job.unread if job.running else ""
+        if not job.running or job.profile.ran_s < UNREAD_AFTER_S:
+            return ""
         search = self._app.search
         lacks = (
             ("pace unknown", job.profile.serial_iteration_s is None),
@@ -99,6 +104,16 @@ class LogWatch:
         )
         words = " and ".join(word for word, holds in lacks if holds)
         return f"{words}: {job.lines_text}" if words else ""
+
+    def _past_target(self, job: JobRun) -> str:
+        """Say that a job logs more iterations than it was asked for. Empty if it does not."""
+        target = self._app.search.target_of(job, self._app.search.plan())
+        if not job.running or job.spec.has_no_length or job.profile.logged <= _PAST * target:
+            return ""
+        return (
+            f"it logs iteration {job.profile.logged}, past its target {target}: end the program at %iterations%, count"
+            " the same steps in job.iterations, or set job.max_iterations"
+        )
 
     def _report_once(self, job: JobRun, kind: str, detail: Mapping[str, object]) -> None:
         if kind not in self._reported.get(job.job_id, set()):

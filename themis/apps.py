@@ -86,6 +86,11 @@ class JobSpec(Value, frozen=True, kw_only=True):
     iterations_total: int
     speed_by_device: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def has_no_length(self) -> bool:
+        """Whether the job runs until it exits 0: then its one iteration is no unit of what it logs."""
+        return self.iterations_total == 1
+
     def __post_init__(self) -> None:
         if self.iterations_total < 1:
             raise InputError("a job needs at least one iteration", value=self.iterations_total)
@@ -165,6 +170,8 @@ class AppSpec(Value, frozen=True, kw_only=True):
 
     `replay` marks an app whose jobs are replayed, not trained. `max_task_restarts` bounds the restarts of each job.
     `peer_wait_s`: once a task of a gang has succeeded, the others are stopped after this many seconds without progress.
+    A job is stopped for good after `max_runtime_s` seconds on GPUs, and once it logs more than `max_iterations`
+    iterations. For both, 0 is no limit.
     """
 
     name: str
@@ -183,6 +190,8 @@ class AppSpec(Value, frozen=True, kw_only=True):
     replay: bool = False
     peer_wait_s: float = DEFAULT_PEER_WAIT_S
     metric: MetricSpec = field(default_factory=MetricSpec)
+    max_runtime_s: float = 0.0
+    max_iterations: int = 0
 
     def __post_init__(self) -> None:
         if not self.jobs:

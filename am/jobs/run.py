@@ -37,7 +37,8 @@ class JobRun:
     checkpoint. `files_changed_s` is when a file in its checkpoint folders had changed last at its start, and `reached`
     how many iterations it had done by then. `pauses` counts its restarts in a row without progress; each waits longer
     than the one before. `save_trouble` is why its checkpoints cannot be saved at present, and
-    `failed_saves` how often one could not. `lines` reads its log, and `unread` says that it finds no metric there.
+    `failed_saves` how often one could not. `lines` reads its log, and `notice` is a remark on
+    what that found, for example no metric.
     """
 
     spec: JobSpec
@@ -75,7 +76,7 @@ class JobRun:
     unsaved_stops: int = 0
     metric: MetricSpec = field(default_factory=MetricSpec)
     lines: LogReader | None = None
-    unread: str = ""
+    notice: str = ""
 
     @property
     def job_id(self) -> str:
@@ -152,7 +153,7 @@ class JobRun:
             )
         if self.restarted_for:
             return f"started again: {self.restarted_for}"
-        return self.unread
+        return self.notice
 
     @property
     def reports_nothing(self) -> bool:

@@ -74,7 +74,7 @@ class JobProfile:
         self._non_finite = NonFinite()
         self._clock = ProgressClock()
         self._looked_at_s: float | None = None
-        self._ran_gpu_s = 0.0
+        self._ran_gpu_s = self._ran_s = 0.0
         self._loss_step = -1
         self._losses = LossHistory()
         self._validation_step = -1
@@ -162,6 +162,11 @@ class JobProfile:
         if measured is None:
             return self._estimate.serial_iteration_s
         return measured * self._assumed_speeds.on(self._base_device)
+
+    @property
+    def estimated_iteration_s(self) -> float | None:
+        """The user's estimate of the serial iteration time, None without one."""
+        return self._estimate.serial_iteration_s
 
     def speeds(self) -> Speeds:
         """Return the speed by device type: measured if possible, else assumed.
@@ -255,6 +260,11 @@ class JobProfile:
         return self._clock.longest_s
 
     @property
+    def ran_s(self) -> float:
+        """Seconds that the job has run, as far as `look` was called meanwhile."""
+        return self._ran_s
+
+    @property
     def ran_gpu_s(self) -> float:
         """GPU seconds that the job has run, as far as `look` was called meanwhile."""
         return self._ran_gpu_s
@@ -275,7 +285,9 @@ class JobProfile:
         """
         self._clock.look(now_s, self._step_changes)
         if self._looked_at_s is not None and self._placement is not None:
-            self._ran_gpu_s += min(max(now_s - self._looked_at_s, 0.0), MAX_LOOK_GAP_S) * self._placement.gpus
+            since_s = min(max(now_s - self._looked_at_s, 0.0), MAX_LOOK_GAP_S)
+            self._ran_s += since_s
+            self._ran_gpu_s += since_s * self._placement.gpus
         self._looked_at_s = now_s
 
     def forecast(self, serial_iteration_s: float) -> LossForecast | None:

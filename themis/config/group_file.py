@@ -64,6 +64,18 @@ class JobSection(Section):
         le=10**12,
         description="iterations to the job's end; default 1 for a command, required for a program",
     )
+    max_runtime_s: float = Field(
+        default=0.0,
+        ge=0,
+        le=1e9,
+        description="seconds on GPUs after which the job is stopped for good, with a checkpoint; 0: no limit",
+    )
+    max_iterations: StrictInt = Field(
+        default=0,
+        ge=0,
+        le=10**12,
+        description="the job is stopped for good once it logs more iterations, with a checkpoint; 0: no limit",
+    )
     peer_wait_s: float = Field(
         default=DEFAULT_PEER_WAIT_S,
         gt=0,
@@ -127,7 +139,7 @@ class MetricSection(Section):
     regex: str = Field(
         default="",
         max_length=1000,
-        description="finds it in a line: group `value` or the first one, and if you like group `step`",
+        description="a regular expression that finds the value in a line, in group `value` or the first one",
     )
 
 
@@ -246,6 +258,8 @@ def _app(
         max_task_restarts=file.max_task_restarts,
         peer_wait_s=file.job.peer_wait_s,
         metric=_metric_spec(file.metric),
+        max_runtime_s=file.job.max_runtime_s,
+        max_iterations=file.job.max_iterations,
         seed=file.seed,
     )
 

@@ -140,7 +140,7 @@ class Estimate(_message.Message):
     def __init__(self, serial_iteration_s: _Optional[float] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping]] = ...) -> None: ...
 
 class AppSpec(_message.Message):
-    __slots__ = ("name", "user", "queue", "tuner", "program", "jobs", "resources", "estimate", "checkpoint_every", "checkpoint_uri", "keep_checkpoints", "max_task_restarts", "seed", "replay", "peer_wait_s", "metric")
+    __slots__ = ("name", "user", "queue", "tuner", "program", "jobs", "resources", "estimate", "checkpoint_every", "checkpoint_uri", "keep_checkpoints", "max_task_restarts", "seed", "replay", "peer_wait_s", "metric", "max_runtime_s", "max_iterations")
     NAME_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
@@ -157,6 +157,8 @@ class AppSpec(_message.Message):
     REPLAY_FIELD_NUMBER: _ClassVar[int]
     PEER_WAIT_S_FIELD_NUMBER: _ClassVar[int]
     METRIC_FIELD_NUMBER: _ClassVar[int]
+    MAX_RUNTIME_S_FIELD_NUMBER: _ClassVar[int]
+    MAX_ITERATIONS_FIELD_NUMBER: _ClassVar[int]
     name: str
     user: str
     queue: str
@@ -173,7 +175,9 @@ class AppSpec(_message.Message):
     replay: bool
     peer_wait_s: float
     metric: MetricSpec
-    def __init__(self, name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., tuner: _Optional[_Union[TunerSpec, _Mapping]] = ..., program: _Optional[_Union[ProgramSpec, _Mapping]] = ..., jobs: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., resources: _Optional[_Union[TaskResources, _Mapping]] = ..., estimate: _Optional[_Union[Estimate, _Mapping]] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_uri: _Optional[str] = ..., keep_checkpoints: _Optional[int] = ..., max_task_restarts: _Optional[int] = ..., seed: _Optional[int] = ..., replay: _Optional[bool] = ..., peer_wait_s: _Optional[float] = ..., metric: _Optional[_Union[MetricSpec, _Mapping]] = ...) -> None: ...
+    max_runtime_s: float
+    max_iterations: int
+    def __init__(self, name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., tuner: _Optional[_Union[TunerSpec, _Mapping]] = ..., program: _Optional[_Union[ProgramSpec, _Mapping]] = ..., jobs: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., resources: _Optional[_Union[TaskResources, _Mapping]] = ..., estimate: _Optional[_Union[Estimate, _Mapping]] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_uri: _Optional[str] = ..., keep_checkpoints: _Optional[int] = ..., max_task_restarts: _Optional[int] = ..., seed: _Optional[int] = ..., replay: _Optional[bool] = ..., peer_wait_s: _Optional[float] = ..., metric: _Optional[_Union[MetricSpec, _Mapping]] = ..., max_runtime_s: _Optional[float] = ..., max_iterations: _Optional[int] = ...) -> None: ...
 
 class MetricSpec(_message.Message):
     __slots__ = ("name", "mode", "regex", "unwanted")

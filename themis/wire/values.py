@@ -146,6 +146,8 @@ def app_to_message(app: AppSpec) -> pb.AppSpec:
         max_task_restarts=app.max_task_restarts,
         peer_wait_s=app.peer_wait_s,
         metric=_metric_to_message(app.metric),
+        max_runtime_s=app.max_runtime_s,
+        max_iterations=app.max_iterations,
         seed=app.seed,
         replay=app.replay,
     )
@@ -174,6 +176,8 @@ def app_from_message(message: pb.AppSpec) -> AppSpec:
         max_task_restarts=message.max_task_restarts,
         peer_wait_s=message.peer_wait_s or DEFAULT_PEER_WAIT_S,
         metric=_metric_from_message(message.metric),
+        max_runtime_s=message.max_runtime_s,
+        max_iterations=message.max_iterations,
         seed=message.seed,
         replay=message.replay,
     )
