@@ -47,11 +47,13 @@ class JobProgress(Value, frozen=True, kw_only=True):
     """A job that an app master runs, as far as the agent cares.
 
     `silent`: neither its log nor the user says its pace, and that of no other job of the app is known.
+    `ended`: its program has exited with 0.
     """
 
     spec: JobSpec
     profile: JobProfile
     silent: bool = False
+    ended: bool = False
 
     @property
     def iterations_total(self) -> int:
@@ -67,17 +69,36 @@ class JobProgress(Value, frozen=True, kw_only=True):
         command of one iteration on 4 GPUs that has run for 10 minutes takes 4 * 86,400 GPU s. After two days it takes
         four. One that has ended took what it took.
         """
-        # Steps that a job without a length logs say nothing of its one iteration.
-        without_length = self.spec.has_no_length and self.profile.logged > 1
-        serial_s = self.profile.estimated_iteration_s if without_length else self.profile.serial_iteration_s
-        if serial_s is not None:
-            return serial_s
-        if not self.silent and not without_length:
+        known_s = self._known_s
+        if known_s is not None:
+            return known_s
+        if not self.silent and not self._without_length:
             return PRIOR_SERIAL_ITERATION_S
         ran_gpu_s = self.profile.ran_gpu_s
-        if ran_gpu_s and self.profile.iteration >= self.iterations_total:
+        if ran_gpu_s and self.ended:
             return ran_gpu_s / self.iterations_total
         return max(UNKNOWN_PACE_S * self.spec.shape.demand_max_gpus, 2.0 * ran_gpu_s) / self.iterations_total
+
+    @property
+    def iterations_done(self) -> int:
+        """Iterations done, at most all of the job. None of a job without a length that still runs."""
+        if self._without_length and not self.ended:
+            return 0
+        return min(self.profile.iteration, self.iterations_total)
+
+    @property
+    def pace_known(self) -> bool:
+        """Whether its pace was measured or estimated, in iterations of the job."""
+        return self._known_s is not None
+
+    @property
+    def _without_length(self) -> bool:
+        # Steps that a job without a length logs say nothing of its one iteration.
+        return self.spec.has_no_length and self.profile.logged > 1
+
+    @property
+    def _known_s(self) -> float | None:
+        return self.profile.estimated_iteration_s if self._without_length else self.profile.serial_iteration_s
 
     def view_with(self, iterations_left: int) -> JobView:
         """The job with these iterations left, by its measurements, without a forecast of its loss."""
@@ -145,7 +166,7 @@ def work_gpu_s(jobs: Mapping[str, AppJob], phases: Sequence[Phase]) -> float:
 
 def work_seen_gpu_s(jobs: Mapping[str, JobProgress], plan: TunerPlan) -> float:
     """Work done so far and work still to do, in GPU seconds at S = 1."""
-    done = sum_in_order(job.profile.iteration * job.serial_iteration_s for job in jobs.values())
+    done = sum_in_order(job.iterations_done * job.serial_iteration_s for job in jobs.values())
     now = sum_in_order(view.serial_work_s for view in phase_views(jobs, plan))
     return done + now + _later_iterations(plan.phases) * reference_job(jobs).serial_iteration_s
 

@@ -93,5 +93,5 @@ def job_status(app: App, job: JobRun) -> pb.JobStatus:
         ],
         lines_seen=job.lines.lines_seen if job.lines is not None else 0,
         lines_read=job.lines.lines_read if job.lines is not None else 0,
-        pace_known=job.profile.serial_iteration_s is not None,
+        pace_known=app.search.progress()[job.job_id].pace_known,
     )

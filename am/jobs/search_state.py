@@ -102,6 +102,7 @@ class SearchState:
             job_id: JobProgress(
                 spec=job.spec,
                 profile=job.profile,
+                ended=job.state in (JobState.PHASE_DONE, JobState.FINISHED),
                 silent=not any_pace or job.profile.ran_gpu_s > _SILENT_S * job.spec.shape.demand_min_gpus,
             )
             for job_id, job in self.jobs.items()
@@ -113,7 +114,7 @@ class SearchState:
         if plan.finished:
             return 1.0
         progress = self.progress()
-        done = sum_in_order(job.profile.iteration * job.serial_iteration_s for job in progress.values())
+        done = sum_in_order(job.iterations_done * job.serial_iteration_s for job in progress.values())
         return min(1.0, done / max(work_seen_gpu_s(progress, plan), 1e-9))
 
     # ---- what happened ----
@@ -161,11 +162,11 @@ class SearchState:
             job.profile.reach(target)
         else:
             job.short_of = target
-        if not self._measured and job.profile.serial_iteration_s is None:
-            # Its end is the first measurement of a silent job.
-            self._set_work(work_seen_gpu_s(self.progress(), self.plan()))
         self._observe(job, ObservationKind.TARGET_REACHED, at_least=target)
         self.turn(job, JobState.PHASE_DONE)
+        if not self.progress()[job.job_id].pace_known:
+            # Its end is the first measurement of a silent job.
+            self._set_work(work_seen_gpu_s(self.progress(), self.plan()))
 
     def progressed(self, job: JobRun) -> bool:
         """A job logged a loss; the pace may have changed what B is. True when a tuner that listens stopped a job."""

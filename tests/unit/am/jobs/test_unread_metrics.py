@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from am.app_view import UNKNOWN_PACE_S
 from am.log_watch import UNREAD_AFTER_S
 from am.master import _outcome
 from am.status import job_status
@@ -130,3 +131,61 @@ def test_pace_of_lines_without_times_is_measured_by_reading_them(attempt):
     asyncio.run(scenario())
     assert one.jobs["j0"].profile.iteration_s == pytest.approx(0.2)
     assert not math.isnan(one.jobs["j0"].loss)
+
+
+class TestLimits:
+    """A job that passes a limit is stopped, so that it can save, and is not started again."""
+
+    @staticmethod
+    def stopped(one, seconds, *lines):
+        async def scenario():
+            await one.start("j0")
+            with one.jobs["j0"].log_path.open("a") as file:
+                file.write("".join(f"{line}\n" for line in lines))
+            one.look(seconds)
+            reason = one.jobs["j0"].stop_reason
+            one.jobs["j0"].handles[0].end(75)
+            await one.ended("j0")
+            return reason
+
+        return asyncio.run(scenario())
+
+    def test_run_time(self, attempt):
+        one = attempt(tuner="single", jobs=("j0",), max_runtime_s=20.0)
+        assert self.stopped(one, 30) == "it has run for 21 s, job.max_runtime_s is 20"
+        assert one.jobs["j0"].state is JobState.FAILED
+        assert "job.max_runtime_s is 20" in one.jobs["j0"].diagnostics
+
+    def test_iterations(self, attempt):
+        one = attempt(tuner="single", jobs=("j0",), iterations=20, max_iterations=50)
+        assert self.stopped(one, 2, "step=50 loss=0.1") == ""
+        assert one.jobs["j0"].state is not JobState.FAILED
+        assert self.stopped(one, 2, "step=59 loss=0.1") == "it logged iteration 59, job.max_iterations is 50"
+        assert one.jobs["j0"].state is JobState.FAILED
+
+
+def test_job_past_its_target_is_remarked(attempt):
+    one = attempt(tuner="single", jobs=("j0",), iterations=20)
+    assert "it logs iteration 59, past its target 20" in watched(one, "j0", 2, "step=59 loss=0.1")
+
+
+def test_steps_of_a_command_without_iterations_are_no_remark(attempt):
+    one = attempt(tuner="single", jobs=("j0",), iterations=1)
+    assert watched(one, "j0", 2, "step=59 loss=0.1") == ""
+
+
+def test_steps_of_a_command_without_iterations_do_not_make_it_short(attempt):
+    one = attempt(tuner="single", jobs=("j0",), iterations=1)
+
+    async def scenario():
+        await one.start("j0")
+        for step in (10, 20, 30):
+            with one.jobs["j0"].log_path.open("a") as file:
+                file.write(f"step={step} loss=0.5\n")
+            one.look(2)
+        work_s = one.app.search.progress()["j0"].serial_iteration_s
+        one.jobs["j0"].handles[0].end(0)
+        await one.ended("j0")
+        return work_s
+
+    assert asyncio.run(scenario()) == UNKNOWN_PACE_S
