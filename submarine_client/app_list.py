@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from submarine_client import status
-from submarine_client.client import Client
+from submarine_client.connection import Connection
 from submarine_client.table import MISSING, age, moment, number, percent, shortened, table
 from submarine_client.terminal import harmless
 from themis.lifecycle import AppState
@@ -42,7 +42,7 @@ class Selection(Value, frozen=True, kw_only=True):
     limit: int = 0
 
 
-def select(client: Client, selection: Selection) -> tuple[Sequence[pb.AppStatus], int]:
+def select(client: Connection, selection: Selection) -> tuple[Sequence[pb.AppStatus], int]:
     """Fetch the selected apps in their order. Returns them, and how many more there may be.
 
     By `newest`, a limit keeps the apps that have not ended, then the newest of the others. By another order it keeps

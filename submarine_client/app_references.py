@@ -7,7 +7,7 @@ from argparse import Namespace
 from typing import Any
 
 from submarine_client.address import rm_address
-from submarine_client.client import Client
+from submarine_client.connection import Connection
 from themis.errors import ThemisError
 
 _TIMEOUT_S = 2.0
@@ -21,7 +21,7 @@ def app_references(*, prefix: str, parsed_args: Namespace, **_: Any) -> list[str
     """
     try:
         address = rm_address(getattr(parsed_args, "rm", None), os.environ)
-        with Client(address, timeout_s=_TIMEOUT_S) as client:
+        with Connection(address, timeout_s=_TIMEOUT_S) as client:
             apps, _more = client.first(most=_MOST)
     except ThemisError:
         return []

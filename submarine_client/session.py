@@ -10,7 +10,7 @@ from msgspec import field
 
 from submarine_client.app_list import Selection, list_text, select, wide_text
 from submarine_client.as_json import app_object, dump
-from submarine_client.client import Client
+from submarine_client.connection import Connection
 from submarine_client.progress import progress_on
 from submarine_client.status import succeeded
 from submarine_client.terminal import PREFIX, Terminal
@@ -31,9 +31,9 @@ class Session(Value, frozen=True, kw_only=True):
     address: str
     pace: Pace = field(default_factory=Pace)
 
-    def connect(self) -> Client:
+    def connect(self) -> Connection:
         """Return a connection, for use as a context manager."""
-        return Client(self.address)
+        return Connection(self.address)
 
     def say_submitted(self, reply: pb.SubmitReply) -> None:
         """Print the id of a submitted app, alone on standard output. If that fails, name it on standard error.
@@ -78,13 +78,13 @@ class Session(Value, frozen=True, kw_only=True):
         if more:
             self.terminal.note(f"and up to {more} more; --limit 0 lists all")
 
-    def wait(self, client: Client, app_ids: list[str]) -> int:
+    def wait(self, client: Connection, app_ids: list[str]) -> int:
         """Wait for apps and show their progress. Returns OK if all finished well, else APP_FAILED."""
         progress = progress_on(self.terminal, self.pace.now_s)
         apps = wait_for(client, app_ids, progress, self.pace)
         return OK if all(map(succeeded, apps)) else APP_FAILED
 
-    def write_logs(self, client: Client, app_id: str, job_id: str, *, follow: bool, tail: int = 0) -> None:
+    def write_logs(self, client: Connection, app_id: str, job_id: str, *, follow: bool, tail: int = 0) -> None:
         """Print the logs, or begin with the last `tail` lines of each. A line names the source at each change."""
         source, ends_line = "", True
         for chunk in client.logs(app_id, job_id, follow=follow, tail=tail):
@@ -95,7 +95,7 @@ class Session(Value, frozen=True, kw_only=True):
             self.terminal.write(chunk.text)
             ends_line = chunk.text.endswith("\n") if chunk.text else ends_line
 
-    def kill(self, client: Client, app: pb.AppStatus, reason: str) -> None:
+    def kill(self, client: Connection, app: pb.AppStatus, reason: str) -> None:
         """Kill an app and print its state."""
         after = client.kill(app.app_id, reason)
         self.terminal.say(f"{after.app_id} {after.state}")

@@ -16,7 +16,7 @@ import grpc
 import pytest
 from fake_rm import FakeRm
 
-from submarine_client.client import Client
+from submarine_client.connection import Connection
 from submarine_client.main import main
 from themis.errors import InputError, UnreachableError
 from themis.wire import themis_pb2 as pb
@@ -551,11 +551,11 @@ def test_bad_usage_is_exit_code_2_on_one_line(words: str, message: str, capsys: 
 
 
 def test_the_library_watches_and_sees_the_cluster(rm: FakeRm) -> None:
-    with Client(rm.address) as client:
+    with Connection(rm.address) as client:
         client.wait_until_ready(5.0)
         assert [event.sequence for event in client.watch("a-1", after_sequence=1, follow=False)] == [2, 3]
         assert (client.cluster().gpus, client.cluster().policy) == (8, "themis")
         with pytest.raises(InputError):
             client.show("nobody")
-    with Client("127.0.0.1:1") as nobody, pytest.raises(UnreachableError):
+    with Connection("127.0.0.1:1") as nobody, pytest.raises(UnreachableError):
         nobody.wait_until_ready(0.2)
