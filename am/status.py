@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from am.agent.model.demands import unmet_demands
 from am.agent.model.views import AppView
 from am.app import App
+from am.app_view import JobProgress
 from am.jobs.run import JobRun
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
@@ -93,5 +94,5 @@ def job_status(app: App, job: JobRun) -> pb.JobStatus:
         ],
         lines_seen=job.lines.lines_seen if job.lines is not None else 0,
         lines_read=job.lines.lines_read if job.lines is not None else 0,
-        pace_known=app.search.progress()[job.job_id].pace_known,
+        pace_known=JobProgress(spec=job.spec, profile=job.profile).pace_known,
     )

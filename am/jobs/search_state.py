@@ -164,7 +164,7 @@ class SearchState:
             job.short_of = target
         self._observe(job, ObservationKind.TARGET_REACHED, at_least=target)
         self.turn(job, JobState.PHASE_DONE)
-        if not self.progress()[job.job_id].pace_known:
+        if not JobProgress(spec=job.spec, profile=job.profile).pace_known:
             # Its end is the first measurement of a silent job.
             self._set_work(work_seen_gpu_s(self.progress(), self.plan()))
 

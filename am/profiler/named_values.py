@@ -29,7 +29,8 @@ _NOT_MEASURED = frozenset(
 _AFTER = r"(?![\w%]|\.\d|-\d| *%)"
 _WRAPPED = r"(?:tensor\(|(?:np|numpy)\.float[0-9]{2}\(|\[)?"
 _LOSS = re.compile(
-    rf"(?P<words>(?:[a-z]+ ){{0,2}})(?P<name>[\w./-]{{0,60}}loss)"
+    # From the beginning of a word, so that a long one is not tried at each of its letters.
+    rf"(?<![\w./-])(?P<words>(?:[a-z]{{1,20}} ){{0,2}})(?P<name>[\w./-]{{0,60}}loss)"
     rf"(?P<suffix>(?:[_/-](?:step|epoch|iter|train|training|val|valid|validation|eval|test|avg|mean|total)){{0,2}})"
     rf"(?P<sep> *[:=] *| +){_WRAPPED}(?P<value>{NUMBER}){_AFTER}"
 )
@@ -48,7 +49,7 @@ _COUNT_BEHIND = re.compile(r"\[ *(?P<done>[0-9]{1,12}) */ *(?P<total>[0-9]{1,12}
 _BRACKETS = re.compile(r"\W*\[ *(?P<epoch>[0-9]{1,9}) *, +(?P<done>[0-9]{1,12})(?: */ *(?P<total>[0-9]{1,12}))? *\]")
 _ROUND = re.compile(r"\[(?P<round>[0-9]{1,12})\]\s")
 _ACCURACY = re.compile(
-    rf"(?P<words>(?:[a-z]+ )?)(?P<name>[\w./-]{{0,60}}(?:accuracy|acc|acc@1|acc1|top1|top-1))[*]?"
+    rf"(?<![\w./-])(?P<words>(?:[a-z]{{1,20}} )?)(?P<name>[\w./-]{{0,60}}(?:accuracy|acc|acc@1|acc1|top1|top-1))[*]?"
     rf"(?: *[:=] *| +){_WRAPPED}(?P<value>{NUMBER})(?: */ *(?P<of>[0-9]{{1,15}}))?(?P<percent> *%)?(?![\w]|\.\d)"
 )
 _SPLIT = re.compile(r"[ _/.\\-]+")
@@ -106,7 +107,8 @@ def named_values(line: str, *, held_out: bool = False) -> NamedValues:
         values.loss = None
     if values.loss is None and values.held_out_loss is None:
         return values
-    values.accuracy = _accuracy(text, held_out=held_out or values.held_out_loss is not None)
+    if values.held_out_loss is not None:
+        values.accuracy = _accuracy(text)
     return values
 
 
@@ -170,13 +172,13 @@ def _best_step(text: str) -> re.Match[str] | None:
     return min(found, key=lambda match: match["name"] in _IN_EPOCH, default=None)
 
 
-def _accuracy(text: str, *, held_out: bool) -> float | None:
-    """Return the accuracy of a line with held-out values; that of training is of no use."""
+def _accuracy(text: str) -> float | None:
+    """Return the accuracy of a line with a held-out loss, preferably one by a name of held-out data."""
     known: float | None = None
     for match in _ACCURACY.finditer(text):
         words = set(_SPLIT.split(match["words"] + match["name"]))
         is_held = bool(words & _HELD_OUT)
-        if not is_held and (not held_out or words & {"train", "training"}):
+        if not is_held and words & {"train", "training"}:
             continue
         value = float(match["value"])
         if match["of"] is not None:

@@ -66,9 +66,10 @@ class TextFormat:
 
     def read(self, line: str) -> Sequence[Record]:
         """Return the records of a line, in order. Never raises."""
-        if bar := _BAR.search(line):
+        if "%|" in line and (bar := _BAR.search(line)):
             self._bar_step = int(bar[1]) if int(bar[2]) == self._expected else self._bar_step
-        held_out, self._next_is_held_out = self._next_is_held_out, _HELD_OUT_HEAD.fullmatch(line) is not None
+        held_out = self._next_is_held_out
+        self._next_is_held_out = line.endswith(":") and _HELD_OUT_HEAD.fullmatch(line) is not None
         row = self._table.row(line)
         if "oss" not in line and "OSS" not in line and not row:
             self._read_head(line)
@@ -82,7 +83,7 @@ class TextFormat:
         return self._records(values)
 
     def _read_head(self, line: str) -> None:
-        if head := _HEAD.fullmatch(line):
+        if ("poch" in line or "POCH" in line) and (head := _HEAD.fullmatch(line)):
             self._head = (int(head[1]), None if head[2] is None else int(head[2]))
 
     def _records(self, values: NamedValues) -> Sequence[Record]:

@@ -56,7 +56,7 @@ class Watched:
                 progressed=lambda _: None,
                 waited=lambda _: None,
                 turn=lambda job, state: job.turn(state),
-                target_of=lambda job, plan: 96,
+                target_of=lambda job, plan: 10_000,
                 plan=lambda: None,
                 compares=False,
             ),
