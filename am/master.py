@@ -249,6 +249,8 @@ class AppMaster:
                 raise AttemptLostError("a job could not be settled") from self._jobs.broken
             if self._stop_reason:
                 return AppState.KILLED, self._stop_reason
+            if app.search.unreadable:
+                return AppState.FAILED, app.search.unreadable
             plan = app.search.plan()
             if plan.finished:
                 return _outcome(app)
@@ -383,7 +385,7 @@ def _outcome(app: App) -> tuple[AppState, str]:
     """How a finished search ends: as FINISHED, with what is doubtful about it, unless every job failed."""
     if app.search.plan().best is not None:
         doubts = [f"{job.job_id} {job.health}" for job in app.search.jobs.values() if job.short_of]
-        if len(app.search.jobs) > 1 and not app.search.best():
+        if app.spec.metric.wanted and len(app.search.jobs) > 1 and not app.search.best():
             doubts.insert(0, "no job logged a loss that the profiler reads, so none is known to be the best")
         return AppState.FINISHED, "; ".join(doubts)
     failures = [job.diagnostics for job in app.search.jobs.values() if job.diagnostics]

@@ -9,6 +9,7 @@ from themis.apps import (
     Estimate,
     JobShape,
     JobSpec,
+    MetricSpec,
     ProgramSpec,
     Slowdown,
     TaskResources,
@@ -75,6 +76,9 @@ APPS = st.builds(
     peer_wait_s=POSITIVE,
     seed=INT64,
     replay=st.booleans(),
+    max_runtime_s=POSITIVE,
+    max_iterations=INT32,
+    metric=st.builds(MetricSpec, name=TEXTS, mode=st.sampled_from(("min", "max")), regex=TEXTS, wanted=st.booleans()),
 )
 
 GANGS = st.builds(

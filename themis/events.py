@@ -28,7 +28,7 @@ _OF_RESOURCE_MANAGER = (
 _OF_APP_MASTER = (
     *("job_state", "tasks_started", "tasks_ended", "first_step", "start_cut_short", "stop_unsaved", "checkpoint"),
     *("checkpoint_failed", "job_progress", "validation", "job_stalled", "job_diverged", "job_restarted"),
-    *("job_given_up", "resize", "tuner"),
+    *("job_given_up", "metric_unread", "resize", "tuner"),
 )
 
 EMITTERS: Mapping[str, Emitter] = {

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from am.app import App
 from am.jobs.command import RunValues, job_command
 from am.jobs.environment import JobIncarnation, task_environment
-from am.jobs.fault_policy import fault_of
+from am.jobs.fault_policy import fault_of, limit_fault
 from am.jobs.gang import start_gang, wait_gang
 from am.jobs.incarnation_marker import mark_incarnation
 from am.jobs.node_cores import assigned_cores, device_of, node_cores
@@ -112,7 +112,7 @@ class JobRunner:
         for job in self._app.search.jobs.values():
             if not job.handles or job.trouble is not None:
                 continue
-            trouble = fault_of(job.profile, self._target(job), job.stalls)
+            trouble = fault_of(job.profile, self._target(job), job.stalls) or limit_fault(job.profile, self._app.spec)
             # One that is being stopped anyhow needs no other reason, unless it must not start again.
             if trouble is not None and (trouble.unrecoverable or not job.stop_reason):
                 job.trouble = trouble

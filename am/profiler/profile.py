@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from am.profiler.first_iterations import FirstIterations
-from am.profiler.health import Divergence, NonFinite, ProgressClock, Stall
+from am.profiler.health import MAX_LOOK_GAP_S, Divergence, NonFinite, ProgressClock, Stall
 from am.profiler.iteration_time import Intervals, IterationTime, Placement
 from am.profiler.loss_history import LossHistory
 from am.profiler.records import (
@@ -15,6 +15,7 @@ from am.profiler.records import (
     Diverged,
     ExamplesPerSecond,
     LossOnly,
+    Metric,
     Record,
     Replay,
     Restored,
@@ -74,6 +75,8 @@ class JobProfile:
         self._rate: float | None = None
         self._non_finite = NonFinite()
         self._clock = ProgressClock()
+        self._looked_at_s: float | None = None
+        self._ran_gpu_s = self._ran_s = 0.0
         self._loss_step = -1
         self._losses = LossHistory()
         self._validation_step = -1
@@ -86,6 +89,8 @@ class JobProfile:
         self.loss = math.nan
         self.validation_loss: float | None = None
         self.accuracy: float | None = None
+        self.metric = math.nan
+        self._metric_step = -1
         self.checkpoint: CheckpointSaved | None = None
         self.restored: Restored | None = None
         self.replay: Replay | None = None
@@ -99,6 +104,7 @@ class JobProfile:
         self._placement = Placement(gpus, level, device)
         self._here = self._intervals.setdefault(self._placement, Intervals())
         self._clock.begin()
+        self._looked_at_s = None
         self._begin()
 
     def feed(self, record: Record) -> None:
@@ -108,8 +114,8 @@ class JobProfile:
                 self._step_loss(record)
             case StepsPerSecond():
                 self._rate = record.rate
-            case Validation():
-                self._validated(record)
+            case Validation() | Metric():
+                self._evaluated(record)
             case CheckpointSaved():
                 self._saved(record)
             case Restored() | Skipped() | Begun():
@@ -158,6 +164,11 @@ class JobProfile:
         if measured is None:
             return self._estimate.serial_iteration_s
         return measured * self._assumed_speeds.on(self._base_device)
+
+    @property
+    def estimated_iteration_s(self) -> float | None:
+        """The user's estimate of the serial iteration time, None without one."""
+        return self._estimate.serial_iteration_s
 
     def speeds(self) -> Speeds:
         """Return the speed by device type: measured if possible, else assumed.
@@ -263,6 +274,16 @@ class JobProfile:
         return self._clock.longest_s
 
     @property
+    def ran_s(self) -> float:
+        """Seconds that the job has run, as far as `look` was called meanwhile."""
+        return self._ran_s
+
+    @property
+    def ran_gpu_s(self) -> float:
+        """GPU seconds that the job has run, as far as `look` was called meanwhile."""
+        return self._ran_gpu_s
+
+    @property
     def step_changes(self) -> int:
         """A number that grows with every step that the job logs, also with steps that it repeats."""
         return self._step_changes
@@ -272,8 +293,16 @@ class JobProfile:
         self._clock.remember(longest_wait_s)
 
     def look(self, now_s: float) -> None:
-        """Note the time, by any clock. Call this whenever the running job's log is read; `stall` depends on it."""
+        """Note the time, by any clock. Call this whenever the running job's log is read.
+
+        `stall` and `ran_gpu_s` depend on it.
+        """
         self._clock.look(now_s, self._step_changes)
+        if self._looked_at_s is not None and self._placement is not None:
+            since_s = min(max(now_s - self._looked_at_s, 0.0), MAX_LOOK_GAP_S)
+            self._ran_s += since_s
+            self._ran_gpu_s += since_s * self._placement.gpus
+        self._looked_at_s = now_s
 
     def forecast(self, serial_iteration_s: float) -> LossForecast | None:
         """Return the forecast of the loss, for this iteration time. Returns None with too few losses."""
@@ -331,7 +360,12 @@ class JobProfile:
         else:
             self._non_finite.add(self.iteration, record.loss, place=record.epoch)
 
-    def _validated(self, record: Validation) -> None:
+    def _evaluated(self, record: Validation | Metric) -> None:
+        if isinstance(record, Metric):
+            if record.step is None or record.step >= self._metric_step:
+                self.metric = record.value
+                self._metric_step = max(self._metric_step, record.step or 0)
+            return
         self._log(record.step)
         self._non_finite.validated(record.step, record.loss)
         if record.step >= self._validation_step:

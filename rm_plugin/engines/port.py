@@ -44,6 +44,7 @@ class AmExit(Value, frozen=True, kw_only=True):
     Attributes:
         exit_code: None if it is unknown, because an earlier ResourceManager started the app master.
         killed: The engine's message if an operator ended the app in the engine itself, else empty.
+        last_words: The last line of its log, if the engine can read it.
     """
 
     app_id: str
@@ -51,6 +52,7 @@ class AmExit(Value, frozen=True, kw_only=True):
     pid: int
     exit_code: int | None
     killed: str = ""
+    last_words: str = ""
 
 
 OnAmExit = Callable[[AmExit], Awaitable[None]]

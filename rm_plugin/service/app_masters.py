@@ -117,7 +117,7 @@ class AppMasters:
             await self._killed_from_outside(entry, exit_.killed)
             return
         reason = "it ended" if exit_.exit_code is None else f"exit code {exit_.exit_code}"
-        await self._lost(entry, reason)
+        await self._lost(entry, f"{reason}: {exit_.last_words}" if exit_.last_words else reason)
 
     async def watch_over(self) -> None:
         """Revoke overdue leases and replace app masters that are silent too long; runs for ever."""

@@ -140,7 +140,7 @@ class Estimate(_message.Message):
     def __init__(self, serial_iteration_s: _Optional[float] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping]] = ...) -> None: ...
 
 class AppSpec(_message.Message):
-    __slots__ = ("name", "user", "queue", "tuner", "program", "jobs", "resources", "estimate", "checkpoint_every", "checkpoint_uri", "keep_checkpoints", "max_task_restarts", "seed", "replay", "peer_wait_s")
+    __slots__ = ("name", "user", "queue", "tuner", "program", "jobs", "resources", "estimate", "checkpoint_every", "checkpoint_uri", "keep_checkpoints", "max_task_restarts", "seed", "replay", "peer_wait_s", "metric", "max_runtime_s", "max_iterations")
     NAME_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
@@ -156,6 +156,9 @@ class AppSpec(_message.Message):
     SEED_FIELD_NUMBER: _ClassVar[int]
     REPLAY_FIELD_NUMBER: _ClassVar[int]
     PEER_WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    METRIC_FIELD_NUMBER: _ClassVar[int]
+    MAX_RUNTIME_S_FIELD_NUMBER: _ClassVar[int]
+    MAX_ITERATIONS_FIELD_NUMBER: _ClassVar[int]
     name: str
     user: str
     queue: str
@@ -171,7 +174,22 @@ class AppSpec(_message.Message):
     seed: int
     replay: bool
     peer_wait_s: float
-    def __init__(self, name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., tuner: _Optional[_Union[TunerSpec, _Mapping]] = ..., program: _Optional[_Union[ProgramSpec, _Mapping]] = ..., jobs: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., resources: _Optional[_Union[TaskResources, _Mapping]] = ..., estimate: _Optional[_Union[Estimate, _Mapping]] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_uri: _Optional[str] = ..., keep_checkpoints: _Optional[int] = ..., max_task_restarts: _Optional[int] = ..., seed: _Optional[int] = ..., replay: _Optional[bool] = ..., peer_wait_s: _Optional[float] = ...) -> None: ...
+    metric: MetricSpec
+    max_runtime_s: float
+    max_iterations: int
+    def __init__(self, name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., tuner: _Optional[_Union[TunerSpec, _Mapping]] = ..., program: _Optional[_Union[ProgramSpec, _Mapping]] = ..., jobs: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., resources: _Optional[_Union[TaskResources, _Mapping]] = ..., estimate: _Optional[_Union[Estimate, _Mapping]] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_uri: _Optional[str] = ..., keep_checkpoints: _Optional[int] = ..., max_task_restarts: _Optional[int] = ..., seed: _Optional[int] = ..., replay: _Optional[bool] = ..., peer_wait_s: _Optional[float] = ..., metric: _Optional[_Union[MetricSpec, _Mapping]] = ..., max_runtime_s: _Optional[float] = ..., max_iterations: _Optional[int] = ...) -> None: ...
+
+class MetricSpec(_message.Message):
+    __slots__ = ("name", "mode", "regex", "unwanted")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    REGEX_FIELD_NUMBER: _ClassVar[int]
+    UNWANTED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    mode: str
+    regex: str
+    unwanted: bool
+    def __init__(self, name: _Optional[str] = ..., mode: _Optional[str] = ..., regex: _Optional[str] = ..., unwanted: _Optional[bool] = ...) -> None: ...
 
 class Machine(_message.Message):
     __slots__ = ("machine_id", "rack_id", "slots", "device", "cpus", "memory_mb")
@@ -451,7 +469,7 @@ class Heartbeat(_message.Message):
     def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., checkpoint_uri: _Optional[str] = ...) -> None: ...
 
 class JobStatus(_message.Message):
-    __slots__ = ("job_id", "state", "iteration", "target_iteration", "loss", "accuracy", "has_loss", "has_accuracy", "restarts", "gpus", "iteration_s", "hyper_parameters", "health", "slowdown", "device", "speeds")
+    __slots__ = ("job_id", "state", "iteration", "target_iteration", "loss", "accuracy", "has_loss", "has_accuracy", "restarts", "gpus", "iteration_s", "hyper_parameters", "health", "slowdown", "device", "speeds", "lines_seen", "lines_read", "pace_known")
     class HyperParametersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -475,6 +493,9 @@ class JobStatus(_message.Message):
     SLOWDOWN_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     SPEEDS_FIELD_NUMBER: _ClassVar[int]
+    LINES_SEEN_FIELD_NUMBER: _ClassVar[int]
+    LINES_READ_FIELD_NUMBER: _ClassVar[int]
+    PACE_KNOWN_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     state: str
     iteration: int
@@ -491,7 +512,10 @@ class JobStatus(_message.Message):
     slowdown: _containers.RepeatedCompositeFieldContainer[LevelSlowdown]
     device: str
     speeds: _containers.RepeatedCompositeFieldContainer[DeviceSpeed]
-    def __init__(self, job_id: _Optional[str] = ..., state: _Optional[str] = ..., iteration: _Optional[int] = ..., target_iteration: _Optional[int] = ..., loss: _Optional[float] = ..., accuracy: _Optional[float] = ..., has_loss: _Optional[bool] = ..., has_accuracy: _Optional[bool] = ..., restarts: _Optional[int] = ..., gpus: _Optional[int] = ..., iteration_s: _Optional[float] = ..., hyper_parameters: _Optional[_Mapping[str, Scalar]] = ..., health: _Optional[str] = ..., slowdown: _Optional[_Iterable[_Union[LevelSlowdown, _Mapping]]] = ..., device: _Optional[str] = ..., speeds: _Optional[_Iterable[_Union[DeviceSpeed, _Mapping]]] = ...) -> None: ...
+    lines_seen: int
+    lines_read: int
+    pace_known: bool
+    def __init__(self, job_id: _Optional[str] = ..., state: _Optional[str] = ..., iteration: _Optional[int] = ..., target_iteration: _Optional[int] = ..., loss: _Optional[float] = ..., accuracy: _Optional[float] = ..., has_loss: _Optional[bool] = ..., has_accuracy: _Optional[bool] = ..., restarts: _Optional[int] = ..., gpus: _Optional[int] = ..., iteration_s: _Optional[float] = ..., hyper_parameters: _Optional[_Mapping[str, Scalar]] = ..., health: _Optional[str] = ..., slowdown: _Optional[_Iterable[_Union[LevelSlowdown, _Mapping]]] = ..., device: _Optional[str] = ..., speeds: _Optional[_Iterable[_Union[DeviceSpeed, _Mapping]]] = ..., lines_seen: _Optional[int] = ..., lines_read: _Optional[int] = ..., pace_known: _Optional[bool] = ...) -> None: ...
 
 class DeviceSpeed(_message.Message):
     __slots__ = ("device", "speed", "measured")

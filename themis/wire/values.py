@@ -12,6 +12,7 @@ from themis.apps import (
     HyperParameter,
     JobShape,
     JobSpec,
+    MetricSpec,
     ProgramSpec,
     Slowdown,
     TaskResources,
@@ -112,6 +113,16 @@ def _estimate_from_message(message: pb.Estimate) -> Estimate:
     )
 
 
+def _metric_to_message(metric: MetricSpec) -> pb.MetricSpec | None:
+    if metric == MetricSpec():
+        return None
+    return pb.MetricSpec(name=metric.name, mode=metric.mode, regex=metric.regex, unwanted=not metric.wanted)
+
+
+def _metric_from_message(message: pb.MetricSpec) -> MetricSpec:
+    return MetricSpec(name=message.name, mode=message.mode or "min", regex=message.regex, wanted=not message.unwanted)
+
+
 def app_to_message(app: AppSpec) -> pb.AppSpec:
     """An app's specification."""
     program = app.program
@@ -134,6 +145,9 @@ def app_to_message(app: AppSpec) -> pb.AppSpec:
         keep_checkpoints=app.keep_checkpoints,
         max_task_restarts=app.max_task_restarts,
         peer_wait_s=app.peer_wait_s,
+        metric=_metric_to_message(app.metric),
+        max_runtime_s=app.max_runtime_s,
+        max_iterations=app.max_iterations,
         seed=app.seed,
         replay=app.replay,
     )
@@ -161,6 +175,9 @@ def app_from_message(message: pb.AppSpec) -> AppSpec:
         keep_checkpoints=message.keep_checkpoints,
         max_task_restarts=message.max_task_restarts,
         peer_wait_s=message.peer_wait_s or DEFAULT_PEER_WAIT_S,
+        metric=_metric_from_message(message.metric),
+        max_runtime_s=message.max_runtime_s,
+        max_iterations=message.max_iterations,
         seed=message.seed,
         replay=message.replay,
     )

@@ -60,6 +60,9 @@ class Watched:
                 progressed=lambda _: None,
                 waited=lambda _: None,
                 turn=lambda job, state: job.turn(state),
+                target_of=lambda job, plan: 10_000,
+                plan=lambda: None,
+                compares=False,
             ),
         )
         self.watch = LogWatch(self.app, lambda kind, _, detail: self.told.append((kind, dict(detail))), lambda: None)
