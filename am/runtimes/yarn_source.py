@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from am.runtimes.port import ExitReason, NoRoomError, TaskExit
 from am.runtimes.remote.source import ContainerWish
+from themis.answered_time import AnsweredTime
 from themis.errors import ThemisError, UnreachableError
 from themis.hadoop.am_client import AmClient
 from themis.hadoop.errors import AttemptGoneError, ResourceAskError
@@ -42,6 +43,8 @@ _EAGER_BEATS = 10
 delivers grants only with heartbeats. Spark does the same (`spark.yarn.scheduler.initial-allocation.interval`)."""
 _CALLS = 8
 """Concurrent calls into Java."""
+_SILENCE_S = 2.0
+"""Seconds beyond a heartbeat's interval after which YARN counts as away. Asks wait longer by the time it is away."""
 _STOP_AGAIN_S = 5.0
 """Seconds after which an order to stop a container is repeated, because its node may have been unreachable."""
 _REASONS = {
@@ -81,7 +84,8 @@ class YarnLimits(Value, frozen=True, kw_only=True):
 
     Attributes:
         heartbeat_s: Seconds between two heartbeats to YARN.
-        pin_timeout_s: Seconds to wait for a pinned ask. YARN never reports that it cannot grant one.
+        pin_timeout_s: Seconds to wait for a pinned ask, without those in which YARN's ResourceManager is away. YARN
+            never reports that it cannot grant one.
         memory_mb: Default memory of a task's container.
         vcores: Minimum of virtual cores of a task's container.
     """
@@ -130,6 +134,9 @@ class YarnSource:
         self._sizes = {(registration.max_gpus, registration.max_memory_mb, registration.max_vcores)}
         self._asked_anew = asyncio.Event()
         self._eager_beats = 0
+        self._yarn_time = AnsweredTime(
+            gap_s=limits.heartbeat_s + _SILENCE_S, now_s=asyncio.get_running_loop().time()
+        )
         # Heartbeats and calls have their own threads: a node that does not answer may block the threads of the calls,
         # and an unreachable HDFS the default threads of the process.
         self._heart = ThreadPoolExecutor(1, "heartbeat")
@@ -229,10 +236,25 @@ class YarnSource:
         seat.wish.on_step("ask")
 
     async def _all_up(self, seats: Sequence[_Seat], limit_s: float | None) -> None:
-        """Wait at most `limit_s` seconds until every process has started. Raises the first error."""
-        done, _ = await asyncio.wait([seat.up for seat in seats], timeout=limit_s, return_when=asyncio.FIRST_EXCEPTION)
-        for up in done:
-            up.result()
+        """Wait until every process has started, at most `limit_s` seconds in which YARN answers.
+
+        Raises the first error.
+        """
+        loop = asyncio.get_running_loop()
+        begun_s = self._yarn_time.at(loop.time())
+        left_s = limit_s
+        while True:
+            ups = [seat.up for seat in seats]
+            done, waiting = await asyncio.wait(ups, timeout=left_s, return_when=asyncio.FIRST_EXCEPTION)
+            for up in done:
+                up.result()
+            if not waiting or limit_s is None:
+                return
+            left_s = limit_s - (self._yarn_time.at(loop.time()) - begun_s)
+            if left_s <= 0.0:
+                return
+            # While YARN is away this time does not grow less.
+            left_s = max(left_s, 0.1)
 
     async def _start(self, seat: _Seat, container: Container) -> None:
         where = seat.wish.machine_id
@@ -291,7 +313,9 @@ class YarnSource:
         while not self._resting.is_set():
             begun_s = loop.time()
             try:
-                self._take(await loop.run_in_executor(self._heart, self._am.allocate, self._progress()))
+                reply = await loop.run_in_executor(self._heart, self._am.allocate, self._progress())
+                self._yarn_time.answered(loop.time())
+                self._take(reply)
             except AttemptGoneError as error:
                 LOG.error("%s", error)
                 self.gone_for_good.set()

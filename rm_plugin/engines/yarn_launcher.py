@@ -32,7 +32,7 @@ APP_TYPE = "THEMIS"
 DRAIN_LIMIT_S = 60.0
 """Seconds to wait until NodeManagers have ended a killed application's containers. After that, only log it."""
 FORGOTTEN_S = 60.0
-"""Seconds after which an application that YARN does not list counts as forgotten."""
+"""Seconds without an application in YARN's lists after which it counts as forgotten. Without a list no time passes."""
 _DRAIN_POLL_S = 0.1
 _QUEUED = frozenset((AppState.NEW, AppState.NEW_SAVING, AppState.SUBMITTED, AppState.ACCEPTED))
 _LAUNCHED = "AM container is launched"
@@ -58,7 +58,8 @@ class AmTemplate(Value, frozen=True, kw_only=True):
 class _Followed:
     """A YARN application of this run. `attempt` is its first attempt. `over` is set once all of it has ended.
 
-    `waiting` is the reason why no container of its app master runs, by the last report.
+    `waiting` is the reason why no container of its app master runs, by the last report. `missing_since_s` is the time of
+    the first list without it, since it was listed last.
     """
 
     app_id: str
@@ -66,7 +67,7 @@ class _Followed:
     yarn_app_id: str
     reported: bool = False
     waiting: str = ""
-    seen_s: float = field(default_factory=time.monotonic)
+    missing_since_s: float | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -266,9 +267,12 @@ class YarnAppLauncher:
             for yarn_app_id, followed in waiting.items():
                 report = found.get(yarn_app_id)
                 if report is not None:
-                    followed.seen_s, followed.waiting = now_s, _queued(report)
+                    followed.missing_since_s, followed.waiting = None, _queued(report)
+                elif followed.missing_since_s is None:
+                    followed.missing_since_s = now_s
                 # A ResourceManager of YARN's that was started without its recovery knows nothing of it any more.
-                forgotten = report is None and now_s - followed.seen_s > FORGOTTEN_S
+                missing_since_s = followed.missing_since_s
+                forgotten = missing_since_s is not None and now_s - missing_since_s > FORGOTTEN_S
                 if forgotten or (report is not None and report.state.is_final):
                     self._over(followed, report)
 

@@ -78,6 +78,8 @@ class AppMasters:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._being_checked: set[str] = set()
         self._resumed_at_s = -math.inf
+        self._engine_away = False
+        self._engine_away_at_s = -math.inf
         self._closing = False
         changes.on_recovery(self.resume)
 
@@ -143,6 +145,9 @@ class AppMasters:
         if self._changes.trouble:
             return
         now_s = self._clock.now_s()
+        if self._engine_away:
+            self._engine_away_at_s = now_s
+            self.resume()
         # After a suspension of this service, overdue leases get a new grace period.
         late = now_s - self._resumed_at_s >= self.settings.lease.grace_s
         overdue = self._arbiter.overdue_apps(now_s) if late else set()
@@ -153,10 +158,24 @@ class AppMasters:
                 self._spawn(self._check_safely(entry, overdue=entry.app_id in overdue))
 
     def resume(self) -> None:
-        """Restart the time until app masters count as silent, after this service was suspended or could not write."""
+        """Restart the time until app masters count as silent and leases as overdue.
+
+        For use while, or after, this service could not hear of app masters, write, or use the engine.
+        """
         self._resumed_at_s = self._clock.now_s()
         for entry in self._entries.active():
             entry.last_seen_s = self._resumed_at_s
+
+    def engine_is_away(self, away: bool) -> None:
+        """Note whether the engine can start containers and report their ends.
+
+        Otherwise no deadline passes: an app can neither start on its leases nor give them back. Once the engine is
+        back, every deadline starts again.
+        """
+        if away or self._engine_away:
+            self._engine_away_at_s = self._clock.now_s()
+            self.resume()
+        self._engine_away = away
 
     async def _check_safely(self, entry: AppEntry, *, overdue: bool) -> None:
         try:
@@ -337,11 +356,16 @@ class AppMasters:
         return False
 
     def _failures(self, entry: AppEntry, attempt: int, now_s: float) -> tuple[tuple[float, ...], int]:
-        """Return when attempts up to this one failed, within the window, and how many failures have left the window."""
-        new = attempt - entry.excused_attempts - len(entry.failed_at_s)
-        failed_at_s = (*entry.failed_at_s, *[now_s] * max(0, new))
+        """Return when attempts up to this one failed, within the window, and how many losses do not count any more.
+
+        These are the failures that have left the window, and attempts that were lost to the engine: while it was away,
+        or within `am_expiry_s` after that.
+        """
+        new = max(0, attempt - entry.excused_attempts - len(entry.failed_at_s))
+        lost_to_engine = now_s - self._engine_away_at_s < self.settings.am_expiry_s
+        failed_at_s = entry.failed_at_s if lost_to_engine else (*entry.failed_at_s, *[now_s] * new)
         recent = tuple(each for each in failed_at_s if now_s - each < self.settings.am_failures_window_s)
-        return recent, len(failed_at_s) - len(recent)
+        return recent, len(entry.failed_at_s) + new - len(recent)
 
     def note_next_attempt(self, change: Change, entry: AppEntry, message: pb.Register) -> None:
         """Write that the engine itself started another attempt, after the end of the former one."""

@@ -15,6 +15,8 @@ LOG = logging.getLogger("themis.rm.nodes")
 
 ABSENT_S = 60.0
 """Seconds without mention by the engine after which a machine counts as lost."""
+ANSWER_S = 5.0
+"""Seconds without an answer after which the engine counts as away."""
 
 
 class NodeWatch:
@@ -48,16 +50,32 @@ class NodeWatch:
                 LOG.exception("the machines could not be checked")
 
     async def look(self) -> None:
-        """Read the inventory once and apply it. If the engine does not answer, nothing changes."""
+        """Read the inventory once and apply it. If the engine does not answer, nothing changes.
+
+        While the engine is away no container can start or be reported as ended. Also while it does not mention a
+        machine that may still run: after its own restart it learns of its machines one by one. So deadlines of apps
+        stand still (`AppMasters.engine_is_away`).
+        """
+        late = asyncio.get_running_loop().call_later(ANSWER_S, self._is_away, "no answer")
         try:
             inventory = await self._inventory.read()
         except ThemisError as error:
-            if not self._away:
-                LOG.warning("the engine does not report its machines: %s", error)
-            self._away = True
+            self._is_away(error)
             return
-        self._away = False
+        finally:
+            late.cancel()
         await self.apply(inventory)
+        if self._away:
+            LOG.info("the engine answers again")
+        self._away = False
+        lost = self._manager.arbiter.table.lost
+        self._manager.app_masters.engine_is_away(bool(self._absent_since_s.keys() - lost))
+
+    def _is_away(self, why: object) -> None:
+        if not self._away:
+            LOG.warning("the engine does not report its machines: %s", why)
+        self._away = True
+        self._manager.app_masters.engine_is_away(True)
 
     async def apply(self, inventory: Inventory) -> None:
         """Apply an inventory to the arbiter's cluster."""

@@ -168,6 +168,21 @@ def test_yarns_resource_manager_for_longer_than_an_ask_waits(themis, breakable_c
     assert (app.attempts, themis.kinds()["machine_lost"]) == (1, 0)
 
 
+def test_two_outages_of_yarns_resource_manager_beyond_the_ends_of_leases(themis, breakable_cluster):
+    """Meanwhile no container can be reported as ended, so no lease can be given back."""
+    gpus = sum(themis.cluster.node_gpus.values())
+    apps = [themis.submit(name=name, jobs=gpus, job=JOB) for name in ("one", "other")]
+    lease = themis.settings["lease"]
+    for _ in range(2):
+        themis.until(lambda: themis.gpus_in_use().total() == gpus, "every GPU is in use", 90)
+        breakable_cluster.kill("resourcemanager")
+        time.sleep(lease["duration_s"] + lease["grace_s"] + 10.0)
+        breakable_cluster.start_daemon("resourcemanager")
+    end_well(themis, *apps, limit_s=150)
+    assert {themis.app(app_id).attempts for app_id in apps} == {1}
+    assert themis.kinds()["machine_lost"] == 0
+
+
 def test_the_resource_manager_of_themis(themis):
     app_id = at_work(themis)
     (am,) = themis.app_masters(app_id)
