@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -16,21 +19,29 @@ from msgspec.structs import replace
 from rm_plugin.engines.inventory import NodeInventory
 from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
 from rm_plugin.engines.remote_logs import fetch_archive, fetch_page
+from rm_plugin.engines.storage_lock import RENEW_S, LockHolder, LockLostError, StorageLock
 from rm_plugin.engines.yarn_devices import NodeDevices
 from rm_plugin.engines.yarn_inventory import YarnInventory
 from rm_plugin.engines.yarn_launcher import AmTemplate, YarnAppLauncher
-from rm_plugin.engines.yarn_package import ENV_FOLDER, PACKAGE_FOLDER, archive_resource, ship_package
+from rm_plugin.engines.yarn_package import AT_START, ENV_FOLDER, PACKAGE_FOLDER, archive_resource, ship_package
 from rm_plugin.engines.yarn_queue import check_queue
 from themis.cluster import Cluster, DeviceType
 from themis.config.cluster_file import device_types
 from themis.config.rm_settings import RmSettings, YarnSettings
-from themis.errors import InvariantError
+from themis.errors import InvariantError, ThemisError, UnreachableError
 from themis.hadoop.jvm import handed_on, start_jvm
 from themis.hadoop.security import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE, current_user
 from themis.hadoop.values import LocalResource
+from themis.hadoop.webhdfs import open_webhdfs
 from themis.hadoop.yarn_client import YarnClient
 
 LOG = logging.getLogger("themis.rm.yarn")
+
+T = TypeVar("T")
+
+_TRY_AGAIN_S = 2.0
+_REPORT_S = 60.0
+"""Seconds between two log lines about a Hadoop that is still away at the start."""
 
 
 class YarnEngine:
@@ -43,6 +54,7 @@ class YarnEngine:
 
     def __init__(self, settings: RmSettings, overlay: Cluster | None) -> None:
         self.poll_s = settings.yarn.poll_s
+        self._state_dir = settings.state_dir
         self._settings = settings.yarn
         self._environment = _environment(settings.yarn, os.environ)
         self._overlay = overlay
@@ -51,9 +63,17 @@ class YarnEngine:
         self._resources: tuple[LocalResource, ...] = ()
         self._storage = settings.yarn.storage.rstrip("/")
         self._run_id = ""
+        self._lock: StorageLock | None = None
+        self._renewing: asyncio.Task[None] | None = None
 
     async def open(self) -> Cluster:
-        """Connect to YARN, and send our packages to HDFS unless they are there."""
+        """Connect to YARN, lock the storage, and send our packages to HDFS unless they are there.
+
+        Waits while HDFS or YARN does not answer, for example because it is still starting.
+
+        Raises:
+            InputError: Another ResourceManager uses this storage, or the settings cannot be used.
+        """
         # Hadoop's classes and HdfsCLI read some of these from the process's own environment.
         os.environ.update(self._environment)
         await asyncio.to_thread(start_jvm, self._environment)
@@ -65,12 +85,21 @@ class YarnEngine:
                 current_user(),
             )
         if self._settings.queue:
-            check_queue(await asyncio.to_thread(client.queue, self._settings.queue))
+            check_queue(await _once_reachable(lambda: client.queue(self._settings.queue)))
         devices = node_devices(self._settings, self._overlay)
         self._inventory = YarnInventory(client, devices, self._overlay, kept_vcores=self._settings.kept_vcores)
         self._storage = self._storage or f"hdfs:///user/{current_user()}/themis"
-        self._resources = await asyncio.to_thread(self._ship)
-        inventory = await self._inventory.read()
+        lock = await _once_reachable(self._make_lock)
+        await _once_reachable(lock.acquire)
+        self._lock = lock
+        self._renewing = asyncio.get_running_loop().create_task(self._renew(lock))
+        self._resources = await _once_reachable(self._ship)
+        while True:
+            try:
+                inventory = await self._inventory.read()
+                break
+            except UnreachableError as error:
+                LOG.warning("waiting for YARN: %s", error)
         machines = tuple(node.machine for node in inventory.nodes)
         return Cluster(name="yarn", machines=machines, devices=devices.types)
 
@@ -96,8 +125,26 @@ class YarnEngine:
         if not page_url or not await fetch_page(page_url, folder):
             await asyncio.to_thread(fetch_archive, self._app_storage(app_id), folder)
 
+    async def lost(self) -> str:
+        """Wait until another ResourceManager has taken this one's lock, which happens if this one stood still."""
+        if self._renewing is None:
+            raise InvariantError("the engine is not open")
+        try:
+            await asyncio.shield(self._renewing)
+        except LockLostError as error:
+            return str(error)
+        raise InvariantError("the renewal of a lock ended")
+
     async def close(self) -> None:
-        """Disconnect; applications live on."""
+        """Disconnect, and release the lock; applications live on."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+        if self._lock is not None:
+            try:
+                await asyncio.to_thread(self._lock.release)
+            except ThemisError as error:
+                LOG.warning("the lock of yarn.storage is not released, and will expire: %s", error)
         if self._client is not None:
             await asyncio.to_thread(self._client.close)
 
@@ -107,6 +154,21 @@ class YarnEngine:
         if self._client is None or self._inventory is None:
             raise InvariantError("the engine is not open")
         return self._client, self._inventory
+
+    def _make_lock(self) -> StorageLock:
+        hdfs, folder = open_webhdfs(f"{self._storage}/resource-manager", rule=AT_START)
+        return StorageLock(hdfs, folder, LockHolder.this_process(self._state_dir))
+
+    async def _renew(self, lock: StorageLock) -> None:
+        """Renew the lock until it is lost. While HDFS is away, no other process can take it either."""
+        while True:
+            await asyncio.sleep(RENEW_S)
+            try:
+                await asyncio.to_thread(lock.renew)
+            except LockLostError:
+                raise
+            except ThemisError as error:
+                LOG.warning("the lock of yarn.storage is not renewed: %s", error)
 
     def _ship(self) -> tuple[LocalResource, ...]:
         resources = [ship_package(f"{self._storage}/packages")] if self._settings.ship else []
@@ -148,6 +210,19 @@ class YarnEngine:
             resources=self._resources,
             storage_of=self._app_storage,
         )
+
+
+async def _once_reachable(work: Callable[[], T]) -> T:
+    """Return the result of work in a thread; tries again until Hadoop's daemons can be reached."""
+    reported_s = -math.inf
+    while True:
+        try:
+            return await asyncio.to_thread(work)
+        except UnreachableError as error:
+            if time.monotonic() - reported_s >= _REPORT_S:
+                LOG.warning("waiting for Hadoop: %s", error)
+                reported_s = time.monotonic()
+            await asyncio.sleep(_TRY_AGAIN_S)
 
 
 def node_devices(settings: YarnSettings, overlay: Cluster | None) -> NodeDevices:
