@@ -134,9 +134,7 @@ class YarnSource:
         self._sizes = {(registration.max_gpus, registration.max_memory_mb, registration.max_vcores)}
         self._asked_anew = asyncio.Event()
         self._eager_beats = 0
-        self._yarn_time = AnsweredTime(
-            gap_s=limits.heartbeat_s + _SILENCE_S, now_s=asyncio.get_running_loop().time()
-        )
+        self._yarn_time = AnsweredTime(gap_s=limits.heartbeat_s + _SILENCE_S, now_s=asyncio.get_running_loop().time())
         # Heartbeats and calls have their own threads: a node that does not answer may block the threads of the calls,
         # and an unreachable HDFS the default threads of the process.
         self._heart = ThreadPoolExecutor(1, "heartbeat")

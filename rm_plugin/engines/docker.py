@@ -64,6 +64,11 @@ class DockerEngine:
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """Do nothing: app masters write the logs to the app's own folder."""
 
+    async def lost(self) -> str:
+        """Wait for ever: a lock of the state store keeps other ResourceManagers away."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
+
     async def close(self) -> None:
         """Disconnect. Containers continue to run."""
         if self._host is not None:

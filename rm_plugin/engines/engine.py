@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Protocol
 
@@ -43,6 +44,10 @@ class Engine(Protocol):
         """
         ...
 
+    async def lost(self) -> str:
+        """Wait until this ResourceManager must not use the engine any more, and return the reason."""
+        ...
+
     async def close(self) -> None:
         """Disconnect."""
         ...
@@ -70,6 +75,11 @@ class LocalEngine:
 
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """Do nothing: the logs are already there."""
+
+    async def lost(self) -> str:
+        """Wait for ever: a lock of the state store keeps other ResourceManagers away."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
 
     async def close(self) -> None:
         """Do nothing."""

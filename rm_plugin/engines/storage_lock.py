@@ -204,6 +204,6 @@ def _number(lock: HdfsStatus) -> int:
 def _machine() -> str:
     """The boot of this machine and the namespace of process ids, as two containers of a machine have the same ids."""
     try:
-        return f"{boot_id()} {os.readlink('/proc/self/ns/pid')}"
+        return f"{boot_id()} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return ""

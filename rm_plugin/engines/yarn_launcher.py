@@ -58,8 +58,8 @@ class AmTemplate(Value, frozen=True, kw_only=True):
 class _Followed:
     """A YARN application of this run. `attempt` is its first attempt. `over` is set once all of it has ended.
 
-    `waiting` is the reason why no container of its app master runs, by the last report. `missing_since_s` is the time of
-    the first list without it, since it was listed last.
+    `waiting` is the reason why no container of its app master runs, by the last report. `missing_since_s` is when
+    YARN's lists began to lack it.
     """
 
     app_id: str

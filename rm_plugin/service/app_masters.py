@@ -166,6 +166,11 @@ class AppMasters:
         for entry in self._entries.active():
             entry.last_seen_s = self._resumed_at_s
 
+    @property
+    def is_engine_away(self) -> bool:
+        """Whether the engine can neither start containers nor report their ends."""
+        return self._engine_away
+
     def engine_is_away(self, away: bool) -> None:
         """Note whether the engine can start containers and report their ends.
 
@@ -253,8 +258,8 @@ class AppMasters:
                 LOG.warning("%s cannot be adopted yet, the engine is unavailable: %s", entry.app_id, error)
                 await asyncio.sleep(RELAUNCH_EVERY_S)
 
-    async def close(self) -> None:
-        """End every app master and task of this run. A later start restores the running apps."""
+    async def close(self, *, keep_apps: bool = False) -> None:
+        """End every app master and task of this run, unless `keep_apps`. A later start restores the running apps."""
         self._closing = True
         self._changes.stop_waiting()
         for task in self._tasks:
@@ -262,7 +267,8 @@ class AppMasters:
         for entry in self._entries.active():
             if entry.session is not None:
                 entry.session.close()
-        await self._launcher.shutdown()
+        if not keep_apps:
+            await self._launcher.shutdown()
 
     async def _launch(self, entry: AppEntry) -> None:
         await self._starts.turn(entry.app_id)
@@ -280,6 +286,7 @@ class AppMasters:
             "THEMIS_RM_ADDRESS": self.rm_address,
             "THEMIS_APP_TOKEN": entry.token,
             "THEMIS_APP_DIR": str(folder),
+            "THEMIS_RM_ABSENCE_S": repr(self.settings.rm_absence_s),
         }
         launch = AmLaunch(
             app_id=entry.app_id,

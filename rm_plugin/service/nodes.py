@@ -38,6 +38,7 @@ class NodeWatch:
         self._away = False
         self._foreign: dict[str, int] = {}
         self._taken: dict[str, int] = {}
+        self._one_look = asyncio.Lock()
 
     async def run(self) -> None:
         """Follow for ever."""
@@ -56,6 +57,10 @@ class NodeWatch:
         machine that may still run: after its own restart it learns of its machines one by one. So deadlines of apps
         stand still (`AppMasters.engine_is_away`).
         """
+        async with self._one_look:
+            await self._look()
+
+    async def _look(self) -> None:
         late = asyncio.get_running_loop().call_later(ANSWER_S, self._is_away, "no answer")
         try:
             inventory = await self._inventory.read()
@@ -115,12 +120,14 @@ class NodeWatch:
 
     def _closed(self, nodes: dict[str, Node], cluster: Cluster) -> frozenset[GpuId]:
         now_s = self._manager.clock.now_s()
-        unfit = set(self._manager.live_cluster.unfit_gpus(now_s))
-        return frozenset(
-            gpu
-            for machine in cluster.machines
-            for gpu in self._closed_on(nodes.get(machine.machine_id), cluster.gpus_of(machine.machine_id), unfit)
-        )
+        live_cluster = self._manager.live_cluster
+        unfit = set(live_cluster.unfit_gpus(now_s))
+        closed: set[GpuId] = set()
+        for machine in cluster.machines:
+            gpus = cluster.gpus_of(machine.machine_id)
+            is_drained = machine.machine_id in live_cluster.drained
+            closed.update(gpus if is_drained else self._closed_on(nodes.get(machine.machine_id), gpus, unfit))
+        return frozenset(closed)
 
     def _count_foreign(self, nodes: dict[str, Node]) -> None:
         """Count the GPUs in use without a lease: those of other tenants.

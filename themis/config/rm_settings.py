@@ -225,6 +225,11 @@ class RmSettings(Section):
     am_failures_window_s: float = Field(
         default=3600.0, gt=0, description="seconds after which the loss of an app master no longer counts"
     )
+    rm_absence_s: float = Field(
+        default=21_600.0,
+        gt=0,
+        description="seconds that app masters and their tasks go on without the ResourceManager before they end",
+    )
     time_scale: float = Field(default=1.0, gt=0, description="factor by which replayed jobs run faster")
     seed: int = 0
     validate_state: bool = Field(default=False, description="check every invariant after every step")

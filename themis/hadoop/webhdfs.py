@@ -151,7 +151,7 @@ class WebHdfs:
                 raise
 
     def touch(self, path: str, modified_ms: int) -> None:
-        """Set when a file was modified, in milliseconds since the epoch. Raises HdfsMissingError if it does not exist."""
+        """Set the time of a file, in milliseconds since the epoch. Raises HdfsMissingError if there is no file."""
         self._patiently(
             "cannot set the time of a file on HDFS",
             path,

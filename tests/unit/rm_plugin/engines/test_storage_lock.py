@@ -37,7 +37,7 @@ def test_second_process_is_refused_while_the_first_renews(server, tmp_path):
     first = Process(server, tmp_path / "one")
     first.lock.acquire()
     second = Process(server, tmp_path / "other", first.lock.renew)
-    with pytest.raises(InputError, match="another ResourceManager uses this yarn.storage") as refused:
+    with pytest.raises(InputError, match="another ResourceManager uses this") as refused:
         second.lock.acquire()
     assert refused.value.exit_code == 2
     assert str(tmp_path / "one") in str(refused.value) and "themis rm stop" in str(refused.value)
