@@ -90,6 +90,7 @@ def _status_text(status: pb.RmStatus) -> str:
         f"store            {status.store_trouble or 'ok'}",
         f"engine           {status.engine_trouble or 'ok'}",
         f"apps             {status.apps_running} running, {status.apps_waiting} waiting to start",
+        *[f"limit            {limit}" for limit in status.limits],
         "",
         f"{'machine':<20} {'state':<8} {'GPUs':>5} {'leased':>7} {'closed':>7}  last lease ends",
     ]

@@ -171,11 +171,15 @@ class YarnSource:
             await self._ask(seat)
         self._asked_anew.set()
         await self._all_up(seats, self._limits.pin_timeout_s)
-        missing = sorted({seat.wish.machine_id for seat in seats if seat.container is None})
+        missing = [seat for seat in seats if seat.container is None]
         if missing:
-            remedy = "does another program use its GPUs or memory, or is the machine unreachable?"
+            remedy = (
+                "does another program use its GPUs or memory, is the queue at its limit, or the machine unreachable?"
+            )
             waited = f"YARN granted no container within {self._limits.pin_timeout_s:g} s"
-            raise NoRoomError(waited, value=", ".join(missing), remedy=remedy)
+            machines = ", ".join(sorted({seat.wish.machine_id for seat in missing}))
+            gpus = tuple(gpu for seat in missing for gpu in seat.wish.request.gpus)
+            raise NoRoomError(waited, value=machines, remedy=remedy, gpus=gpus)
         await self._all_up(seats, None)
 
     async def gone(self, seat_id: str) -> TaskExit:
@@ -255,16 +259,15 @@ class YarnSource:
             left_s = max(left_s, 0.1)
 
     async def _start(self, seat: _Seat, container: Container) -> None:
-        where = seat.wish.machine_id
         try:
             await self._call(self._nodes.start, container, self._launch(seat.wish))
         except UnreachableError as error:
             # Its process may run or not. YARN reports the container's end in both cases.
             LOG.warning("%s: %s", container.container_id, error)
-            self._fail(seat, NoRoomError("a machine does not answer", value=where, remedy=str(error)))
+            self._fail(seat, _no_room("a machine does not answer", seat, str(error)))
         except ThemisError as error:
             LOG.warning("%s: %s", container.container_id, error)
-            self._fail(seat, NoRoomError("a machine refuses a container", value=where, remedy=str(error)))
+            self._fail(seat, _no_room("a machine refuses a container", seat, str(error)))
             await self._release(seat, container)
         except Exception as error:
             # A defect in this program. Pass it to the caller that waits for the start.
@@ -374,7 +377,7 @@ class YarnSource:
             if end.exit_code:
                 LOG.info("%s ended with %d: %s", end.container_id, end.exit_code, end.diagnostics.strip()[:500])
             remedy = end.diagnostics.strip()[:500]
-            error = NoRoomError("a container ended before its start", value=seat.wish.machine_id, remedy=remedy)
+            error = _no_room("a container ended before its start", seat, remedy)
             self._fail(seat, error)
             reason = _REASONS.get(end.exit_code, ExitReason.EXITED)
             self._end(seat, TaskExit(exit_code=end.exit_code, reason=reason))
@@ -385,8 +388,9 @@ class YarnSource:
             # The ask is larger than any present node, so other GPUs would not help. But such nodes may only be
             # unreachable, as all nodes are after a restart of YARN's ResourceManager.
             known = any(all(map(operator.le, self._size(seat), size)) for size in self._sizes)
-            kind = NoRoomError if known else ResourceAskError
-            self._fail(seat, kind("YARN refuses a container", value=seat.wish.machine_id, remedy=refusal.reason))
+            what, where = "YARN refuses a container", seat.wish.machine_id
+            too_large = ResourceAskError(what, value=where, remedy=refusal.reason)
+            self._fail(seat, _no_room(what, seat, refusal.reason) if known else too_large)
 
     def _size(self, seat: _Seat) -> tuple[int, int, int]:
         """Return the requested size: GPUs, memory, cores."""
@@ -401,7 +405,7 @@ class YarnSource:
         for seat in self._asked.values():
             if seat.wish.machine_id == node.host:
                 remedy = f"YARN reports {node.state.value}: {node.health or node.node_id}"
-                self._fail(seat, NoRoomError("a machine is lost", value=node.host, remedy=remedy))
+                self._fail(seat, _no_room("a machine is lost", seat, remedy))
 
     def _fail(self, seat: _Seat, error: Exception) -> None:
         if not seat.up.done():
@@ -424,3 +428,8 @@ class YarnSource:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
         return task
+
+
+def _no_room(what: str, seat: _Seat, reason: str) -> NoRoomError:
+    """Return the error of one seat."""
+    return NoRoomError(what, value=seat.wish.machine_id, remedy=reason, gpus=seat.wish.request.gpus)

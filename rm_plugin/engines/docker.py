@@ -61,6 +61,9 @@ class DockerEngine:
         """The cluster, which never changes."""
         return FixedInventory(self._cluster)
 
+    async def check_queue(self, queue: str) -> None:
+        """Accept any queue: this engine has none."""
+
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """Do nothing: app masters write the logs to the app's own folder."""
 

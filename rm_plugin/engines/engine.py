@@ -37,6 +37,10 @@ class Engine(Protocol):
         """The inventory of the machines."""
         ...
 
+    async def check_queue(self, queue: str) -> None:
+        """Raise InputError if an app cannot run in this queue. Return if the engine does not answer."""
+        ...
+
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """Copy the app's present logs into its folder on this machine, with the layout of the local engine.
 
@@ -72,6 +76,9 @@ class LocalEngine:
     def inventory(self) -> NodeInventory:
         """The cluster, which never changes."""
         return FixedInventory(self._cluster)
+
+    async def check_queue(self, queue: str) -> None:
+        """Accept any queue: this engine has none."""
 
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """Do nothing: the logs are already there."""

@@ -82,6 +82,10 @@ class AppLauncher(Protocol):
         """Why the engine has not started the app's master yet, in its own words. Empty once it has, or if unknown."""
         ...
 
+    def queue(self, app_id: str) -> str:
+        """The engine's queue that the app is in now. Empty if unknown, or if the engine has no queues."""
+        ...
+
     async def kill(self, app_id: str) -> None:
         """End the app's master and all its tasks. Returns when they have ended. An unknown app is no error."""
         ...

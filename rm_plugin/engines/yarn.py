@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,7 +24,7 @@ from rm_plugin.engines.yarn_devices import NodeDevices
 from rm_plugin.engines.yarn_inventory import YarnInventory
 from rm_plugin.engines.yarn_launcher import AmTemplate, YarnAppLauncher
 from rm_plugin.engines.yarn_package import AT_START, ENV_FOLDER, PACKAGE_FOLDER, archive_resource, ship_package
-from rm_plugin.engines.yarn_queue import check_queue
+from rm_plugin.engines.yarn_queue import check_app_queue, check_queue
 from themis.cluster import Cluster, DeviceType
 from themis.config.cluster_file import device_types
 from themis.config.rm_settings import RmSettings, YarnSettings
@@ -39,6 +39,8 @@ LOG = logging.getLogger("themis.rm.yarn")
 
 T = TypeVar("T")
 
+_QUEUES_S = 5.0
+"""Seconds that a submission waits for YARN's queues."""
 _TRY_AGAIN_S = 2.0
 _REPORT_S = 60.0
 """Seconds between two log lines about a Hadoop that is still away at the start."""
@@ -63,6 +65,7 @@ class YarnEngine:
         self._resources: tuple[LocalResource, ...] = ()
         self._storage = settings.yarn.storage.rstrip("/")
         self._run_id = ""
+        self._launcher: YarnAppLauncher | None = None
         self._lock: StorageLock | None = None
         self._renewing: asyncio.Task[None] | None = None
 
@@ -87,7 +90,9 @@ class YarnEngine:
         if self._settings.queue:
             check_queue(await _once_reachable(lambda: client.queue(self._settings.queue)))
         devices = node_devices(self._settings, self._overlay)
-        self._inventory = YarnInventory(client, devices, self._overlay, kept_vcores=self._settings.kept_vcores)
+        self._inventory = YarnInventory(
+            client, devices, self._overlay, kept_vcores=self._settings.kept_vcores, queues=self._queues
+        )
         self._storage = self._storage or f"hdfs:///user/{current_user()}/themis"
         lock = await _once_reachable(self._make_lock)
         await _once_reachable(lock.acquire)
@@ -107,7 +112,7 @@ class YarnEngine:
         """Submits YARN applications."""
         client, inventory = self._opened()
         self._run_id = run_id
-        return YarnAppLauncher(
+        self._launcher = YarnAppLauncher(
             client,
             run_id,
             on_exit,
@@ -115,10 +120,22 @@ class YarnEngine:
             settings=self._settings,
             node_addresses=lambda app_id: inventory.web_addresses(machines_of(app_id)),
         )
+        return self._launcher
 
     def inventory(self) -> NodeInventory:
         """YARN's node reports."""
         return self._opened()[1]
+
+    async def check_queue(self, queue: str) -> None:
+        """Raise InputError if YARN has no such queue, or it accepts no apps. The settings may name one for all apps."""
+        if self._settings.queue:
+            return
+        try:
+            async with asyncio.timeout(_QUEUES_S):
+                reports = await asyncio.to_thread(self._opened()[0].queues)
+        except (UnreachableError, TimeoutError):
+            return
+        check_app_queue(queue or "default", reports)
 
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """From the app master's page while it lives, from HDFS when the app is over."""
@@ -149,6 +166,9 @@ class YarnEngine:
             await asyncio.to_thread(self._client.close)
 
     # ---- inside ----
+
+    def _queues(self) -> Collection[str]:
+        return () if self._launcher is None else self._launcher.queues()
 
     def _opened(self) -> tuple[YarnClient, YarnInventory]:
         if self._client is None or self._inventory is None:

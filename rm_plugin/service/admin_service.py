@@ -62,6 +62,7 @@ class AdminService(rpc.AdminServiceServicer):  # type: ignore[misc]
             engine_trouble=away,
             apps_running=manager.entries.count([AppState.RUNNING]),
             apps_waiting=manager.entries.count(waiting),
+            limits=manager.live_cluster.limits,
             nodes=[self._node(machine) for machine in manager.arbiter.cluster.machines],
         )
 

@@ -218,6 +218,10 @@ class AppMasters:
         if now_s - entry.last_seen_s > (self.settings.am_start_s if coming else self.settings.am_expiry_s):
             await self._take_by_force(entry, "the app master is silent" if known else "it never registered")
 
+    def queue(self, entry: AppEntry) -> str:
+        """Return the queue of an app: the engine's, which an operator may have changed there, or as submitted."""
+        return ("" if entry.ended else self._launcher.queue(entry.app_id)) or entry.spec.queue
+
     async def recover(self) -> None:
         """Restore the apps of a former ResourceManager: adopt their app masters, or start them again."""
         for app_id in sorted(self._entries.lost):

@@ -52,7 +52,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         """Check an app against the cluster without accepting it."""
         try:
             spec = app_from_message(request.spec)
-            self._manager.check(spec)
+            await self._manager.check(spec)
         except (ThemisError, ValueError) as error:
             await refuse(context, error)
             raise

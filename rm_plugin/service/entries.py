@@ -29,7 +29,8 @@ class AppEntry:
     `excused_attempts` counts attempts that do not count as failures: they ended through no fault of the app (the
     ResourceManager stopped, or was unavailable), or too long ago. `failed_at_s` has the times of the others' ends.
     `launch_wait` is why the engine has not started the app master yet, `waits_for` why a job waits, by the newest round
-    (`Decision.waits`). `last_message` is the attempt and id of the newest message processed; a message that comes again
+    (`Decision.waits`). `asked_in_vain` is what the engine did not grant it, to be shown until `asked_in_vain_until_s`.
+    `last_message` is the attempt and id of the newest message processed; a message that comes again
     is only acknowledged. `shapes` maps job ids to shapes. `refused_messages` counts the app masters' invalid messages.
     """
 
@@ -59,6 +60,8 @@ class AppEntry:
     last_seen_s: float = 0.0
     gpu_time_s: float = 0.0
     waits_for: str = ""
+    asked_in_vain: str = ""
+    asked_in_vain_until_s: float = 0.0
     heartbeat: pb.Heartbeat = field(default_factory=pb.Heartbeat)
     finish: pb.Finish = field(default_factory=pb.Finish)
     refused_messages: int = 0

@@ -61,6 +61,8 @@ class LiveCluster:
         self._update_version = 0
         self.drained: frozenset[str] = frozenset()
         """Machines that an operator drains: their leases end and are not renewed."""
+        self.limits: tuple[str, ...] = ()
+        """Limits of the engine that keep GPUs from all apps now, in words."""
 
     # ---- leases ----
 
@@ -75,6 +77,8 @@ class LiveCluster:
             # Another app would find no free capacity there either, so these GPUs are closed for `unfit_s` seconds.
             gpus = [each.lease.gpu for each in ended if each.kind is LeaseChangeKind.RELEASED]
             change.then(lambda: self._close_unfit(gpus))
+            entry, until_s = self._entries.get(app_id), change.now_s + self._settings.unfit_s
+            change.set(entry, asked_in_vain=message.reason, asked_in_vain_until_s=until_s)
         self.leases_ended(change, ended)
 
     def release_unheld(self, change: Change, app_id: str, held: Collection[int]) -> None:

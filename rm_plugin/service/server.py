@@ -181,6 +181,7 @@ class Server:
             launcher=engine.launcher(run_id, self._am_exited, machines_of),
             clock=clock,
             fetch_logs=engine.fetch_logs,
+            check_queue=engine.check_queue,
         )
         self.manager.live_cluster.drained = frozenset(json.loads(store.meta(DRAINED) or "[]"))
         self._stop_order = stop or StopOrder()

@@ -213,7 +213,17 @@ def queue_report(queue: Any, children: Iterable[Any]) -> QueueReport:
         is_running=str(queue.getQueueState()) == "RUNNING",
         max_capacity_share=float(queue.getMaximumCapacity()),
         children=tuple(str(child.getQueueName()) for child in children),
+        max_gpus=_max_gpus(queue),
+        path=_text(queue.getQueuePath()),
     )
+
+
+def _max_gpus(queue: Any) -> int | None:
+    """The GPUs that a queue's apps may use, in the default partition."""
+    configurations = queue.getQueueConfigurations()
+    configuration = None if configurations is None else configurations.get("")
+    most = None if configuration is None else configuration.getEffectiveMaxCapacity()
+    return None if most is None else gpus_of(most)
 
 
 def container(held: Any) -> Container:

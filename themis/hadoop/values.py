@@ -138,12 +138,24 @@ class AppReport(Value, frozen=True, kw_only=True):
 
 
 class QueueReport(Value, frozen=True, kw_only=True):
-    """A queue; `max_capacity_share` is of its parent's resources, in [0, 1]. Only one without children takes apps."""
+    """A queue. Only one without children accepts apps.
+
+    Attributes:
+        max_capacity_share: Of its parent's resources, in [0, 1].
+        max_gpus: GPUs that its apps may use together. None if YARN's scheduler does not report it.
+        path: The names from the root queue to it, with dots between them. Empty if YARN does not report it.
+    """
 
     name: str
     is_running: bool
     max_capacity_share: float
     children: tuple[str, ...]
+    max_gpus: int | None = None
+    path: str = ""
+
+    def is_called(self, name: str) -> bool:
+        """Whether a user may mean this queue by a name: its own name, or its path with or without the root."""
+        return name in (self.name, self.path, self.path.removeprefix("root."))
 
 
 class LocalResource(Value, frozen=True, kw_only=True):

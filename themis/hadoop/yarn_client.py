@@ -128,6 +128,11 @@ class YarnClient:
                 raise InputError("YARN has no such queue", value=name, remedy="see capacity-scheduler.xml")
             return queue_report(info, self._client.getChildQueueInfos(name))
 
+    def queues(self) -> tuple[QueueReport, ...]:
+        """All queues that accept apps."""
+        with typed_errors("listing queues"):
+            return tuple(queue_report(info, ()) for info in self._client.getAllQueues() if not info.getChildQueues())
+
     def _started(self) -> Any:
         with typed_errors("starting YARN's client"):
             client = java_class("org.apache.hadoop.yarn.client.api.YarnClient").createYarnClient()

@@ -194,7 +194,8 @@ def test_ungranted_ask_raises_no_room_and_is_withdrawn():
         await asyncio.gather(source.discard("a"), source.discard("b"))
         return error.value
 
-    assert run(yarn, scenario).value == "g"
+    error = run(yarn, scenario)
+    assert (error.value, error.gpus) == ("g", (GpuId("g", 0),))
     assert (yarn.asked, yarn.withdrawn, yarn.stopped, yarn.running) == ({}, [2], ["c1"], set())
 
 

@@ -11,7 +11,7 @@ from rm_plugin.engines.yarn import node_devices
 from rm_plugin.engines.yarn_inventory import YarnInventory
 from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
 from themis.config.rm_settings import RmSettings, YarnSettings
-from themis.hadoop.values import NodeReport
+from themis.hadoop.values import NodeReport, QueueReport
 from themis.hadoop.values import NodeState as YarnState
 
 
@@ -216,3 +216,43 @@ def test_device_types_of_the_guides_are_settings(page, mark):
     settings = RmSettings(engine="yarn", **written)
     types = node_devices(settings.yarn, None).types
     assert {name: device.kind.value for name, device in types.items()} == {"k80": "gpu", "v100": "gpu", "cpu": "cpu"}
+
+
+class WithQueues(FakeYarn):
+    """A YARN with these queues, by path: GPUs that each may use."""
+
+    def __init__(self, *reports, **max_gpus):
+        super().__init__(*reports)
+        self.max_gpus = max_gpus
+
+    def queues(self):
+        return tuple(
+            QueueReport(
+                name=name, path=f"root.{name}", is_running=True, max_capacity_share=0.5, children=(), max_gpus=gpus
+            )
+            for name, gpus in self.max_gpus.items()
+        )
+
+
+@pytest.mark.parametrize(
+    ("queues", "limits", "found"),
+    [
+        ((), {"a": 3}, (None, "")),
+        (("a",), {"a": 3}, (3, "YARN's queue a may use 3 of 8 GPUs")),
+        (("root.a",), {"a": 3}, (3, "YARN's queue root.a may use 3 of 8 GPUs")),
+        (("a", "b"), {"a": 3, "b": 1}, (4, "YARN's queues a, b may use 4 of 8 GPUs")),
+        (("a", "b"), {"a": 3, "b": 5}, (None, "")),
+        (("a", "b"), {"a": 3}, (None, "")),
+        (("a",), {"a": None}, (None, "")),
+    ],
+)
+def test_limit_is_what_the_apps_queues_may_use_together(queues, limits, found):
+    yarn = WithQueues(report("n1"), report("n2"), **limits)
+    one = YarnInventory(yarn, node_devices(YarnSettings(emulated=True), None), queues=lambda: queues)
+    seen = asyncio.run(one.read())
+    assert (seen.max_gpus, seen.limit) == found
+
+
+def test_free_memory_is_what_no_container_has():
+    (node,) = nodes(inventory(FakeYarn(report(memory_mb=2048, used_memory_mb=500)))).values()
+    assert node.free_memory_mb == 1548

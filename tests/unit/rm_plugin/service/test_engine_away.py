@@ -33,6 +33,9 @@ class Engine(FixedInventory):
     def waiting(self, app_id):
         return ""
 
+    def queue(self, app_id):
+        return ""
+
     async def launch(self, launch):
         self.launched.append(launch)
         return 1
