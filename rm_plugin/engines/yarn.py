@@ -19,10 +19,10 @@ from msgspec.structs import replace
 from rm_plugin.engines.inventory import NodeInventory
 from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
 from rm_plugin.engines.remote_logs import fetch_archive, fetch_page
-from rm_plugin.engines.storage_lock import RENEW_S, LockHolder, LockLostError, StorageLock
 from rm_plugin.engines.yarn_devices import NodeDevices
 from rm_plugin.engines.yarn_inventory import YarnInventory
 from rm_plugin.engines.yarn_launcher import AmTemplate, YarnAppLauncher
+from rm_plugin.engines.yarn_lock import RENEW_S, LockHolder, LockLostError, StorageLock
 from rm_plugin.engines.yarn_package import AT_START, ENV_FOLDER, PACKAGE_FOLDER, archive_resource, ship_package
 from rm_plugin.engines.yarn_queue import check_app_queue, check_queue
 from themis.cluster import Cluster, DeviceType

@@ -193,8 +193,13 @@ class LiveCluster:
         def turn(change: Change) -> None:
             if (machine_id in self.drained) == drained:
                 return
-            machines = self.drained | {machine_id} if drained else self.drained - {machine_id}
-            change.event("machine_drained" if drained else "machine_opened", detail={"machine_id": machine_id})
+            detail = {"machine_id": machine_id}
+            if drained:
+                machines = self.drained | {machine_id}
+                change.event("machine_drained", detail=detail)
+            else:
+                machines = self.drained - {machine_id}
+                change.event("machine_opened", detail=detail)
             change.keep(DRAINED, json.dumps(sorted(machines)))
             change.then(lambda: setattr(self, "drained", machines))
 

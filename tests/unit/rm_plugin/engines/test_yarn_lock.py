@@ -4,8 +4,8 @@ import pytest
 from fake_webhdfs import Server
 from msgspec.structs import replace
 
-from rm_plugin.engines import storage_lock
-from rm_plugin.engines.storage_lock import LockHolder, LockLostError, StorageLock
+from rm_plugin.engines import yarn_lock
+from rm_plugin.engines.yarn_lock import LockHolder, LockLostError, StorageLock
 from themis.errors import InputError, ThemisError
 from themis.hadoop.webhdfs import open_webhdfs
 from themis.hadoop.webhdfs_retry import RetryRule
@@ -57,7 +57,7 @@ def test_lock_of_a_silent_holder_elsewhere_expires(server, tmp_path):
     Process(server, tmp_path, machine="another").lock.acquire()
     second = Process(server, tmp_path)
     second.lock.acquire()
-    assert second.waits == storage_lock.EXPIRY_S / storage_lock._LOOK_S
+    assert second.waits == yarn_lock.EXPIRY_S / yarn_lock._LOOK_S
     second.lock.renew()
 
 
@@ -84,7 +84,7 @@ def test_only_one_of_two_processes_takes_an_expired_lock(server, tmp_path):
     second, third = Process(server, tmp_path), Process(server, tmp_path)
 
     def third_is_faster():
-        if second.waits == storage_lock.EXPIRY_S - 1:
+        if second.waits == yarn_lock.EXPIRY_S - 1:
             third.lock.acquire()
             second.meanwhile = third.lock.renew
 
