@@ -12,7 +12,7 @@ import psutil
 import pytest
 from live_rm import live, replay_app, settings, start_process
 
-from submarine_client.client import Client
+from submarine_client.connection import Connection
 from themis.config.rm_settings import RmSettings
 from themis.processes import kill_marked
 from themis_cli.main import main
@@ -29,7 +29,7 @@ class Operated:
         path = configured.state_dir / "address"
         self.until(path.exists)
         self.address = path.read_text().strip()
-        self.client = Client(self.address)
+        self.client = Connection(self.address)
 
     def until(self, condition) -> None:  # type: ignore[no-untyped-def]
         deadline_s = time.monotonic() + 30.0
