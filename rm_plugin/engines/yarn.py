@@ -29,6 +29,7 @@ from themis.cluster import Cluster, DeviceType
 from themis.config.cluster_file import device_types
 from themis.config.rm_settings import RmSettings, YarnSettings
 from themis.errors import InvariantError, ThemisError, UnreachableError
+from themis.hadoop.class_path import GPU_VARIABLE
 from themis.hadoop.jvm import handed_on, start_jvm
 from themis.hadoop.security import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE, current_user
 from themis.hadoop.values import LocalResource
@@ -203,7 +204,9 @@ class YarnEngine:
         settings = self._settings
         python = settings.python or ("./" + ENV_FOLDER + "/bin/python" if settings.archive else sys.executable)
         ours = handed_on(self._environment) if settings.same_paths else {}
-        environment = {**ours, **_hdfs_user(self._environment), **settings.environment}
+        name = self._environment.get(GPU_VARIABLE)
+        gpus = {GPU_VARIABLE: name} if name else {}
+        environment = {**ours, **gpus, **_hdfs_user(self._environment), **settings.environment}
         templates = {"PYTHONPATH": "{{PWD}}/" + PACKAGE_FOLDER} if settings.ship else {}
         limits = {
             "heartbeat_s": settings.heartbeat_s,
@@ -265,6 +268,7 @@ def _environment(settings: YarnSettings, environment: Mapping[str, str]) -> dict
         "HADOOP_USER_NAME": settings.user,
         KEYTAB_VARIABLE: settings.keytab,
         PRINCIPAL_VARIABLE: settings.principal,
+        GPU_VARIABLE: settings.gpu_resource,
     }
     return {**environment, **{name: value for name, value in ours.items() if value}}
 

@@ -72,7 +72,7 @@ class LockHolder(Value, frozen=True, kw_only=True):
 
     def is_known_dead(self) -> bool:
         """Whether this machine would run the process, and does not."""
-        if self.machine != _machine():
+        if not self.machine or self.machine != _machine():
             return False
         try:
             return abs(psutil.Process(self.pid).create_time() - self.started_s) > 1.0

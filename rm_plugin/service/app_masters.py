@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import math
@@ -266,6 +267,9 @@ class AppMasters:
         """End every app master and task of this run, unless `keep_apps`. A later start restores the running apps."""
         self._closing = True
         self._changes.stop_waiting()
+        with contextlib.suppress(StoreError):
+            # The next start shows their progress until their app masters report again.
+            await self._changes.make(self._keep_progress)
         for task in self._tasks:
             task.cancel()
         for entry in self._entries.active():
@@ -273,6 +277,10 @@ class AppMasters:
                 entry.session.close()
         if not keep_apps:
             await self._launcher.shutdown()
+
+    def _keep_progress(self, change: Change) -> None:
+        for entry in self._entries.active():
+            change.put(entry)
 
     async def _launch(self, entry: AppEntry) -> None:
         await self._starts.turn(entry.app_id)

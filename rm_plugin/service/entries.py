@@ -139,6 +139,7 @@ class AppEntry:
                 "failed_at_s": list(self.failed_at_s),
                 "finish": _hex(self.finish),
                 "kill_reason": self.kill_reason,
+                "progress": self.heartbeat.progress,
                 **(self._last_heartbeat() if self.ended or self.kill_reason else {}),
             },
         )
@@ -153,8 +154,11 @@ class AppEntry:
 
     @classmethod
     def restored(cls, stored: StoredApp) -> AppEntry:
-        """Return the entry of a stored app: without a session and, if the app is running, without a heartbeat."""
+        """Return the entry of a stored app: without a session and, if the app is running, with its progress only."""
         gpu_time_s, excused = stored.final.get("gpu_time_s", 0.0), stored.final.get("excused_attempts", 0)
+        heartbeat = pb.Heartbeat.FromString(bytes.fromhex(str(stored.final.get("heartbeat", ""))))
+        progress = stored.final.get("progress", 0.0)
+        heartbeat.progress = heartbeat.progress or (float(progress) if isinstance(progress, int | float) else 0.0)
         return cls(
             app_id=stored.app_id,
             spec=app_from_message(pb.AppSpec.FromString(stored.spec)),
@@ -173,7 +177,7 @@ class AppEntry:
             kill_reason=str(stored.final.get("kill_reason", "")),
             page_url=str(stored.final.get("page_url", "")),
             engine_id=str(stored.final.get("engine_id", "")),
-            heartbeat=pb.Heartbeat.FromString(bytes.fromhex(str(stored.final.get("heartbeat", "")))),
+            heartbeat=heartbeat,
             finish=pb.Finish.FromString(bytes.fromhex(str(stored.final.get("finish", "")))),
         )
 

@@ -122,7 +122,8 @@ class NodeWatch:
         """Return the GPUs to close, and note the limits that close some."""
         now_s = self._manager.clock.now_s()
         nodes = {node.machine.machine_id: node for node in inventory.nodes}
-        memory_mb = self._least_memory_mb()
+        counts_memory = any(node.free_memory_mb is not None for node in inventory.nodes)
+        memory_mb = self._least_memory_mb() if counts_memory else 0.0
         limits = []
         live_cluster = self._manager.live_cluster
         unfit = set(live_cluster.unfit_gpus(now_s))

@@ -7,8 +7,11 @@ import sys
 
 import pytest
 from themis_on_yarn import ThemisOnYarn
+from yarn_apps import Application, client_environment
 
 from themis.errors import InputError
+from themis.hadoop.jvm import start_jvm
+from themis.hadoop.yarn_client import YarnClient
 from themis_cli.main import main
 
 JOB = {"tasks": 5, "min_tasks": 1, "gpus_per_task": 1, "iterations": 20000}
@@ -43,6 +46,18 @@ def queue_limit(cluster):
 
     yield limit
     refresh(former)
+
+
+@pytest.fixture
+def stranger(cluster):
+    """A YARN application that is none of ours."""
+    start_jvm(client_environment(cluster))
+    with YarnClient() as client:
+        application = Application(client, client_environment(cluster), name="stranger", app_type="OTHER")
+        am = application.attempt()
+        am.register()
+        yield am
+        application.close()
 
 
 def operate(themis, capsys, *words):
@@ -91,6 +106,26 @@ def test_queue_that_shrinks_is_used_up_to_its_limit(themis, queue_limit, capsys)
     themis.until(lambda: any(limit in themis.app(app_id).waits_for for app_id in apps), "app show says why", 30)
     queue_limit(90)
     themis.until(lambda: themis.gpus_in_use().total() == 9, "nine are in use", 120)
+
+
+def test_other_tenant_that_takes_gpus_at_a_lease_end_keeps_them(themis, stranger):
+    """Two elastic apps have every GPU. The tenant waits for four, and gets them as our containers end."""
+    apps = [themis.submit(name=name, jobs=1, job={**JOB, "tasks": 8}) for name in ("one", "other")]
+    themis.until(lambda: themis.gpus_in_use().total() == 10, "every GPU is in use", 90)
+    for number in range(1, 5):
+        stranger.ask(allocation_request_id=number, host="gpu-node-1", gpus=1)
+    held, over = 0, []
+
+    def settled():
+        nonlocal held
+        held += len(stranger.allocate().get("granted", ()))
+        used = themis.gpus_in_use()
+        over.extend(host for host, count in used.items() if count > themis.cluster.node_gpus[host])
+        return held == 4 and "gpu-node-1" not in used and used.total() == 6
+
+    themis.until(settled, "the tenant has the node, and the apps have the others", 150)
+    assert over == []
+    assert {themis.app(app_id).attempts for app_id in apps} == {1}
 
 
 def test_app_in_an_unknown_queue_is_refused(themis):

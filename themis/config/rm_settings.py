@@ -100,6 +100,10 @@ class YarnSettings(Section):
     gpu_plugin: bool = Field(
         default=False, description="YARN's GPU plugin shows each container its own cards, which count from 0 there"
     )
+    gpu_resource: str = Field(
+        default="",
+        description="YARN's resource for GPUs; empty: that of the environment, else `yarn.io/gpu`",
+    )
     emulated: bool = Field(default=False, description="the nodes' GPUs are declared by hand and do not exist")
     device: str = Field(
         default="",

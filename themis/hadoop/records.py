@@ -9,7 +9,7 @@ from typing import Any
 import jpype
 
 from themis.errors import InputError
-from themis.hadoop.class_path import GPU
+from themis.hadoop.class_path import gpu_resource
 from themis.hadoop.quoting import environment_value
 from themis.hadoop.values import (
     AppReport,
@@ -46,13 +46,13 @@ def resource(memory_mb: int, vcores: int, gpus: int) -> Any:
     """A Resource of this size."""
     made = record("Resource").newInstance(jpype.JLong(memory_mb), jpype.JInt(vcores))
     if gpus:
-        made.setResourceValue(GPU, jpype.JLong(gpus))
+        made.setResourceValue(gpu_resource(), jpype.JLong(gpus))
     return made
 
 
 def gpus_of(held: Any) -> int:
     """Return the GPUs in a Resource, or 0 without one: YARN reports no resource for a lost node."""
-    return 0 if held is None else int(held.getResourceValue(GPU))
+    return 0 if held is None else int(held.getResourceValue(gpu_resource()))
 
 
 def java_list(items: Iterable[Any]) -> Any:
