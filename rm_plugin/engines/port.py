@@ -83,7 +83,7 @@ class AppLauncher(Protocol):
         ...
 
     def queue(self, app_id: str) -> str:
-        """The engine's queue that the app is in now. Empty if unknown, or if the engine has no queues."""
+        """The queue to which an operator moved the app in the engine. Empty if it is where it was submitted."""
         ...
 
     async def kill(self, app_id: str) -> None:

@@ -94,7 +94,8 @@ class YarnInventory:
         if len(known) < len(names) or sum(known) >= gpus:
             return None, ""
         queue = "queue" if len(names) == 1 else "queues"
-        return sum(known), f"YARN's {queue} {', '.join(names)} may use {sum(known)} of {gpus} GPUs"
+        shown = ", ".join(name.removeprefix("root.") for name in names)
+        return sum(known), f"YARN's {queue} {shown} may use {sum(known)} of {gpus} GPUs"
 
     def web_addresses(self, machine_ids: Collection[str]) -> tuple[str, ...]:
         """Return `host:port` of the web services of these machines' NodeManagers, without lost nodes."""

@@ -141,9 +141,8 @@ class YarnAppLauncher:
         return "" if followed is None or followed.reported else followed.waiting
 
     def queue(self, app_id: str) -> str:
-        """Return the queue of the application, as YARN reported it last. An operator of YARN may have changed it."""
-        followed = self._apps.get(app_id)
-        return "" if followed is None else followed.queue
+        """Return the queue to which an operator of YARN moved the app. Empty if it is where it was submitted."""
+        return self._moved.get(app_id, "")
 
     def queues(self) -> frozenset[str]:
         """The YARN queues of all living applications, as YARN reported them last."""
@@ -296,7 +295,7 @@ class YarnAppLauncher:
     def _note_queue(self, followed: _Followed, report: AppReport) -> None:
         if report.queue != followed.queue and _is_moved(report):
             LOG.info("%s was moved to the queue %s in YARN", followed.app_id, report.queue)
-            self._moved[followed.app_id] = report.queue
+            self._moved[followed.app_id] = report.queue.removeprefix("root.")
         followed.queue = report.queue
 
     def _over(self, followed: _Followed, report: AppReport | None) -> None:

@@ -220,7 +220,7 @@ class AppMasters:
             await self._take_by_force(entry, "the app master is silent" if known else "it never registered")
 
     def queue(self, entry: AppEntry) -> str:
-        """Return the queue of an app: the engine's, which an operator may have changed there, or as submitted."""
+        """Return the queue of an app: as submitted, or to which an operator moved it in the engine."""
         return ("" if entry.ended else self._launcher.queue(entry.app_id)) or entry.spec.queue
 
     async def recover(self) -> None:

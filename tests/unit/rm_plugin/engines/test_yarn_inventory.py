@@ -239,7 +239,7 @@ class WithQueues(FakeYarn):
     [
         ((), {"a": 3}, (None, "")),
         (("a",), {"a": 3}, (3, "YARN's queue a may use 3 of 8 GPUs")),
-        (("root.a",), {"a": 3}, (3, "YARN's queue root.a may use 3 of 8 GPUs")),
+        (("root.a",), {"a": 3}, (3, "YARN's queue a may use 3 of 8 GPUs")),
         (("a", "b"), {"a": 3, "b": 1}, (4, "YARN's queues a, b may use 4 of 8 GPUs")),
         (("a", "b"), {"a": 3, "b": 5}, (None, "")),
         (("a", "b"), {"a": 3}, (None, "")),

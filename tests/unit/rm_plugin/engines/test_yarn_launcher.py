@@ -115,9 +115,10 @@ def test_submission_has_command_resources_and_tags(living):
 
 
 @pytest.mark.parametrize(
-    ("reported", "kept"), [("vision", "vision"), ("root.vision", "root.vision"), ("root.research", "research")]
+    ("reported", "moved", "kept"),
+    [("vision", "vision", "vision"), ("root.a.vision", "a.vision", "a.vision"), ("root.research", "", "research")],
 )
-def test_next_attempt_stays_in_the_queue_to_which_yarns_operator_moved_the_app(living, reported, kept):
+def test_next_attempt_stays_in_the_queue_to_which_yarns_operator_moved_the_app(living, reported, moved, kept):
     yarn = FakeYarn()
 
     async def scenario(launcher, exits):
@@ -125,8 +126,8 @@ def test_next_attempt_stays_in_the_queue_to_which_yarns_operator_moved_the_app(l
         (yarn_app_id,) = yarn.apps
         assert (launcher.queue("app-1"), launcher.queues()) == ("", frozenset())
         yarn.end(yarn_app_id, AppState.RUNNING, queue=reported)
-        await until(lambda: launcher.queue("app-1") == reported)
-        assert launcher.queues() == {reported}
+        await until(launcher.queues)
+        assert (launcher.queue("app-1"), launcher.queues()) == (moved, {reported})
         yarn.end(yarn_app_id, AppState.FAILED)
         await until(lambda: exits)
         assert launcher.queues() == frozenset()
