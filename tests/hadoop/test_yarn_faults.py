@@ -6,6 +6,7 @@ Each time the app goes on and ends well, no GPU is ever given twice, and nothing
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -206,6 +207,23 @@ def test_the_name_node(themis, breakable_cluster):
     breakable_cluster.kill("namenode")
     breakable_cluster.start_daemon("namenode")
     ends_well(themis, app_id)
+
+
+def test_a_start_waits_for_the_name_node(breakable_cluster, tmp_path):
+    breakable_cluster.kill("namenode")
+    themis = ThemisOnYarn(breakable_cluster, tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(themis.start)
+        try:
+            # Longer than any single call waits for HDFS.
+            time.sleep(20.0)
+            assert not starting.done() and themis.process.poll() is None
+            breakable_cluster.start_daemon("namenode")
+            starting.result(60.0)
+        finally:
+            breakable_cluster.mend()
+            themis.stop()
+    assert "waiting for Hadoop" in (tmp_path / "rm.log").read_text()
 
 
 def test_killing_a_task_host_ends_its_task(themis):
