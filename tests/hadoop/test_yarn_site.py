@@ -104,8 +104,8 @@ def test_queue_that_shrinks_is_used_up_to_its_limit(themis, queue_limit, capsys)
     themis.until(lambda: limit in operate(themis, capsys, "status")[1], "the limit is known", 30)
     themis.until(lambda: themis.gpus_in_use().total() == 3, "three GPUs are in use", 90)
     themis.until(lambda: any(limit in themis.app(app_id).waits_for for app_id in apps), "app show says why", 30)
-    queue_limit(90)
-    themis.until(lambda: themis.gpus_in_use().total() == 9, "nine are in use", 120)
+    queue_limit(50)
+    themis.until(lambda: themis.gpus_in_use().total() == 5, "five GPUs are in use", 120)
 
 
 def test_other_tenant_that_takes_gpus_at_a_lease_end_keeps_them(themis, stranger):
