@@ -92,7 +92,12 @@ class YarnEngine:
             check_queue(await _once_reachable(lambda: client.queue(self._settings.queue)))
         devices = node_devices(self._settings, self._overlay)
         self._inventory = YarnInventory(
-            client, devices, self._overlay, kept_vcores=self._settings.kept_vcores, queues=self._queues
+            client,
+            devices,
+            self._overlay,
+            kept_vcores=self._settings.kept_vcores,
+            node_label=self._settings.node_label,
+            queues=self._queues,
         )
         self._storage = self._storage or f"hdfs:///user/{current_user()}/themis"
         lock = await _once_reachable(self._make_lock)

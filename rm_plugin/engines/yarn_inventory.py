@@ -35,6 +35,7 @@ class YarnInventory:
         devices: Finds the device types of nodes.
         overlay: Slots, racks and device types by host name, which node reports do not have.
         kept_vcores: Cores of each CPU node that are left to app masters and other programs.
+        node_label: The node label of the nodes to use. Empty for nodes without one.
         queues: Returns the YARN queues of the apps, by name.
     """
 
@@ -45,10 +46,12 @@ class YarnInventory:
         overlay: Cluster | None = None,
         *,
         kept_vcores: int = 0,
+        node_label: str = "",
         queues: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._client = client
         self._queues = queues
+        self._label = node_label
         self._queue_reports: tuple[QueueReport, ...] = ()
         self._queues_read_s = -math.inf
         self._devices = devices
@@ -87,7 +90,7 @@ class YarnInventory:
         if not names:
             return None, ""
         if time.monotonic() - self._queues_read_s > QUEUES_EVERY_S:
-            self._queue_reports = await asyncio.to_thread(self._client.queues)
+            self._queue_reports = await asyncio.to_thread(self._client.queues, self._label)
             self._queues_read_s = time.monotonic()
         limits = [report.max_gpus for report in self._queue_reports if any(map(report.is_called, names))]
         known = [limit for limit in limits if limit is not None]
@@ -106,6 +109,8 @@ class YarnInventory:
         for report in sorted(reports, key=lambda report: (_runs(report), report.node_id)):
             by_host[report.host] = report
         for host, report in by_host.items():
+            if self._is_labelled_otherwise(report):
+                continue
             if report.state is YarnState.RUNNING or host not in self._machines:
                 self._note(report)
         return tuple(self._node(report) for host, report in sorted(by_host.items()) if host in self._machines)
@@ -115,11 +120,18 @@ class YarnInventory:
         reason = f"YARN says {report.state.value}: {report.health or report.node_id}"
         if state is NodeState.USABLE:
             reason = self._unclear.get(report.host, "")
+            if self._is_labelled_otherwise(report):
+                reason = f"YARN has it under the node label {', '.join(sorted(report.labels)) or 'none'}"
             state = NodeState.DRAINING if reason else state
         machine = self._machines[report.host]
         used = report.used_gpus if self._has_gpus(machine) else _used_as_cpu_node(report, machine)
         free_memory_mb = max(0, report.memory_mb - report.used_memory_mb)
         return Node(machine=machine, state=state, used_gpus=used, free_memory_mb=free_memory_mb, reason=reason)
+
+    def _is_labelled_otherwise(self, report: NodeReport) -> bool:
+        """Whether our containers cannot run there. A node that had our label drains."""
+        # YARN reports no labels of nodes that do not run.
+        return _runs(report) and report.labels != ({self._label} if self._label else frozenset())
 
     def _has_gpus(self, machine: Machine) -> bool:
         return self._devices.types[machine.device].is_gpu

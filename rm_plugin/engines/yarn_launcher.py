@@ -224,6 +224,7 @@ class YarnAppLauncher:
             memory_mb=settings.am_memory_mb,
             vcores=settings.am_vcores,
             queue=queue,
+            node_label=settings.node_label,
             app_type=APP_TYPE,
             tags=frozenset((self._run_tag, _app_tag(launch.app_id), *tags)),
             max_attempts=max(1, launch.attempts_left),

@@ -113,6 +113,9 @@ class YarnSettings(Section):
     device_attribute: str = Field(
         default="device", min_length=1, description="node attribute whose value is the device type of a node"
     )
+    node_label: str = Field(
+        default="", description="YARN's node label of the nodes to use; empty: nodes without a label"
+    )
     kept_vcores: int = Field(
         default=2, ge=0, description="cores of each CPU node that are left to app masters and other programs"
     )

@@ -99,6 +99,7 @@ class NodeReport(Value, frozen=True, kw_only=True):
         node_id: "host:port".
         attributes: Values of its node attributes by full name, for example `{"nm.yarn.io/device": "v100"}`.
         health: Empty for a healthy node.
+        labels: Its node labels. YARN gives a node at most one.
     """
 
     node_id: str
@@ -114,6 +115,7 @@ class NodeReport(Value, frozen=True, kw_only=True):
     attributes: Mapping[str, str] = field(default_factory=dict)
     http_address: str = ""
     health: str = ""
+    labels: frozenset[str] = frozenset()
 
 
 class AppReport(Value, frozen=True, kw_only=True):
@@ -211,6 +213,7 @@ class AppSubmission(Value, frozen=True, kw_only=True):
         vcores: Of the app master's container.
         user: On whose behalf; the client's own user when empty. With Kerberos the client must be a proxy user of
             Hadoop's (`hadoop.proxyuser.*`).
+        node_label: Of the nodes for all its containers. Empty for nodes without a label, or the queue's own.
         view_acl, modify_acl: Who beside the owner may look, and change or kill: "user1,user2 group1,group2" or "*".
     """
 
@@ -225,6 +228,7 @@ class AppSubmission(Value, frozen=True, kw_only=True):
     keep_containers: bool = True
     attempt_failures_validity_ms: int = -1
     vcores: int = 1
+    node_label: str = ""
     user: str = ""
     view_acl: str = ""
     modify_acl: str = ""

@@ -225,7 +225,7 @@ class WithQueues(FakeYarn):
         super().__init__(*reports)
         self.max_gpus = max_gpus
 
-    def queues(self):
+    def queues(self, node_label=""):
         return tuple(
             QueueReport(
                 name=name, path=f"root.{name}", is_running=True, max_capacity_share=0.5, children=(), max_gpus=gpus
@@ -256,3 +256,40 @@ def test_limit_is_what_the_apps_queues_may_use_together(queues, limits, found):
 def test_free_memory_is_what_no_container_has():
     (node,) = nodes(inventory(FakeYarn(report(memory_mb=2048, used_memory_mb=500)))).values()
     assert node.free_memory_mb == 1548
+
+
+@pytest.mark.parametrize(("label", "found"), [("", {"n1"}), ("gpu", {"n2"}), ("big", set())])
+def test_only_nodes_with_the_label_of_the_settings_are_machines(label, found):
+    yarn = FakeYarn(report("n1"), report("n2", labels=frozenset({"gpu"})))
+    one = YarnInventory(yarn, node_devices(YarnSettings(emulated=True), None), node_label=label)
+    assert set(nodes(one)) == found
+
+
+def test_node_that_loses_its_label_drains():
+    yarn = FakeYarn(report("n1"))
+    one = inventory(yarn)
+    assert nodes(one)["n1"].state is NodeState.USABLE
+    yarn.reports = (report("n1", labels=frozenset({"gpu"})),)
+    node = nodes(one)["n1"]
+    assert (node.state, node.reason) == (NodeState.DRAINING, "YARN has it under the node label gpu")
+    # YARN reports no labels of a lost node.
+    yarn.reports = (report("n1", state=YarnState.LOST),)
+    assert nodes(one)["n1"].state is NodeState.LOST
+
+
+def test_limit_of_a_queue_is_that_of_the_label():
+    asked = []
+
+    class Yarn(FakeYarn):
+        def queues(self, node_label=""):
+            asked.append(node_label)
+            return ()
+
+    one = YarnInventory(
+        Yarn(report("n2", labels=frozenset({"gpu"}))),
+        node_devices(YarnSettings(emulated=True), None),
+        node_label="gpu",
+        queues=lambda: ("a",),
+    )
+    nodes(one)
+    assert asked == ["gpu"]
