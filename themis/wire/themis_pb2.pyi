@@ -923,3 +923,69 @@ class ClusterStatus(_message.Message):
     now_s: float
     leased_by_machine: _containers.ScalarMap[str, int]
     def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ..., policy: _Optional[str] = ..., gpus: _Optional[int] = ..., gpus_leased: _Optional[int] = ..., active_apps: _Optional[int] = ..., rounds: _Optional[int] = ..., time_scale: _Optional[float] = ..., lease_s: _Optional[float] = ..., now_s: _Optional[float] = ..., leased_by_machine: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class RmStatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RmStatus(_message.Message):
+    __slots__ = ("version", "host", "pid", "started_at_s", "now_s", "engine", "policy", "state_dir", "store_trouble", "engine_trouble", "apps_running", "apps_waiting", "nodes", "limits")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_S_FIELD_NUMBER: _ClassVar[int]
+    NOW_S_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    STATE_DIR_FIELD_NUMBER: _ClassVar[int]
+    STORE_TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    APPS_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    APPS_WAITING_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    host: str
+    pid: int
+    started_at_s: float
+    now_s: float
+    engine: str
+    policy: str
+    state_dir: str
+    store_trouble: str
+    engine_trouble: str
+    apps_running: int
+    apps_waiting: int
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeStatus]
+    limits: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., started_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., engine: _Optional[str] = ..., policy: _Optional[str] = ..., state_dir: _Optional[str] = ..., store_trouble: _Optional[str] = ..., engine_trouble: _Optional[str] = ..., apps_running: _Optional[int] = ..., apps_waiting: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., limits: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class NodeStatus(_message.Message):
+    __slots__ = ("machine_id", "state", "gpus", "gpus_leased", "gpus_closed", "last_lease_end_s")
+    MACHINE_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    GPUS_LEASED_FIELD_NUMBER: _ClassVar[int]
+    GPUS_CLOSED_FIELD_NUMBER: _ClassVar[int]
+    LAST_LEASE_END_S_FIELD_NUMBER: _ClassVar[int]
+    machine_id: str
+    state: str
+    gpus: int
+    gpus_leased: int
+    gpus_closed: int
+    last_lease_end_s: float
+    def __init__(self, machine_id: _Optional[str] = ..., state: _Optional[str] = ..., gpus: _Optional[int] = ..., gpus_leased: _Optional[int] = ..., gpus_closed: _Optional[int] = ..., last_lease_end_s: _Optional[float] = ...) -> None: ...
+
+class StopRequest(_message.Message):
+    __slots__ = ("keep_apps",)
+    KEEP_APPS_FIELD_NUMBER: _ClassVar[int]
+    keep_apps: bool
+    def __init__(self, keep_apps: _Optional[bool] = ...) -> None: ...
+
+class DrainRequest(_message.Message):
+    __slots__ = ("machine_id", "drained")
+    MACHINE_ID_FIELD_NUMBER: _ClassVar[int]
+    DRAINED_FIELD_NUMBER: _ClassVar[int]
+    machine_id: str
+    drained: bool
+    def __init__(self, machine_id: _Optional[str] = ..., drained: _Optional[bool] = ...) -> None: ...
