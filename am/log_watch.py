@@ -9,6 +9,7 @@ from am.app import App
 from am.jobs.job_runner import Emit
 from am.jobs.run import JobRun
 from am.jobs.saved_state import checkpoint_folders
+from am.log_caps import LogCaps
 from am.profiler.job_reader import JobReader
 from am.profiler.records import CheckpointFailed, CheckpointSaved, Imported, Record, Restored, StepLoss, Validation
 from themis.lifecycle import JobState
@@ -33,6 +34,7 @@ class LogWatch:
         self._emit = emit
         self._on_change = on_change
         self._readers: dict[str, JobReader] = {}
+        self._caps = LogCaps(app)
         self._reported: dict[str, set[str]] = {}
 
     def catch_up(self) -> None:
@@ -42,10 +44,11 @@ class LogWatch:
                 job.profile.feed(record)
 
     def poll(self) -> None:
-        """Read on in the logs of all jobs that run."""
+        """Read on in the logs of all jobs that run, and keep these within their cap."""
         for job in self._app.search.jobs.values():
             if job.running:
                 self.read(job)
+        self._caps.keep()
 
     def read(self, job: JobRun) -> None:
         """Read on in one job's log."""

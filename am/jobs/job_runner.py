@@ -263,6 +263,7 @@ class JobRunner:
                 memory_mb=resources.memory_mb,
                 vcores=resources.vcores,
                 node_cores=node_cores(self._app.cluster, each[0].machine_id),
+                cores=assigned_cores(self._app.cluster, each[0].machine_id, self._runtime.cores),
             )
             for index, each in enumerate(tasks_of(gpus, job.spec.shape.gpus_per_task))
         ]

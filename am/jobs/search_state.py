@@ -71,13 +71,20 @@ class SearchState:
         self._measured = False
         self._unreadable = ""
         self._read_metric = False
+        self._stated_speeds: dict[str, Speeds] = {}
+        # For jobs that state the same speeds, the one of them that measured most types.
+        self._measuring: dict[Speeds, str] = {}
         self._waits_s: dict[str, float] = {}
         self._take_up(saved_iteration)
 
     def fit_cluster(self, cluster: Cluster) -> None:
-        """Take the speed by device type that each job states, or that its types have."""
-        for job in self.jobs.values():
-            job.profile.assume_speeds(_assumed_speeds(job.spec, cluster))
+        """Take the speed by device type that each job states, or that its types have, and what jobs measured."""
+        self._stated_speeds = {job_id: _assumed_speeds(job.spec, cluster) for job_id, job in self.jobs.items()}
+        for job_id, job in self.jobs.items():
+            job.profile.assume_speeds(self._stated_speeds[job_id])
+        measuring, self._measuring = self._measuring, {}
+        for job_id in measuring.values():
+            self._share_speeds(self.jobs[job_id])
 
     # ---- reading ----
 
@@ -169,9 +176,11 @@ class SearchState:
             self._set_work(work_seen_gpu_s(self.progress(), self.plan()))
 
     def progressed(self, job: JobRun) -> bool:
-        """A job logged a loss; the pace may have changed what B is. True when a tuner that listens stopped a job."""
+        """A job logged a loss; its pace may change speeds and B. True when a tuner that listens stopped a job."""
         stopped = self.plan().stopped
         self._observe(job, ObservationKind.PROGRESS)
+        if job.profile.measured_devices:
+            self._share_speeds(job)
         self.remeasure()
         return self.plan().stopped != stopped
 
@@ -230,6 +239,26 @@ class SearchState:
     def _set_work(self, work_gpu_s: float) -> None:
         self.work_total_gpu_s = work_gpu_s
         self._journal.note(_WORK_NOTE, {"gpu_s": work_gpu_s, "measured": self._measured})
+
+    def _share_speeds(self, job: JobRun) -> None:
+        """Let jobs that state the same speeds as this one, and did not measure them, assume those that it measured.
+
+        Example: all jobs of a search state k80: 1, v100: 9. One of them ran on both types, and v100 was 3 times as
+        fast. The jobs that wait then assume 3 too, so the app's next report has the right speeds.
+
+        Jobs differ a little, so the speeds of one of them count: the one that measured most types, of several the
+        first that did.
+        """
+        stated = self._stated_speeds[job.job_id]
+        known = self.jobs[self._measuring.setdefault(stated, job.job_id)]
+        if known is not job and len(job.profile.measured_devices) <= len(known.profile.measured_devices):
+            return
+        self._measuring[stated] = job.job_id
+        speeds = job.profile.speeds()
+        for other in self.jobs.values():
+            alike = other is not job and self._stated_speeds[other.job_id] == stated
+            if alike and not other.profile.measured_devices:
+                other.profile.assume_speeds(speeds)
 
     def _observe(self, job: JobRun, kind: ObservationKind, at_least: int = 0) -> None:
         """Journal an observation before the tuner gets it. The job's state follows from it, so it is written later."""

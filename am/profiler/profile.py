@@ -194,11 +194,16 @@ class JobProfile:
         """
         if self._assumed_speeds == NOWHERE:
             return ()
-        measured = {at.device for at, pace in self.paces.items() if pace.is_reliable} - {self._base_device}
+        measured = self.measured_devices
         return tuple(
             DeviceSpeed(device=device, speed=speed, measured=device in measured)
             for device, speed in self.speeds().by_type
         )
+
+    @property
+    def measured_devices(self) -> frozenset[str]:
+        """The device types whose speed is measured: by comparison with the first type that the job ran on."""
+        return frozenset([at.device for at, pace in self.paces.items() if pace.is_reliable]) - {self._base_device}
 
     @property
     def device(self) -> str:

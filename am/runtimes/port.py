@@ -32,6 +32,7 @@ class SeatRequest(Value, frozen=True, kw_only=True):
         memory_mb: Memory of the task. 0 means the runtime's default.
         vcores: Virtual cores of the task.
         node_cores: Cores of the CPU node that the task has to itself. 0 on GPUs.
+        cores: These cores by the system's numbers, if nodes share this machine (`ContainerRuntime.cores`), else empty.
     """
 
     job_id: str
@@ -40,6 +41,7 @@ class SeatRequest(Value, frozen=True, kw_only=True):
     memory_mb: int = 0
     vcores: int = 1
     node_cores: int = 0
+    cores: tuple[int, ...] = ()
 
 
 class Seat(Value, frozen=True, kw_only=True):

@@ -39,7 +39,8 @@ class Engine(Protocol):
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """Copy the app's present logs into its folder on this machine, with the layout of the local engine.
 
-        Omits logs that cannot be read at the moment.
+        Raises:
+            ThemisError: The logs cannot be read or written at the moment.
         """
         ...
 

@@ -58,8 +58,9 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             await _refuse(context, error)
             raise
         cluster = self._manager.arbiter.cluster
+        noun = f"{cluster.device_noun}s"
         summary = (
-            f"{len(spec.jobs)} jobs, at most {spec.demand_max_gpus} GPUs, fits {cluster.name} ({cluster.gpus} GPUs)"
+            f"{len(spec.jobs)} jobs, at most {spec.demand_max_gpus} {noun}, fits {cluster.name} ({cluster.gpus} {noun})"
         )
         if runs_on := types_that_run(spec, cluster):
             summary += f"; {runs_on}"

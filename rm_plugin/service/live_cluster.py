@@ -156,7 +156,7 @@ class LiveCluster:
         """Replace the machines of the cluster; `joined` are new. Call it between rounds only."""
         new = list(joined)
         for machine_id in new:
-            LOG.info("%s joined with %d GPUs", machine_id, cluster.machine(machine_id).gpus)
+            LOG.info("%s joined with %d %ss", machine_id, cluster.machine(machine_id).gpus, cluster.device_noun)
 
         def fit(change: Change) -> None:
             for machine_id in new:

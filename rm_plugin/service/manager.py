@@ -28,7 +28,7 @@ from themis.apps import AppSpec
 from themis.clock import Clock
 from themis.config.names import check_label
 from themis.config.rm_settings import RmSettings
-from themis.errors import InputError, UnknownNameError
+from themis.errors import InputError, ThemisError, UnknownNameError
 from themis.lifecycle import APP_LIFECYCLE, AppState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, bid_from_message, cluster_to_message, report_from_message
@@ -45,7 +45,9 @@ _KEPT = ("release", "job_event", "finish")
 
 
 FetchLogs = Callable[[str, str, Path], Awaitable[None]]
-"""Copies an app's logs from any machine into its folder here. Arguments: app id, page of its master, folder."""
+"""Copies an app's logs from any machine into its folder here. Arguments: app id, page of its master, folder.
+
+Raises ThemisError if they cannot be copied now."""
 
 
 async def there_already(app_id: str, page_url: str, folder: Path) -> None:
@@ -123,9 +125,13 @@ class ResourceManager:
             # One fetch at a time: two at once would append the same lines twice.
             state = (entry.ended, self.clock.now_s() // _FETCH_EVERY_S)
             if not (entry.ended and entry.logs_whole) and self._fetched.get(entry.app_id) != state:
-                await self._fetch_logs(entry.app_id, "" if entry.ended else entry.page_url, folder)
+                ended = entry.ended
+                try:
+                    await self._fetch_logs(entry.app_id, "" if ended else entry.page_url, folder)
+                    entry.logs_whole = ended
+                except ThemisError as error:
+                    LOG.warning("no logs of %s, they are fetched when asked for again: %s", entry.app_id, error)
                 self._fetched[entry.app_id] = state
-                entry.logs_whole = entry.ended
         if entry.ended:
             self._fetching.pop(entry.app_id, None)
             self._fetched.pop(entry.app_id, None)
@@ -360,6 +366,7 @@ class ResourceManager:
             bundle_rule=self.settings.auction.bundle_rule.value,
             app_id=entry.app_id,
             gpus_available=self.arbiter.gpus_available,
+            task_log_mb=self.settings.task_log_mb,
         )
 
     def _acknowledge(self, entry: AppEntry, message_id: int) -> pb.Acknowledge:

@@ -42,6 +42,7 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         checkpoint_uri=entry.spec.checkpoint_uri or entry.heartbeat.checkpoint_uri,
         waits_for="" if entry.ended else entry.launch_wait or entry.waits_for,
         jobs=entry.jobs,
+        device_noun=manager.arbiter.cluster.device_noun,
     )
     if whole:
         status.spec.CopyFrom(app_to_message(entry.spec))

@@ -225,6 +225,11 @@ class RmSettings(Section):
     am_failures_window_s: float = Field(
         default=3600.0, gt=0, description="seconds after which the loss of an app master no longer counts"
     )
+    task_log_mb: int = Field(
+        default=1024,
+        ge=0,
+        description="MiB of disk that the log of a task may take; beyond them the newest half is kept; 0: all is kept",
+    )
     time_scale: float = Field(default=1.0, gt=0, description="factor by which replayed jobs run faster")
     seed: int = 0
     validate_state: bool = Field(default=False, description="check every invariant after every step")
