@@ -236,6 +236,7 @@ class RmSettings(Section):
         default=1024,
         ge=0,
         description="MiB of disk that the log of a task may take; beyond them the newest half is kept; 0: all is kept",
+    )
     rm_absence_s: float = Field(
         default=21_600.0,
         gt=0,
