@@ -126,3 +126,21 @@ def test_app_that_never_declared_is_served_last(make_snapshot, gpus_of):
 def test_app_renews_in_place(make_snapshot, gpus_of):
     shot = make_snapshot({"a": jobs("a", 1, 2, 2)}, phases={"a": [phase(1, 50_000.0, 2)]}, renewable={"a": {"m0": 2}})
     assert gpus_of(POLICY.decide(shot)) == {"a": Allocation.of({"m0": 2}).by_machine()}
+
+
+def test_gang_that_fits_beside_a_renewal_restarts_nobody(make_snapshot, gpus_of):
+    demands = {"new": jobs("new", 1, 2, 2, work=1_000.0), "old": jobs("old", 1, 2, 2)}
+    phases = {"new": [phase(1, 1_000.0, 2)], "old": [phase(1, 50_000.0, 2)]}
+    alone = gpus_of(POLICY.decide(make_snapshot({"new": demands["new"]}, phases={"new": phases["new"]})))["new"]
+    shot = make_snapshot(demands, phases=phases, renewable={"old": alone})
+    granted = gpus_of(POLICY.decide(shot))
+    assert granted["old"] == alone
+    assert not granted["new"].keys() & alone.keys()
+
+
+def test_renewal_does_not_go_before_an_app_with_less_left(make_snapshot, gpus_of):
+    """Both want four of six GPUs. The one with more left holds four, and keeps two."""
+    demands = {"long": jobs("long", 4), "short": jobs("short", 4, work=1_000.0)}
+    phases = {"long": [phase(4, 50_000.0)], "short": [phase(4, 1_000.0)]}
+    shot = make_snapshot(demands, phases=phases, renewable={"long": {"m0": 2, "m1": 2}})
+    assert totals(gpus_of(POLICY.decide(shot))) == {"long": 2, "short": 4}
