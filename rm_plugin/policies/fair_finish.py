@@ -6,7 +6,8 @@ schedule can move it. In each round:
 
     1. An app is pressed if its laxity, due - now - time left, is less than a lease and a restart. The pressed apps,
        most pressed first, get one gang each, for their longest job.
-    2. All apps, those with the least service left first, get all that they can use.
+    2. All apps get all that they can use: those of the user with the least service left first, of one user the app
+       with the least. So to split an app into several does not make it shorter.
 
 Before that, the apps whose whole demand surely fits renew in place. Otherwise an app that takes a new gang could take
 the place of one that would be served as well, and restart it for nothing.
@@ -110,10 +111,15 @@ class FairFinishPolicy:
             if not app.overran and span_s - needed_s < snapshot.lease_s + claim.restart_s:
                 pressed.append((-needed_s / span_s if span_s > 0.0 else -math.inf, claim.app_id))
 
-        def service_left(app_id: str) -> tuple[bool, float, str]:
+        user_left_gpu_s = _left_by_user(snapshot, metered)
+
+        def service_left(app_id: str) -> tuple[bool, float, float, str]:
             # An app that never reported its phases cannot be metered.
             app = metered.get(app_id)
-            return (app.overran, app.left_gpu_s, app_id) if app else (True, math.inf, app_id)
+            if app is None:
+                return True, math.inf, math.inf, app_id
+            user = snapshot.standing(app_id).owner.user
+            return app.overran, user_left_gpu_s.get(user, app.left_gpu_s), app.left_gpu_s, app_id
 
         in_order = sorted(allocator.claims, key=service_left)
         most_pressed_first = [app_id for _, app_id in sorted(pressed)]
@@ -182,6 +188,15 @@ def _time_left_s(app: MeteredApp, standing: AppStanding, restart_s: float) -> fl
     holds = standing.kept or standing.renewable
     share_left = app.left_gpu_s / app.work_gpu_s if app.work_gpu_s > 0.0 else 0.0
     return app.whole_time_s * share_left + (0.0 if holds else restart_s)
+
+
+def _left_by_user(snapshot: RoundSnapshot, metered: Mapping[str, MeteredApp]) -> dict[str, float]:
+    """Declared work that is not done yet, of all active apps of each user. Apps without a user are left out."""
+    left_gpu_s: dict[str, float] = {}
+    for app in snapshot.apps:
+        if app.owner.user and app.app_id in metered:
+            left_gpu_s[app.owner.user] = left_gpu_s.get(app.owner.user, 0.0) + metered[app.app_id].left_gpu_s
+    return left_gpu_s
 
 
 def _longest_job(allocator: GangAllocator, app_id: str) -> int:

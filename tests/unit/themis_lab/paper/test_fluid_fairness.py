@@ -55,4 +55,5 @@ def test_command_writes_figure_and_table_of_a_tiny_workload(tmp_path, monkeypatc
         rows = list(csv.DictReader(stream))
     assert len(rows) == 2 * (len(policies()) + 1)
     assert (tmp_path / "fairness.png").read_bytes().startswith(b"\x89PNG")
+    assert "## The experiments" in (tmp_path / "summary.md").read_text(encoding="utf-8")
     assert "| tiny: fair_finish |" in (tmp_path / "fairness.md").read_text(encoding="utf-8")
