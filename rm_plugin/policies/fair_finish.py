@@ -10,7 +10,8 @@ schedule can move it. In each round:
        with the least. So to split an app into several does not make it shorter.
 
 Before that, the apps whose whole demand surely fits renew in place. Otherwise an app that takes a new gang could take
-the place of one that would be served as well, and restart it for nothing.
+the place of one that would be served as well, and restart it for nothing. Not so with several device types: there an
+app that holds fast GPUs could keep them from one with less service left.
 
 One gang is enough for the pressed: what makes an app late is its critical path, the longest job of its phases. All that
 it can use would let one late app hold the whole cluster.
@@ -123,7 +124,7 @@ class FairFinishPolicy:
 
         in_order = sorted(allocator.claims, key=service_left)
         most_pressed_first = [app_id for _, app_id in sorted(pressed)]
-        _renew_surely_served(allocator, in_order, most_pressed_first)
+        _renew_surely_served(snapshot.cluster, allocator, in_order, most_pressed_first)
         for app_id in most_pressed_first:
             job = _longest_job(allocator, app_id)
             if (proposal := allocator.propose(app_id, job)) is not None:
@@ -205,8 +206,15 @@ def _longest_job(allocator: GangAllocator, app_id: str) -> int:
     return max(range(len(demands)), key=lambda job: (demands[job].work_left_gpu_s, -job))
 
 
-def _renew_surely_served(allocator: GangAllocator, in_order: Sequence[str], pressed: Sequence[str]) -> None:
-    """Renew the first apps in place, as long as the free GPUs suffice for all that they and the pressed could take."""
+def _renew_surely_served(
+    cluster: Cluster, allocator: GangAllocator, in_order: Sequence[str], pressed: Sequence[str]
+) -> None:
+    """Renew the first apps in place, as long as the free GPUs suffice for all that they and the pressed could take.
+
+    Renews none on a cluster of several device types.
+    """
+    if len(cluster.gpus_by_device) > 1:
+        return
     gang_gpus = {app_id: allocator.jobs(app_id)[_longest_job(allocator, app_id)].max_gpus for app_id in pressed}
     spare_gpus = allocator.free_gpus - sum(gang_gpus.values())
     for app_id in in_order:
