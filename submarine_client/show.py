@@ -1,4 +1,4 @@
-"""Format apps as text: one app, a list, a line of progress, or an app before its submission."""
+"""Format one app as text: whole, as a line of progress, or before its submission."""
 
 from __future__ import annotations
 
@@ -49,22 +49,9 @@ def speed_table(jobs: Sequence[pb.JobStatus]) -> str:
     return table(("JOB", "ON", *(f"SPEED: {device.upper()}" for device in devices)), rows)
 
 
-def list_text(apps: Sequence[pb.AppStatus]) -> str:
-    """Format a table with a line per app."""
-    header = ("APP", "NAME", "USER", "QUEUE", "STATE", "PROGRESS", "GPUS", "RHO", "TUNER", "SUBMITTED")
-    rows = [
-        (
-            *(app.app_id, app.name, app.user, app.queue, app.state, percent(app.progress), str(app.gpus)),
-            *(number(status.rho(app)), app.tuner, moment(app.submitted_at_s)),
-        )
-        for app in apps
-    ]
-    return table(header, rows)
-
-
 def progress_line(app: pb.AppStatus) -> str:
     """Format an app's progress on one line."""
-    parts = [f"{app.app_id} {app.state}"]
+    parts = [f"{app.app_id} {status.shown_state(app)}"]
     if app.phases:
         parts.append(f"phase {_phase(app)}")
     parts += [percent(app.progress), _gpus(app.gpus)]
@@ -145,7 +132,7 @@ def _head(app: pb.AppStatus) -> list[str]:
     ended = "" if took is None else f", ended {moment(app.finished_at_s)} after {seconds(took)}"
     return [
         _field("App", f"{app.app_id}, {app.name}"),
-        _field("State", f"{app.state}{phase}, {percent(app.progress)}"),
+        _field("State", f"{status.shown_state(app)}{phase}, {percent(app.progress)}"),
         _field("User, queue", f"{app.user}, {app.queue}"),
         _field("Program", f"{app.spec.program.command or app.program}{replayed}"),
         _field("Tuner", f"{app.tuner} {settings}".rstrip()),
@@ -167,7 +154,9 @@ def _rho_lines(app: pb.AppStatus) -> list[str]:
 
 def _outcome(app: pb.AppStatus) -> list[str]:
     lines = _rho_lines(app)
-    lines.append(_field("GPUs", f"{app.gpus} now, {seconds(app.gpu_time_s)} of GPU time in all"))
+    noun = app.device_noun or "GPU"
+    label = f"{noun[0].upper()}{noun[1:]}s"
+    lines.append(_field(label, f"{app.gpus} now, {seconds(app.gpu_time_s)} of {noun} time in all"))
     best = status.best_job(app)
     if best is not None:
         values = assignments(status.hyper_parameters(app, best.job_id))

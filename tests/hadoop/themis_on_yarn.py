@@ -14,7 +14,7 @@ from contextlib import suppress
 import psutil
 import yaml
 
-from submarine_client.client import Client
+from submarine_client.connection import Connection
 from themis.config.group_file import load_group
 from themis.errors import ThemisError
 from themis_lab.testbed.audit_ownership import check_leases_per_gpu, check_tasks_per_gpu
@@ -58,7 +58,7 @@ class ThemisOnYarn:
             self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=subprocess.STDOUT)
         address = self.folder / "state" / "address"
         self.until(address.exists, "the ResourceManager listens", 60)
-        self.client = Client(address.read_text().strip(), timeout_s=10.0)
+        self.client = Connection(address.read_text().strip(), timeout_s=10.0)
         self.client.wait_until_ready(20.0)
 
     def kill(self):
@@ -98,10 +98,11 @@ class ThemisOnYarn:
         """An app as YARN reports it."""
         return self.yarn_says(f"apps/{self.app(app_id).engine_id}")["app"]
 
-    def memory_of(self, host):
-        """Memory that a node has left, in MB, as YARN says."""
+    def left_of(self, host):
+        """Memory in MB and virtual cores that a node has left, as YARN says."""
         nodes = self.yarn_says("nodes")["nodes"]["node"]
-        return next(node["availMemoryMB"] for node in nodes if node["nodeHostName"] == host)
+        (node,) = [node for node in nodes if node["nodeHostName"] == host]
+        return node["availMemoryMB"], node["availableVirtualCores"]
 
     # ---- apps ----
 

@@ -43,7 +43,7 @@ PAPERS: Mapping[str, str] = MappingProxyType(
     {
         "allox": "themis_lab.paper.allox.registry",
         "oef": "themis_lab.paper.oef.registry",
-        "mixed": "themis_lab.paper.mixed",
+        "mixed": "themis_lab.paper.mixed_registry",
     }
 )
 """Further evaluations: of other papers, and of all policies on mixed devices. Each module lists EXPERIMENTS, which make

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.status import waits_for
 from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.web.documents import explanation_of, waiting_of
 from rm_plugin.service.web.page_state import PageState, jobs_of, rho_of
@@ -34,7 +35,7 @@ def app_page(page_state: PageState, entry: AppEntry) -> str:
         section("App", _facts(page_state, entry)),
         *_explanation(page_state, entry),
         *_waiting(page_state, names, entry),
-        section("Jobs", *_jobs(entry)),
+        section("Jobs", *_jobs(page_state, entry)),
         *_leases(page_state, entry),
         section("Newest events", *_events(page_state, entry), note="Newest first, without the progress of jobs."),
     )
@@ -47,8 +48,8 @@ def _tiles(page_state: PageState, entry: AppEntry) -> Markup:
             ("state", app_state(entry)),
             ("progress", percent(entry.progress)),
             ("rho", number(rho_of(entry))),
-            ("GPUs", page_state.gpus_held(entry)),
-            ("GPU time", duration(page_state.gpu_time_s(entry))),
+            (page_state.devices_label, page_state.gpus_held(entry)),
+            (f"{page_state.device_noun} time", duration(page_state.gpu_time_s(entry))),
             ("phase", phase if entry.heartbeat.phases else MISSING),
         ]
     )
@@ -59,13 +60,13 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
     program = spec.program.name or spec.program.command
     return facts(
         [
-            ("User, queue", f"{spec.user}, {spec.queue}"),
+            ("User, queue", f"{spec.user}, {page_state.manager.app_masters.queue(entry)}"),
             ("Program", join((program, label("replayed")), " ") if spec.replay else program),
             ("Tuner", f"{spec.tuner.name} {assignments(spec.tuner.settings)}".removesuffix(f" {MISSING}")),
-            ("Jobs", f"{len(spec.jobs)}, at most {spec.demand_max_gpus} GPUs at once"),
+            ("Jobs", f"{len(spec.jobs)}, at most {spec.demand_max_gpus} {page_state.device_noun}s at once"),
             ("Speed by device type", _speeds(entry)),
             ("Submitted", moment(entry.submitted_at_s)),
-            ("First GPU", moment(entry.started_at_s) if entry.started_at_s else ""),
+            (f"First {page_state.device_noun}", moment(entry.started_at_s) if entry.started_at_s else ""),
             ("Ended", moment(entry.finished_at_s) if entry.finished_at_s else ""),
             ("Why", entry.diagnostics),
             *((f"rho, {name}", _rho(name, final[name])) for name in RhoDefinition if name in final),
@@ -110,15 +111,17 @@ def _waiting(page_state: PageState, names: AppNames, entry: AppEntry) -> list[Ma
     rank = f"{waiting.rank} of {waiting.of} by rho, the worst off first" if waiting.rank else ""
     rows: list[tuple[str, object]] = [
         ("Could use", f"{wanted} more" if wanted else ""),
+        ("Waits for", waits_for(page_state.manager, entry)),
         ("Newest round", waiting.reason),
         ("Its place there", rank),
         ("Ahead of it", names.listed(waiting.ahead) if waiting.ahead else ""),
     ]
-    return [section("Why it has no more GPUs", facts(rows))]
+    return [section(f"Why it has no more {page_state.device_noun}s", facts(rows))]
 
 
-def _jobs(entry: AppEntry) -> list[Markup]:
-    heads = ("job", "state", "iteration", "loss", "accuracy", "GPUs", "s/iteration", "restarts", "hyper-parameters")
+def _jobs(page_state: PageState, entry: AppEntry) -> list[Markup]:
+    devices = page_state.devices_label
+    heads = ("job", "state", "iteration", "loss", "accuracy", devices, "s/iteration", "restarts", "hyper-parameters")
     jobs, best = list(jobs_of(entry)), entry.best_job
     submitted = {job.job_id: job.hyper_parameters for job in entry.spec.jobs}
     rows = [
@@ -157,7 +160,11 @@ def _leases(page_state: PageState, entry: AppEntry) -> list[Markup]:
         (str(lease.gpu), lease.state, _end(lease, page_state.now_s), lease.renewals) for lease in leases[:MAX_LEASES]
     ]
     more = [element("p", f"and {len(leases) - MAX_LEASES} more")] if len(leases) > MAX_LEASES else []
-    return [section("Leases", table(("GPU", "state", "ends", "renewals"), rows, numbers=("renewals",)), *more)]
+    return [
+        section(
+            "Leases", table((page_state.device_noun, "state", "ends", "renewals"), rows, numbers=("renewals",)), *more
+        )
+    ]
 
 
 def _events(page_state: PageState, entry: AppEntry) -> list[Markup]:

@@ -101,7 +101,7 @@ def summary(page_state: PageState, entry: AppEntry) -> Document:
         "app_id": entry.app_id,
         "name": entry.spec.name,
         "user": entry.spec.user,
-        "queue": entry.spec.queue,
+        "queue": page_state.manager.app_masters.queue(entry),
         "state": entry.state.value,
         "tuner": entry.spec.tuner.name,
         "program": entry.spec.program.name or "command",
@@ -153,7 +153,7 @@ def waiting_of(page_state: PageState, entry: AppEntry) -> Waiting | None:
     content = bool(entry.heartbeat.jobs) and entry.heartbeat.unmet_gpus <= 0
     if entry.ended or content:
         return None
-    return why_waiting(entry.app_id, page_state.event_index.rounds(), page_state.policy)
+    return why_waiting(entry.app_id, page_state.event_index.rounds(), page_state.policy, page_state.device_noun)
 
 
 def _waiting_document(waiting: Waiting) -> Document:

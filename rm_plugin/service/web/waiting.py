@@ -29,8 +29,8 @@ class Waiting(Value, frozen=True, kw_only=True):
     reason: str
 
 
-def why_waiting(app_id: str, rounds: Sequence[RoundRecord], policy: str) -> Waiting:
-    """How the newest of `rounds` (newest first) that has reports treated the app.
+def why_waiting(app_id: str, rounds: Sequence[RoundRecord], policy: str, noun: str = "GPU") -> Waiting:
+    """How the newest of `rounds` (newest first) that has reports treated the app. `noun` is what a device is called.
 
     A round that is still running has no result yet, so the one before it counts, if there is one.
     """
@@ -49,7 +49,7 @@ def why_waiting(app_id: str, rounds: Sequence[RoundRecord], policy: str) -> Wait
         rank=place + 1,
         of=len(order),
         ahead=tuple(before[:MAX_AHEAD]),
-        reason=_with_report(app_id, record, policy),
+        reason=_with_report(app_id, record, policy, noun),
     )
 
 
@@ -59,7 +59,7 @@ def _without_report(app_id: str, record: RoundRecord) -> str:
     return f"it came after round {record.round_id} had begun"
 
 
-def _with_report(app_id: str, record: RoundRecord, policy: str) -> str:
+def _with_report(app_id: str, record: RoundRecord, policy: str, noun: str) -> str:
     name = f"round {record.round_id}"
     if record.demand_gpus.get(app_id, 0) <= 0:
         return f"it asked for nothing in {name}"
@@ -67,21 +67,21 @@ def _with_report(app_id: str, record: RoundRecord, policy: str) -> str:
     if gpus:
         kept = record.payment(app_id)
         share = f", where it kept {number(kept)} of what it won and paid the rest" if kept is not None else ""
-        return f"it got {counted(gpus, 'GPU')} in {name}{share}"
+        return f"it got {counted(gpus, noun)} in {name}{share}"
     if not record.granted:
         return f"{name} {'was abandoned' if record.outcome else 'is being played'}"
-    return _empty_handed(app_id, record, policy)
+    return _empty_handed(app_id, record, policy, noun)
 
 
-def _empty_handed(app_id: str, record: RoundRecord, policy: str) -> str:
+def _empty_handed(app_id: str, record: RoundRecord, policy: str, noun: str) -> str:
     name = f"round {record.round_id}"
     if app_id in record.waits:
         return f"by {name}, {record.waits[app_id]}"
     if app_id in record.bids:
         return f"it bid in {name} and got nothing"
     if app_id in record.bids_absent:
-        return f"it was offered GPUs in {name} but sent no bid: {record.bids_absent[app_id]}"
+        return f"it was offered {noun}s in {name} but sent no bid: {record.bids_absent[app_id]}"
     if record.offered:
         apps = counted(len(record.offered), "app")
-        return f"{name} offered its GPUs to the {apps} with the worst rho, and left none over that it could use"
-    return f"{policy} gave the GPUs of {name} to others"
+        return f"{name} offered its {noun}s to the {apps} with the worst rho, and left none over that it could use"
+    return f"{policy} gave the {noun}s of {name} to others"

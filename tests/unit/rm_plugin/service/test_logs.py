@@ -4,6 +4,7 @@ import os
 import threading
 
 import pytest
+from capped_cases import capped_log
 
 from rm_plugin.service.logs import LogFollower
 from themis.errors import UnknownNameError
@@ -51,6 +52,30 @@ def test_unfinished_line_is_read_at_the_end(folder):
     assert follower.read(to_the_end=True) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "lines", "tail"),
+    [
+        ("a\nb\nc\n", 2, "b\nc\n"),
+        ("a\nb\nc", 2, "b\nc"),
+        ("a\nb\n", 2, "a\nb\n"),
+        ("a\nb\n", 9, "a\nb\n"),
+        ("a\n\n\n", 2, "\n\n"),
+        ("", 1, ""),
+        ("x" * 70_000 + "\nlast\n" + "y" * 70_000 + "\n", 2, "last\n" + "y" * 70_000 + "\n"),
+    ],
+)
+def test_tail_begins_with_the_last_lines(folder, text, lines, tail):
+    (folder / "jobs/job-0/task-0.log").write_text(text)
+    follower = LogFollower(folder, JOBS, "job-0", lines)
+    assert "".join(chunk.text for chunk in follower.read(to_the_end=True)) == tail
+
+
+def test_tail_reads_logs_that_come_later_whole(folder):
+    follower = LogFollower(folder, JOBS, "", 1)
+    (folder / "jobs/job-1/task-0.log").write_text("one\ntwo\n")
+    assert ("job-1/task-0", "one\ntwo\n") in shown(follower)
+
+
 def test_pipe_instead_of_log_is_skipped(folder):
     os.mkfifo(folder / "jobs/job-1/task-0.log")
     os.mkfifo(folder / "am-2.log")
@@ -95,3 +120,21 @@ def test_long_log_is_read_in_parts(folder):
     first = sum(len(text) for _, text in shown(follower))
     assert 4_000_000 < first < 4_400_000
     assert first + sum(len(text) for _, text in shown(follower)) == 6_000_000
+
+
+def test_logs_show_what_is_kept_of_a_capped_log(folder):
+    path = folder / "jobs/job-1/task-0.log"
+    kept = capped_log(path)
+    chunks = LogFollower(folder, JOBS, "job-1").read()
+    gone_bytes = path.stat().st_size - len(kept)
+    assert chunks[0].text == f"themis: {gone_bytes} bytes of older output are not kept (task_log_mb)\n"
+    assert "".join(chunk.text for chunk in chunks[1:]) == kept
+
+
+def test_logs_that_are_followed_pass_over_what_was_given_back(folder):
+    path = folder / "jobs/job-0/task-0.log"
+    follower = LogFollower(folder, JOBS, "job-0")
+    follower.read()
+    kept = capped_log(path)
+    assert "".join(chunk.text for chunk in follower.read()).endswith(kept)
+    assert follower.read() == []

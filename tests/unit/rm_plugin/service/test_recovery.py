@@ -57,10 +57,10 @@ class TestSeveralApps:
         return rm, masters
 
     def after_restart(self, tmp_path, check, monkeypatch):
-        monkeypatch.setattr(app_masters, "KILL_GRACE_S", 0.05)
-
         async def scenario():
             former, masters = await self.former(tmp_path)
+            # Not before: on a busy machine the former service would end the apps itself.
+            monkeypatch.setattr(app_masters, "KILL_GRACE_S", 0.05)
             async with memory_service(tmp_path, store=former.store, gpus=8) as rm:
                 rm.launcher.living = dict(masters)
                 await rm.manager.app_masters.recover()
