@@ -98,7 +98,8 @@ def _check_number(what: str, value: float) -> None:
         raise InputError(f"{_SOURCE}: {what} must be a number above 0, at most {_MAX_NUMBER:g}", value=value)
 
 
-def _check_fits(job: JobSpec, cluster: Cluster) -> None:
+def check_device_types(job: JobSpec, cluster: Cluster) -> None:
+    """Raise InputError if a job states its speed on a device type that the cluster does not have."""
     present = cluster.gpus_by_device
     for name in job.speed_by_device:
         if name not in present and name in cluster.devices:
@@ -106,6 +107,11 @@ def _check_fits(job: JobSpec, cluster: Cluster) -> None:
             raise InputError(f"job {job.job_id}: no machine of {cluster.name} has this type", value=name, remedy=remedy)
         if name not in present:
             raise UnknownNameError(f"device type of job {job.job_id}", name, present)
+
+
+def _check_fits(job: JobSpec, cluster: Cluster) -> None:
+    check_device_types(job, cluster)
+    present = cluster.gpus_by_device
     types = {device.name for device in cluster.present_devices if speed_on(job, device)}
     if not types and present:
         remedy = f"give its speed on one of them in estimate.speed: {', '.join(present)}"
