@@ -110,7 +110,7 @@ def _job(job: JobRun, target: int) -> JobRow:
         state=job.state.value,
         iteration=job.profile.iteration,
         target_iteration=target,
-        loss=job.loss if math.isfinite(job.loss) else None,
+        loss=job.shown_loss if math.isfinite(job.shown_loss) else None,
         accuracy=job.profile.accuracy,
         gpus=" ".join(str(gpu) for gpu in job.gpus),
         restarts=job.restarts,

@@ -45,6 +45,9 @@ def check_app(spec: AppSpec, cluster: Cluster) -> None:
     _check_count("keep_checkpoints", spec.keep_checkpoints)
     _check_count("max_task_restarts", spec.max_task_restarts, least=0)
     _check_number("job.peer_wait_s", spec.peer_wait_s)
+    if spec.max_runtime_s:
+        _check_number("job.max_runtime_s", spec.max_runtime_s)
+    _check_count("job.max_iterations", spec.max_iterations, least=0, most=2**53)
     if spec.estimate.serial_iteration_s is not None:
         _check_number("estimate.serial_iteration_s", spec.estimate.serial_iteration_s)
     if spec.estimate.slowdown is not None:

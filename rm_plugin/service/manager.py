@@ -28,7 +28,7 @@ from themis.apps import AppSpec
 from themis.clock import Clock
 from themis.config.names import check_label
 from themis.config.rm_settings import RmSettings
-from themis.errors import InputError, UnknownNameError
+from themis.errors import InputError, ThemisError, UnknownNameError
 from themis.lifecycle import APP_LIFECYCLE, AppState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, bid_from_message, cluster_to_message, report_from_message
@@ -45,11 +45,21 @@ _KEPT = ("release", "job_event", "finish")
 
 
 FetchLogs = Callable[[str, str, Path], Awaitable[None]]
-"""Copies an app's logs from any machine into its folder here. Arguments: app id, page of its master, folder."""
+"""Copies an app's logs from any machine into its folder here. Arguments: app id, page of its master, folder.
+
+Raises ThemisError if they cannot be copied now."""
 
 
 async def there_already(app_id: str, page_url: str, folder: Path) -> None:
     """Do nothing: the app masters write into the folder themselves."""
+
+
+CheckQueue = Callable[[str], Awaitable[None]]
+"""Raises InputError if the engine cannot run an app in this queue."""
+
+
+async def any_queue(queue: str) -> None:
+    """Accept any queue, for engines without queues."""
 
 
 class ResourceManager:
@@ -65,6 +75,7 @@ class ResourceManager:
         launcher: AppLauncher,
         clock: Clock,
         fetch_logs: FetchLogs = there_already,
+        check_queue: CheckQueue = any_queue,
     ) -> None:
         self.settings = settings
         self.arbiter = arbiter
@@ -83,6 +94,7 @@ class ResourceManager:
         )
         self._fairness = FluidFairness(entries)
         self._fetch_logs = fetch_logs
+        self._check_queue = check_queue
         self._fetching: dict[str, asyncio.Lock] = {}
         self._fetched: dict[str, tuple[bool, float]] = {}
         self.app_masters = AppMasters(
@@ -106,11 +118,15 @@ class ResourceManager:
 
     # ---- for clients ----
 
-    def check(self, spec: AppSpec) -> None:
-        """Raise InputError if the app is invalid, or could never run on this cluster or under this policy."""
+    async def check(self, spec: AppSpec) -> None:
+        """Raise InputError if the app is invalid, or could never run on this cluster or under this policy.
+
+        Asks the engine whether its queue accepts apps.
+        """
         check_app(spec, self.arbiter.cluster)
         for job in spec.jobs:
             check_gang(self.settings.policy, spec.name, job.job_id, job.shape)
+        await self._check_queue(spec.queue)
 
     def final_rho(self, entry: AppEntry) -> dict[str, float]:
         """Rho of an app that finished, by definition, the definitions that no schedule changes first."""
@@ -123,9 +139,13 @@ class ResourceManager:
             # One fetch at a time: two at once would append the same lines twice.
             state = (entry.ended, self.clock.now_s() // _FETCH_EVERY_S)
             if not (entry.ended and entry.logs_whole) and self._fetched.get(entry.app_id) != state:
-                await self._fetch_logs(entry.app_id, "" if entry.ended else entry.page_url, folder)
+                ended = entry.ended
+                try:
+                    await self._fetch_logs(entry.app_id, "" if ended else entry.page_url, folder)
+                    entry.logs_whole = ended
+                except ThemisError as error:
+                    LOG.warning("no logs of %s, they are fetched when asked for again: %s", entry.app_id, error)
                 self._fetched[entry.app_id] = state
-                entry.logs_whole = entry.ended
         if entry.ended:
             self._fetching.pop(entry.app_id, None)
             self._fetched.pop(entry.app_id, None)
@@ -138,7 +158,7 @@ class ResourceManager:
             InputError: The app is invalid.
             StoreError: The app cannot be written; nothing of it remains.
         """
-        self.check(spec)
+        await self.check(spec)
 
         def accept(change: Change) -> AppEntry:
             now_s = change.now_s
@@ -360,6 +380,7 @@ class ResourceManager:
             bundle_rule=self.settings.auction.bundle_rule.value,
             app_id=entry.app_id,
             gpus_available=self.arbiter.gpus_available,
+            task_log_mb=self.settings.task_log_mb,
         )
 
     def _acknowledge(self, entry: AppEntry, message_id: int) -> pb.Acknowledge:
