@@ -339,7 +339,7 @@ def _arbiter(
         grid_origin_s=float(origin),
         table=LeaseTable(cluster, running, next_lease_id=max(store.last_lease_id(), summary.last_lease) + 1),
         next_round_id=summary.last_round + 1,
-        memory=restored_memory(summary.memory, policy),
+        memory=restored_memory(summary.memory, policy, summary.memory_policy),
     )
     for entry in entries.active():
         attained = summary.attained_gpu_s.get(entry.app_id, 0.0)

@@ -894,14 +894,7 @@ class ClusterRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ClusterStatus(_message.Message):
-    __slots__ = ("cluster", "policy", "gpus", "gpus_leased", "active_apps", "rounds", "time_scale", "lease_s", "now_s", "leased_by_machine")
-    class LeasedByMachineEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: int
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    __slots__ = ("cluster", "policy", "gpus", "gpus_leased", "active_apps", "rounds", "time_scale", "lease_s", "now_s", "nodes")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
@@ -911,7 +904,7 @@ class ClusterStatus(_message.Message):
     TIME_SCALE_FIELD_NUMBER: _ClassVar[int]
     LEASE_S_FIELD_NUMBER: _ClassVar[int]
     NOW_S_FIELD_NUMBER: _ClassVar[int]
-    LEASED_BY_MACHINE_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
     cluster: Cluster
     policy: str
     gpus: int
@@ -921,8 +914,8 @@ class ClusterStatus(_message.Message):
     time_scale: float
     lease_s: float
     now_s: float
-    leased_by_machine: _containers.ScalarMap[str, int]
-    def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ..., policy: _Optional[str] = ..., gpus: _Optional[int] = ..., gpus_leased: _Optional[int] = ..., active_apps: _Optional[int] = ..., rounds: _Optional[int] = ..., time_scale: _Optional[float] = ..., lease_s: _Optional[float] = ..., now_s: _Optional[float] = ..., leased_by_machine: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeStatus]
+    def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ..., policy: _Optional[str] = ..., gpus: _Optional[int] = ..., gpus_leased: _Optional[int] = ..., active_apps: _Optional[int] = ..., rounds: _Optional[int] = ..., time_scale: _Optional[float] = ..., lease_s: _Optional[float] = ..., now_s: _Optional[float] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ...) -> None: ...
 
 class RmStatusRequest(_message.Message):
     __slots__ = ()
@@ -961,20 +954,22 @@ class RmStatus(_message.Message):
     def __init__(self, version: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., started_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., engine: _Optional[str] = ..., policy: _Optional[str] = ..., state_dir: _Optional[str] = ..., store_trouble: _Optional[str] = ..., engine_trouble: _Optional[str] = ..., apps_running: _Optional[int] = ..., apps_waiting: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., limits: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("machine_id", "state", "gpus", "gpus_leased", "gpus_closed", "last_lease_end_s")
+    __slots__ = ("machine_id", "state", "gpus", "gpus_leased", "gpus_closed", "last_lease_end_s", "gpus_free")
     MACHINE_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
     GPUS_LEASED_FIELD_NUMBER: _ClassVar[int]
     GPUS_CLOSED_FIELD_NUMBER: _ClassVar[int]
     LAST_LEASE_END_S_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FREE_FIELD_NUMBER: _ClassVar[int]
     machine_id: str
     state: str
     gpus: int
     gpus_leased: int
     gpus_closed: int
     last_lease_end_s: float
-    def __init__(self, machine_id: _Optional[str] = ..., state: _Optional[str] = ..., gpus: _Optional[int] = ..., gpus_leased: _Optional[int] = ..., gpus_closed: _Optional[int] = ..., last_lease_end_s: _Optional[float] = ...) -> None: ...
+    gpus_free: int
+    def __init__(self, machine_id: _Optional[str] = ..., state: _Optional[str] = ..., gpus: _Optional[int] = ..., gpus_leased: _Optional[int] = ..., gpus_closed: _Optional[int] = ..., last_lease_end_s: _Optional[float] = ..., gpus_free: _Optional[int] = ...) -> None: ...
 
 class StopRequest(_message.Message):
     __slots__ = ("keep_apps",)
