@@ -109,6 +109,7 @@ class JobProgress(Value, frozen=True, kw_only=True):
             slowdown=self.profile.slowdown(),
             shape=self.spec.shape,
             speeds=self.profile.speeds(),
+            samples=self.profile.samples(self.iterations_total, self.serial_iteration_s),
         )
 
 

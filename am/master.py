@@ -37,8 +37,6 @@ T = TypeVar("T")
 _POLL_S = 0.2
 _LINGER_S = 0.5
 """How long a GPU without a use is kept, since the next phase of the search may begin in a moment."""
-_GIVE_UP_S = 60.0
-"""How long the jobs go on without a ResourceManager before the app master stops them and itself."""
 
 
 class AttemptLostError(Exception):
@@ -59,7 +57,7 @@ class AppMaster:
         self._journal = Journal(f"{context.kept_at}/journal.jsonl")
         self._archive = open_archive(context.folder, context.kept_at)
         self._session = RmSession(
-            context.rm_address, self._register, self._on_message, clock=clock, give_up_s=_GIVE_UP_S
+            context.rm_address, self._register, self._on_message, clock=clock, give_up_s=context.rm_absence_s
         )
         self._app: App | None = None
         self._jobs: JobRunner

@@ -15,7 +15,7 @@ from themis.apps import (
     TaskResources,
     TunerSpec,
 )
-from themis.bids import AppReport, Bid, BidRow, GangDemand, GangRequest, LossForecast, Offer, PhaseLeft
+from themis.bids import AppReport, Bid, BidRow, GangDemand, GangRequest, LossForecast, Offer, PhaseLeft, SampleTimes
 from themis.cluster import Allocation, Cluster, DeviceKind, DeviceType, GpuId, Level, Machine
 from themis.leases import Lease
 from themis.lifecycle import LeaseState
@@ -128,7 +128,19 @@ PHASES_LEFT = st.builds(
 )
 
 
-def _demand(job_id, least, more, unit, slowdown, work, held, forecast, speeds) -> GangDemand:
+SAMPLES = st.lists(
+    st.builds(
+        lambda device, work, more_work, at_s, more_s: SampleTimes(
+            device=device, work_gpu_s=(work, work + more_work), seconds=(at_s, at_s + more_s)
+        ),
+        NAMES,
+        *[st.floats(1e-3, 1e6)] * 4,
+    ),
+    max_size=3,
+).map(tuple)
+
+
+def _demand(job_id, least, more, unit, slowdown, work, held, forecast, speeds, samples) -> GangDemand:
     return GangDemand(
         job_id=job_id,
         min_gpus=least * unit,
@@ -139,6 +151,7 @@ def _demand(job_id, least, more, unit, slowdown, work, held, forecast, speeds) -
         held=held,
         forecast=forecast,
         speeds=Speeds.of(speeds.items()),
+        samples=samples,
     )
 
 
@@ -153,6 +166,7 @@ DEMANDS = st.builds(
     ALLOCATIONS,
     st.none() | FORECASTS,
     st.dictionaries(NAMES, POSITIVE, max_size=3),
+    SAMPLES,
 )
 REPORTS = st.builds(
     AppReport,

@@ -54,7 +54,7 @@ class JobRunner:
         drain: Reads a job's log to its end. The argument is whether its tasks ended well.
         on_change: Called after every end of an incarnation.
         on_no_room: Called with leased GPUs on which the engine has no free capacity, and the reason. It must give
-            them back.
+            them back. The job may start on the others of its gang, if they are enough.
     """
 
     def __init__(
@@ -139,12 +139,12 @@ class JobRunner:
             self._on_change()
 
     async def _run_incarnation(self, job: JobRun) -> None:
-        no_room = ""
+        no_room, full = "", job.gpus
         try:
             exits = await self._run_tasks(job)
         except NoRoomError as error:
             LOG.warning("%s: %s", job.job_id, error)
-            no_room, exits = str(error), []
+            no_room, full, exits = str(error), error.gpus or full, []
         except Exception as error:
             # Whatever it was: a job that is stuck would hold its GPUs for good.
             LOG.exception("%s could not be started", job.job_id)
@@ -173,7 +173,7 @@ class JobRunner:
         if no_room and not requested:
             # No fault of the job's: it waits for GPUs where there is room.
             self._app.search.turn(job, JobState.WAITING)
-            self._on_no_room(gpus, no_room)
+            self._on_no_room(full, no_room)
         else:
             self._settle(job, exits, requested)
         if job.pauses and job.state is JobState.WAITING and not no_room:

@@ -69,11 +69,11 @@ class SearchState:
             )
         self.work_total_gpu_s = work_gpu_s(self.progress(), self.first_phases)
         self._measured = False
-        self._unreadable = ""
-        self._read_metric = False
         self._stated_speeds: dict[str, Speeds] = {}
         # For jobs that state the same speeds, the one of them that measured most types.
         self._measuring: dict[Speeds, str] = {}
+        self._unreadable = ""
+        self._read_metric = False
         self._waits_s: dict[str, float] = {}
         self._take_up(saved_iteration)
 

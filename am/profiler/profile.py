@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from am.profiler.first_iterations import FirstIterations
 from am.profiler.health import MAX_LOOK_GAP_S, Divergence, NonFinite, ProgressClock, Stall
 from am.profiler.iteration_time import Intervals, IterationTime, Placement
 from am.profiler.loss_history import LossHistory
@@ -34,7 +35,7 @@ from am.profiler.slowdowns import (
 )
 from am.profiler.step_intervals import StepIntervals
 from themis.apps import CRUDE_SLOWDOWN, Estimate, Slowdown
-from themis.bids import LossForecast
+from themis.bids import LossForecast, SampleTimes
 from themis.cluster import Level
 from themis.speeds import NOWHERE, SAME_SPEED, Speeds
 from themis.values import Value
@@ -70,6 +71,7 @@ class JobProfile:
         self._placement: Placement | None = None
         self._here: Intervals | None = None
         self._step_intervals = StepIntervals()
+        self._first_iterations = FirstIterations()
         self._rate: float | None = None
         self._non_finite = NonFinite()
         self._clock = ProgressClock()
@@ -200,6 +202,13 @@ class JobProfile:
             for device, speed in self.speeds().by_type
         )
 
+    def samples(self, iterations: int, serial_iteration_s: float) -> tuple[SampleTimes, ...]:
+        """Return two samples on every device type on which the job of these iterations ran for long enough.
+
+        Types that need no name have none.
+        """
+        return self._first_iterations.samples(iterations, serial_iteration_s) if self._assumed_speeds.by_type else ()
+
     @property
     def measured_devices(self) -> frozenset[str]:
         """The device types whose speed is measured: by comparison with the first type that the job ran on."""
@@ -302,6 +311,8 @@ class JobProfile:
     def _begin(self) -> None:
         """Start a new sequence of steps: its first interval may include set-up work, and its steps may go back."""
         self._step_intervals = StepIntervals()
+        at = self._placement
+        self._first_iterations.begin(at.device if at is not None and at.gpus == 1 else "")
         self._previous_step = None
         self._rate = None
 
@@ -324,6 +335,7 @@ class JobProfile:
         if self._previous_step is not None:
             self._stride = max(self._stride, record.step - self._previous_step)
         self._previous_step = record.step
+        self._first_iterations.add(record.step, record.seconds)
         if record.loss is not None:
             self._loss_at(record.step, record.loss, record.mean_since)
         rate, self._rate = self._rate, None

@@ -21,7 +21,15 @@ from themis.values import Value, repr_without
 
 
 class NoRoomError(ThemisError):
-    """The engine has no room where the app holds leases: another program is there, or the machine is gone."""
+    """The engine has no room where the app holds leases: another program is there, or the machine is gone.
+
+    Args:
+        gpus: The GPUs without room. Empty if this is unknown: then no GPU of the gang counts as usable.
+    """
+
+    def __init__(self, what: str, *, value: object = None, remedy: str = "", gpus: tuple[GpuId, ...] = ()) -> None:
+        super().__init__(what, value=value, remedy=remedy)
+        self.gpus = gpus
 
 
 class SeatRequest(Value, frozen=True, kw_only=True):

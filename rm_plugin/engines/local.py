@@ -77,6 +77,10 @@ class LocalAppLauncher:
         """Return nothing: an app master that is launched runs."""
         return ""
 
+    def queue(self, app_id: str) -> str:
+        """Return nothing: this engine has no queues."""
+        return ""
+
     async def kill(self, app_id: str) -> None:
         """Send SIGKILL to every process of the app. Its exit is reported later."""
         await self._sweep(self._marks(app_id))

@@ -84,6 +84,10 @@ class AppLauncher(Protocol):
         """Why the engine has not started the app's master yet, in its own words. Empty once it has, or if unknown."""
         ...
 
+    def queue(self, app_id: str) -> str:
+        """The queue to which an operator moved the app in the engine. Empty if it is where it was submitted."""
+        ...
+
     async def kill(self, app_id: str) -> None:
         """End the app's master and all its tasks. Returns when they have ended. An unknown app is no error."""
         ...

@@ -54,6 +54,14 @@ async def there_already(app_id: str, page_url: str, folder: Path) -> None:
     """Do nothing: the app masters write into the folder themselves."""
 
 
+CheckQueue = Callable[[str], Awaitable[None]]
+"""Raises InputError if the engine cannot run an app in this queue."""
+
+
+async def any_queue(queue: str) -> None:
+    """Accept any queue, for engines without queues."""
+
+
 class ResourceManager:
     """The methods that the gRPC services call, and the parts of the service. Owns the state of one event loop."""
 
@@ -67,6 +75,7 @@ class ResourceManager:
         launcher: AppLauncher,
         clock: Clock,
         fetch_logs: FetchLogs = there_already,
+        check_queue: CheckQueue = any_queue,
     ) -> None:
         self.settings = settings
         self.arbiter = arbiter
@@ -85,6 +94,7 @@ class ResourceManager:
         )
         self._fairness = FluidFairness(entries)
         self._fetch_logs = fetch_logs
+        self._check_queue = check_queue
         self._fetching: dict[str, asyncio.Lock] = {}
         self._fetched: dict[str, tuple[bool, float]] = {}
         self.app_masters = AppMasters(
@@ -108,11 +118,15 @@ class ResourceManager:
 
     # ---- for clients ----
 
-    def check(self, spec: AppSpec) -> None:
-        """Raise InputError if the app is invalid, or could never run on this cluster or under this policy."""
+    async def check(self, spec: AppSpec) -> None:
+        """Raise InputError if the app is invalid, or could never run on this cluster or under this policy.
+
+        Asks the engine whether its queue accepts apps.
+        """
         check_app(spec, self.arbiter.cluster)
         for job in spec.jobs:
             check_gang(self.settings.policy, spec.name, job.job_id, job.shape)
+        await self._check_queue(spec.queue)
 
     def final_rho(self, entry: AppEntry) -> dict[str, float]:
         """Rho of an app that finished, by definition, the definitions that no schedule changes first."""
@@ -144,7 +158,7 @@ class ResourceManager:
             InputError: The app is invalid.
             StoreError: The app cannot be written; nothing of it remains.
         """
-        self.check(spec)
+        await self.check(spec)
 
         def accept(change: Change) -> AppEntry:
             now_s = change.now_s

@@ -17,7 +17,7 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         app_id=entry.app_id,
         name=entry.spec.name,
         user=entry.spec.user,
-        queue=entry.spec.queue,
+        queue=manager.app_masters.queue(entry),
         state=entry.state.value,
         tuner=entry.spec.tuner.name,
         program=entry.spec.program.name or "command",
@@ -40,7 +40,7 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         engine_id=entry.engine_id,
         archive=manager.archive_path(entry),
         checkpoint_uri=entry.spec.checkpoint_uri or entry.heartbeat.checkpoint_uri,
-        waits_for="" if entry.ended else entry.launch_wait or entry.waits_for,
+        waits_for=waits_for(manager, entry),
         jobs=entry.jobs,
         device_noun=manager.arbiter.cluster.device_noun,
     )
@@ -51,6 +51,18 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         status.explanation.extend(pb.ExplanationLine(label=label, text=text) for label, text in lines)
         status.leases.extend(lease_to_message(lease) for lease in leases)
     return status
+
+
+def waits_for(manager: ResourceManager, entry: AppEntry) -> str:
+    """Return what an app waits for: its start or a round, what it asked the engine for in vain, and limits there."""
+    if entry.ended:
+        return ""
+    reasons = [entry.launch_wait or entry.waits_for]
+    if manager.clock.now_s() < entry.asked_in_vain_until_s:
+        reasons.append(entry.asked_in_vain)
+    if entry.heartbeat.unmet_gpus > 0:
+        reasons += manager.live_cluster.limits
+    return "; ".join(filter(None, reasons))
 
 
 def _gpu_time_s(manager: ResourceManager, entry: AppEntry) -> float:

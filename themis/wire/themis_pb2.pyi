@@ -273,8 +273,22 @@ class LossForecast(_message.Message):
     serial_iteration_s: float
     def __init__(self, floor: _Optional[float] = ..., drop: _Optional[float] = ..., scale: _Optional[float] = ..., power: _Optional[float] = ..., iteration: _Optional[int] = ..., serial_iteration_s: _Optional[float] = ...) -> None: ...
 
+class SampleTimes(_message.Message):
+    __slots__ = ("device", "first_work_gpu_s", "first_s", "second_work_gpu_s", "second_s")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_WORK_GPU_S_FIELD_NUMBER: _ClassVar[int]
+    FIRST_S_FIELD_NUMBER: _ClassVar[int]
+    SECOND_WORK_GPU_S_FIELD_NUMBER: _ClassVar[int]
+    SECOND_S_FIELD_NUMBER: _ClassVar[int]
+    device: str
+    first_work_gpu_s: float
+    first_s: float
+    second_work_gpu_s: float
+    second_s: float
+    def __init__(self, device: _Optional[str] = ..., first_work_gpu_s: _Optional[float] = ..., first_s: _Optional[float] = ..., second_work_gpu_s: _Optional[float] = ..., second_s: _Optional[float] = ...) -> None: ...
+
 class GangDemand(_message.Message):
-    __slots__ = ("job_id", "min_gpus", "max_gpus", "unit_gpus", "slowdown", "work_left_gpu_s", "held", "forecast", "faster_than", "speeds")
+    __slots__ = ("job_id", "min_gpus", "max_gpus", "unit_gpus", "slowdown", "work_left_gpu_s", "held", "forecast", "faster_than", "speeds", "samples")
     class SpeedsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -292,6 +306,7 @@ class GangDemand(_message.Message):
     FORECAST_FIELD_NUMBER: _ClassVar[int]
     FASTER_THAN_FIELD_NUMBER: _ClassVar[int]
     SPEEDS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     min_gpus: int
     max_gpus: int
@@ -302,7 +317,8 @@ class GangDemand(_message.Message):
     forecast: LossForecast
     faster_than: float
     speeds: _containers.ScalarMap[str, float]
-    def __init__(self, job_id: _Optional[str] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., unit_gpus: _Optional[int] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping]] = ..., work_left_gpu_s: _Optional[float] = ..., held: _Optional[_Union[Allocation, _Mapping]] = ..., forecast: _Optional[_Union[LossForecast, _Mapping]] = ..., faster_than: _Optional[float] = ..., speeds: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    samples: _containers.RepeatedCompositeFieldContainer[SampleTimes]
+    def __init__(self, job_id: _Optional[str] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., unit_gpus: _Optional[int] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping]] = ..., work_left_gpu_s: _Optional[float] = ..., held: _Optional[_Union[Allocation, _Mapping]] = ..., forecast: _Optional[_Union[LossForecast, _Mapping]] = ..., faster_than: _Optional[float] = ..., speeds: _Optional[_Mapping[str, float]] = ..., samples: _Optional[_Iterable[_Union[SampleTimes, _Mapping]]] = ...) -> None: ...
 
 class PhaseLeft(_message.Message):
     __slots__ = ("jobs", "work_gpu_s", "longest_gpu_s", "gang_gpus")
@@ -878,14 +894,7 @@ class ClusterRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ClusterStatus(_message.Message):
-    __slots__ = ("cluster", "policy", "gpus", "gpus_leased", "active_apps", "rounds", "time_scale", "lease_s", "now_s", "leased_by_machine")
-    class LeasedByMachineEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: int
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    __slots__ = ("cluster", "policy", "gpus", "gpus_leased", "active_apps", "rounds", "time_scale", "lease_s", "now_s", "nodes")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
@@ -895,7 +904,7 @@ class ClusterStatus(_message.Message):
     TIME_SCALE_FIELD_NUMBER: _ClassVar[int]
     LEASE_S_FIELD_NUMBER: _ClassVar[int]
     NOW_S_FIELD_NUMBER: _ClassVar[int]
-    LEASED_BY_MACHINE_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
     cluster: Cluster
     policy: str
     gpus: int
@@ -905,5 +914,73 @@ class ClusterStatus(_message.Message):
     time_scale: float
     lease_s: float
     now_s: float
-    leased_by_machine: _containers.ScalarMap[str, int]
-    def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ..., policy: _Optional[str] = ..., gpus: _Optional[int] = ..., gpus_leased: _Optional[int] = ..., active_apps: _Optional[int] = ..., rounds: _Optional[int] = ..., time_scale: _Optional[float] = ..., lease_s: _Optional[float] = ..., now_s: _Optional[float] = ..., leased_by_machine: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeStatus]
+    def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ..., policy: _Optional[str] = ..., gpus: _Optional[int] = ..., gpus_leased: _Optional[int] = ..., active_apps: _Optional[int] = ..., rounds: _Optional[int] = ..., time_scale: _Optional[float] = ..., lease_s: _Optional[float] = ..., now_s: _Optional[float] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ...) -> None: ...
+
+class RmStatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RmStatus(_message.Message):
+    __slots__ = ("version", "host", "pid", "started_at_s", "now_s", "engine", "policy", "state_dir", "store_trouble", "engine_trouble", "apps_running", "apps_waiting", "nodes", "limits")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_S_FIELD_NUMBER: _ClassVar[int]
+    NOW_S_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    STATE_DIR_FIELD_NUMBER: _ClassVar[int]
+    STORE_TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    APPS_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    APPS_WAITING_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    host: str
+    pid: int
+    started_at_s: float
+    now_s: float
+    engine: str
+    policy: str
+    state_dir: str
+    store_trouble: str
+    engine_trouble: str
+    apps_running: int
+    apps_waiting: int
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeStatus]
+    limits: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., started_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., engine: _Optional[str] = ..., policy: _Optional[str] = ..., state_dir: _Optional[str] = ..., store_trouble: _Optional[str] = ..., engine_trouble: _Optional[str] = ..., apps_running: _Optional[int] = ..., apps_waiting: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., limits: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class NodeStatus(_message.Message):
+    __slots__ = ("machine_id", "state", "gpus", "gpus_leased", "gpus_closed", "last_lease_end_s", "gpus_free")
+    MACHINE_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    GPUS_LEASED_FIELD_NUMBER: _ClassVar[int]
+    GPUS_CLOSED_FIELD_NUMBER: _ClassVar[int]
+    LAST_LEASE_END_S_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FREE_FIELD_NUMBER: _ClassVar[int]
+    machine_id: str
+    state: str
+    gpus: int
+    gpus_leased: int
+    gpus_closed: int
+    last_lease_end_s: float
+    gpus_free: int
+    def __init__(self, machine_id: _Optional[str] = ..., state: _Optional[str] = ..., gpus: _Optional[int] = ..., gpus_leased: _Optional[int] = ..., gpus_closed: _Optional[int] = ..., last_lease_end_s: _Optional[float] = ..., gpus_free: _Optional[int] = ...) -> None: ...
+
+class StopRequest(_message.Message):
+    __slots__ = ("keep_apps",)
+    KEEP_APPS_FIELD_NUMBER: _ClassVar[int]
+    keep_apps: bool
+    def __init__(self, keep_apps: _Optional[bool] = ...) -> None: ...
+
+class DrainRequest(_message.Message):
+    __slots__ = ("machine_id", "drained")
+    MACHINE_ID_FIELD_NUMBER: _ClassVar[int]
+    DRAINED_FIELD_NUMBER: _ClassVar[int]
+    machine_id: str
+    drained: bool
+    def __init__(self, machine_id: _Optional[str] = ..., drained: _Optional[bool] = ...) -> None: ...

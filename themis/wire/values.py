@@ -18,7 +18,7 @@ from themis.apps import (
     TaskResources,
     TunerSpec,
 )
-from themis.bids import AppReport, Bid, BidRow, GangDemand, GangRequest, LossForecast, Offer, PhaseLeft
+from themis.bids import AppReport, Bid, BidRow, GangDemand, GangRequest, LossForecast, Offer, PhaseLeft, SampleTimes
 from themis.cluster import Allocation, Cluster, DeviceKind, DeviceType, GpuId, Level, Machine
 from themis.errors import InputError
 from themis.fluid_cluster import Declaration, FluidPhase
@@ -431,6 +431,16 @@ def _demand_to_message(demand: GangDemand) -> pb.GangDemand:
         held=allocation_to_message(demand.held),
         forecast=None if demand.forecast is None else _forecast_to_message(demand.forecast),
         speeds=dict(demand.speeds.by_type),
+        samples=[
+            pb.SampleTimes(
+                device=each.device,
+                first_work_gpu_s=each.work_gpu_s[0],
+                first_s=each.seconds[0],
+                second_work_gpu_s=each.work_gpu_s[1],
+                second_s=each.seconds[1],
+            )
+            for each in demand.samples
+        ],
     )
 
 
@@ -446,6 +456,14 @@ def _demand_from_message(message: pb.GangDemand) -> GangDemand:
         held=allocation_from_message(message.held),
         forecast=_forecast_from_message(message.forecast) if message.HasField("forecast") else None,
         speeds=Speeds.of(message.speeds.items()) if message.speeds else SAME_SPEED,
+        samples=tuple(
+            SampleTimes(
+                device=each.device,
+                work_gpu_s=(each.first_work_gpu_s, each.second_work_gpu_s),
+                seconds=(each.first_s, each.second_s),
+            )
+            for each in message.samples
+        ),
     )
 
 

@@ -92,7 +92,7 @@ class MisstatedSpeeds(Value, frozen=True, kw_only=True):
                 axes.barh(place, mean(gains), 0.7, color=COLOURS.get(str(policy), GRID))
                 axes.errorbar(mean(gains), place, xerr=standard_error(gains), fmt="none", ecolor=INK, elinewidth=0.7)
             axes.axvline(0.0, color=INK, linewidth=0.8)
-            axes.set_xlabel(f"completion time gained by its fastest speed x{factor:g}, %")
+            axes.set_xlabel(f"completion time gained, %: x{factor:g}")
         figure.axes[0].set_yticks(range(len(cases)), [f"{policy}: {case}" for policy, case in cases])
         figure.axes[0].invert_yaxis()
         return figure

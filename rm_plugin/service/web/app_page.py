@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.status import waits_for
 from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.web.documents import explanation_of, waiting_of
 from rm_plugin.service.web.page_state import PageState, jobs_of, rho_of
@@ -59,7 +60,7 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
     program = spec.program.name or spec.program.command
     return facts(
         [
-            ("User, queue", f"{spec.user}, {spec.queue}"),
+            ("User, queue", f"{spec.user}, {page_state.manager.app_masters.queue(entry)}"),
             ("Program", join((program, label("replayed")), " ") if spec.replay else program),
             ("Tuner", f"{spec.tuner.name} {assignments(spec.tuner.settings)}".removesuffix(f" {MISSING}")),
             ("Jobs", f"{len(spec.jobs)}, at most {spec.demand_max_gpus} {page_state.device_noun}s at once"),
@@ -110,6 +111,7 @@ def _waiting(page_state: PageState, names: AppNames, entry: AppEntry) -> list[Ma
     rank = f"{waiting.rank} of {waiting.of} by rho, the worst off first" if waiting.rank else ""
     rows: list[tuple[str, object]] = [
         ("Could use", f"{wanted} more" if wanted else ""),
+        ("Waits for", waits_for(page_state.manager, entry)),
         ("Newest round", waiting.reason),
         ("Its place there", rank),
         ("Ahead of it", names.listed(waiting.ahead) if waiting.ahead else ""),

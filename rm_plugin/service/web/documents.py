@@ -101,7 +101,7 @@ def summary(page_state: PageState, entry: AppEntry) -> Document:
         "app_id": entry.app_id,
         "name": entry.spec.name,
         "user": entry.spec.user,
-        "queue": entry.spec.queue,
+        "queue": page_state.manager.app_masters.queue(entry),
         "state": entry.state.value,
         "tuner": entry.spec.tuner.name,
         "program": entry.spec.program.name or "command",

@@ -33,7 +33,8 @@ def spec(name="one", **more):
 def test_a_container_is_created_as_specified(fake, host):
     started = host.start(
         spec(
-            binds=(Bind(source="/s", target="/t"),), volumes=("/data:/data:ro",), groups=(99,), cpus=1.5, cpuset="2,3", shm_mb=8,
+            binds=(Bind(source="/s", target="/t"),), volumes=("/data:/data:ro",), groups=(99,), cpus=1.5,
+            cpuset="2,3", shm_mb=8,
             device_ids=("0", "3"), runtime="nvidia",
         )
     )  # fmt: skip

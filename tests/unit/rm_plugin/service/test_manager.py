@@ -10,6 +10,7 @@ from service_cases import app, heartbeat, registration
 from rm_plugin.engines.memory import MemoryAppLauncher
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.memory_service import memory_service, until
+from rm_plugin.service.retention import SETTLED_S
 from themis.apps import JobShape, JobSpec
 from themis.archives import ArchiveError
 from themis.bids import PlacedGang
@@ -442,3 +443,62 @@ class TestLogs:
             assert (rm.manager._fetching, rm.manager._fetched) == ({}, {})
 
         self.scenario_with(tmp_path, scenario)
+
+
+async def ended(rm, name):
+    """An app that finished, and whose app master is gone."""
+    entry, session = await rm.registered(app(name))
+    await rm.manager.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
+    session.close()
+    rm.manager.disconnected(entry, session)
+    return entry
+
+
+async def archived(rm):
+    """Archive all apps that have ended."""
+    rm.clock.advance_to(rm.clock.now_s() + SETTLED_S)
+    await rm.manager.retention.archive_old()
+
+
+class TestArchivedApps:
+    def test_pages_of_archived_apps_follow_each_other_to_the_last(self, tmp_path):
+        """Five archived apps and one that runs, in pages of two."""
+
+        async def scenario(rm):
+            for number in range(5):
+                await ended(rm, f"old-{number}")
+            await archived(rm)
+            running = await rm.manager.submit(app("new"))
+            assert [entry.app_id for entry in rm.entries] == [running.app_id]
+            pages, after = [], ""
+            while len(pages) < 9:
+                page = await rm.manager.page_of_apps(after=after, limit=2)
+                pages.append([entry.spec.name for entry in page.entries])
+                after = page.next_mark
+                if not after:
+                    break
+            assert pages == [["new", "old-4"], ["old-3", "old-2"], ["old-1", "old-0"]]
+
+        run(tmp_path, scenario, retention={"keep_apps": 0})
+
+    def test_archived_app_is_found_with_the_file_of_its_events(self, tmp_path):
+        async def scenario(rm):
+            entry = await ended(rm, "old")
+            assert rm.manager.archive_path(entry) == ""
+            await archived(rm)
+            found = await rm.manager.find("old")
+            assert (found.app_id, found.state) == (entry.app_id, AppState.FINISHED)
+            path = rm.manager.archive_path(found)
+            assert path.startswith(str(tmp_path / "archive"))
+            with pytest.raises(InputError):
+                await rm.manager.find("never")
+
+        run(tmp_path, scenario, retention={"keep_apps": 0})
+
+    def test_app_whose_events_were_dropped_has_no_file(self, tmp_path):
+        async def scenario(rm):
+            await ended(rm, "old")
+            await archived(rm)
+            assert rm.manager.archive_path(await rm.manager.find("old")) == ""
+
+        run(tmp_path, scenario, retention={"keep_apps": 0, "archive": False})
