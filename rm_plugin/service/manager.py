@@ -12,6 +12,7 @@ from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.engines.port import AppLauncher
 from rm_plugin.policies.gang_check import check_gang
 from rm_plugin.service.admission import check_app
+from rm_plugin.service.app_estimates import AppEstimates
 from rm_plugin.service.app_masters import AppMasters, app_folder
 from rm_plugin.service.app_pages import AppPage, app_page, mark_key, page_size
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE
@@ -82,6 +83,7 @@ class ResourceManager:
             rounds=lambda: self.rounds,
         )
         self._fairness = FluidFairness(entries)
+        self.estimates = AppEstimates(settings, arbiter, entries, self._fairness, clock)
         self._fetch_logs = fetch_logs
         self._fetching: dict[str, asyncio.Lock] = {}
         self._fetched: dict[str, tuple[bool, float]] = {}
