@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 
+from submarine_client.app_list import Selection
 from submarine_client.as_json import app_object, dump, spec_object
+from submarine_client.events import FREQUENT, event_line, event_object
 from submarine_client.groups import load_app
 from submarine_client.resuming import resumed
 from submarine_client.session import OK, Session
 from submarine_client.show import app_text, spec_text
+from themis.wire.values import app_from_message
 
 
 def submit(session: Session, arguments: Namespace) -> int:
@@ -46,10 +50,18 @@ def validate(session: Session, arguments: Namespace) -> int:
 
 def list_apps(session: Session, arguments: Namespace) -> int:
     """List apps."""
-    with session.connect() as client:
-        apps, more = client.first(arguments.state or (), most=arguments.limit or None)
-    session.say_apps(apps, more, as_json=arguments.json, what="apps")
-    return OK
+    return session.list_apps(selection(arguments), arguments, what="apps")
+
+
+def selection(arguments: Namespace, *, tuner: str = "") -> Selection:
+    """Return the apps that the flags of a list select."""
+    return Selection(
+        states=tuple(arguments.state or ()),
+        users=tuple(arguments.user or ()),
+        tuner=tuner,
+        sort=arguments.sort,
+        limit=arguments.limit,
+    )
 
 
 def show(session: Session, arguments: Namespace) -> int:
@@ -70,12 +82,35 @@ def wait(session: Session, arguments: Namespace) -> int:
 def logs(session: Session, arguments: Namespace) -> int:
     """Print an app's logs."""
     with session.connect() as client:
-        session.write_logs(client, client.show(arguments.app).app_id, arguments.job, follow=arguments.follow)
+        session.write_logs(
+            client, client.show(arguments.app).app_id, arguments.job, follow=arguments.follow, tail=arguments.tail
+        )
     return OK
 
 
 def kill(session: Session, arguments: Namespace) -> int:
-    """Kill an app."""
+    """Kill apps. All of them are looked up before the first one is killed."""
     with session.connect() as client:
-        session.kill(client, client.show(arguments.app), arguments.reason)
+        apps = {app.app_id: app for app in map(client.show, arguments.apps)}
+        for app in apps.values():
+            session.kill(client, app, arguments.reason)
+    return OK
+
+
+def resubmit(session: Session, arguments: Namespace) -> int:
+    """Submit an app's specification again, as a new app without checkpoints. Prints the new id."""
+    with session.connect() as client:
+        reply = client.submission(app_from_message(client.show(arguments.app).spec))
+        session.say_submitted(reply)
+        return session.wait(client, [reply.app_id]) if arguments.wait else OK
+
+
+def events(session: Session, arguments: Namespace) -> int:
+    """Print what happened to an app. As JSON, each event is a line."""
+    with session.connect() as client:
+        app_id = client.show(arguments.app).app_id
+        for event in client.watch(app_id, follow=arguments.follow):
+            if arguments.all or event.kind not in FREQUENT:
+                text = json.dumps(event_object(event)) if arguments.json else event_line(event)
+                session.terminal.say(text)
     return OK

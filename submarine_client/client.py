@@ -1,55 +1,264 @@
-"""The client library: blocking calls of ClientService that return our values and raise our errors."""
+"""The client for programs and notebooks: submit an app, wait for it, and read its jobs.
+
+Example:
+    A search, from its group file to the checkpoint of its best job::
+
+        from submarine_client import Client
+
+        app = Client().submit("digits.yaml")
+        app.wait()
+        app.jobs.to_pandas()
+        app.best.checkpoint
+"""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
-import grpc
-
-from submarine_client.rpc_errors import translated, unreachable
-from themis.apps import AppSpec
-from themis.errors import InputError
+from submarine_client import status
+from submarine_client.address import rm_address
+from submarine_client.app_list import NEWEST, Selection, select
+from submarine_client.connection import Connection
+from submarine_client.events import event_object
+from submarine_client.groups import load_app
+from submarine_client.resuming import resumed
+from submarine_client.show import app_text
+from submarine_client.usage import cluster_object
+from themis.apps import AppSpec, HyperParameter
+from themis.errors import InputError, ThemisError
+from themis.values import Value
 from themis.wire import themis_pb2 as pb
-from themis.wire.themis_pb2_grpc import ClientServiceStub
-from themis.wire.values import app_to_message
 
-CALL_TIMEOUT_S = 30.0
-"""The default time limit of a call, in seconds: enough for a ResourceManager on an overloaded machine.
+_POLL_S = 1.0
 
-A call to an address where no process listens fails at once."""
 
-_APPS_A_PAGE = 1000
+class AppFailedError(ThemisError):
+    """The app failed or was killed."""
 
-_OPTIONS: tuple[tuple[str, int], ...] = (
-    # A web proxy does not reach a ResourceManager.
-    ("grpc.enable_http_proxy", 0),
-    # Find a restarted ResourceManager within seconds. The minimum backoff keeps its default: gRPC also uses it as the
-    # time limit of a connection attempt, which takes over a second on an overloaded machine.
-    ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.max_reconnect_backoff_ms", 2000),
-    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
-)
+
+class Job(Value, frozen=True, kw_only=True):
+    """One job of an app as its app master reported it last.
+
+    `loss` and `accuracy` (a share of 1) are None if the job logged none. `checkpoint` is known of the best job only.
+    """
+
+    job_id: str
+    state: str
+    iteration: int
+    target_iteration: int
+    loss: float | None
+    accuracy: float | None
+    gpus: int
+    restarts: int
+    hyper_parameters: Mapping[str, HyperParameter]
+    checkpoint: str | None
+
+
+class Jobs(Sequence[Job]):
+    """The jobs of an app, in the order of their ids."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._jobs = tuple(jobs)
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    @overload
+    def __getitem__(self, at: int) -> Job: ...
+    @overload
+    def __getitem__(self, at: slice) -> Jobs: ...
+    def __getitem__(self, at: int | slice) -> Job | Jobs:
+        return Jobs(self._jobs[at]) if isinstance(at, slice) else self._jobs[at]
+
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame` with a row per job, indexed by job id, and a column per hyper-parameter.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            remedy = "pip install 'themis-scheduler[notebook]'"
+            raise InputError("a table of jobs needs pandas, which is not installed", remedy=remedy) from None
+        columns = [name for name in Job.__struct_fields__ if name not in ("job_id", "hyper_parameters")]
+        rows = [{name: getattr(job, name) for name in columns} | dict(job.hyper_parameters) for job in self]
+        return pandas.DataFrame(rows, index=pandas.Index([job.job_id for job in self], name="job_id"))
+
+    def __repr__(self) -> str:
+        return f"Jobs({list(self._jobs)!r})"
+
+
+class App:
+    """A submitted app. Each property shows the app as it was at the last `refresh`, `wait` or submission.
+
+    Args:
+        connection: The connection to the ResourceManager.
+        seen: The app's status.
+    """
+
+    def __init__(self, connection: Connection, seen: pb.AppStatus) -> None:
+        self._connection = connection
+        self._seen = seen
+
+    @property
+    def app_id(self) -> str:
+        """The id, such as `app-0001`."""
+        return str(self._seen.app_id)
+
+    @property
+    def name(self) -> str:
+        """The name in the group file."""
+        return str(self._seen.name)
+
+    @property
+    def state(self) -> str:
+        """The state of its lifecycle; `WAITING` if its app master runs, but it has no GPU."""
+        return status.shown_state(self._seen)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it finished, failed or was killed."""
+        return status.has_ended(self._seen)
+
+    @property
+    def progress(self) -> float:
+        """The share of its work that is done, from 0 to 1."""
+        return float(self._seen.progress)
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs it holds."""
+        return int(self._seen.gpus)
+
+    @property
+    def gpu_time_s(self) -> float:
+        """The GPU time that it has used, in seconds."""
+        return float(self._seen.gpu_time_s)
+
+    @property
+    def diagnostics(self) -> str:
+        """Why it failed, or was killed; empty if there is nothing to say."""
+        return str(self._seen.diagnostics)
+
+    @property
+    def final_rho(self) -> dict[str, float]:
+        """Finish-time fairness by definition; empty before the end."""
+        return dict(self._seen.final_rho)
+
+    @property
+    def jobs(self) -> Jobs:
+        """Its jobs; before its app master reports, none."""
+        return Jobs([self._job(job) for job in self._seen.jobs])
+
+    @property
+    def best(self) -> Job | None:
+        """The job with the best score so far, or None if no job has a score."""
+        job = status.best_job(self._seen)
+        return None if job is None else self._job(job)
+
+    def refresh(self) -> Self:
+        """Ask the ResourceManager for the present state. Returns the app itself."""
+        self._seen = self._connection.show(self.app_id)
+        return self
+
+    def wait(self, timeout_s: float | None = None, *, poll_s: float = _POLL_S, check: bool = True) -> Self:
+        """Wait until the app has ended. Returns the app itself.
+
+        Args:
+            timeout_s: How long to wait, in seconds; None: without a limit.
+            poll_s: Seconds between two looks.
+            check: Whether an app that did not finish raises.
+
+        Raises:
+            TimeoutError: It has not ended after `timeout_s`.
+            AppFailedError: It failed or was killed, and `check` is true.
+            UnreachableError: The ResourceManager does not answer.
+        """
+        deadline_s = _deadline_s(timeout_s)
+        while not self.refresh().has_ended:
+            time.sleep(_pause_s(self, deadline_s, poll_s))
+        return self._checked(check)
+
+    async def wait_async(self, timeout_s: float | None = None, *, poll_s: float = _POLL_S, check: bool = True) -> Self:
+        """As `wait`, for asyncio: the event loop goes on between two looks, and during them."""
+        deadline_s = _deadline_s(timeout_s)
+        # What is waited for happens in another process: there is no asyncio.Event for it.
+        while not (await asyncio.to_thread(self.refresh)).has_ended:  # noqa: ASYNC110
+            await asyncio.sleep(_pause_s(self, deadline_s, poll_s))
+        return self._checked(check)
+
+    def kill(self, reason: str = "") -> Self:
+        """End the app. Returns the app itself."""
+        self._connection.kill(self.app_id, reason)
+        return self.refresh()
+
+    def resume(self) -> App:
+        """Submit it again, to go on from its checkpoints. Returns the new app.
+
+        Raises:
+            InputError: It has not ended, has finished, or never had a checkpoint.
+        """
+        return _submitted(self._connection, resumed(self.refresh()._seen))
+
+    def logs(self, job: str = "", *, follow: bool = False, tail: int = 0) -> Iterator[str]:
+        """Yield what the tasks of one job or of all wrote, piece by piece; with `tail` from that many last lines on."""
+        for chunk in self._connection.logs(self.app_id, job, follow=follow, tail=tail):
+            yield str(chunk.text)
+
+    def events(self, *, follow: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield what happened to it: dictionaries with `time_s`, `kind` and `detail`."""
+        return map(event_object, self._connection.watch(self.app_id, follow=follow))
+
+    def __repr__(self) -> str:
+        return f"<App {self.app_id} {self.name!r} {self.state}>"
+
+    def __str__(self) -> str:
+        return app_text(self._seen)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return f"<pre>{escape(app_text(self._seen))}</pre>"
+
+    def _job(self, job: pb.JobStatus) -> Job:
+        is_best = job.job_id == self._seen.best
+        return Job(
+            job_id=job.job_id,
+            state=job.state,
+            iteration=job.iteration,
+            target_iteration=job.target_iteration,
+            loss=job.loss if job.has_loss else None,
+            accuracy=job.accuracy if job.has_accuracy else None,
+            gpus=job.gpus,
+            restarts=job.restarts,
+            hyper_parameters=status.hyper_parameters(self._seen, job.job_id),
+            checkpoint=(self._seen.best_checkpoint or None) if is_best else None,
+        )
+
+    def _checked(self, check: bool) -> Self:
+        if check and not status.succeeded(self._seen):
+            raise AppFailedError(f"app {self.app_id} is {self.state}", value=self.diagnostics or None)
+        return self
 
 
 class Client:
-    """A connection to one ResourceManager; a context manager. Safe to use from several threads.
+    """Submits and follows apps. Safe to use from several threads; may be a context manager.
 
-    Every call raises UnreachableError if the ResourceManager does not answer, NotFoundError for an unknown app, and
-    InputError for a request that the ResourceManager refuses.
+    Every method raises UnreachableError if no ResourceManager answers, and InputError for what it refuses.
 
     Args:
-        address: HOST:PORT of the ResourceManager.
-        timeout_s: The limit of each call in seconds; streams with `follow` have none.
+        address: HOST:PORT of the ResourceManager; by default $THEMIS_RM, else the address that `themis rm start` uses.
     """
 
-    def __init__(self, address: str, *, timeout_s: float = CALL_TIMEOUT_S) -> None:
-        self.address = address
-        self._timeout_s = timeout_s
-        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
-        self._stub = ClientServiceStub(self._channel)
+    def __init__(self, address: str | None = None) -> None:
+        self._connection = Connection(rm_address(address, os.environ))
 
     def __enter__(self) -> Self:
         return self
@@ -58,115 +267,47 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connection. Calls in progress are cancelled."""
-        self._channel.close()
+        """Close the connection."""
+        self._connection.close()
 
-    def wait_until_ready(self, timeout_s: float) -> None:
-        """Wait until the ResourceManager accepts connections. Raises UnreachableError after `timeout_s` seconds."""
-        try:
-            grpc.channel_ready_future(self._channel).result(timeout=timeout_s)
-        except grpc.FutureTimeoutError:
-            raise unreachable(self.address) from None
-
-    def submit(self, spec: AppSpec) -> str:
-        """Submit an app and return its id."""
-        app_id: str = self.submission(spec).app_id
-        return app_id
-
-    def submission(self, spec: AppSpec) -> pb.SubmitReply:
-        """Submit an app. Returns its id and the device types that can run it."""
-        reply: pb.SubmitReply = self._call(self._stub.Submit, pb.SubmitRequest(spec=_message(spec)))
-        return reply
-
-    def validate(self, spec: AppSpec) -> str:
-        """Let the ResourceManager check an app without running it. Returns its summary."""
-        summary: str = self._call(self._stub.Validate, pb.SubmitRequest(spec=_message(spec))).summary
-        return summary
-
-    def list(self, states: Sequence[str] = ()) -> tuple[pb.AppStatus, ...]:
-        """Return the apps in these states, or all apps, in order of submission."""
-        return self.first(states)[0]
-
-    def first(
-        self,
-        states: Sequence[str] = (),
-        *,
-        most: int | None = None,
-        wanted: Callable[[pb.AppStatus], bool] | None = None,
-    ) -> tuple[tuple[pb.AppStatus, ...], int]:
-        """Return at most `most` apps in order of submission, and how many more there may be.
-
-        Apps that have not ended go before the others, newer ones before older ones. `wanted` selects apps.
-        """
-        found: dict[str, pb.AppStatus] = {}
-        mark, seen = "", 0
-        while True:
-            request = pb.ListRequest(states=states, after=mark, limit=min(most or _APPS_A_PAGE, _APPS_A_PAGE))
-            reply = self._call(self._stub.List, request)
-            seen += len(reply.apps)
-            # A ResourceManager without pages sends all apps in order of submission, and no total.
-            apps = reply.apps if reply.total else reversed(reply.apps)
-            # An app that ended between two pages comes twice.
-            found |= {app.app_id: app for app in apps if wanted is None or wanted(app)}
-            mark = reply.next
-            if not mark or (most is not None and len(found) >= most):
-                break
-        shown = sorted(itertools.islice(found.values(), most), key=_submission)
-        return tuple(shown), max(0, reply.total - seen) + len(found) - len(shown)
-
-    def show(self, app_id: str) -> pb.AppStatus:
-        """Return one app by its id, or by its name: the running app of this name, else the newest one.
+    def submit(self, group: str | Path | AppSpec) -> App:
+        """Submit a group file, an example by its name, or a specification.
 
         Raises:
-            NotFoundError: No app has this id or name. The message names a similar one.
-            InputError: Several running apps have this name. The message lists their ids.
+            InputError: The file or the specification is invalid.
         """
-        status: pb.AppStatus = self._call(self._stub.Show, pb.ShowRequest(app_id=app_id))
-        return status
+        return _submitted(self._connection, group if isinstance(group, AppSpec) else load_app(group))
 
-    def kill(self, app_id: str, reason: str = "") -> pb.AppStatus:
-        """Kill an app. Returns its status after the request."""
-        status: pb.AppStatus = self._call(self._stub.Kill, pb.KillRequest(app_id=app_id, reason=reason))
-        return status
+    def app(self, reference: str) -> App:
+        """Return an app by its id, or by its name if only one running app has it."""
+        return App(self._connection, self._connection.show(reference))
 
-    def watch(self, app_id: str = "", *, after_sequence: int = 0, follow: bool = True) -> Iterator[pb.Event]:
-        """Yield events after `after_sequence`, of one app or of all. With `follow`, wait for new events too."""
-        request = pb.WatchRequest(app_id=app_id, after_sequence=after_sequence, follow=follow)
-        return self._stream(self._stub.Watch, request, follow=follow)
+    def apps(
+        self, *, states: Sequence[str] = (), users: Sequence[str] = (), sort: str = NEWEST, limit: int = 200
+    ) -> list[App]:
+        """Return the apps that `submarine app list` shows with the flags of these names; a limit of 0: all."""
+        selection = Selection(states=tuple(states), users=tuple(users), sort=sort, limit=limit)
+        apps, _more = select(self._connection, selection)
+        return [App(self._connection, app) for app in apps]
 
-    def logs(self, app_id: str, job_id: str = "", *, follow: bool = False) -> Iterator[pb.LogChunk]:
-        """Yield the logs of an app's tasks, or of one job's. With `follow`, wait for more until the app ends."""
-        request = pb.LogsRequest(app_id=app_id, job_id=job_id, follow=follow)
-        return self._stream(self._stub.Logs, request, follow=follow)
-
-    def cluster(self) -> pb.ClusterStatus:
-        """Return the cluster, its leased GPUs and the policy."""
-        status: pb.ClusterStatus = self._call(self._stub.ClusterInfo, pb.ClusterRequest())
-        return status
-
-    def _call(self, method: Any, request: Any) -> Any:
-        with translated(self.address):
-            return method(request, timeout=self._timeout_s)
-
-    def _stream(self, method: Any, request: Any, *, follow: bool) -> Iterator[Any]:
-        with translated(self.address):
-            # A whole log may take longer than `timeout_s`. gRPC itself reports a ResourceManager that never answers.
-            call = method(request, timeout=None if follow else self._timeout_s * 6)
-            try:
-                yield from call
-            finally:
-                call.cancel()
+    def cluster(self) -> dict[str, Any]:
+        """Return the machines, and how many of their devices are leased, as `submarine cluster --json` prints them."""
+        return cluster_object(self._connection.cluster())
 
 
-def _submission(app: pb.AppStatus) -> tuple[float, int, str]:
-    """The place of an app in order of submission; ids of apps submitted together have rising numbers."""
-    return app.submitted_at_s, len(app.app_id), app.app_id
+def _submitted(connection: Connection, spec: AppSpec) -> App:
+    return App(connection, connection.show(connection.submit(spec)))
 
 
-def _message(spec: AppSpec) -> pb.AppSpec:
-    try:
-        return app_to_message(spec)
-    except ValueError as error:
-        raise InputError(
-            "a number is too large", value=str(error), remedy="whole numbers have at most 63 bits"
-        ) from None
+def _deadline_s(timeout_s: float | None) -> float | None:
+    return None if timeout_s is None else time.monotonic() + timeout_s
+
+
+def _pause_s(app: App, deadline_s: float | None, poll_s: float) -> float:
+    """Seconds until the next look. Raises TimeoutError after the deadline."""
+    if deadline_s is None:
+        return poll_s
+    left_s = deadline_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError(f"app {app.app_id} has not ended: {app.state}")
+    return min(poll_s, left_s)

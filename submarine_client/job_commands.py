@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from submarine_client import job_app
 from submarine_client.address import rm_address
+from submarine_client.app_commands import selection
 from submarine_client.as_json import app_object, dump
 from submarine_client.job_flags import Given, parse_flags, wants_help
 from submarine_client.job_help import help_text
@@ -54,12 +55,7 @@ def run(session: Session, arguments: Namespace) -> int:
 
 def list_jobs(session: Session, arguments: Namespace) -> int:
     """List the apps that do not search: those with the tuner `single`."""
-    with session.connect() as client:
-        apps, more = client.first(
-            arguments.state or (), most=arguments.limit or None, wanted=lambda app: bool(app.tuner == SINGLE)
-        )
-    session.say_apps(apps, more, as_json=arguments.json, what="jobs")
-    return OK
+    return session.list_apps(selection(arguments, tuner=SINGLE), arguments, what="jobs")
 
 
 def show(session: Session, arguments: Namespace) -> int:
@@ -79,7 +75,7 @@ def wait(session: Session, arguments: Namespace) -> int:
 def logs(session: Session, arguments: Namespace) -> int:
     """Print one job's logs."""
     with session.connect() as client:
-        session.write_logs(client, client.show(arguments.name).app_id, "", follow=arguments.follow)
+        session.write_logs(client, client.show(arguments.name).app_id, "", follow=arguments.follow, tail=arguments.tail)
     return OK
 
 

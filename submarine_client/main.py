@@ -14,6 +14,7 @@ from submarine_client.terminal import PREFIX, Terminal
 from submarine_client.wait import Pace
 from themis.errors import ThemisError
 from themis.interruption import dealt_with
+from themis.shell_completion import complete
 from themis.streams import EXIT_READER_CLOSED, drop_unwritten, reader_closed, usable_streams, write_stderr
 
 USAGE = 2
@@ -58,8 +59,10 @@ def _dispatch(terminal: Terminal, words: Sequence[str]) -> int:
 
 
 def _parse(words: Sequence[str]) -> Namespace | int:
+    parser = build_parser()
+    complete(parser)
     try:
-        return build_parser().parse_args(words)
+        return parser.parse_args(words)
     except SystemExit as leaving:  # argparse has printed the help
         return leaving.code if isinstance(leaving.code, int) else OK
 

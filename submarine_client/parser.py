@@ -9,13 +9,15 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import themis
-from submarine_client import app_commands, job_commands
-from submarine_client.session import Session
+from submarine_client import app_commands, cluster_commands, job_commands
+from submarine_client.app_list import NEWEST, ORDERS, STATES
+from submarine_client.app_references import app_references
+from submarine_client.session import OK, Session
 from themis.config.defaults import DEFAULT_RM_ADDRESS, RM_ADDRESS_VARIABLE
 from themis.errors import InputError
-from themis.lifecycle import AppState
 from themis.number_parsing import parse_number
 from themis.parser import HelpfulParser
+from themis.shell_completion import SHELLS, shell_code
 
 Handler = Callable[[Session, Namespace], int]
 
@@ -27,9 +29,15 @@ Exit codes: 0 done; 1 the app failed or was killed; 2 bad usage or input, or no 
 141 the reader of the output closed the pipe.
 """
 
+_COMPLETION = """\
+Print what completes the command's words in a shell. For bash, put this line into ~/.bashrc:
+eval "$(submarine completion bash)"
+"""
 
 LIST_LIMIT = 200
 """How many apps `list` shows unless `--limit` says otherwise."""
+
+WATCH_EVERY_S = 2.0
 
 
 class _Parser(HelpfulParser):
@@ -62,29 +70,46 @@ def build_parser() -> ArgumentParser:
         parents=[_rm_options()],
     )
     parser.add_argument("--version", action="version", version=f"submarine {themis.__version__}")
-    nouns = parser.add_subparsers(metavar="app|job", parser_class=_Parser)
+    nouns = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)
     app = nouns.add_parser("app", help="apps: a program, its jobs, the tuner that searches them", allow_abbrev=False)
     app.set_defaults(usage_of=app)
-    _add_app_verbs(_Verbs(app))
+    _add_app_verbs(_Verbs(_verbs_of(app)))
     job = nouns.add_parser("job", help="single jobs, as Hadoop's Submarine has them", allow_abbrev=False)
     job.set_defaults(usage_of=job)
-    _add_job_verbs(_Verbs(job))
+    _add_job_verbs(_Verbs(_verbs_of(job)))
+    alone = _Verbs(nouns)
+    alone.add("cluster", cluster_commands.cluster, "the nodes, their devices, and how many are leased", _json())
+    alone.add("top", cluster_commands.top, "GPUs, GPU hours and apps of each user", _json())
+    completion = nouns.add_parser(
+        "completion", help="print what completes the command's words in a shell", description=_COMPLETION
+    )
+    completion.add_argument("shell", choices=SHELLS, metavar="|".join(SHELLS))
+    completion.set_defaults(handler=_print_completion, usage_of=completion)
     parser.set_defaults(usage_of=parser)
     return parser
 
 
-class _Verbs:
-    """The verbs of one noun, `app` or `job`."""
+def _print_completion(session: Session, arguments: Namespace) -> int:
+    session.terminal.say(shell_code("submarine", arguments.shell))
+    return OK
 
-    def __init__(self, noun: _Parser) -> None:
-        self._parsers = noun.add_subparsers(metavar="VERB", parser_class=_Parser)
+
+class _Verbs:
+    """The verbs of one noun, `app` or `job`, or those that stand without a noun."""
+
+    def __init__(self, parsers: Any) -> None:
+        self._parsers = parsers
 
     def add(self, name: str, handler: Handler, text: str, *options: ArgumentParser) -> _Parser:
         """Add a verb with the options that all verbs share."""
         parents: list[Any] = [_rm_options(), *options]  # typeshed wants parents of the parser's own class
-        verb = self._parsers.add_parser(name, help=text, description=text, parents=parents, allow_abbrev=False)
+        verb: _Parser = self._parsers.add_parser(name, help=text, description=text, parents=parents, allow_abbrev=False)
         verb.set_defaults(handler=handler, usage_of=verb)
         return verb
+
+
+def _verbs_of(noun: _Parser) -> Any:
+    return noun.add_subparsers(metavar="VERB", parser_class=_Parser)
 
 
 def _add_app_verbs(verbs: _Verbs) -> None:
@@ -96,10 +121,9 @@ def _add_app_verbs(verbs: _Verbs) -> None:
         "group", metavar="GROUP", help="a group file, or the name of an example such as replay-search"
     )
     validate.add_argument("--ask-rm", action="store_true", help="have the ResourceManager check it against its cluster")
-    verbs.add("list", app_commands.list_apps, "list apps", _json(), _states())
+    verbs.add("list", app_commands.list_apps, "list apps", _listing())
     show = verbs.add("show", app_commands.show, "show an app: state, best job, rho, leases, jobs", _json())
     wait = verbs.add("wait", app_commands.wait, "wait until apps have ended, with progress", _pace_options())
-    wait.add_argument("apps", metavar="APP", nargs="+")
     logs = verbs.add("logs", app_commands.logs, "write what an app's tasks wrote", _follow())
     logs.add_argument("--job", metavar="JOB", default="", help="of this job only, such as job-00")
     resume = verbs.add(
@@ -109,15 +133,33 @@ def _add_app_verbs(verbs: _Verbs) -> None:
         _pace_options(),
     )
     resume.add_argument("--wait", action="store_true", help="wait until the app has ended, with progress")
-    kill = verbs.add("kill", app_commands.kill, "end an app", _reason())
-    for verb in (show, logs, resume, kill):
-        verb.add_argument("app", metavar="APP")
+    resubmit = verbs.add(
+        "resubmit",
+        app_commands.resubmit,
+        "submit an app again, as a new app from the beginning; prints the new id",
+        _pace_options(),
+    )
+    resubmit.add_argument("--wait", action="store_true", help="wait until the app has ended, with progress")
+    events = verbs.add("events", app_commands.events, "what happened to an app, a line per event", _json())
+    events.add_argument("-f", "--follow", action="store_true", help="go on until the app has ended")
+    events.add_argument("--all", action="store_true", help="also the progress of jobs, which comes with each heartbeat")
+    kill = verbs.add("kill", app_commands.kill, "end apps", _reason())
+    for verb in (show, logs, resume, resubmit, events):
+        _add_app(verb)
+    for verb in (wait, kill):
+        _add_app(verb, dest="apps", nargs="+")
+
+
+def _add_app(verb: _Parser, dest: str = "app", **more: Any) -> None:
+    reference = verb.add_argument(dest, metavar="APP", **more)
+    # argcomplete calls this for the candidates of a word.
+    reference.completer = app_references  # type: ignore[attr-defined]
 
 
 def _add_job_verbs(verbs: _Verbs) -> None:
     run = verbs.add("run", job_commands.run, "run one command as a job; its flags: submarine job run -h")
     run.words_handler = job_commands.run
-    verbs.add("list", job_commands.list_jobs, "list apps that search nothing", _json(), _states())
+    verbs.add("list", job_commands.list_jobs, "list apps that search nothing", _listing())
     show = verbs.add("show", job_commands.show, "show where a job's data lies", _json())
     wait = verbs.add("wait", job_commands.wait, "wait until a job has ended, with progress", _pace_options())
     logs = verbs.add("logs", job_commands.logs, "write what a job's tasks wrote", _follow())
@@ -139,18 +181,39 @@ def _json() -> ArgumentParser:
     return options
 
 
-def _states() -> ArgumentParser:
+def _listing() -> ArgumentParser:
     options = ArgumentParser(add_help=False)
-    states = [state.value for state in AppState]
-    options.add_argument(
-        "--state", action="append", choices=states, metavar="STATE", help=f"only these; repeatable: {', '.join(states)}"
+    output = options.add_mutually_exclusive_group()
+    output.add_argument(
+        *("-o", "--output"),
+        choices=("table", "wide", "json", "name"),
+        default="table",
+        help="a table for 80 columns (the default), all columns, JSON for programs, or the ids alone",
     )
+    output.add_argument("--json", dest="output", action="store_const", const="json", help="the same as -o json")
+    options.add_argument(
+        *("--state",),
+        action="append",
+        choices=STATES,
+        metavar="STATE",
+        help=f"only these; repeatable: {', '.join(STATES)}; a WAITING app runs, but has no GPU",
+    )
+    options.add_argument("--user", action="append", metavar="USER", help="only the apps of this user; repeatable")
+    options.add_argument("--sort", choices=ORDERS, default=NEWEST, help="the order; default newest")
     options.add_argument(
         "--limit",
         type=_count,
         default=LIST_LIMIT,
         metavar="N",
-        help=f"at most N, those that have not ended and the newest first; default {LIST_LIMIT}, 0: all",
+        help=f"at most N; by newest, those that have not ended go first; default {LIST_LIMIT}, 0: all",
+    )
+    options.add_argument(
+        "--watch",
+        type=_seconds,
+        nargs="?",
+        const=WATCH_EVERY_S,
+        metavar="SECONDS",
+        help=f"list again every SECONDS, by default {WATCH_EVERY_S:g}, until Ctrl-C",
     )
     return options
 
@@ -158,6 +221,7 @@ def _states() -> ArgumentParser:
 def _follow() -> ArgumentParser:
     options = ArgumentParser(add_help=False)
     options.add_argument("-f", "--follow", action="store_true", help="go on until the app has ended")
+    options.add_argument("--tail", type=_count, default=0, metavar="N", help="begin with the last N lines of each log")
     return options
 
 

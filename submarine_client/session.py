@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from argparse import Namespace
 from collections.abc import Sequence
 
 from msgspec import field
 
+from submarine_client.app_list import Selection, list_text, select, wide_text
 from submarine_client.as_json import app_object, dump
-from submarine_client.client import Client
+from submarine_client.connection import Connection
 from submarine_client.progress import progress_on
-from submarine_client.show import list_text
 from submarine_client.status import succeeded
 from submarine_client.terminal import PREFIX, Terminal
 from submarine_client.wait import Pace, wait_for
+from themis.interruption import dealt_with
 from themis.streams import write_stderr
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
@@ -28,9 +31,9 @@ class Session(Value, frozen=True, kw_only=True):
     address: str
     pace: Pace = field(default_factory=Pace)
 
-    def connect(self) -> Client:
+    def connect(self) -> Connection:
         """Return a connection, for use as a context manager."""
-        return Client(self.address)
+        return Connection(self.address)
 
     def say_submitted(self, reply: pb.SubmitReply) -> None:
         """Print the id of a submitted app, alone on standard output. If that fails, name it on standard error.
@@ -45,27 +48,46 @@ class Session(Value, frozen=True, kw_only=True):
         if reply.runs_on:
             self.terminal.note(reply.runs_on)
 
-    def say_apps(self, apps: Sequence[pb.AppStatus], more: int, *, as_json: bool, what: str) -> None:
-        """Print a list of apps, and note that there are more."""
-        if as_json:
+    def list_apps(self, selection: Selection, arguments: Namespace, *, what: str) -> int:
+        """Print the selected apps; with `--watch` again and again, until Ctrl-C."""
+        try:
+            with self.connect() as client:
+                while True:
+                    self._say_apps(*select(client, selection), arguments.output, what)
+                    if not arguments.watch:
+                        return OK
+                    self.pace.sleep(arguments.watch)
+                    self.terminal.clear()
+        except KeyboardInterrupt:
+            if not arguments.watch:
+                raise
+            dealt_with()
+            return OK
+
+    def _say_apps(self, apps: Sequence[pb.AppStatus], more: int, output: str, what: str) -> None:
+        if output == "json":
             self.terminal.say(dump([app_object(app) for app in apps]))
-        elif apps:
-            self.terminal.say(list_text(apps))
-        else:
+        elif not apps:
             self.terminal.note(f"no {what}")
+        elif output == "name":
+            self.terminal.say("\n".join(app.app_id for app in apps))
+        elif output == "wide":
+            self.terminal.say(wide_text(apps))
+        else:
+            self.terminal.say(list_text(apps, time.time(), self.terminal.width))
         if more:
             self.terminal.note(f"and up to {more} more; --limit 0 lists all")
 
-    def wait(self, client: Client, app_ids: list[str]) -> int:
+    def wait(self, client: Connection, app_ids: list[str]) -> int:
         """Wait for apps and show their progress. Returns OK if all finished well, else APP_FAILED."""
         progress = progress_on(self.terminal, self.pace.now_s)
         apps = wait_for(client, app_ids, progress, self.pace)
         return OK if all(map(succeeded, apps)) else APP_FAILED
 
-    def write_logs(self, client: Client, app_id: str, job_id: str, *, follow: bool) -> None:
-        """Print the logs. If several sources alternate, a line names the source at each change."""
+    def write_logs(self, client: Connection, app_id: str, job_id: str, *, follow: bool, tail: int = 0) -> None:
+        """Print the logs, or begin with the last `tail` lines of each. A line names the source at each change."""
         source, ends_line = "", True
-        for chunk in client.logs(app_id, job_id, follow=follow):
+        for chunk in client.logs(app_id, job_id, follow=follow, tail=tail):
             if chunk.source != source:
                 source = chunk.source
                 gap = "" if ends_line else "\n"
@@ -73,7 +95,7 @@ class Session(Value, frozen=True, kw_only=True):
             self.terminal.write(chunk.text)
             ends_line = chunk.text.endswith("\n") if chunk.text else ends_line
 
-    def kill(self, client: Client, app: pb.AppStatus, reason: str) -> None:
+    def kill(self, client: Connection, app: pb.AppStatus, reason: str) -> None:
         """Kill an app and print its state."""
         after = client.kill(app.app_id, reason)
         self.terminal.say(f"{after.app_id} {after.state}")

@@ -1,4 +1,4 @@
-"""Format apps as text: one app, a list, a line of progress, or an app before its submission."""
+"""Format one app as text: whole, as a line of progress, or before its submission."""
 
 from __future__ import annotations
 
@@ -50,23 +50,9 @@ def speed_table(jobs: Sequence[pb.JobStatus]) -> str:
     return table(("JOB", "ON", *(f"SPEED: {device.upper()}" for device in devices)), rows)
 
 
-def list_text(apps: Sequence[pb.AppStatus]) -> str:
-    """Format a table with a line per app."""
-    rho = f"RHO ({HEADLINE.upper()})"
-    header = ("APP", "NAME", "USER", "QUEUE", "STATE", "PROGRESS", "GPUS", rho, "TUNER", "SUBMITTED")
-    rows = [
-        (
-            *(app.app_id, app.name, app.user, app.queue, app.state, percent(app.progress), str(app.gpus)),
-            *(number(status.rho(app)), app.tuner, moment(app.submitted_at_s)),
-        )
-        for app in apps
-    ]
-    return table(header, rows)
-
-
 def progress_line(app: pb.AppStatus) -> str:
     """Format an app's progress on one line."""
-    parts = [f"{app.app_id} {app.state}"]
+    parts = [f"{app.app_id} {status.shown_state(app)}"]
     if app.phases:
         parts.append(f"phase {_phase(app)}")
     parts += [percent(app.progress), _gpus(app.gpus)]
@@ -145,7 +131,7 @@ def _head(app: pb.AppStatus) -> list[str]:
     ended = "" if took is None else f", ended {moment(app.finished_at_s)} after {seconds(took)}"
     return [
         _field("App", f"{app.app_id}, {app.name}"),
-        _field("State", f"{app.state}{phase}, {percent(app.progress)}"),
+        _field("State", f"{status.shown_state(app)}{phase}, {percent(app.progress)}"),
         _field("User, queue", f"{app.user}, {app.queue}"),
         _field("Program", f"{app.spec.program.command or app.program}{replayed}"),
         _field("Tuner", f"{app.tuner} {settings}".rstrip()),

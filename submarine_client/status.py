@@ -9,6 +9,9 @@ from themis.lifecycle import APP_LIFECYCLE, AppState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 
+WAITING = "WAITING"
+"""Shown in place of `RUNNING` for an app without a GPU."""
+
 
 def has_ended(app: pb.AppStatus) -> bool:
     """Whether the app's state is final. A state unknown to this client counts as not final."""
@@ -18,6 +21,11 @@ def has_ended(app: pb.AppStatus) -> bool:
 def succeeded(app: pb.AppStatus) -> bool:
     """Whether the app finished."""
     return bool(app.state == AppState.FINISHED)
+
+
+def shown_state(app: pb.AppStatus) -> str:
+    """Return the state as shown to people: `WAITING` for an app whose master runs but has no GPU, else the state."""
+    return WAITING if app.state == AppState.RUNNING and not app.gpus else str(app.state)
 
 
 def rho(app: pb.AppStatus) -> float:

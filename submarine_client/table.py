@@ -50,6 +50,19 @@ def seconds(duration_s: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d} h" if hours else f"{minutes}:{rest:02d} min"
 
 
+def age(duration_s: float) -> str:
+    """Format how long ago something was, in its largest unit: `42s`, `7m`, `3h`, `12d`; for times to come `0s`."""
+    for unit, unit_s in (("d", 86400), ("h", 3600), ("m", 60)):
+        if duration_s >= 2 * unit_s:
+            return f"{int(duration_s / unit_s)}{unit}"
+    return f"{max(0, int(duration_s))}s"
+
+
+def shortened(text: str, width: int) -> str:
+    """Cut a text to `width` characters, the last of them `…` if something is missing."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
 def moment(time_s: float) -> str:
     """Format a time in the local time zone, or `-` for no time."""
     if time_s <= 0:

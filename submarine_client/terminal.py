@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 import sys
 from typing import TextIO
 
@@ -67,6 +68,15 @@ class Terminal(Value, frozen=True):
         """Write a note to standard error."""
         self.err.write(f"{PREFIX}{text}\n")
         self.err.flush()
+
+    def clear(self) -> None:
+        """Clear the screen, if standard output is one; else leave an empty line before what comes next."""
+        self.out.write("\x1b[H\x1b[2J" if self.out.isatty() else "\n")
+
+    @property
+    def width(self) -> int:
+        """Columns for a table: those of the terminal, or 80 in a pipe or a file."""
+        return shutil.get_terminal_size().columns if self.out.isatty() else 80
 
     @property
     def live(self) -> bool:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from submarine_client import status
-from submarine_client.client import Client
+from submarine_client.connection import Connection
 from submarine_client.progress import Progress
 from themis.errors import ThemisError, UnreachableError
 from themis.values import Value
@@ -37,7 +37,7 @@ class InterruptedWaitError(ThemisError):
         super().__init__(f"interrupted: {these} on running", remedy=remedy)
 
 
-def wait_for(client: Client, app_ids: Sequence[str], progress: Progress, pace: Pace) -> tuple[pb.AppStatus, ...]:
+def wait_for(client: Connection, app_ids: Sequence[str], progress: Progress, pace: Pace) -> tuple[pb.AppStatus, ...]:
     """Wait until every app has ended. Returns their final statuses in the order of `app_ids`.
 
     Raises:
@@ -52,7 +52,7 @@ def wait_for(client: Client, app_ids: Sequence[str], progress: Progress, pace: P
         progress.close()
 
 
-def _wait(client: Client, app_ids: Sequence[str], progress: Progress, pace: Pace) -> tuple[pb.AppStatus, ...]:
+def _wait(client: Connection, app_ids: Sequence[str], progress: Progress, pace: Pace) -> tuple[pb.AppStatus, ...]:
     apps: dict[str, pb.AppStatus] = {}
     outage = _Outage(progress, pace)
     while True:

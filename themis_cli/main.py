@@ -12,6 +12,7 @@ from importlib import import_module
 import themis
 from themis.errors import ThemisError
 from themis.interruption import OneInterruption, dealt_with
+from themis.shell_completion import complete, is_completing
 from themis.streams import EXIT_READER_CLOSED, drop_unwritten, reader_closed, usable_streams, write_stderr
 from themis_cli.parsers import Parser
 
@@ -20,7 +21,7 @@ EXIT_INTERRUPTED = 3
 
 _COMMANDS = (
     "rm", "rho", "testbed", "auction", "allox", "oef", "bench", "audit", "simulate", "reproduce", "replay",
-    "devcluster", "checkpoints", "examples",
+    "devcluster", "checkpoints", "examples", "completion",
 )  # fmt: skip
 """Modules of the commands, each imported only when its command is called."""
 
@@ -55,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_with_errors_as_text(words: Sequence[str]) -> int:
     """Run the command and turn errors into text."""
     try:
-        parser = build_parser(words[0] if words else None)
+        parser = build_parser(words[0] if words and not is_completing() else None)
+        complete(parser)
         options = parser.parse_args(words)
         if options.run is None:
             parser.print_help()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
@@ -136,13 +137,16 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             news.cancel()
 
     async def Logs(self, request: pb.LogsRequest, context: Context) -> AsyncIterator[pb.LogChunk]:
-        """Stream the logs of an app's jobs, or of one job. The source `am` is the app master's log."""
+        """Stream the logs of an app's jobs, or of one job. The source `am` is the app master's log.
+
+        With `tail_lines` the stream begins with the last lines of each log.
+        """
         try:
             entry = await self._manager.find(request.app_id)
             job_id = check_reference(request.job_id, "job")
             folder = await self._manager.fetch_logs(entry)
             # In threads, since a disk may be slow and a log long.
-            logs = await asyncio.to_thread(LogFollower, folder, entry.shapes.keys(), job_id)
+            logs = await asyncio.to_thread(LogFollower, folder, entry.shapes.keys(), job_id, request.tail_lines)
         except ThemisError as error:
             await _refuse(context, error)
             raise
@@ -174,6 +178,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             time_scale=manager.settings.time_scale,
             lease_s=manager.settings.lease.duration_s,
             now_s=manager.clock.now_s(),
+            leased_by_machine=Counter(gpu.machine_id for gpu in manager.arbiter.table.live),
         )
 
 

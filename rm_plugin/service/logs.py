@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from themis.errors import UnknownNameError
 from themis.files import names_below, open_below
@@ -25,12 +26,13 @@ class LogFollower:
         folder: The app's folder.
         jobs: The ids of the app's jobs.
         job_id: The job whose logs to read; empty for all jobs.
+        tail_lines: Begin with this many last lines of each log that is there; 0: with all lines.
 
     Raises:
         UnknownNameError: The app has no such job, or the job has no logs.
     """
 
-    def __init__(self, folder: Path, jobs: Collection[str], job_id: str = "") -> None:
+    def __init__(self, folder: Path, jobs: Collection[str], job_id: str = "", tail_lines: int = 0) -> None:
         present = [name for name in names_below(folder, "jobs") if name in jobs]
         if job_id and job_id not in present:
             raise UnknownNameError("job with a log", job_id, present)
@@ -38,6 +40,9 @@ class LogFollower:
         self._jobs = frozenset(jobs)
         self._job_id = job_id
         self._offsets: dict[tuple[str, ...], int] = {}
+        if tail_lines > 0:
+            for names in self._files():
+                self._offsets[names] = _tail_offset(folder, names, tail_lines)
 
     def read(self, *, to_the_end: bool = False) -> list[pb.LogChunk]:
         """Read what was written since the last call, file by file.
@@ -84,3 +89,34 @@ class LogFollower:
                 self._offsets[names] = self._offsets.get(names, 0) + len(whole)
                 file.seek(self._offsets[names])
                 yield pb.LogChunk(source=source, text=whole.decode("utf-8", errors="replace"))
+
+
+def _tail_offset(folder: Path, names: tuple[str, ...], lines: int) -> int:
+    """Where the last `lines` lines of a log begin; an unfinished line counts. 0 for a log that cannot be read."""
+    try:
+        file = os.fdopen(open_below(folder, *names), "rb")
+    except OSError:
+        return 0
+    with file:
+        begin = file.seek(0, os.SEEK_END)
+        # The break at the end of the last line separates no two lines.
+        breaks = lines
+        if begin and _read_at(file, begin - 1, 1) != b"\n":
+            breaks -= 1
+        while begin > 0:
+            begin, end = max(0, begin - _CHUNK_BYTES), begin
+            data = _read_at(file, begin, end - begin)
+            while data:
+                at = data.rfind(b"\n")
+                if at < 0:
+                    break
+                if breaks == 0:
+                    return begin + at + 1
+                breaks -= 1
+                data = data[:at]
+        return 0
+
+
+def _read_at(file: BinaryIO, offset: int, size: int) -> bytes:
+    file.seek(offset)
+    return file.read(size)

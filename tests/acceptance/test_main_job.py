@@ -16,7 +16,7 @@ import psutil
 import pytest
 from testbed_run import SUBMARINE, TestbedRun, first_event, started_testbed
 
-from submarine_client.client import Client
+from submarine_client.connection import Connection
 
 KEYS = {
     "apps",
@@ -49,7 +49,7 @@ MAIN = pytest.param("conf/testbed/main.yaml", 420, id="main", marks=[pytest.mark
 @pytest.mark.parametrize(("mix", "limit_s"), [SMALL, MAIN])
 def test_the_main_job_survives_kills_of_a_master_a_task_and_a_client(tmp_path: Path, mix: str, limit_s: int) -> None:
     with started_testbed(mix, tmp_path / "out") as run:
-        with Client(run.address) as client:
+        with Connection(run.address) as client:
             victim = kill_a_master(client)
             shot, job_id = kill_a_task(client, not_of=victim)
             kill_a_client(run, shot)
@@ -78,7 +78,7 @@ def test_ctrl_c_leaves_nothing_running(tmp_path: Path, after_s: float) -> None:
 @pytest.mark.timeout(120)
 def test_a_killed_driver_takes_everything_with_it(tmp_path: Path) -> None:
     with started_testbed("conf/testbed/small.yaml", tmp_path / "out") as run:
-        with Client(run.address) as client:
+        with Connection(run.address) as client:
             first_event(client, lambda event, _: event.kind == "tasks_started")
         run.process.send_signal(signal.SIGKILL)
         run.process.wait(5)
@@ -107,7 +107,7 @@ def check_report(report: dict) -> None:
             assert Path(app["best"]["checkpoint"]).name.isdigit()
 
 
-def kill_a_master(client: Client) -> str:
+def kill_a_master(client: Connection) -> str:
     """Kill the app master of the first app that has a checkpoint; returns the app's id."""
     app_id, _ = first_event(client, lambda event, _: event.kind == "checkpoint")
     _, master = first_event(client, lambda event, _: event.kind == "am_registered" and event.app_id == app_id)
@@ -115,7 +115,7 @@ def kill_a_master(client: Client) -> str:
     return app_id
 
 
-def kill_a_task(client: Client, not_of: str) -> tuple[str, str]:
+def kill_a_task(client: Connection, not_of: str) -> tuple[str, str]:
     """Kill a task that made its first step, of another app than the victim; returns app and job.
 
     A task may be ending or stopping just then, so that its kill has no effect. Then another one is killed.
@@ -132,7 +132,7 @@ def kill_a_task(client: Client, not_of: str) -> tuple[str, str]:
     raise AssertionError("no task to kill")
 
 
-def is_restarted(client: Client, app_id: str, job_id: str) -> bool:
+def is_restarted(client: Connection, app_id: str, job_id: str) -> bool:
     """Whether a job whose task was shot is said to be restarted soon."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
@@ -143,7 +143,7 @@ def is_restarted(client: Client, app_id: str, job_id: str) -> bool:
     return False
 
 
-def running_tasks(client: Client) -> list[tuple[str, str, int]]:
+def running_tasks(client: Connection) -> list[tuple[str, str, int]]:
     """Tasks that have been started and made their first step but have not ended, by the events so far."""
     started: dict[tuple[str, str], list[int]] = {}
     stepped: set[tuple[str, str]] = set()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from submarine_client.client import Client
+from submarine_client.connection import Connection
 from themis.wire import themis_pb2 as pb
 
 THEMIS = [sys.executable, "-m", "themis_cli.main"]
@@ -93,7 +93,9 @@ def until(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -
         time.sleep(0.1)
 
 
-def first_event(client: Client, wanted: Callable[[pb.Event, dict], bool], timeout_s: float = 90.0) -> tuple[str, dict]:
+def first_event(
+    client: Connection, wanted: Callable[[pb.Event, dict], bool], timeout_s: float = 90.0
+) -> tuple[str, dict]:
     """The app and the detail of the first event that is wanted, waiting for it."""
     end = time.monotonic() + timeout_s
     after = 0

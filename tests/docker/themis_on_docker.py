@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 from docker.client import DockerClient
 
-from submarine_client.client import Client
+from submarine_client.connection import Connection
 from themis.config.group_file import load_group
 from themis.docker_host import APP_LABEL, APP_MASTER, ROLE_LABEL, RUN_LABEL, TASK
 from themis.errors import ThemisError
@@ -73,7 +73,7 @@ class ThemisOnDocker:
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
         self.until(address.exists, "the ResourceManager listens", 60)
         self.address = address.read_text().strip()
-        self.client = Client(self.address, timeout_s=10.0)
+        self.client = Connection(self.address, timeout_s=10.0)
         self.client.wait_until_ready(20.0)
         with contextlib.closing(sqlite3.connect(self.folder / "state" / "rm.sqlite")) as store:
             ((self.run_id,),) = store.execute("SELECT value FROM meta WHERE key = 'run_id'")

@@ -14,7 +14,7 @@ from contextlib import suppress
 import psutil
 import yaml
 
-from submarine_client.client import Client
+from submarine_client.connection import Connection
 from themis.config.group_file import load_group
 from themis.errors import ThemisError
 from themis_lab.testbed.audit_ownership import check_leases_per_gpu, check_tasks_per_gpu
@@ -58,7 +58,7 @@ class ThemisOnYarn:
             self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=subprocess.STDOUT)
         address = self.folder / "state" / "address"
         self.until(address.exists, "the ResourceManager listens", 60)
-        self.client = Client(address.read_text().strip(), timeout_s=10.0)
+        self.client = Connection(address.read_text().strip(), timeout_s=10.0)
         self.client.wait_until_ready(20.0)
 
     def kill(self):

@@ -72,6 +72,7 @@ EXTRAS = {
     "jpype": ("themis.hadoop.",),
     "keras": ("tf_jobs.keras_",),
     "optuna": ("am.tuners.optuna_",),
+    "pandas": ("submarine_client.client",),
     "requests": ("themis.docker_host", "themis.hadoop.webhdfs"),
     "tensorflow": ("tf_jobs.keras_elastic", "tf_jobs.tensorflow_setup"),
     "urllib3": ("themis.docker_host", "themis.hadoop.webhdfs"),

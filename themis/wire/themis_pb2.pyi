@@ -862,14 +862,16 @@ class Event(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., time_s: _Optional[float] = ..., kind: _Optional[str] = ..., app_id: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class LogsRequest(_message.Message):
-    __slots__ = ("app_id", "job_id", "follow")
+    __slots__ = ("app_id", "job_id", "follow", "tail_lines")
     APP_ID_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    TAIL_LINES_FIELD_NUMBER: _ClassVar[int]
     app_id: str
     job_id: str
     follow: bool
-    def __init__(self, app_id: _Optional[str] = ..., job_id: _Optional[str] = ..., follow: _Optional[bool] = ...) -> None: ...
+    tail_lines: int
+    def __init__(self, app_id: _Optional[str] = ..., job_id: _Optional[str] = ..., follow: _Optional[bool] = ..., tail_lines: _Optional[int] = ...) -> None: ...
 
 class LogChunk(_message.Message):
     __slots__ = ("source", "text")
@@ -884,7 +886,14 @@ class ClusterRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ClusterStatus(_message.Message):
-    __slots__ = ("cluster", "policy", "gpus", "gpus_leased", "active_apps", "rounds", "time_scale", "lease_s", "now_s")
+    __slots__ = ("cluster", "policy", "gpus", "gpus_leased", "active_apps", "rounds", "time_scale", "lease_s", "now_s", "leased_by_machine")
+    class LeasedByMachineEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
@@ -894,6 +903,7 @@ class ClusterStatus(_message.Message):
     TIME_SCALE_FIELD_NUMBER: _ClassVar[int]
     LEASE_S_FIELD_NUMBER: _ClassVar[int]
     NOW_S_FIELD_NUMBER: _ClassVar[int]
+    LEASED_BY_MACHINE_FIELD_NUMBER: _ClassVar[int]
     cluster: Cluster
     policy: str
     gpus: int
@@ -903,4 +913,5 @@ class ClusterStatus(_message.Message):
     time_scale: float
     lease_s: float
     now_s: float
-    def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ..., policy: _Optional[str] = ..., gpus: _Optional[int] = ..., gpus_leased: _Optional[int] = ..., active_apps: _Optional[int] = ..., rounds: _Optional[int] = ..., time_scale: _Optional[float] = ..., lease_s: _Optional[float] = ..., now_s: _Optional[float] = ...) -> None: ...
+    leased_by_machine: _containers.ScalarMap[str, int]
+    def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ..., policy: _Optional[str] = ..., gpus: _Optional[int] = ..., gpus_leased: _Optional[int] = ..., active_apps: _Optional[int] = ..., rounds: _Optional[int] = ..., time_scale: _Optional[float] = ..., lease_s: _Optional[float] = ..., now_s: _Optional[float] = ..., leased_by_machine: _Optional[_Mapping[str, int]] = ...) -> None: ...

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from msgspec import field
 
-from submarine_client.client import Client
+from submarine_client.connection import Connection
 from themis.errors import ThemisError
 from themis.values import Value, repr_without
 from themis_lab.devcluster.cluster import DevCluster
@@ -52,7 +52,7 @@ class World(Value, frozen=True, kw_only=True):
         seen: Events fetched so far.
     """
 
-    client: Client
+    client: Connection
     process: RmProcess
     storage: str
     environment: Mapping[str, str]
@@ -119,7 +119,7 @@ def _running(
     process = RmProcess(rm_command(path), uuid.uuid4().hex, folder / "rm.log", environment)
     try:
         address = process.wait_for_address(state / "address", lambda: False)
-        with Client(address) as client:
+        with Connection(address) as client:
             client.wait_until_ready(20.0)
             yield World(client=client, process=process, storage=storage, environment=environment)
     finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
-from submarine_client.client import Client
+from submarine_client.connection import Connection
 from submarine_client.status import has_ended
 from themis.cluster import Cluster
 from themis.config.cluster_file import load_cluster
@@ -157,8 +157,8 @@ class _Run:
         address = self._process.wait_for_address(self._folder.state / "address", self._interruption.requested)
         if not address:
             return Ending.INTERRUPTED
-        with Client(address, timeout_s=CALL_TIMEOUT_S) as client:
-            collector = Collector(lambda: Client(address, timeout_s=CALL_TIMEOUT_S), self._folder.events)
+        with Connection(address, timeout_s=CALL_TIMEOUT_S) as client:
+            collector = Collector(lambda: Connection(address, timeout_s=CALL_TIMEOUT_S), self._folder.events)
             try:
                 client.wait_until_ready(CALL_TIMEOUT_S)
                 self._begun_s = self._answered_s = time.monotonic()
@@ -175,7 +175,7 @@ class _Run:
                 collector.close()
         return ending
 
-    def _until_end(self, client: Client, display: Display) -> Ending:
+    def _until_end(self, client: Connection, display: Display) -> Ending:
         next_poll_s = next_sample_s = 0.0
         while True:
             if self._interruption.requested():
@@ -196,12 +196,12 @@ class _Run:
                 return Ending.TIME_LIMIT
             time.sleep(TICK_S)
 
-    def _submit_due(self, client: Client, elapsed_s: float) -> None:
+    def _submit_due(self, client: Connection, elapsed_s: float) -> None:
         while self._waiting and self._waiting[0].at_s <= elapsed_s:
             arrival = self._waiting.pop(0)
             self._app_ids.append(client.submit(arrival.spec))
 
-    def _poll(self, client: Client) -> None:
+    def _poll(self, client: Connection) -> None:
         """Fetch the state. A ResourceManager that does not answer is asked again for a while."""
         try:
             self._apps, self._cluster = client.list(), client.cluster()
@@ -214,7 +214,7 @@ class _Run:
         ended = {app.app_id for app in self._apps if has_ended(app)}
         return ended.issuperset(self._app_ids)
 
-    def _keep_statuses(self, client: Client) -> None:
+    def _keep_statuses(self, client: Connection) -> None:
         """Keep the last known status of every app."""
         last = {app.app_id: app for app in self._apps}
         kept = []

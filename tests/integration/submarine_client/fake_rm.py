@@ -27,9 +27,16 @@ class FakeService(rpc.ClientServiceServicer):
         self.shows = 0
         self.has_pages = True
         self.runs_on = ""
+        self.events = [
+            pb.Event(sequence=sequence, kind="app_state", app_id="a-1", detail="{}") for sequence in range(1, 4)
+        ]
+        self.cluster = pb.ClusterStatus(gpus=8, policy="themis")
 
     def add(self, app_id: str, *states: str, name: str = "app", **values) -> None:
-        self.apps[app_id] = [pb.AppStatus(app_id=app_id, name=name, state=state, **values) for state in states]
+        self.apps[app_id] = [
+            pb.AppStatus(**{"app_id": app_id, "name": name, "state": state, "gpus": int(state == "RUNNING")} | values)
+            for state in states
+        ]
 
     def Submit(self, request, context):
         if self.refuse:
@@ -67,15 +74,14 @@ class FakeService(rpc.ClientServiceServicer):
         return pb.AppStatus(app_id=request.app_id, state="KILLED")
 
     def Watch(self, request, context):
-        for sequence in range(request.after_sequence + 1, 4):
-            yield pb.Event(sequence=sequence, kind="app_state", app_id=request.app_id, detail="{}")
+        yield from self.events[request.after_sequence :]
 
     def Logs(self, request, context):
         self.log_requests.append(request)
         yield from self.chunks
 
     def ClusterInfo(self, request, context):
-        return pb.ClusterStatus(gpus=8, policy="themis")
+        return self.cluster
 
 
 class FakeRm:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from fake_rm import FakeRm
 
-from submarine_client.client import Client
+from submarine_client.connection import Connection
 from themis.errors import UnreachableError
 
 DELAY_S = 1.0
@@ -63,7 +63,7 @@ def test_a_connection_may_take_its_time(rm: FakeRm) -> None:
     rm.service.add("app-0001", "RUNNING")
     door = SlowDoor(("127.0.0.1", rm.port))
     begun_s = time.monotonic()
-    with Client(door.address) as client:
+    with Connection(door.address) as client:
         assert [app.app_id for app in client.list()] == ["app-0001"]
     door.close()
     assert time.monotonic() - begun_s >= DELAY_S
@@ -72,6 +72,6 @@ def test_a_connection_may_take_its_time(rm: FakeRm) -> None:
 def test_a_call_without_a_listener_fails_at_once(rm: FakeRm) -> None:
     rm.stop()
     begun_s = time.monotonic()
-    with Client(rm.address) as client, pytest.raises(UnreachableError, match="no ResourceManager answers"):
+    with Connection(rm.address) as client, pytest.raises(UnreachableError, match="no ResourceManager answers"):
         client.list()
     assert time.monotonic() - begun_s < 5.0

@@ -16,7 +16,7 @@ import grpc
 import pytest
 from fake_rm import FakeRm
 
-from submarine_client.client import Client
+from submarine_client.connection import Connection
 from submarine_client.main import main
 from themis.errors import InputError, UnreachableError
 from themis.wire import themis_pb2 as pb
@@ -96,7 +96,7 @@ def test_list_and_show_address_apps_by_id_or_unique_name(rm: FakeRm, capsys: pyt
     rm.service.add("a-2", "FINISHED", name="twin")
     rm.service.add("a-3", "RUNNING", name="twin")
     assert main(["app", "list", "--state", "RUNNING", "--json"]) == 0
-    assert [app["app_id"] for app in json.loads(capsys.readouterr().out)] == ["a-1", "a-3"]
+    assert [app["app_id"] for app in json.loads(capsys.readouterr().out)] == ["a-3", "a-1"]
     assert main(["app", "list"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 4
     for reference in ("a-1", "one"):
@@ -113,7 +113,7 @@ def test_list_shows_the_newest_apps_and_counts_the_rest(rm: FakeRm, capsys: pyte
         rm.service.add(f"a-{number}", "FINISHED", submitted_at_s=float(number), tuner="single" if number < 2 else "x")
     assert main(["app", "list", "--limit", "3"]) == 0
     out, err = capsys.readouterr()
-    assert [line.split()[0] for line in out.splitlines()] == ["APP", "a-4", "a-5", "a-6"]
+    assert [line.split()[0] for line in out.splitlines()] == ["APP", "a-6", "a-5", "a-4"]
     assert err == "submarine: and up to 4 more; --limit 0 lists all\n"
     assert main(["app", "list", "--limit", "0"]) == 0
     out, err = capsys.readouterr()
@@ -133,7 +133,7 @@ def test_list_shows_the_newest_of_a_resource_manager_without_pages(
         rm.service.add(f"a-{number}", "FINISHED", submitted_at_s=float(number))
     assert main(["app", "list", "--limit", "2"]) == 0
     out, err = capsys.readouterr()
-    assert [line.split()[0] for line in out.splitlines()] == ["APP", "a-3", "a-4"]
+    assert [line.split()[0] for line in out.splitlines()] == ["APP", "a-4", "a-3"]
     assert err == "submarine: and up to 3 more; --limit 0 lists all\n"
 
 
@@ -179,6 +179,151 @@ def test_kill_prints_the_state_of_the_app(rm: FakeRm, capsys: pytest.CaptureFixt
     rm.service.refuse = (grpc.StatusCode.FAILED_PRECONDITION, "the app has ended")
     assert main(["app", "kill", "a-1"]) == 2
     assert capsys.readouterr().err == "submarine: the app has ended\n"
+
+
+def test_several_apps_are_killed_by_one_command_but_none_if_one_is_unknown(
+    rm: FakeRm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for app_id in ("a-1", "a-2"):
+        rm.service.add(app_id, "RUNNING", name=f"named-{app_id}")
+    assert main(["app", "kill", "a-1", "a-9"]) == 2
+    assert rm.service.killed == []
+    assert main(["app", "kill", "a-1", "named-a-2", "a-1", "--reason", "enough"]) == 0
+    assert rm.service.killed == [("a-1", "enough"), ("a-2", "enough")]
+    assert capsys.readouterr().out == "a-1 KILLED\na-2 KILLED\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "ids"),
+    [
+        ("--state WAITING", "a-4"),
+        ("--state RUNNING", "a-1"),
+        ("--state WAITING --state FINISHED", "a-4 a-2"),
+        ("--user bob", "a-4 a-3"),
+        ("--user bob --user carol --limit 2", "a-4 a-3"),
+        ("--sort name", "a-3 a-1 a-2 a-4"),
+        ("--sort gpus --limit 2", "a-1 a-4"),
+    ],
+)
+def test_list_selects_and_sorts(rm: FakeRm, capsys: pytest.CaptureFixture[str], flags: str, ids: str) -> None:
+    rm.service.add("a-1", "RUNNING", name="b", user="alice", submitted_at_s=1.0, gpus=2)
+    rm.service.add("a-2", "FINISHED", name="b2", user="carol", submitted_at_s=2.0)
+    rm.service.add("a-3", "FAILED", name="a", user="bob", submitted_at_s=3.0)
+    rm.service.add("a-4", "RUNNING", name="d", user="bob", submitted_at_s=4.0, gpus=0)
+    assert main(["app", "list", "-o", "name", *flags.split()]) == 0
+    assert capsys.readouterr().out.split() == ids.split()
+
+
+def test_watch_lists_again_until_ctrl_c(rm: FakeRm) -> None:
+    rm.service.add("a-1", "RUNNING")
+    process = subprocess.Popen(
+        command("app", "list", "-o", "name", "--watch", "0.05"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(3)] == [b"a-1\n", b"\n", b"a-1\n"]
+    process.send_signal(signal.SIGINT)
+    _out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+
+
+def test_resubmit_sends_the_same_specification_as_a_new_app(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["app", "submit", SEARCH]) == 0
+    assert main(["app", "resubmit", "app-0001"]) == 0
+    assert capsys.readouterr().out == "app-0001\napp-0002\n"
+    assert rm.service.submitted[0] == rm.service.submitted[1]
+
+
+def test_events_leave_out_the_progress_of_jobs(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    rm.service.add("a-1", "FINISHED")
+    rm.service.events = [
+        pb.Event(sequence=1, time_s=1.0, kind="app_state", app_id="a-1", detail='{"state": "RUNNING", "attempt": 1}'),
+        pb.Event(sequence=2, time_s=2.0, kind="job_progress", app_id="a-1", detail='{"iteration": 5}'),
+    ]
+    assert main(["app", "events", "a-1"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.endswith("  app_state  state RUNNING, attempt 1")
+    assert main(["app", "events", "a-1", "--all", "--json"]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(event["kind"], event["detail"]) for event in events] == [
+        ("app_state", {"state": "RUNNING", "attempt": 1}),
+        ("job_progress", {"iteration": 5}),
+    ]
+
+
+def test_top_sums_up_apps_by_user(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["top"]) == 0
+    assert capsys.readouterr() == ("", "submarine: no apps\n")
+    rm.service.add("a-1", "FINISHED", user="alice", gpu_time_s=7200.0)
+    rm.service.add("a-2", "RUNNING", user="bob", gpus=3, gpu_time_s=1800.0)
+    rm.service.add("a-3", "RUNNING", user="bob", gpus=0)
+    assert main(["top"]) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["USER", "GPUS", "GPU-HOURS", "RUNNING", "WAITING", "ENDED"],
+        ["bob", "3", "0.50", "1", "1", "0"],
+        ["alice", "0", "2.00", "0", "0", "1"],
+    ]
+    assert main(["top", "--json"]) == 0
+    alice = {"user": "alice", "running": 0, "waiting": 0, "ended": 1, "gpus": 0, "gpu_time_s": 7200.0}
+    assert json.loads(capsys.readouterr().out)[1] == alice
+
+
+def test_cluster_shows_devices_by_type_and_by_node(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    machines = [
+        pb.Machine(machine_id="m0", rack_id="r0", slots=[2, 2], device="v100"),
+        pb.Machine(machine_id="m1", rack_id="r1", slots=[1], device="cpu"),
+    ]
+    rm.service.cluster = pb.ClusterStatus(
+        cluster=pb.Cluster(name="mixed", machines=machines),
+        policy="oef",
+        gpus=5,
+        gpus_leased=3,
+        active_apps=2,
+        lease_s=300,
+        leased_by_machine={"m0": 3},
+    )
+    assert main(["cluster"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "2 of 5 devices free, 2 active apps, policy oef, leases of 5:00 min",
+        "",
+        "TYPE  NODES  DEVICES  LEASED  FREE",
+        "v100      1        4       3  1",
+        "cpu       1        1       0  1",
+        "",
+        "NODE  RACK  TYPE  DEVICES  LEASED  FREE",
+        "m0    r0    v100        4       3  1",
+        "m1    r1    cpu         1       0  1",
+    ]
+    assert main(["cluster", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [(machine["machine_id"], machine["leased"]) for machine in document["machines"]] == [("m0", 3), ("m1", 0)]
+
+
+def complete(line: str) -> list[str]:
+    """Return what a shell gets for a line that ends at the cursor."""
+    read, write = os.pipe()
+    # argcomplete writes to descriptor 8.
+    script = f"exec 8>&{write}; exec {sys.executable} -m submarine_client.main"
+    shell = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\v", "COMP_LINE": line, "COMP_POINT": str(len(line))}
+    subprocess.run(["bash", "-c", script], env=os.environ | shell, pass_fds=[write], check=True, timeout=60)
+    os.close(write)
+    with os.fdopen(read) as answer:
+        return [word.strip() for word in answer.read().split("\v")]
+
+
+def test_a_shell_completes_verbs_options_and_apps(rm: FakeRm) -> None:
+    rm.service.add("a-1", "RUNNING", name="digits")
+    rm.service.add("a-2", "FINISHED", name="words")
+    assert complete("submarine app re") == ["resume", "resubmit"]
+    assert complete("submarine app list --us") == ["--user"]
+    assert complete("submarine app show ") == ["a-1", "a-2", "digits", "words"]
+    rm.stop()
+    assert complete("submarine app show d") == [""]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_printed_for_a_shell(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    assert "submarine" in capsys.readouterr().out
 
 
 def test_validate_contacts_the_resource_manager_only_with_ask_rm(
@@ -406,11 +551,11 @@ def test_bad_usage_is_exit_code_2_on_one_line(words: str, message: str, capsys: 
 
 
 def test_the_library_watches_and_sees_the_cluster(rm: FakeRm) -> None:
-    with Client(rm.address) as client:
+    with Connection(rm.address) as client:
         client.wait_until_ready(5.0)
         assert [event.sequence for event in client.watch("a-1", after_sequence=1, follow=False)] == [2, 3]
         assert (client.cluster().gpus, client.cluster().policy) == (8, "themis")
         with pytest.raises(InputError):
             client.show("nobody")
-    with Client("127.0.0.1:1") as nobody, pytest.raises(UnreachableError):
+    with Connection("127.0.0.1:1") as nobody, pytest.raises(UnreachableError):
         nobody.wait_until_ready(0.2)

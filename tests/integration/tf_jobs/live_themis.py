@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from rm_plugin.service.store_sqlite import SqliteReader
-from submarine_client.client import Client
+from submarine_client.connection import Connection
 from themis.processes import find_marked
 
 WAIT_S = 200.0
@@ -40,7 +40,7 @@ machines:
 class LiveThemis:
     """A ResourceManager under way, in a folder of its own."""
 
-    def __init__(self, folder: Path, address: str, client: Client) -> None:
+    def __init__(self, folder: Path, address: str, client: Connection) -> None:
         self.folder, self.address, self.client = folder, address, client
 
     def submarine(self, *words: str, timeout_s: float = WAIT_S) -> str:
@@ -99,7 +99,7 @@ def live_themis(folder: Path, *, lease_s: int = 60, gpus: int = 2) -> Iterator[L
         path = folder / "state" / "address"
         until(lambda: path.is_file() and path.read_text().strip(), "the ResourceManager listens")
         address = path.read_text().strip()
-        with Client(address) as client:
+        with Connection(address) as client:
             yield LiveThemis(folder, address, client)
     finally:
         rm.send_signal(signal.SIGTERM)

@@ -19,7 +19,8 @@ class Screen(io.StringIO):
 
 
 def app(state: str = "RUNNING", progress: float = 0.0, phase: int = 0, app_id: str = "a-1") -> pb.AppStatus:
-    return pb.AppStatus(app_id=app_id, state=state, progress=progress, phase=phase, phases=3)
+    gpus = int(state == "RUNNING")
+    return pb.AppStatus(app_id=app_id, state=state, gpus=gpus, progress=progress, phase=phase, phases=3)
 
 
 def test_lines_come_on_changes_of_state_or_phase_and_else_every_few_seconds() -> None:

@@ -9,10 +9,11 @@ import time
 
 import pytest
 
+from submarine_client.app_list import list_text, wide_text
 from submarine_client.as_json import app_object, dump
 from submarine_client.job_commands import meta_info
-from submarine_client.show import app_text, end_line, list_text, progress_line
-from submarine_client.table import percent, seconds, table
+from submarine_client.show import app_text, end_line, progress_line
+from submarine_client.table import age, percent, seconds, table
 from submarine_client.terminal import Terminal
 from themis.wire import themis_pb2 as pb
 
@@ -149,9 +150,31 @@ def test_an_app_that_has_only_been_submitted_shows_the_jobs_that_it_will_run() -
 
 
 def test_lists_line_up() -> None:
-    lines = list_text([app(), app(app_id="app-0002", name="a-long-name", rho=0.0, gpus=16, progress=1.0)]).splitlines()
-    assert lines[0].split()[:8] == ["APP", "NAME", "USER", "QUEUE", "STATE", "PROGRESS", "GPUS", "RHO"]
+    apps = [app(), app(app_id="app-0002", name="a-long-name", rho=0.0, gpus=0, progress=1.0)]
+    assert list_text(apps, NOON + 7300, 80).splitlines() == [
+        "APP       NAME         USER   STATE    AGE   DONE  GPUS  RHO",
+        "app-0001  digits       alice  RUNNING  2h    41 %     2  1.23",
+        "app-0002  a-long-name  alice  WAITING  2h   100 %     0  -",
+    ]
+    lines = wide_text(apps).splitlines()
     assert lines[1].index("successive") == lines[2].index("successive") == lines[0].index("TUNER")
+
+
+def test_a_list_fits_80_columns_by_shorter_names() -> None:
+    one = app(name="n" * 60, user="someone.with.a.long.name", state="SUBMITTED", rho=12345.0)
+    _head, line = list_text([one], NOON + 500 * 86400, 80).splitlines()
+    assert len(line) == 80
+    assert line.split() == [
+        *("app-0001", "n" * 16 + "…", "someone.wit…", "SUBMITTED", "500d", "41", "%", "2", "1.23e+04"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "shown"),
+    [(-3, "0s"), (119.9, "119s"), (120, "2m"), (7199, "119m"), (7200, "2h"), (172799, "47h"), (172800, "2d")],
+)
+def test_an_age_has_one_unit(duration_s: float, shown: str) -> None:
+    assert age(duration_s) == shown
 
 
 def test_progress_and_end_fit_on_a_line() -> None:
@@ -244,11 +267,11 @@ def test_control_characters_are_shown_and_not_sent_to_the_terminal() -> None:
         folder=EVIL,
         jobs=[pb.JobStatus(job_id="job-01", state="FAILED", health=EVIL, hyper_parameters={"x": pb.Scalar(text=EVIL)})],
     )
-    for shown in (app_text(one), list_text([one]), progress_line(one), end_line(one)):
+    for shown in (app_text(one), list_text([one], NOON, 80), wide_text([one]), progress_line(one), end_line(one)):
         assert all(each == "\n" or each.isprintable() for each in shown)
         assert "\nState: FINISHED" not in shown
     assert VISIBLE in app_text(one)
-    assert VISIBLE in list_text([one])
+    assert VISIBLE in wide_text([one])
     document = dump(app_object(one))
     assert json.loads(document)["name"] == EVIL
     assert all(each == "\n" or each.isprintable() for each in document)

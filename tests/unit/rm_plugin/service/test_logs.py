@@ -51,6 +51,30 @@ def test_unfinished_line_is_read_at_the_end(folder):
     assert follower.read(to_the_end=True) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "lines", "tail"),
+    [
+        ("a\nb\nc\n", 2, "b\nc\n"),
+        ("a\nb\nc", 2, "b\nc"),
+        ("a\nb\n", 2, "a\nb\n"),
+        ("a\nb\n", 9, "a\nb\n"),
+        ("a\n\n\n", 2, "\n\n"),
+        ("", 1, ""),
+        ("x" * 70_000 + "\nlast\n" + "y" * 70_000 + "\n", 2, "last\n" + "y" * 70_000 + "\n"),
+    ],
+)
+def test_tail_begins_with_the_last_lines(folder, text, lines, tail):
+    (folder / "jobs/job-0/task-0.log").write_text(text)
+    follower = LogFollower(folder, JOBS, "job-0", lines)
+    assert "".join(chunk.text for chunk in follower.read(to_the_end=True)) == tail
+
+
+def test_tail_reads_logs_that_come_later_whole(folder):
+    follower = LogFollower(folder, JOBS, "", 1)
+    (folder / "jobs/job-1/task-0.log").write_text("one\ntwo\n")
+    assert ("job-1/task-0", "one\ntwo\n") in shown(follower)
+
+
 def test_pipe_instead_of_log_is_skipped(folder):
     os.mkfifo(folder / "jobs/job-1/task-0.log")
     os.mkfifo(folder / "am-2.log")

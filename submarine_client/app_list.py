@@ -1,0 +1,101 @@
+"""`list`: which apps it shows, in which order, and in which columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from submarine_client import status
+from submarine_client.connection import Connection
+from submarine_client.table import MISSING, age, moment, number, percent, shortened, table
+from submarine_client.terminal import harmless
+from themis.lifecycle import AppState
+from themis.rho import HEADLINE
+from themis.values import Value
+from themis.wire import themis_pb2 as pb
+
+NEWEST = "newest"
+_ORDERS: dict[str, Callable[[pb.AppStatus], Any]] = {
+    "name": lambda app: app.name,
+    "user": lambda app: app.user,
+    "state": status.shown_state,
+    "gpus": lambda app: -app.gpus,
+    # An unknown one, NaN, comes last.
+    "rho": lambda app: -max(0.0, app.rho),
+    "progress": lambda app: -app.progress,
+}
+ORDERS = (NEWEST, *_ORDERS)
+"""What a list can be sorted by. Numbers fall; apps that are alike stay newest first."""
+
+STATES = (*(state.value for state in AppState), status.WAITING)
+"""The states that `--state` knows: those of the lifecycle, and an app master that runs without a GPU."""
+
+_NARROWEST_NAME = 8
+_WIDEST_USER = 12
+
+
+class Selection(Value, frozen=True, kw_only=True):
+    """Which apps a list shows: of these states and users (none: all), at most `limit` of them (0: all)."""
+
+    states: Sequence[str] = ()
+    users: Sequence[str] = ()
+    tuner: str = ""
+    sort: str = NEWEST
+    limit: int = 0
+
+
+def select(client: Connection, selection: Selection) -> tuple[Sequence[pb.AppStatus], int]:
+    """Fetch the selected apps in their order. Returns them, and how many more there may be.
+
+    By `newest`, a limit keeps the apps that have not ended, then the newest of the others. By another order it keeps
+    the first ones, for which all apps have to be fetched.
+    """
+    limit = selection.limit or None
+    states = {AppState.RUNNING.value if state == status.WAITING else state for state in selection.states}
+    apps, more = client.first(
+        sorted(states), most=limit if selection.sort == NEWEST else None, wanted=lambda app: _wanted(app, selection)
+    )
+    newest_first = apps[::-1]
+    ordered = newest_first if selection.sort == NEWEST else sorted(newest_first, key=_ORDERS[selection.sort])
+    return ordered[:limit], more + len(ordered) - len(ordered[:limit])
+
+
+def _wanted(app: pb.AppStatus, selection: Selection) -> bool:
+    return (
+        (not selection.states or status.shown_state(app) in selection.states)
+        and (not selection.users or app.user in selection.users)
+        and (not selection.tuner or bool(app.tuner == selection.tuner))
+    )
+
+
+def list_text(apps: Sequence[pb.AppStatus], now_s: float, width: int) -> str:
+    """Format a table with a line per app, which fits `width` columns if names can be shortened enough."""
+    rows = [
+        (
+            *(app.app_id, harmless(app.name), shortened(harmless(app.user), _WIDEST_USER), status.shown_state(app)),
+            *(age(now_s - app.submitted_at_s), percent(app.progress), str(app.gpus), number(status.rho(app))),
+        )
+        for app in apps
+    ]
+    header = ("APP", "NAME", "USER", "STATE", "AGE", "DONE", "GPUS", "RHO")
+    text = table(header, rows)
+    excess = max(map(len, text.splitlines())) - width
+    if excess <= 0:
+        return text
+    room = max(_NARROWEST_NAME, max(len(row[1]) for row in rows) - excess)
+    return table(header, [(row[0], shortened(row[1], room), *row[2:]) for row in rows])
+
+
+def wide_text(apps: Sequence[pb.AppStatus]) -> str:
+    """Format a table with a line per app and every column."""
+    rho = f"RHO ({HEADLINE.upper()})"
+    header = ("APP", "NAME", "USER", "QUEUE", "STATE", "DONE", "GPUS", rho, "TUNER", "SUBMITTED", "ENDED", "WAITS")
+    rows = [
+        (
+            *(app.app_id, app.name, app.user, app.queue, status.shown_state(app), percent(app.progress), str(app.gpus)),
+            *(number(status.rho(app)), app.tuner, moment(app.submitted_at_s), moment(app.finished_at_s)),
+            app.waits_for or MISSING,
+        )
+        for app in apps
+    ]
+    return table(header, rows)

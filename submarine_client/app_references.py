@@ -1,0 +1,28 @@
+"""The ids and names of apps, to complete a word of the command line."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from typing import Any
+
+from submarine_client.address import rm_address
+from submarine_client.connection import Connection
+from themis.errors import ThemisError
+
+_TIMEOUT_S = 2.0
+_MOST = 200
+
+
+def app_references(*, prefix: str, parsed_args: Namespace, **_: Any) -> list[str]:
+    """Return the ids and names, of apps that have not ended or are new, that begin with `prefix`.
+
+    A ResourceManager that does not answer completes nothing: an error would be written over the command line.
+    """
+    try:
+        address = rm_address(getattr(parsed_args, "rm", None), os.environ)
+        with Connection(address, timeout_s=_TIMEOUT_S) as client:
+            apps, _more = client.first(most=_MOST)
+    except ThemisError:
+        return []
+    return sorted({word for app in apps for word in (app.app_id, app.name) if word.startswith(prefix)})

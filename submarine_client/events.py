@@ -1,0 +1,31 @@
+"""`events`: what happened to an app, a line per event."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from submarine_client.table import moment
+from submarine_client.terminal import harmless
+from themis.wire import themis_pb2 as pb
+
+FREQUENT = frozenset({"job_progress"})
+"""Kinds of events that would hide the others: they come with each heartbeat."""
+
+
+def event_object(event: pb.Event) -> dict[str, Any]:
+    """Return an event, its detail as an object."""
+    return {
+        "sequence": event.sequence,
+        "time_s": event.time_s,
+        "kind": event.kind,
+        "app_id": event.app_id or None,
+        "detail": json.loads(event.detail or "{}"),
+    }
+
+
+def event_line(event: pb.Event) -> str:
+    """Format an event: `2026-01-31 10:00:00+00:00  app_state  state RUNNING, attempt 1`."""
+    detail = event_object(event)["detail"]
+    parts = [f"{name} {value if isinstance(value, str) else json.dumps(value)}" for name, value in detail.items()]
+    return harmless(f"{moment(event.time_s)}  {event.kind}  {', '.join(parts)}".rstrip())

@@ -1,0 +1,101 @@
+"""Who uses the cluster, and what of it is in use: the tables of `top` and `cluster`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from submarine_client import status
+from submarine_client.table import seconds, table
+from themis.values import Value
+from themis.wire import themis_pb2 as pb
+
+
+class UserUsage(Value, frozen=True, kw_only=True):
+    """What one user's apps hold now, and the GPU time of all of them, also of ended ones."""
+
+    user: str
+    running: int
+    waiting: int
+    ended: int
+    gpus: int
+    gpu_time_s: float
+
+
+def usage_by_user(apps: Iterable[pb.AppStatus]) -> list[UserUsage]:
+    """Sum up apps by user. Users with the most GPUs come first, then those with the most GPU time."""
+    by_user: dict[str, list[pb.AppStatus]] = {}
+    for app in apps:
+        by_user.setdefault(app.user, []).append(app)
+    usage = [
+        UserUsage(
+            user=user,
+            running=sum(app.gpus > 0 for app in theirs),
+            waiting=sum(app.gpus == 0 and not status.has_ended(app) for app in theirs),
+            ended=sum(map(status.has_ended, theirs)),
+            gpus=sum(app.gpus for app in theirs),
+            gpu_time_s=sum(app.gpu_time_s for app in theirs),
+        )
+        for user, theirs in by_user.items()
+    ]
+    return sorted(usage, key=lambda each: (-each.gpus, -each.gpu_time_s, each.user))
+
+
+def top_text(usage: Iterable[UserUsage]) -> str:
+    """Format a table with a line per user."""
+    rows = [
+        (
+            *(each.user, str(each.gpus), f"{each.gpu_time_s / 3600:.2f}"),
+            *(str(each.running), str(each.waiting), str(each.ended)),
+        )
+        for each in usage
+    ]
+    return table(("USER", "GPUS", "GPU-HOURS", "RUNNING", "WAITING", "ENDED"), rows)
+
+
+def cluster_object(cluster: pb.ClusterStatus) -> dict[str, Any]:
+    """Return the cluster as JSON for programs: its policy, its totals, and its machines."""
+    return {
+        "name": cluster.cluster.name,
+        "policy": cluster.policy,
+        "lease_s": cluster.lease_s,
+        "active_apps": cluster.active_apps,
+        "rounds": cluster.rounds,
+        "devices": cluster.gpus,
+        "leased": cluster.gpus_leased,
+        "machines": [
+            {
+                "machine_id": machine.machine_id,
+                "rack_id": machine.rack_id,
+                "device": machine.device or None,
+                "devices": sum(machine.slots),
+                "leased": cluster.leased_by_machine[machine.machine_id],
+            }
+            for machine in cluster.cluster.machines
+        ],
+    }
+
+
+def cluster_text(cluster: pb.ClusterStatus) -> str:
+    """Format the cluster: a line of totals, a table of device types if there are several, a table of machines."""
+    machines = [
+        (machine, sum(machine.slots), cluster.leased_by_machine[machine.machine_id])
+        for machine in cluster.cluster.machines
+    ]
+    lines = [
+        f"{cluster.gpus - cluster.gpus_leased} of {cluster.gpus} devices free, {cluster.active_apps} active apps, "
+        f"policy {cluster.policy}, leases of {seconds(cluster.lease_s)}"
+    ]
+    types = list(dict.fromkeys(machine.device for machine, _, _ in machines))
+    if len(types) > 1:
+        of_types = []
+        for device in types:
+            of_type = [(devices, leased) for machine, devices, leased in machines if machine.device == device]
+            devices, leased = (sum(column) for column in zip(*of_type, strict=True))
+            of_types.append((device, str(len(of_type)), str(devices), str(leased), str(devices - leased)))
+        lines += ["", table(("TYPE", "NODES", "DEVICES", "LEASED", "FREE"), of_types)]
+    rows = [
+        (machine.machine_id, machine.rack_id, machine.device or "-", str(devices), str(leased), str(devices - leased))
+        for machine, devices, leased in machines
+    ]
+    return "\n".join([*lines, "", table(("NODE", "RACK", "TYPE", "DEVICES", "LEASED", "FREE"), rows)])
