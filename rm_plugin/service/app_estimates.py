@@ -1,7 +1,8 @@
 """When each active app gets GPUs and ends, why it waits, and its rho so far, for commands, pages and REST.
 
-Everything rests on one forecast of all apps (`rm_plugin.arbiter.estimates`), which is made when it is asked for, at
-most once in `_FRESH_S`. It takes what the newest heartbeats report: what is left of each app, and what a start costs.
+Everything rests on one forecast of all apps (`rm_plugin.arbiter.estimates`). It is made when it is asked for: again
+after `_FRESH_S` seconds, or once GPUs were granted or given back. It takes what the newest heartbeats report: what is
+left of each app, and what a start costs.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class AppEstimates:
         self._settings, self._arbiter, self._entries = settings, arbiter, entries
         self._fairness, self._clock = fairness, clock
         self._order = order_of(settings.policy)
-        self._made_at_s = -math.inf
+        self._made_at_s, self._made_for = -math.inf, 0
         self._apps: Mapping[str, AppNow] = {}
         self._forecasts: Mapping[str, Forecast] = {}
 
@@ -121,10 +122,10 @@ class AppEstimates:
         return f"{counted(free, 'GPU')} free, and {policy} left them to other apps or for the next round"
 
     def _refresh(self) -> None:
-        now_s = self._clock.now_s()
-        if abs(now_s - self._made_at_s) < _FRESH_S:
+        now_s, leased = self._clock.now_s(), self._arbiter.table.free_version
+        if abs(now_s - self._made_at_s) < _FRESH_S and leased == self._made_for:
             return
-        self._made_at_s = now_s
+        self._made_at_s, self._made_for = now_s, leased
         lives = self._fairness.lives(self._arbiter.cluster.gpus)
         self._apps = {
             entry.app_id: self._app_now(entry, lives[entry.app_id].ends_s if entry.app_id in lives else math.inf)

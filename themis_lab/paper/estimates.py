@@ -118,13 +118,13 @@ class Calibration(Value, frozen=True, kw_only=True):
                     pooled = [each for found in by_seed.values() for each in found[noise]]
                     table.append((name, policy, *_line(pooled)))
         for policy in POLICIES:
-            found = [
+            calibrating = [
                 each
                 for workload in WORKLOADS[Scale.QUICK]
                 for seed in range(CALIBRATION + 1, CALIBRATION + 1 + seeds)
                 for each in samples(workload, policy, seed)[NOISE]
             ]
-            rows += _error_rows(order_of(policy), found)
+            rows += _error_rows(order_of(policy), calibrating)
         return Findings(rows=tuple(rows), comparisons=(), table=tuple(table), remarks=_REMARKS)
 
     def draw(self, findings: Findings) -> Figure:
