@@ -41,8 +41,6 @@ _CALM = 0.7
 Errors = tuple[float, float, float]
 """Ratios between what happened and the forecast: their 10 %, 50 % and 90 % quantiles."""
 
-NO_ERROR: Errors = (1.0, 1.0, 1.0)
-
 
 class ServiceOrder(StrEnum):
     """In which order a policy serves apps, as far as estimates model it.
@@ -143,6 +141,9 @@ class Interval(Value, frozen=True, kw_only=True):
     high: float
 
 
+_NOW = Interval(median=0.0, low=0.0, high=0.0)
+
+
 class Estimate(Value, frozen=True, kw_only=True):
     """When an app first holds GPUs (0 if it does now), and when it ends."""
 
@@ -152,10 +153,15 @@ class Estimate(Value, frozen=True, kw_only=True):
 
 @dataclass(slots=True, eq=False)
 class _App:
-    """An app of the model. `left_gpu_s` is of its current phase; it works from `works_from_s` on."""
+    """An app of the model. `gpus`, `demand` and `left_gpu_s` are of its current phase.
+
+    `demand` is `gpus` in whole GPUs, at least its smallest gang. It works from `works_from_s` on.
+    """
 
     now: AppNow
     phase: int
+    gpus: float
+    demand: int
     left_gpu_s: float
     later_gpu_s: float
     later_s: float
@@ -163,14 +169,6 @@ class _App:
     lease_end_s: float
     works_from_s: float
     served_gpu_s: float
-
-    @property
-    def gpus(self) -> float:
-        return self.now.phases_left[self.phase].gpus
-
-    @property
-    def demand(self) -> int:
-        return max(self.now.smallest_gang, math.ceil(self.gpus - 1e-6))
 
     @property
     def rate(self) -> float:
@@ -229,11 +227,11 @@ def estimate_of(app: AppNow, made: Forecast, *, now_s: float, lease_s: float, or
 
     Errors are ratios (actual + lease) / (forecast + lease), so that a short way to go does not make them large.
     """
-    first_gpu, end = FIRST_GPU_ERRORS[order], END_ERRORS[order][made.situation, len(app.phases_left) > 1]
-    return Estimate(
-        first_gpu_s=_interval(made.first_gpu_at_s - now_s, lease_s, NO_ERROR if app.held_gpus else first_gpu),
-        end_s=_interval(made.ends_at_s - now_s, lease_s, end),
-    )
+    first_gpu_s = _NOW
+    if not app.held_gpus:
+        first_gpu_s = _interval(made.first_gpu_at_s - now_s, lease_s, FIRST_GPU_ERRORS[order])
+    errors = END_ERRORS[order][made.situation, len(app.phases_left) > 1]
+    return Estimate(first_gpu_s=first_gpu_s, end_s=_interval(made.ends_at_s - now_s, lease_s, errors))
 
 
 def _interval(forecast_s: float, lease_s: float, errors: Errors) -> Interval:
@@ -243,7 +241,11 @@ def _interval(forecast_s: float, lease_s: float, errors: Errors) -> Interval:
 
 def demand_of(app: AppNow) -> int:
     """GPUs that an app can use now."""
-    return max(app.smallest_gang, math.ceil(app.phases_left[0].gpus - 1e-6)) if app.phases_left else 0
+    return _whole_gpus(app, app.phases_left[0]) if app.phases_left else 0
+
+
+def _whole_gpus(app: AppNow, phase: FluidPhase) -> int:
+    return max(app.smallest_gang, math.ceil(phase.gpus - 1e-6))
 
 
 def _situation(app: AppNow, *, calm: bool) -> Situation:
@@ -291,12 +293,12 @@ class _Model:
 
     def _pass_until(self, now_s: float) -> None:
         for app in self._apps:
-            worked_s = now_s - max(app.works_from_s, self._now_s)
             if app.held:
                 app.served_gpu_s += (now_s - self._now_s) * app.held
-            if app.held and worked_s > 0.0:
-                app.left_gpu_s = max(0.0, app.left_gpu_s - worked_s * app.rate)
-                app.works_from_s = now_s
+                worked_s = now_s - app.works_from_s
+                if worked_s > 0.0:
+                    app.left_gpu_s = max(0.0, app.left_gpu_s - worked_s * app.rate)
+                    app.works_from_s = now_s
         self._now_s = now_s
 
     def _end_phase(self, app: _App) -> bool:
@@ -308,6 +310,7 @@ class _Model:
             app.left_gpu_s = app.later_gpu_s = 0.0
             return True
         phase = phases[app.phase]
+        app.gpus, app.demand = phase.gpus, _whole_gpus(app.now, phase)
         app.left_gpu_s = phase.work_gpu_s
         app.later_gpu_s = max(0.0, app.later_gpu_s - phase.work_gpu_s)
         app.later_s = max(0.0, app.later_s - phase.time_s)
@@ -316,9 +319,8 @@ class _Model:
 
     def _serve(self) -> Iterator[tuple[float, _App]]:
         """Give free GPUs, and those whose leases end now, to the apps in the order of service."""
-        now_s, kept = self._now_s, {}
-        for app in self._apps:
-            kept[app] = 0 if app.lease_end_s <= now_s + _SAME_TIME_S else app.held
+        now_s, ended_s = self._now_s, self._now_s + _SAME_TIME_S
+        kept = {app: 0 if app.lease_end_s <= ended_s else app.held for app in self._apps}
         free = self._gpus - sum(kept.values())
         if free <= 0:
             return
@@ -372,6 +374,8 @@ def _app_of(app: AppNow, now_s: float) -> _App:
     return _App(
         now=app,
         phase=0,
+        gpus=first.gpus,
+        demand=_whole_gpus(app, first),
         left_gpu_s=first.work_gpu_s,
         later_gpu_s=math.fsum(phase.work_gpu_s for phase in later),
         later_s=math.fsum(phase.time_s for phase in later),

@@ -1,14 +1,16 @@
 """When each active app gets GPUs and ends, why it waits, and its rho so far, for commands, pages and REST.
 
-Everything rests on one forecast of all apps (`rm_plugin.arbiter.estimates`). It is made when it is asked for: again
-after `_FRESH_S` seconds, or once GPUs were granted or given back. It takes what the newest heartbeats report: what is
-left of each app, and what a start costs.
+Everything rests on one forecast of all apps (`rm_plugin.arbiter.estimates`). It is made when it is asked for, at
+most once in `_FRESH_S` seconds and for a twentieth of the time: with 1000 apps it takes a second. It takes what the
+newest heartbeats report: what is left of each app, and what a start costs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.arbiter.estimates import AppNow, Estimate, Forecast, estimate_of, forecast, order_of
@@ -22,6 +24,7 @@ from themis.web.formatting import counted, duration
 from themis.wire.values import phases_from_messages
 
 _FRESH_S = 1.0
+_TIMES_ITS_COST = 20.0
 
 MAX_AHEAD = 20
 
@@ -60,7 +63,7 @@ class AppEstimates:
         self._settings, self._arbiter, self._entries = settings, arbiter, entries
         self._fairness, self._clock = fairness, clock
         self._order = order_of(settings.policy)
-        self._made_at_s, self._made_for = -math.inf, 0
+        self._made_at_s, self._cost_s = -math.inf, 0.0
         self._apps: Mapping[str, AppNow] = {}
         self._forecasts: Mapping[str, Forecast] = {}
 
@@ -70,6 +73,8 @@ class AppEstimates:
         made, app = self._forecasts.get(entry.app_id), self._apps.get(entry.app_id)
         if entry.ended or made is None or app is None:
             return None
+        # The leases beside it in a status are those of now.
+        app = replace(app, held_gpus=len(self._arbiter.table.live_of(entry.app_id)))
         lease_s = self._settings.lease.duration_s
         return estimate_of(app, made, now_s=self._made_at_s, lease_s=lease_s, order=self._order)
 
@@ -122,10 +127,10 @@ class AppEstimates:
         return f"{counted(free, 'GPU')} free, and {policy} left them to other apps or for the next round"
 
     def _refresh(self) -> None:
-        now_s, leased = self._clock.now_s(), self._arbiter.table.free_version
-        if abs(now_s - self._made_at_s) < _FRESH_S and leased == self._made_for:
+        now_s = self._clock.now_s()
+        if abs(now_s - self._made_at_s) < max(_FRESH_S, _TIMES_ITS_COST * self._cost_s):
             return
-        self._made_at_s, self._made_for = now_s, leased
+        self._made_at_s = now_s
         lives = self._fairness.lives(self._arbiter.cluster.gpus)
         self._apps = {
             entry.app_id: self._app_now(entry, lives[entry.app_id].ends_s if entry.app_id in lives else math.inf)
@@ -140,6 +145,7 @@ class AppEstimates:
             lease_end_s=self._arbiter.lease_end_s(now_s),
             order=self._order,
         )
+        self._cost_s = self._clock.now_s() - now_s
 
     def _app_now(self, entry: AppEntry, fair_end_s: float) -> AppNow:
         leases, heartbeat = self._arbiter.table.live_of(entry.app_id), entry.heartbeat
