@@ -64,6 +64,7 @@ class App:
         self.grace_s = registered.grace_s
         self.heartbeat_s = registered.heartbeat_s
         self.time_scale = registered.time_scale
+        self.task_log_mb = registered.task_log_mb
         self.folder = folder
         self.checkpoint_uri = self.spec.checkpoint_uri or f"{kept_at}/checkpoints"
         self.store: CheckpointStore = open_store(self.checkpoint_uri)

@@ -153,7 +153,9 @@ def _rho_lines(app: pb.AppStatus) -> list[str]:
 
 def _outcome(app: pb.AppStatus) -> list[str]:
     lines = _rho_lines(app)
-    lines.append(_field("GPUs", f"{app.gpus} now, {seconds(app.gpu_time_s)} of GPU time in all"))
+    noun = app.device_noun or "GPU"
+    label = f"{noun[0].upper()}{noun[1:]}s"
+    lines.append(_field(label, f"{app.gpus} now, {seconds(app.gpu_time_s)} of {noun} time in all"))
     best = status.best_job(app)
     if best is not None:
         values = assignments(status.hyper_parameters(app, best.job_id))

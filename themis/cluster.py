@@ -270,6 +270,11 @@ class Cluster(Value, frozen=True, dict=True, kw_only=True):
         """Whether the machines have several device types, or CPU nodes. If not, gangs do not name their type."""
         return len(self.gpus_by_device) > 1 or any(not device.is_gpu for device in self.present_devices)
 
+    @cached_property
+    def device_noun(self) -> str:
+        """What texts call a device: a GPU, unless some are CPU nodes."""
+        return "GPU" if all(device.is_gpu for device in self.present_devices) else "device"
+
     def of_type(self, device: str) -> Cluster:
         """The machines of one device type."""
         machines = tuple(machine for machine in self.machines if machine.device == device)

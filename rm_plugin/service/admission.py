@@ -43,6 +43,9 @@ def check_app(spec: AppSpec, cluster: Cluster) -> None:
     _check_count("keep_checkpoints", spec.keep_checkpoints)
     _check_count("max_task_restarts", spec.max_task_restarts, least=0)
     _check_number("job.peer_wait_s", spec.peer_wait_s)
+    if spec.max_runtime_s:
+        _check_number("job.max_runtime_s", spec.max_runtime_s)
+    _check_count("job.max_iterations", spec.max_iterations, least=0, most=2**53)
     if spec.estimate.serial_iteration_s is not None:
         _check_number("estimate.serial_iteration_s", spec.estimate.serial_iteration_s)
     if spec.estimate.slowdown is not None:
@@ -108,17 +111,17 @@ def _check_fits(job: JobSpec, cluster: Cluster) -> None:
 
 
 def _check_shape(job: JobSpec, cluster: Cluster) -> None:
-    shape = job.shape
+    shape, noun = job.shape, cluster.device_noun
     if shape.gpus_per_task > cluster.largest_machine_gpus:
         raise InputError(
-            f"job {job.job_id}: no machine of {cluster.name} has enough GPUs for one task",
+            f"job {job.job_id}: no machine of {cluster.name} has enough {noun}s for one task",
             value=shape.gpus_per_task,
-            remedy=f"ask for at most {cluster.largest_machine_gpus} GPUs a task",
+            remedy=f"ask for at most {cluster.largest_machine_gpus} {noun}s a task",
         )
     room = sum(machine.gpus // shape.gpus_per_task for machine in cluster.machines)
     if shape.tasks > room:
         raise InputError(
-            f"job {job.job_id} is larger than the cluster {cluster.name} of {cluster.gpus} GPUs",
-            value=f"{shape.tasks} tasks of {shape.gpus_per_task} GPUs",
+            f"job {job.job_id} is larger than the cluster {cluster.name} of {cluster.gpus} {noun}s",
+            value=f"{shape.tasks} tasks of {shape.gpus_per_task} {noun}s",
             remedy=f"ask for at most {room} tasks",
         )

@@ -8,7 +8,7 @@ newest heartbeats report: what is left of each app, and what a start costs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
@@ -55,13 +55,20 @@ class AppEstimates:
         entries: All apps.
         fairness: Their lives on the fluid fair cluster.
         clock: The wall clock.
+        waits_for: Returns what the engine or the policy says that an app waits for; empty if they say nothing.
     """
 
     def __init__(
-        self, settings: RmSettings, arbiter: Arbiter, entries: AppEntries, fairness: FluidFairness, clock: Clock
+        self,
+        settings: RmSettings,
+        arbiter: Arbiter,
+        entries: AppEntries,
+        fairness: FluidFairness,
+        clock: Clock,
+        waits_for: Callable[[AppEntry], str],
     ) -> None:
         self._settings, self._arbiter, self._entries = settings, arbiter, entries
-        self._fairness, self._clock = fairness, clock
+        self._fairness, self._clock, self._waits_for = fairness, clock, waits_for
         self._order = order_of(settings.policy)
         self._made_at_s, self._cost_s = -math.inf, 0.0
         self._apps: Mapping[str, AppNow] = {}
@@ -106,25 +113,23 @@ class AppEstimates:
         )
 
     def _reason(self, entry: AppEntry, ahead: int) -> str:
-        """The first of these that is the case: no app master, the policy's own reason, no free GPUs, no room, order."""
-        if entry.launch_wait:
-            return entry.launch_wait
+        """The first of these that is the case: what engine or policy say, no report, no free GPUs, no room, order."""
+        if told := self._waits_for(entry):
+            return told
         if not entry.heartbeat.jobs:
             return "its app master has not reported yet"
-        policy, table = self._settings.policy, self._arbiter.table
-        if entry.waits_for:
-            return f"{policy}: {entry.waits_for}"
+        policy, table, noun = self._settings.policy, self._arbiter.table, self._arbiter.cluster.device_noun
         free = len(table.free_gpus())
         if not free:
             end_s = table.next_end_s()
             due = "" if end_s is None else f"; the next leases end in {duration(max(0.0, end_s - self._clock.now_s()))}"
-            return f"no GPU is free: all {table.gpus_there} are leased{due}"
+            return f"no {noun} is free: all {table.gpus_there} are leased{due}"
         smallest = min(shape.demand_min_gpus for shape in entry.shapes.values())
         if not table.live_of(entry.app_id) and free < smallest:
-            return f"{counted(free, 'GPU')} free, and its smallest gang needs {smallest}"
+            return f"{counted(free, noun)} free, and its smallest gang needs {smallest}"
         if ahead:
-            return f"{counted(free, 'GPU')} free, and {policy} serves {counted(ahead, 'app')} before it"
-        return f"{counted(free, 'GPU')} free, and {policy} left them to other apps or for the next round"
+            return f"{counted(free, noun)} free, and {policy} serves {counted(ahead, 'app')} before it"
+        return f"{counted(free, noun)} free, and {policy} left them to other apps or for the next round"
 
     def _refresh(self) -> None:
         now_s = self._clock.now_s()

@@ -141,6 +141,11 @@ def _check_rho(message: pb.RhoReport, app: AppEntry, cluster: Cluster, _now_s: f
         for device, speed in demand.speeds.items():
             _check_name("device type", device)
             _check_number(f"speed on {device}", speed)
+        _check_few("samples", demand.samples, MAX_DEVICE_TYPES)
+        for sample in demand.samples:
+            _check_name("device type", sample.device)
+            for number in (sample.first_work_gpu_s, sample.first_s, sample.second_work_gpu_s, sample.second_s):
+                _check_number(f"sample on {sample.device}", number)
         slowdown = demand.slowdown
         for factor in (slowdown.slot, slowdown.machine, slowdown.rack, slowdown.cluster):
             _check_number("slowdown", factor)

@@ -18,7 +18,7 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         app_id=entry.app_id,
         name=entry.spec.name,
         user=entry.spec.user,
-        queue=entry.spec.queue,
+        queue=manager.app_masters.queue(entry),
         state=entry.state.value,
         tuner=entry.spec.tuner.name,
         program=entry.spec.program.name or "command",
@@ -41,8 +41,9 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         engine_id=entry.engine_id,
         archive=manager.archive_path(entry),
         checkpoint_uri=entry.spec.checkpoint_uri or entry.heartbeat.checkpoint_uri,
-        waits_for="" if entry.ended else entry.launch_wait or entry.waits_for,
+        waits_for=manager.waits_for(entry),
         jobs=entry.jobs,
+        device_noun=manager.arbiter.cluster.device_noun,
     )
     if whole:
         status.spec.CopyFrom(app_to_message(entry.spec))

@@ -28,6 +28,15 @@ class Kind(Value, frozen=True, order=True):
         return self.gpus // self.unit
 
 
+def packing_order(kind: Kind) -> tuple[int, ...]:
+    """The sort key by which best fit packs gangs of several kinds: what is hardest to place comes first.
+
+    Large units come before small ones and before single GPUs, which fit anywhere. A gang that names its device type
+    has fewer places than one that does not.
+    """
+    return (int(kind.unit == 1), -kind.unit, kind.level, -kind.gpus, int(not kind.device))
+
+
 def has_types(machines: Iterable[FreeMachine], kinds: Iterable[Kind]) -> bool:
     """Whether device types matter: free GPUs are of several types, or a gang names its type."""
     return len({machine.device for machine in machines if machine.free}) > 1 or any(kind.device for kind in kinds)

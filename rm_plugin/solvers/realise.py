@@ -9,10 +9,11 @@ from msgspec import field
 from msgspec.structs import replace
 
 from rm_plugin.solvers.candidates import Candidate
-from rm_plugin.solvers.kinds import Kind
-from themis.bids import FreeMachine, PlacedGang
+from rm_plugin.solvers.kinds import Kind, packing_order
+from themis.apps import Slowdown
+from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.cluster import Allocation, Level, level_across
-from themis.placement.best_fit import spread
+from themis.placement.best_fit import best_fit, spread
 from themis.placement.free_capacity import FreeCapacity
 from themis.values import Value
 
@@ -53,9 +54,12 @@ def realise(
 ) -> dict[str, tuple[PlacedGang, ...]] | None:
     """Place the chosen rows on machines. Returns None if this way of packing finds no place for a gang.
 
-    Pinned GPUs come first, then slot, machine, rack and cluster gangs, largest first, each by best fit. A gang may get
-    a tighter level than asked. Without a layout that is a heuristic. With the layout of a feasible solution the same
-    order stays within its counts and always succeeds. Gangs of one kind are given out in order of app ids.
+    Pinned GPUs come first, then the other gangs, in order of app ids within a kind.
+
+    Without a layout, gangs come in `packing_order`, and each gets the tightest level at which there is a place, by the
+    rule of `themis.placement`. That is a heuristic. `exact/core/best_fit.c` is the same in C for markets without device
+    types. With the layout of a feasible solution, slot, machine, rack and cluster gangs come in this order, largest
+    first, each by best fit within the counts, and this always succeeds.
 
     Args:
         machines: The free machines.
@@ -66,13 +70,14 @@ def realise(
     Returns:
         Gangs by app id, tightest level first, pinned parts last.
     """
-    packer = _Packer(FreeCapacity(racks_by_type(machines) if has_types else machines), layout)
+    capacity = FreeCapacity(racks_by_type(machines) if has_types else machines)
     pinned = [(machine, count) for row in chosen.values() for machine, count in row.pinned]
-    if not all(packer.capacity.reserve(machine, count) for machine, count in pinned):
+    if not all(capacity.reserve(machine, count) for machine, count in pinned):
         return None
+    packer = _BestFit(capacity) if layout is None else _WithinLayout(capacity, layout)
     gangs = [(kind, app_id) for app_id, row in chosen.items() for kind, count in row.kinds for _ in range(count)]
     placed: dict[str, list[PlacedGang]] = {app_id: [] for app_id in sorted(chosen)}
-    for kind, app_id in sorted(gangs, key=lambda gang: (_packing_order(gang[0]), gang[1])):
+    for kind, app_id in sorted(gangs, key=lambda gang: (packer.order(gang[0]), gang[1])):
         gang = packer.place(kind)
         if gang is None:
             return None
@@ -82,12 +87,6 @@ def realise(
         app_id: (*sorted(gangs, key=by_nearness), *pinned_gangs(chosen[app_id].pinned_parts, rack_of))
         for app_id, gangs in placed.items()
     }
-
-
-def _packing_order(kind: Kind) -> tuple[int, ...]:
-    """Units that must stay whole before single GPUs; among them the tightest level first, then the largest gang."""
-    # A gang that names its device type has fewer places than one that does not.
-    return (int(kind.unit == 1), kind.level, -kind.unit, -kind.gpus, int(not kind.device))
 
 
 def by_nearness(gang: PlacedGang) -> tuple[int, int, tuple[tuple[str, int], ...], int]:
@@ -103,18 +102,49 @@ def pinned_gangs(parts: Sequence[Allocation], rack_of: Mapping[str, str]) -> Seq
     ]
 
 
-class _Packer:
-    """Places one gang after the other, within the counts of a layout if there is one."""
+class _BestFit:
+    """Places one gang after the other where `themis.placement` puts it, within the level of its kind."""
 
-    def __init__(self, capacity: FreeCapacity, layout: Layout | None) -> None:
+    order = staticmethod(packing_order)
+
+    def __init__(self, capacity: FreeCapacity) -> None:
+        self._capacity = capacity
+        self._demands: dict[Kind, GangDemand] = {}
+
+    def place(self, kind: Kind) -> PlacedGang | None:
+        """Take a gang out of the free capacity. Returns None if no place is left."""
+        demand = self._demands.get(kind)
+        if demand is None:
+            demand = self._demands[kind] = GangDemand(
+                job_id="", min_gpus=kind.gpus, max_gpus=kind.gpus, unit_gpus=kind.unit, slowdown=_BY_LEVEL
+            )
+        capacity = self._capacity.of_type(kind.device) if kind.device else self._capacity
+        gang = best_fit(capacity, demand)
+        if gang is None or gang.level > kind.level:
+            return None
+        self._capacity.take(gang)
+        return replace(gang, device="")
+
+
+_BY_LEVEL = Slowdown(slot=1.0, machine=2.0, rack=3.0, cluster=4.0)
+"""Any S that grows from level to level: the tightest level is the fastest."""
+
+
+class _WithinLayout:
+    """Places one gang after the other by best fit, within the counts of a layout."""
+
+    def __init__(self, capacity: FreeCapacity, layout: Layout) -> None:
         self.capacity = capacity
-        self._bound = layout is not None
-        limits = layout or Layout()
-        self._slots = Counter(limits.slots)
-        self._machines = Counter(limits.machines)
-        self._racks = Counter(limits.racks)
-        self._types = Counter(limits.types)
-        self._units = Counter(limits.units)
+        self._slots = Counter(layout.slots)
+        self._machines = Counter(layout.machines)
+        self._racks = Counter(layout.racks)
+        self._types = Counter(layout.types)
+        self._units = Counter(layout.units)
+
+    @staticmethod
+    def order(kind: Kind) -> tuple[int, ...]:
+        """The sort key of gangs: units before single GPUs, then the tightest level, so that slots stay free."""
+        return (int(kind.unit == 1), kind.level, -kind.unit, -kind.gpus, int(not kind.device))
 
     def place(self, kind: Kind) -> PlacedGang | None:
         """Take a gang out of the free capacity. Returns None if no place is left."""
@@ -125,9 +155,7 @@ class _Packer:
     def _in_slot(self, kind: Kind) -> PlacedGang | None:
         place = self.capacity.tightest_slot(
             kind.gpus,
-            lambda machine_id, slot: (
-                self._suits(kind, machine_id) and (not self._bound or self._slots[kind, machine_id, slot] > 0)
-            ),
+            lambda machine_id, slot: self._suits(kind, machine_id) and self._slots[kind, machine_id, slot] > 0,
         )
         if place is None:
             return None
@@ -137,7 +165,7 @@ class _Packer:
 
     def _on_machine(self, kind: Kind) -> PlacedGang | None:
         machine_id = self.capacity.tightest_machine(
-            kind.gpus, lambda at: self._suits(kind, at) and (not self._bound or self._machines[kind, at] > 0)
+            kind.gpus, lambda at: self._suits(kind, at) and self._machines[kind, at] > 0
         )
         if machine_id is None:
             return None
@@ -150,7 +178,7 @@ class _Packer:
     def _on_machines(self, kind: Kind) -> PlacedGang | None:
         """A gang in a rack, the tightest that holds it, or anywhere on one device type."""
         free = self.capacity.units(kind.unit)
-        if self._bound and kind.unit > 1:
+        if kind.unit > 1:
             free = {machine_id: min(units, self._units[kind.unit, machine_id]) for machine_id, units in free.items()}
         racks = self.capacity.racks
         if kind.level is Level.RACK:
@@ -158,9 +186,7 @@ class _Packer:
             fitting = [
                 (units, rack)
                 for rack, units in in_rack.items()
-                if units >= kind.units
-                and self._suits(kind, racks[rack][0])
-                and (not self._bound or self._racks[kind, rack] > 0)
+                if units >= kind.units and self._suits(kind, racks[rack][0]) and self._racks[kind, rack] > 0
             ]
             if not fitting:
                 return None
@@ -188,7 +214,7 @@ class _Packer:
             device = self.capacity.device_of(machine_id)
             by_type[device] = by_type.get(device, 0) + units
         # A layout does not say where single GPUs of any type go: they fit wherever there is one.
-        bound = self._bound and (kind.gpus > 1 or bool(kind.device))
+        bound = kind.gpus > 1 or bool(kind.device)
         fitting = [
             (units, device)
             for device, units in by_type.items()

@@ -4,7 +4,7 @@ A *slot* is a group of GPUs of one machine that share the fastest link. Slots ma
 the *cluster*. A *gang* is the GPUs of one job. Its *level* is the tightest of these four that holds all of its GPUs. A
 gang comes in *units*: the GPUs of one task, which must be on one machine. All GPUs of a gang have one device type.
 
-Which place a gang gets by `best_fit`, the rule of the policies and of leftovers (other rules follow below):
+Which place a gang gets by `best_fit`, the rule of policies, of leftovers, and of an app's jobs on its own GPUs:
 
 1. Speed: of all device types and levels, those where the gang's throughput g * speed(type) / S(level) is highest. A
    type where the job's speed is 0 is never used (`themis.speeds`). An extension stays on the type of the gang. Ties go
@@ -14,6 +14,8 @@ Which place a gang gets by `best_fit`, the rule of the policies and of leftovers
 3. Remaining ties go to the smaller id: machine, then slot; or rack.
 4. A gang over several machines takes the largest machines whole, then for the rest the machine that fits best
    (`best_fit.spread`). So it uses few machines, and few racks.
+5. Of a machine where no slot holds all of its GPUs, a gang takes the smallest slots first (`slots_after`), so that the
+   largest stays whole if possible.
 
 Example: free slots m0: (4), m1: (2, 2), m2: (3). A gang of two goes to slot 0 of m1, the tightest slot. A gang of four
 goes to the slot of m0 and not over both slots of m1: a slot is never slower. A gang of five needs two machines: m0 is
@@ -27,7 +29,6 @@ Other places in the code choose by rules of their own, and each states how it di
 - `rm_plugin.solvers.realise` places them for the mixed-integer programmes, and for `exact` if best fit fails. It takes
   the tightest slot, machine or rack, uses `best_fit.spread`, and if necessary stays within the counts that the solver
   found. Of several device types it takes the one with the fewest free units.
-- `am.jobs.pool` gives the GPUs of an app to its jobs.
 - `rm_plugin.policies.allox` chooses a machine for each job by a matching, or the shortest time.
 - `rm_plugin.policies.oef_gangs`: with `placer: plain`, a job takes the first free GPUs by machine id.
 - `rm_plugin.policies.oef.placement` places jobs on bare hosts, in the evaluation of OEF only.

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from themis.cluster import GpuId
 from themis.errors import InvariantError
+from themis.placement.free_capacity import slots_after
 
 _CACHE_SIZE = 1 << 14
 
@@ -55,8 +56,8 @@ def choose_gpus(slots: tuple[int, ...], available: int, late: int, count: int, s
     """Choose `count` of the available GPUs of a machine.
 
     GPUs that are not `late` come first. Among them: a slot that holds all of `count`, the wanted slot before others,
-    then the one with the fewest available GPUs (best fit). If no slot holds all: the wanted slot, then the fullest
-    slots, so that few slots are broken. Ties: the smaller index.
+    then the one with the fewest available GPUs (best fit). If no slot holds all: the wanted slot, then slots as
+    `slots_after` takes them: the smallest first, so that the largest stays whole if possible. Ties: the smaller index.
 
     Args:
         slots: Number of GPUs of each slot of the machine.
@@ -66,7 +67,7 @@ def choose_gpus(slots: tuple[int, ...], available: int, late: int, count: int, s
         slot: The wanted slot, if any.
 
     Returns:
-        Indices of GPUs, in the order in which they are taken.
+        Indices of GPUs: those of the wanted slot first, and late ones last.
 
     Raises:
         InvariantError: Too few GPUs are available.
@@ -100,13 +101,16 @@ def choose_own_gpus(slots: tuple[int, ...], own: int, count: int, slot: int | No
 
 
 def _from_slots(slots: tuple[int, ...], available: int, count: int, slot: int | None) -> list[int]:
-    if count <= 0:
-        return []
+    """Up to `count` of the available GPUs, slot by slot."""
     by_slot = [indices_of(available & mask) for mask in slot_masks(slots)]
-
-    def order(number: int) -> tuple[bool, bool, int, int]:
-        size = len(by_slot[number])
-        fits = size >= count
-        return (not fits, number != slot, size if fits else -size, number)
-
-    return [index for number in sorted(range(len(by_slot)), key=order) for index in by_slot[number]][:count]
+    free = [len(indices) for indices in by_slot]
+    count = min(count, sum(free))
+    chosen: list[int] = []
+    if slot is not None and slot < len(free) and (free[slot] >= count or max(free) < count):
+        chosen, by_slot[slot] = by_slot[slot][:count], by_slot[slot][count:]
+        free[slot] -= len(chosen)
+    after = slots_after(tuple(free), count - len(chosen))
+    return [
+        *chosen,
+        *(index for indices, left in zip(by_slot, after, strict=True) for index in indices[: len(indices) - left]),
+    ]

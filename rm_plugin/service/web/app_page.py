@@ -38,7 +38,7 @@ def app_page(page_state: PageState, entry: AppEntry) -> str:
         *_explanation(page_state, entry),
         *_waiting(page_state, names, entry),
         *_estimate(page_state, entry),
-        section("Jobs", *_jobs(entry)),
+        section("Jobs", *_jobs(page_state, entry)),
         *_leases(page_state, entry),
         section("Newest events", *_events(page_state, entry), note="Newest first, without the progress of jobs."),
     )
@@ -51,8 +51,8 @@ def _tiles(page_state: PageState, entry: AppEntry) -> Markup:
             ("state", app_state(entry)),
             ("progress", percent(entry.progress)),
             (f"rho, {HEADLINE}", number(page_state.rho(entry))),
-            ("GPUs", page_state.gpus_held(entry)),
-            ("GPU time", duration(page_state.gpu_time_s(entry))),
+            (page_state.devices_label, page_state.gpus_held(entry)),
+            (f"{page_state.device_noun} time", duration(page_state.gpu_time_s(entry))),
             ("phase", phase if entry.heartbeat.phases else MISSING),
         ]
     )
@@ -63,13 +63,13 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
     program = spec.program.name or spec.program.command
     return facts(
         [
-            ("User, queue", f"{spec.user}, {spec.queue}"),
+            ("User, queue", f"{spec.user}, {page_state.manager.app_masters.queue(entry)}"),
             ("Program", join((program, label("replayed")), " ") if spec.replay else program),
             ("Tuner", f"{spec.tuner.name} {assignments(spec.tuner.settings)}".removesuffix(f" {MISSING}")),
-            ("Jobs", f"{len(spec.jobs)}, at most {spec.demand_max_gpus} GPUs at once"),
+            ("Jobs", f"{len(spec.jobs)}, at most {spec.demand_max_gpus} {page_state.device_noun}s at once"),
             ("Speed by device type", _speeds(entry)),
             ("Submitted", moment(entry.submitted_at_s)),
-            ("First GPU", moment(entry.started_at_s) if entry.started_at_s else ""),
+            (f"First {page_state.device_noun}", moment(entry.started_at_s) if entry.started_at_s else ""),
             ("Ended", moment(entry.finished_at_s) if entry.finished_at_s else ""),
             ("Why", entry.diagnostics),
             *((f"rho, {name}", _rho(name, final[name])) for name in RhoDefinition if name in final),
@@ -118,7 +118,7 @@ def _waiting(page_state: PageState, names: AppNames, entry: AppEntry) -> list[Ma
         ("Ahead of it", names.listed(waiting.ahead) if waiting.ahead else ""),
         ("Newest round", newest_round(page_state, entry)),
     ]
-    return [section("Why it has no more GPUs", facts(rows))]
+    return [section(f"Why it has no more {page_state.device_noun}s", facts(rows))]
 
 
 def _estimate(page_state: PageState, entry: AppEntry) -> list[Markup]:
@@ -127,7 +127,7 @@ def _estimate(page_state: PageState, entry: AppEntry) -> list[Markup]:
         return []
     waits = not page_state.gpus_held(entry)
     rows: list[tuple[str, object]] = [
-        ("GPUs", _interval(estimate.first_gpu_s) if waits else ""),
+        (page_state.devices_label, _interval(estimate.first_gpu_s) if waits else ""),
         ("End", _interval(estimate.end_s)),
     ]
     return [section("What it may expect", facts(rows), note=_ESTIMATE_NOTE)]
@@ -139,8 +139,9 @@ def _interval(interval: Interval) -> str:
     return f"in about {duration(interval.median)} (80 %: {duration(interval.low)} to {duration(interval.high)})"
 
 
-def _jobs(entry: AppEntry) -> list[Markup]:
-    heads = ("job", "state", "iteration", "loss", "accuracy", "GPUs", "s/iteration", "restarts", "hyper-parameters")
+def _jobs(page_state: PageState, entry: AppEntry) -> list[Markup]:
+    devices = page_state.devices_label
+    heads = ("job", "state", "iteration", "loss", "accuracy", devices, "s/iteration", "restarts", "hyper-parameters")
     jobs, best = list(jobs_of(entry)), entry.best_job
     submitted = {job.job_id: job.hyper_parameters for job in entry.spec.jobs}
     rows = [
@@ -179,7 +180,11 @@ def _leases(page_state: PageState, entry: AppEntry) -> list[Markup]:
         (str(lease.gpu), lease.state, _end(lease, page_state.now_s), lease.renewals) for lease in leases[:MAX_LEASES]
     ]
     more = [element("p", f"and {len(leases) - MAX_LEASES} more")] if len(leases) > MAX_LEASES else []
-    return [section("Leases", table(("GPU", "state", "ends", "renewals"), rows, numbers=("renewals",)), *more)]
+    return [
+        section(
+            "Leases", table((page_state.device_noun, "state", "ends", "renewals"), rows, numbers=("renewals",)), *more
+        )
+    ]
 
 
 def _events(page_state: PageState, entry: AppEntry) -> list[Markup]:

@@ -35,7 +35,8 @@ def apps_page(page_state: PageState, shown: AppPage) -> str:
 
 def apps_table(page_state: PageState, names: AppNames, entries: Sequence[AppEntry]) -> Markup:
     """Apps, one a row."""
-    heads = ("app", "name", "user", "queue", "state", _RHO, "progress", "GPUs", "wants", "GPU time", "its own page")
+    devices, time = page_state.devices_label, f"{page_state.device_noun} time"
+    heads = ("app", "name", "user", "queue", "state", _RHO, "progress", devices, "wants", time, "its own page")
     rows = [
         (
             names.id_link(entry.app_id),
@@ -52,4 +53,4 @@ def apps_table(page_state: PageState, names: AppNames, entries: Sequence[AppEntr
         )
         for entry in entries
     ]
-    return table(heads, rows, numbers=(_RHO, "progress", "GPUs", "wants", "GPU time"))
+    return table(heads, rows, numbers=(_RHO, "progress", devices, "wants", time))

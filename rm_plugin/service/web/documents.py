@@ -103,7 +103,7 @@ def summary(page_state: PageState, entry: AppEntry) -> Document:
         "app_id": entry.app_id,
         "name": entry.spec.name,
         "user": entry.spec.user,
-        "queue": entry.spec.queue,
+        "queue": page_state.manager.app_masters.queue(entry),
         "state": entry.state.value,
         "tuner": entry.spec.tuner.name,
         "program": entry.spec.program.name or "command",
@@ -154,7 +154,8 @@ def explanation_of(page_state: PageState, entry: AppEntry) -> Explanation:
 
 def newest_round(page_state: PageState, entry: AppEntry) -> str:
     """What the newest round did for an app, as a clause."""
-    return round_in_words(entry.app_id, page_state.event_index.rounds(), page_state.policy)
+    rounds, noun = page_state.event_index.rounds(), page_state.device_noun
+    return round_in_words(entry.app_id, rounds, page_state.policy, noun)
 
 
 def _waiting_document(page_state: PageState, entry: AppEntry, waiting: Waiting) -> Document:

@@ -27,9 +27,9 @@ def home_page(page_state: PageState) -> str:
         element("h1", cluster.name, " ", element("small", f"under {page_state.policy}")),
         element("p", _emulation(page_state)),
         _tiles(page_state),
-        section("Cluster", *_cluster(page_state, names), note=_CLUSTER_NOTE),
+        section("Cluster", *_cluster(page_state, names), note=_CLUSTER_NOTE.format(page_state.device_noun)),
         section("Apps", *_apps(page_state, names), note=_APPS_NOTE),
-        section("Newest rounds", *_rounds(page_state, names), note=_ROUNDS_NOTE),
+        section("Newest rounds", *_rounds(page_state, names), note=_ROUNDS_NOTE.format(page_state.device_noun)),
         element(
             "p",
             "The same for programs: ",
@@ -43,7 +43,7 @@ def home_page(page_state: PageState) -> str:
 
 _ADDRESSES = ("api/v1/cluster", "api/v1/apps", "api/v1/rounds", "api/v1/events", "metrics", "healthz")
 _CLUSTER_NOTE = (
-    "A box is a GPU, with the number of the app that holds it; striped while its holder gives it back. "
+    "A box is a {}, with the number of the app that holds it; striped while its holder gives it back. "
     "Boxes side by side share a slot."
 )
 _APPS_NOTE = (
@@ -52,7 +52,7 @@ _APPS_NOTE = (
 )
 _ROUNDS_NOTE = (
     "Offered to the apps of the worst rho; what a winner kept is its share after the hidden payment. "
-    "Left: GPUs that some app could still use."
+    "Left: {}s that some app could still use."
 )
 
 
@@ -62,14 +62,14 @@ def _emulation(page_state: PageState) -> str:
     if not emulated:
         return ""
     share = "All" if emulated == page_state.manager.arbiter.cluster.gpus else str(emulated)
-    return f"{share} GPUs are emulated: leases are real, cards are not."
+    return f"{share} {page_state.device_noun}s are emulated: leases are real, cards are not."
 
 
 def _tiles(page_state: PageState) -> Markup:
     gpus = page_state.gpus_by_state()
     rhos = [rho for entry in page_state.manager.entries.active() if (rho := page_state.rho(entry)) is not None]
     rows: list[tuple[str, object]] = [
-        ("GPUs", sum(gpus.values())),
+        (page_state.devices_label, sum(gpus.values())),
         ("leased", gpus[GpuState.LEASED]),
         ("free", gpus[GpuState.FREE]),
         ("closed", gpus[GpuState.CLOSED]),
@@ -152,4 +152,4 @@ def _apps(page_state: PageState, names: AppNames) -> list[Markup]:
 
 def _rounds(page_state: PageState, names: AppNames) -> list[Markup]:
     newest = page_state.event_index.rounds(ROUNDS_SHOWN)
-    return [rounds_table(names, newest, page_state.now_s) if newest else markup("None yet.")]
+    return [rounds_table(names, newest, page_state) if newest else markup("None yet.")]

@@ -46,6 +46,16 @@ class PageState(Value, frozen=True):
 
     # ---- the cluster ----
 
+    @property
+    def device_noun(self) -> str:
+        """What a device of the cluster is called: a GPU, unless some are CPU nodes."""
+        return self.manager.arbiter.cluster.device_noun
+
+    @property
+    def devices_label(self) -> str:
+        """The heading of a number of devices."""
+        return f"{self.device_noun}s"
+
     def gpu_state(self, gpu: GpuId) -> GpuState:
         """Return the state of a GPU."""
         table = self.manager.arbiter.table

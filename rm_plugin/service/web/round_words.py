@@ -8,8 +8,8 @@ from rm_plugin.service.web.round_record import RoundRecord
 from themis.web.formatting import counted, number
 
 
-def round_in_words(app_id: str, rounds: Sequence[RoundRecord], policy: str) -> str:
-    """How the newest of `rounds` (newest first) that has reports treated the app, as a clause.
+def round_in_words(app_id: str, rounds: Sequence[RoundRecord], policy: str, noun: str = "GPU") -> str:
+    """How the newest of `rounds` (newest first) that has reports treated the app. `noun` is what a device is called.
 
     A round that is still running has no result yet, so the one before it counts, if there is one.
     """
@@ -18,7 +18,7 @@ def round_in_words(app_id: str, rounds: Sequence[RoundRecord], policy: str) -> s
     if record is None and not reported:
         return "no round has been played yet"
     record = record or reported[0]
-    return _with_report(app_id, record, policy) if app_id in record.rho else _without_report(app_id, record)
+    return _with_report(app_id, record, policy, noun) if app_id in record.rho else _without_report(app_id, record)
 
 
 def _without_report(app_id: str, record: RoundRecord) -> str:
@@ -27,7 +27,7 @@ def _without_report(app_id: str, record: RoundRecord) -> str:
     return f"it came after round {record.round_id} had begun"
 
 
-def _with_report(app_id: str, record: RoundRecord, policy: str) -> str:
+def _with_report(app_id: str, record: RoundRecord, policy: str, noun: str) -> str:
     name = f"round {record.round_id}"
     if record.demand_gpus.get(app_id, 0) <= 0:
         return f"it asked for nothing in {name}"
@@ -35,21 +35,21 @@ def _with_report(app_id: str, record: RoundRecord, policy: str) -> str:
     if gpus:
         kept = record.payment(app_id)
         share = f", where it kept {number(kept)} of what it won and paid the rest" if kept is not None else ""
-        return f"it got {counted(gpus, 'GPU')} in {name}{share}"
+        return f"it got {counted(gpus, noun)} in {name}{share}"
     if not record.granted:
         return f"{name} {'was abandoned' if record.outcome else 'is being played'}"
-    return _empty_handed(app_id, record, policy)
+    return _empty_handed(app_id, record, policy, noun)
 
 
-def _empty_handed(app_id: str, record: RoundRecord, policy: str) -> str:
+def _empty_handed(app_id: str, record: RoundRecord, policy: str, noun: str) -> str:
     name = f"round {record.round_id}"
     if app_id in record.waits:
         return f"by {name}, {record.waits[app_id]}"
     if app_id in record.bids:
         return f"it bid in {name} and got nothing"
     if app_id in record.bids_absent:
-        return f"it was offered GPUs in {name} but sent no bid: {record.bids_absent[app_id]}"
+        return f"it was offered {noun}s in {name} but sent no bid: {record.bids_absent[app_id]}"
     if record.offered:
         apps = counted(len(record.offered), "app")
-        return f"{name} offered its GPUs to the {apps} with the worst rho, and left none over that it could use"
-    return f"{policy} gave the GPUs of {name} to others"
+        return f"{name} offered its {noun}s to the {apps} with the worst rho, and left none over that it could use"
+    return f"{policy} gave the {noun}s of {name} to others"

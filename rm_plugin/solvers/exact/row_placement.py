@@ -17,7 +17,7 @@ from rm_plugin.solvers.exact.market_arrays import Ints, MarketArrays
 from rm_plugin.solvers.exact.pattern_assignment import IN_RACK, assign_patterns
 from rm_plugin.solvers.exact.resources import Item, item_of
 from rm_plugin.solvers.exact.separation import Pattern
-from rm_plugin.solvers.kinds import Kind
+from rm_plugin.solvers.kinds import Kind, packing_order
 from rm_plugin.solvers.realise import Layout, by_nearness, realise
 from themis.bids import PlacedGang
 from themis.cluster import Allocation, Level, level_across
@@ -50,7 +50,7 @@ class RowPlacer:
         self._shapes = np.array([(kind.level, kind.gpus, kind.unit) for kind in kinds], dtype=np.int32).reshape(-1, 3)
         self._items = [item_of(kind) for kind in kinds]
         self._racks_first = sorted(range(len(kinds)), key=lambda kind: (kinds[kind].level is not Level.RACK, kind))
-        by_rank = sorted(range(len(kinds)), key=lambda kind: _rank(kinds[kind]))
+        by_rank = sorted(range(len(kinds)), key=lambda kind: packing_order(kinds[kind]))
         self._by_rank = np.array(by_rank, dtype=np.int32)
         racks_first = sorted(by_rank, key=lambda kind: kinds[kind].level is not Level.RACK)
         self._racks_then_rank = np.array(racks_first, dtype=np.int32)
@@ -305,8 +305,3 @@ class Packed:
             level = level_across(gpus.by_machine(), rack_of, slot)
             placed.setdefault(int(self._row_of_gang[gang]), []).append(PlacedGang(gpus=gpus, level=level, slot=slot))
         return {row: tuple(sorted(gangs, key=by_nearness)) for row, gangs in placed.items()}
-
-
-def _rank(kind: Kind) -> tuple[int, ...]:
-    """Sort key of packing: what stays whole on one machine first, then the largest, then the tightest level."""
-    return (int(kind.unit == 1), -kind.unit, kind.level, -kind.gpus)

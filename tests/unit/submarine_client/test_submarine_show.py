@@ -109,6 +109,12 @@ def test_an_app_is_shown_with_its_best_job_leases_and_jobs() -> None:
     assert app_text(app()) == SHOWN
 
 
+def test_an_app_on_a_cluster_with_cpu_nodes_has_devices() -> None:
+    assert "Devices:        3 now" in app_text(app(gpus=3, device_noun="device"))
+    assert "of device time in all" in app_text(app(device_noun="device"))
+    assert "of GPU time in all" in app_text(app())
+
+
 def test_lease_of_a_job_ends_with_it_and_a_waiting_job_says_why() -> None:
     lease = pb.Lease(lease_id=1, machine_id="m00", gpu_index=0, expires_at_s=NOON, state="GRANTED", job_id="job-01")
     text = app_text(app(leases=[lease], waits_for="job-02 waits for m01"))

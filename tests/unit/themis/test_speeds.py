@@ -74,3 +74,8 @@ def test_an_unusable_speed_is_refused(speed):
         DeviceType(name="gpu", speed=speed)
     with pytest.raises(InputError, match="speed"):
         job(gpu=speed)
+
+
+def test_devices_are_gpus_unless_some_are_cpu_nodes():
+    assert cluster(V100).device_noun == cluster(V100, DeviceType(name="k80")).device_noun == "GPU"
+    assert cluster(V100, CPU).device_noun == "device"

@@ -1,16 +1,8 @@
 /* Places gangs by best fit, one after the other. Success proves that they fit.
  *
- * The level of a gang is the loosest that it may span. Machines and racks are numbered in the order of their ids. The
- * rule is near that of `themis.placement`, and breaks ties differently:
+ * The level of a gang is the loosest that it may span. It gets the tightest level at which there is a place, by the rule
+ * of `themis.placement` with S that grows from level to level. Machines and racks are numbered in the order of their ids.
  *
- * - In a slot: the fewest free GPUs, then the machine with fewer free GPUs, then the smaller machine, then slot.
- * - On a machine: the fewest free GPUs. Of equally free machines the one from which GPUs were taken last, then the
- *   smaller number. On it the tightest slot that holds the gang, then the smaller number. If no slot holds it, GPUs
- *   come out of the smallest slots first.
- * - In a rack (after a machine): the rack with the fewest free units that suffice, then the smaller number. In it the
- *   machine that fits the rest most tightly, else the one with the most units, then the smaller number.
- * - Anywhere (after a machine and a rack): always the rack with the most free units, also for the rest, then the
- *   smaller number.
  * - `sparing`, in a rack: unit by unit on the machine that spoils the fewest GPUs of whole parts, then the one with
  *   fewer free GPUs, then the smaller number; in the rack that spoils the fewest in all, then the smaller number. */
 #ifndef THEMIS_BEST_FIT_H

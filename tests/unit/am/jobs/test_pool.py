@@ -8,7 +8,9 @@ from agent_cases import FLAT, cluster_of, job
 from am.agent.model.views import GangAt
 from am.jobs.pool import Pool
 from themis.apps import JobShape
-from themis.cluster import Level
+from themis.cluster import Allocation, GpuId, Level
+from themis.placement.best_fit import best_fit
+from themis.placement.free_capacity import FreeCapacity
 
 SINGLES, PAIRS = JobShape(tasks=4, min_tasks=4), JobShape(tasks=2, min_tasks=2, gpus_per_task=2)
 
@@ -54,7 +56,7 @@ def test_the_unit_is_that_of_the_gpus_and_not_of_the_job():
 
 def test_later_gangs_are_placed_on_the_remaining_gpus():
     jobs = [job(name, 100.0, SINGLES, FLAT) for name in ("a", "b")]
-    assert pool_of([(3,), (2,), (3,)]).lay(jobs, [4, 4]) == [GangAt(4, Level.RACK, 1), GangAt(4, Level.RACK, 2)]
+    assert pool_of([(3,), (2,), (3,)]).lay(jobs, [4, 4]) == [GangAt(4, Level.RACK, 1), GangAt(4, Level.RACK, 1)]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -71,12 +73,41 @@ def test_prospective_gangs_match_the_later_placement_without_taking_gpus(seed):
     assert laid == [pool.gang_of(pool.take(each, size)) for each, size in zip(jobs, sizes, strict=False)]
 
 
-def test_equal_slots_are_taken_in_order():
+@pytest.mark.parametrize("seed", range(40))
+def test_gangs_go_where_the_placement_rule_puts_them(seed):
+    rng = Random(seed)
+    cluster = cluster_of(*(rng.choice(((2, 2), (4,), (1, 3), (1,))) for _ in range(6)), racks=("r0", "r1"))
+    idle = rng.sample(sorted(cluster.gpu_set), cluster.gpus * 2 // 3)
+    pool = Pool(idle, cluster)
+    while len(pool):
+        each = job("j", 100.0, rng.choice((SINGLES, PAIRS, JobShape(tasks=3))), FLAT)
+        gang = best_fit(FreeCapacity(pool.machines()), each.demand)
+        gpus = pool.take(each, each.demand.max_gpus)
+        idle = sorted({*idle} - {*gpus})
+        assert Allocation.of_gpus(gpus) == (gang.gpus if gang else Allocation())
+        assert pool.gpus == frozenset(idle)
+        assert [free for free in pool.machines() if free.free] == list(Pool(idle, cluster).machines())
+        if gang is None:
+            break
+
+
+def test_equal_slots_are_taken_on_the_machine_with_the_fewest_free_gpus_first():
     cluster = cluster_of((2, 2), (2,), (4,))
-    all_gpus = sorted(cluster.gpu_set)
-    late = Pool(all_gpus[:2], cluster).plus(all_gpus[2:])
-    whole = Pool(all_gpus, cluster)
+    pool = Pool(cluster.gpu_set, cluster)
+    taken = [pool.take(job("j", 100.0, JobShape(tasks=2, min_tasks=2), FLAT), 2) for _ in range(5)]
+    places = [("m1", 0), ("m0", 0), ("m0", 2), ("m2", 0), ("m2", 2)]
+    assert taken == [(GpuId(machine, first), GpuId(machine, first + 1)) for machine, first in places]
+
+
+def test_the_rest_of_a_gang_over_machines_goes_where_it_fits_best():
+    cluster = cluster_of((3,), (2,), (1,))
+    gpus = Pool(cluster.gpu_set, cluster).take(job("j", 100.0, SINGLES, FLAT), 4)
+    assert Allocation.of_gpus(gpus) == Allocation.of({"m0": 3, "m2": 1})
+
+
+def test_added_gpus_count_as_if_they_had_been_there():
+    cluster = cluster_of((2, 2), (2,), (4,))
+    gpus = sorted(cluster.gpu_set)
+    late, whole = Pool(gpus[:2], cluster).plus(gpus[2:]), Pool(gpus, cluster)
     pair = job("j", 100.0, JobShape(tasks=2, min_tasks=2), FLAT)
-    taken = [late.take(pair, 2) for _ in range(5)]
-    assert taken == [whole.take(pair, 2) for _ in range(5)]
-    assert taken[:3] == [tuple(all_gpus[first : first + 2]) for first in (0, 2, 4)]
+    assert [late.take(pair, 2) for _ in range(5)] == [whole.take(pair, 2) for _ in range(5)]

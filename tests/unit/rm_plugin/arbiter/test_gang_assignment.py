@@ -39,7 +39,7 @@ def plainly(grants, up, free):
             for machine_id, count in gang.gpus:
                 here = mine.get((app, machine_id), set())
                 fitting = here if gang.slot is None else whole_or_there(here, count, gang.slot)
-                chosen = from_slots(sorted(fitting), count, gang.slot, min(count, len(fitting)))
+                chosen = from_slots(sorted(fitting), min(count, len(fitting)), gang.slot)
                 here.difference_update(chosen)
                 renewed += chosen
                 missing[machine_id] = count - len(chosen)
@@ -69,17 +69,18 @@ def whole_or_there(mine, count, slot):
     return there if len(there) >= count or not whole else mine
 
 
-def from_slots(pool, count, slot, most=None):
-    count = count if most is None else most
+def from_slots(pool, count, slot):
     by_slot = {}
     for gpu in pool:
         by_slot.setdefault(slot_of(gpu), []).append(gpu)
-
-    def order(number):
-        size = len(by_slot[number])
-        return (size < count, number != slot, size if size >= count else -size, number)
-
-    return [gpu for number in sorted(by_slot, key=order) for gpu in by_slot[number]][: max(count, 0)]
+    chosen = []
+    while by_slot and len(chosen) < count:
+        lacking = count - len(chosen)
+        fitting = [number for number, gpus in by_slot.items() if len(gpus) >= lacking]
+        candidates = fitting or list(by_slot)
+        number = slot if slot in candidates else min(candidates, key=lambda number: (len(by_slot[number]), number))
+        chosen += by_slot.pop(number)[:lacking]
+    return chosen
 
 
 # ---- drawn cases ----
@@ -117,7 +118,9 @@ def test_batched_assignment_equals_assignment_one_by_one(seed):
     grants, up, free = drawn(seed)
     masks = {name: sum(1 << gpu.index for gpu in free if gpu.machine_id == name) for name in CLUSTER.rack_of}
     found = assign_gangs(CLUSTER, grants, up, masks)
-    assert [(gang.app_id, gang.renewed, list(gang.others)) for gang in found] == plainly(grants, up, free)
+    assert [(gang.app_id, set(gang.renewed), set(gang.others)) for gang in found] == [
+        (app_id, set(renewed), set(others)) for app_id, renewed, others in plainly(grants, up, free)
+    ]
 
 
 def test_assigning_more_gpus_than_are_free_is_a_defect_on_any_machine():

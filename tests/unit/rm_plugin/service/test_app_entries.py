@@ -134,10 +134,10 @@ async def started(manager, entry):
     manager.recorder.record("am_started", app=entry)
 
 
-def test_running_app_has_no_heartbeat_after_restart(tmp_path):
+def test_running_app_has_its_progress_but_no_jobs_after_restart(tmp_path):
     case, entry = ended(tmp_path, started)
     again = after_a_restart(case, entry)
-    assert (again.page_url, again.progress, list(again.jobs)) == ("", 0.0, [])
+    assert (again.page_url, again.progress, list(again.jobs)) == ("", 0.4, [])
 
 
 def test_place_of_the_checkpoints_outlasts_the_app_and_a_restart(tmp_path):

@@ -67,7 +67,7 @@ def test_reason_is_the_first_that_is_the_case():
         case.grant(app_0001={"m00": 3})
         shape = replace(case.entries.get("app-0002").shapes["job-0"], min_tasks=2)
         assert waiting(case, shapes={"job-0": shape}).reason == "1 GPU free, and its smallest gang needs 2"
-        assert waiting(case, waits_for="profiling comes first").reason == "themis: profiling comes first"
+        assert waiting(case, waits_for="profiling comes first").reason == "profiling comes first"
         assert waiting(case, launch_wait="the queue is full").reason == "the queue is full"
 
     run(check)

@@ -40,6 +40,9 @@ class FakeEngine:
     def waiting(self, app_id):
         return self.queued
 
+    def queue(self, app_id):
+        return ""
+
     async def launch(self, launch):
         if self.trouble is not None:
             raise self.trouble

@@ -30,8 +30,9 @@ def choose(count, slot=None, available=range(8), late=()):
         (1, None, [0, 2, 3, 4, 5, 6, 7], [0]),
         (2, 2, range(8), [4, 5]),
         (2, 1, range(8), [2, 3]),
-        (5, None, range(8), [4, 5, 6, 7, 0]),
-        (8, None, range(8), [4, 5, 6, 7, 0, 1, 2, 3]),
+        (5, None, range(8), [0, 1, 4, 5, 6]),
+        (5, 2, range(8), [4, 5, 6, 7, 0]),
+        (8, None, range(8), [0, 1, 2, 3, 4, 5, 6, 7]),
         (0, None, range(8), []),
     ],
 )

@@ -1,6 +1,7 @@
 """The compiled best fit: what it places is feasible, and where it must succeed it does."""
 
 import random
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +10,8 @@ from core_cases import LEVELS, Cluster, draw_gangs, draw_machines, draw_pins, fi
 from small_markets import bid, machine, market
 
 from rm_plugin.solvers.exact.market_arrays import read_market
-from rm_plugin.solvers.exact.row_placement import Packed, RowPlacer
+from rm_plugin.solvers.exact.row_placement import Packed, RowPlacer, _candidate
+from rm_plugin.solvers.realise import realise
 from themis.bids import GangRequest
 from themis.cluster import Allocation, Level
 
@@ -37,19 +39,14 @@ def test_a_rack_is_chosen_where_whole_parts_are_spared():
     assert cluster.pack([(Level.RACK, 3, 1), *[(MACHINE, 2, 2)] * 6], sparing=True)[0] < 0
 
 
-# The rules of best_fit.h where places tie: free GPUs by machine (of slots, by rack), gangs, and what they get as
+# The rules of themis.placement where places tie: free GPUs by machine (of slots, by rack), gangs, and what they get as
 # (gang, machine, slot, GPUs).
 TIES = {
     "slot: the machine with fewer free GPUs": ([("r0", 2, 2), ("r0", 2)], [(SLOT, 2, 2)], [[0, 1, 0, 2]]),
     "slot: the smaller machine": ([("r0", 2), ("r0", 2)], [(SLOT, 2, 2)], [[0, 0, 0, 2]]),
     "slot: the smaller slot": ([("r0", 2, 2)], [(SLOT, 2, 2)], [[0, 0, 0, 2]]),
-    "machine: the one from which GPUs were taken last": (
-        [("r0", 2), ("r0", 5)],
-        [(MACHINE, 3, 3), (MACHINE, 2, 2)],
-        [[0, 1, 0, 3], [1, 1, 0, 2]],
-    ),
     "machine: the smaller number": ([("r0", 2), ("r0", 2)], [(MACHINE, 2, 2)], [[0, 0, 0, 2]]),
-    "machine: its tightest slot": ([("r0", 4, 2)], [(MACHINE, 2, 2)], [[0, 0, 1, 2]]),
+    "machine: the tightest slot of all": ([("r0", 1, 2), ("r0", 4, 2)], [(MACHINE, 2, 2)], [[0, 0, 1, 2]]),
     "machine: its smaller slot": ([("r0", 2, 2)], [(MACHINE, 2, 2)], [[0, 0, 0, 2]]),
     # Drained to (1, 0, 3). Largest first would leave (0, 1, 3).
     "machine: no slot holds it, so the smallest first": (
@@ -77,8 +74,8 @@ TIES = {
         [(CLUSTER, 3, 1)],
         [[0, 0, -1, 2], [0, 1, -1, 1]],
     ),
-    "anywhere: the roomiest rack for the rest too": (
-        [("r0", 3), ("r1", 1), ("r2", 2)],
+    "anywhere: the tightest rack for the rest": (
+        [("r0", 3), ("r1", 2), ("r2", 1)],
         [(CLUSTER, 4, 1)],
         [[0, 0, -1, 3], [0, 2, -1, 1]],
     ),
@@ -102,6 +99,26 @@ def test_ties_are_broken_as_documented(machines, gangs, parts):
 @pytest.mark.parametrize(("machines", "gangs", "parts"), SPARING_TIES.values(), ids=SPARING_TIES)
 def test_sparing_ties_are_broken_as_documented(machines, gangs, parts):
     assert cluster_of(machines).pack(gangs, sparing=True)[1] == parts
+
+
+@pytest.mark.parametrize("racks", [1, 3])
+def test_the_compiled_best_fit_places_rows_as_realise_does(racks):
+    rng, outcomes = random.Random(racks), Counter()
+    for _ in range(500):
+        machines = draw_machines(rng, most=7, racks=racks, slots=3)
+        rows = [one_row(draw_gangs(rng, 3, (1, 2, 3, 4, 6)), draw_pins(rng, machines, 1)) for _ in range(3)]
+        arrays = read_market(market(machines, *(bid(f"a{n}", 0.5, row) for n, row in enumerate(rows))))
+        chosen = np.arange(arrays.rows.rows)
+        packed = RowPlacer(arrays)._by_best_fit(chosen, sparing=False)
+        placed = realise(machines, {str(row): _candidate(arrays, row) for row in chosen.tolist()})
+        assert isinstance(packed, Packed) is (placed is not None)
+        if placed is not None:
+            won = packed.gangs()
+            assert {row: won.get(int(row), ()) for row in placed} == {
+                row: tuple(gang for gang in gangs if not gang.pinned) for row, gangs in placed.items()
+            }
+        outcomes[placed is not None, len(chosen)] += 1
+    assert min(outcomes[True, 3], outcomes[False, 3]) > 20
 
 
 @pytest.mark.parametrize("racks", [1, 3])
