@@ -15,8 +15,9 @@ from pathlib import Path
 from statistics import median
 
 from submarine_client.connection import Connection
-from submarine_client.rpc_errors import NotFoundError, UnreachableError
+from submarine_client.rpc_errors import NotFoundError
 from submarine_client.status import has_ended
+from themis.errors import UnreachableError
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
 
@@ -84,8 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             error_s = median(abs(interval.median - actual_s) for interval, actual_s in pairs)
             report(f"{name}: {len(pairs)} estimates, {share:.0%} hold, median error {error_s:.1f} s")
     for low_s, high_s in ((0, 15), (15, 30), (30, 60), (60, 120), (120, 1e9)):
-        pairs = [(each.estimate.end_s.median, actual_s) for each, actual_s in ends]
-        errors_s = [abs(expected_s - actual_s) for expected_s, actual_s in pairs if low_s <= expected_s < high_s]
+        expected = [(each.estimate.end_s.median, actual_s) for each, actual_s in ends]
+        errors_s = [abs(median_s - actual_s) for median_s, actual_s in expected if low_s <= median_s < high_s]
         if errors_s:
             report(
                 f"end, expected in {low_s:g} to {high_s:g} s: {len(errors_s)}, median error {median(errors_s):.1f} s"
