@@ -9,9 +9,6 @@ from web_cases import RmCase
 
 from rm_plugin.engines.inventory import Inventory, Node
 from rm_plugin.service.nodes import NodeWatch
-from rm_plugin.service.status import waits_for
-from rm_plugin.service.web.app_page import _waiting
-from rm_plugin.service.web.page_state import PageState
 from themis.apps import TaskResources
 from themis.wire import themis_pb2 as pb
 
@@ -120,16 +117,15 @@ def test_limit_and_what_was_asked_in_vain_are_shown():
     async def scenario(case):
         await case.see(max_gpus=3)
         limit = "YARN's queue default may use 3 of 6 GPUs"
-        assert waits_for(case.manager, case.entry) == limit
+        assert case.manager.waits_for(case.entry) == limit
         lease_ids = [lease.lease_id for lease in case.arbiter.table.of_app("app-0001")]
         release = pb.Release(lease_ids=lease_ids, reason="YARN granted no container within 20 s", no_room=True)
         await case.manager.changes.make(lambda change: case.manager.live_cluster.release(change, "app-0001", release))
-        assert waits_for(case.manager, case.entry) == f"YARN granted no container within 20 s; {limit}"
-        state = PageState(case.manager, "themis", SimpleNamespace(rounds=lambda: ()))
-        assert "may use 3 of 6 GPUs" in "".join(map(str, _waiting(state, None, case.entry)))
+        assert case.manager.waits_for(case.entry) == f"YARN granted no container within 20 s; {limit}"
+        assert limit in case.manager.estimates.waiting(case.entry).reason
         case.clock.advance_to(case.clock.now_s() + case.manager.settings.unfit_s)
-        assert waits_for(case.manager, case.entry) == limit
+        assert case.manager.waits_for(case.entry) == limit
         case.entry.heartbeat.unmet_gpus = 0
-        assert waits_for(case.manager, case.entry) == ""
+        assert case.manager.waits_for(case.entry) == ""
 
     run(scenario)
