@@ -13,7 +13,7 @@ from am.app_view import JobProgress
 from am.jobs.run import JobRun
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
-from themis.wire.values import declaration_to_message, scalars_to_messages
+from themis.wire.values import declaration_to_message, phases_to_messages, scalars_to_messages
 
 LOG = logging.getLogger("themis.am")
 
@@ -32,6 +32,8 @@ def heartbeat_message(app: App, view: AppView) -> pb.Heartbeat:
         checkpoint_uri=app.checkpoint_uri,
         unmet_gpus=sum(demand.max_gpus for demand in unmet_demands(view)),
         declaration=_declaration(app),
+        phases_left=phases_to_messages(app.phases_left(view)),
+        restart_s=app.restart_s,
     )
 
 

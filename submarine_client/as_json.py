@@ -60,11 +60,25 @@ def app_object(app: pb.AppStatus) -> dict[str, Any]:
         "page_url": app.page_url or None,
         "diagnostics": app.diagnostics,
         "waits_for": app.waits_for or None,
+        "waiting": _waiting_object(app.waiting) if app.HasField("waiting") else None,
+        "estimate": _estimate_object(app.estimate) if app.HasField("estimate") else None,
         "metric": _metric_object(app),
         "explanation": [{"label": line.label, "text": line.text} for line in app.explanation],
         "jobs": [_job_object(app, job) for job in app.jobs],
         "leases": [_lease_object(lease) for lease in app.leases],
     }
+
+
+def _waiting_object(waiting: pb.AppWaiting) -> dict[str, Any]:
+    return {"reason": waiting.reason, "rank": waiting.rank or None, "of": waiting.of}
+
+
+def _estimate_object(estimate: pb.AppEstimate) -> dict[str, Any]:
+    return {"first_gpu_s": _interval_object(estimate.first_gpu_s), "end_s": _interval_object(estimate.end_s)}
+
+
+def _interval_object(interval: pb.Seconds) -> dict[str, Any]:
+    return {"median": _finite(interval.median), "low": _finite(interval.low), "high": _finite(interval.high)}
 
 
 def _metric_object(app: pb.AppStatus) -> dict[str, Any] | None:

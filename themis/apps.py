@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from msgspec import field
 
-from themis.cluster import Level
+from themis.cluster import Level, check_speed
 from themis.errors import InputError
 from themis.values import Value
 
@@ -95,10 +94,7 @@ class JobSpec(Value, frozen=True, kw_only=True):
         if self.iterations_total < 1:
             raise InputError("a job needs at least one iteration", value=self.iterations_total)
         for device, speed in self.speed_by_device.items():
-            # False for NaN too.
-            if not 0.0 < speed < math.inf:
-                remedy = "give a positive finite number"
-                raise InputError(f"the speed of job {self.job_id} on {device} is unusable", value=speed, remedy=remedy)
+            check_speed(f"the speed of job {self.job_id} on {device}", speed)
 
 
 class TunerSpec(Value, frozen=True, kw_only=True):

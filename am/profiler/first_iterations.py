@@ -83,7 +83,8 @@ class FirstIterations:
         for device, run in sorted(self._longest.items()):
             first = run.first_from(short)
             second = run.first_from(max(long, first[0] + 1)) if first is not None else None
-            if first is not None and second is not None:
+            # Rounding can lose a very short time.
+            if first is not None and second is not None and first[1] < second[1]:
                 work_gpu_s = (first[0] * serial_iteration_s, second[0] * serial_iteration_s)
                 found.append(SampleTimes(device=device, work_gpu_s=work_gpu_s, seconds=(first[1], second[1])))
         return tuple(found)

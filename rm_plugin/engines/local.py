@@ -122,7 +122,7 @@ class LocalAppLauncher:
         await self._sweep(self._marks(app_id))
         self._gone.pop(app_id).set()
         if not self._closed:
-            words = last_line(folder / _log_name(attempt)) if folder is not None and exit_code else ""
+            words = last_line(folder / _log_name(attempt)) if folder is not None and (exit_code or 0) > 0 else ""
             await self._on_exit(AmExit(app_id=app_id, attempt=attempt, pid=pid, exit_code=exit_code, last_words=words))
 
 

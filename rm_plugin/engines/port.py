@@ -44,7 +44,7 @@ class AmExit(Value, frozen=True, kw_only=True):
     Attributes:
         exit_code: None if it is unknown, because an earlier ResourceManager started the app master.
         killed: The engine's message if an operator ended the app in the engine itself, else empty.
-        last_words: The last line of its log, if the engine can read it.
+        last_words: The last line of its log, if it failed and the engine can read it.
     """
 
     app_id: str

@@ -13,9 +13,9 @@ import grpc
 import themis
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.message_checks import check_reference
+from rm_plugin.service.node_status import node_status, node_statuses
 from rm_plugin.service.nodes import NodeWatch
 from rm_plugin.service.refusals import refuse
-from themis.cluster import Machine
 from themis.errors import ThemisError
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
@@ -63,7 +63,7 @@ class AdminService(rpc.AdminServiceServicer):  # type: ignore[misc]
             apps_running=manager.entries.count([AppState.RUNNING]),
             apps_waiting=manager.entries.count(waiting),
             limits=manager.live_cluster.limits,
-            nodes=[self._node(machine) for machine in manager.arbiter.cluster.machines],
+            nodes=node_statuses(manager),
         )
 
     async def Stop(self, request: pb.StopRequest, context: Context) -> pb.RmStatus:
@@ -85,25 +85,4 @@ class AdminService(rpc.AdminServiceServicer):  # type: ignore[misc]
         self._looks.add(look)
         look.add_done_callback(self._looks.discard)
         await asyncio.wait([look], timeout=_LOOK_S)
-        return self._node(self._manager.arbiter.cluster.machine(machine_id))
-
-    def _node(self, machine: Machine) -> pb.NodeStatus:
-        arbiter = self._manager.arbiter
-        table = arbiter.table
-        gpus = arbiter.cluster.gpus_of(machine.machine_id)
-        ends = [table.live[gpu].expires_at_s for gpu in gpus if gpu in table.live]
-        closed = sum(gpu in table.closed for gpu in gpus)
-        if machine.machine_id in table.lost:
-            state = "lost"
-        elif machine.machine_id in self._manager.live_cluster.drained:
-            state = "drained"
-        else:
-            state = "closed" if closed == len(gpus) else "usable"
-        return pb.NodeStatus(
-            machine_id=machine.machine_id,
-            state=state,
-            gpus=len(gpus),
-            gpus_leased=len(ends),
-            gpus_closed=closed,
-            last_lease_end_s=max(ends, default=0.0),
-        )
+        return node_status(self._manager, self._manager.arbiter.cluster.machine(machine_id))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from rm_plugin.service.app_pages import mark_of
 from rm_plugin.service.logs import LogFollower
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.message_checks import check_reference, check_states
+from rm_plugin.service.node_status import node_statuses
 from rm_plugin.service.refusals import refuse
 from rm_plugin.service.status import app_status
 from rm_plugin.service.store import StoredEvent, app_number
@@ -179,7 +179,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             time_scale=manager.settings.time_scale,
             lease_s=manager.settings.lease.duration_s,
             now_s=manager.clock.now_s(),
-            leased_by_machine=Counter(gpu.machine_id for gpu in manager.arbiter.table.live),
+            nodes=node_statuses(manager),
         )
 
 

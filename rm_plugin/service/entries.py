@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import secrets
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -79,14 +78,6 @@ class AppEntry:
     def ended(self) -> bool:
         """Whether the app has ended: nothing of it will run any more."""
         return APP_LIFECYCLE.is_final(self.state)
-
-    @property
-    def rho(self) -> float:
-        """Finish-time fairness: the newest heartbeat's forecast, 0 before the first one.
-
-        After the end it is the final value, or NaN if the app master did not report one.
-        """
-        return self.finish.rho.get("themis", math.nan) if self.ended else self.heartbeat.rho
 
     @property
     def progress(self) -> float:

@@ -12,6 +12,7 @@ from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.engines.port import AppLauncher
 from rm_plugin.policies.gang_check import check_gang
 from rm_plugin.service.admission import check_app
+from rm_plugin.service.app_estimates import AppEstimates
 from rm_plugin.service.app_masters import AppMasters, app_folder
 from rm_plugin.service.app_pages import AppPage, app_page, mark_key, page_size
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE
@@ -93,6 +94,7 @@ class ResourceManager:
             rounds=lambda: self.rounds,
         )
         self._fairness = FluidFairness(entries)
+        self.estimates = AppEstimates(settings, arbiter, entries, self._fairness, clock, self.waits_for)
         self._fetch_logs = fetch_logs
         self._check_queue = check_queue
         self._fetching: dict[str, asyncio.Lock] = {}
@@ -131,6 +133,20 @@ class ResourceManager:
     def final_rho(self, entry: AppEntry) -> dict[str, float]:
         """Rho of an app that finished, by definition, the definitions that no schedule changes first."""
         return self._fairness.final_rho(entry, self.arbiter.cluster.gpus)
+
+    def waits_for(self, entry: AppEntry) -> str:
+        """Return what an app waits for: its start or a round, what it asked the engine for in vain, and limits there.
+
+        Empty if nothing but the order in which the policy serves apps keeps it waiting, and for an app that ended.
+        """
+        if entry.ended:
+            return ""
+        reasons = [entry.launch_wait or entry.waits_for]
+        if self.clock.now_s() < entry.asked_in_vain_until_s:
+            reasons.append(entry.asked_in_vain)
+        if entry.heartbeat.unmet_gpus > 0:
+            reasons += self.live_cluster.limits
+        return "; ".join(filter(None, reasons))
 
     async def fetch_logs(self, entry: AppEntry) -> Path:
         """Return the app's folder, with its logs up to about a second ago."""

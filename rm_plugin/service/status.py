@@ -1,7 +1,8 @@
-"""An app's status for clients, from its entry, its last heartbeat and the lease table."""
+"""An app's status for clients, from its entry, its last heartbeat, the lease table and the estimates."""
 
 from __future__ import annotations
 
+from rm_plugin.arbiter.estimates import Interval
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
 from themis.lifecycle import LeaseState
@@ -10,7 +11,7 @@ from themis.wire.values import app_to_message, lease_to_message
 
 
 def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.AppStatus:
-    """Return the status of an app; `whole` adds its leases, folder, specification and explanation."""
+    """Return the status of an app; `whole` adds leases, folder, specification, explanation and estimates."""
     leases = [] if entry.ended else manager.arbiter.table.of_app(entry.app_id)
     held = [lease for lease in leases if lease.state is not LeaseState.RESERVED]
     status = pb.AppStatus(
@@ -26,7 +27,7 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         started_at_s=entry.started_at_s or 0.0,
         finished_at_s=entry.finished_at_s or 0.0,
         progress=entry.progress,
-        rho=entry.rho,
+        rho=manager.estimates.rho(entry),
         gpus=len(held),
         gpu_time_s=_gpu_time_s(manager, entry),
         attempts=entry.attempt,
@@ -40,7 +41,7 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         engine_id=entry.engine_id,
         archive=manager.archive_path(entry),
         checkpoint_uri=entry.spec.checkpoint_uri or entry.heartbeat.checkpoint_uri,
-        waits_for=waits_for(manager, entry),
+        waits_for=manager.waits_for(entry),
         jobs=entry.jobs,
         device_noun=manager.arbiter.cluster.device_noun,
     )
@@ -50,19 +51,21 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         lines = () if entry.ended else manager.rounds.explanation(entry.app_id)
         status.explanation.extend(pb.ExplanationLine(label=label, text=text) for label, text in lines)
         status.leases.extend(lease_to_message(lease) for lease in leases)
+        _add_estimates(manager, entry, status)
     return status
 
 
-def waits_for(manager: ResourceManager, entry: AppEntry) -> str:
-    """Return what an app waits for: its start or a round, what it asked the engine for in vain, and limits there."""
-    if entry.ended:
-        return ""
-    reasons = [entry.launch_wait or entry.waits_for]
-    if manager.clock.now_s() < entry.asked_in_vain_until_s:
-        reasons.append(entry.asked_in_vain)
-    if entry.heartbeat.unmet_gpus > 0:
-        reasons += manager.live_cluster.limits
-    return "; ".join(filter(None, reasons))
+def _add_estimates(manager: ResourceManager, entry: AppEntry, status: pb.AppStatus) -> None:
+    waiting, estimate = manager.estimates.waiting(entry), manager.estimates.estimate(entry)
+    if waiting is not None:
+        status.waiting.CopyFrom(pb.AppWaiting(reason=waiting.reason, rank=waiting.rank or 0, of=waiting.of))
+    if estimate is not None:
+        first_gpu, end = _seconds(estimate.first_gpu_s), _seconds(estimate.end_s)
+        status.estimate.CopyFrom(pb.AppEstimate(first_gpu_s=first_gpu, end_s=end))
+
+
+def _seconds(interval: Interval) -> pb.Seconds:
+    return pb.Seconds(median=interval.median, low=interval.low, high=interval.high)
 
 
 def _gpu_time_s(manager: ResourceManager, entry: AppEntry) -> float:

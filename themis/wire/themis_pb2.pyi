@@ -447,7 +447,7 @@ class Release(_message.Message):
     def __init__(self, lease_ids: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., no_room: _Optional[bool] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("progress", "rho", "jobs", "phase", "phases", "unmet_gpus", "best", "declaration", "checkpoint_uri")
+    __slots__ = ("progress", "rho", "jobs", "phase", "phases", "unmet_gpus", "best", "declaration", "checkpoint_uri", "phases_left", "restart_s")
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     RHO_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
@@ -457,6 +457,8 @@ class Heartbeat(_message.Message):
     BEST_FIELD_NUMBER: _ClassVar[int]
     DECLARATION_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_URI_FIELD_NUMBER: _ClassVar[int]
+    PHASES_LEFT_FIELD_NUMBER: _ClassVar[int]
+    RESTART_S_FIELD_NUMBER: _ClassVar[int]
     progress: float
     rho: float
     jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
@@ -466,7 +468,9 @@ class Heartbeat(_message.Message):
     best: str
     declaration: Declaration
     checkpoint_uri: str
-    def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., checkpoint_uri: _Optional[str] = ...) -> None: ...
+    phases_left: _containers.RepeatedCompositeFieldContainer[FluidPhase]
+    restart_s: float
+    def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., checkpoint_uri: _Optional[str] = ..., phases_left: _Optional[_Iterable[_Union[FluidPhase, _Mapping]]] = ..., restart_s: _Optional[float] = ...) -> None: ...
 
 class JobStatus(_message.Message):
     __slots__ = ("job_id", "state", "iteration", "target_iteration", "loss", "accuracy", "has_loss", "has_accuracy", "restarts", "gpus", "iteration_s", "hyper_parameters", "health", "slowdown", "device", "speeds", "lines_seen", "lines_read", "pace_known")
@@ -768,8 +772,36 @@ class ExplanationLine(_message.Message):
     text: str
     def __init__(self, label: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
+class Seconds(_message.Message):
+    __slots__ = ("median", "low", "high")
+    MEDIAN_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    median: float
+    low: float
+    high: float
+    def __init__(self, median: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ...) -> None: ...
+
+class AppEstimate(_message.Message):
+    __slots__ = ("first_gpu_s", "end_s")
+    FIRST_GPU_S_FIELD_NUMBER: _ClassVar[int]
+    END_S_FIELD_NUMBER: _ClassVar[int]
+    first_gpu_s: Seconds
+    end_s: Seconds
+    def __init__(self, first_gpu_s: _Optional[_Union[Seconds, _Mapping]] = ..., end_s: _Optional[_Union[Seconds, _Mapping]] = ...) -> None: ...
+
+class AppWaiting(_message.Message):
+    __slots__ = ("reason", "rank", "of")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    OF_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    rank: int
+    of: int
+    def __init__(self, reason: _Optional[str] = ..., rank: _Optional[int] = ..., of: _Optional[int] = ...) -> None: ...
+
 class AppStatus(_message.Message):
-    __slots__ = ("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "submitted_at_s", "started_at_s", "finished_at_s", "progress", "rho", "gpus", "gpu_time_s", "attempts", "diagnostics", "best", "jobs", "final_rho", "spec", "leases", "phase", "phases", "best_checkpoint", "folder", "page_url", "engine_id", "waits_for", "explanation", "checkpoint_uri", "archive", "device_noun")
+    __slots__ = ("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "submitted_at_s", "started_at_s", "finished_at_s", "progress", "rho", "gpus", "gpu_time_s", "attempts", "diagnostics", "best", "jobs", "final_rho", "spec", "leases", "phase", "phases", "best_checkpoint", "folder", "page_url", "engine_id", "waits_for", "explanation", "checkpoint_uri", "archive", "device_noun", "waiting", "estimate")
     class FinalRhoEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -810,6 +842,8 @@ class AppStatus(_message.Message):
     CHECKPOINT_URI_FIELD_NUMBER: _ClassVar[int]
     ARCHIVE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_NOUN_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATE_FIELD_NUMBER: _ClassVar[int]
     app_id: str
     name: str
     user: str
@@ -843,7 +877,9 @@ class AppStatus(_message.Message):
     checkpoint_uri: str
     archive: str
     device_noun: str
-    def __init__(self, app_id: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., state: _Optional[str] = ..., tuner: _Optional[str] = ..., program: _Optional[str] = ..., replay: _Optional[bool] = ..., submitted_at_s: _Optional[float] = ..., started_at_s: _Optional[float] = ..., finished_at_s: _Optional[float] = ..., progress: _Optional[float] = ..., rho: _Optional[float] = ..., gpus: _Optional[int] = ..., gpu_time_s: _Optional[float] = ..., attempts: _Optional[int] = ..., diagnostics: _Optional[str] = ..., best: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., final_rho: _Optional[_Mapping[str, float]] = ..., spec: _Optional[_Union[AppSpec, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., best_checkpoint: _Optional[str] = ..., folder: _Optional[str] = ..., page_url: _Optional[str] = ..., engine_id: _Optional[str] = ..., waits_for: _Optional[str] = ..., explanation: _Optional[_Iterable[_Union[ExplanationLine, _Mapping]]] = ..., checkpoint_uri: _Optional[str] = ..., archive: _Optional[str] = ..., device_noun: _Optional[str] = ...) -> None: ...
+    waiting: AppWaiting
+    estimate: AppEstimate
+    def __init__(self, app_id: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., state: _Optional[str] = ..., tuner: _Optional[str] = ..., program: _Optional[str] = ..., replay: _Optional[bool] = ..., submitted_at_s: _Optional[float] = ..., started_at_s: _Optional[float] = ..., finished_at_s: _Optional[float] = ..., progress: _Optional[float] = ..., rho: _Optional[float] = ..., gpus: _Optional[int] = ..., gpu_time_s: _Optional[float] = ..., attempts: _Optional[int] = ..., diagnostics: _Optional[str] = ..., best: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., final_rho: _Optional[_Mapping[str, float]] = ..., spec: _Optional[_Union[AppSpec, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., best_checkpoint: _Optional[str] = ..., folder: _Optional[str] = ..., page_url: _Optional[str] = ..., engine_id: _Optional[str] = ..., waits_for: _Optional[str] = ..., explanation: _Optional[_Iterable[_Union[ExplanationLine, _Mapping]]] = ..., checkpoint_uri: _Optional[str] = ..., archive: _Optional[str] = ..., device_noun: _Optional[str] = ..., waiting: _Optional[_Union[AppWaiting, _Mapping]] = ..., estimate: _Optional[_Union[AppEstimate, _Mapping]] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ("app_id", "after_sequence", "follow")
@@ -894,14 +930,7 @@ class ClusterRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ClusterStatus(_message.Message):
-    __slots__ = ("cluster", "policy", "gpus", "gpus_leased", "active_apps", "rounds", "time_scale", "lease_s", "now_s", "leased_by_machine")
-    class LeasedByMachineEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: int
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    __slots__ = ("cluster", "policy", "gpus", "gpus_leased", "active_apps", "rounds", "time_scale", "lease_s", "now_s", "nodes")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
@@ -911,7 +940,7 @@ class ClusterStatus(_message.Message):
     TIME_SCALE_FIELD_NUMBER: _ClassVar[int]
     LEASE_S_FIELD_NUMBER: _ClassVar[int]
     NOW_S_FIELD_NUMBER: _ClassVar[int]
-    LEASED_BY_MACHINE_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
     cluster: Cluster
     policy: str
     gpus: int
@@ -921,8 +950,8 @@ class ClusterStatus(_message.Message):
     time_scale: float
     lease_s: float
     now_s: float
-    leased_by_machine: _containers.ScalarMap[str, int]
-    def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ..., policy: _Optional[str] = ..., gpus: _Optional[int] = ..., gpus_leased: _Optional[int] = ..., active_apps: _Optional[int] = ..., rounds: _Optional[int] = ..., time_scale: _Optional[float] = ..., lease_s: _Optional[float] = ..., now_s: _Optional[float] = ..., leased_by_machine: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeStatus]
+    def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ..., policy: _Optional[str] = ..., gpus: _Optional[int] = ..., gpus_leased: _Optional[int] = ..., active_apps: _Optional[int] = ..., rounds: _Optional[int] = ..., time_scale: _Optional[float] = ..., lease_s: _Optional[float] = ..., now_s: _Optional[float] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ...) -> None: ...
 
 class RmStatusRequest(_message.Message):
     __slots__ = ()
@@ -961,20 +990,22 @@ class RmStatus(_message.Message):
     def __init__(self, version: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., started_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., engine: _Optional[str] = ..., policy: _Optional[str] = ..., state_dir: _Optional[str] = ..., store_trouble: _Optional[str] = ..., engine_trouble: _Optional[str] = ..., apps_running: _Optional[int] = ..., apps_waiting: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., limits: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("machine_id", "state", "gpus", "gpus_leased", "gpus_closed", "last_lease_end_s")
+    __slots__ = ("machine_id", "state", "gpus", "gpus_leased", "gpus_closed", "last_lease_end_s", "gpus_free")
     MACHINE_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
     GPUS_LEASED_FIELD_NUMBER: _ClassVar[int]
     GPUS_CLOSED_FIELD_NUMBER: _ClassVar[int]
     LAST_LEASE_END_S_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FREE_FIELD_NUMBER: _ClassVar[int]
     machine_id: str
     state: str
     gpus: int
     gpus_leased: int
     gpus_closed: int
     last_lease_end_s: float
-    def __init__(self, machine_id: _Optional[str] = ..., state: _Optional[str] = ..., gpus: _Optional[int] = ..., gpus_leased: _Optional[int] = ..., gpus_closed: _Optional[int] = ..., last_lease_end_s: _Optional[float] = ...) -> None: ...
+    gpus_free: int
+    def __init__(self, machine_id: _Optional[str] = ..., state: _Optional[str] = ..., gpus: _Optional[int] = ..., gpus_leased: _Optional[int] = ..., gpus_closed: _Optional[int] = ..., last_lease_end_s: _Optional[float] = ..., gpus_free: _Optional[int] = ...) -> None: ...
 
 class StopRequest(_message.Message):
     __slots__ = ("keep_apps",)

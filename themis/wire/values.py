@@ -332,10 +332,20 @@ def bid_from_message(message: pb.Bid, app_id: str) -> Bid:
     )
 
 
+def phases_to_messages(phases: Iterable[FluidPhase]) -> list[pb.FluidPhase]:
+    """Phases on the fluid fair cluster."""
+    return [pb.FluidPhase(time_s=phase.time_s, gpus=phase.gpus) for phase in phases]
+
+
+def phases_from_messages(messages: Iterable[pb.FluidPhase]) -> tuple[FluidPhase, ...]:
+    """Return the phases. Raises InputError for one without GPUs or of endless time."""
+    return tuple(FluidPhase(message.time_s, message.gpus) for message in messages)
+
+
 def declaration_to_message(declaration: Declaration) -> pb.Declaration:
     """What an app declares to the fluid fair cluster."""
     return pb.Declaration(
-        phases=[pb.FluidPhase(time_s=phase.time_s, gpus=phase.gpus) for phase in declaration.phases],
+        phases=phases_to_messages(declaration.phases),
         cluster_time_s=declaration.cluster_time_s,
         share_demand=declaration.share_demand,
     )
@@ -344,7 +354,7 @@ def declaration_to_message(declaration: Declaration) -> pb.Declaration:
 def declaration_from_message(message: pb.Declaration) -> Declaration:
     """Return the declaration. Raises InputError for a phase without GPUs or of endless time."""
     return Declaration(
-        phases=tuple(FluidPhase(phase.time_s, phase.gpus) for phase in message.phases),
+        phases=phases_from_messages(message.phases),
         cluster_time_s=message.cluster_time_s,
         share_demand=message.share_demand,
     )

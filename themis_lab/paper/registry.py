@@ -44,10 +44,11 @@ PAPERS: Mapping[str, str] = MappingProxyType(
         "allox": "themis_lab.paper.allox.registry",
         "oef": "themis_lab.paper.oef.registry",
         "mixed": "themis_lab.paper.mixed_registry",
+        "estimates": "themis_lab.paper.estimates",
     }
 )
-"""Further evaluations: of other papers, and of all policies on mixed devices. Each module lists EXPERIMENTS, which make
-their own runs."""
+"""Further evaluations: of other papers, of all policies on mixed devices, and of estimates. Each module lists
+EXPERIMENTS, which make their own runs."""
 
 
 def experiment_named(name: str) -> Experiment:

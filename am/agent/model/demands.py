@@ -71,8 +71,7 @@ def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
         gang = held.get(job.job_id)
         if gang is None:
             demands.append(job.demand)
-        # Most gangs continue, and are as large as their jobs can use.
-        elif gang.renewable_gpus.counts or (gang.at.gpus < job.shape.demand_max_gpus and not gang.bound):
+        elif not _is_enough(gang, job.shape):
             demand = _demand_of(job, gang, app.restart_s)
             if demand is not None:
                 demands.append(demand)
@@ -91,10 +90,12 @@ def is_satisfied(shapes: Sequence[JobShape], gangs: Sequence[HeldGang]) -> bool:
     """
     if len(gangs) < len(shapes):
         return False
-    return all(
-        not gang.renewable_gpus.counts and (gang.at.gpus >= shape.demand_max_gpus or gang.bound)
-        for shape, gang in zip(shapes, gangs, strict=True)
-    )
+    return all(_is_enough(gang, shape) for shape, gang in zip(shapes, gangs, strict=True))
+
+
+def _is_enough(gang: HeldGang, shape: JobShape) -> bool:
+    """Whether a gang continues and its job demands nothing more, whatever work is left. Most gangs are such."""
+    return not gang.renewable_gpus.counts and (gang.at.gpus >= shape.demand_max_gpus or gang.bound)
 
 
 def growth_pays(job: JobView, gang: GangAt, gpus: int, level: Level, restart_s: float) -> bool:

@@ -1,4 +1,7 @@
-"""T(G) of many divisions at once: `finish_time` with arrays, bit-identical.
+"""T(G) of many divisions at once: `finish_time` with arrays.
+
+Later phases and the packing of a phase are the same code. Only `finish_time` treats a single job, and identical jobs,
+without arrays, which is faster. `tests/unit/am/agent/test_division_times.py` checks that all times are bit-identical.
 
 A division is gangs of given sizes for an app's jobs. Here each one is a row of counts over a list of gangs. Example:
 over the gangs (1 GPU, 2 GPUs) the row (3, 1) is a division into three gangs of 1 and one gang of 2. The times of jobs
@@ -13,17 +16,9 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from am.agent.model.finish_time import (
-    JobTimes,
-    even_counts,
-    gang_order,
-    job_time_s,
-    later_job,
-    merged,
-)
+from am.agent.model.finish_time import JobTimes, gang_order, later_phases_time_s, merged
 from am.agent.model.views import AppView, ClusterView, GangAt, JobView
 from am.agent.packing.makespan import end_times_s, left_out_s
-from am.tuners.port import Phase
 from themis.cluster import Level
 
 Counts = NDArray[np.int64]
@@ -59,8 +54,9 @@ def finish_times_s(
     spread = np.array([gang.level if gang.gpus > 1 else Level.SLOT for gang in gangs], dtype=np.int64)
     at_least = np.where(counts > 0, spread, int(Level.SLOT)).max(axis=1, initial=int(Level.SLOT))
     keys, index = np.unique(gpus * len(Level) + at_least, return_inverse=True)
-    later_s = _later_times_s(app, keys // len(Level), keys % len(Level), cluster)
-    return now_s + later_s[index]
+    pairs = [divmod(key, len(Level)) for key in keys.tolist()]
+    later_s = [later_phases_time_s(app, held, cluster, Level(level)) for held, level in pairs]
+    return np.asarray(now_s + np.array(later_s)[index])
 
 
 def phase_times_s(
@@ -156,33 +152,3 @@ def _each_once(counts: Counts) -> tuple[Counts, Indices]:
     weights = np.cumprod([1, *bases[:-1]], dtype=np.int64)
     _, first, index = np.unique(counts @ weights, return_index=True, return_inverse=True)
     return counts[first], index
-
-
-# ---- later phases ---------------------------------------------------------------------------------------------------
-
-
-def _later_times_s(app: AppView, gpus: Counts, at_least: Counts, cluster: ClusterView) -> Seconds:
-    """`later_phases_time_s` for each pair of GPUs and level."""
-    total_s = np.zeros(len(gpus))
-    pairs = [(count, Level(level)) for count, level in zip(gpus.tolist(), at_least.tolist(), strict=True)]
-    for phase in app.later_phases:
-        job = later_job(app, phase)
-        total_s = total_s + np.array([_even_time_s(job, phase, count, cluster, level) for count, level in pairs])
-    return total_s
-
-
-def _even_time_s(job: JobView, phase: Phase, gpus: int, cluster: ClusterView, at_least: Level) -> float:
-    """Seconds of a phase of identical jobs on GPUs that are divided evenly."""
-    # Largest gangs first.
-    kinds = list(even_counts(gpus, phase.jobs, job.shape, cluster, at_least, job.speeds).items())
-    if not kinds:
-        return inf
-    times_s = [job_time_s(job, gang) for gang, _ in kinds]
-    ends_s, left = list(times_s), phase.jobs
-    while True:
-        # Identical jobs end in the order in which they start, all gangs of one size at once.
-        first = ends_s.index(min(ends_s))
-        left -= kinds[first][1]
-        if left <= 0:
-            return ends_s[first]
-        ends_s[first] += times_s[first]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 
+from rm_plugin.arbiter.estimates import Interval
 from rm_plugin.service.entries import AppEntry
-from rm_plugin.service.status import waits_for
 from rm_plugin.service.store import StoredEvent
-from rm_plugin.service.web.documents import explanation_of, waiting_of
-from rm_plugin.service.web.page_state import PageState, jobs_of, rho_of
+from rm_plugin.service.web.documents import explanation_of, newest_round
+from rm_plugin.service.web.page_state import PageState, jobs_of
 from rm_plugin.service.web.parts import AppNames, app_state
 from themis.leases import Lease
 from themis.lifecycle import JobState
-from themis.rho import RhoDefinition
+from themis.rho import HEADLINE, RhoDefinition
 from themis.web.elements import Markup, element, facts, join, link, outside_link, section, table, tiles
 from themis.web.formatting import MISSING, assignments, duration, from_now, moment, number, percent
 from themis.web.frame import label, page
@@ -22,6 +23,7 @@ from themis.wire.values import scalars_from_messages
 MAX_JOBS = 300
 MAX_LEASES = 300
 _DETAIL_LETTERS = 300
+_ESTIMATE_NOTE = "If no app arrives and no machine is lost. The interval holds four times in five."
 
 
 def app_page(page_state: PageState, entry: AppEntry) -> str:
@@ -35,6 +37,7 @@ def app_page(page_state: PageState, entry: AppEntry) -> str:
         section("App", _facts(page_state, entry)),
         *_explanation(page_state, entry),
         *_waiting(page_state, names, entry),
+        *_estimate(page_state, entry),
         section("Jobs", *_jobs(page_state, entry)),
         *_leases(page_state, entry),
         section("Newest events", *_events(page_state, entry), note="Newest first, without the progress of jobs."),
@@ -47,7 +50,7 @@ def _tiles(page_state: PageState, entry: AppEntry) -> Markup:
         [
             ("state", app_state(entry)),
             ("progress", percent(entry.progress)),
-            ("rho", number(rho_of(entry))),
+            (f"rho, {HEADLINE}", number(page_state.rho(entry))),
             (page_state.devices_label, page_state.gpus_held(entry)),
             (f"{page_state.device_noun} time", duration(page_state.gpu_time_s(entry))),
             ("phase", phase if entry.heartbeat.phases else MISSING),
@@ -104,19 +107,36 @@ def _explanation(page_state: PageState, entry: AppEntry) -> list[Markup]:
 
 
 def _waiting(page_state: PageState, names: AppNames, entry: AppEntry) -> list[Markup]:
-    waiting = waiting_of(page_state, entry)
+    waiting = page_state.manager.estimates.waiting(entry)
     if waiting is None:
         return []
     wanted = entry.heartbeat.unmet_gpus
-    rank = f"{waiting.rank} of {waiting.of} by rho, the worst off first" if waiting.rank else ""
     rows: list[tuple[str, object]] = [
         ("Could use", f"{wanted} more" if wanted else ""),
-        ("Waits for", waits_for(page_state.manager, entry)),
-        ("Newest round", waiting.reason),
-        ("Its place there", rank),
+        ("Because", waiting.reason),
+        ("Its place", f"{waiting.rank} of {waiting.of} that could use more" if waiting.rank else ""),
         ("Ahead of it", names.listed(waiting.ahead) if waiting.ahead else ""),
+        ("Newest round", newest_round(page_state, entry)),
     ]
     return [section(f"Why it has no more {page_state.device_noun}s", facts(rows))]
+
+
+def _estimate(page_state: PageState, entry: AppEntry) -> list[Markup]:
+    estimate = page_state.manager.estimates.estimate(entry)
+    if estimate is None:
+        return []
+    waits = not page_state.gpus_held(entry)
+    rows: list[tuple[str, object]] = [
+        (page_state.devices_label, _interval(estimate.first_gpu_s) if waits else ""),
+        ("End", _interval(estimate.end_s)),
+    ]
+    return [section("What it may expect", facts(rows), note=_ESTIMATE_NOTE)]
+
+
+def _interval(interval: Interval) -> str:
+    if not math.isfinite(interval.median):
+        return "not in sight"
+    return f"in about {duration(interval.median)} (80 %: {duration(interval.low)} to {duration(interval.high)})"
 
 
 def _jobs(page_state: PageState, entry: AppEntry) -> list[Markup]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rm_plugin.service.web.apps_page import apps_table
-from rm_plugin.service.web.page_state import GpuState, MachineState, PageState, rho_of
+from rm_plugin.service.web.page_state import GpuState, MachineState, PageState
 from rm_plugin.service.web.parts import AppNames, rounds_table
 from themis.cluster import GpuId, Machine
 from themis.lifecycle import LeaseState
-from themis.rho import RhoDefinition
+from themis.rho import HEADLINE
 from themis.web.elements import Markup, element, join, link, markup, section, tiles
 from themis.web.formatting import counted, from_now, number
 from themis.web.frame import label, page
@@ -47,8 +47,8 @@ _CLUSTER_NOTE = (
     "Boxes side by side share a slot."
 )
 _APPS_NOTE = (
-    f"Finish-time fairness rho by {RhoDefinition.THEMIS}, the definition that the auction uses: a forecast, or the "
-    "result of an app that ended. Its ideal depends on the schedule; pages of ended apps have the other definitions."
+    f"Finish-time fairness rho by {HEADLINE}: the time to the end over {HEADLINE.sentence}. Of an app that runs "
+    "the end is an estimate; pages of ended apps have the other definitions."
 )
 _ROUNDS_NOTE = (
     "Offered to the apps of the worst rho; what a winner kept is its share after the hidden payment. "
@@ -67,7 +67,7 @@ def _emulation(page_state: PageState) -> str:
 
 def _tiles(page_state: PageState) -> Markup:
     gpus = page_state.gpus_by_state()
-    rhos = [rho for entry in page_state.manager.entries.active() if (rho := rho_of(entry)) is not None]
+    rhos = [rho for entry in page_state.manager.entries.active() if (rho := page_state.rho(entry)) is not None]
     rows: list[tuple[str, object]] = [
         (page_state.devices_label, sum(gpus.values())),
         ("leased", gpus[GpuState.LEASED]),
@@ -75,7 +75,7 @@ def _tiles(page_state: PageState) -> Markup:
         ("closed", gpus[GpuState.CLOSED]),
         ("lost", gpus[GpuState.LOST]),
         ("active apps", page_state.manager.arbiter.active_count),
-        (f"max rho, {RhoDefinition.THEMIS}", number(max(rhos, default=None))),
+        (f"max rho, {HEADLINE}", number(max(rhos, default=None))),
         ("rounds", page_state.manager.rounds.rounds),
     ]
     hidden = {name for name, value in rows if name in ("closed", "lost") and not value}

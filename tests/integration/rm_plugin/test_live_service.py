@@ -64,6 +64,21 @@ def test_an_app_runs_to_its_end_and_names_its_best_model(tmp_path: Path) -> None
     asyncio.run(scenario())
 
 
+def test_app_that_runs_shows_when_it_ends_and_one_that_waits_why(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with live(settings(tmp_path)) as rm:
+            holder = await rm.submit(replay_app("holder", iterations=4000, jobs=4, tasks=4))
+            status = await rm.wait(holder, lambda app: app.gpus > 0 and app.HasField("estimate"))
+            assert status.estimate.first_gpu_s.high == 0.0
+            assert 0.0 < status.estimate.end_s.low <= status.estimate.end_s.median <= status.estimate.end_s.high
+            waits = await rm.submit(replay_app("waits", iterations=4000, jobs=4, tasks=4))
+            assert (await rm.show(waits)).waiting.reason
+            status = await rm.wait(waits, lambda app: app.HasField("estimate"))
+            assert status.estimate.end_s.high > 0.0 and status.rho > 0.0
+
+    asyncio.run(scenario())
+
+
 def test_jobs_that_a_sampler_chooses_run_two_at_a_time(tmp_path: Path) -> None:
     """Six jobs are candidates, of which four are tried, though there is room for all."""
     chosen = {"sampler": "tpe", "startup_trials": 2, "trials": 4, "parallel": 2}

@@ -11,6 +11,7 @@ from rm_plugin.engines.inventory import Inventory, Node
 from rm_plugin.service.nodes import NodeWatch
 from rm_plugin.service.status import waits_for
 from rm_plugin.service.web.app_page import _waiting
+from rm_plugin.service.web.page_state import PageState
 from themis.apps import TaskResources
 from themis.wire import themis_pb2 as pb
 
@@ -124,7 +125,7 @@ def test_limit_and_what_was_asked_in_vain_are_shown():
         release = pb.Release(lease_ids=lease_ids, reason="YARN granted no container within 20 s", no_room=True)
         await case.manager.changes.make(lambda change: case.manager.live_cluster.release(change, "app-0001", release))
         assert waits_for(case.manager, case.entry) == f"YARN granted no container within 20 s; {limit}"
-        state = SimpleNamespace(manager=case.manager, policy="themis", event_index=SimpleNamespace(rounds=lambda: ()))
+        state = PageState(case.manager, "themis", SimpleNamespace(rounds=lambda: ()))
         assert "may use 3 of 6 GPUs" in "".join(map(str, _waiting(state, None, case.entry)))
         case.clock.advance_to(case.clock.now_s() + case.manager.settings.unfit_s)
         assert waits_for(case.manager, case.entry) == limit

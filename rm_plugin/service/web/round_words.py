@@ -1,35 +1,14 @@
-"""Why an app has no more GPUs: its place in the newest round by finish-time fairness, and who stood before it. Pure."""
+"""What the newest round did for an app, in words. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from rm_plugin.service.web.round_record import RoundRecord
-from themis.values import Value
 from themis.web.formatting import counted, number
 
-MAX_AHEAD = 20
 
-
-class Waiting(Value, frozen=True, kw_only=True):
-    """An app in the newest round that asked for rho.
-
-    Attributes:
-        round_id: The round; None when there was none yet.
-        rank: The app's place by rho, 1 is the worst off; None when it did not report.
-        of: How many apps reported.
-        ahead: Apps with a larger rho that asked for GPUs, worst first, `MAX_AHEAD` at most.
-        reason: What became of the app, a clause.
-    """
-
-    round_id: int | None = None
-    rank: int | None = None
-    of: int = 0
-    ahead: tuple[str, ...] = ()
-    reason: str
-
-
-def why_waiting(app_id: str, rounds: Sequence[RoundRecord], policy: str, noun: str = "GPU") -> Waiting:
+def round_in_words(app_id: str, rounds: Sequence[RoundRecord], policy: str, noun: str = "GPU") -> str:
     """How the newest of `rounds` (newest first) that has reports treated the app. `noun` is what a device is called.
 
     A round that is still running has no result yet, so the one before it counts, if there is one.
@@ -37,20 +16,9 @@ def why_waiting(app_id: str, rounds: Sequence[RoundRecord], policy: str, noun: s
     reported = [record for record in rounds if record.reported_at_s is not None]
     record = next((record for record in reported if record.granted or record.outcome), None)
     if record is None and not reported:
-        return Waiting(reason="no round has been played yet")
+        return "no round has been played yet"
     record = record or reported[0]
-    order = record.worst_first()
-    if app_id not in record.rho:
-        return Waiting(round_id=record.round_id, of=len(order), reason=_without_report(app_id, record))
-    place = order.index(app_id)
-    before = [app for app in order[:place] if record.demand_gpus.get(app, 0) > 0]
-    return Waiting(
-        round_id=record.round_id,
-        rank=place + 1,
-        of=len(order),
-        ahead=tuple(before[:MAX_AHEAD]),
-        reason=_with_report(app_id, record, policy, noun),
-    )
+    return _with_report(app_id, record, policy, noun) if app_id in record.rho else _without_report(app_id, record)
 
 
 def _without_report(app_id: str, record: RoundRecord) -> str:
