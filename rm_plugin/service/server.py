@@ -86,7 +86,8 @@ async def _serve(settings: RmSettings, engine: Engine) -> int:
             await stop.given.wait()
         finally:
             losing.cancel()
-            await server.stop(keep_apps=stop.keep_apps)
+            # Without an order the start failed, for example on a full disk. The apps of a former process run on.
+            await server.stop(keep_apps=stop.keep_apps or not stop.given.is_set())
     finally:
         await engine.close()
         store.close()

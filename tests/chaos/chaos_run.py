@@ -235,15 +235,25 @@ class ChaosRun:
             f"{app_id}: {self.states.get(app_id, pb.AppStatus()).diagnostics}" for app_id in sorted(known - finished)
         ]
 
-    def broken_jobs(self) -> list[str]:
+    def broken_jobs(self, witness: ProcessWitness) -> list[str]:
         """What is wrong with the jobs of finished apps, by their own files."""
         found = []
         for app_id, app in sorted(self.states.items()):
             for job in app.jobs if app.state == "FINISHED" else ():
                 tasks = 1 + int(job.job_id[-1]) % 2
                 folder = self.service.state / "apps" / app_id / "jobs" / job.job_id
-                found += broken_rules(folder, iterations_of(job.job_id), tasks * TIME_SCALE / SERIAL_ITERATION_S)
+                iterations_per_s = tasks * TIME_SCALE / SERIAL_ITERATION_S
+                full = self._met_full_disk(witness, app_id, job.job_id)
+                found += broken_rules(folder, iterations_of(job.job_id), iterations_per_s, disk_was_full=full)
         return found
+
+    def _met_full_disk(self, witness: ProcessWitness, app_id: str, job_id: str) -> bool:
+        """Whether the disk was full while a task of the job lived."""
+        outages = [(each.begun_s, each.ended_s) for each in self.struck if each.fault.kind == "full disk"]
+        tasks = [each for each in witness.seen if each.owner[:2] == (app_id, job_id)]
+        return any(
+            task.started_s <= ended_s and begun_s <= task.last_seen_s for task in tasks for begun_s, ended_s in outages
+        )
 
     def report(self, witness: ProcessWitness) -> str:
         """A table: how often each fault struck, and the worst times to serve again, in seconds."""

@@ -21,14 +21,18 @@ _EVENT = re.compile(
 )
 
 
-def broken_rules(folder: Path, iterations: int, iterations_per_s: float) -> list[str]:
-    """What is wrong with a finished job; empty if nothing is."""
+def broken_rules(folder: Path, iterations: int, iterations_per_s: float, *, disk_was_full: bool = False) -> list[str]:
+    """What is wrong with a finished job; empty if nothing is.
+
+    On a full disk a job trains on without checkpoints and without a log, so it may repeat more after a kill.
+    """
     name = f"{folder.parent.parent.name}/{folder.name}"
     try:
         lines = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
     except OSError as error:
         return [f"{name} has no history: {error}"]
-    return [f"{name}: {text}" for text in (*_of_history(lines, iterations), *_of_log(folder, iterations_per_s))]
+    repeated = () if disk_was_full else _of_log(folder, iterations_per_s)
+    return [f"{name}: {text}" for text in (*_of_history(lines, iterations), *repeated)]
 
 
 def _of_history(lines: list[dict[str, object]], iterations: int) -> Iterator[str]:
@@ -44,8 +48,10 @@ def _of_history(lines: list[dict[str, object]], iterations: int) -> Iterator[str
             incarnation, safe = number, begun
         elif line["event"] in ("checkpoint", "stop", "end"):
             saved = int(str(line["iteration"]))
-            if number != incarnation:
+            if number < incarnation:
                 yield f"incarnation {number} saved after {incarnation} had begun"
+            # The line of its start is missing if the disk was full.
+            incarnation = number
             if saved < safe:
                 yield f"iteration {saved} was saved after {safe}"
             safe = max(safe, saved)

@@ -48,6 +48,16 @@ def test_no_gpu_was_used_by_two_processes_at_once(played):
     assert not witness.double_uses()
 
 
+def test_app_masters_were_started_for_apps_and_after_faults_only(played):
+    """None gave up by itself, for example because of a full disk."""
+    run, witness = played
+    masters = sum(not each.is_task for each in witness.seen)
+    # A node of YARN that is cut off takes all of its app masters with it.
+    cut_off = 8 * sum(each.fault.kind == "kill node" for each in run.struck)
+    ended = sum(each.fault.kind in ("kill app master", "stop app master") for each in run.struck)
+    assert masters <= len(run.states) + ended + cut_off
+
+
 def test_no_app_was_lost(played):
     run, _ = played
     assert len(run.accepted) > 1
@@ -55,8 +65,8 @@ def test_no_app_was_lost(played):
 
 
 def test_no_iteration_was_lost_or_repeated_beyond_the_last_checkpoint(played):
-    run, _ = played
-    assert not run.broken_jobs()
+    run, witness = played
+    assert not run.broken_jobs(witness)
 
 
 def test_no_process_outlived_its_owner(played):
