@@ -144,14 +144,12 @@ class Recorder:
         app_id: str = "",
         detail: Mapping[str, object] | None = None,
         app: AppEntry | None = None,
-        leases: Sequence[LeaseChange] = (),
     ) -> None:
-        """Write an event, an app and lease changes on the loop. Use it only at start, before anything is served."""
+        """Write an event and an app on the loop. Use it only at start, before anything is served."""
         batch = self.batch()
         if app is not None:
             batch.apps[app.app_id] = app.stored()
         batch.event(kind, app_id=app_id, detail=detail)
-        batch.lease_changes(leases)
         self.write_now(batch)
 
     def write_now(self, batch: Batch) -> None:

@@ -1,17 +1,19 @@
 """Batches and the recorder: what is written together, with which time, and who is woken."""
 
 import asyncio
+import math
 
 import pytest
 
 from rm_plugin.service import recorder as recorder_module
 from rm_plugin.service.log_summary import SNAPSHOT, read_summary
 from rm_plugin.service.recorder import Batch, Recorder, Removed
+from rm_plugin.service.store import StoredApp
 from rm_plugin.service.store_memory import MemoryStore
 from themis.clock import ClockMark, VirtualClock
 from themis.cluster import Cluster, GpuId, Machine
 from themis.leases import Lease, LeaseChange, LeaseChangeKind
-from themis.lifecycle import LeaseState
+from themis.lifecycle import AppState, LeaseState
 
 CLUSTER = Cluster(name="c", machines=(Machine(machine_id="m0", rack_id="r0", slots=(2,)),))
 LEASE = Lease(
@@ -180,3 +182,19 @@ class TestRecorder:
 
         recorded(store, scenario)
         assert "the machines that the store remembers cannot be read" in caplog.text
+
+    def test_archived_app_that_cannot_be_read_is_passed_over(self, store, caplog):
+        stored = StoredApp(
+            app_id="app-0001", name="odd", archive="events-1-2.jsonl.gz", state=AppState.FINISHED, attempt=1,
+            token="", spec=b"no specification", pid=0, submitted_at_s=1.0, started_at_s=None, finished_at_s=2.0,
+            diagnostics="", final={},
+        )  # fmt: skip
+
+        async def scenario(recorder):
+            with store.transaction() as transaction:
+                transaction.put_app(stored)
+            assert await recorder.archived_app("odd") is None
+            assert await recorder.archived_apps(math.inf, (), 9) == ()
+
+        recorded(store, scenario)
+        assert "app-0001 cannot be read" in caplog.text
