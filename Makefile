@@ -7,7 +7,7 @@ OUT    ?= out/testbed
 MIX    ?= conf/testbed/$(if $(filter yarn,$(ENGINE)),yarn,main).yaml
 BIN    := $(VENV)/bin
 
-.PHONY: setup testbed test test-unit test-slow test-hadoop stack stack-down test-stack test-docker test-soak lint wire docs docs-site clean
+.PHONY: setup testbed test test-unit test-slow test-hadoop stack stack-down test-stack test-docker test-soak test-chaos lint wire docs docs-site clean
 
 setup: $(VENV)/.ready
 
@@ -41,6 +41,14 @@ test-slow: setup
 SOAK_APPS ?= 30000
 test-soak: setup
 	@THEMIS_SOAK_APPS=$(SOAK_APPS) exec $(BIN)/python -m pytest -s -m slow tests/soak
+
+# Random faults under load, about a quarter of an hour; prints how long the service was away. The seed decides the faults.
+CHAOS_KILLS ?= 300
+CHAOS_OUTAGES ?= 60
+CHAOS_SEED ?= 0
+test-chaos: setup
+	@THEMIS_CHAOS_KILLS=$(CHAOS_KILLS) THEMIS_CHAOS_OUTAGES=$(CHAOS_OUTAGES) THEMIS_CHAOS_SEED=$(CHAOS_SEED) \
+	    exec $(BIN)/python -m pytest -s -m slow tests/chaos
 
 # Against real daemons of Hadoop (docs/how-to/devcluster.md), a cluster for each of two processes, of 1 GB each; needs Java and
 # Maven, and fails without them where CI is set.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from am.agent.model.fairness import Valuer, declaration_of, rho_by_definition
+from am.agent.model.fairness import Valuer, declaration_of, fluid_phases, rho_by_definition
 from am.agent.model.finish_time import finish_time_s
 from am.agent.model.views import AppView, ClusterView, HeldGang
 from am.app_view import (
@@ -33,7 +33,7 @@ from themis.clock import Clock
 from themis.cluster import GpuId
 from themis.durations import median_with_cuts
 from themis.errors import InputError
-from themis.fluid_cluster import Declaration
+from themis.fluid_cluster import Declaration, FluidPhase
 from themis.leases import Lease, renewable_until_s
 from themis.lifecycle import LeaseState
 from themis.wire import themis_pb2 as pb
@@ -64,6 +64,7 @@ class App:
         self.grace_s = registered.grace_s
         self.heartbeat_s = registered.heartbeat_s
         self.time_scale = registered.time_scale
+        self.task_log_mb = registered.task_log_mb
         self.folder = folder
         self.checkpoint_uri = self.spec.checkpoint_uri or f"{kept_at}/checkpoints"
         self.store: CheckpointStore = open_store(self.checkpoint_uri)
@@ -237,6 +238,15 @@ class App:
             return declaration_of(self._whole_view(), self.cluster_view)
         except InputError:
             return None
+
+    def phases_left(self, view: AppView) -> tuple[FluidPhase, ...]:
+        """What is left of the app's phases, as it declares them. Empty while the cluster cannot run the app."""
+        if not (view.jobs and self.cluster_view.cluster_gpus):
+            return ()
+        try:
+            return fluid_phases(view, self.cluster_view)
+        except InputError:
+            return ()
 
     def _whole_view(self) -> AppView:
         return whole_view(

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 PRIOR_SERIAL_ITERATION_S = 0.1
 """Serial seconds per iteration of a job without an estimate that has not run yet."""
 
+UNKNOWN_PACE_S = 86_400.0
+"""Seconds on its largest gang that a job is assumed to take if nothing says its pace: a day."""
+
 REESTIMATE = 1.05
 """B grows only if the measured work exceeds it by this factor, so that noise does not raise it step by step."""
 
@@ -41,10 +44,16 @@ class AppJob(Protocol):
 
 
 class JobProgress(Value, frozen=True, kw_only=True):
-    """A job that an app master runs, as far as the agent cares."""
+    """A job that an app master runs, as far as the agent cares.
+
+    `silent`: neither its log nor the user says its pace, and that of no other job of the app is known.
+    `ended`: its program has exited with 0.
+    """
 
     spec: JobSpec
     profile: JobProfile
+    silent: bool = False
+    ended: bool = False
 
     @property
     def iterations_total(self) -> int:
@@ -53,9 +62,43 @@ class JobProgress(Value, frozen=True, kw_only=True):
 
     @property
     def serial_iteration_s(self) -> float:
-        """Measured, else the user's estimate, else the prior."""
-        serial_s = self.profile.serial_iteration_s
-        return PRIOR_SERIAL_ITERATION_S if serial_s is None else serial_s
+        """Measured, else the user's estimate, else a prior.
+
+        A silent job is assumed to take a day on its largest gang, or twice as long as it has run if that is longer. A
+        long job has a lower rho than a short one that waited as long, so silence never gains an app GPUs. Example: a
+        command of one iteration on 4 GPUs that has run for 10 minutes takes 4 * 86,400 GPU s. After two days it takes
+        four. One that has ended took what it took.
+        """
+        known_s = self._known_s
+        if known_s is not None:
+            return known_s
+        if not self.silent and not self._without_length:
+            return PRIOR_SERIAL_ITERATION_S
+        ran_gpu_s = self.profile.ran_gpu_s
+        if ran_gpu_s and self.ended:
+            return ran_gpu_s / self.iterations_total
+        return max(UNKNOWN_PACE_S * self.spec.shape.demand_max_gpus, 2.0 * ran_gpu_s) / self.iterations_total
+
+    @property
+    def iterations_done(self) -> int:
+        """Iterations done, at most all of the job. None of a job without a length that still runs."""
+        if self._without_length and not self.ended:
+            return 0
+        return min(self.profile.iteration, self.iterations_total)
+
+    @property
+    def pace_known(self) -> bool:
+        """Whether its pace was measured or estimated, in iterations of the job."""
+        return self._known_s is not None
+
+    @property
+    def _without_length(self) -> bool:
+        # Steps that a job without a length logs say nothing of its one iteration.
+        return self.spec.has_no_length and self.profile.logged > 1
+
+    @property
+    def _known_s(self) -> float | None:
+        return self.profile.estimated_iteration_s if self._without_length else self.profile.serial_iteration_s
 
     def view_with(self, iterations_left: int) -> JobView:
         """The job with these iterations left, by its measurements, without a forecast of its loss."""
@@ -66,6 +109,7 @@ class JobProgress(Value, frozen=True, kw_only=True):
             slowdown=self.profile.slowdown(),
             shape=self.spec.shape,
             speeds=self.profile.speeds(),
+            samples=self.profile.samples(self.iterations_total, self.serial_iteration_s),
         )
 
 
@@ -123,7 +167,7 @@ def work_gpu_s(jobs: Mapping[str, AppJob], phases: Sequence[Phase]) -> float:
 
 def work_seen_gpu_s(jobs: Mapping[str, JobProgress], plan: TunerPlan) -> float:
     """Work done so far and work still to do, in GPU seconds at S = 1."""
-    done = sum_in_order(job.profile.iteration * job.serial_iteration_s for job in jobs.values())
+    done = sum_in_order(job.iterations_done * job.serial_iteration_s for job in jobs.values())
     now = sum_in_order(view.serial_work_s for view in phase_views(jobs, plan))
     return done + now + _later_iterations(plan.phases) * reference_job(jobs).serial_iteration_s
 

@@ -27,6 +27,7 @@ class AmContext(Value, frozen=True, kw_only=True):
         engine: Where tasks run, by name.
         run_id: The mark of the ResourceManager's run; empty for none.
         engine_settings: What the engine needs to know beside, in its own terms.
+        rm_absence_s: How long the jobs go on without a ResourceManager before the app master stops them and itself.
     """
 
     rm_address: str
@@ -38,6 +39,7 @@ class AmContext(Value, frozen=True, kw_only=True):
     engine: str = "local"
     run_id: str = ""
     engine_settings: Mapping[str, Any] = field(default_factory=dict)
+    rm_absence_s: float = 60.0
 
     __repr__ = repr_without("token")
 
@@ -50,7 +52,8 @@ class AmContext(Value, frozen=True, kw_only=True):
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> AmContext:
         """Read THEMIS_RM_ADDRESS, _APP_ID, _ATTEMPT, _APP_TOKEN and _APP_DIR; a missing one raises InputError.
 
-        THEMIS_STORAGE_URI, THEMIS_ENGINE, THEMIS_RUN_ID and THEMIS_ENGINE_SETTINGS (JSON) may be there.
+        THEMIS_STORAGE_URI, THEMIS_ENGINE, THEMIS_RUN_ID, THEMIS_ENGINE_SETTINGS (JSON) and THEMIS_RM_ABSENCE_S may be
+        there.
         """
         names = ("THEMIS_RM_ADDRESS", "THEMIS_APP_ID", "THEMIS_ATTEMPT", "THEMIS_APP_TOKEN", "THEMIS_APP_DIR")
         missing = [name for name in names if not environment.get(name)]
@@ -70,4 +73,5 @@ class AmContext(Value, frozen=True, kw_only=True):
             engine=environment.get("THEMIS_ENGINE") or "local",
             run_id=environment.get("THEMIS_RUN_ID", ""),
             engine_settings=json.loads(environment.get("THEMIS_ENGINE_SETTINGS") or "{}"),
+            rm_absence_s=float(environment.get("THEMIS_RM_ABSENCE_S") or 60.0),
         )

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import logging
 import os
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from themis.errors import ThemisError
 from themis.files import open_regular
+
+LOG = logging.getLogger("themis.am.journal")
+
+MAX_WAITING_BYTES = 1024 * 1024
+"""An app of a hundred jobs writes some hundred bytes a second, so this is the better part of an hour."""
+
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
 class JournalError(ThemisError, OSError):
@@ -36,13 +45,15 @@ class JournalStore(Protocol):
 class JournalFile:
     """A file of lines. Every line is one `write` of its own; a torn last line is cut off when it is opened.
 
-    A line that the disk takes in part only is cut off again, and none is taken after it: what is read is always a
-    beginning of what was appended.
+    A line that the disk takes in part only is cut off again. While the disk is full, lines wait in memory, in their
+    order. So training goes on, and what is read is always a beginning of what was appended. If the app master dies
+    meanwhile, the next attempt goes on from the lines before.
     """
 
     def __init__(self, path: Path) -> None:
         self.place = str(path)
         self._failure: JournalError | None = None
+        self._waiting = b""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
@@ -63,24 +74,49 @@ class JournalFile:
         return self._content
 
     def append(self, line: bytes) -> None:
-        """Write a line; raises JournalError from the first on that could not be written whole."""
+        """Write a line, or keep it until the disk has room again.
+
+        Raises:
+            JournalError: It cannot be written for another reason, or too many lines wait; then and from then on.
+        """
         if self._failure is not None:
             raise self._failure
-        whole_bytes = os.fstat(self._descriptor).st_size
-        try:
-            if os.write(self._descriptor, line) < len(line):
-                raise OSError("a line was written in part only")
-        except OSError as error:
-            # Where even this fails, the torn line stays the last one, which the next attempt cuts off.
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._descriptor, whole_bytes)
-            remedy = f"{error}; free some space: the next attempt goes on from the last whole line"
-            self._failure = JournalError("cannot write the journal", value=self.place, remedy=remedy)
-            raise self._failure from error
+        is_first = not self._waiting
+        self._waiting += line
+        self._write()
+        if self._waiting and is_first:
+            LOG.warning("%s: the disk is full, lines of the journal wait in memory", self.place)
+        if len(self._waiting) > MAX_WAITING_BYTES:
+            self._fail("too many lines wait for space on the disk")
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file. Lines that wait are lost if the disk is still full."""
+        if self._failure is None:
+            with contextlib.suppress(JournalError):
+                self._write()
         os.close(self._descriptor)
+
+    def _write(self) -> None:
+        """Write the lines that wait, all or none."""
+        whole_bytes = os.fstat(self._descriptor).st_size
+        try:
+            if os.write(self._descriptor, self._waiting) == len(self._waiting):
+                self._waiting = b""
+                return
+        except OSError as error:
+            if error.errno not in _FULL:
+                self._fail(str(error))
+        try:
+            # The disk took a part.
+            os.ftruncate(self._descriptor, whole_bytes)
+        except OSError as error:
+            # The torn line stays the last one, which the next attempt cuts off.
+            self._fail(str(error))
+
+    def _fail(self, reason: str) -> NoReturn:
+        remedy = f"{reason}; free some space: the next attempt goes on from the last whole line"
+        self._failure = JournalError("cannot write the journal", value=self.place, remedy=remedy)
+        raise self._failure
 
 
 def whole_lines(data: bytes) -> bytes:

@@ -9,12 +9,21 @@ from am.app import App
 from am.jobs.job_runner import Emit
 from am.jobs.run import JobRun
 from am.jobs.saved_state import checkpoint_folders
+from am.log_caps import LogCaps
 from am.profiler.job_reader import JobReader
 from am.profiler.records import CheckpointFailed, CheckpointSaved, Imported, Record, Restored, StepLoss, Validation
 from themis.lifecycle import JobState
 
 PROGRESS_EVENT_S = 1.0
 """Minimum seconds between two progress events of a job."""
+
+
+UNREAD_AFTER_S = 45.0
+"""Seconds that a job must have run before its health says that its log has no pace or no metric."""
+
+
+_PAST = 1.1
+"""A job is past its target if it logs this many times as many iterations: some end with a last evaluation."""
 
 
 class LogWatch:
@@ -25,6 +34,7 @@ class LogWatch:
         self._emit = emit
         self._on_change = on_change
         self._readers: dict[str, JobReader] = {}
+        self._caps = LogCaps(app)
         self._reported: dict[str, set[str]] = {}
 
     def catch_up(self) -> None:
@@ -34,14 +44,18 @@ class LogWatch:
                 job.profile.feed(record)
 
     def poll(self) -> None:
-        """Read on in the logs of all jobs that run."""
+        """Read on in the logs of all jobs that run, and keep these within their cap."""
         for job in self._app.search.jobs.values():
             if job.running:
                 self.read(job)
+        self._caps.keep()
 
     def read(self, job: JobRun) -> None:
         """Read on in one job's log."""
         now_s = self._app.now_s()
+        if not job.stepped:
+            # Its program was called with this iteration.
+            self._reader(job).lines.expect(self._app.search.target_of(job, self._app.search.plan()))
         self._take(job, self._reader(job).read(now_s), now_s)
 
     def drain(self, job: JobRun, ended_well: bool) -> None:
@@ -60,7 +74,9 @@ class LogWatch:
     def _reader(self, job: JobRun) -> JobReader:
         if job.job_id not in self._readers:
             folders = [job.folder, *checkpoint_folders(self._app, job)]
-            self._readers[job.job_id] = JobReader(job.follower, folders, since_s=self._app.submitted_at_s)
+            since_s = self._app.submitted_at_s
+            self._readers[job.job_id] = JobReader(job.follower, folders, since_s=since_s, metric=job.metric)
+            job.lines = self._readers[job.job_id].lines
         return self._readers[job.job_id]
 
     def _report_health(self, job: JobRun) -> None:
@@ -71,8 +87,36 @@ class LogWatch:
             self._report_once(job, "job_stalled", detail)
         if diverged is not None:
             self._report_once(job, "job_diverged", {"iteration": diverged.since_iteration, "losses": diverged.losses})
+        unread = self._unread(job)
+        job.notice = unread or self._past_target(job)
+        if unread and job.lines is not None:
+            seen = {"lines_seen": job.lines.lines_seen, "first_line": job.lines.first_line}
+            self._report_once(job, "metric_unread", seen)
         present = {"job_stalled": stall is not None, "job_diverged": diverged is not None}
+        present["metric_unread"] = bool(unread)
         self._reported[job.job_id] = {kind for kind, holds in present.items() if holds}
+
+    def _unread(self, job: JobRun) -> str:
+        """Say what a job has not reported although it has run for a while. Empty if it has."""
+        if not job.running or job.profile.ran_s < UNREAD_AFTER_S:
+            return ""
+        search = self._app.search
+        lacks = (
+            ("pace unknown", job.profile.serial_iteration_s is None),
+            ("no metric", (search.compares or job.metric.declared) and not job.read_metric),
+        )
+        words = " and ".join(word for word, holds in lacks if holds)
+        return f"{words}: {job.lines_text}" if words else ""
+
+    def _past_target(self, job: JobRun) -> str:
+        """Say that a job logs more iterations than it was asked for. Empty if it does not."""
+        target = self._app.search.target_of(job, self._app.search.plan())
+        if not job.running or job.spec.has_no_length or job.profile.logged <= _PAST * target:
+            return ""
+        return (
+            f"it logs iteration {job.profile.logged}, past its target {target}: end the program at %iterations%, count"
+            " the same steps in job.iterations, or set job.max_iterations"
+        )
 
     def _report_once(self, job: JobRun, kind: str, detail: Mapping[str, object]) -> None:
         if kind not in self._reported.get(job.job_id, set()):

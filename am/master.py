@@ -37,8 +37,6 @@ T = TypeVar("T")
 _POLL_S = 0.2
 _LINGER_S = 0.5
 """How long a GPU without a use is kept, since the next phase of the search may begin in a moment."""
-_GIVE_UP_S = 60.0
-"""How long the jobs go on without a ResourceManager before the app master stops them and itself."""
 
 
 class AttemptLostError(Exception):
@@ -59,7 +57,7 @@ class AppMaster:
         self._journal = Journal(f"{context.kept_at}/journal.jsonl")
         self._archive = open_archive(context.folder, context.kept_at)
         self._session = RmSession(
-            context.rm_address, self._register, self._on_message, clock=clock, give_up_s=_GIVE_UP_S
+            context.rm_address, self._register, self._on_message, clock=clock, give_up_s=context.rm_absence_s
         )
         self._app: App | None = None
         self._jobs: JobRunner
@@ -249,6 +247,8 @@ class AppMaster:
                 raise AttemptLostError("a job could not be settled") from self._jobs.broken
             if self._stop_reason:
                 return AppState.KILLED, self._stop_reason
+            if app.search.unreadable:
+                return AppState.FAILED, app.search.unreadable
             plan = app.search.plan()
             if plan.finished:
                 return _outcome(app)
@@ -383,7 +383,7 @@ def _outcome(app: App) -> tuple[AppState, str]:
     """How a finished search ends: as FINISHED, with what is doubtful about it, unless every job failed."""
     if app.search.plan().best is not None:
         doubts = [f"{job.job_id} {job.health}" for job in app.search.jobs.values() if job.short_of]
-        if len(app.search.jobs) > 1 and not app.search.best():
+        if app.spec.metric.wanted and len(app.search.jobs) > 1 and not app.search.best():
             doubts.insert(0, "no job logged a loss that the profiler reads, so none is known to be the best")
         return AppState.FINISHED, "; ".join(doubts)
     failures = [job.diagnostics for job in app.search.jobs.values() if job.diagnostics]

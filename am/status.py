@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from am.agent.model.demands import unmet_demands
 from am.agent.model.views import AppView
 from am.app import App
+from am.app_view import JobProgress
 from am.jobs.run import JobRun
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
-from themis.wire.values import declaration_to_message, scalars_to_messages
+from themis.wire.values import declaration_to_message, phases_to_messages, scalars_to_messages
 
 LOG = logging.getLogger("themis.am")
 
@@ -31,6 +32,8 @@ def heartbeat_message(app: App, view: AppView) -> pb.Heartbeat:
         checkpoint_uri=app.checkpoint_uri,
         unmet_gpus=sum(demand.max_gpus for demand in unmet_demands(view)),
         declaration=_declaration(app),
+        phases_left=phases_to_messages(app.phases_left(view)),
+        restart_s=app.restart_s,
     )
 
 
@@ -67,7 +70,7 @@ def _job_reports(app: App) -> Iterator[pb.JobStatus]:
 
 def job_status(app: App, job: JobRun) -> pb.JobStatus:
     """One job."""
-    loss, accuracy = job.loss, job.profile.accuracy
+    loss, accuracy = job.shown_loss, job.profile.accuracy
     return pb.JobStatus(
         job_id=job.job_id,
         state=job.state.value,
@@ -91,4 +94,7 @@ def job_status(app: App, job: JobRun) -> pb.JobStatus:
             pb.DeviceSpeed(device=each.device, speed=each.speed, measured=each.measured)
             for each in job.profile.speed_by_device()
         ],
+        lines_seen=job.lines.lines_seen if job.lines is not None else 0,
+        lines_read=job.lines.lines_read if job.lines is not None else 0,
+        pace_known=JobProgress(spec=job.spec, profile=job.profile).pace_known,
     )

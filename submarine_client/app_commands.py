@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 
+from submarine_client.advice import advice
 from submarine_client.app_list import Selection
 from submarine_client.as_json import app_object, dump, spec_object
 from submarine_client.events import FREQUENT, event_line, event_object
@@ -12,6 +13,7 @@ from submarine_client.groups import load_app
 from submarine_client.resuming import resumed
 from submarine_client.session import OK, Session
 from submarine_client.show import app_text, spec_text
+from themis.apps import AppSpec
 from themis.wire.values import app_from_message
 
 
@@ -21,6 +23,7 @@ def submit(session: Session, arguments: Namespace) -> int:
     with session.connect() as client:
         reply = client.submission(app)
         session.say_submitted(reply)
+        _advise(session, app)
         return session.wait(client, [reply.app_id]) if arguments.wait else OK
 
 
@@ -45,7 +48,13 @@ def validate(session: Session, arguments: Namespace) -> int:
     session.terminal.say(f"{arguments.group} is valid\n\n{spec_text(app)}")
     if summary:
         session.terminal.say(f"\n{summary}")
+    _advise(session, app)
     return OK
+
+
+def _advise(session: Session, app: AppSpec) -> None:
+    for text in advice(app):
+        session.terminal.note(text)
 
 
 def list_apps(session: Session, arguments: Namespace) -> int:

@@ -10,6 +10,7 @@ from submarine_client.connection import Connection
 from submarine_client.table import MISSING, age, moment, number, percent, shortened, table
 from submarine_client.terminal import harmless
 from themis.lifecycle import AppState
+from themis.rho import HEADLINE
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
 
@@ -19,7 +20,8 @@ _ORDERS: dict[str, Callable[[pb.AppStatus], Any]] = {
     "user": lambda app: app.user,
     "state": status.shown_state,
     "gpus": lambda app: -app.gpus,
-    "rho": lambda app: -app.rho,
+    # An unknown one, NaN, comes last.
+    "rho": lambda app: -max(0.0, app.rho),
     "progress": lambda app: -app.progress,
 }
 ORDERS = (NEWEST, *_ORDERS)
@@ -86,7 +88,8 @@ def list_text(apps: Sequence[pb.AppStatus], now_s: float, width: int) -> str:
 
 def wide_text(apps: Sequence[pb.AppStatus]) -> str:
     """Format a table with a line per app and every column."""
-    header = ("APP", "NAME", "USER", "QUEUE", "STATE", "DONE", "GPUS", "RHO", "TUNER", "SUBMITTED", "ENDED", "WAITS")
+    rho = f"RHO ({HEADLINE.upper()})"
+    header = ("APP", "NAME", "USER", "QUEUE", "STATE", "DONE", "GPUS", rho, "TUNER", "SUBMITTED", "ENDED", "WAITS")
     rows = [
         (
             *(app.app_id, app.name, app.user, app.queue, status.shown_state(app), percent(app.progress), str(app.gpus)),

@@ -60,9 +60,36 @@ def app_object(app: pb.AppStatus) -> dict[str, Any]:
         "page_url": app.page_url or None,
         "diagnostics": app.diagnostics,
         "waits_for": app.waits_for or None,
+        "waiting": _waiting_object(app.waiting) if app.HasField("waiting") else None,
+        "estimate": _estimate_object(app.estimate) if app.HasField("estimate") else None,
+        "metric": _metric_object(app),
         "explanation": [{"label": line.label, "text": line.text} for line in app.explanation],
         "jobs": [_job_object(app, job) for job in app.jobs],
         "leases": [_lease_object(lease) for lease in app.leases],
+    }
+
+
+def _waiting_object(waiting: pb.AppWaiting) -> dict[str, Any]:
+    return {"reason": waiting.reason, "rank": waiting.rank or None, "of": waiting.of}
+
+
+def _estimate_object(estimate: pb.AppEstimate) -> dict[str, Any]:
+    return {"first_gpu_s": _interval_object(estimate.first_gpu_s), "end_s": _interval_object(estimate.end_s)}
+
+
+def _interval_object(interval: pb.Seconds) -> dict[str, Any]:
+    return {"median": _finite(interval.median), "low": _finite(interval.low), "high": _finite(interval.high)}
+
+
+def _metric_object(app: pb.AppStatus) -> dict[str, Any] | None:
+    """Return the metric of the search: its name, and how many lines of all logs were seen, and had it."""
+    metric = app.spec.metric
+    if metric.unwanted:
+        return None
+    return {
+        "name": metric.name or ("" if metric.regex else "loss"),
+        "lines_seen": sum(job.lines_seen for job in app.jobs),
+        "lines_read": sum(job.lines_read for job in app.jobs),
     }
 
 
@@ -79,6 +106,7 @@ def _job_object(app: pb.AppStatus, job: pb.JobStatus) -> dict[str, Any]:
         "restarts": job.restarts,
         "hyper_parameters": status.hyper_parameters(app, job.job_id),
         "health": job.health or None,
+        "pace_known": job.pace_known,
         "slowdown": {
             each.level: {"factor": each.factor, "intervals": each.intervals, "spread": each.spread}
             for each in job.slowdown

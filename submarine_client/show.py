@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from submarine_client import status
 from submarine_client.table import MISSING, assignments, moment, number, percent, seconds, table
 from submarine_client.terminal import harmless
 from themis.apps import AppSpec
-from themis.rho import FLUID_DEFINITIONS, HEADLINE, SCHEDULE_DEFINITIONS, RhoDefinition
+from themis.rho import FLUID_DEFINITIONS, HEADLINE, SCHEDULE_DEFINITIONS
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 
@@ -56,7 +57,7 @@ def progress_line(app: pb.AppStatus) -> str:
         parts.append(f"phase {_phase(app)}")
     parts += [percent(app.progress), _gpus(app.gpus)]
     if app.rho > 0:
-        parts.append(f"rho {number(app.rho)}")
+        parts.append(f"rho {number(app.rho)} ({HEADLINE})")
     best = status.best_job(app)
     if best is not None:
         parts.append(f"best {best.job_id} ({_score(best)})")
@@ -67,10 +68,8 @@ def end_line(app: pb.AppStatus) -> str:
     """Format how an app ended, on one line."""
     took = status.duration_s(app)
     parts = [f"{app.app_id} {app.state}" + ("" if took is None else f" after {seconds(took)}")]
-    if HEADLINE in app.final_rho:
-        parts.append(f"rho {number(app.final_rho[HEADLINE])} ({HEADLINE})")
-    elif app.rho > 0:
-        parts.append(f"rho {number(app.rho)} ({RhoDefinition.THEMIS})")
+    if app.rho > 0:
+        parts.append(f"rho {number(app.rho)} ({HEADLINE})")
     best = status.best_job(app)
     if best is not None:
         hyper_parameters = status.hyper_parameters(app, best.job_id)
@@ -141,20 +140,22 @@ def _head(app: pb.AppStatus) -> list[str]:
 
 
 def _rho_lines(app: pb.AppStatus) -> list[str]:
-    """Rho by the definition that the auction uses, and at the end by all."""
-    lines = [_field("rho", f"{number(status.rho(app))} ({RhoDefinition.THEMIS})")]
+    """Rho by the headline definition, and at the end by all."""
+    lines = [_field("rho", f"{number(status.rho(app))} ({HEADLINE})")]
     for title, names in (("rho at the end", FLUID_DEFINITIONS), ("By schedule", SCHEDULE_DEFINITIONS)):
         known = [f"{name} {number(app.final_rho[name])}" for name in names if name in app.final_rho]
         if known:
             lines.append(_field(title, ", ".join(known)))
-    if HEADLINE in app.final_rho:
+    if status.rho(app) > 0.0:
         lines.append(_field(HEADLINE.capitalize(), f"the time to the end over {HEADLINE.sentence}"))
     return lines
 
 
 def _outcome(app: pb.AppStatus) -> list[str]:
     lines = _rho_lines(app)
-    lines.append(_field("GPUs", f"{app.gpus} now, {seconds(app.gpu_time_s)} of GPU time in all"))
+    noun = app.device_noun or "GPU"
+    label = f"{noun[0].upper()}{noun[1:]}s"
+    lines.append(_field(label, f"{app.gpus} now, {seconds(app.gpu_time_s)} of {noun} time in all"))
     best = status.best_job(app)
     if best is not None:
         values = assignments(status.hyper_parameters(app, best.job_id))
@@ -162,7 +163,9 @@ def _outcome(app: pb.AppStatus) -> list[str]:
     more = (
         ("Checkpoint", app.best_checkpoint),
         ("Leases", _leases(app)),
-        ("Waits", app.waits_for),
+        ("Waits", _waiting(app)),
+        ("First GPU", _interval(app.estimate.first_gpu_s) if app.HasField("estimate") and not app.gpus else ""),
+        ("End", _interval(app.estimate.end_s) if app.HasField("estimate") else ""),
         ("Folder", app.folder),
         ("Events", app.archive),
         ("Engine's id", app.engine_id),
@@ -197,6 +200,20 @@ def _score(job: pb.JobStatus) -> str:
 def _factor(slowdown: pb.LevelSlowdown) -> str:
     source = f"measured, {slowdown.intervals} intervals" if slowdown.intervals else "estimated"
     return f"{number(slowdown.factor)} ({source})"
+
+
+def _waiting(app: pb.AppStatus) -> str:
+    """Why the app has no more GPUs. A server of an earlier version only sends the reason of its policy."""
+    if not app.HasField("waiting"):
+        return app.waits_for
+    place = f" (place {app.waiting.rank} of {app.waiting.of})" if app.waiting.rank else ""
+    return f"{app.waiting.reason}{place}"
+
+
+def _interval(interval: pb.Seconds) -> str:
+    if not math.isfinite(interval.median):
+        return "not in sight"
+    return f"in about {seconds(interval.median)} (80 %: {seconds(interval.low)} to {seconds(interval.high)})"
 
 
 def _leases(app: pb.AppStatus) -> str:

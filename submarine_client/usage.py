@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from submarine_client import status
-from submarine_client.table import seconds, table
+from submarine_client.table import MISSING, seconds, table
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
 
@@ -68,34 +68,47 @@ def cluster_object(cluster: pb.ClusterStatus) -> dict[str, Any]:
                 "machine_id": machine.machine_id,
                 "rack_id": machine.rack_id,
                 "device": machine.device or None,
-                "devices": sum(machine.slots),
-                "leased": cluster.leased_by_machine[machine.machine_id],
+                "state": node.state,
+                "devices": node.gpus,
+                "leased": node.gpus_leased,
+                "free": node.gpus_free,
             }
-            for machine in cluster.cluster.machines
+            for machine, node in _machines(cluster)
         ],
     }
 
 
 def cluster_text(cluster: pb.ClusterStatus) -> str:
     """Format the cluster: a line of totals, a table of device types if there are several, a table of machines."""
-    machines = [
-        (machine, sum(machine.slots), cluster.leased_by_machine[machine.machine_id])
-        for machine in cluster.cluster.machines
-    ]
+    machines = _machines(cluster)
+    free = sum(node.gpus_free for _, node in machines)
     lines = [
-        f"{cluster.gpus - cluster.gpus_leased} of {cluster.gpus} devices free, {cluster.active_apps} active apps, "
+        f"{free} of {cluster.gpus} devices free, {cluster.gpus_leased} leased, {cluster.active_apps} active apps, "
         f"policy {cluster.policy}, leases of {seconds(cluster.lease_s)}"
     ]
-    types = list(dict.fromkeys(machine.device for machine, _, _ in machines))
+    types = list(dict.fromkeys(machine.device for machine, _ in machines))
     if len(types) > 1:
-        of_types = []
+        rows = []
         for device in types:
-            of_type = [(devices, leased) for machine, devices, leased in machines if machine.device == device]
-            devices, leased = (sum(column) for column in zip(*of_type, strict=True))
-            of_types.append((device, str(len(of_type)), str(devices), str(leased), str(devices - leased)))
-        lines += ["", table(("TYPE", "NODES", "DEVICES", "LEASED", "FREE"), of_types)]
-    rows = [
-        (machine.machine_id, machine.rack_id, machine.device or "-", str(devices), str(leased), str(devices - leased))
-        for machine, devices, leased in machines
+            nodes = [node for machine, node in machines if machine.device == device]
+            rows.append((device, str(len(nodes)), *_counts(nodes)))
+        lines += ["", table(("TYPE", "NODES", "DEVICES", "LEASED", "FREE"), rows)]
+    by_node = [
+        (machine.machine_id, machine.rack_id, machine.device or MISSING, node.state, *_counts([node]))
+        for machine, node in machines
     ]
-    return "\n".join([*lines, "", table(("NODE", "RACK", "TYPE", "DEVICES", "LEASED", "FREE"), rows)])
+    return "\n".join([*lines, "", table(("NODE", "RACK", "TYPE", "STATE", "DEVICES", "LEASED", "FREE"), by_node)])
+
+
+def _machines(cluster: pb.ClusterStatus) -> list[tuple[pb.Machine, pb.NodeStatus]]:
+    nodes = {node.machine_id: node for node in cluster.nodes}
+    return [(machine, nodes.get(machine.machine_id, pb.NodeStatus())) for machine in cluster.cluster.machines]
+
+
+def _counts(nodes: Sequence[pb.NodeStatus]) -> tuple[str, str, str]:
+    """The devices of some nodes: all, leased, free."""
+    return (
+        str(sum(node.gpus for node in nodes)),
+        str(sum(node.gpus_leased for node in nodes)),
+        str(sum(node.gpus_free for node in nodes)),
+    )

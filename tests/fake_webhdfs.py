@@ -268,6 +268,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.state.nodes[target + name[len(path) :]] = self.state.nodes.pop(name)
         return b""
 
+    def settimes(self, path):
+        self.file(path).modified_ms = int(self.query["modificationtime"])
+        return b""
+
     def concat(self, path):
         if not self.state.joins:
             raise RefusalError(

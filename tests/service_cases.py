@@ -187,7 +187,15 @@ def heartbeat() -> pb.Heartbeat:
         hyper_parameters={"learning_rate": pb.Scalar(number=0.1)}, slowdown=[level],
     )  # fmt: skip
     return pb.Heartbeat(
-        progress=0.5, rho=2.0, jobs=[job], phase=0, phases=1, unmet_gpus=2, best="job-0", declaration=DECLARATION
+        progress=0.5,
+        rho=2.0,
+        jobs=[job],
+        phase=0,
+        phases=1,
+        unmet_gpus=2,
+        best="job-0",
+        declaration=DECLARATION,
+        phases_left=[pb.FluidPhase(time_s=25.0, gpus=2.0)],
     )
 
 

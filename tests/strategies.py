@@ -9,12 +9,13 @@ from themis.apps import (
     Estimate,
     JobShape,
     JobSpec,
+    MetricSpec,
     ProgramSpec,
     Slowdown,
     TaskResources,
     TunerSpec,
 )
-from themis.bids import AppReport, Bid, BidRow, GangDemand, GangRequest, LossForecast, Offer, PhaseLeft
+from themis.bids import AppReport, Bid, BidRow, GangDemand, GangRequest, LossForecast, Offer, PhaseLeft, SampleTimes
 from themis.cluster import Allocation, Cluster, DeviceKind, DeviceType, GpuId, Level, Machine
 from themis.leases import Lease
 from themis.lifecycle import LeaseState
@@ -75,6 +76,9 @@ APPS = st.builds(
     peer_wait_s=POSITIVE,
     seed=INT64,
     replay=st.booleans(),
+    max_runtime_s=POSITIVE,
+    max_iterations=INT32,
+    metric=st.builds(MetricSpec, name=TEXTS, mode=st.sampled_from(("min", "max")), regex=TEXTS, wanted=st.booleans()),
 )
 
 GANGS = st.builds(
@@ -124,7 +128,19 @@ PHASES_LEFT = st.builds(
 )
 
 
-def _demand(job_id, least, more, unit, slowdown, work, held, forecast, speeds) -> GangDemand:
+SAMPLES = st.lists(
+    st.builds(
+        lambda device, work, more_work, at_s, more_s: SampleTimes(
+            device=device, work_gpu_s=(work, work + more_work), seconds=(at_s, at_s + more_s)
+        ),
+        NAMES,
+        *[st.floats(1e-3, 1e6)] * 4,
+    ),
+    max_size=3,
+).map(tuple)
+
+
+def _demand(job_id, least, more, unit, slowdown, work, held, forecast, speeds, samples) -> GangDemand:
     return GangDemand(
         job_id=job_id,
         min_gpus=least * unit,
@@ -135,6 +151,7 @@ def _demand(job_id, least, more, unit, slowdown, work, held, forecast, speeds) -
         held=held,
         forecast=forecast,
         speeds=Speeds.of(speeds.items()),
+        samples=samples,
     )
 
 
@@ -149,6 +166,7 @@ DEMANDS = st.builds(
     ALLOCATIONS,
     st.none() | FORECASTS,
     st.dictionaries(NAMES, POSITIVE, max_size=3),
+    SAMPLES,
 )
 REPORTS = st.builds(
     AppReport,

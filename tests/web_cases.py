@@ -29,6 +29,9 @@ from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 
 NOW_S = 1_700_000_000.0
+WHOLE = pb.FluidPhase(time_s=1000.0, gpus=4.0)
+"""What an app that runs declares: its work takes 1000 s on 4 GPUs."""
+
 VOID = {"meta", "br"}
 HOSTILE = '<script>alert(7)</script>"&\n'
 
@@ -98,6 +101,8 @@ class RmCase:
             phase=0,
             phases=3,
             best="job-0",
+            declaration=pb.Declaration(phases=[WHOLE], cluster_time_s=1000.0, share_demand=1.0),
+            phases_left=[pb.FluidPhase(time_s=(1.0 - progress) * WHOLE.time_s, gpus=WHOLE.gpus)],
             jobs=[
                 pb.JobStatus(
                     job_id=job.job_id,

@@ -157,6 +157,7 @@ _REPLAY = (
         hyper_parameter=True,
     ),
     Flag(name="slowdown", kind=str, default="", help="S at slot,machine,rack,cluster; empty: as measured"),
+    Flag(name="speeds", kind=str, default="", help="true speed by device type: k80=0.3,v100=1; empty: as stated"),
     Flag(
         name="log_every_s",
         kind=float,

@@ -28,6 +28,7 @@ class TaskContext(Value, frozen=True, kw_only=True):
         level: The tightest locality level that all of these GPUs share.
         time_scale: How many times faster than real time emulated work runs.
         speed: How many times faster than on the reference GPU emulated work runs on this device type.
+        device: The device type of the job's GPUs; empty if it is run by hand.
     """
 
     app_id: str
@@ -42,6 +43,7 @@ class TaskContext(Value, frozen=True, kw_only=True):
     level: str
     time_scale: float
     speed: float = 1.0
+    device: str = ""
 
     @property
     def chief(self) -> bool:
@@ -87,6 +89,7 @@ def read_context(program_name: str, environment: Mapping[str, str], checkpoint_u
         level=level,
         time_scale=_factor(environment, "THEMIS_TIME_SCALE", "use 1 for real time"),
         speed=_factor(environment, "THEMIS_SPEED", "use 1 for the reference GPU"),
+        device=environment.get("THEMIS_DEVICE", ""),
     )
 
 

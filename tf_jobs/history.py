@@ -7,6 +7,8 @@ import os
 import time
 from pathlib import Path
 
+from am.checkpoints.store import FULL_ERRNOS
+
 HISTORY_NAME = "history.jsonl"
 
 
@@ -24,11 +26,20 @@ class History:
         self._incarnation = incarnation
 
     def append(self, event: str, **facts: int | float | str | None) -> None:
-        """Add one event with a single write, so that a kill leaves a whole line or none."""
+        """Add one event with a single write, so that a kill leaves a whole line or none.
+
+        A full disk takes no line. As with the log, that is no reason to stop training.
+        """
         known = {name: fact for name, fact in facts.items() if fact is not None}
         line = json.dumps({"incarnation": self._incarnation, "event": event, **known, "time_s": round(time.time(), 3)})
+        content = line.encode() + b"\n"
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        whole_bytes = os.fstat(descriptor).st_size
         try:
-            os.write(descriptor, line.encode() + b"\n")
+            if os.write(descriptor, content) < len(content):
+                os.ftruncate(descriptor, whole_bytes)
+        except OSError as error:
+            if error.errno not in FULL_ERRNOS:
+                raise
         finally:
             os.close(descriptor)

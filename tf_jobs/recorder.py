@@ -77,7 +77,7 @@ class Recorder:
         try:
             self.save(iteration, event, write(), meta)
         except (FullStoreError, OSError) as error:
-            # OSError: of the files of the state, or of the history.
+            # OSError: of the files of the state.
             if isinstance(error, OSError) and error.errno not in FULL_ERRNOS:
                 raise
             self._pause_s = min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, 2 * self._pause_s))

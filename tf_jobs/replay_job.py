@@ -21,7 +21,7 @@ from tf_jobs.flags import HelpRequested, Values, parse
 from tf_jobs.pace import Pace
 from tf_jobs.peers import Follower
 from tf_jobs.recorder import Recorder, restore, stderr_log
-from tf_jobs.tables_reader import Curve, Speed, family_of, model_speed, nearest_curve, parse_slowdown
+from tf_jobs.tables_reader import Curve, Speed, family_of, model_speed, nearest_curve, parse_slowdown, parse_speeds
 from tf_jobs.waiting import PEER_POLL_S, START_LIMIT_S, START_POLL_S, StopAsked, Waiting, nap, peer_died
 from themis.errors import ThemisError
 
@@ -77,8 +77,9 @@ def run_chief(values: Values, context: TaskContext) -> int:
         start = found.iteration if found else 0
         recorder = Recorder(context, values.whole("keep_checkpoints"), log)
         recorder.started(start, time.monotonic() - begun_s if found else None)
+        on_device = parse_speeds(values.text("speeds")).get(context.device, context.speed)
         pace = Pace(
-            iteration_s=speed.iteration_time_s(context.gpus, context.level) / (context.time_scale * context.speed),
+            iteration_s=speed.iteration_time_s(context.gpus, context.level) / (context.time_scale * on_device),
             seed=values.whole("seed"),
             start=start,
         )

@@ -104,6 +104,25 @@ def parse_slowdown(text: str) -> dict[str, float]:
     return dict(zip(LEVELS, numbers, strict=True))
 
 
+def parse_speeds(text: str) -> dict[str, float]:
+    """Parse speeds by device type from `type=speed,..`. Raises InputError unless every speed is positive and finite.
+
+    >>> parse_speeds("k80=0.3,v100=1")
+    {'k80': 0.3, 'v100': 1.0}
+    """
+    speeds: dict[str, float] = {}
+    for part in text.split(",") if text else ():
+        device, _, number = part.partition("=")
+        try:
+            speed = parse_number(float, number)
+        except ValueError:
+            speed = 0.0
+        if not device or not 0.0 < speed < inf:
+            raise InputError("--speeds does not parse", value=text, remedy="write type=speed,..: k80=0.3,v100=1")
+        speeds[device] = speed
+    return speeds
+
+
 def family_of(model: str) -> str:
     """Return the family of recorded curves that represents a model."""
     return FAMILIES.get(model, OTHER_FAMILY)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from themis.errors import InputError, InvariantError, ThemisError, UnknownNameError, UnreachableError
     from themis.leases import Lease
     from themis.lifecycle import AppState, JobState, LeaseState
+    from themis.reporting import report
 
 __version__ = "0.1.0"
 
@@ -39,6 +40,7 @@ _MODULES = {
     "themis.errors": ("InputError", "InvariantError", "ThemisError", "UnknownNameError", "UnreachableError"),
     "themis.leases": ("Lease",),
     "themis.lifecycle": ("AppState", "JobState", "LeaseState"),
+    "themis.reporting": ("report",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -67,6 +69,7 @@ __all__ = [
     "__version__",
     "load_cluster",
     "load_group",
+    "report",
 ]
 
 

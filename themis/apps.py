@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from msgspec import field
 
-from themis.cluster import Level
+from themis.cluster import Level, check_speed
 from themis.errors import InputError
 from themis.values import Value
 
@@ -86,14 +85,16 @@ class JobSpec(Value, frozen=True, kw_only=True):
     iterations_total: int
     speed_by_device: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def has_no_length(self) -> bool:
+        """Whether the job runs until it exits 0: then its one iteration is no unit of what it logs."""
+        return self.iterations_total == 1
+
     def __post_init__(self) -> None:
         if self.iterations_total < 1:
             raise InputError("a job needs at least one iteration", value=self.iterations_total)
         for device, speed in self.speed_by_device.items():
-            # False for NaN too.
-            if not 0.0 < speed < math.inf:
-                remedy = "give a positive finite number"
-                raise InputError(f"the speed of job {self.job_id} on {device} is unusable", value=speed, remedy=remedy)
+            check_speed(f"the speed of job {self.job_id} on {device}", speed)
 
 
 class TunerSpec(Value, frozen=True, kw_only=True):
@@ -135,11 +136,38 @@ class Estimate(Value, frozen=True, kw_only=True):
     slowdown: Slowdown | None = None
 
 
+class MetricSpec(Value, frozen=True, kw_only=True):
+    """The metric by which a search compares jobs.
+
+    Attributes:
+        name: The name that the program logs it under. Empty: the profiler recognises losses by their names.
+        mode: `min` if lower is better, else `max`.
+        regex: A regular expression that finds the value in a line, in the group `value` or the first group.
+        wanted: False if the jobs report no metric, and the app is to run all the same.
+    """
+
+    name: str = ""
+    mode: str = "min"
+    regex: str = ""
+    wanted: bool = True
+
+    @property
+    def declared(self) -> bool:
+        """Whether the user says how to find it."""
+        return bool(self.name or self.regex)
+
+    def as_loss(self, value: float) -> float:
+        """Return a value so that lower is better, as tuners need it; and the value of such a loss."""
+        return -value if self.mode == "max" else value
+
+
 class AppSpec(Value, frozen=True, kw_only=True):
     """One user's search for one model: one or more jobs, one tuner.
 
     `replay` marks an app whose jobs are replayed, not trained. `max_task_restarts` bounds the restarts of each job.
     `peer_wait_s`: once a task of a gang has succeeded, the others are stopped after this many seconds without progress.
+    A job is stopped for good after `max_runtime_s` seconds on GPUs, and once it logs more than `max_iterations`
+    iterations. For both, 0 is no limit.
     """
 
     name: str
@@ -157,6 +185,9 @@ class AppSpec(Value, frozen=True, kw_only=True):
     seed: int = 0
     replay: bool = False
     peer_wait_s: float = DEFAULT_PEER_WAIT_S
+    metric: MetricSpec = field(default_factory=MetricSpec)
+    max_runtime_s: float = 0.0
+    max_iterations: int = 0
 
     def __post_init__(self) -> None:
         if not self.jobs:

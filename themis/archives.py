@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from themis.capped_files import first_kept
 from themis.errors import ThemisError
 
 
@@ -16,11 +17,15 @@ class ArchiveError(ThemisError):
 
 
 def pack_files(folder: Path, files: Iterable[Path]) -> bytes:
-    """An archive of these files, by their names within the folder."""
+    """An archive of these files, by their names within the folder. Of files with a cap it has what is kept."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
         for path in files:
-            archive.add(path, path.relative_to(folder).as_posix(), recursive=False)
+            with path.open("rb") as file:
+                member = archive.gettarinfo(arcname=path.relative_to(folder).as_posix(), fileobj=file)
+                file.seek(first_kept(file.fileno(), 0))
+                member.size -= file.tell()
+                archive.addfile(member, file)
     return buffer.getvalue()
 
 

@@ -231,6 +231,30 @@ class LossForecast(Value, frozen=True, kw_only=True):
         return math.pow(1.0 + iteration / self.scale, -self.power)
 
 
+SAMPLE_FRACTIONS = (0.01, 0.02)
+"""Shares of a job's iterations that its samples on a type run, as in the simulator of AlloX' authors."""
+
+
+class SampleTimes(Value, frozen=True, kw_only=True):
+    """How long two samples of a job took on one device of a type. The longer one contains the shorter.
+
+    Attributes:
+        device: The type.
+        work_gpu_s: What each did, the shorter first, in seconds of the reference GPU.
+        seconds: How long each took.
+    """
+
+    device: str
+    work_gpu_s: tuple[float, float]
+    seconds: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        for name, (first, second) in (("work", self.work_gpu_s), ("times", self.seconds)):
+            # False for NaN too.
+            if not 0.0 < first < second < math.inf:
+                raise InputError(f"the {name} of two samples must be positive and ascend", value=(first, second))
+
+
 class GangDemand(Value, frozen=True, kw_only=True):
     """The unmet demand of one job: its smallest and largest gang, the unit, and S by level.
 
@@ -238,6 +262,7 @@ class GangDemand(Value, frozen=True, kw_only=True):
     `faster_than` is the throughput g / S that an extension must exceed to recover the cost of its restart, in units of
     one reference GPU at S = 1; 0 without a held gang. `forecast` is the job's expected loss, None while it is unknown.
     `speeds` gives the device types on which the job can run, and its speed there. One entry means a demand for a type.
+    `samples` has the types on which it ran long enough for two samples.
     """
 
     job_id: str
@@ -250,6 +275,7 @@ class GangDemand(Value, frozen=True, kw_only=True):
     faster_than: float = 0.0
     forecast: LossForecast | None = None
     speeds: Speeds = SAME_SPEED
+    samples: tuple[SampleTimes, ...] = ()
 
     def __post_init__(self) -> None:
         # Reports come from app masters, and policies divide by the unit: one bad report must not break a round.

@@ -48,6 +48,10 @@ class DeviceKind(StrEnum):
     CPU = "cpu"
 
 
+MAX_SPEED = 1e9
+"""The largest speed on a device type. The least is its inverse."""
+
+
 class DeviceType(Value, frozen=True, kw_only=True):
     """A model of device. `speed` is relative to the reference GPU; a job may state its own (`themis.speeds`).
 
@@ -71,10 +75,15 @@ class DeviceType(Value, frozen=True, kw_only=True):
         return self.is_gpu and not self.emulated
 
     def __post_init__(self) -> None:
-        # False for NaN too.
-        if not 0.0 < self.speed < math.inf:
-            remedy = "give a positive finite number; the reference GPU has speed 1"
-            raise InputError(f"the speed of device type {self.name} is unusable", value=self.speed, remedy=remedy)
+        check_speed(f"the speed of device type {self.name}", self.speed)
+
+
+def check_speed(what: str, speed: float) -> None:
+    """Raise InputError unless a speed is in the range in which times and shares can be computed."""
+    # False for NaN too.
+    if not 1.0 / MAX_SPEED <= speed <= MAX_SPEED:
+        remedy = f"give a number from {1.0 / MAX_SPEED:g} to {MAX_SPEED:g}; the reference GPU has speed 1"
+        raise InputError(f"{what} is unusable", value=speed, remedy=remedy)
 
 
 class GpuId(Value, frozen=True, order=True):
@@ -269,6 +278,11 @@ class Cluster(Value, frozen=True, dict=True, kw_only=True):
     def has_types(self) -> bool:
         """Whether the machines have several device types, or CPU nodes. If not, gangs do not name their type."""
         return len(self.gpus_by_device) > 1 or any(not device.is_gpu for device in self.present_devices)
+
+    @cached_property
+    def device_noun(self) -> str:
+        """What texts call a device: a GPU, unless some are CPU nodes."""
+        return "GPU" if all(device.is_gpu for device in self.present_devices) else "device"
 
     def of_type(self, device: str) -> Cluster:
         """The machines of one device type."""

@@ -64,6 +64,7 @@ class ContainerSpec(Value, frozen=True, kw_only=True):
         volumes: More binds as a user writes them, `SOURCE:TARGET[:ro]`.
         memory_mb: What it may use, swap included; past it the kernel kills.
         cpus: Cores that it may use; 0 for no limit.
+        cpuset: The numbers of these cores, separated by commas; empty for any.
         shm_mb: Size of its shared memory; 0 leaves it to the engine.
         device_ids: Cards of the engine's machine that it may use, as its driver numbers them.
         runtime: The engine's runtime, by name; empty for its default.
@@ -82,6 +83,7 @@ class ContainerSpec(Value, frozen=True, kw_only=True):
     volumes: tuple[str, ...] = ()
     memory_mb: int
     cpus: float = 0.0
+    cpuset: str = ""
     shm_mb: int = 0
     device_ids: tuple[str, ...] = ()
     runtime: str = ""
@@ -239,6 +241,7 @@ def _arguments(spec: ContainerSpec) -> dict[str, Any]:
     memory = {"mem_limit": f"{spec.memory_mb}m", "memswap_limit": f"{spec.memory_mb}m"}
     optional: dict[str, Any] = {
         "nano_cpus": round(spec.cpus * 1e9),
+        "cpuset_cpus": spec.cpuset,
         "shm_size": f"{spec.shm_mb}m" if spec.shm_mb else None,
         "runtime": spec.runtime,
         "group_add": list(spec.groups),

@@ -19,7 +19,7 @@ UNREADABLE = "unreadable"
 _OF_RESOURCE_MANAGER = (
     "events_archived",
     *("rm_started", "app_submitted", "app_state", "app_kill_wanted", "am_started", "am_registered", "am_lost"),
-    *("machine_joined", "machine_lost", "machine_back"),
+    *("machine_joined", "machine_lost", "machine_back", "machine_drained", "machine_opened"),
     *("round_started", "round_reported", "round_offered", "round_bids", "round_auctioned", "round_granted"),
     "round_ended",
     *("lease_reserved", "lease_granted", "lease_renewed", "lease_expiring", "lease_released", "lease_revoked"),
@@ -28,7 +28,7 @@ _OF_RESOURCE_MANAGER = (
 _OF_APP_MASTER = (
     *("job_state", "tasks_started", "tasks_ended", "first_step", "start_cut_short", "stop_unsaved", "checkpoint"),
     *("checkpoint_failed", "job_progress", "validation", "job_stalled", "job_diverged", "job_restarted"),
-    *("job_given_up", "resize", "tuner"),
+    *("job_given_up", "metric_unread", "resize", "tuner"),
 )
 
 EMITTERS: Mapping[str, Emitter] = {

@@ -67,6 +67,17 @@ def open_regular(path: Path, flags: int, mode: int = 0o600) -> int:
     return _regular(os.open(path, flags | _OPENING, mode), str(path))
 
 
+def last_line(path: Path) -> str:
+    """Return the last line with text of a log, at most 300 characters. Empty without any, or if it is unreadable."""
+    try:
+        with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
+            lines = file.read().decode("utf-8", errors="replace").splitlines()
+    except (OSError, InputError):
+        return ""
+    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+
+
 def names_below(folder: Path, *names: str) -> list[str]:
     """Return the sorted names in a folder; empty if it does not exist or a name that leads to it is a link."""
     try:

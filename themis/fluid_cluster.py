@@ -31,7 +31,7 @@ from __future__ import annotations
 import copy
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from themis.errors import InputError, InvariantError, UnknownNameError
@@ -160,6 +160,13 @@ class _App:
     end: float = 0.0
     entry: int = 0
 
+    def copied(self) -> _App:
+        """A copy that shares the phases."""
+        return _App(
+            *(self.app_id, self.weight, self.arrived_s, self.before_s, self.phases),
+            *(self.done, self.full, self.end, self.entry),
+        )
+
     @property
     def gpus(self) -> float:
         """GPUs that its current phase can use."""
@@ -185,6 +192,12 @@ class _Heap:
             self.entries = [entry for entry in self.entries if entry[1] == entry[2].entry]
             heapq.heapify(self.entries)
 
+    def over(self, apps: Mapping[str, _App]) -> _Heap:
+        """The heap over copies of its live apps."""
+        entries = [(key, entry, apps[app.app_id]) for key, entry, app in self.entries if entry == app.entry]
+        heapq.heapify(entries)
+        return _Heap(entries, self.live)
+
     def first(self) -> tuple[float, _App | None]:
         """The smallest key and its app; infinity and None without any."""
         while self.entries and self.entries[0][1] != self.entries[0][2].entry:
@@ -204,6 +217,10 @@ class _Group:
         self.total += amount
         self.by_end.add(end, app)
         self.by_threshold.add(threshold, app)
+
+    def over(self, apps: Mapping[str, _App]) -> _Group:
+        """The group over copies of its apps."""
+        return _Group(self.total, self.by_end.over(apps), self.by_threshold.over(apps))
 
     def drop(self, amount: float) -> None:
         """An app left; its entries are stale already. The sum of none is exact again."""
@@ -337,7 +354,9 @@ class FluidCluster:
         """The life of each live app if nothing changes any more: no arrival, no other machines."""
         ahead = copy.copy(self)
         ahead.ended = {}
-        ahead._apps, ahead._full, ahead._shared = copy.deepcopy((self._apps, self._full, self._shared))
+        # Only what changes is copied, and by hand: `copy.deepcopy` takes longer than playing the copy to its end.
+        ahead._apps = {app_id: app.copied() for app_id, app in self._apps.items()}
+        ahead._full, ahead._shared = self._full.over(ahead._apps), self._shared.over(ahead._apps)
         return ahead.run_out()
 
     def run_out(self) -> dict[str, FluidLife]:

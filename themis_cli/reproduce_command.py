@@ -34,7 +34,8 @@ def add_to(commands: Subcommands) -> None:
         "names",
         nargs="+",
         metavar="NAME",
-        help="experiments such as fig9 or tab5, `all` of them, or another evaluation: allox, oef, mixed",
+        help="experiments such as fig9 or tab5, `all` of them, or another evaluation: fairness, allox, oef, mixed, "
+        "estimates",
     )
     parser.add_argument("--scale", choices=tuple(_SEEDS), default="quick", help="default: %(default)s")
     parser.add_argument("--seeds", type=int, metavar="N", help="number of seeds (default: 3 at quick scale, else 5)")
@@ -59,6 +60,7 @@ def _reproduce(options: argparse.Namespace) -> int:
     from themis_lab.paper.output import overview_text, summary_markdown
     from themis_lab.paper.plans import distinct_runs
     from themis_lab.paper.port import Scale
+    from themis_lab.paper.registry import APART
     from themis_lab.paper.result_files import make_folder, write_whole
     from themis_lab.paper.run_cache import RunCache
     from themis_lab.paper.runner import run_all
@@ -77,10 +79,10 @@ def _reproduce(options: argparse.Namespace) -> int:
             closing(run_all(experiments, scale, seeds, options.jobs, line.update, cache)) as results,
         ):
             _evaluate(results, line, options, done)
-        if _ALL in options.names:
-            how = _how(len(runs), len(before), scale, seeds, options.jobs, time.monotonic() - began_s)
+        if _ALL in options.names or APART.keys() >= set(options.names):
+            how = _how(options, len(runs), len(before), seeds, time.monotonic() - began_s)
             findings = [(experiment, findings) for experiment, findings, _ in done]
-            if not options.json:
+            if _ALL in options.names and not options.json:
                 sys.stdout.write(overview_text(findings))
             write_whole(folder / "summary.md", summary_markdown(findings, how).encode())
         _print_document(done, scale, seeds, options)
@@ -156,13 +158,17 @@ def _print_document(done: Sequence[_Done], scale: Scale, seeds: int, options: ar
         sys.stdout.write(json.dumps({"scale": scale.value, "seeds": seeds, "experiments": documents}) + "\n")
 
 
-def _how(runs: int, before: int, scale: Scale, seeds: int, jobs: int, took_s: float) -> str:
+def _how(options: argparse.Namespace, runs: int, before: int, seeds: int, took_s: float) -> str:
     """How the numbers of the summary were made."""
     from themis_cli.reproduce_progress import length_text
 
     there = f" ({before} of them made before)" if before else ""
     return (
-        f"Made with `themis reproduce all --scale {scale.value} --seeds {seeds}`: {runs} runs{there}, "
-        f"{length_text(took_s)} with {jobs} at a time. Numbers are medians over seeds 1 to {seeds}, with the least and "
-        "the largest."
+        f"Made with `themis reproduce {' '.join(options.names)} --scale {options.scale} --seeds {seeds}`: {runs} "
+        f"runs{there}, {length_text(took_s)} with {options.jobs} at a time."
+        + (
+            f" Numbers are medians over seeds 1 to {seeds}, with the least and the largest."
+            if _ALL in options.names
+            else ""
+        )
     )

@@ -1,21 +1,47 @@
-"""`themis rm`: run a ResourceManager."""
+"""`themis rm`: run a ResourceManager, look at it, stop it, and drain its machines."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
+import os
 import sys
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 from themis_cli.parsers import Subcommands
 
+if TYPE_CHECKING:
+    from submarine_client.admin import Admin
+    from themis.wire import themis_pb2 as pb
+
 
 def add_to(commands: Subcommands) -> None:
-    """Add `rm start`."""
+    """Add `rm start`, `status`, `stop`, `drain` and `undrain`."""
     group = commands.add_parser("rm", help="run a ResourceManager").add_subparsers(metavar="COMMAND", required=True)
     start = group.add_parser("start", help="run one in the foreground until SIGTERM or Ctrl-C")
     start.add_argument("-c", "--config", required=True, metavar="FILE", help="settings, YAML; or an example's name")
     start.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     start.set_defaults(run=_start)
+    status = group.add_parser("status", help="show a running one and its machines; exit code 1 if it is in trouble")
+    status.add_argument("--json", action="store_true", help="print JSON")
+    status.set_defaults(run=_status)
+    stop = group.add_parser("stop", help="stop a running one, and its apps")
+    stop.add_argument("--keep-apps", action="store_true", help="apps run on; the next start takes them up")
+    stop.add_argument(
+        "--timeout", type=float, default=120.0, metavar="SECONDS", help="how long to wait for its end; default: 120"
+    )
+    stop.set_defaults(run=_stop)
+    drain = group.add_parser("drain", help="let the leases of a machine end without renewal")
+    drain.set_defaults(run=lambda options: _drain(options, drained=True))
+    undrain = group.add_parser("undrain", help="use a drained machine again")
+    undrain.set_defaults(run=lambda options: _drain(options, drained=False))
+    for parser in (drain, undrain):
+        parser.add_argument("node", metavar="NODE", help="name of the machine")
+    for parser in (status, stop, drain, undrain):
+        parser.add_argument("--rm", metavar="HOST:PORT", help="its address; default: THEMIS_RM, or this machine")
 
 
 def _start(options: argparse.Namespace) -> int:
@@ -34,3 +60,72 @@ def _start(options: argparse.Namespace) -> int:
     from rm_plugin.service.server import run
 
     return run(settings)
+
+
+def _admin(options: argparse.Namespace) -> Admin:
+    from submarine_client.address import rm_address
+    from submarine_client.admin import Admin
+
+    return Admin(rm_address(options.rm, os.environ))
+
+
+def _status(options: argparse.Namespace) -> int:
+    with _admin(options) as admin:
+        status = admin.status()
+    if options.json:
+        from google.protobuf.json_format import MessageToDict
+
+        document = MessageToDict(status, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+        sys.stdout.write(json.dumps(document, indent=1) + "\n")
+    else:
+        sys.stdout.write(_status_text(status))
+    return 1 if status.store_trouble or status.engine_trouble else 0
+
+
+def _status_text(status: pb.RmStatus) -> str:
+    process = f"process {status.pid} on {status.host}, since {_when(status.started_at_s)}"
+    lines = [
+        f"ResourceManager  Themis {status.version}, {process}",
+        f"settings         engine {status.engine}, policy {status.policy}, state_dir {status.state_dir}",
+        f"store            {status.store_trouble or 'ok'}",
+        f"engine           {status.engine_trouble or 'ok'}",
+        f"apps             {status.apps_running} running, {status.apps_waiting} waiting to start",
+        *[f"limit            {limit}" for limit in status.limits],
+        "",
+        f"{'machine':<20} {'state':<8} {'GPUs':>5} {'leased':>7} {'closed':>7}  last lease ends",
+    ]
+    lines += [_node_line(node) for node in status.nodes]
+    return "\n".join(lines) + "\n"
+
+
+def _node_line(node: pb.NodeStatus) -> str:
+    end = _when(node.last_lease_end_s) if node.gpus_leased else "-"
+    return f"{node.machine_id:<20} {node.state:<8} {node.gpus:>5} {node.gpus_leased:>7} {node.gpus_closed:>7}  {end}"
+
+
+def _stop(options: argparse.Namespace) -> int:
+    with _admin(options) as admin:
+        status = admin.stop(keep_apps=options.keep_apps)
+        if not admin.wait_until_gone(options.timeout, now_s=time.monotonic, sleep=time.sleep):
+            sys.stderr.write(f"themis: process {status.pid} on {status.host} still answers; see its log\n")
+            return 1
+    apps = "its apps run on; the next start takes them up" if options.keep_apps else "its apps have ended"
+    sys.stdout.write(f"process {status.pid} on {status.host} has stopped; {apps}\n")
+    return 0
+
+
+def _drain(options: argparse.Namespace, *, drained: bool) -> int:
+    with _admin(options) as admin:
+        node = admin.drain(options.node, drained=drained)
+    if not drained:
+        text = "is used again" if node.state == "usable" else f"is {node.state}"
+    elif node.gpus_leased:
+        text = f"drains: {node.gpus_leased} of {node.gpus} GPUs are leased until {_when(node.last_lease_end_s)} at most"
+    else:
+        text = "is drained: no GPU is leased"
+    sys.stdout.write(f"{node.machine_id} {text}\n")
+    return 0
+
+
+def _when(time_s: float) -> str:
+    return datetime.fromtimestamp(time_s).astimezone().isoformat(sep=" ", timespec="seconds")

@@ -65,6 +65,7 @@ def workload_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _mix_input(options: argparse.Namespace) -> Input:
+    from rm_plugin.service.admission import check_device_types
     from themis_lab.simulator.clusters import cluster_named
     from themis_lab.simulator.workloads.mix import from_specs
     from themis_lab.testbed.mix import arrivals, load_mix
@@ -74,6 +75,9 @@ def _mix_input(options: argparse.Namespace) -> Input:
         raise InputError("a mix takes no options of workloads", value=", ".join(sorted(given)))
     arriving = [(arrival.at_s, arrival.spec) for arrival in arrivals(mix)]
     cluster = cluster_named(options.cluster or str(mix.cluster))
+    for _, spec in arriving:
+        for job in spec.jobs:
+            check_device_types(job, cluster)
     return Input(
         settings=_mix_settings(mix, Settings(cluster=cluster)),
         seed=mix.seed if options.seed is None else options.seed,

@@ -24,7 +24,9 @@ DEFAULT_SEED = 1
 
 _OUTAGE = "MACHINE:FROM:TO"
 _WEIGHT = "TENANT:WEIGHT"
-_LIE_HELP = "make an app lie; kinds: rows, largest_row, rho, throughout, work, slowdown; repeatable"
+_LIE_HELP = (
+    "make an app lie; kinds: rows, largest_row, rho, throughout, work, slowdown, speed, stated_speed; repeatable"
+)
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from themis_lab.bench.simulator_trace import draw_jobs, write_trace
+from themis_lab.bench.simulator_trace import write_trace
+from themis_lab.simulator.workloads.gavel_sample import draw_jobs
 
 HERE = Path(__file__).resolve().parents[1]
 

@@ -10,6 +10,7 @@ from msgspec import field
 from am.runtimes.port import visible_devices
 from themis.cluster import Allocation, GpuId, Level
 from themis.errors import InputError
+from themis.reporting import FILE_VARIABLE
 from themis.values import Value, repr_without
 
 # Ours, that of OpenMP and numerical libraries, and TensorFlow's for one operation and for operations side by side.
@@ -77,6 +78,8 @@ def task_environment(gang: JobIncarnation, task_index: int) -> dict[str, str]:
     if not 0 <= task_index < gang.tasks:
         raise InputError(f"a gang of {gang.tasks} tasks has no task of this index", value=task_index)
     environment = {
+        # Else Python holds back what a program prints to a log, for minutes.
+        "PYTHONUNBUFFERED": "1",
         **gang.environment,
         "THEMIS_APP_ID": gang.app_id,
         "THEMIS_JOB_ID": gang.job_id,
@@ -85,6 +88,7 @@ def task_environment(gang: JobIncarnation, task_index: int) -> dict[str, str]:
         "THEMIS_INCARNATION": str(gang.incarnation),
         "THEMIS_CHECKPOINT_URI": gang.checkpoint_uri,
         "THEMIS_JOB_DIR": gang.job_dir,
+        FILE_VARIABLE: f"{gang.job_dir}/task-{task_index}.log",
         "THEMIS_GPUS": gpus_text(gang),
         "THEMIS_LEVEL": gang.level.label,
         "THEMIS_TIME_SCALE": f"{gang.time_scale:g}",

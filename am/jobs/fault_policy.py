@@ -6,6 +6,7 @@ It uses only the profiler's facts. A job that never logged an iteration is left 
 from __future__ import annotations
 
 from am.profiler.profile import JobProfile
+from themis.apps import AppSpec
 from themis.values import Value
 
 ACT_ON_STALL_S = 600.0
@@ -23,6 +24,20 @@ class JobFault(Value, frozen=True, kw_only=True):
 
     reason: str
     unrecoverable: bool
+
+
+def limit_fault(profile: JobProfile, app: AppSpec) -> JobFault | None:
+    """The fault of a job that has passed a limit of its group file. Returns None if it has not.
+
+    It is unrecoverable, so the job is stopped, which lets it save a checkpoint, and given up.
+    """
+    if app.max_runtime_s and profile.ran_s > app.max_runtime_s:
+        reason = f"it has run for {profile.ran_s:.0f} s, job.max_runtime_s is {app.max_runtime_s:g}"
+        return JobFault(reason=reason, unrecoverable=True)
+    if app.max_iterations and profile.logged > app.max_iterations:
+        reason = f"it logged iteration {profile.logged}, job.max_iterations is {app.max_iterations}"
+        return JobFault(reason=reason, unrecoverable=True)
+    return None
 
 
 def fault_of(profile: JobProfile, target: int, stalls: int = 0) -> JobFault | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from am.app import App
 from am.jobs.command import RunValues, job_command
 from am.jobs.environment import JobIncarnation, task_environment
-from am.jobs.fault_policy import fault_of
+from am.jobs.fault_policy import fault_of, limit_fault
 from am.jobs.gang import start_gang, wait_gang
 from am.jobs.incarnation_marker import mark_incarnation
 from am.jobs.node_cores import assigned_cores, device_of, node_cores
@@ -54,7 +54,7 @@ class JobRunner:
         drain: Reads a job's log to its end. The argument is whether its tasks ended well.
         on_change: Called after every end of an incarnation.
         on_no_room: Called with leased GPUs on which the engine has no free capacity, and the reason. It must give
-            them back.
+            them back. The job may start on the others of its gang, if they are enough.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class JobRunner:
         for job in self._app.search.jobs.values():
             if not job.handles or job.trouble is not None:
                 continue
-            trouble = fault_of(job.profile, self._target(job), job.stalls)
+            trouble = fault_of(job.profile, self._target(job), job.stalls) or limit_fault(job.profile, self._app.spec)
             # One that is being stopped anyhow needs no other reason, unless it must not start again.
             if trouble is not None and (trouble.unrecoverable or not job.stop_reason):
                 job.trouble = trouble
@@ -139,12 +139,12 @@ class JobRunner:
             self._on_change()
 
     async def _run_incarnation(self, job: JobRun) -> None:
-        no_room = ""
+        no_room, full = "", job.gpus
         try:
             exits = await self._run_tasks(job)
         except NoRoomError as error:
             LOG.warning("%s: %s", job.job_id, error)
-            no_room, exits = str(error), []
+            no_room, full, exits = str(error), error.gpus or full, []
         except Exception as error:
             # Whatever it was: a job that is stuck would hold its GPUs for good.
             LOG.exception("%s could not be started", job.job_id)
@@ -173,7 +173,7 @@ class JobRunner:
         if no_room and not requested:
             # No fault of the job's: it waits for GPUs where there is room.
             self._app.search.turn(job, JobState.WAITING)
-            self._on_no_room(gpus, no_room)
+            self._on_no_room(full, no_room)
         else:
             self._settle(job, exits, requested)
         if job.pauses and job.state is JobState.WAITING and not no_room:
@@ -263,6 +263,7 @@ class JobRunner:
                 memory_mb=resources.memory_mb,
                 vcores=resources.vcores,
                 node_cores=node_cores(self._app.cluster, each[0].machine_id),
+                cores=assigned_cores(self._app.cluster, each[0].machine_id, self._runtime.cores),
             )
             for index, each in enumerate(tasks_of(gpus, job.spec.shape.gpus_per_task))
         ]

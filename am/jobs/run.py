@@ -9,14 +9,18 @@ from pathlib import Path
 from am.jobs.fault_policy import JobFault
 from am.journal import JobRecord
 from am.profiler.follower import LogFollower
+from am.profiler.parser import LogReader
 from am.profiler.profile import JobProfile
 from am.runtimes.port import TaskHandle
-from themis.apps import JobSpec
+from themis.apps import JobSpec, MetricSpec
 from themis.cluster import GpuId, Level
 from themis.lifecycle import JOB_LIFECYCLE, JobState
 
 TOLD_UNSAVED_STOPS = 2
 """Number of stops in a row without a newer checkpoint from which on a job's health says so."""
+
+
+_REMEDY = "declare `metric`, print `step=.. loss=..`, or call themis.report"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,7 +37,8 @@ class JobRun:
     checkpoint. `files_changed_s` is when a file in its checkpoint folders had changed last at its start, and `reached`
     how many iterations it had done by then. `pauses` counts its restarts in a row without progress; each waits longer
     than the one before. `save_trouble` is why its checkpoints cannot be saved at present, and
-    `failed_saves` how often one could not.
+    `failed_saves` how often one could not. `lines` reads its log, and `notice` is a remark on
+    what that found, for example no metric.
     """
 
     spec: JobSpec
@@ -69,6 +74,9 @@ class JobRun:
     save_trouble: str = ""
     failed_saves: int = 0
     unsaved_stops: int = 0
+    metric: MetricSpec = field(default_factory=MetricSpec)
+    lines: LogReader | None = None
+    notice: str = ""
 
     @property
     def job_id(self) -> str:
@@ -99,8 +107,30 @@ class JobRun:
         """
         if self.profile.diverged is not None or not (self.handles or self.profile.newest_is_finite):
             return math.nan
+        if self.metric.declared:
+            return self.metric.as_loss(self.profile.metric)
         held_out = self.profile.validation_loss
         return self.profile.loss if held_out is None else held_out
+
+    @property
+    def shown_loss(self) -> float:
+        """The loss, or the value of the declared metric, as the job logs it."""
+        return self.metric.as_loss(self.loss)
+
+    @property
+    def read_metric(self) -> bool:
+        """Whether it has ever reported a loss or the declared metric, also one that is no number."""
+        if self.lines is not None and self.lines.lines_read:
+            return True
+        return not math.isnan(self.loss) or self.profile.diverged is not None or not self.profile.newest_is_finite
+
+    @property
+    def lines_text(self) -> str:
+        """What the profiler made of its log, and the remedy if that is nothing."""
+        if self.lines is None or not self.lines.lines_seen:
+            return f"its log has no line yet; {_REMEDY}"
+        what = f"no {self.metric.name}" if self.metric.name else "none understood"
+        return f"{self.lines.lines_seen} lines seen, {what}; first line: {self.lines.first_line!r}; {_REMEDY}"
 
     @property
     def health(self) -> str:
@@ -121,7 +151,9 @@ class JobRun:
                 f"{self.unsaved_stops} stops in a row without a newer checkpoint: it starts from iteration"
                 f" {self.started_from} each time; save on SIGTERM, or more often"
             )
-        return f"started again: {self.restarted_for}" if self.restarted_for else ""
+        if self.restarted_for:
+            return f"started again: {self.restarted_for}"
+        return self.notice
 
     @property
     def reports_nothing(self) -> bool:

@@ -19,9 +19,13 @@ from am.tuners.port import Observation, ObservationKind, Phase, Tuner, TunerPlan
 from am.tuners.registry import make_tuner
 from themis.apps import AppSpec, Estimate, JobSpec
 from themis.cluster import Cluster
+from themis.config.tuner_settings import SINGLE
 from themis.lifecycle import JOB_LIFECYCLE, JobState
 from themis.speeds import SAME_SPEED, Speeds, speeds_in
 from themis.sums import sum_in_order
+
+_SILENT_S = 120.0
+"""Seconds that a job may run without a known pace before it counts as silent in an app whose other jobs report."""
 
 _WORK_NOTE = "work_total"
 
@@ -61,16 +65,26 @@ class SearchState:
                 folder=job_folder,
                 profile=JobProfile(estimate),
                 follower=LogFollower(job_folder / "task-0.log"),
+                metric=spec.metric,
             )
         self.work_total_gpu_s = work_gpu_s(self.progress(), self.first_phases)
         self._measured = False
+        self._stated_speeds: dict[str, Speeds] = {}
+        # For jobs that state the same speeds, the one of them that measured most types.
+        self._measuring: dict[Speeds, str] = {}
+        self._unreadable = ""
+        self._read_metric = False
         self._waits_s: dict[str, float] = {}
         self._take_up(saved_iteration)
 
     def fit_cluster(self, cluster: Cluster) -> None:
-        """Take the speed by device type that each job states, or that its types have."""
-        for job in self.jobs.values():
-            job.profile.assume_speeds(_assumed_speeds(job.spec, cluster))
+        """Take the speed by device type that each job states, or that its types have, and what jobs measured."""
+        self._stated_speeds = {job_id: _assumed_speeds(job.spec, cluster) for job_id, job in self.jobs.items()}
+        for job_id, job in self.jobs.items():
+            job.profile.assume_speeds(self._stated_speeds[job_id])
+        measuring, self._measuring = self._measuring, {}
+        for job_id in measuring.values():
+            self._share_speeds(self.jobs[job_id])
 
     # ---- reading ----
 
@@ -90,7 +104,16 @@ class SearchState:
 
     def progress(self) -> Mapping[str, JobProgress]:
         """Every job as the agent sees it."""
-        return {job_id: JobProgress(spec=job.spec, profile=job.profile) for job_id, job in self.jobs.items()}
+        any_pace = any(job.profile.serial_iteration_s is not None for job in self.jobs.values())
+        return {
+            job_id: JobProgress(
+                spec=job.spec,
+                profile=job.profile,
+                ended=job.state in (JobState.PHASE_DONE, JobState.FINISHED),
+                silent=not any_pace or job.profile.ran_gpu_s > _SILENT_S * job.spec.shape.demand_min_gpus,
+            )
+            for job_id, job in self.jobs.items()
+        }
 
     def done_share(self) -> float:
         """Share of the search's work that is done, 0 to 1."""
@@ -98,7 +121,7 @@ class SearchState:
         if plan.finished:
             return 1.0
         progress = self.progress()
-        done = sum_in_order(job.profile.iteration * job.serial_iteration_s for job in progress.values())
+        done = sum_in_order(job.iterations_done * job.serial_iteration_s for job in progress.values())
         return min(1.0, done / max(work_seen_gpu_s(progress, plan), 1e-9))
 
     # ---- what happened ----
@@ -118,12 +141,29 @@ class SearchState:
         short = job.state is JobState.FAILED or not job.profile.iteration
         return job.spec.iterations_total if short else job.profile.iteration
 
+    @property
+    def unreadable(self) -> str:
+        """Why the search cannot go on: a job reached its target, and no job has reported a metric. Empty if it can."""
+        return self._unreadable
+
+    @property
+    def compares(self) -> bool:
+        """Whether its jobs must report a metric, because the tuner chooses among them by it."""
+        return self.spec.metric.wanted and len(self.jobs) > 1 and self.tuner.name != SINGLE
+
     def target_reached(self, job: JobRun) -> None:
         """Note that all tasks of a job exited with 0. For the tuner this is the end of its run.
+
+        If the tuner compares jobs and no job has reported a metric by then, the tuner is not asked: it would choose by
+        job id. The search is `unreadable` from then on.
 
         But it has done the iterations only if its log or a checkpoint says so. A program that stops early has ended,
         and so has one whose failure the shell hides (`train | tee log`): it keeps the iteration that it reported.
         """
+        if self.compares and not self._read_metric and not any(each.read_metric for each in self.jobs.values()):
+            self._unreadable = f"no metric was read by the target of {job.job_id}: {job.lines_text}"
+            self.turn(job, JobState.PHASE_DONE)
+            return
         target = self.plan().targets[job.job_id]
         if job.profile.reports_reached(target, job.saved_iteration):
             job.profile.reach(target)
@@ -131,11 +171,16 @@ class SearchState:
             job.short_of = target
         self._observe(job, ObservationKind.TARGET_REACHED, at_least=target)
         self.turn(job, JobState.PHASE_DONE)
+        if not JobProgress(spec=job.spec, profile=job.profile).pace_known:
+            # Its end is the first measurement of a silent job.
+            self._set_work(work_seen_gpu_s(self.progress(), self.plan()))
 
     def progressed(self, job: JobRun) -> bool:
-        """A job logged a loss; the pace may have changed what B is. True when a tuner that listens stopped a job."""
+        """A job logged a loss; its pace may change speeds and B. True when a tuner that listens stopped a job."""
         stopped = self.plan().stopped
         self._observe(job, ObservationKind.PROGRESS)
+        if job.profile.measured_devices:
+            self._share_speeds(job)
         self.remeasure()
         return self.plan().stopped != stopped
 
@@ -195,6 +240,26 @@ class SearchState:
         self.work_total_gpu_s = work_gpu_s
         self._journal.note(_WORK_NOTE, {"gpu_s": work_gpu_s, "measured": self._measured})
 
+    def _share_speeds(self, job: JobRun) -> None:
+        """Let jobs that state the same speeds as this one, and did not measure them, assume those that it measured.
+
+        Example: all jobs of a search state k80: 1, v100: 9. One of them ran on both types, and v100 was 3 times as
+        fast. The jobs that wait then assume 3 too, so the app's next report has the right speeds.
+
+        Jobs differ a little, so the speeds of one of them count: the one that measured most types, of several the
+        first that did.
+        """
+        stated = self._stated_speeds[job.job_id]
+        known = self.jobs[self._measuring.setdefault(stated, job.job_id)]
+        if known is not job and len(job.profile.measured_devices) <= len(known.profile.measured_devices):
+            return
+        self._measuring[stated] = job.job_id
+        speeds = job.profile.speeds()
+        for other in self.jobs.values():
+            alike = other is not job and self._stated_speeds[other.job_id] == stated
+            if alike and not other.profile.measured_devices:
+                other.profile.assume_speeds(speeds)
+
     def _observe(self, job: JobRun, kind: ObservationKind, at_least: int = 0) -> None:
         """Journal an observation before the tuner gets it. The job's state follows from it, so it is written later."""
         iteration = max(at_least, job.profile.iteration)
@@ -210,6 +275,7 @@ class SearchState:
         failed = set()
         for observation in self._journal.content.observations:
             self.tuner.observe(observation)
+            self._read_metric = self._read_metric or not math.isnan(observation.loss)
             if observation.kind is ObservationKind.FAILED:
                 failed.add(observation.job_id)
         plan = self.plan()

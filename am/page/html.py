@@ -23,7 +23,7 @@ def app_page(state: AmPageState) -> str:
             [
                 ("progress", percent(state.progress)),
                 ("rho", number(state.rho)),
-                ("GPUs", len(state.leases)),
+                (f"{state.device_noun}s", len(state.leases)),
                 ("phase", f"{state.phase} of {state.phases}" if state.phases else MISSING),
                 ("tuner", state.tuner),
             ]
@@ -62,7 +62,17 @@ def logs_page(state: AmPageState, files: Sequence[LogFile]) -> str:
 
 
 def _jobs(state: AmPageState) -> Markup:
-    heads = ("job", "state", "iteration", "loss", "accuracy", "restarts", "GPUs", "hyper-parameters", "log")
+    heads = (
+        "job",
+        "state",
+        "iteration",
+        "loss",
+        "accuracy",
+        "restarts",
+        f"{state.device_noun}s",
+        "hyper-parameters",
+        "log",
+    )
     rows = [
         (
             join((job.job_id, label("best")), " ") if job.job_id == state.best else job.job_id,

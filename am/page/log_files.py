@@ -8,6 +8,7 @@ import re
 import stat
 
 from am.page.state import AmPageState
+from themis.capped_files import first_kept
 from themis.errors import InputError, UnknownNameError
 from themis.files import open_below
 from themis.values import Value
@@ -54,6 +55,8 @@ def log_files(state: AmPageState) -> list[LogFile]:
 def read_log(state: AmPageState, job_id: str, name: str, offset: int, limit: int) -> LogPart:
     """Read at most `limit` bytes of a log from `offset` on. A negative offset counts from the end.
 
+    Skips bytes that are no longer kept, because the log has a cap.
+
     Raises:
         UnknownNameError: The job does not exist, or has no such log.
     """
@@ -68,7 +71,7 @@ def read_log(state: AmPageState, job_id: str, name: str, offset: int, limit: int
         raise UnknownNameError("log", name, _names(state, job_id)) from error
     with os.fdopen(descriptor, "rb") as file:
         size = os.fstat(descriptor).st_size
-        start = min(offset if offset >= 0 else max(0, size + offset), size)
+        start = first_kept(descriptor, min(offset if offset >= 0 else max(0, size + offset), size))
         file.seek(start)
         data = file.read(max(0, min(limit, MAX_CHUNK_BYTES)))
     return LogPart(data=data, next_offset=start + len(data))

@@ -59,6 +59,7 @@ class AmPageState(Value, frozen=True, kw_only=True):
         phase, phases: The search's present phase, from 1, and the number of phases.
         best: The best job so far. Empty until it is known.
         folder: The app's folder, which contains the logs.
+        device_noun: What a device of the cluster is called.
     """
 
     app_id: str
@@ -74,6 +75,7 @@ class AmPageState(Value, frozen=True, kw_only=True):
     jobs: tuple[JobRow, ...]
     leases: tuple[LeaseRow, ...]
     folder: Path
+    device_noun: str = "GPU"
 
 
 def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] | None = None) -> AmPageState:
@@ -98,6 +100,7 @@ def page_state(app: App, attempt: int, planned: Mapping[str, tuple[GpuId, ...]] 
             for gpu, lease in sorted(app.leases.items())
         ),
         folder=app.folder,
+        device_noun=app.cluster.device_noun,
     )
 
 
@@ -107,7 +110,7 @@ def _job(job: JobRun, target: int) -> JobRow:
         state=job.state.value,
         iteration=job.profile.iteration,
         target_iteration=target,
-        loss=job.loss if math.isfinite(job.loss) else None,
+        loss=job.shown_loss if math.isfinite(job.shown_loss) else None,
         accuracy=job.profile.accuracy,
         gpus=" ".join(str(gpu) for gpu in job.gpus),
         restarts=job.restarts,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 
@@ -12,7 +12,10 @@ from am.profiler.event_message import ORDINARY_RECORDS, Event, EventError, read_
 from am.profiler.records import LossOnly, Record, StepLoss, StepsPerSecond, Validation
 from am.profiler.tfrecord import Framed, RecordReader, intact
 
-LOSS_TAGS = ("loss", "batch_loss", "train_loss", "train/loss", "loss/train", "total_loss")
+LOSS_TAGS = (
+    *("loss", "batch_loss", "train_loss", "train/loss", "loss/train", "total_loss", "loss/total_loss"),
+    *("train_loss_step", "train/loss_step", "train/total_loss", "train/train_loss", "training_loss", "training/loss"),
+)
 """Tags of the training loss at a step, in any case. Of several, only the first that a file has is read.
 
 TensorFlow numbers names that are taken, so `loss_1` counts as `loss`.
@@ -31,6 +34,7 @@ _EVALUATED = {
     "loss": "loss",
     "accuracy": "accuracy",
     # Keras writes these after an epoch's validation, at the number of steps done.
+    "loss/total_loss": "loss",
     "evaluation_loss_vs_iterations": "loss",
     "evaluation_accuracy_vs_iterations": "accuracy",
 }
@@ -38,7 +42,16 @@ _EVALUATED = {
 EVALUATION_FOLDERS = ("eval", "evaluation", "validation", "val", "test")
 """Names of folders that hold values measured on held-out data."""
 
-_MARKS = (b"oss", b"ccuracy", b"/sec")
+HELD_OUT_TAGS: Mapping[str, str] = {
+    **dict.fromkeys(("val_loss", "val/loss", "loss/val", "valid_loss", "valid/loss", "loss/valid"), "loss"),
+    **dict.fromkeys(("eval_loss", "eval/loss", "loss/eval", "test_loss", "test/loss", "loss/test"), "loss"),
+    **dict.fromkeys(("validation_loss", "validation/loss", "loss/validation"), "loss"),
+    **dict.fromkeys(("val_accuracy", "val/accuracy", "accuracy/val", "eval/accuracy", "eval_accuracy"), "accuracy"),
+    **dict.fromkeys(("val_acc", "val/acc", "acc/val", "test/accuracy", "accuracy/test"), "accuracy"),
+}
+"""Tags of values on held-out data, in any case, in files that hold those of training too."""
+
+_MARKS = (b"oss", b"cc", b"/sec")
 """Every tag that is read contains one of these, and most other records contain none."""
 
 _NUMBERED = re.compile(r"_[0-9]{1,3}$")
@@ -104,11 +117,18 @@ class EventReader:
             elif kind is _Kind.EPOCH_LOSS:
                 self._epoch_since = self._step
                 records.append(LossOnly(loss=value, epoch=event.step))
+            elif kind is _Kind.HELD_OUT:
+                records += self._held_out(name, event.step, value)
             elif kind is _Kind.LOSS and self._loss_tag in (None, name):
                 self._loss_tag, self._loss_field, self._step = name, tag_field(tag), event.step
                 since = self._epoch_since if name in MEAN_TAGS else None
                 records.append(StepLoss(step=event.step, loss=value, seconds=self._since_s(event), mean_since=since))
         return records
+
+    def _held_out(self, name: str, step: int, value: float) -> Sequence[Record]:
+        """Read a value on held-out data; its step is one of the job, and may be the only sign of progress."""
+        validation = Validation(step=step, **{HELD_OUT_TAGS[name]: value})
+        return (validation,) if self._loss_tag is not None else (StepLoss(step=step, loss=None), validation)
 
     def _evaluated(self, event: Event) -> Sequence[Record]:
         """Read values at steps, in one event or in several, and the steps: they may be the only sign of progress."""
@@ -133,6 +153,7 @@ class _Kind(Enum):
     RATE = "rate"
     EPOCH_LOSS = "loss of an epoch"
     LOSS = "loss at a step"
+    HELD_OUT = "value on held-out data"
     NOTHING = "nothing that is read"
 
 
@@ -144,4 +165,6 @@ def _classify(tag: str) -> tuple[str, _Kind]:
         return name, _Kind.RATE
     if name in EPOCH_TAGS:
         return name, _Kind.EPOCH_LOSS
+    if name in HELD_OUT_TAGS:
+        return name, _Kind.HELD_OUT
     return name, _Kind.LOSS if _NUMBERED.sub("", name) in LOSS_TAGS else _Kind.NOTHING

@@ -1,4 +1,4 @@
-"""Follow growing files. This handles files that are truncated, rotated or not there yet."""
+"""Follow growing files. This handles files that are truncated, rotated, capped or not there yet."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
+
+from themis.capped_files import first_kept
 
 MAX_LINE_BYTES = 64 * 1024
 MAX_POLL_BYTES = 4 * 1024 * 1024
@@ -21,6 +23,7 @@ class Start(Enum):
     GOES_ON = "goes on"
     CUT = "the file was cut short and is read from its beginning"
     REPLACED = "another file has taken the place of the one before, which was read to its end"
+    SKIPPED = "the bytes in between were given back, because the file has a cap"
 
 
 class Part(NamedTuple):
@@ -36,7 +39,8 @@ class FileFollower:
     A poll without new bytes costs three system calls. If another file replaced the file, the follower reads the old one
     to its end first. If the file was truncated, the follower reads it from its beginning. It detects a truncation if
     the file is shorter than the offset, or if the bytes before the offset have changed. It misses one if the file was
-    rewritten with the same bytes there, or to exactly the same length.
+    rewritten with the same bytes there, or to exactly the same length. It skips bytes that a cap took away
+    (`themis.capped_files`).
 
     Attributes:
         offset: Bytes of the present file that were read.
@@ -88,18 +92,21 @@ class FileFollower:
         return True
 
     def _read(self) -> list[Part]:
-        """Read from the offset, or from the beginning if the file was truncated."""
+        """Read from the offset, or from the beginning if the file was truncated. Skip what a cap took away."""
         size = os.fstat(self._descriptor).st_size
         if size == self.offset:
             return []
         try:
             if size > self.offset:
+                start = Start.GOES_ON
+                if (kept := first_kept(self._descriptor, self.offset)) > self.offset:
+                    self.offset, self._before, start = kept, b"", Start.SKIPPED
                 known = len(self._before)
                 data = os.pread(self._descriptor, MAX_POLL_BYTES + known, self.offset - known)
                 if data.startswith(self._before):
-                    return self._took(data[known:], Start.GOES_ON)
-            self.offset, self._before = 0, b""
-            return self._took(os.pread(self._descriptor, MAX_POLL_BYTES, 0), Start.CUT)
+                    return self._took(data[known:], start)
+            self.offset, self._before = first_kept(self._descriptor, 0), b""
+            return self._took(os.pread(self._descriptor, MAX_POLL_BYTES, self.offset), Start.CUT)
         except OSError:
             return []
 
@@ -156,6 +163,9 @@ class LogFollower:
             before = self.finish()
         elif part.start is Start.CUT:
             self._partial, self._dropping = b"", False
+        elif part.start is Start.SKIPPED:
+            # What is kept begins within a line.
+            self._partial, self._dropping = b"", True
         return before + self._whole(part.data)
 
     def _whole(self, data: bytes) -> bytes:

@@ -9,7 +9,8 @@ from pathlib import Path
 from am.profiler.event_folder import EventFolder
 from am.profiler.follower import LogFollower
 from am.profiler.parser import LogReader
-from am.profiler.records import Record, StepLoss, believable
+from am.profiler.records import Begun, Record, StepLoss, StepsPerSecond, believable
+from themis.apps import MetricSpec
 
 SEARCH_EVERY_S = 5.0
 """Seconds between two searches for new event files."""
@@ -18,11 +19,21 @@ MAX_SEARCH_S = 0.2
 """Seconds that one search may take, because the app master's loop waits for it. The next search continues there."""
 
 
+MIN_RATE_S = 1.0
+"""Shortest time between two reads from which a rate is measured, for logs without times."""
+
+
 class JobReader:
     """Reads what a job adds to its log and event files.
 
     Once the log has a step, the reader ignores event files: they would repeat the same steps, or count epochs. It drops
     records with more than `MAX_ITERATIONS` iterations.
+
+    *Rates:* lines of most programs have no times. Then the time of reading counts: `MIN_RATE_S` or more pass between
+    the two steps of a rate. Data of earlier attempts give none.
+
+    Attributes:
+        lines: The reader of the log's lines.
 
     Args:
         log: The log of the job's chief.
@@ -30,16 +41,24 @@ class JobReader:
         since_s: When the job's app was submitted, in seconds since the epoch. Older event files are of another run.
     """
 
-    def __init__(self, log: LogFollower, folders: Iterable[Path], *, since_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        log: LogFollower,
+        folders: Iterable[Path],
+        *,
+        since_s: float = 0.0,
+        metric: MetricSpec | None = None,
+    ) -> None:
         self._log = log
-        self._lines = LogReader()
+        self.lines = LogReader(metric=metric)
+        self._rate_from: tuple[float, int] | None = None
         self._events = EventFolder(folders, since_s)
         self._log_has_steps = False
         self._searched_at_s = -math.inf
 
     def read(self, now_s: float) -> list[Record]:
         """Return the records added since the last call, in order. `now_s` is the time by any clock."""
-        records = self._read_log()
+        records = self._with_rates(self._read_log(), now_s)
         if self._log_has_steps:
             self._events.close()
             return records
@@ -74,10 +93,31 @@ class JobReader:
         while self._events.behind:
             yield from believable(self._events.read())
 
+    def _with_rates(self, records: list[Record], now_s: float) -> list[Record]:
+        """Add a rate before the last step, if the log has no times."""
+        if self.lines.times_steps:
+            return records
+        places = [place for place, record in enumerate(records) if isinstance(record, StepLoss)]
+        if any(isinstance(record, Begun) for record in records):
+            self._rate_from = None
+        if not places:
+            return records
+        last = records[places[-1]]
+        assert isinstance(last, StepLoss)
+        if self._rate_from is None or last.step < self._rate_from[1]:
+            self._rate_from = (now_s, last.step)
+            return records
+        since_s, steps = now_s - self._rate_from[0], last.step - self._rate_from[1]
+        if since_s < MIN_RATE_S or not steps:
+            return records
+        self._rate_from = (now_s, last.step)
+        rate = StepsPerSecond(rate=steps / since_s)
+        return [*records[: places[-1]], rate, *records[places[-1] :]]
+
     def _read_log(self) -> list[Record]:
         return self._parse(self._log.read())
 
     def _parse(self, lines: bytes) -> list[Record]:
-        records = believable(self._lines.read(lines))
+        records = believable(self.lines.read(lines))
         self._log_has_steps = self._log_has_steps or any(isinstance(record, StepLoss) for record in records)
         return records

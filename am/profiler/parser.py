@@ -8,6 +8,7 @@ from functools import cache
 
 from am.profiler.backlog_limits import BACKLOG_BYTES, DENSE_BYTES_PER_RECORD, KEPT_FIRST_BYTES, KEPT_LAST_BYTES
 from am.profiler.cnn_benchmarks_format import CnnBenchmarksFormat
+from am.profiler.declared_metric import DeclaredMetric
 from am.profiler.estimator_format import (
     ESTIMATOR_COUNTED,
     ESTIMATOR_KEEP_LAST,
@@ -17,11 +18,16 @@ from am.profiler.estimator_format import (
 )
 from am.profiler.keras_format import KerasFormat
 from am.profiler.log_format import LineFormat, LogFormat
-from am.profiler.records import Begun, Record, Skipped, StepLoss
+from am.profiler.records import Begun, LossOnly, Metric, Record, Skipped, StepLoss, Validation
+from am.profiler.report_format import ReportFormat
+from am.profiler.text_format import TextFormat
 from am.profiler.themis_format import THEMIS_STARTS, parse_themis
+from themis.apps import MetricSpec
 
 FORMATS: tuple[Callable[[], LogFormat], ...] = (
     lambda: LineFormat(ESTIMATOR_STARTS, parse_estimator, ESTIMATOR_ORDINARY, ESTIMATOR_KEEP_LAST, ESTIMATOR_COUNTED),
+    # Before the other lines of Themis, which begin in the same way.
+    ReportFormat,
     lambda: LineFormat(THEMIS_STARTS, parse_themis),
     KerasFormat,
     CnnBenchmarksFormat,
@@ -38,13 +44,25 @@ SILENCE_RECORDS = 100
 # begins with an optional part, so that `re` decides by the first byte whether to try it.
 _WORKER = (
     rb"\[[\w,.:/ =-]{1,40}\](?:<std(?:out|err)>:?)?:? ?|\([\w,.:/ =-]{1,60}\) ?"
-    rb"|(?:chief|worker|task|rank|replica)[\w.-]{0,20}(?:\|[0-9]{1,6})?: ?"
+    rb"|(?:chief|worker|task|rank|replica)[\w.-]{0,20}(?: [0-9]{1,6})?(?: ?\|[0-9]{0,6})?:? "
+    rb"|(?:chief|worker|task|rank|replica)[\w.-]{0,20}(?:\|[0-9]{1,6})?:"
 )
 _TIME = rb"20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,20}+(?:Z|[+-][0-9]{2}:?[0-9]{2})? "
 _TAG = _WORKER + b"|" + _TIME + b"(?:" + _WORKER + b")?"
 _TIMED = re.compile(_TIME)
 _TAGGED = re.compile(_TAG)
-_COLOURS = re.compile(rb"\x1b\[[0-9;]{0,10}m")
+_COLOURS = re.compile(rb"\x1b\[[0-9;]{0,20}[mK]")
+_BEHIND_BAR = re.compile(rb"(it/s|s/it)([^\]\r\n]{0,400}\])(?=[^\s\]])")
+"""The end of a progress bar that a line is glued to, because the program printed it between two drawings."""
+
+# Tags of workers before lines that only `TextFormat` reads. There a bracket may also hold an epoch and a step.
+_TEXT_TAG = re.compile(
+    rb"(?:" + _TIME + rb")?(?P<worker>\[(?:rank|default|trainer|worker|gpu|node|local_rank)[ _:=-]?[\w.]{0,20}\]:? ?"
+    rb"|\[[0-9]+,[0-9]+\]<std(?:out|err)>:? ?|\([^()\n]{0,40}(?:pid|rank|worker)[^()\n]{0,40}\) ?"
+    rb"|(?:chief|worker|replica|rank|task)[-_ ]?[0-9]{1,6}(?::| ?\|) ?)?"
+)
+_SHOWN = re.compile(rb"\n(?!INFO:themis:)[ \t]*[^\s][^\n]*")
+_MAX_SHOWN = 200
 _EPOCH = b"\nEpoch "
 _CLOCK = re.compile(rb"[0-9]:[0-9]{2}")
 
@@ -63,12 +81,29 @@ class LogReader:
     workers of a synchronous job log the same steps. It chooses again for each incarnation of the job, because tags may
     contain process ids and hosts.
 
+    *Other programs:* `TextFormat` reads lines that no other format reads, until another format has read a step.
+
+    Attributes:
+        lines_seen: Lines with text.
+        lines_read: Those of them with a loss or with the declared metric.
+        first_line: The first line with text, shortened.
+        times_steps: Whether the steps come from a format whose lines have the times of the steps.
+
+    Args:
+        formats: Formats with lines of their own.
+        metric: The metric that the user declared. By default all losses with a usual name count.
+
     Example: `worker-0: Epoch 1/2`, `worker-1: Epoch 1/2` and so on. The reader uses the lines of the worker whose first
     step comes first, and drops the other's.
     """
 
-    def __init__(self, formats: Sequence[Callable[[], LogFormat]] = FORMATS) -> None:
+    def __init__(self, formats: Sequence[Callable[[], LogFormat]] = FORMATS, metric: MetricSpec | None = None) -> None:
         self._formats = [make() for make in formats]
+        self._text = TextFormat()
+        self._declared = DeclaredMetric(metric) if metric is not None and metric.declared else None
+        self.lines_seen = self.lines_read = 0
+        self.first_line = ""
+        self.times_steps = False
         self._candidates, self._ways = _patterns(tuple(each.starts for each in self._formats))
         self._ordinary = _ordinary(tuple(each.ordinary for each in self._formats))
         self._keep_last = tuple(mark for each in self._formats for mark in each.keep_last)
@@ -80,7 +115,32 @@ class LogReader:
         """Return the records of complete lines, in order."""
         if b"\0" in data:
             data = data.replace(b"\0", b"")
+        if b"\x1b[" in data:
+            data = _COLOURS.sub(b"", data)
+        if b"it/s" in data or b"s/it" in data:
+            data = _BEHIND_BAR.sub(rb"\1\2\n", data)
         data = b"\n" + (_last_drawings(data) if b"\r" in data else data)
+        self._count(data)
+        records = self._records(data)
+        kinds = (Metric,) if self._declared is not None else (StepLoss, LossOnly, Validation)
+        self.lines_read += sum(isinstance(record, kinds) and _has_value(record) for record in records)
+        return records
+
+    def expect(self, iterations: int) -> None:
+        """Set the iteration that the job was asked to run to."""
+        self._text.expect(iterations)
+
+    def _count(self, data: bytes) -> None:
+        """Count the lines with text, without those of the app master."""
+        ours = data.count(b"\nINFO:themis:") - data.count(b"\nINFO:themis:report ")
+        self.lines_seen += data.count(b"\n") - 1 - data.count(b"\n\n") - ours
+        if not self.first_line and (first := _SHOWN.search(data)):
+            self.first_line = first[0].decode("utf-8", "replace").strip()[:_MAX_SHOWN]
+
+    def _records(self, data: bytes) -> list[Record]:
+        if self._declared is not None:
+            # It may be in any line.
+            return self._all(data)
         first = max(0, data.rfind(b"\n", 0, BACKLOG_BYTES)) if len(data) > BACKLOG_BYTES else 0
         records = self._all(data[:first])
         if len(records) * DENSE_BYTES_PER_RECORD <= first:
@@ -111,16 +171,52 @@ class LogReader:
     def _all(self, data: bytes) -> list[Record]:
         """Return the records of lines. Each line must follow a line end."""
         records: list[Record] = []
+        at = 0
         for match in self._candidates.finditer(data):
             tag = match[1]
             found = self._line(match[0][1:] if tag is None else match[0][1 + len(tag) :])
-            if found and (tag is None or self._accepts(tag, found)):
+            if not found:
+                continue
+            if self._reads_others:
+                records += self._other_lines(data[at : match.start()])
+                at = match.end()
+            if tag is None or self._accepts(tag, found):
                 if type(found[0]) is Begun:
                     self._begin()
+                self.times_steps = self.times_steps or any(type(record) is StepLoss for record in found)
+                records += found
+                if self._declared is not None and (metric := self._declared.read(match[0].decode("utf-8", "replace"))):
+                    records.append(metric)
+        if self._reads_others:
+            records += self._other_lines(data[at:])
+        return records
+
+    @property
+    def _reads_others(self) -> bool:
+        return not self.times_steps or self._declared is not None
+
+    def _other_lines(self, data: bytes) -> list[Record]:
+        """Return the records of lines that no other format reads."""
+        records: list[Record] = []
+        for line in data.split(b"\n"):
+            if not line or len(line) > MAX_RECORD_BYTES:
+                continue
+            tag = _TEXT_TAG.match(line)
+            assert tag is not None
+            found: Sequence[Record] = ()
+            text = line[tag.end() :].decode("utf-8", "replace").rstrip()
+            if not self.times_steps:
+                found = self._text.read(text)
+            if self._declared is not None and (metric := self._declared.read(text)):
+                # Its step is progress too.
+                step = () if found or metric.step is None else (StepLoss(step=metric.step, loss=None),)
+                found = (*found, *step, metric)
+            if found and (tag["worker"] is None or self._accepts(tag["worker"], found)):
                 records += found
         return records
 
     def _begin(self) -> None:
+        self._text.begin()
         for each in self._formats:
             each.begin()
         self._accepted_tag, self._silent = None, 0
@@ -152,6 +248,14 @@ class LogReader:
             return True
         self._silent += 1
         return False
+
+
+def _has_value(record: Record) -> bool:
+    match record:
+        case StepLoss() | Validation():
+            return record.loss is not None
+        case _:
+            return True
 
 
 def _last_drawings(data: bytes) -> bytes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from am.profiler.health import Divergence, NonFinite, ProgressClock, Stall
+from am.profiler.first_iterations import FirstIterations
+from am.profiler.health import MAX_LOOK_GAP_S, Divergence, NonFinite, ProgressClock, Stall
 from am.profiler.iteration_time import Intervals, IterationTime, Placement
 from am.profiler.loss_history import LossHistory
 from am.profiler.records import (
@@ -14,6 +15,7 @@ from am.profiler.records import (
     Diverged,
     ExamplesPerSecond,
     LossOnly,
+    Metric,
     Record,
     Replay,
     Restored,
@@ -33,7 +35,7 @@ from am.profiler.slowdowns import (
 )
 from am.profiler.step_intervals import StepIntervals
 from themis.apps import CRUDE_SLOWDOWN, Estimate, Slowdown
-from themis.bids import LossForecast
+from themis.bids import LossForecast, SampleTimes
 from themis.cluster import Level
 from themis.speeds import NOWHERE, SAME_SPEED, Speeds
 from themis.values import Value
@@ -69,9 +71,12 @@ class JobProfile:
         self._placement: Placement | None = None
         self._here: Intervals | None = None
         self._step_intervals = StepIntervals()
+        self._first_iterations = FirstIterations()
         self._rate: float | None = None
         self._non_finite = NonFinite()
         self._clock = ProgressClock()
+        self._looked_at_s: float | None = None
+        self._ran_gpu_s = self._ran_s = 0.0
         self._loss_step = -1
         self._losses = LossHistory()
         self._validation_step = -1
@@ -84,6 +89,8 @@ class JobProfile:
         self.loss = math.nan
         self.validation_loss: float | None = None
         self.accuracy: float | None = None
+        self.metric = math.nan
+        self._metric_step = -1
         self.checkpoint: CheckpointSaved | None = None
         self.restored: Restored | None = None
         self.replay: Replay | None = None
@@ -97,6 +104,7 @@ class JobProfile:
         self._placement = Placement(gpus, level, device)
         self._here = self._intervals.setdefault(self._placement, Intervals())
         self._clock.begin()
+        self._looked_at_s = None
         self._begin()
 
     def feed(self, record: Record) -> None:
@@ -106,8 +114,8 @@ class JobProfile:
                 self._step_loss(record)
             case StepsPerSecond():
                 self._rate = record.rate
-            case Validation():
-                self._validated(record)
+            case Validation() | Metric():
+                self._evaluated(record)
             case CheckpointSaved():
                 self._saved(record)
             case Restored() | Skipped() | Begun():
@@ -157,6 +165,11 @@ class JobProfile:
             return self._estimate.serial_iteration_s
         return measured * self._assumed_speeds.on(self._base_device)
 
+    @property
+    def estimated_iteration_s(self) -> float | None:
+        """The user's estimate of the serial iteration time, None without one."""
+        return self._estimate.serial_iteration_s
+
     def speeds(self) -> Speeds:
         """Return the speed by device type: measured if possible, else assumed.
 
@@ -183,11 +196,23 @@ class JobProfile:
         """
         if self._assumed_speeds == NOWHERE:
             return ()
-        measured = {at.device for at, pace in self.paces.items() if pace.is_reliable} - {self._base_device}
+        measured = self.measured_devices
         return tuple(
             DeviceSpeed(device=device, speed=speed, measured=device in measured)
             for device, speed in self.speeds().by_type
         )
+
+    def samples(self, iterations: int, serial_iteration_s: float) -> tuple[SampleTimes, ...]:
+        """Return two samples on every device type on which the job of these iterations ran for long enough.
+
+        Types that need no name have none.
+        """
+        return self._first_iterations.samples(iterations, serial_iteration_s) if self._assumed_speeds.by_type else ()
+
+    @property
+    def measured_devices(self) -> frozenset[str]:
+        """The device types whose speed is measured: by comparison with the first type that the job ran on."""
+        return frozenset([at.device for at, pace in self.paces.items() if pace.is_reliable]) - {self._base_device}
 
     @property
     def device(self) -> str:
@@ -249,6 +274,16 @@ class JobProfile:
         return self._clock.longest_s
 
     @property
+    def ran_s(self) -> float:
+        """Seconds that the job has run, as far as `look` was called meanwhile."""
+        return self._ran_s
+
+    @property
+    def ran_gpu_s(self) -> float:
+        """GPU seconds that the job has run, as far as `look` was called meanwhile."""
+        return self._ran_gpu_s
+
+    @property
     def step_changes(self) -> int:
         """A number that grows with every step that the job logs, also with steps that it repeats."""
         return self._step_changes
@@ -258,8 +293,16 @@ class JobProfile:
         self._clock.remember(longest_wait_s)
 
     def look(self, now_s: float) -> None:
-        """Note the time, by any clock. Call this whenever the running job's log is read; `stall` depends on it."""
+        """Note the time, by any clock. Call this whenever the running job's log is read.
+
+        `stall` and `ran_gpu_s` depend on it.
+        """
         self._clock.look(now_s, self._step_changes)
+        if self._looked_at_s is not None and self._placement is not None:
+            since_s = min(max(now_s - self._looked_at_s, 0.0), MAX_LOOK_GAP_S)
+            self._ran_s += since_s
+            self._ran_gpu_s += since_s * self._placement.gpus
+        self._looked_at_s = now_s
 
     def forecast(self, serial_iteration_s: float) -> LossForecast | None:
         """Return the forecast of the loss, for this iteration time. Returns None with too few losses."""
@@ -268,6 +311,8 @@ class JobProfile:
     def _begin(self) -> None:
         """Start a new sequence of steps: its first interval may include set-up work, and its steps may go back."""
         self._step_intervals = StepIntervals()
+        at = self._placement
+        self._first_iterations.begin(at.device if at is not None and at.gpus == 1 else "")
         self._previous_step = None
         self._rate = None
 
@@ -290,6 +335,7 @@ class JobProfile:
         if self._previous_step is not None:
             self._stride = max(self._stride, record.step - self._previous_step)
         self._previous_step = record.step
+        self._first_iterations.add(record.step, record.seconds)
         if record.loss is not None:
             self._loss_at(record.step, record.loss, record.mean_since)
         rate, self._rate = self._rate, None
@@ -314,7 +360,12 @@ class JobProfile:
         else:
             self._non_finite.add(self.iteration, record.loss, place=record.epoch)
 
-    def _validated(self, record: Validation) -> None:
+    def _evaluated(self, record: Validation | Metric) -> None:
+        if isinstance(record, Metric):
+            if record.step is None or record.step >= self._metric_step:
+                self.metric = record.value
+                self._metric_step = max(self._metric_step, record.step or 0)
+            return
         self._log(record.step)
         self._non_finite.validated(record.step, record.loss)
         if record.step >= self._validation_step:

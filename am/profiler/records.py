@@ -62,6 +62,13 @@ class Validation(Value, frozen=True, kw_only=True):
     accuracy: float | None = None
 
 
+class Metric(Value, frozen=True, kw_only=True):
+    """A value of the metric that the user declared. `step` is None if its line has none."""
+
+    value: float
+    step: int | None = None
+
+
 class CheckpointSaved(Value, frozen=True, kw_only=True):
     """A checkpoint was saved completely."""
 
@@ -121,6 +128,7 @@ Record = (
     | StepsPerSecond
     | ExamplesPerSecond
     | Validation
+    | Metric
     | CheckpointSaved
     | CheckpointFailed
     | SavingCheckpoint
@@ -141,6 +149,8 @@ def _iteration(record: Record) -> int:
     match record:
         case StepLoss() | ExamplesPerSecond() | Validation():
             return record.step
+        case Metric():
+            return record.step or 0
         case CheckpointSaved() | CheckpointFailed() | SavingCheckpoint() | Restored():
             return record.iteration
         case _:

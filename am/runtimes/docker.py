@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 
 from am.context import AmContext
@@ -64,6 +65,8 @@ class DockerEngine:
             prefix=f"{context.app_id}-{context.attempt}",
             environment={"THEMIS_RUN_ID": context.run_id, "THEMIS_APP_ID": context.app_id},
             cards_from_zero=True,
+            # A container without a cpuset of its own, as an app master's, may run on every core of the machine.
+            cores=tuple(sorted(os.sched_getaffinity(0))),
         )
 
     async def lost(self) -> None:

@@ -21,7 +21,15 @@ from themis.values import Value, repr_without
 
 
 class NoRoomError(ThemisError):
-    """The engine has no room where the app holds leases: another program is there, or the machine is gone."""
+    """The engine has no room where the app holds leases: another program is there, or the machine is gone.
+
+    Args:
+        gpus: The GPUs without room. Empty if this is unknown: then no GPU of the gang counts as usable.
+    """
+
+    def __init__(self, what: str, *, value: object = None, remedy: str = "", gpus: tuple[GpuId, ...] = ()) -> None:
+        super().__init__(what, value=value, remedy=remedy)
+        self.gpus = gpus
 
 
 class SeatRequest(Value, frozen=True, kw_only=True):
@@ -32,6 +40,7 @@ class SeatRequest(Value, frozen=True, kw_only=True):
         memory_mb: Memory of the task. 0 means the runtime's default.
         vcores: Virtual cores of the task.
         node_cores: Cores of the CPU node that the task has to itself. 0 on GPUs.
+        cores: These cores by the system's numbers, if nodes share this machine (`ContainerRuntime.cores`), else empty.
     """
 
     job_id: str
@@ -40,6 +49,7 @@ class SeatRequest(Value, frozen=True, kw_only=True):
     memory_mb: int = 0
     vcores: int = 1
     node_cores: int = 0
+    cores: tuple[int, ...] = ()
 
 
 class Seat(Value, frozen=True, kw_only=True):

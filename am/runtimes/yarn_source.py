@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from am.runtimes.port import ExitReason, NoRoomError, TaskExit
 from am.runtimes.remote.source import ContainerWish
+from themis.answered_time import AnsweredTime
 from themis.errors import ThemisError, UnreachableError
 from themis.hadoop.am_client import AmClient
 from themis.hadoop.errors import AttemptGoneError, ResourceAskError
@@ -42,6 +43,8 @@ _EAGER_BEATS = 10
 delivers grants only with heartbeats. Spark does the same (`spark.yarn.scheduler.initial-allocation.interval`)."""
 _CALLS = 8
 """Concurrent calls into Java."""
+_SILENCE_S = 2.0
+"""Seconds beyond a heartbeat's interval after which YARN counts as away. Asks wait longer by the time it is away."""
 _STOP_AGAIN_S = 5.0
 """Seconds after which an order to stop a container is repeated, because its node may have been unreachable."""
 _REASONS = {
@@ -81,7 +84,8 @@ class YarnLimits(Value, frozen=True, kw_only=True):
 
     Attributes:
         heartbeat_s: Seconds between two heartbeats to YARN.
-        pin_timeout_s: Seconds to wait for a pinned ask. YARN never reports that it cannot grant one.
+        pin_timeout_s: Seconds to wait for a pinned ask, without those in which YARN's ResourceManager is away. YARN
+            never reports that it cannot grant one.
         memory_mb: Default memory of a task's container.
         vcores: Minimum of virtual cores of a task's container.
     """
@@ -130,6 +134,7 @@ class YarnSource:
         self._sizes = {(registration.max_gpus, registration.max_memory_mb, registration.max_vcores)}
         self._asked_anew = asyncio.Event()
         self._eager_beats = 0
+        self._yarn_time = AnsweredTime(gap_s=limits.heartbeat_s + _SILENCE_S, now_s=asyncio.get_running_loop().time())
         # Heartbeats and calls have their own threads: a node that does not answer may block the threads of the calls,
         # and an unreachable HDFS the default threads of the process.
         self._heart = ThreadPoolExecutor(1, "heartbeat")
@@ -166,11 +171,15 @@ class YarnSource:
             await self._ask(seat)
         self._asked_anew.set()
         await self._all_up(seats, self._limits.pin_timeout_s)
-        missing = sorted({seat.wish.machine_id for seat in seats if seat.container is None})
+        missing = [seat for seat in seats if seat.container is None]
         if missing:
-            remedy = "does another program use its GPUs or memory, or is the machine unreachable?"
+            remedy = (
+                "does another program use its GPUs or memory, is the queue at its limit, or the machine unreachable?"
+            )
             waited = f"YARN granted no container within {self._limits.pin_timeout_s:g} s"
-            raise NoRoomError(waited, value=", ".join(missing), remedy=remedy)
+            machines = ", ".join(sorted({seat.wish.machine_id for seat in missing}))
+            gpus = tuple(gpu for seat in missing for gpu in seat.wish.request.gpus)
+            raise NoRoomError(waited, value=machines, remedy=remedy, gpus=gpus)
         await self._all_up(seats, None)
 
     async def gone(self, seat_id: str) -> TaskExit:
@@ -229,22 +238,36 @@ class YarnSource:
         seat.wish.on_step("ask")
 
     async def _all_up(self, seats: Sequence[_Seat], limit_s: float | None) -> None:
-        """Wait at most `limit_s` seconds until every process has started. Raises the first error."""
-        done, _ = await asyncio.wait([seat.up for seat in seats], timeout=limit_s, return_when=asyncio.FIRST_EXCEPTION)
-        for up in done:
-            up.result()
+        """Wait until every process has started, at most `limit_s` seconds in which YARN answers.
+
+        Raises the first error.
+        """
+        loop = asyncio.get_running_loop()
+        begun_s = self._yarn_time.at(loop.time())
+        left_s = limit_s
+        while True:
+            ups = [seat.up for seat in seats]
+            done, waiting = await asyncio.wait(ups, timeout=left_s, return_when=asyncio.FIRST_EXCEPTION)
+            for up in done:
+                up.result()
+            if not waiting or limit_s is None:
+                return
+            left_s = limit_s - (self._yarn_time.at(loop.time()) - begun_s)
+            if left_s <= 0.0:
+                return
+            # While YARN is away this time does not grow less.
+            left_s = max(left_s, 0.1)
 
     async def _start(self, seat: _Seat, container: Container) -> None:
-        where = seat.wish.machine_id
         try:
             await self._call(self._nodes.start, container, self._launch(seat.wish))
         except UnreachableError as error:
             # Its process may run or not. YARN reports the container's end in both cases.
             LOG.warning("%s: %s", container.container_id, error)
-            self._fail(seat, NoRoomError("a machine does not answer", value=where, remedy=str(error)))
+            self._fail(seat, _no_room("a machine does not answer", seat, str(error)))
         except ThemisError as error:
             LOG.warning("%s: %s", container.container_id, error)
-            self._fail(seat, NoRoomError("a machine refuses a container", value=where, remedy=str(error)))
+            self._fail(seat, _no_room("a machine refuses a container", seat, str(error)))
             await self._release(seat, container)
         except Exception as error:
             # A defect in this program. Pass it to the caller that waits for the start.
@@ -291,7 +314,9 @@ class YarnSource:
         while not self._resting.is_set():
             begun_s = loop.time()
             try:
-                self._take(await loop.run_in_executor(self._heart, self._am.allocate, self._progress()))
+                reply = await loop.run_in_executor(self._heart, self._am.allocate, self._progress())
+                self._yarn_time.answered(loop.time())
+                self._take(reply)
             except AttemptGoneError as error:
                 LOG.error("%s", error)
                 self.gone_for_good.set()
@@ -352,7 +377,7 @@ class YarnSource:
             if end.exit_code:
                 LOG.info("%s ended with %d: %s", end.container_id, end.exit_code, end.diagnostics.strip()[:500])
             remedy = end.diagnostics.strip()[:500]
-            error = NoRoomError("a container ended before its start", value=seat.wish.machine_id, remedy=remedy)
+            error = _no_room("a container ended before its start", seat, remedy)
             self._fail(seat, error)
             reason = _REASONS.get(end.exit_code, ExitReason.EXITED)
             self._end(seat, TaskExit(exit_code=end.exit_code, reason=reason))
@@ -363,8 +388,9 @@ class YarnSource:
             # The ask is larger than any present node, so other GPUs would not help. But such nodes may only be
             # unreachable, as all nodes are after a restart of YARN's ResourceManager.
             known = any(all(map(operator.le, self._size(seat), size)) for size in self._sizes)
-            kind = NoRoomError if known else ResourceAskError
-            self._fail(seat, kind("YARN refuses a container", value=seat.wish.machine_id, remedy=refusal.reason))
+            what, where = "YARN refuses a container", seat.wish.machine_id
+            too_large = ResourceAskError(what, value=where, remedy=refusal.reason)
+            self._fail(seat, _no_room(what, seat, refusal.reason) if known else too_large)
 
     def _size(self, seat: _Seat) -> tuple[int, int, int]:
         """Return the requested size: GPUs, memory, cores."""
@@ -379,7 +405,7 @@ class YarnSource:
         for seat in self._asked.values():
             if seat.wish.machine_id == node.host:
                 remedy = f"YARN reports {node.state.value}: {node.health or node.node_id}"
-                self._fail(seat, NoRoomError("a machine is lost", value=node.host, remedy=remedy))
+                self._fail(seat, _no_room("a machine is lost", seat, remedy))
 
     def _fail(self, seat: _Seat, error: Exception) -> None:
         if not seat.up.done():
@@ -402,3 +428,8 @@ class YarnSource:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
         return task
+
+
+def _no_room(what: str, seat: _Seat, reason: str) -> NoRoomError:
+    """Return the error of one seat."""
+    return NoRoomError(what, value=seat.wish.machine_id, remedy=reason, gpus=seat.wish.request.gpus)

@@ -61,8 +61,16 @@ class DockerEngine:
         """The cluster, which never changes."""
         return FixedInventory(self._cluster)
 
+    async def check_queue(self, queue: str) -> None:
+        """Accept any queue: this engine has none."""
+
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """Do nothing: app masters write the logs to the app's own folder."""
+
+    async def lost(self) -> str:
+        """Wait for ever: a lock of the state store keeps other ResourceManagers away."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
 
     async def close(self) -> None:
         """Disconnect. Containers continue to run."""

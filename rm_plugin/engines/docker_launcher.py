@@ -133,6 +133,10 @@ class DockerAppLauncher:
         """Return nothing: an app master that is launched runs."""
         return ""
 
+    def queue(self, app_id: str) -> str:
+        """Return nothing: this engine has no queues."""
+        return ""
+
     async def kill(self, app_id: str) -> None:
         """Kill and remove every container of the app. Its exit is reported later."""
         await self._kill_masters(self._app_master(app_id))

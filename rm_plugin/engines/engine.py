@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Protocol
 
@@ -36,11 +37,20 @@ class Engine(Protocol):
         """The inventory of the machines."""
         ...
 
+    async def check_queue(self, queue: str) -> None:
+        """Raise InputError if an app cannot run in this queue. Return if the engine does not answer."""
+        ...
+
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """Copy the app's present logs into its folder on this machine, with the layout of the local engine.
 
-        Omits logs that cannot be read at the moment.
+        Raises:
+            ThemisError: The logs cannot be read or written at the moment.
         """
+        ...
+
+    async def lost(self) -> str:
+        """Wait until this ResourceManager must not use the engine any more, and return the reason."""
         ...
 
     async def close(self) -> None:
@@ -68,8 +78,16 @@ class LocalEngine:
         """The cluster, which never changes."""
         return FixedInventory(self._cluster)
 
+    async def check_queue(self, queue: str) -> None:
+        """Accept any queue: this engine has none."""
+
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """Do nothing: the logs are already there."""
+
+    async def lost(self) -> str:
+        """Wait for ever: a lock of the state store keeps other ResourceManagers away."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
 
     async def close(self) -> None:
         """Do nothing."""

@@ -29,20 +29,29 @@ class Node(Value, frozen=True, kw_only=True):
         machine: The machine. The engine starts containers there by its id.
         state: Its state.
         used_gpus: Its GPUs in use, by any program. 0 if the engine does not count.
+        free_memory_mb: Memory that no container has. None if the engine does not count.
         reason: Why it is not usable, for events. May be empty.
     """
 
     machine: Machine
     state: NodeState = NodeState.USABLE
     used_gpus: int = 0
+    free_memory_mb: int | None = None
     reason: str = ""
 
 
 class Inventory(Value, frozen=True, kw_only=True):
-    """All machines of an engine, and their device types."""
+    """All machines of an engine, and their device types.
+
+    Attributes:
+        max_gpus: GPUs that all apps together may use, for example by the limit of a queue. None without a limit.
+        limit: What sets `max_gpus`, for users.
+    """
 
     nodes: tuple[Node, ...]
     devices: tuple[DeviceType, ...]
+    max_gpus: int | None = None
+    limit: str = ""
 
 
 class NodeInventory(Protocol):

@@ -10,9 +10,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
 from themis.errors import InputError
+from themis.files import last_line
 from themis.processes import (
     ProcessSpec,
     RunningProcess,
@@ -57,10 +59,10 @@ class LocalAppLauncher:
                 command=self._command,
                 environment={**os.environ, **launch.environment, **ours},
                 working_dir=launch.working_dir,
-                stdout=launch.working_dir / f"am-{launch.attempt}.log",
+                stdout=launch.working_dir / _log_name(launch.attempt),
             )
         )
-        self._watch(launch.app_id, launch.attempt, process.pid, process)
+        self._watch(launch.app_id, launch.attempt, process.pid, process, launch.working_dir)
         return process.pid
 
     async def adopt(self, app_id: str, attempt: int, pid: int) -> bool:
@@ -73,6 +75,10 @@ class LocalAppLauncher:
 
     def waiting(self, app_id: str) -> str:
         """Return nothing: an app master that is launched runs."""
+        return ""
+
+    def queue(self, app_id: str) -> str:
+        """Return nothing: this engine has no queues."""
         return ""
 
     async def kill(self, app_id: str) -> None:
@@ -96,13 +102,17 @@ class LocalAppLauncher:
         if left := await asyncio.to_thread(kill_marked, marks):
             _LOG.warning("processes with %s cannot be killed: %s", marks, left)
 
-    def _watch(self, app_id: str, attempt: int, pid: int, process: RunningProcess | None) -> None:
+    def _watch(
+        self, app_id: str, attempt: int, pid: int, process: RunningProcess | None, folder: Path | None = None
+    ) -> None:
         self._gone[app_id] = asyncio.Event()
-        watcher = asyncio.get_running_loop().create_task(self._until_exit(app_id, attempt, pid, process))
+        watcher = asyncio.get_running_loop().create_task(self._until_exit(app_id, attempt, pid, process, folder))
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
 
-    async def _until_exit(self, app_id: str, attempt: int, pid: int, process: RunningProcess | None) -> None:
+    async def _until_exit(
+        self, app_id: str, attempt: int, pid: int, process: RunningProcess | None, folder: Path | None
+    ) -> None:
         exit_code: int | None = None
         if process is None:
             await wait_for_exit(pid)
@@ -112,4 +122,9 @@ class LocalAppLauncher:
         await self._sweep(self._marks(app_id))
         self._gone.pop(app_id).set()
         if not self._closed:
-            await self._on_exit(AmExit(app_id=app_id, attempt=attempt, pid=pid, exit_code=exit_code))
+            words = last_line(folder / _log_name(attempt)) if folder is not None and (exit_code or 0) > 0 else ""
+            await self._on_exit(AmExit(app_id=app_id, attempt=attempt, pid=pid, exit_code=exit_code, last_words=words))
+
+
+def _log_name(attempt: int) -> str:
+    return f"am-{attempt}.log"

@@ -57,6 +57,10 @@ class MemoryAppLauncher:
         """Return the reason that a test has put into `queued`."""
         return self.queued.get(app_id, "")
 
+    def queue(self, app_id: str) -> str:
+        """Return nothing: this engine has no queues."""
+        return ""
+
     async def kill(self, app_id: str) -> None:
         """End the app's master by SIGKILL."""
         await self.end(app_id, -signal.SIGKILL)

@@ -44,6 +44,7 @@ class AmExit(Value, frozen=True, kw_only=True):
     Attributes:
         exit_code: None if it is unknown, because an earlier ResourceManager started the app master.
         killed: The engine's message if an operator ended the app in the engine itself, else empty.
+        last_words: The last line of its log, if it failed and the engine can read it.
     """
 
     app_id: str
@@ -51,6 +52,7 @@ class AmExit(Value, frozen=True, kw_only=True):
     pid: int
     exit_code: int | None
     killed: str = ""
+    last_words: str = ""
 
 
 OnAmExit = Callable[[AmExit], Awaitable[None]]
@@ -80,6 +82,10 @@ class AppLauncher(Protocol):
 
     def waiting(self, app_id: str) -> str:
         """Why the engine has not started the app's master yet, in its own words. Empty once it has, or if unknown."""
+        ...
+
+    def queue(self, app_id: str) -> str:
+        """The queue to which an operator moved the app in the engine. Empty if it is where it was submitted."""
         ...
 
     async def kill(self, app_id: str) -> None:

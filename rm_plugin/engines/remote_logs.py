@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 from themis.archives import unpack_files
 from themis.config.names import check_job_id
-from themis.errors import ThemisError
 from themis.files import open_below
 from themis.hadoop.webhdfs import open_webhdfs
 
@@ -75,21 +74,28 @@ async def _fetch_file(http: ClientSession, path: str, size_bytes: int, folder: P
                 answer.raise_for_status()
                 # Keep no more bytes than requested, even if the page sends more.
                 data = await answer.content.read(min(_CHUNK_BYTES, size_bytes - have))
+                length = answer.content_length or len(data)
+                start = int(answer.headers.get("X-Next-Offset", have + length)) - length
             if not data:
                 return
+            if have < start < size_bytes:
+                # The bytes in between are not kept. Offsets here stay those of the page.
+                os.ftruncate(target, start)
+                have = start
             file.write(data)
             file.flush()
             have += len(data)
 
 
 def fetch_archive(storage_uri: str, folder: Path) -> None:
-    """Copy the logs that the app's masters archived on HDFS. Replaces existing ones."""
-    try:
-        hdfs, path = open_webhdfs(storage_uri)
-        if hdfs.status(f"{path}/{ARCHIVE_NAME}") is None:
-            return
-        # The archive replaces the page's files, so the next page is read from its beginning.
-        (folder / SOURCE_NAME).unlink(missing_ok=True)
-        unpack_files(hdfs.read_whole(f"{path}/{ARCHIVE_NAME}"), folder)
-    except ThemisError as error:
-        LOG.warning("no logs from %s: %s", storage_uri, error)
+    """Copy the logs that the app's masters archived on HDFS. Replaces existing ones.
+
+    Raises:
+        ThemisError: HDFS does not answer, or the files cannot be written.
+    """
+    hdfs, path = open_webhdfs(storage_uri)
+    if hdfs.status(f"{path}/{ARCHIVE_NAME}") is None:
+        return
+    # The archive replaces the page's files, so the next page is read from its beginning.
+    (folder / SOURCE_NAME).unlink(missing_ok=True)
+    unpack_files(hdfs.read_whole(f"{path}/{ARCHIVE_NAME}"), folder)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -19,18 +22,29 @@ from rm_plugin.engines.remote_logs import fetch_archive, fetch_page
 from rm_plugin.engines.yarn_devices import NodeDevices
 from rm_plugin.engines.yarn_inventory import YarnInventory
 from rm_plugin.engines.yarn_launcher import AmTemplate, YarnAppLauncher
-from rm_plugin.engines.yarn_package import ENV_FOLDER, PACKAGE_FOLDER, archive_resource, ship_package
-from rm_plugin.engines.yarn_queue import check_queue
+from rm_plugin.engines.yarn_lock import RENEW_S, LockHolder, LockLostError, StorageLock
+from rm_plugin.engines.yarn_package import AT_START, ENV_FOLDER, PACKAGE_FOLDER, archive_resource, ship_package
+from rm_plugin.engines.yarn_queue import check_app_queue, check_queue
 from themis.cluster import Cluster, DeviceType
 from themis.config.cluster_file import device_types
 from themis.config.rm_settings import RmSettings, YarnSettings
-from themis.errors import InvariantError
+from themis.errors import InvariantError, ThemisError, UnreachableError
+from themis.hadoop.class_path import GPU_VARIABLE
 from themis.hadoop.jvm import handed_on, start_jvm
 from themis.hadoop.security import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE, current_user
 from themis.hadoop.values import LocalResource
+from themis.hadoop.webhdfs import open_webhdfs
 from themis.hadoop.yarn_client import YarnClient
 
 LOG = logging.getLogger("themis.rm.yarn")
+
+T = TypeVar("T")
+
+_QUEUES_S = 5.0
+"""Seconds that a submission waits for YARN's queues."""
+_TRY_AGAIN_S = 2.0
+_REPORT_S = 60.0
+"""Seconds between two log lines about a Hadoop that is still away at the start."""
 
 
 class YarnEngine:
@@ -43,6 +57,7 @@ class YarnEngine:
 
     def __init__(self, settings: RmSettings, overlay: Cluster | None) -> None:
         self.poll_s = settings.yarn.poll_s
+        self._state_dir = settings.state_dir
         self._settings = settings.yarn
         self._environment = _environment(settings.yarn, os.environ)
         self._overlay = overlay
@@ -51,9 +66,18 @@ class YarnEngine:
         self._resources: tuple[LocalResource, ...] = ()
         self._storage = settings.yarn.storage.rstrip("/")
         self._run_id = ""
+        self._launcher: YarnAppLauncher | None = None
+        self._lock: StorageLock | None = None
+        self._renewing: asyncio.Task[None] | None = None
 
     async def open(self) -> Cluster:
-        """Connect to YARN, and send our packages to HDFS unless they are there."""
+        """Connect to YARN, lock the storage, and send our packages to HDFS unless they are there.
+
+        Waits while HDFS or YARN does not answer, for example because it is still starting.
+
+        Raises:
+            InputError: Another ResourceManager uses this storage, or the settings cannot be used.
+        """
         # Hadoop's classes and HdfsCLI read some of these from the process's own environment.
         os.environ.update(self._environment)
         await asyncio.to_thread(start_jvm, self._environment)
@@ -65,12 +89,28 @@ class YarnEngine:
                 current_user(),
             )
         if self._settings.queue:
-            check_queue(await asyncio.to_thread(client.queue, self._settings.queue))
+            check_queue(await _once_reachable(lambda: client.queue(self._settings.queue)))
         devices = node_devices(self._settings, self._overlay)
-        self._inventory = YarnInventory(client, devices, self._overlay, kept_vcores=self._settings.kept_vcores)
+        self._inventory = YarnInventory(
+            client,
+            devices,
+            self._overlay,
+            kept_vcores=self._settings.kept_vcores,
+            node_label=self._settings.node_label,
+            queues=self._queues,
+        )
         self._storage = self._storage or f"hdfs:///user/{current_user()}/themis"
-        self._resources = await asyncio.to_thread(self._ship)
-        inventory = await self._inventory.read()
+        lock = await _once_reachable(self._make_lock)
+        await _once_reachable(lock.acquire)
+        self._lock = lock
+        self._renewing = asyncio.get_running_loop().create_task(self._renew(lock))
+        self._resources = await _once_reachable(self._ship)
+        while True:
+            try:
+                inventory = await self._inventory.read()
+                break
+            except UnreachableError as error:
+                LOG.warning("waiting for YARN: %s", error)
         machines = tuple(node.machine for node in inventory.nodes)
         return Cluster(name="yarn", machines=machines, devices=devices.types)
 
@@ -78,7 +118,7 @@ class YarnEngine:
         """Submits YARN applications."""
         client, inventory = self._opened()
         self._run_id = run_id
-        return YarnAppLauncher(
+        self._launcher = YarnAppLauncher(
             client,
             run_id,
             on_exit,
@@ -86,27 +126,75 @@ class YarnEngine:
             settings=self._settings,
             node_addresses=lambda app_id: inventory.web_addresses(machines_of(app_id)),
         )
+        return self._launcher
 
     def inventory(self) -> NodeInventory:
         """YARN's node reports."""
         return self._opened()[1]
+
+    async def check_queue(self, queue: str) -> None:
+        """Raise InputError if YARN has no such queue, or it accepts no apps. The settings may name one for all apps."""
+        if self._settings.queue:
+            return
+        try:
+            async with asyncio.timeout(_QUEUES_S):
+                reports = await asyncio.to_thread(self._opened()[0].queues)
+        except (UnreachableError, TimeoutError):
+            return
+        check_app_queue(queue or "default", reports)
 
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """From the app master's page while it lives, from HDFS when the app is over."""
         if not page_url or not await fetch_page(page_url, folder):
             await asyncio.to_thread(fetch_archive, self._app_storage(app_id), folder)
 
+    async def lost(self) -> str:
+        """Wait until another ResourceManager has taken this one's lock, which happens if this one stood still."""
+        if self._renewing is None:
+            raise InvariantError("the engine is not open")
+        try:
+            await asyncio.shield(self._renewing)
+        except LockLostError as error:
+            return str(error)
+        raise InvariantError("the renewal of a lock ended")
+
     async def close(self) -> None:
-        """Disconnect; applications live on."""
+        """Disconnect, and release the lock; applications live on."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+        if self._lock is not None:
+            try:
+                await asyncio.to_thread(self._lock.release)
+            except ThemisError as error:
+                LOG.warning("the lock of yarn.storage is not released, and will expire: %s", error)
         if self._client is not None:
             await asyncio.to_thread(self._client.close)
 
     # ---- inside ----
 
+    def _queues(self) -> Collection[str]:
+        return () if self._launcher is None else self._launcher.queues()
+
     def _opened(self) -> tuple[YarnClient, YarnInventory]:
         if self._client is None or self._inventory is None:
             raise InvariantError("the engine is not open")
         return self._client, self._inventory
+
+    def _make_lock(self) -> StorageLock:
+        hdfs, folder = open_webhdfs(f"{self._storage}/resource-manager", rule=AT_START)
+        return StorageLock(hdfs, folder, LockHolder.this_process(self._state_dir))
+
+    async def _renew(self, lock: StorageLock) -> None:
+        """Renew the lock until it is lost. While HDFS is away, no other process can take it either."""
+        while True:
+            await asyncio.sleep(RENEW_S)
+            try:
+                await asyncio.to_thread(lock.renew)
+            except LockLostError:
+                raise
+            except ThemisError as error:
+                LOG.warning("the lock of yarn.storage is not renewed: %s", error)
 
     def _ship(self) -> tuple[LocalResource, ...]:
         resources = [ship_package(f"{self._storage}/packages")] if self._settings.ship else []
@@ -121,7 +209,9 @@ class YarnEngine:
         settings = self._settings
         python = settings.python or ("./" + ENV_FOLDER + "/bin/python" if settings.archive else sys.executable)
         ours = handed_on(self._environment) if settings.same_paths else {}
-        environment = {**ours, **_hdfs_user(self._environment), **settings.environment}
+        name = self._environment.get(GPU_VARIABLE)
+        gpus = {GPU_VARIABLE: name} if name else {}
+        environment = {**ours, **gpus, **_hdfs_user(self._environment), **settings.environment}
         templates = {"PYTHONPATH": "{{PWD}}/" + PACKAGE_FOLDER} if settings.ship else {}
         limits = {
             "heartbeat_s": settings.heartbeat_s,
@@ -150,6 +240,19 @@ class YarnEngine:
         )
 
 
+async def _once_reachable(work: Callable[[], T]) -> T:
+    """Return the result of work in a thread; tries again until Hadoop's daemons can be reached."""
+    reported_s = -math.inf
+    while True:
+        try:
+            return await asyncio.to_thread(work)
+        except UnreachableError as error:
+            if time.monotonic() - reported_s >= _REPORT_S:
+                LOG.warning("waiting for Hadoop: %s", error)
+                reported_s = time.monotonic()
+            await asyncio.sleep(_TRY_AGAIN_S)
+
+
 def node_devices(settings: YarnSettings, overlay: Cluster | None) -> NodeDevices:
     """The device types of the settings and the cluster file. A default type that neither declares is a GPU."""
     declared = {
@@ -170,6 +273,7 @@ def _environment(settings: YarnSettings, environment: Mapping[str, str]) -> dict
         "HADOOP_USER_NAME": settings.user,
         KEYTAB_VARIABLE: settings.keytab,
         PRINCIPAL_VARIABLE: settings.principal,
+        GPU_VARIABLE: settings.gpu_resource,
     }
     return {**environment, **{name: value for name, value in ours.items() if value}}
 

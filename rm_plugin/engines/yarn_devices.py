@@ -49,7 +49,7 @@ class NodeDevices:
             remedy = f"declare it in yarn.devices, or correct the attribute; declared: {', '.join(sorted(self.types))}"
             raise InputError(f"{report.host} has an unknown device type", value=name, remedy=remedy)
         if device.is_gpu != (report.gpus > 0):
-            remedy = "a GPU type needs yarn.io/gpu on the node, a CPU type a node without it"
+            remedy = "a GPU type needs GPUs in YARN's report on the node (yarn.gpu_resource), a CPU type a node without"
             raise InputError(f"{report.host} of type {name} does not fit its GPUs", value=report.gpus, remedy=remedy)
         return device
 

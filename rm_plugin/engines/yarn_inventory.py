@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+import math
+import time
+from collections.abc import Callable, Collection
 
 from rm_plugin.engines.inventory import Inventory, Node, NodeState
 from rm_plugin.engines.yarn_devices import NodeDevices
 from themis.cluster import Cluster, DeviceType, Machine
 from themis.errors import InputError
-from themis.hadoop.values import NodeReport
+from themis.hadoop.values import NodeReport, QueueReport
 from themis.hadoop.values import NodeState as YarnState
 from themis.hadoop.yarn_client import YarnClient
 
 LOG = logging.getLogger("themis.rm.yarn")
+
+QUEUES_EVERY_S = 5.0
+"""Seconds between two reads of the queues, whose limits change rarely."""
 
 _STATES = {YarnState.RUNNING: NodeState.USABLE, YarnState.DECOMMISSIONING: NodeState.DRAINING}
 
@@ -30,12 +35,25 @@ class YarnInventory:
         devices: Finds the device types of nodes.
         overlay: Slots, racks and device types by host name, which node reports do not have.
         kept_vcores: Cores of each CPU node that are left to app masters and other programs.
+        node_label: The node label of the nodes to use. Empty for nodes without one.
+        queues: Returns the YARN queues of the apps, by name.
     """
 
     def __init__(
-        self, client: YarnClient, devices: NodeDevices, overlay: Cluster | None = None, *, kept_vcores: int = 0
+        self,
+        client: YarnClient,
+        devices: NodeDevices,
+        overlay: Cluster | None = None,
+        *,
+        kept_vcores: int = 0,
+        node_label: str = "",
+        queues: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._client = client
+        self._queues = queues
+        self._label = node_label
+        self._queue_reports: tuple[QueueReport, ...] = ()
+        self._queues_read_s = -math.inf
         self._devices = devices
         self._overlay = {machine.machine_id: machine for machine in overlay.machines} if overlay else {}
         self._kept_vcores = kept_vcores
@@ -62,7 +80,25 @@ class YarnInventory:
                 self._web[report.host] = report.http_address
             else:
                 self._web.pop(report.host, None)
-        return Inventory(nodes=self._nodes(reports), devices=tuple(self._devices.types.values()))
+        nodes = self._nodes(reports)
+        max_gpus, limit = await self._limit(sum(node.machine.gpus for node in nodes if self._has_gpus(node.machine)))
+        return Inventory(nodes=nodes, devices=tuple(self._devices.types.values()), max_gpus=max_gpus, limit=limit)
+
+    async def _limit(self, gpus: int) -> tuple[int | None, str]:
+        """Return how many of the GPUs the apps' queues may use together, and why. None if they may use all."""
+        names = sorted(set(self._queues()))
+        if not names:
+            return None, ""
+        if time.monotonic() - self._queues_read_s > QUEUES_EVERY_S:
+            self._queue_reports = await asyncio.to_thread(self._client.queues, self._label)
+            self._queues_read_s = time.monotonic()
+        limits = [report.max_gpus for report in self._queue_reports if any(map(report.is_called, names))]
+        known = [limit for limit in limits if limit is not None]
+        if len(known) < len(names) or sum(known) >= gpus:
+            return None, ""
+        queue = "queue" if len(names) == 1 else "queues"
+        shown = ", ".join(name.removeprefix("root.") for name in names)
+        return sum(known), f"YARN's {queue} {shown} may use {sum(known)} of {gpus} GPUs"
 
     def web_addresses(self, machine_ids: Collection[str]) -> tuple[str, ...]:
         """Return `host:port` of the web services of these machines' NodeManagers, without lost nodes."""
@@ -73,6 +109,8 @@ class YarnInventory:
         for report in sorted(reports, key=lambda report: (_runs(report), report.node_id)):
             by_host[report.host] = report
         for host, report in by_host.items():
+            if self._is_labelled_otherwise(report):
+                continue
             if report.state is YarnState.RUNNING or host not in self._machines:
                 self._note(report)
         return tuple(self._node(report) for host, report in sorted(by_host.items()) if host in self._machines)
@@ -82,10 +120,18 @@ class YarnInventory:
         reason = f"YARN says {report.state.value}: {report.health or report.node_id}"
         if state is NodeState.USABLE:
             reason = self._unclear.get(report.host, "")
+            if self._is_labelled_otherwise(report):
+                reason = f"YARN has it under the node label {', '.join(sorted(report.labels)) or 'none'}"
             state = NodeState.DRAINING if reason else state
         machine = self._machines[report.host]
         used = report.used_gpus if self._has_gpus(machine) else _used_as_cpu_node(report, machine)
-        return Node(machine=machine, state=state, used_gpus=used, reason=reason)
+        free_memory_mb = max(0, report.memory_mb - report.used_memory_mb)
+        return Node(machine=machine, state=state, used_gpus=used, free_memory_mb=free_memory_mb, reason=reason)
+
+    def _is_labelled_otherwise(self, report: NodeReport) -> bool:
+        """Whether our containers cannot run there. A node that had our label drains."""
+        # YARN reports no labels of nodes that do not run.
+        return _runs(report) and report.labels != ({self._label} if self._label else frozenset())
 
     def _has_gpus(self, machine: Machine) -> bool:
         return self._devices.types[machine.device].is_gpu

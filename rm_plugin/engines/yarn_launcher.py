@@ -32,13 +32,15 @@ APP_TYPE = "THEMIS"
 DRAIN_LIMIT_S = 60.0
 """Seconds to wait until NodeManagers have ended a killed application's containers. After that, only log it."""
 FORGOTTEN_S = 60.0
-"""Seconds after which an application that YARN does not list counts as forgotten."""
+"""Seconds without an application in YARN's lists after which it counts as forgotten. Without a list no time passes."""
 _DRAIN_POLL_S = 0.1
 _QUEUED = frozenset((AppState.NEW, AppState.NEW_SAVING, AppState.SUBMITTED, AppState.ACCEPTED))
 _LAUNCHED = "AM container is launched"
 """YARN's words for an application that is still ACCEPTED, since its master has not registered yet."""
 
 _ATTEMPT_TAG = "themis-attempt:"
+_QUEUE_TAG = "themis-queue:"
+"""Tag with the queue to which an application was submitted. If YARN reports another one, its operator moved it."""
 _LIVING = tuple(state for state in AppState if not state.is_final)
 
 
@@ -58,7 +60,8 @@ class AmTemplate(Value, frozen=True, kw_only=True):
 class _Followed:
     """A YARN application of this run. `attempt` is its first attempt. `over` is set once all of it has ended.
 
-    `waiting` is the reason why no container of its app master runs, by the last report.
+    `waiting` is the reason why no container of its app master runs, by the last report. `missing_since_s` is when
+    YARN's lists began to lack it.
     """
 
     app_id: str
@@ -66,7 +69,8 @@ class _Followed:
     yarn_app_id: str
     reported: bool = False
     waiting: str = ""
-    seen_s: float = field(default_factory=time.monotonic)
+    queue: str = ""
+    missing_since_s: float | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -106,6 +110,8 @@ class YarnAppLauncher:
         self._apps: dict[str, _Followed] = {}
         self._following: asyncio.Task[None] | None = None
         self._ends: set[asyncio.Task[None]] = set()
+        # The queues into which operators of YARN moved apps: later attempts stay there.
+        self._moved: dict[str, str] = {}
         self._unanswered: set[str] = set()
         self._closed = False
 
@@ -133,6 +139,14 @@ class YarnAppLauncher:
         """Return why the application waits in YARN's queue, as YARN reported it last."""
         followed = self._apps.get(app_id)
         return "" if followed is None or followed.reported else followed.waiting
+
+    def queue(self, app_id: str) -> str:
+        """Return the queue to which an operator of YARN moved the app. Empty if it is where it was submitted."""
+        return self._moved.get(app_id, "")
+
+    def queues(self) -> frozenset[str]:
+        """The YARN queues of all living applications, as YARN reported them last."""
+        return frozenset(each.queue for each in self._apps.values() if each.queue and not each.reported)
 
     async def kill(self, app_id: str) -> None:
         """Kill the app's YARN application; returns when its NodeManagers have ended all of it."""
@@ -194,7 +208,9 @@ class YarnAppLauncher:
         }
         # YARN takes tags of ASCII only.
         user = launch.user.encode("ascii", "replace").decode()
-        tags = (f"{_ATTEMPT_TAG}{launch.attempt}", f"user:{user}"[:100])
+        queue = self._moved.get(launch.app_id) or settings.queue or launch.queue or "default"
+        ascii_queue = queue.encode("ascii", "replace").decode()
+        tags = (f"{_ATTEMPT_TAG}{launch.attempt}", f"user:{user}"[:100], f"{_QUEUE_TAG}{ascii_queue}"[:100])
         acl = _acl(launch.user, current_user())
         return AppSubmission(
             name=launch.name or launch.app_id,
@@ -207,7 +223,8 @@ class YarnAppLauncher:
             ),
             memory_mb=settings.am_memory_mb,
             vcores=settings.am_vcores,
-            queue=settings.queue or launch.queue or "default",
+            queue=queue,
+            node_label=settings.node_label,
             app_type=APP_TYPE,
             tags=frozenset((self._run_tag, _app_tag(launch.app_id), *tags)),
             max_attempts=max(1, launch.attempts_left),
@@ -266,11 +283,21 @@ class YarnAppLauncher:
             for yarn_app_id, followed in waiting.items():
                 report = found.get(yarn_app_id)
                 if report is not None:
-                    followed.seen_s, followed.waiting = now_s, _queued(report)
+                    followed.missing_since_s, followed.waiting = None, _queued(report)
+                    self._note_queue(followed, report)
+                elif followed.missing_since_s is None:
+                    followed.missing_since_s = now_s
                 # A ResourceManager of YARN's that was started without its recovery knows nothing of it any more.
-                forgotten = report is None and now_s - followed.seen_s > FORGOTTEN_S
+                missing_since_s = followed.missing_since_s
+                forgotten = missing_since_s is not None and now_s - missing_since_s > FORGOTTEN_S
                 if forgotten or (report is not None and report.state.is_final):
                     self._over(followed, report)
+
+    def _note_queue(self, followed: _Followed, report: AppReport) -> None:
+        if report.queue != followed.queue and _is_moved(report):
+            LOG.info("%s was moved to the queue %s in YARN", followed.app_id, report.queue)
+            self._moved[followed.app_id] = report.queue.removeprefix("root.")
+        followed.queue = report.queue
 
     def _over(self, followed: _Followed, report: AppReport | None) -> None:
         """Report an end in a separate task: `on_exit` may launch and kill, which wait for the poll to continue."""
@@ -331,6 +358,15 @@ def _queued(report: AppReport) -> str:
     # YARN puts the time of the last change before its reason.
     reason = re.sub(r"^\[[^\]]*\]\s*", "", report.diagnostics.strip())
     return f"waits in YARN's queue {report.queue}: {reason or 'no reason given'}"
+
+
+def _is_moved(report: AppReport) -> bool:
+    """Whether an application is in another queue than it was submitted to. YARN may report the path for the name."""
+    submitted = [tag.removeprefix(_QUEUE_TAG) for tag in report.tags if tag.startswith(_QUEUE_TAG)]
+    if not submitted or not report.queue:
+        return False
+    names = (submitted[0].lower(), report.queue.lower())
+    return names[0] != names[1] and not any(one.endswith(f".{other}") for one, other in (names, names[::-1]))
 
 
 def _exit(followed: _Followed, report: AppReport | None) -> AmExit:

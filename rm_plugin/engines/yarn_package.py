@@ -24,15 +24,15 @@ PACKAGES = ("themis", "am", "tf_jobs")
 """Packages that app masters and tasks import. The nodes' interpreter must have their dependencies."""
 
 _ROOT = Path(__file__).resolve().parents[2]
-_AT_START = RetryRule(deadline_s=15.0)
-"""A starting ResourceManager reports an unreachable HDFS soon. Only a running one waits longer."""
+AT_START = RetryRule(deadline_s=15.0)
+"""A starting ResourceManager reports an unreachable HDFS soon, and then tries again."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def ship_package(folder_uri: str) -> LocalResource:
     """Upload the archive to a folder on HDFS unless it exists, and return its resource for NodeManagers."""
     name = f"themis-{package_digest()[:16]}.zip"
-    hdfs, folder = open_webhdfs(folder_uri, rule=_AT_START)
+    hdfs, folder = open_webhdfs(folder_uri, rule=AT_START)
     path = f"{folder}/{name}"
     if hdfs.status(path) is None:
         content = package_bytes()
@@ -93,7 +93,7 @@ def _files() -> Iterator[Path]:
 
 
 def _resource(name: str, uri: str) -> LocalResource:
-    hdfs, path = open_webhdfs(uri, rule=_AT_START)
+    hdfs, path = open_webhdfs(uri, rule=AT_START)
     status = hdfs.status(path)
     if status is None:
         raise InputError("no such archive on HDFS", value=uri, remedy="put it there, or correct yarn.archive")

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import field
 
 from rm_plugin.arbiter.round_values import RoundSnapshot, Wait
-from rm_plugin.policies.allox.values import Capacity, Configuration, Job, Machine
+from rm_plugin.policies.allox.estimator import extrapolate
+from rm_plugin.policies.allox.values import Capacity, Configuration, Job, Machine, RunningJob
 from rm_plugin.policies.oef.profiling import Profile, Profiles, ProfileState
 from rm_plugin.policies.oef_tenants import startable
-from themis.bids import GangDemand
+from themis.bids import GangDemand, SampleTimes
 from themis.cluster import Cluster
 from themis.values import Value
 
 _MIN_WORK_GPU_S = 1e-6
 """Work of a job that reports none, since values divide by its time."""
 
+TextByJob = Mapping[str, Mapping[str, str]]
+"""A text by job by app, such as the device of each."""
+
 JobsByApp = Mapping[str, Mapping[str, float]]
 """A time in seconds by job by app."""
+
+Samples = Mapping[str, tuple[SampleTimes, ...]]
+"""Samples by app, of the job that was measured for all of its jobs."""
 
 Wanted = Mapping[str, tuple[GangDemand, ...]]
 """The demands of jobs that have no device, by app."""
@@ -46,7 +53,7 @@ class WaitingJobs(Value, frozen=True, kw_only=True):
     keys: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
-def devices_of(snapshot: RoundSnapshot, ends_at_s: JobsByApp) -> Devices:
+def devices_of(snapshot: RoundSnapshot, ends_at_s: JobsByApp, device_ids: TextByJob) -> Devices:
     """Return the devices that jobs may get, now or when the present job ends.
 
     Devices of lost machines are not among them. Devices of leases that are not bound to a job count as busy for the
@@ -55,32 +62,74 @@ def devices_of(snapshot: RoundSnapshot, ends_at_s: JobsByApp) -> Devices:
     Args:
         snapshot: The round.
         ends_at_s: When running jobs end by their estimate, or sampling runs. A job without one counts as overdue.
+        device_ids: The devices that running jobs started on. They keep their ids, so that jobs can wait for a device.
     """
-    busy: dict[str, list[float]] = {}
+    busy: dict[str, list[tuple[float, str]]] = {}
     for app in snapshot.apps:
         unbound = app.kept.by_machine()
         for job_id, machine_id in app.bound:
             end_s = ends_at_s.get(app.app_id, {}).get(job_id, snapshot.now_s)
-            busy.setdefault(machine_id, []).append(end_s)
+            busy.setdefault(machine_id, []).append((end_s, device_ids.get(app.app_id, {}).get(job_id, "")))
             unbound[machine_id] -= 1
         for machine_id, count in unbound.items():
-            busy.setdefault(machine_id, []).extend([snapshot.now_s + snapshot.lease_s] * count)
+            busy.setdefault(machine_id, []).extend([(snapshot.now_s + snapshot.lease_s, "")] * count)
     machines: list[Machine] = []
     machine_of: dict[str, str] = {}
     units: dict[str, float] = {}
     for machine in snapshot.machines:
-        ends_s = sorted(busy.get(machine.machine_id, []))
+        taken = busy.get(machine.machine_id, [])
         single = snapshot.cluster.machine(machine.machine_id).gpus == 1
-        for number in range(len(ends_s) + machine.free):
-            device_id = machine.machine_id if single else f"{machine.machine_id}:{number}"
-            idle = number >= len(ends_s)
-            available_s = snapshot.now_s if idle else ends_s[number]
+        numbers = range(len(taken) + machine.free)
+        names = [machine.machine_id if single else f"{machine.machine_id}:{number}" for number in numbers]
+        ends_s = _ends_by_device(taken, names)
+        for device_id in names:
+            idle = device_id not in ends_s
+            available_s = ends_s.get(device_id, snapshot.now_s)
             machines.append(
                 Machine(machine_id=device_id, type_name=machine.device, available_s=available_s, is_idle=idle)
             )
             machine_of[device_id] = machine.machine_id
             units[machine.device] = units.get(machine.device, 0.0) + 1.0
     return Devices(machines=tuple(machines), machine_of=machine_of, capacity=Capacity(units=units))
+
+
+def _ends_by_device(taken: list[tuple[float, str]], names: list[str]) -> dict[str, float]:
+    """When the busy devices of a machine are free: each end counts for its own device, else for the first other one."""
+    ends_s: dict[str, float] = {}
+    others = []
+    for end_s, device_id in sorted(taken):
+        if device_id in names and device_id not in ends_s:
+            ends_s[device_id] = end_s
+        else:
+            others.append(end_s)
+    left = [name for name in names if name not in ends_s]
+    return {**ends_s, **dict(zip(left, others, strict=False))}
+
+
+def running_jobs(
+    snapshot: RoundSnapshot, owners: Mapping[str, str], samples: Mapping[str, str]
+) -> tuple[RunningJob, ...]:
+    """Return the jobs on devices, sampling runs left out: they count for no share. Lengths are not needed, and are 0.
+
+    Args:
+        snapshot: The round.
+        owners: The tenant of each app.
+        samples: The job by app that is on a sampling run.
+    """
+    running = []
+    for app in snapshot.apps:
+        for job_id, machine_id in app.bound:
+            if samples.get(app.app_id) == job_id:
+                continue
+            device = snapshot.cluster.machine(machine_id).device
+            job = Job(
+                job_id=f"{app.app_id}/{job_id}",
+                user=owners[app.app_id],
+                arrival_s=app.submitted_at_s,
+                configurations={device: Configuration(time_s=0.0)},
+            )
+            running.append(RunningJob(job=job, machine_id=machine_id, type_name=device))
+    return tuple(running)
 
 
 def waiting_demands(snapshot: RoundSnapshot) -> Wanted:
@@ -112,7 +161,12 @@ def too_wide_waits(snapshot: RoundSnapshot, wanted: Wanted, policy: str) -> dict
 
 
 def waiting_jobs(
-    snapshot: RoundSnapshot, wanted: Wanted, owners: Mapping[str, str], arrived_s: JobsByApp, profiles: Profiles
+    snapshot: RoundSnapshot,
+    wanted: Wanted,
+    owners: Mapping[str, str],
+    arrived_s: JobsByApp,
+    profiles: Profiles,
+    samples: Samples,
 ) -> WaitingJobs:
     """Return the jobs that may start.
 
@@ -123,6 +177,7 @@ def waiting_jobs(
         arrived_s: When each of these jobs arrived.
         profiles: Profiles by app, with sampling runs. The jobs of an app wait while its profile is open, and count with
             the speeds that it measured.
+        samples: Samples by app. On their types they count instead of speeds.
     """
     jobs, keys = [], {}
     for app_id, demands in wanted.items():
@@ -136,18 +191,29 @@ def waiting_jobs(
                     job_id=name,
                     user=owners[app_id],
                     arrival_s=arrived_s[app_id][demand.job_id],
-                    configurations=_configurations(demand, snapshot.cluster, profile),
+                    configurations=_configurations(demand, snapshot.cluster, profile, samples.get(app_id, ())),
                 )
             )
             keys[name] = app_id, demand.job_id
     return WaitingJobs(jobs=tuple(jobs), keys=keys)
 
 
-def _configurations(demand: GangDemand, cluster: Cluster, profile: Profile | None) -> dict[str, Configuration]:
-    """The job's time by type: its work at S of one device, divided by its speed: measured for its app, else its own."""
+def _configurations(
+    demand: GangDemand, cluster: Cluster, profile: Profile | None, samples: Sequence[SampleTimes]
+) -> dict[str, Configuration]:
+    """The job's time by type.
+
+    It is on the line through the samples of its app, if there are some. Otherwise it is the job's work at S of one
+    device, divided by its speed: measured for its app, else its own.
+    """
     work_s = max(demand.work_left_gpu_s, _MIN_WORK_GPU_S) * demand.slowdown.slot
     speeds = {name: demand.speeds.on(name) for name in cluster.gpus_by_device}
     if profile is not None and profile.state is ProfileState.DONE and profile.job_id:
         measured = dict(zip(profile.types, profile.rates, strict=True))
         speeds = {name: measured.get(name, speed) if speed > 0.0 else 0.0 for name, speed in speeds.items()}
-    return {name: Configuration(time_s=work_s / speed) for name, speed in speeds.items() if speed > 0.0}
+    times_s = {name: work_s / speed for name, speed in speeds.items() if speed > 0.0}
+    for sample in samples:
+        if sample.device in times_s:
+            first, second = zip(sample.work_gpu_s, sample.seconds, strict=True)
+            times_s[sample.device] = extrapolate(first, second, work_s)
+    return {name: Configuration(time_s=time_s) for name, time_s in times_s.items()}

@@ -1,4 +1,4 @@
-"""The policy `allox` and its heuristics: jobs over interchangeable CPUs and GPUs (Le et al., EuroSys 2020).
+"""The policy `allox` and those it is compared with: jobs over interchangeable CPUs and GPUs (Le et al., EuroSys 2020).
 
 A machine of the paper is one device here: a GPU, or a CPU node. A grant binds a device to one job until that job ends
 (`Lease.job_id`): starts are not preempted, and at the end of the job the app gives the device back.
@@ -6,14 +6,14 @@ A machine of the paper is one device here: a GPU, or a CPU node. A grant binds a
     1. which jobs still run: the bound leases and the memory
     2. with profiling runs: apps whose speeds were not measured yet get a lease on the next type (allox_samples.py)
     3. devices, and jobs that wait with their times by type (allox_jobs.py)
-    4. which of these start now, and on which device (allox/decision.py)
+    4. which of these start now, and on which device (allox/decision.py; the other policies: allox_rules.py)
     5. a gang of one device for each, bound to the job; the other jobs wait, even beside an idle device
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -26,14 +26,17 @@ from rm_plugin.policies.allox.explain import explain
 from rm_plugin.policies.allox.progress import ProgressLedger
 from rm_plugin.policies.allox_jobs import (
     Devices,
+    Samples,
     WaitingJobs,
     Wanted,
     devices_of,
+    running_jobs,
     too_wide_waits,
     waiting_demands,
     waiting_jobs,
 )
-from rm_plugin.policies.allox_samples import sampling_runs, sampling_waits
+from rm_plugin.policies.allox_rules import Rule
+from rm_plugin.policies.allox_samples import samples_of, sampling_runs, sampling_waits
 from rm_plugin.policies.demands import capacity_after, gangs_of
 from rm_plugin.policies.oef.profiling import Profiles
 from rm_plugin.policies.oef_tenants import tenant_of_app
@@ -41,9 +44,6 @@ from rm_plugin.policies.port import PolicyTraits
 from themis.bids import PlacedGang, RhoOf
 from themis.placement.free_capacity import FreeCapacity
 from themis.values import Value
-
-Rule = Callable[[values.Snapshot, float], values.Decision]
-"""Decides which waiting jobs start now; the number is alpha (`allox.decision.decide`)."""
 
 
 class RunningJob(Value, frozen=True, kw_only=True):
@@ -54,12 +54,14 @@ class RunningJob(Value, frozen=True, kw_only=True):
         value: What it adds to the progress of its user, fixed at its start.
         started_at_s: When it was granted its device.
         time_s: Its estimated length, the start included.
+        device_id: The device that it started on.
     """
 
     user: str
     value: float
     started_at_s: float
     time_s: float
+    device_id: str = ""
 
     def end_s(self, now_s: float) -> float:
         """When it is expected to end, now at the earliest.
@@ -86,12 +88,16 @@ class AlloxMemory(Value, frozen=True, kw_only=True):
         last_start_s: The time of the last start by user.
         arrived_s: When each unfinished job was first seen, by job by app. A job that lost its machine keeps its time.
         profiles: Profiles by app, with profiling runs.
+        samples: Samples of the job that was measured for its app, by app, if its log gives them.
+        bindings: The device whose queue each waiting job has joined, by job by app, under policies with queues.
     """
 
     running: Mapping[str, Mapping[str, RunningJob]] = msgspec.field(default_factory=dict)
     last_start_s: Mapping[str, float] = msgspec.field(default_factory=dict)
     arrived_s: Mapping[str, Mapping[str, float]] = msgspec.field(default_factory=dict)
     profiles: Profiles = msgspec.field(default_factory=dict)
+    samples: Samples = msgspec.field(default_factory=dict)
+    bindings: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
 
     @property
     def runs(self) -> Mapping[str, str]:
@@ -104,7 +110,7 @@ class AlloxMemory(Value, frozen=True, kw_only=True):
 
 
 class AlloxPolicy:
-    """AlloX, or one of its heuristics by another rule.
+    """AlloX, or a policy that it is compared with, by another rule.
 
     Args:
         name: The name of the policy.
@@ -133,28 +139,39 @@ class AlloxPolicy:
         for app_id, job_id in memory.runs.items():
             ends_at_s.setdefault(app_id, {})[job_id] = snapshot.now_s + snapshot.lease_s
         runs, profiles = sampling_runs(snapshot, memory.profiles)
-        memory = replace(memory, profiles=profiles)
+        memory = replace(
+            memory, profiles=profiles, samples=samples_of(snapshot, memory.samples, memory.profiles, profiles)
+        )
         sampled = {app_id: profile for app_id, profile in profiles.items() if profile.is_open}
         rest = (
             replace(snapshot, machines=capacity_after(snapshot.machines, gangs_of(runs)).machines())
             if runs
             else snapshot
         )
-        devices = devices_of(rest, ends_at_s)
-        waiting = waiting_jobs(rest, wanted, owners, memory.arrived_s, profiles)
+        device_ids = {
+            app_id: {job_id: job.device_id for job_id, job in jobs.items()} for app_id, jobs in memory.running.items()
+        }
+        devices = devices_of(rest, ends_at_s, device_ids)
+        waiting = waiting_jobs(rest, wanted, owners, memory.arrived_s, profiles, memory.samples)
         frame = values.Snapshot(
             now_s=snapshot.now_s,
             machines=devices.machines,
             waiting=waiting.jobs,
             capacity=devices.capacity,
             users=_users(memory),
+            running=running_jobs(rest, owners, memory.runs),
+            bindings={
+                f"{app_id}/{job_id}": device_id
+                for app_id, jobs in memory.bindings.items()
+                for job_id, device_id in jobs.items()
+            },
         )
-        decided = self._rule(frame, snapshot.settings.alpha)
+        decided = self._rule(frame, snapshot)
         started = {waiting.keys[start.job.job_id] for start in decided.starts}
         return Decision(
             auction={**gangs_of(runs), **_gangs(rest, decided.starts, waiting, devices)},
             unserved=_unserved(wanted, started),
-            memory=_after(snapshot, memory, decided.starts, waiting),
+            memory=_after(snapshot, memory, decided, waiting),
             waits={
                 **_waits(decided, frame, waiting, devices),
                 **sampling_waits(rest, sampled),
@@ -187,7 +204,14 @@ def _memory_of(snapshot: RoundSnapshot, wanted: Wanted, owners: Mapping[str, str
         arrived_s[app.app_id] = {job_id: (seen or {}).get(job_id, new_s) for job_id in sorted(jobs)}
     users = set(owners.values())
     last_start_s = {user: at_s for user, at_s in memory.last_start_s.items() if user in users}
-    return replace(memory, running=running, last_start_s=last_start_s, arrived_s=arrived_s)
+    bindings: dict[str, Mapping[str, str]] = {}
+    for app in snapshot.apps:
+        bound = memory.bindings.get(app.app_id, {})
+        if app.app_id in wanted:
+            bound = {demand.job_id: bound[demand.job_id] for demand in wanted[app.app_id] if demand.job_id in bound}
+        if bound:
+            bindings[app.app_id] = bound
+    return replace(memory, running=running, last_start_s=last_start_s, arrived_s=arrived_s, bindings=bindings)
 
 
 def _users(memory: AlloxMemory) -> dict[str, values.UserState]:
@@ -211,25 +235,30 @@ def _gangs(
     return dict(sorted(gangs.items()))
 
 
-def _after(
-    snapshot: RoundSnapshot, memory: AlloxMemory, starts: tuple[values.Start, ...], waiting: WaitingJobs
-) -> AlloxMemory:
-    """The memory after a round: jobs that start are entered into the ledger."""
+def _after(snapshot: RoundSnapshot, memory: AlloxMemory, decided: values.Decision, waiting: WaitingJobs) -> AlloxMemory:
+    """The memory after a round: jobs that start are entered into the ledger, and leave their queues."""
     running = {app_id: dict(jobs) for app_id, jobs in memory.running.items()}
     last_start_s = dict(memory.last_start_s)
-    for start in starts:
+    bindings = {app_id: dict(jobs) for app_id, jobs in memory.bindings.items()}
+    for name, device_id in decided.bindings.items():
+        app_id, job_id = waiting.keys[name]
+        bindings.setdefault(app_id, {})[job_id] = device_id
+    for start in decided.starts:
         app_id, job_id = waiting.keys[start.job.job_id]
+        bindings.get(app_id, {}).pop(job_id, None)
         running.setdefault(app_id, {})[job_id] = RunningJob(
             user=start.job.user,
             value=start.value,
             started_at_s=snapshot.now_s,
             time_s=snapshot.reports[app_id].restart_s + start.job.time_s(start.type_name),
+            device_id=start.machine_id,
         )
         last_start_s[start.job.user] = snapshot.now_s
     return replace(
         memory,
         running={app_id: dict(sorted(jobs.items())) for app_id, jobs in sorted(running.items())},
         last_start_s=dict(sorted(last_start_s.items())),
+        bindings={app_id: dict(sorted(jobs.items())) for app_id, jobs in sorted(bindings.items()) if jobs},
     )
 
 
@@ -246,7 +275,7 @@ def _unserved(wanted: Wanted, started: set[tuple[str, str]]) -> tuple[Claim, ...
 def _waits(decided: values.Decision, frame: values.Snapshot, waiting: WaitingJobs, devices: Devices) -> dict[str, Wait]:
     """Why apps wait: for each the job that starts first by the last matching, or else its oldest job."""
     if not isinstance(decided, AlloxDecision):
-        return {}
+        return _queue_waits(decided, frame, waiting, devices)
     places = decided.solves[-1].places if decided.solves else {}
     started = {start.job.job_id for start in decided.starts}
     first: dict[str, tuple[float, float, str]] = {}
@@ -266,3 +295,19 @@ def _waits(decided: values.Decision, frame: values.Snapshot, waiting: WaitingJob
             until_s=None if place is None else start_s,
         )
     return waits
+
+
+def _queue_waits(
+    decided: values.Decision, frame: values.Snapshot, waiting: WaitingJobs, devices: Devices
+) -> dict[str, Wait]:
+    """Why apps wait whose jobs have joined queues: for each its oldest job that waits in one."""
+    queues = {**frame.bindings, **decided.bindings}
+    started = {start.job.job_id for start in decided.starts}
+    waits: dict[str, Wait] = {}
+    for job in sorted(frame.waiting, key=values.arrival_order):
+        app_id, job_id = waiting.keys[job.job_id]
+        if job.job_id in queues and job.job_id not in started and app_id not in waits:
+            machine_id = devices.machine_of[queues[job.job_id]]
+            reason = f"{job.job_id} waits in the queue of {machine_id}, and does not change to another"
+            waits[app_id] = Wait(job_id=job_id, reason=reason, machine_id=machine_id)
+    return dict(sorted(waits.items()))

@@ -1,9 +1,11 @@
 """Sampling runs of AlloX: an app's jobs wait until one of them ran on every device type (EuroSys 2020, section 4.1).
 
 The paper samples each job. Here the jobs of an app are one program, so one of them stands for all, as in OEF's
-profiling runs. Each run is a lease of that job on one type, which ends with its time. While it lasts, the profiler of
-the app master measures the speed, and from then on all jobs of the app count with it. Sampling runs go before jobs, on
-at most half of the devices of each type. They do not count as progress.
+profiling runs. Each run is a lease of that job on one type, which ends with its time. A run that has done 2 % of its
+job has done 1 % before, so one lease has both samples of the paper: the profiler of the app master reads them from the
+log. The time of every job of the app is then on the line through both (`allox.estimator.extrapolate`). If the run was
+too short for that, or the log has no times of steps, the speed counts that the profiler measured. Sampling runs go
+before jobs, on at most half of the devices of each type. They do not count as progress.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from msgspec.structs import replace
 
 from rm_plugin.arbiter.leftovers import Claim
 from rm_plugin.arbiter.round_values import RoundSnapshot, Wait
+from rm_plugin.policies.allox_jobs import Samples
 from rm_plugin.policies.demands import claims_of
 from rm_plugin.policies.oef.profiling import Profile, Profiles, ProfileState
 from rm_plugin.policies.oef_gangs import Gangs
@@ -40,6 +43,27 @@ def sampling_runs(snapshot: RoundSnapshot, former: Profiles) -> tuple[Gangs, dic
     claims = _within_limits(others, claims_of(others, {}), profiles)
     runs, profiles = start_runs(others, claims, profiles, types)
     return runs, {**closed, **profiles}
+
+
+def samples_of(snapshot: RoundSnapshot, former: Samples, before: Profiles, profiles: Profiles) -> Samples:
+    """The samples by app after a round. Those of an app are final in the round that closes its profile.
+
+    Args:
+        snapshot: The round, with reports.
+        former: Samples after the last round.
+        before: The profiles after the last round.
+        profiles: The profiles after this round.
+    """
+    samples = {}
+    for app_id, profile in profiles.items():
+        report = snapshot.answered.get(app_id)
+        reported = next((each for each in report.demands if each.job_id == profile.job_id), None) if report else None
+        found = former.get(app_id, ())
+        if reported is not None and not _is_closed(before, app_id):
+            found = reported.samples
+        if found:
+            samples[app_id] = found
+    return samples
 
 
 def _is_closed(profiles: Profiles, app_id: str) -> bool:

@@ -1,6 +1,8 @@
-"""The policy `drf`: dominant resource fairness, for GPUs alone max-min fairness of GPUs held (NSDI'20, 3.1)."""
+"""The policy `drf`: dominant resource fairness over device types. On one type it is max-min fairness (NSDI'20, 3.1)."""
 
 from __future__ import annotations
+
+from collections import Counter
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import claims_of
@@ -10,7 +12,10 @@ from themis.bids import RhoOf
 
 
 class DrfPolicy:
-    """Free GPUs go one unit at a time to the app with the least share of the cluster's GPUs; ties by app id.
+    """Free GPUs go one unit at a time to the app with the least dominant share; ties by app id.
+
+    The resources are the device types. An app's dominant share is the largest part that it has of one type, as in
+    AlloX's comparison (EuroSys'20). Example: an app has 2 of 4 GPUs and 2 of 16 CPU nodes: its dominant share is 1/2.
 
     DRF knows no leases. So all renewable GPUs that an app's jobs can still use are renewed in place first, apps in
     order of their ids. Only GPUs that jobs gave back are divided again.
@@ -21,15 +26,27 @@ class DrfPolicy:
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Renew everything, then give unit by unit."""
-        claims = claims_of(snapshot, {})
-        allocator = GangAllocator(snapshot.machines, claims)
-        held = {app.app_id: app.kept.gpus for app in snapshot.apps}
+        allocator = GangAllocator(snapshot.machines, claims_of(snapshot, {}))
+        kept = {app.app_id: app.kept for app in snapshot.apps}
         for app_id in sorted(allocator.claims):
             allocator.renew(app_id)
-            held[app_id] += allocator.given_gpus(app_id)
+        device_of = {machine.machine_id: machine.device for machine in snapshot.cluster.machines}
+        totals = snapshot.cluster.gpus_by_device
+
+        def dominant_share(app_id: str) -> float:
+            held = Counter[str]()
+            for machine_id, count in sum(allocator.given(app_id), kept[app_id]):
+                held[device_of[machine_id]] += count
+            return max([count / totals[device] for device, count in held.items()], default=0.0)
+
+        shares: dict[tuple[str, int], float] = {}
 
         def rank(app_id: str, given: Given, _ratio: float) -> tuple[float, ...]:
-            return ((held[app_id] + given.gpus) / snapshot.cluster.gpus,)
+            # The share changes only with what the app got.
+            key = app_id, given.gpus
+            if key not in shares:
+                shares[key] = dominant_share(app_id)
+            return (shares[key],)
 
         serve_step_by_step(allocator, rank)
         return allocator.decision()

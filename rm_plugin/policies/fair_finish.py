@@ -6,7 +6,12 @@ schedule can move it. In each round:
 
     1. An app is pressed if its laxity, due - now - time left, is less than a lease and a restart. The pressed apps,
        most pressed first, get one gang each, for their longest job.
-    2. All apps, those with the least service left first, get all that they can use.
+    2. All apps get all that they can use: those of the user with the least service left first, of one user the app
+       with the least. So to split an app into several does not make it shorter.
+
+Before that, the apps whose whole demand surely fits renew in place. Otherwise an app that takes a new gang could take
+the place of one that would be served as well, and restart it for nothing. Not so with several device types: there an
+app that holds fast GPUs could keep them from one with less service left.
 
 One gang is enough for the pressed: what makes an app late is its critical path, the longest job of its phases. All that
 it can use would let one late app hold the whole cluster.
@@ -106,15 +111,25 @@ class FairFinishPolicy:
             needed_s = snapshot.now_s - standing.submitted_at_s + _time_left_s(app, standing, claim.restart_s)
             if not app.overran and span_s - needed_s < snapshot.lease_s + claim.restart_s:
                 pressed.append((-needed_s / span_s if span_s > 0.0 else -math.inf, claim.app_id))
-        for _, app_id in sorted(pressed):
-            _serve_longest_job(allocator, app_id)
 
-        def service_left(app_id: str) -> tuple[bool, float, str]:
+        user_left_gpu_s = _left_by_user(snapshot, metered)
+
+        def service_left(app_id: str) -> tuple[bool, float, float, str]:
             # An app that never reported its phases cannot be metered.
             app = metered.get(app_id)
-            return (app.overran, app.left_gpu_s, app_id) if app else (True, math.inf, app_id)
+            if app is None:
+                return True, math.inf, math.inf, app_id
+            user = snapshot.standing(app_id).owner.user
+            return app.overran, user_left_gpu_s.get(user, app.left_gpu_s), app.left_gpu_s, app_id
 
-        for app_id in sorted(allocator.claims, key=service_left):
+        in_order = sorted(allocator.claims, key=service_left)
+        most_pressed_first = [app_id for _, app_id in sorted(pressed)]
+        _renew_surely_served(snapshot.cluster, allocator, in_order, most_pressed_first)
+        for app_id in most_pressed_first:
+            job = _longest_job(allocator, app_id)
+            if (proposal := allocator.propose(app_id, job)) is not None:
+                allocator.take(app_id, job, proposal.gang)
+        for app_id in in_order:
             for job in range(len(allocator.jobs(app_id))):
                 while (proposal := allocator.propose(app_id, job)) is not None:
                     allocator.take(app_id, job, proposal.gang)
@@ -176,13 +191,37 @@ def _time_left_s(app: MeteredApp, standing: AppStanding, restart_s: float) -> fl
     return app.whole_time_s * share_left + (0.0 if holds else restart_s)
 
 
-def _serve_longest_job(allocator: GangAllocator, app_id: str) -> None:
-    """Give an app one gang, for its job with the most work left."""
+def _left_by_user(snapshot: RoundSnapshot, metered: Mapping[str, MeteredApp]) -> dict[str, float]:
+    """Declared work that is not done yet, of all active apps of each user. Apps without a user are left out."""
+    left_gpu_s: dict[str, float] = {}
+    for app in snapshot.apps:
+        if app.owner.user and app.app_id in metered:
+            left_gpu_s[app.owner.user] = left_gpu_s.get(app.owner.user, 0.0) + metered[app.app_id].left_gpu_s
+    return left_gpu_s
+
+
+def _longest_job(allocator: GangAllocator, app_id: str) -> int:
+    """The index of an app's job with the most work left."""
     demands = allocator.jobs(app_id)
-    job = max(range(len(demands)), key=lambda job: (demands[job].work_left_gpu_s, -job))
-    proposal = allocator.propose(app_id, job)
-    if proposal is not None:
-        allocator.take(app_id, job, proposal.gang)
+    return max(range(len(demands)), key=lambda job: (demands[job].work_left_gpu_s, -job))
+
+
+def _renew_surely_served(
+    cluster: Cluster, allocator: GangAllocator, in_order: Sequence[str], pressed: Sequence[str]
+) -> None:
+    """Renew the first apps in place, as long as the free GPUs suffice for all that they and the pressed could take.
+
+    Renews none on a cluster of several device types.
+    """
+    if len(cluster.gpus_by_device) > 1:
+        return
+    gang_gpus = {app_id: allocator.jobs(app_id)[_longest_job(allocator, app_id)].max_gpus for app_id in pressed}
+    spare_gpus = allocator.free_gpus - sum(gang_gpus.values())
+    for app_id in in_order:
+        spare_gpus -= sum(demand.max_gpus for demand in allocator.jobs(app_id)) - gang_gpus.get(app_id, 0)
+        if spare_gpus < 0:
+            return
+        allocator.renew(app_id)
 
 
 def _paces(snapshot: RoundSnapshot, metered: Mapping[str, MeteredApp], allocator: GangAllocator) -> dict[str, float]:

@@ -11,7 +11,7 @@ from rm_plugin.arbiter.round_values import Decision
 from rm_plugin.policies.demands import gangs_of, room_to_grow, unmet_claims
 from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand, PlacedGang
-from themis.cluster import Level
+from themis.cluster import Allocation, Level
 from themis.placement.best_fit import CurrentGang, best_fit
 from themis.placement.free_capacity import FreeCapacity
 from themis.speeds import Speeds
@@ -105,9 +105,9 @@ class GangAllocator:
             if got
         }
 
-    def given_gpus(self, app_id: str) -> int:
-        """GPUs that an app got so far."""
-        return sum(gang.gpus.gpus for gang in self._got[app_id].values())
+    def given(self, app_id: str) -> list[Allocation]:
+        """The GPUs that an app got so far, by job."""
+        return [gang.gpus for gang in self._got[app_id].values()]
 
     def gpus_of(self, app_id: str, job: int) -> int:
         """GPUs that a job has: those it got in this round, and those of the gang that it keeps."""

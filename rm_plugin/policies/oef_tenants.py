@@ -176,5 +176,5 @@ def _limits(demands: Sequence[GangDemand], speedup: tuple[float, ...], placer: P
         # With the plain placer a tenant keeps GPUs that are too few for its smallest gang.
         smallest=smallest if placer is Placer.COMPACT else 1,
         most=sum(demand.max_gpus for demand in demands),
-        unusable=frozenset(number for number, value in enumerate(speedup) if value <= 0),
+        speedup=speedup,
     )

@@ -31,18 +31,12 @@ def _oef(name: str, rule: str) -> Policy:
 
 
 def _allox(name: str) -> Policy:
-    """AlloX, or a heuristic of its kind: each gives a job one device until it ends."""
+    """AlloX, or a policy that it is compared with: each gives a job one device until it ends."""
     # Loads numpy and SciPy, which no other policy needs.
-    from rm_plugin.policies.allox import allox_plus, decision
-    from rm_plugin.policies.allox.baselines import sjf
-    from rm_plugin.policies.allox_policy import AlloxPolicy, Rule
+    from rm_plugin.policies.allox_policy import AlloxPolicy
+    from rm_plugin.policies.allox_rules import RULES
 
-    rules: Mapping[str, Rule] = {
-        "allox": decision.decide,
-        "allox_plus": lambda frame, _: allox_plus.decide(frame),
-        "sjf_plus": lambda frame, _: sjf.decide(frame),
-    }
-    return AlloxPolicy(name, rules[name])
+    return AlloxPolicy(name, RULES[name])
 
 
 POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
@@ -68,6 +62,13 @@ POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
         "allox": partial(_allox, "allox"),
         "allox_plus": partial(_allox, "allox_plus"),
         "sjf_plus": partial(_allox, "sjf_plus"),
+        "best_fit": partial(_allox, "best_fit"),
+        "jsq_plus": partial(_allox, "jsq_plus"),
+        "equal_share": partial(_allox, "equal_share"),
+        "equal_share_fcfs": partial(_allox, "equal_share_fcfs"),
+        "drff": partial(_allox, "drff"),
+        "drfs": partial(_allox, "drfs"),
+        "drfa": partial(_allox, "drfa"),
     }
 )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from themis.apps import AppSpec, JobSpec
 from themis.checkpoint_uri import check_checkpoint_uri
-from themis.cluster import Cluster
+from themis.cluster import Cluster, Machine
 from themis.config.app_limits import MAX_VALUES, check_few, check_limits
 from themis.config.group_file import INT32_MAX, MAX_JOBS, MAX_TASKS
 from themis.config.names import check_app_name, check_job_id, check_label
@@ -43,6 +45,9 @@ def check_app(spec: AppSpec, cluster: Cluster) -> None:
     _check_count("keep_checkpoints", spec.keep_checkpoints)
     _check_count("max_task_restarts", spec.max_task_restarts, least=0)
     _check_number("job.peer_wait_s", spec.peer_wait_s)
+    if spec.max_runtime_s:
+        _check_number("job.max_runtime_s", spec.max_runtime_s)
+    _check_count("job.max_iterations", spec.max_iterations, least=0, most=2**53)
     if spec.estimate.serial_iteration_s is not None:
         _check_number("estimate.serial_iteration_s", spec.estimate.serial_iteration_s)
     if spec.estimate.slowdown is not None:
@@ -62,11 +67,20 @@ def _check_job(job: JobSpec) -> None:
 def types_that_run(spec: AppSpec, cluster: Cluster) -> str:
     """The device types that can run every job of an app, with its speeds, as text. Empty on a cluster of one type.
 
-    Example: runs on v100 (speed 3), cpu (speed 0.2), not on k80.
+    A type runs a job if it has enough devices for the job's smallest gang. Example: runs on v100 (speed 3), cpu (speed
+    0.2), not on k80.
     """
     if not cluster.has_types:
         return ""
-    speeds = {device.name: [speed_on(job, device) for job in spec.jobs] for device in cluster.present_devices}
+    speeds = {
+        device.name: [
+            speed_on(job, device)
+            if _tasks_that_fit(job, cluster.of_type(device.name).machines) >= job.shape.min_tasks
+            else 0.0
+            for job in spec.jobs
+        ]
+        for device in cluster.present_devices
+    }
     able = {name: on_type for name, on_type in speeds.items() if all(on_type)}
     parts = [
         f"{name} (speed {min(on_type):g}{f' to {max(on_type):g}' if max(on_type) > min(on_type) else ''})"
@@ -87,7 +101,8 @@ def _check_number(what: str, value: float) -> None:
         raise InputError(f"{_SOURCE}: {what} must be a number above 0, at most {_MAX_NUMBER:g}", value=value)
 
 
-def _check_fits(job: JobSpec, cluster: Cluster) -> None:
+def check_device_types(job: JobSpec, cluster: Cluster) -> None:
+    """Raise InputError if a job states its speed on a device type that the cluster does not have."""
     present = cluster.gpus_by_device
     for name in job.speed_by_device:
         if name not in present and name in cluster.devices:
@@ -95,30 +110,40 @@ def _check_fits(job: JobSpec, cluster: Cluster) -> None:
             raise InputError(f"job {job.job_id}: no machine of {cluster.name} has this type", value=name, remedy=remedy)
         if name not in present:
             raise UnknownNameError(f"device type of job {job.job_id}", name, present)
+
+
+def _check_fits(job: JobSpec, cluster: Cluster) -> None:
+    check_device_types(job, cluster)
+    present = cluster.gpus_by_device
     types = {device.name for device in cluster.present_devices if speed_on(job, device)}
     if not types and present:
         remedy = f"give its speed on one of them in estimate.speed: {', '.join(present)}"
         raise InputError(f"job {job.job_id} can run on no device type of {cluster.name}", remedy=remedy)
     # A gang has one device type: the one that holds most tasks must hold them all.
-    per_task = job.shape.gpus_per_task
     parts = [[machine for machine in cluster.machines if machine.device == name] for name in sorted(types)]
-    largest = max(parts, key=lambda part: sum(machine.gpus // per_task for machine in part), default=[])
+    largest = max(
+        parts, key=lambda part: (_tasks_that_fit(job, part), max(machine.gpus for machine in part)), default=[]
+    )
     one_type = len(largest) == len(cluster.machines)
     _check_shape(job, cluster if one_type else replace(cluster, machines=tuple(largest)))
 
 
+def _tasks_that_fit(job: JobSpec, machines: Sequence[Machine]) -> int:
+    return sum(machine.gpus // job.shape.gpus_per_task for machine in machines)
+
+
 def _check_shape(job: JobSpec, cluster: Cluster) -> None:
-    shape = job.shape
+    shape, noun = job.shape, cluster.device_noun
     if shape.gpus_per_task > cluster.largest_machine_gpus:
         raise InputError(
-            f"job {job.job_id}: no machine of {cluster.name} has enough GPUs for one task",
+            f"job {job.job_id}: no machine of {cluster.name} has enough {noun}s for one task",
             value=shape.gpus_per_task,
-            remedy=f"ask for at most {cluster.largest_machine_gpus} GPUs a task",
+            remedy=f"ask for at most {cluster.largest_machine_gpus} {noun}s a task",
         )
-    room = sum(machine.gpus // shape.gpus_per_task for machine in cluster.machines)
+    room = _tasks_that_fit(job, cluster.machines)
     if shape.tasks > room:
         raise InputError(
-            f"job {job.job_id} is larger than the cluster {cluster.name} of {cluster.gpus} GPUs",
-            value=f"{shape.tasks} tasks of {shape.gpus_per_task} GPUs",
+            f"job {job.job_id} is larger than the cluster {cluster.name} of {cluster.gpus} {noun}s",
+            value=f"{shape.tasks} tasks of {shape.gpus_per_task} {noun}s",
             remedy=f"ask for at most {room} tasks",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import math
@@ -78,6 +79,8 @@ class AppMasters:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._being_checked: set[str] = set()
         self._resumed_at_s = -math.inf
+        self._engine_away = False
+        self._engine_away_at_s = -math.inf
         self._closing = False
         changes.on_recovery(self.resume)
 
@@ -117,7 +120,7 @@ class AppMasters:
             await self._killed_from_outside(entry, exit_.killed)
             return
         reason = "it ended" if exit_.exit_code is None else f"exit code {exit_.exit_code}"
-        await self._lost(entry, reason)
+        await self._lost(entry, f"{reason}: {exit_.last_words}" if exit_.last_words else reason)
 
     async def watch_over(self) -> None:
         """Revoke overdue leases and replace app masters that are silent too long; runs for ever."""
@@ -143,6 +146,9 @@ class AppMasters:
         if self._changes.trouble:
             return
         now_s = self._clock.now_s()
+        if self._engine_away:
+            self._engine_away_at_s = now_s
+            self.resume()
         # After a suspension of this service, overdue leases get a new grace period.
         late = now_s - self._resumed_at_s >= self.settings.lease.grace_s
         overdue = self._arbiter.overdue_apps(now_s) if late else set()
@@ -153,10 +159,29 @@ class AppMasters:
                 self._spawn(self._check_safely(entry, overdue=entry.app_id in overdue))
 
     def resume(self) -> None:
-        """Restart the time until app masters count as silent, after this service was suspended or could not write."""
+        """Restart the time until app masters count as silent and leases as overdue.
+
+        For use while, or after, this service could not hear of app masters, write, or use the engine.
+        """
         self._resumed_at_s = self._clock.now_s()
         for entry in self._entries.active():
             entry.last_seen_s = self._resumed_at_s
+
+    @property
+    def is_engine_away(self) -> bool:
+        """Whether the engine can neither start containers nor report their ends."""
+        return self._engine_away
+
+    def engine_is_away(self, away: bool) -> None:
+        """Note whether the engine can start containers and report their ends.
+
+        Otherwise no deadline passes: an app can neither start on its leases nor give them back. Once the engine is
+        back, every deadline starts again.
+        """
+        if away or self._engine_away:
+            self._engine_away_at_s = self._clock.now_s()
+            self.resume()
+        self._engine_away = away
 
     async def _check_safely(self, entry: AppEntry, *, overdue: bool) -> None:
         try:
@@ -193,6 +218,10 @@ class AppMasters:
         coming = not known or (self.settings.engine == "yarn" and entry.session is None)
         if now_s - entry.last_seen_s > (self.settings.am_start_s if coming else self.settings.am_expiry_s):
             await self._take_by_force(entry, "the app master is silent" if known else "it never registered")
+
+    def queue(self, entry: AppEntry) -> str:
+        """Return the queue of an app: as submitted, or to which an operator moved it in the engine."""
+        return ("" if entry.ended else self._launcher.queue(entry.app_id)) or entry.spec.queue
 
     async def recover(self) -> None:
         """Restore the apps of a former ResourceManager: adopt their app masters, or start them again."""
@@ -234,16 +263,24 @@ class AppMasters:
                 LOG.warning("%s cannot be adopted yet, the engine is unavailable: %s", entry.app_id, error)
                 await asyncio.sleep(RELAUNCH_EVERY_S)
 
-    async def close(self) -> None:
-        """End every app master and task of this run. A later start restores the running apps."""
+    async def close(self, *, keep_apps: bool = False) -> None:
+        """End every app master and task of this run, unless `keep_apps`. A later start restores the running apps."""
         self._closing = True
         self._changes.stop_waiting()
+        with contextlib.suppress(StoreError):
+            # The next start shows their progress until their app masters report again.
+            await self._changes.make(self._keep_progress)
         for task in self._tasks:
             task.cancel()
         for entry in self._entries.active():
             if entry.session is not None:
                 entry.session.close()
-        await self._launcher.shutdown()
+        if not keep_apps:
+            await self._launcher.shutdown()
+
+    def _keep_progress(self, change: Change) -> None:
+        for entry in self._entries.active():
+            change.put(entry)
 
     async def _launch(self, entry: AppEntry) -> None:
         await self._starts.turn(entry.app_id)
@@ -261,6 +298,7 @@ class AppMasters:
             "THEMIS_RM_ADDRESS": self.rm_address,
             "THEMIS_APP_TOKEN": entry.token,
             "THEMIS_APP_DIR": str(folder),
+            "THEMIS_RM_ABSENCE_S": repr(self.settings.rm_absence_s),
         }
         launch = AmLaunch(
             app_id=entry.app_id,
@@ -337,11 +375,16 @@ class AppMasters:
         return False
 
     def _failures(self, entry: AppEntry, attempt: int, now_s: float) -> tuple[tuple[float, ...], int]:
-        """Return when attempts up to this one failed, within the window, and how many failures have left the window."""
-        new = attempt - entry.excused_attempts - len(entry.failed_at_s)
-        failed_at_s = (*entry.failed_at_s, *[now_s] * max(0, new))
+        """Return when attempts up to this one failed, within the window, and how many losses do not count any more.
+
+        These are the failures that have left the window, and attempts that were lost to the engine: while it was away,
+        or within `am_expiry_s` after that.
+        """
+        new = max(0, attempt - entry.excused_attempts - len(entry.failed_at_s))
+        lost_to_engine = now_s - self._engine_away_at_s < self.settings.am_expiry_s
+        failed_at_s = entry.failed_at_s if lost_to_engine else (*entry.failed_at_s, *[now_s] * new)
         recent = tuple(each for each in failed_at_s if now_s - each < self.settings.am_failures_window_s)
-        return recent, len(failed_at_s) - len(recent)
+        return recent, len(entry.failed_at_s) + new - len(recent)
 
     def note_next_attempt(self, change: Change, entry: AppEntry, message: pb.Register) -> None:
         """Write that the engine itself started another attempt, after the end of the former one."""

@@ -71,6 +71,10 @@ class Change:
         """Write the machines."""
         self._batch.cluster(cluster)
 
+    def keep(self, key: str, text: str) -> None:
+        """Write a value of the service, which `StateStore.meta` reads."""
+        self._batch.meta[key] = text
+
     def remove(self, removed: Removed) -> None:
         """Remove events that are archived."""
         self._batch.removed = removed

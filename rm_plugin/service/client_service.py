@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +13,12 @@ from rm_plugin.service.app_pages import mark_of
 from rm_plugin.service.logs import LogFollower
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.message_checks import check_reference, check_states
-from rm_plugin.service.refusals import refusal_text
+from rm_plugin.service.node_status import node_statuses
+from rm_plugin.service.refusals import refuse
 from rm_plugin.service.status import app_status
-from rm_plugin.service.store import StoredEvent, StoreError, app_number
+from rm_plugin.service.store import StoredEvent, app_number
 from rm_plugin.service.store_json import to_json
-from themis.errors import InputError, ThemisError, UnknownNameError
+from themis.errors import ThemisError
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 from themis.wire.values import app_from_message, cluster_to_message
@@ -33,7 +33,7 @@ _LIST_BYTES = 4 * 1024 * 1024
 
 
 class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
-    """Answers clients. Errors become gRPC statuses in one place, `_refuse`."""
+    """Answers clients. Errors become gRPC statuses in one place, `refuse`."""
 
     def __init__(self, manager: ResourceManager, policy: str) -> None:
         self._manager = manager
@@ -44,7 +44,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         try:
             entry = await self._manager.submit(app_from_message(request.spec))
         except (ThemisError, ValueError) as error:
-            await _refuse(context, error)
+            await refuse(context, error)
             raise
         runs_on = types_that_run(entry.spec, self._manager.arbiter.cluster)
         return pb.SubmitReply(app_id=entry.app_id, runs_on=runs_on)
@@ -53,13 +53,14 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         """Check an app against the cluster without accepting it."""
         try:
             spec = app_from_message(request.spec)
-            self._manager.check(spec)
+            await self._manager.check(spec)
         except (ThemisError, ValueError) as error:
-            await _refuse(context, error)
+            await refuse(context, error)
             raise
         cluster = self._manager.arbiter.cluster
+        noun = f"{cluster.device_noun}s"
         summary = (
-            f"{len(spec.jobs)} jobs, at most {spec.demand_max_gpus} GPUs, fits {cluster.name} ({cluster.gpus} GPUs)"
+            f"{len(spec.jobs)} jobs, at most {spec.demand_max_gpus} {noun}, fits {cluster.name} ({cluster.gpus} {noun})"
         )
         if runs_on := types_that_run(spec, cluster):
             summary += f"; {runs_on}"
@@ -71,7 +72,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             wanted = check_states(request.states)
             page = await self._manager.page_of_apps(states=wanted, after=request.after, limit=request.limit)
         except ThemisError as error:
-            await _refuse(context, error)
+            await refuse(context, error)
             raise
         reply = pb.ListReply(next=page.next_mark, total=self._manager.entries.count(wanted))
         size = 0
@@ -91,7 +92,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         try:
             return app_status(self._manager, await self._manager.find(request.app_id), whole=True)
         except ThemisError as error:
-            await _refuse(context, error)
+            await refuse(context, error)
             raise
 
     async def Kill(self, request: pb.KillRequest, context: Context) -> pb.AppStatus:
@@ -99,7 +100,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         try:
             entry = await self._manager.kill(request.app_id, request.reason)
         except ThemisError as error:
-            await _refuse(context, error)
+            await refuse(context, error)
             raise
         return app_status(self._manager, entry, whole=False)
 
@@ -113,7 +114,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             try:
                 entry = await self._manager.find(request.app_id)
             except ThemisError as error:
-                await _refuse(context, error)
+                await refuse(context, error)
         app_id = entry.app_id if entry is not None else ""
         after = request.after_sequence
         recorder = self._manager.recorder
@@ -124,7 +125,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
                 events = await recorder.read_events(after, app_id, _EVENTS_A_READ)
             except ThemisError as error:
                 news.cancel()
-                await _refuse(context, error)
+                await refuse(context, error)
                 raise
             for event in events:
                 yield _event_message(event)
@@ -148,7 +149,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             # In threads, since a disk may be slow and a log long.
             logs = await asyncio.to_thread(LogFollower, folder, entry.shapes.keys(), job_id, request.tail_lines)
         except ThemisError as error:
-            await _refuse(context, error)
+            await refuse(context, error)
             raise
         while True:
             ended = entry.ended
@@ -178,7 +179,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             time_scale=manager.settings.time_scale,
             lease_s=manager.settings.lease.duration_s,
             now_s=manager.clock.now_s(),
-            leased_by_machine=Counter(gpu.machine_id for gpu in manager.arbiter.table.live),
+            nodes=node_statuses(manager),
         )
 
 
@@ -190,17 +191,3 @@ def _event_message(event: StoredEvent) -> pb.Event:
         app_id=event.app_id,
         detail=to_json(event.detail),
     )
-
-
-async def _refuse(context: Context, error: Exception) -> None:
-    if isinstance(error, UnknownNameError):
-        code = grpc.StatusCode.NOT_FOUND
-    elif isinstance(error, StoreError):
-        # Clients try again. The text says that the ResourceManager was reached, but cannot write its store.
-        code = grpc.StatusCode.UNAVAILABLE
-        context.set_trailing_metadata((("themis-store", "unavailable"),))
-    elif isinstance(error, InputError | ValueError):
-        code = grpc.StatusCode.INVALID_ARGUMENT
-    else:
-        code = grpc.StatusCode.INTERNAL
-    await context.abort(code, refusal_text(error))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import secrets
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +28,8 @@ class AppEntry:
     `excused_attempts` counts attempts that do not count as failures: they ended through no fault of the app (the
     ResourceManager stopped, or was unavailable), or too long ago. `failed_at_s` has the times of the others' ends.
     `launch_wait` is why the engine has not started the app master yet, `waits_for` why a job waits, by the newest round
-    (`Decision.waits`). `last_message` is the attempt and id of the newest message processed; a message that comes again
+    (`Decision.waits`). `asked_in_vain` is what the engine did not grant it, to be shown until `asked_in_vain_until_s`.
+    `last_message` is the attempt and id of the newest message processed; a message that comes again
     is only acknowledged. `shapes` maps job ids to shapes. `refused_messages` counts the app masters' invalid messages.
     """
 
@@ -59,6 +59,8 @@ class AppEntry:
     last_seen_s: float = 0.0
     gpu_time_s: float = 0.0
     waits_for: str = ""
+    asked_in_vain: str = ""
+    asked_in_vain_until_s: float = 0.0
     heartbeat: pb.Heartbeat = field(default_factory=pb.Heartbeat)
     finish: pb.Finish = field(default_factory=pb.Finish)
     refused_messages: int = 0
@@ -76,14 +78,6 @@ class AppEntry:
     def ended(self) -> bool:
         """Whether the app has ended: nothing of it will run any more."""
         return APP_LIFECYCLE.is_final(self.state)
-
-    @property
-    def rho(self) -> float:
-        """Finish-time fairness: the newest heartbeat's forecast, 0 before the first one.
-
-        After the end it is the final value, or NaN if the app master did not report one.
-        """
-        return self.finish.rho.get("themis", math.nan) if self.ended else self.heartbeat.rho
 
     @property
     def progress(self) -> float:
@@ -136,6 +130,7 @@ class AppEntry:
                 "failed_at_s": list(self.failed_at_s),
                 "finish": _hex(self.finish),
                 "kill_reason": self.kill_reason,
+                "progress": self.heartbeat.progress,
                 **(self._last_heartbeat() if self.ended or self.kill_reason else {}),
             },
         )
@@ -150,8 +145,11 @@ class AppEntry:
 
     @classmethod
     def restored(cls, stored: StoredApp) -> AppEntry:
-        """Return the entry of a stored app: without a session and, if the app is running, without a heartbeat."""
+        """Return the entry of a stored app: without a session and, if the app is running, with its progress only."""
         gpu_time_s, excused = stored.final.get("gpu_time_s", 0.0), stored.final.get("excused_attempts", 0)
+        heartbeat = pb.Heartbeat.FromString(bytes.fromhex(str(stored.final.get("heartbeat", ""))))
+        progress = stored.final.get("progress", 0.0)
+        heartbeat.progress = heartbeat.progress or (float(progress) if isinstance(progress, int | float) else 0.0)
         return cls(
             app_id=stored.app_id,
             spec=app_from_message(pb.AppSpec.FromString(stored.spec)),
@@ -170,7 +168,7 @@ class AppEntry:
             kill_reason=str(stored.final.get("kill_reason", "")),
             page_url=str(stored.final.get("page_url", "")),
             engine_id=str(stored.final.get("engine_id", "")),
-            heartbeat=pb.Heartbeat.FromString(bytes.fromhex(str(stored.final.get("heartbeat", "")))),
+            heartbeat=heartbeat,
             finish=pb.Finish.FromString(bytes.fromhex(str(stored.final.get("finish", "")))),
         )
 

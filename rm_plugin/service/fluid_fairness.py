@@ -1,4 +1,4 @@
-"""Rho of apps that ended, by the definitions of the fluid fair cluster as well (docs/explanation/fairness.md).
+"""Lives of apps on the fluid fair cluster, and final rho by its definitions (docs/explanation/fairness.md).
 
 App masters send what their apps declare with every heartbeat, and at the end by what they measured. The fluid cluster
 is computed from the newest declaration of each app, so it is the same after a restart. Its GPUs are those of the
@@ -16,7 +16,7 @@ from themis.wire.values import declaration_from_message
 
 
 class FluidFairness:
-    """Lives on the fluid cluster, computed again once an app has arrived, ended or was archived.
+    """Lives on the fluid cluster, computed again once an app has arrived, declared itself, ended or was archived.
 
     So the rho of an app that ended early can still change: its life there goes on, and later arrivals delay its end.
 
@@ -39,16 +39,21 @@ class FluidFairness:
         final = dict(entry.finish.rho)
         if not final or entry.finished_at_s is None or not entry.finish.HasField("declaration"):
             return final
-        entries = self._entries
-        state = (len(entries), entries.archived.total(), len(entries.active()), cluster_gpus)
-        if state != self._computed_for:
-            self._lives, self._computed_for = lives_of(entries, cluster_gpus), state
-        life = self._lives.get(entry.app_id)
+        life = self.lives(cluster_gpus).get(entry.app_id)
         if life is None:
             return final
         took_s = entry.finished_at_s - entry.submitted_at_s
         ideals_s = fluid_ideals_s(declaration_from_message(entry.finish.declaration), life)
         return {definition.value: took_s / ideal_s for definition, ideal_s in ideals_s.items() if ideal_s > 0.0} | final
+
+    def lives(self, cluster_gpus: int) -> Mapping[str, FluidLife]:
+        """The lives of all apps that declared themselves, as far as nothing changes any more."""
+        entries, active = self._entries, self._entries.active()
+        declared = sum(1 for entry in active if entry.declaration.phases)
+        state = (len(entries), entries.archived.total(), len(active), declared, cluster_gpus)
+        if state != self._computed_for:
+            self._lives, self._computed_for = lives_of(entries, cluster_gpus), state
+        return self._lives
 
 
 def lives_of(entries: Iterable[AppEntry], cluster_gpus: int) -> dict[str, FluidLife]:

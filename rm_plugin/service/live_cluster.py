@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
@@ -13,12 +14,16 @@ from rm_plugin.service.round_runner import RoundRunner
 from themis.clock import Clock
 from themis.cluster import Cluster, GpuId
 from themis.config.rm_settings import RmSettings
+from themis.errors import UnknownNameError
 from themis.leases import LeaseChange, LeaseChangeKind
 from themis.lifecycle import LeaseState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import cluster_to_message, leases_to_message
 
 LOG = logging.getLogger("themis.rm")
+
+DRAINED = "drained"
+"""Key in the store: the machines that operators drain, as a JSON list."""
 
 
 class LiveCluster:
@@ -54,6 +59,10 @@ class LiveCluster:
         self._rounds = rounds
         self._unfit_until_s: dict[GpuId, float] = {}
         self._update_version = 0
+        self.drained: frozenset[str] = frozenset()
+        """Machines that an operator drains: their leases end and are not renewed."""
+        self.limits: tuple[str, ...] = ()
+        """Limits of the engine that keep GPUs from all apps now, in words."""
 
     # ---- leases ----
 
@@ -68,6 +77,8 @@ class LiveCluster:
             # Another app would find no free capacity there either, so these GPUs are closed for `unfit_s` seconds.
             gpus = [each.lease.gpu for each in ended if each.kind is LeaseChangeKind.RELEASED]
             change.then(lambda: self._close_unfit(gpus))
+            entry, until_s = self._entries.get(app_id), change.now_s + self._settings.unfit_s
+            change.set(entry, asked_in_vain=message.reason, asked_in_vain_until_s=until_s)
         self.leases_ended(change, ended)
 
     def release_unheld(self, change: Change, app_id: str, held: Collection[int]) -> None:
@@ -156,7 +167,7 @@ class LiveCluster:
         """Replace the machines of the cluster; `joined` are new. Call it between rounds only."""
         new = list(joined)
         for machine_id in new:
-            LOG.info("%s joined with %d GPUs", machine_id, cluster.machine(machine_id).gpus)
+            LOG.info("%s joined with %d %ss", machine_id, cluster.machine(machine_id).gpus, cluster.device_noun)
 
         def fit(change: Change) -> None:
             for machine_id in new:
@@ -167,6 +178,32 @@ class LiveCluster:
             change.then(self._machines_came)
 
         await self._changes.make_surely(fit)
+
+    async def drain(self, machine_id: str, *, drained: bool) -> None:
+        """Drain a machine, or open it again. The next look at the machines closes or opens its GPUs.
+
+        Raises:
+            UnknownNameError: The cluster has no such machine.
+            StoreError: The change cannot be written; nothing changed.
+        """
+        known = [machine.machine_id for machine in self._arbiter.cluster.machines]
+        if machine_id not in known:
+            raise UnknownNameError("machine", machine_id, known)
+
+        def turn(change: Change) -> None:
+            if (machine_id in self.drained) == drained:
+                return
+            detail = {"machine_id": machine_id}
+            if drained:
+                machines = self.drained | {machine_id}
+                change.event("machine_drained", detail=detail)
+            else:
+                machines = self.drained - {machine_id}
+                change.event("machine_opened", detail=detail)
+            change.keep(DRAINED, json.dumps(sorted(machines)))
+            change.then(lambda: setattr(self, "drained", machines))
+
+        await self._changes.make(turn)
 
     def _machine_back(self, machine_id: str) -> None:
         LOG.info("%s is back", machine_id)

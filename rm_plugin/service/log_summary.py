@@ -46,8 +46,10 @@ class LogSummary:
         last_lease: The largest id of a lease.
         open_leases: Leases that have not ended, by id.
         attained_gpu_s: GPU time in ended leases by app, in GPU seconds; of apps that have not ended.
+        policy: The policy of the newest start of a ResourceManager; empty if unknown.
         memory: What the policy remembered in the newest round that was granted, `memory_round`, as JSON; None if
             nothing.
+        memory_policy: The policy that wrote it; empty if unknown.
         unreadable: Events that cannot be read, and what is wrong with the first.
     """
 
@@ -58,8 +60,10 @@ class LogSummary:
     last_lease: int = 0
     open_leases: dict[int, OpenLease] = field(default_factory=dict)
     attained_gpu_s: dict[str, float] = field(default_factory=dict)
+    policy: str = ""
     memory: object = None
     memory_round: int | None = None
+    memory_policy: str = ""
     unreadable: int = 0
     first_unreadable: str = ""
 
@@ -72,6 +76,8 @@ class LogSummary:
                 self.first_unreadable = self.first_unreadable or f"{event.sequence}: {event.detail.get('problem')}"
             elif event.kind == "app_state":
                 self._take_app_state(event)
+            elif event.kind == "rm_started":
+                self.policy = str(event.detail.get("policy", ""))
             elif not event.app_id:
                 self._take_round(event)
             else:
@@ -91,6 +97,7 @@ class LogSummary:
         elif event.kind == "round_granted":
             self.memory = memory_after(self.memory, self.memory_round, event.detail)
             self.memory_round = round_id
+            self.memory_policy = self.policy
         elif event.kind == "round_ended":
             self.open_rounds.discard(round_id)
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from themis.capped_files import first_kept
 from themis.errors import UnknownNameError
 from themis.files import names_below, open_below
 from themis.wire import themis_pb2 as pb
@@ -79,7 +80,15 @@ class LogFollower:
         except OSError:
             return
         with file:
-            file.seek(self._offsets.get(names, 0))
+            begin = self._offsets.get(names, 0)
+            kept = first_kept(file.fileno(), begin)
+            file.seek(kept)
+            if kept > begin:
+                # What is kept begins within a line.
+                kept += len(file.readline(_CHUNK_BYTES))
+                self._offsets[names] = kept
+                text = f"themis: {kept - begin} bytes of older output are not kept (task_log_mb)\n"
+                yield pb.LogChunk(source=source, text=text)
             while data := file.read(_CHUNK_BYTES):
                 # A line that is still being written waits for the next call, unless it fills a chunk by itself.
                 last = to_the_end or len(data) == _CHUNK_BYTES

@@ -12,6 +12,7 @@ from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.engines.port import AppLauncher
 from rm_plugin.policies.gang_check import check_gang
 from rm_plugin.service.admission import check_app
+from rm_plugin.service.app_estimates import AppEstimates
 from rm_plugin.service.app_masters import AppMasters, app_folder
 from rm_plugin.service.app_pages import AppPage, app_page, mark_key, page_size
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE
@@ -28,7 +29,7 @@ from themis.apps import AppSpec
 from themis.clock import Clock
 from themis.config.names import check_label
 from themis.config.rm_settings import RmSettings
-from themis.errors import InputError, UnknownNameError
+from themis.errors import InputError, ThemisError, UnknownNameError
 from themis.lifecycle import APP_LIFECYCLE, AppState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, bid_from_message, cluster_to_message, report_from_message
@@ -45,11 +46,21 @@ _KEPT = ("release", "job_event", "finish")
 
 
 FetchLogs = Callable[[str, str, Path], Awaitable[None]]
-"""Copies an app's logs from any machine into its folder here. Arguments: app id, page of its master, folder."""
+"""Copies an app's logs from any machine into its folder here. Arguments: app id, page of its master, folder.
+
+Raises ThemisError if they cannot be copied now."""
 
 
 async def there_already(app_id: str, page_url: str, folder: Path) -> None:
     """Do nothing: the app masters write into the folder themselves."""
+
+
+CheckQueue = Callable[[str], Awaitable[None]]
+"""Raises InputError if the engine cannot run an app in this queue."""
+
+
+async def any_queue(queue: str) -> None:
+    """Accept any queue, for engines without queues."""
 
 
 class ResourceManager:
@@ -65,6 +76,7 @@ class ResourceManager:
         launcher: AppLauncher,
         clock: Clock,
         fetch_logs: FetchLogs = there_already,
+        check_queue: CheckQueue = any_queue,
     ) -> None:
         self.settings = settings
         self.arbiter = arbiter
@@ -82,7 +94,9 @@ class ResourceManager:
             rounds=lambda: self.rounds,
         )
         self._fairness = FluidFairness(entries)
+        self.estimates = AppEstimates(settings, arbiter, entries, self._fairness, clock, self.waits_for)
         self._fetch_logs = fetch_logs
+        self._check_queue = check_queue
         self._fetching: dict[str, asyncio.Lock] = {}
         self._fetched: dict[str, tuple[bool, float]] = {}
         self.app_masters = AppMasters(
@@ -106,15 +120,33 @@ class ResourceManager:
 
     # ---- for clients ----
 
-    def check(self, spec: AppSpec) -> None:
-        """Raise InputError if the app is invalid, or could never run on this cluster or under this policy."""
+    async def check(self, spec: AppSpec) -> None:
+        """Raise InputError if the app is invalid, or could never run on this cluster or under this policy.
+
+        Asks the engine whether its queue accepts apps.
+        """
         check_app(spec, self.arbiter.cluster)
         for job in spec.jobs:
             check_gang(self.settings.policy, spec.name, job.job_id, job.shape)
+        await self._check_queue(spec.queue)
 
     def final_rho(self, entry: AppEntry) -> dict[str, float]:
         """Rho of an app that finished, by definition, the definitions that no schedule changes first."""
         return self._fairness.final_rho(entry, self.arbiter.cluster.gpus)
+
+    def waits_for(self, entry: AppEntry) -> str:
+        """Return what an app waits for: its start or a round, what it asked the engine for in vain, and limits there.
+
+        Empty if nothing but the order in which the policy serves apps keeps it waiting, and for an app that ended.
+        """
+        if entry.ended:
+            return ""
+        reasons = [entry.launch_wait or entry.waits_for]
+        if self.clock.now_s() < entry.asked_in_vain_until_s:
+            reasons.append(entry.asked_in_vain)
+        if entry.heartbeat.unmet_gpus > 0:
+            reasons += self.live_cluster.limits
+        return "; ".join(filter(None, reasons))
 
     async def fetch_logs(self, entry: AppEntry) -> Path:
         """Return the app's folder, with its logs up to about a second ago."""
@@ -123,9 +155,13 @@ class ResourceManager:
             # One fetch at a time: two at once would append the same lines twice.
             state = (entry.ended, self.clock.now_s() // _FETCH_EVERY_S)
             if not (entry.ended and entry.logs_whole) and self._fetched.get(entry.app_id) != state:
-                await self._fetch_logs(entry.app_id, "" if entry.ended else entry.page_url, folder)
+                ended = entry.ended
+                try:
+                    await self._fetch_logs(entry.app_id, "" if ended else entry.page_url, folder)
+                    entry.logs_whole = ended
+                except ThemisError as error:
+                    LOG.warning("no logs of %s, they are fetched when asked for again: %s", entry.app_id, error)
                 self._fetched[entry.app_id] = state
-                entry.logs_whole = entry.ended
         if entry.ended:
             self._fetching.pop(entry.app_id, None)
             self._fetched.pop(entry.app_id, None)
@@ -138,7 +174,7 @@ class ResourceManager:
             InputError: The app is invalid.
             StoreError: The app cannot be written; nothing of it remains.
         """
-        self.check(spec)
+        await self.check(spec)
 
         def accept(change: Change) -> AppEntry:
             now_s = change.now_s
@@ -360,6 +396,7 @@ class ResourceManager:
             bundle_rule=self.settings.auction.bundle_rule.value,
             app_id=entry.app_id,
             gpus_available=self.arbiter.gpus_available,
+            task_log_mb=self.settings.task_log_mb,
         )
 
     def _acknowledge(self, entry: AppEntry, message_id: int) -> pb.Acknowledge:

@@ -141,6 +141,11 @@ def _check_rho(message: pb.RhoReport, app: AppEntry, cluster: Cluster, _now_s: f
         for device, speed in demand.speeds.items():
             _check_name("device type", device)
             _check_number(f"speed on {device}", speed)
+        _check_few("samples", demand.samples, MAX_DEVICE_TYPES)
+        for sample in demand.samples:
+            _check_name("device type", sample.device)
+            for number in (sample.first_work_gpu_s, sample.first_s, sample.second_work_gpu_s, sample.second_s):
+                _check_number(f"sample on {sample.device}", number)
         slowdown = demand.slowdown
         for factor in (slowdown.slot, slowdown.machine, slowdown.rack, slowdown.cluster):
             _check_number("slowdown", factor)
@@ -191,6 +196,8 @@ def _check_heartbeat(message: pb.Heartbeat, app: AppEntry, _cluster: Cluster, _n
     _check_best(message.best, app)
     _check_jobs(message.jobs, app)
     _check_declaration(message.declaration)
+    _check_phases(message.phases_left)
+    _check_number("restart_s", message.restart_s)
 
 
 def _check_job_event(message: pb.JobEvent, app: AppEntry, _cluster: Cluster, now_s: float) -> None:
@@ -223,14 +230,18 @@ def _check_finish(message: pb.Finish, app: AppEntry, _cluster: Cluster, _now_s: 
 
 
 def _check_declaration(message: pb.Declaration) -> None:
-    _check_few("phases", message.phases, MAX_ROWS)
     _check_number("cluster_time_s", message.cluster_time_s)
     _check_number("share_demand", message.share_demand, most=1.0)
-    for phase in message.phases:
+    _check_phases(message.phases)
+
+
+def _check_phases(phases: Sequence[pb.FluidPhase]) -> None:
+    _check_few("phases", phases, MAX_ROWS)
+    for phase in phases:
         _check_number("time_s", phase.time_s)
         _check_number("gpus", phase.gpus)
         if not phase.gpus:
-            raise InputError("a declared phase needs GPUs", value=phase.gpus)
+            raise InputError("a phase needs GPUs", value=phase.gpus)
 
 
 _CHECKS: Mapping[str | None, Callable[..., None]] = {

@@ -15,6 +15,8 @@ LOG = logging.getLogger("themis.rm.nodes")
 
 ABSENT_S = 60.0
 """Seconds without mention by the engine after which a machine counts as lost."""
+ANSWER_S = 5.0
+"""Seconds without an answer after which the engine counts as away."""
 
 
 class NodeWatch:
@@ -36,6 +38,7 @@ class NodeWatch:
         self._away = False
         self._foreign: dict[str, int] = {}
         self._taken: dict[str, int] = {}
+        self._one_look = asyncio.Lock()
 
     async def run(self) -> None:
         """Follow for ever."""
@@ -48,16 +51,36 @@ class NodeWatch:
                 LOG.exception("the machines could not be checked")
 
     async def look(self) -> None:
-        """Read the inventory once and apply it. If the engine does not answer, nothing changes."""
+        """Read the inventory once and apply it. If the engine does not answer, nothing changes.
+
+        While the engine is away no container can start or be reported as ended. Also while it does not mention a
+        machine that may still run: after its own restart it learns of its machines one by one. So deadlines of apps
+        stand still (`AppMasters.engine_is_away`).
+        """
+        async with self._one_look:
+            await self._look()
+
+    async def _look(self) -> None:
+        late = asyncio.get_running_loop().call_later(ANSWER_S, self._is_away, "no answer")
         try:
             inventory = await self._inventory.read()
         except ThemisError as error:
-            if not self._away:
-                LOG.warning("the engine does not report its machines: %s", error)
-            self._away = True
+            self._is_away(error)
             return
-        self._away = False
+        finally:
+            late.cancel()
         await self.apply(inventory)
+        if self._away:
+            LOG.info("the engine answers again")
+        self._away = False
+        lost = self._manager.arbiter.table.lost
+        self._manager.app_masters.engine_is_away(bool(self._absent_since_s.keys() - lost))
+
+    def _is_away(self, why: object) -> None:
+        if not self._away:
+            LOG.warning("the engine does not report its machines: %s", why)
+        self._away = True
+        self._manager.app_masters.engine_is_away(True)
 
     async def apply(self, inventory: Inventory) -> None:
         """Apply an inventory to the arbiter's cluster."""
@@ -69,7 +92,7 @@ class NodeWatch:
         cluster = fitted(manager.arbiter.cluster, inventory, holding)
         usable = [node.machine.machine_id for node in nodes.values() if node.state is not NodeState.LOST]
         back = sorted(manager.arbiter.table.lost & set(usable))
-        closed = self._closed(nodes, cluster)
+        closed = self._closed(inventory, cluster)
         if cluster == manager.arbiter.cluster and not back and closed == manager.arbiter.table.closed:
             return
         async with manager.rounds.between_rounds:
@@ -78,7 +101,7 @@ class NodeWatch:
                 joined = [machine.machine_id for machine in cluster.machines if machine.machine_id not in known]
                 await manager.live_cluster.refit(cluster, joined)
             await manager.live_cluster.machines_back(back)
-            manager.live_cluster.close_gpus(self._closed(nodes, manager.arbiter.cluster))
+            manager.live_cluster.close_gpus(self._closed(inventory, manager.arbiter.cluster))
 
     async def _lose_those_gone(self, nodes: dict[str, Node]) -> None:
         """End the leases of lost machines at once, even within a round; the round then grants nothing there."""
@@ -95,14 +118,70 @@ class NodeWatch:
                 reason = (node.reason if node else "") or "the machine is lost"
                 await self._manager.live_cluster.machine_lost(machine.machine_id, reason)
 
-    def _closed(self, nodes: dict[str, Node], cluster: Cluster) -> frozenset[GpuId]:
+    def _closed(self, inventory: Inventory, cluster: Cluster) -> frozenset[GpuId]:
+        """Return the GPUs to close, and note the limits that close some."""
         now_s = self._manager.clock.now_s()
-        unfit = set(self._manager.live_cluster.unfit_gpus(now_s))
-        return frozenset(
-            gpu
-            for machine in cluster.machines
-            for gpu in self._closed_on(nodes.get(machine.machine_id), cluster.gpus_of(machine.machine_id), unfit)
+        nodes = {node.machine.machine_id: node for node in inventory.nodes}
+        counts_memory = any(node.free_memory_mb is not None for node in inventory.nodes)
+        memory_mb = self._least_memory_mb() if counts_memory else 0.0
+        limits = []
+        live_cluster = self._manager.live_cluster
+        unfit = set(live_cluster.unfit_gpus(now_s))
+        closed: set[GpuId] = set()
+        for machine in cluster.machines:
+            gpus = cluster.gpus_of(machine.machine_id)
+            is_drained = machine.machine_id in live_cluster.drained
+            node = nodes.get(machine.machine_id)
+            closed.update(gpus if is_drained else self._closed_on(node, gpus, unfit))
+            if node is not None and (full := self._without_memory(node, gpus, closed, memory_mb)):
+                closed |= full
+                limits.append(f"{machine.machine_id} has no memory for tasks on {len(full)} of its GPUs")
+        if inventory.max_gpus is not None:
+            closed |= self._beyond(inventory.max_gpus, cluster, closed)
+            limits.append(inventory.limit)
+        live_cluster.limits = tuple(limits)
+        return frozenset(closed)
+
+    def _least_memory_mb(self) -> float:
+        """Return the least memory per GPU of any active app's tasks. 0 without apps."""
+        default_mb = self._manager.settings.yarn.task_memory_mb
+        return min(
+            (
+                (entry.spec.resources.memory_mb or default_mb) / job.shape.gpus_per_task
+                for entry in self._manager.entries.active()
+                for job in entry.spec.jobs
+            ),
+            default=0.0,
         )
+
+    def _without_memory(self, node: Node, gpus: tuple[GpuId, ...], closed: set[GpuId], memory_mb: float) -> set[GpuId]:
+        """Return free GPUs of a machine beyond those for whose tasks it has memory."""
+        if node.free_memory_mb is None or memory_mb <= 0.0:
+            return set()
+        live = self._manager.arbiter.table.live
+        leased = sum(gpu in live for gpu in gpus)
+        # Containers on these leases are still to come.
+        to_come = max(0, leased - max(0, node.used_gpus - self._taken.get(node.machine.machine_id, 0)))
+        fit = max(0, int(node.free_memory_mb / memory_mb) - to_come)
+        return set([gpu for gpu in gpus if gpu not in live and gpu not in closed][fit:])
+
+    def _beyond(self, max_gpus: int, cluster: Cluster, closed: set[GpuId]) -> set[GpuId]:
+        """Return the GPUs to close so that at most `max_gpus` are leased: free ones, then leased ones.
+
+        Keeps free GPUs of the machines that have most of them, where gangs fit best.
+        """
+        live = self._manager.arbiter.table.live
+        free_by_machine: list[list[GpuId]] = []
+        leased: list[GpuId] = []
+        for machine in cluster.machines:
+            if not cluster.devices[machine.device].is_gpu:
+                continue
+            gpus = cluster.gpus_of(machine.machine_id)
+            leased += [gpu for gpu in gpus if gpu in live]
+            free_by_machine.append([gpu for gpu in gpus if gpu not in live and gpu not in closed])
+        free = [gpu for gpus in sorted(free_by_machine, key=len, reverse=True) for gpu in gpus]
+        room = max_gpus - len(leased)
+        return {*free[max(0, room) :], *leased[len(leased) + min(0, room) :]}
 
     def _count_foreign(self, nodes: dict[str, Node]) -> None:
         """Count the GPUs in use without a lease: those of other tenants.

@@ -1,6 +1,16 @@
-"""The text of a refused call."""
+"""Refused calls: their gRPC status and text."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from rm_plugin.service.store import StoreError
+from themis.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    Context = grpc.aio.ServicerContext[Any, Any]
 
 _MAX_BYTES = 2_000
 """gRPC drops a status whose text takes more than 8 KiB on the wire, where a byte may take three."""
@@ -9,3 +19,18 @@ _MAX_BYTES = 2_000
 def refusal_text(error: Exception) -> str:
     """Return the text of an error, cut to what gRPC delivers: it may quote a name as long as a message."""
     return str(error).encode()[:_MAX_BYTES].decode(errors="ignore")
+
+
+async def refuse(context: Context, error: Exception) -> None:
+    """End a call with the status of an error. Never returns."""
+    if isinstance(error, UnknownNameError):
+        code = grpc.StatusCode.NOT_FOUND
+    elif isinstance(error, StoreError):
+        # Clients try again. The text says that the ResourceManager was reached, but cannot write its store.
+        code = grpc.StatusCode.UNAVAILABLE
+        context.set_trailing_metadata((("themis-store", "unavailable"),))
+    elif isinstance(error, InputError | ValueError):
+        code = grpc.StatusCode.INVALID_ARGUMENT
+    else:
+        code = grpc.StatusCode.INTERNAL
+    await context.abort(code, refusal_text(error))

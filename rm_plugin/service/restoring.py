@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from rm_plugin.policies.gang_check import check_gang
 from rm_plugin.policies.port import Policy, PolicyWithMemory
+from rm_plugin.policies.registry import POLICIES, make_policy
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.store import StateStore
 from themis.cluster import Cluster, GpuId
@@ -85,23 +86,44 @@ def _revoke(store: StateStore, lease: Lease, problem: str, now_s: float) -> None
         transaction.append_event(kind.value, now_s, app_id=lease.app_id, detail=detail)
 
 
-def restored_memory(stored: object, policy: Policy) -> Value | None:
+def restored_memory(stored: object, policy: Policy, former: str = "") -> Value | None:
     """Return what the policy remembered in the last round that was granted, from JSON.
 
-    Returns None if it remembered nothing or its memory cannot be read, for example because another policy wrote it.
-    The policy then starts without memory.
+    Policies that share a type of memory, such as `oef` and its baselines, keep what another of them wrote.
+
+    Args:
+        stored: The memory; None if there is none.
+        policy: The present policy.
+        former: The policy that wrote the memory; empty if unknown.
+
+    Returns:
+        None if the policy uses no memory, if a policy with another one wrote it, or if it cannot be read. The policy
+        then starts without memory.
     """
     if stored is None:
         return None
     if not isinstance(policy, PolicyWithMemory):
-        LOG.warning("the policy %s uses no memory: that of an earlier policy is dropped", policy.name)
+        LOG.warning("the policy %s uses no memory: that of %s is dropped", policy.name, former or "an earlier policy")
         return None
+    if former not in ("", policy.name):
+        kept = _memory_type(former) is policy.memory_type
+        LOG.warning(
+            "the policy changed from %s to %s: what %s remembered is %s",
+            *(former, policy.name, former, "kept" if kept else "dropped"),
+        )
+        if not kept:
+            return None
     try:
         return msgspec.convert(stored, policy.memory_type)
     except msgspec.ValidationError as error:
         problem = "what is stored is dropped, because another policy wrote it or it is damaged"
         LOG.warning("the policy %s starts without memory: %s (%.300s)", policy.name, problem, error)
         return None
+
+
+def _memory_type(policy_name: str) -> type[Value] | None:
+    policy = make_policy(policy_name) if policy_name in POLICIES else None
+    return policy.memory_type if isinstance(policy, PolicyWithMemory) else None
 
 
 def is_finite(text: str) -> bool:

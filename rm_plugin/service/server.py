@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import signal
@@ -21,9 +22,11 @@ from rm_plugin.engines.engine import Engine, LocalEngine, open_engine
 from rm_plugin.engines.port import AmExit
 from rm_plugin.policies.port import Policy, traits_of
 from rm_plugin.policies.registry import make_policy
+from rm_plugin.service.admin_service import AdminService
 from rm_plugin.service.auctioneer import Auctioneer
 from rm_plugin.service.client_service import ClientService
 from rm_plugin.service.entries import AppEntries
+from rm_plugin.service.live_cluster import DRAINED
 from rm_plugin.service.log_summary import LogSummary, report_unreadable
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.nodes import NodeWatch
@@ -66,32 +69,57 @@ def run(settings: RmSettings) -> int:
 
 
 async def _serve(settings: RmSettings, engine: Engine) -> int:
-    stop = asyncio.Event()
+    stop = StopOrder()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, stop.give)
     store = SqliteStore(settings.state_dir / "rm.sqlite")
     try:
         clock = clock_of(store)
         cluster = await _unless_stopped(engine.open(), stop)
         if cluster is None:
             return 0
-        server = Server(settings, cluster, store, clock, engine)
+        server = Server(settings, cluster, store, clock, engine, stop)
+        losing = asyncio.ensure_future(_stop_if_lost(engine, stop))
         try:
             await _unless_stopped(server.start(), stop)
-            await stop.wait()
+            await stop.given.wait()
         finally:
-            await server.stop()
+            losing.cancel()
+            # Without an order the start failed, for example on a full disk. The apps of a former process run on.
+            await server.stop(keep_apps=stop.keep_apps or not stop.given.is_set())
     finally:
         await engine.close()
         store.close()
-    return 0
+    return stop.exit_code
 
 
-async def _unless_stopped(work: Coroutine[None, None, T], stop: asyncio.Event) -> T | None:
-    """Return the result of `work`, or None if `stop` is set first: the work may wait for an engine."""
+class StopOrder:
+    """The order to stop. `given` is set once there is one; later orders change nothing."""
+
+    def __init__(self) -> None:
+        self.given = asyncio.Event()
+        self.keep_apps = False
+        self.exit_code = 0
+
+    def give(self, *, keep_apps: bool = False, exit_code: int = 0) -> None:
+        """Stop; with `keep_apps` app masters and tasks run on, for the next start."""
+        if not self.given.is_set():
+            self.keep_apps, self.exit_code = keep_apps, exit_code
+            self.given.set()
+
+
+async def _stop_if_lost(engine: Engine, stop: StopOrder) -> None:
+    """Stop once another ResourceManager has the engine. The apps run on, because they may be its apps now."""
+    reason = await engine.lost()
+    LOG.error("%s: this ResourceManager stops, and leaves its apps running", reason)
+    stop.give(keep_apps=True, exit_code=1)
+
+
+async def _unless_stopped(work: Coroutine[None, None, T], stop: StopOrder) -> T | None:
+    """Return the result of `work`, or None if the order to stop comes first: the work may wait for an engine."""
     working = asyncio.ensure_future(work)
-    stopping = asyncio.ensure_future(stop.wait())
+    stopping = asyncio.ensure_future(stop.given.wait())
     try:
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
@@ -112,10 +140,17 @@ class Server:
         store: The state of an earlier run, or an empty store.
         clock: The wall clock, see `clock_of`.
         engine: The opened engine; by default processes of this machine.
+        stop: Takes the order to stop of an operator's command.
     """
 
     def __init__(
-        self, settings: RmSettings, cluster: Cluster, store: StateStore, clock: Clock, engine: Engine | None = None
+        self,
+        settings: RmSettings,
+        cluster: Cluster,
+        store: StateStore,
+        clock: Clock,
+        engine: Engine | None = None,
+        stop: StopOrder | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -147,7 +182,10 @@ class Server:
             launcher=engine.launcher(run_id, self._am_exited, machines_of),
             clock=clock,
             fetch_logs=engine.fetch_logs,
+            check_queue=engine.check_queue,
         )
+        self.manager.live_cluster.drained = frozenset(json.loads(store.meta(DRAINED) or "[]"))
+        self._stop_order = stop or StopOrder()
         self._nodes = NodeWatch(self.manager, engine.inventory(), engine.poll_s)
         self.manager.rounds = RoundRunner(
             settings=settings,
@@ -165,6 +203,8 @@ class Server:
         """Listen, recover and begin to run rounds. Returns the address, and writes it to the file `address`."""
         rpc.add_ArbiterServiceServicer_to_server(ArbiterService(self.manager), self._server)
         rpc.add_ClientServiceServicer_to_server(ClientService(self.manager, self._settings.policy), self._server)
+        admin = AdminService(self.manager, self._nodes, self._stop_order.give)
+        rpc.add_AdminServiceServicer_to_server(admin, self._server)
         address = self.manager.app_masters.rm_address = self._listen()
         _abandon_open_round(self.manager.recorder)
         self._record_start(recovered=bool(list(self._entries)))
@@ -186,15 +226,15 @@ class Server:
             self._background.append(asyncio.get_running_loop().create_task(work))
         return address
 
-    async def stop(self) -> None:
-        """End the apps of this run, the sessions and the loops."""
+    async def stop(self, *, keep_apps: bool = False) -> None:
+        """End the apps of this run unless `keep_apps`, the sessions and the loops."""
         for task in self._background:
             task.cancel()
         # The apps must be ended even if one of the loops failed.
         await asyncio.gather(*self._background, return_exceptions=True)
         if self._page is not None:
             await self._page.stop()
-        await self.manager.app_masters.close()
+        await self.manager.app_masters.close(keep_apps=keep_apps)
         await self._server.stop(grace=0.5)
         await self.manager.changes.close()
         self._auctioneer.close()
@@ -300,7 +340,7 @@ def _arbiter(
         grid_origin_s=float(origin),
         table=LeaseTable(cluster, running, next_lease_id=max(store.last_lease_id(), summary.last_lease) + 1),
         next_round_id=summary.last_round + 1,
-        memory=restored_memory(summary.memory, policy),
+        memory=restored_memory(summary.memory, policy, summary.memory_policy),
     )
     for entry in entries.active():
         attained = summary.attained_gpu_s.get(entry.app_id, 0.0)

@@ -1,7 +1,8 @@
-"""An app's status for clients, from its entry, its last heartbeat and the lease table."""
+"""An app's status for clients, from its entry, its last heartbeat, the lease table and the estimates."""
 
 from __future__ import annotations
 
+from rm_plugin.arbiter.estimates import Interval
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
 from themis.lifecycle import LeaseState
@@ -10,14 +11,14 @@ from themis.wire.values import app_to_message, lease_to_message
 
 
 def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.AppStatus:
-    """Return the status of an app; `whole` adds its leases, folder, specification and explanation."""
+    """Return the status of an app; `whole` adds leases, folder, specification, explanation and estimates."""
     leases = [] if entry.ended else manager.arbiter.table.of_app(entry.app_id)
     held = [lease for lease in leases if lease.state is not LeaseState.RESERVED]
     status = pb.AppStatus(
         app_id=entry.app_id,
         name=entry.spec.name,
         user=entry.spec.user,
-        queue=entry.spec.queue,
+        queue=manager.app_masters.queue(entry),
         state=entry.state.value,
         tuner=entry.spec.tuner.name,
         program=entry.spec.program.name or "command",
@@ -26,7 +27,7 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         started_at_s=entry.started_at_s or 0.0,
         finished_at_s=entry.finished_at_s or 0.0,
         progress=entry.progress,
-        rho=entry.rho,
+        rho=manager.estimates.rho(entry),
         gpus=len(held),
         gpu_time_s=_gpu_time_s(manager, entry),
         attempts=entry.attempt,
@@ -40,8 +41,9 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         engine_id=entry.engine_id,
         archive=manager.archive_path(entry),
         checkpoint_uri=entry.spec.checkpoint_uri or entry.heartbeat.checkpoint_uri,
-        waits_for="" if entry.ended else entry.launch_wait or entry.waits_for,
+        waits_for=manager.waits_for(entry),
         jobs=entry.jobs,
+        device_noun=manager.arbiter.cluster.device_noun,
     )
     if whole:
         status.spec.CopyFrom(app_to_message(entry.spec))
@@ -49,7 +51,21 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         lines = () if entry.ended else manager.rounds.explanation(entry.app_id)
         status.explanation.extend(pb.ExplanationLine(label=label, text=text) for label, text in lines)
         status.leases.extend(lease_to_message(lease) for lease in leases)
+        _add_estimates(manager, entry, status)
     return status
+
+
+def _add_estimates(manager: ResourceManager, entry: AppEntry, status: pb.AppStatus) -> None:
+    waiting, estimate = manager.estimates.waiting(entry), manager.estimates.estimate(entry)
+    if waiting is not None:
+        status.waiting.CopyFrom(pb.AppWaiting(reason=waiting.reason, rank=waiting.rank or 0, of=waiting.of))
+    if estimate is not None:
+        first_gpu, end = _seconds(estimate.first_gpu_s), _seconds(estimate.end_s)
+        status.estimate.CopyFrom(pb.AppEstimate(first_gpu_s=first_gpu, end_s=end))
+
+
+def _seconds(interval: Interval) -> pb.Seconds:
+    return pb.Seconds(median=interval.median, low=interval.low, high=interval.high)
 
 
 def _gpu_time_s(manager: ResourceManager, entry: AppEntry) -> float:

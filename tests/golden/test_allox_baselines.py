@@ -124,6 +124,23 @@ def test_drfa_counts_a_gpu_as_beta_cpus():
     assert [(start.job.job_id, start.machine_id) for start in starts] == [("b", "g1"), ("a", "c1")]
 
 
+def test_drfa_counts_types_by_the_mean_speedup_of_the_jobs_that_can_use_both():
+    jobs = [job("a", gpu=1, cpu=3), job("b", gpu=1, cpu=5), job("c", gpu=1)]
+    weights = drfa.mean_speedups(jobs, ("gpu", "cpu", "tpu"), slowest="cpu")
+    assert weights == {"gpu": 4.0, "cpu": 1.0, "tpu": 1.0}
+
+
+@pytest.mark.parametrize("policy", [drff.decide, drfs.decide])
+def test_job_whose_types_have_left_does_not_block_the_others(policy):
+    jobs = [job("a", "ann", tpu=1), job("b", "bob", gpu=2)]
+    assert [start.job.job_id for start in policy(snapshot(jobs, cluster(gpus=1))).starts] == ["b"]
+
+
+def test_job_leaves_the_queue_of_a_machine_that_can_no_longer_run_it():
+    view = snapshot([job("a", cpu=5)], cluster(gpus=1, cpus=1), bindings={"a": "g0"})
+    assert [start.machine_id for start in jsq.decide(view).starts] == ["c0"]
+
+
 def test_srpt_preempts_a_longer_job_for_a_shorter_one():
     long = job("long", gpu=100)
     machines = [Machine(machine_id="g0", type_name="gpu", available_s=100.0, is_idle=False)]

@@ -147,3 +147,21 @@ def test_event_files_are_ignored_once_the_log_reports_steps(tmp_path):
     assert reader.read(2.0) == []
     quiet = JobReader(LogFollower(log), [GOLDEN / "summary_events"])
     assert {record.loss for record in quiet.catch_up(0.0) if hasattr(record, "loss")}.isdisjoint({2.0, 1.0})
+
+
+@pytest.mark.parametrize(
+    ("name", "iteration", "loss", "held_out", "accuracy"),
+    [
+        ("tqdm_postfix", 60, 0.0127, 0.0083, 0.8),
+        ("tqdm_print", 91, 0.01, None, None),
+        ("loguru", 50, 0.02, None, None),
+        ("sklearn_mlp", 12, 2.07331349, None, None),
+        ("sklearn_boosting", 5, 0.9757, None, None),
+    ],
+)
+def test_logs_of_other_libraries(name, iteration, loss, held_out, accuracy):
+    reader = LogReader()
+    reader.expect(100)
+    profile = fed(reader.read((GOLDEN / "text" / f"{name}.log").read_bytes()))
+    assert (profile.iteration, profile.loss) == (iteration, loss)
+    assert (profile.validation_loss, profile.accuracy) == (held_out, accuracy)

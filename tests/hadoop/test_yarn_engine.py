@@ -176,9 +176,22 @@ def test_gpus_used_by_other_applications_are_not_leased(themis, stranger):
     assert {gpu.split("/")[0] for gpu in leased} == {"gpu-node-1", "gpu-node-2"}
 
 
+def test_gpus_of_a_node_whose_memory_others_have_are_not_leased(themis, stranger):
+    memory_mb, _ = themis.left_of("gpu-node-3")
+    stranger.granted(allocation_request_id=1, host="gpu-node-3", gpus=0, memory_mb=memory_mb)
+    app_id = themis.submit(name="beside-memory", jobs=10, job={"tasks": 1, "gpus_per_task": 1, "iterations": 600})
+    limit = "gpu-node-3 has no memory for tasks on 2 of its GPUs"
+    themis.until(lambda: limit in themis.app(app_id).waits_for, "app show says why", 60)
+    themis.until(lambda: themis.gpus_in_use().total() == 8, "the other GPUs are in use", 60)
+    assert "gpu-node-3" not in themis.gpus_in_use()
+    themis.client.kill(app_id)
+    themis.wait_until_ended(app_id)
+
+
 def test_an_ask_that_yarn_never_grants_goes_back_to_the_arbiter(themis, stranger):
-    """The GPUs look free to YARN's reports, but the node's memory is taken: YARN says nothing, for ever."""
-    stranger.granted(allocation_request_id=1, host="gpu-node-3", gpus=0, memory_mb=themis.memory_of("gpu-node-3"))
+    """The GPUs look free to YARN's reports, but the node's cores are taken: YARN says nothing, for ever."""
+    _, vcores = themis.left_of("gpu-node-3")
+    stranger.granted(allocation_request_id=1, host="gpu-node-3", gpus=0, vcores=vcores)
     app_id = themis.submit(name="elsewhere", jobs=10, job={"tasks": 1, "gpus_per_task": 1, "iterations": 300})
     themis.until(lambda: "lease_released" in themis.kinds(app_id), "what cannot be used goes back", 60)
     reasons = [event.detail.get("reason", "") for event in themis.events() if event.kind == "lease_released"]

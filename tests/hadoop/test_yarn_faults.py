@@ -6,6 +6,7 @@ Each time the app goes on and ends well, no GPU is ever given twice, and nothing
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -168,6 +169,22 @@ def test_yarns_resource_manager_for_longer_than_an_ask_waits(themis, breakable_c
     assert (app.attempts, themis.kinds()["machine_lost"]) == (1, 0)
 
 
+@pytest.mark.timeout(400)
+def test_two_outages_of_yarns_resource_manager_beyond_the_ends_of_leases(themis, breakable_cluster):
+    """Meanwhile no container can be reported as ended, so no lease can be given back."""
+    gpus = sum(themis.cluster.node_gpus.values())
+    apps = [themis.submit(name=name, jobs=gpus, job=JOB) for name in ("one", "other")]
+    lease = themis.settings["lease"]
+    for _ in range(2):
+        themis.until(lambda: themis.gpus_in_use().total() == gpus, "every GPU is in use", 90)
+        breakable_cluster.kill("resourcemanager")
+        time.sleep(lease["duration_s"] + lease["grace_s"] + 10.0)
+        breakable_cluster.start_daemon("resourcemanager")
+    end_well(themis, *apps, limit_s=150)
+    assert {themis.app(app_id).attempts for app_id in apps} == {1}
+    assert themis.kinds()["machine_lost"] == 0
+
+
 def test_the_resource_manager_of_themis(themis):
     app_id = at_work(themis)
     (am,) = themis.app_masters(app_id)
@@ -190,6 +207,23 @@ def test_the_name_node(themis, breakable_cluster):
     breakable_cluster.kill("namenode")
     breakable_cluster.start_daemon("namenode")
     ends_well(themis, app_id)
+
+
+def test_a_start_waits_for_the_name_node(breakable_cluster, tmp_path):
+    breakable_cluster.kill("namenode")
+    themis = ThemisOnYarn(breakable_cluster, tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(themis.start)
+        try:
+            # Longer than any single call waits for HDFS.
+            time.sleep(20.0)
+            assert not starting.done() and themis.process.poll() is None
+            breakable_cluster.start_daemon("namenode")
+            starting.result(60.0)
+        finally:
+            breakable_cluster.mend()
+            themis.stop()
+    assert "waiting for Hadoop" in (tmp_path / "rm.log").read_text()
 
 
 def test_killing_a_task_host_ends_its_task(themis):

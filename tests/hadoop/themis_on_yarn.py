@@ -98,10 +98,11 @@ class ThemisOnYarn:
         """An app as YARN reports it."""
         return self.yarn_says(f"apps/{self.app(app_id).engine_id}")["app"]
 
-    def memory_of(self, host):
-        """Memory that a node has left, in MB, as YARN says."""
+    def left_of(self, host):
+        """Memory in MB and virtual cores that a node has left, as YARN says."""
         nodes = self.yarn_says("nodes")["nodes"]["node"]
-        return next(node["availMemoryMB"] for node in nodes if node["nodeHostName"] == host)
+        (node,) = [node for node in nodes if node["nodeHostName"] == host]
+        return node["availMemoryMB"], node["availableVirtualCores"]
 
     # ---- apps ----
 

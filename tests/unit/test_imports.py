@@ -99,7 +99,7 @@ PURE = (
     "am.jobs.stragglers",
     "am.page.status_document",
     "rm_plugin.service.web.round_record",
-    "rm_plugin.service.web.waiting",
+    "rm_plugin.service.web.round_words",
     "themis_lab.audit",
     "themis_lab.paper.allox.driver",
     "themis_lab.paper.allox.policies",

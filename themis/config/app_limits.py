@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Mapping, Sized
 
-from themis.apps import AppSpec, JobSpec, ProgramSpec
+from themis.apps import AppSpec, JobSpec, MetricSpec, ProgramSpec
 from themis.config.names import check_parameter_name
 from themis.config.placeholders import substitute
 from themis.errors import InputError
@@ -30,12 +31,34 @@ def check_limits(spec: AppSpec, source: str) -> None:
         spec: The app.
         source: Where it was given, for errors.
     """
+    check_metric(spec.metric, source)
     _check_values("setting", spec.tuner.settings, source)
     _check_values("argument", spec.program.arguments, source)
     _check_environment(spec.program.environment, source)
     for job in spec.jobs:
         _check_values("hyper-parameter", job.hyper_parameters, source)
         _check_command(spec.program, job, source)
+
+
+def check_metric(metric: MetricSpec, source: str) -> None:
+    """Raise InputError if a metric cannot be found in any line: a wrong pattern, or `max` of unnamed losses."""
+    if metric.mode not in ("min", "max"):
+        raise InputError(f"{source}: metric.mode is min or max", value=metric.mode)
+    if len(metric.name) > MAX_VALUES or len(metric.regex) > MAX_VALUES:
+        raise InputError(f"{source}: metric has a text of more than {MAX_VALUES} characters", value=metric.name[:40])
+    if metric.mode == "max" and not metric.declared:
+        remedy = "give metric.name too, as in {name: val_accuracy, mode: max}"
+        raise InputError(f"{source}: metric.mode max needs a metric", value=metric.mode, remedy=remedy)
+    if not metric.regex:
+        return
+    try:
+        groups = re.compile(metric.regex).groups
+    except re.error as error:
+        remedy = "write a regular expression of Python, in single quotes"
+        raise InputError(f"{source}: metric.regex is malformed: {error}", value=metric.regex, remedy=remedy) from error
+    if not groups:
+        remedy = "put parentheses around the value, as in 'val: ([0-9.]+)'"
+        raise InputError(f"{source}: metric.regex has no group", value=metric.regex, remedy=remedy)
 
 
 def _check_command(program: ProgramSpec, job: JobSpec, source: str) -> None:

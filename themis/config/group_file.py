@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictInt
 
@@ -20,6 +20,7 @@ from themis.apps import (
     Estimate,
     JobShape,
     JobSpec,
+    MetricSpec,
     ProgramSpec,
     Slowdown,
     TaskResources,
@@ -42,6 +43,9 @@ MAX_TASKS = 10_000
 MAX_JOBS = 10_000
 """Far more than a search can use, but far too few to exhaust the reader's memory."""
 
+NO_METRIC = "none"
+"""The value of `metric` for jobs that report none."""
+
 COMMAND_ITERATIONS = 1
 """Iterations of a command that says none: it runs until it exits 0, and that is its one iteration."""
 
@@ -59,6 +63,18 @@ class JobSection(Section):
         ge=1,
         le=10**12,
         description="iterations to the job's end; default 1 for a command, required for a program",
+    )
+    max_runtime_s: float = Field(
+        default=0.0,
+        ge=0,
+        le=1e9,
+        description="seconds on GPUs after which the job is stopped for good, with a checkpoint; 0: no limit",
+    )
+    max_iterations: StrictInt = Field(
+        default=0,
+        ge=0,
+        le=10**12,
+        description="the job is stopped for good once it logs more iterations, with a checkpoint; 0: no limit",
     )
     peer_wait_s: float = Field(
         default=DEFAULT_PEER_WAIT_S,
@@ -115,6 +131,24 @@ class EstimateSection(Section):
     )
 
 
+class MetricSection(Section):
+    """The metric by which the search compares jobs; `metric: none` for jobs that report none."""
+
+    name: str = Field(default="", max_length=200, description="the name under which the program logs it")
+    mode: Literal["min", "max"] = Field(default="min", description="`min` if lower is better, `max` if higher is")
+    regex: str = Field(
+        default="",
+        max_length=1000,
+        description="a regular expression that finds the value in a line, in group `value` or the first one",
+    )
+
+
+def _metric(value: Any) -> Any:
+    if value == NO_METRIC:
+        return None
+    return {"name": value} if isinstance(value, str) else value
+
+
 def _tuner(value: Any) -> Any:
     if isinstance(value, dict):
         # A setting is a number, to which zeros at the end mean nothing.
@@ -141,6 +175,7 @@ class GroupFile(Section):
     arguments: dict[str, Scalar] = Field(default={}, description="the same for every job")
     environment: dict[VariableName, Variable] = Field(default={}, description="added to the environment of every task")
     tuner: Annotated[TunerSection, BeforeValidator(_tuner)] = TunerSection()
+    metric: Annotated[MetricSection | None, BeforeValidator(_metric)] = MetricSection()
     job: JobSection = JobSection()
     hyper_parameters: tuple[dict[str, Scalar], ...] | None = Field(
         default=None, min_length=1, description="the hyper-parameters of each job, written out"
@@ -222,6 +257,9 @@ def _app(
         keep_checkpoints=file.keep_checkpoints,
         max_task_restarts=file.max_task_restarts,
         peer_wait_s=file.job.peer_wait_s,
+        metric=_metric_spec(file.metric),
+        max_runtime_s=file.job.max_runtime_s,
+        max_iterations=file.job.max_iterations,
         seed=file.seed,
     )
 
@@ -310,6 +348,12 @@ def _shape(file: GroupFile, source: str) -> JobShape:
         message = f"{source}: job.min_tasks is more than job.tasks, which is {file.job.tasks}"
         raise InputError(message, value=min_tasks, remedy="tasks is the most that a job may have, 1 unless it is given")
     return JobShape(tasks=file.job.tasks, min_tasks=min_tasks, gpus_per_task=file.job.gpus_per_task)
+
+
+def _metric_spec(section: MetricSection | None) -> MetricSpec:
+    if section is None:
+        return MetricSpec(wanted=False)
+    return MetricSpec(name=section.name, mode=section.mode, regex=section.regex)
 
 
 def _estimate(section: EstimateSection) -> Estimate:

@@ -100,6 +100,10 @@ class YarnSettings(Section):
     gpu_plugin: bool = Field(
         default=False, description="YARN's GPU plugin shows each container its own cards, which count from 0 there"
     )
+    gpu_resource: str = Field(
+        default="",
+        description="YARN's resource for GPUs; empty: that of the environment, else `yarn.io/gpu`",
+    )
     emulated: bool = Field(default=False, description="the nodes' GPUs are declared by hand and do not exist")
     device: str = Field(
         default="",
@@ -108,6 +112,9 @@ class YarnSettings(Section):
     devices: dict[str, DeviceSection] = Field(default={}, description="device types, as in a cluster file")
     device_attribute: str = Field(
         default="device", min_length=1, description="node attribute whose value is the device type of a node"
+    )
+    node_label: str = Field(
+        default="", description="YARN's node label of the nodes to use; empty: nodes without a label"
     )
     kept_vcores: int = Field(
         default=2, ge=0, description="cores of each CPU node that are left to app masters and other programs"
@@ -224,6 +231,16 @@ class RmSettings(Section):
     am_max_attempts: int = Field(default=2, ge=1)
     am_failures_window_s: float = Field(
         default=3600.0, gt=0, description="seconds after which the loss of an app master no longer counts"
+    )
+    task_log_mb: int = Field(
+        default=1024,
+        ge=0,
+        description="MiB of disk that the log of a task may take; beyond them the newest half is kept; 0: all is kept",
+    )
+    rm_absence_s: float = Field(
+        default=21_600.0,
+        gt=0,
+        description="seconds that app masters and their tasks go on without the ResourceManager before they end",
     )
     time_scale: float = Field(default=1.0, gt=0, description="factor by which replayed jobs run faster")
     seed: int = 0

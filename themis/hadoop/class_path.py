@@ -18,7 +18,8 @@ from themis.hadoop.configuration import HadoopConfiguration
 from themis.hadoop.errors import HadoopConfigurationError, HadoopMissingError
 from themis.hadoop.jars import JARS_VARIABLE, jar_folder
 
-GPU = "yarn.io/gpu"
+GPU_VARIABLE = "THEMIS_HADOOP_GPU_RESOURCE"
+_GPU = "yarn.io/gpu"
 _RESOURCE_TYPES = "yarn.resource-types"
 _CLASSPATH_TIMEOUT_S = 60.0
 # Log to standard error, as Python does. Leave out two harmless warnings: the missing native library at every start, and
@@ -32,6 +33,11 @@ log4j.appender.stderr.layout.ConversionPattern=%d{ISO8601} %p %c{1}: %m%n
 log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
 log4j.logger.org.apache.hadoop.util.ShutdownHookManager=ERROR
 """
+
+
+def gpu_resource(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the name of YARN's resource for GPUs: that of the variable, else YARN's own."""
+    return environment.get(GPU_VARIABLE) or _GPU
 
 
 def configuration_folder(environment: Mapping[str, str]) -> Path:
@@ -68,7 +74,7 @@ def client_class_path(environment: Mapping[str, str], own_folder: Path) -> tuple
     conf_dir = configuration_folder(environment)
     configuration = HadoopConfiguration.load(conf_dir, environment)
     (own_folder / "log4j.properties").write_text(_LOG4J, encoding="utf-8")
-    _name_gpus(configuration, conf_dir, own_folder)
+    _name_gpus(configuration, conf_dir, own_folder, gpu_resource(environment))
     return (str(own_folder), str(conf_dir), *_jars(environment))
 
 
@@ -124,7 +130,7 @@ def _classpath_of(command: str, environment: Mapping[str, str]) -> tuple[str, ..
     return entries
 
 
-def _name_gpus(configuration: HadoopConfiguration, conf_dir: Path, own_folder: Path) -> None:
+def _name_gpus(configuration: HadoopConfiguration, conf_dir: Path, own_folder: Path, gpu: str) -> None:
     """A client that has no resource type for GPUs cannot even say the word: give it one where the site has not.
 
     Ours shadows the site's file, so it repeats what stands there.
@@ -133,9 +139,9 @@ def _name_gpus(configuration: HadoopConfiguration, conf_dir: Path, own_folder: P
     properties = _properties(site) if site.is_file() else {}
     named = properties.get(_RESOURCE_TYPES, configuration.get(_RESOURCE_TYPES))
     names = [name for name in (part.strip() for part in named.split(",")) if name]
-    if GPU in names:
+    if gpu in names:
         return
-    properties[_RESOURCE_TYPES] = ",".join([*names, GPU])
+    properties[_RESOURCE_TYPES] = ",".join([*names, gpu])
     root = ElementTree.Element("configuration")
     for name, value in properties.items():
         element = ElementTree.SubElement(root, "property")

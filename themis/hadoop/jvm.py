@@ -13,6 +13,7 @@ What the environment of a process that calls YARN must hold, the app master's in
 | THEMIS_HADOOP_JARS | a folder with the jars of Hadoop's clients | where no Hadoop is installed |
 | THEMIS_HADOOP_HOSTS_FILE | names for addresses, as in /etc/hosts | only to run a cluster without DNS on one machine |
 | THEMIS_HADOOP_JVM_OPTIONS | more options, quoted as for a shell, after ours | to override, such as `-Xmx512m` |
+| THEMIS_HADOOP_GPU_RESOURCE | YARN's resource for GPUs | where it is not `yarn.io/gpu` |
 | THEMIS_HADOOP_KEYTAB, THEMIS_HADOOP_PRINCIPAL | see `themis.hadoop.security` | with Kerberos, to submit |
 | HADOOP_TOKEN_FILE_LOCATION | credentials | set by NodeManagers in every container |
 | HADOOP_USER_NAME | who we are where security is off | else the process's user |

@@ -9,7 +9,7 @@ from typing import Any
 import jpype
 
 from themis.errors import InputError
-from themis.hadoop.class_path import GPU
+from themis.hadoop.class_path import gpu_resource
 from themis.hadoop.quoting import environment_value
 from themis.hadoop.values import (
     AppReport,
@@ -46,13 +46,13 @@ def resource(memory_mb: int, vcores: int, gpus: int) -> Any:
     """A Resource of this size."""
     made = record("Resource").newInstance(jpype.JLong(memory_mb), jpype.JInt(vcores))
     if gpus:
-        made.setResourceValue(GPU, jpype.JLong(gpus))
+        made.setResourceValue(gpu_resource(), jpype.JLong(gpus))
     return made
 
 
 def gpus_of(held: Any) -> int:
     """Return the GPUs in a Resource, or 0 without one: YARN reports no resource for a lost node."""
-    return 0 if held is None else int(held.getResourceValue(GPU))
+    return 0 if held is None else int(held.getResourceValue(gpu_resource()))
 
 
 def java_list(items: Iterable[Any]) -> Any:
@@ -142,6 +142,9 @@ def fill_submission(context: Any, submission: AppSubmission) -> None:
     context.setKeepContainersAcrossApplicationAttempts(jpype.JBoolean(submission.keep_containers))
     context.setAttemptFailuresValidityInterval(jpype.JLong(submission.attempt_failures_validity_ms))
     context.setResource(resource(submission.memory_mb, submission.vcores, 0))
+    if submission.node_label:
+        # Of all its containers, the app master's too, as asks name no other label.
+        context.setNodeLabelExpression(submission.node_label)
     context.setAMContainerSpec(launch_context(submission.launch, acls))
 
 
@@ -175,6 +178,7 @@ def node_report(report: Any) -> NodeReport:
         attributes=dict(_attribute(each) for each in report.getNodeAttributes() or ()),
         http_address=_text(report.getHttpAddress()),
         health=_text(report.getHealthReport()),
+        labels=frozenset(str(label) for label in report.getNodeLabels() or () if str(label)),
     )
 
 
@@ -206,14 +210,24 @@ def app_report(report: Any) -> AppReport:
     )
 
 
-def queue_report(queue: Any, children: Iterable[Any]) -> QueueReport:
-    """From the QueueInfo of a queue and those of its children."""
+def queue_report(queue: Any, children: Iterable[Any], node_label: str = "") -> QueueReport:
+    """From the QueueInfo of a queue and those of its children. `max_gpus` is of the nodes with this label."""
     return QueueReport(
         name=str(queue.getQueueName()),
         is_running=str(queue.getQueueState()) == "RUNNING",
         max_capacity_share=float(queue.getMaximumCapacity()),
         children=tuple(str(child.getQueueName()) for child in children),
+        max_gpus=_max_gpus(queue, node_label),
+        path=_text(queue.getQueuePath()),
     )
+
+
+def _max_gpus(queue: Any, node_label: str) -> int | None:
+    """The GPUs that a queue's apps may use on the nodes with this label, or without one."""
+    configurations = queue.getQueueConfigurations()
+    configuration = None if configurations is None else configurations.get(node_label)
+    most = None if configuration is None else configuration.getEffectiveMaxCapacity()
+    return None if most is None else gpus_of(most)
 
 
 def container(held: Any) -> Container:

@@ -99,6 +99,7 @@ class NodeReport(Value, frozen=True, kw_only=True):
         node_id: "host:port".
         attributes: Values of its node attributes by full name, for example `{"nm.yarn.io/device": "v100"}`.
         health: Empty for a healthy node.
+        labels: Its node labels. YARN gives a node at most one.
     """
 
     node_id: str
@@ -114,6 +115,7 @@ class NodeReport(Value, frozen=True, kw_only=True):
     attributes: Mapping[str, str] = field(default_factory=dict)
     http_address: str = ""
     health: str = ""
+    labels: frozenset[str] = frozenset()
 
 
 class AppReport(Value, frozen=True, kw_only=True):
@@ -138,12 +140,24 @@ class AppReport(Value, frozen=True, kw_only=True):
 
 
 class QueueReport(Value, frozen=True, kw_only=True):
-    """A queue; `max_capacity_share` is of its parent's resources, in [0, 1]. Only one without children takes apps."""
+    """A queue. Only one without children accepts apps.
+
+    Attributes:
+        max_capacity_share: Of its parent's resources, in [0, 1].
+        max_gpus: GPUs that its apps may use together. None if YARN's scheduler does not report it.
+        path: The names from the root queue to it, with dots between them. Empty if YARN does not report it.
+    """
 
     name: str
     is_running: bool
     max_capacity_share: float
     children: tuple[str, ...]
+    max_gpus: int | None = None
+    path: str = ""
+
+    def is_called(self, name: str) -> bool:
+        """Whether a user may mean this queue by a name: its own name, or its path with or without the root."""
+        return name in (self.name, self.path, self.path.removeprefix("root."))
 
 
 class LocalResource(Value, frozen=True, kw_only=True):
@@ -199,6 +213,7 @@ class AppSubmission(Value, frozen=True, kw_only=True):
         vcores: Of the app master's container.
         user: On whose behalf; the client's own user when empty. With Kerberos the client must be a proxy user of
             Hadoop's (`hadoop.proxyuser.*`).
+        node_label: Of the nodes for all its containers. Empty for nodes without a label, or the queue's own.
         view_acl, modify_acl: Who beside the owner may look, and change or kill: "user1,user2 group1,group2" or "*".
     """
 
@@ -213,6 +228,7 @@ class AppSubmission(Value, frozen=True, kw_only=True):
     keep_containers: bool = True
     attempt_failures_validity_ms: int = -1
     vcores: int = 1
+    node_label: str = ""
     user: str = ""
     view_acl: str = ""
     modify_acl: str = ""

@@ -150,6 +150,14 @@ class WebHdfs:
             if status is None or status.size_bytes != size_bytes:
                 raise
 
+    def touch(self, path: str, modified_ms: int) -> None:
+        """Set the time of a file, in milliseconds since the epoch. Raises HdfsMissingError if there is no file."""
+        self._patiently(
+            "cannot set the time of a file on HDFS",
+            path,
+            lambda: self._client._set_times(path, modificationtime=modified_ms, accesstime=-1),
+        )
+
     def delete(self, path: str) -> bool:
         """Delete a file, or a folder with its content. Returns False if it does not exist."""
         return bool(self._patiently("cannot delete on HDFS", path, lambda: self._client.delete(path, recursive=True)))

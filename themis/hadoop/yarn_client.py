@@ -128,6 +128,12 @@ class YarnClient:
                 raise InputError("YARN has no such queue", value=name, remedy="see capacity-scheduler.xml")
             return queue_report(info, self._client.getChildQueueInfos(name))
 
+    def queues(self, node_label: str = "") -> tuple[QueueReport, ...]:
+        """All queues that accept apps; `max_gpus` is of the nodes with this label."""
+        with typed_errors("listing queues"):
+            leaves = [info for info in self._client.getAllQueues() if not info.getChildQueues()]
+            return tuple(queue_report(info, (), node_label) for info in leaves)
+
     def _started(self) -> Any:
         with typed_errors("starting YARN's client"):
             client = java_class("org.apache.hadoop.yarn.client.api.YarnClient").createYarnClient()

@@ -469,3 +469,164 @@ class ClientService:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class AdminServiceStub:
+    """For operators: the command `themis rm`.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Status = channel.unary_unary(
+                '/themis.v1.AdminService/Status',
+                request_serializer=themis__pb2.RmStatusRequest.SerializeToString,
+                response_deserializer=themis__pb2.RmStatus.FromString,
+                _registered_method=True)
+        self.Stop = channel.unary_unary(
+                '/themis.v1.AdminService/Stop',
+                request_serializer=themis__pb2.StopRequest.SerializeToString,
+                response_deserializer=themis__pb2.RmStatus.FromString,
+                _registered_method=True)
+        self.Drain = channel.unary_unary(
+                '/themis.v1.AdminService/Drain',
+                request_serializer=themis__pb2.DrainRequest.SerializeToString,
+                response_deserializer=themis__pb2.NodeStatus.FromString,
+                _registered_method=True)
+
+
+class AdminServiceServicer:
+    """For operators: the command `themis rm`.
+    """
+
+    def Status(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Stop(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Drain(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_AdminServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Status': grpc.unary_unary_rpc_method_handler(
+                    servicer.Status,
+                    request_deserializer=themis__pb2.RmStatusRequest.FromString,
+                    response_serializer=themis__pb2.RmStatus.SerializeToString,
+            ),
+            'Stop': grpc.unary_unary_rpc_method_handler(
+                    servicer.Stop,
+                    request_deserializer=themis__pb2.StopRequest.FromString,
+                    response_serializer=themis__pb2.RmStatus.SerializeToString,
+            ),
+            'Drain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Drain,
+                    request_deserializer=themis__pb2.DrainRequest.FromString,
+                    response_serializer=themis__pb2.NodeStatus.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'themis.v1.AdminService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('themis.v1.AdminService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class AdminService:
+    """For operators: the command `themis rm`.
+    """
+
+    @staticmethod
+    def Status(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/themis.v1.AdminService/Status',
+            themis__pb2.RmStatusRequest.SerializeToString,
+            themis__pb2.RmStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Stop(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/themis.v1.AdminService/Stop',
+            themis__pb2.StopRequest.SerializeToString,
+            themis__pb2.RmStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Drain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/themis.v1.AdminService/Drain',
+            themis__pb2.DrainRequest.SerializeToString,
+            themis__pb2.NodeStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

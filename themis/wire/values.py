@@ -12,12 +12,13 @@ from themis.apps import (
     HyperParameter,
     JobShape,
     JobSpec,
+    MetricSpec,
     ProgramSpec,
     Slowdown,
     TaskResources,
     TunerSpec,
 )
-from themis.bids import AppReport, Bid, BidRow, GangDemand, GangRequest, LossForecast, Offer, PhaseLeft
+from themis.bids import AppReport, Bid, BidRow, GangDemand, GangRequest, LossForecast, Offer, PhaseLeft, SampleTimes
 from themis.cluster import Allocation, Cluster, DeviceKind, DeviceType, GpuId, Level, Machine
 from themis.errors import InputError
 from themis.fluid_cluster import Declaration, FluidPhase
@@ -112,6 +113,16 @@ def _estimate_from_message(message: pb.Estimate) -> Estimate:
     )
 
 
+def _metric_to_message(metric: MetricSpec) -> pb.MetricSpec | None:
+    if metric == MetricSpec():
+        return None
+    return pb.MetricSpec(name=metric.name, mode=metric.mode, regex=metric.regex, unwanted=not metric.wanted)
+
+
+def _metric_from_message(message: pb.MetricSpec) -> MetricSpec:
+    return MetricSpec(name=message.name, mode=message.mode or "min", regex=message.regex, wanted=not message.unwanted)
+
+
 def app_to_message(app: AppSpec) -> pb.AppSpec:
     """An app's specification."""
     program = app.program
@@ -134,6 +145,9 @@ def app_to_message(app: AppSpec) -> pb.AppSpec:
         keep_checkpoints=app.keep_checkpoints,
         max_task_restarts=app.max_task_restarts,
         peer_wait_s=app.peer_wait_s,
+        metric=_metric_to_message(app.metric),
+        max_runtime_s=app.max_runtime_s,
+        max_iterations=app.max_iterations,
         seed=app.seed,
         replay=app.replay,
     )
@@ -161,6 +175,9 @@ def app_from_message(message: pb.AppSpec) -> AppSpec:
         keep_checkpoints=message.keep_checkpoints,
         max_task_restarts=message.max_task_restarts,
         peer_wait_s=message.peer_wait_s or DEFAULT_PEER_WAIT_S,
+        metric=_metric_from_message(message.metric),
+        max_runtime_s=message.max_runtime_s,
+        max_iterations=message.max_iterations,
         seed=message.seed,
         replay=message.replay,
     )
@@ -315,10 +332,20 @@ def bid_from_message(message: pb.Bid, app_id: str) -> Bid:
     )
 
 
+def phases_to_messages(phases: Iterable[FluidPhase]) -> list[pb.FluidPhase]:
+    """Phases on the fluid fair cluster."""
+    return [pb.FluidPhase(time_s=phase.time_s, gpus=phase.gpus) for phase in phases]
+
+
+def phases_from_messages(messages: Iterable[pb.FluidPhase]) -> tuple[FluidPhase, ...]:
+    """Return the phases. Raises InputError for one without GPUs or of endless time."""
+    return tuple(FluidPhase(message.time_s, message.gpus) for message in messages)
+
+
 def declaration_to_message(declaration: Declaration) -> pb.Declaration:
     """What an app declares to the fluid fair cluster."""
     return pb.Declaration(
-        phases=[pb.FluidPhase(time_s=phase.time_s, gpus=phase.gpus) for phase in declaration.phases],
+        phases=phases_to_messages(declaration.phases),
         cluster_time_s=declaration.cluster_time_s,
         share_demand=declaration.share_demand,
     )
@@ -327,7 +354,7 @@ def declaration_to_message(declaration: Declaration) -> pb.Declaration:
 def declaration_from_message(message: pb.Declaration) -> Declaration:
     """Return the declaration. Raises InputError for a phase without GPUs or of endless time."""
     return Declaration(
-        phases=tuple(FluidPhase(phase.time_s, phase.gpus) for phase in message.phases),
+        phases=phases_from_messages(message.phases),
         cluster_time_s=message.cluster_time_s,
         share_demand=message.share_demand,
     )
@@ -414,6 +441,16 @@ def _demand_to_message(demand: GangDemand) -> pb.GangDemand:
         held=allocation_to_message(demand.held),
         forecast=None if demand.forecast is None else _forecast_to_message(demand.forecast),
         speeds=dict(demand.speeds.by_type),
+        samples=[
+            pb.SampleTimes(
+                device=each.device,
+                first_work_gpu_s=each.work_gpu_s[0],
+                first_s=each.seconds[0],
+                second_work_gpu_s=each.work_gpu_s[1],
+                second_s=each.seconds[1],
+            )
+            for each in demand.samples
+        ],
     )
 
 
@@ -429,6 +466,14 @@ def _demand_from_message(message: pb.GangDemand) -> GangDemand:
         held=allocation_from_message(message.held),
         forecast=_forecast_from_message(message.forecast) if message.HasField("forecast") else None,
         speeds=Speeds.of(message.speeds.items()) if message.speeds else SAME_SPEED,
+        samples=tuple(
+            SampleTimes(
+                device=each.device,
+                work_gpu_s=(each.first_work_gpu_s, each.second_work_gpu_s),
+                seconds=(each.first_s, each.second_s),
+            )
+            for each in message.samples
+        ),
     )
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from themis.errors import InputError
 from themis.values import Value
-from themis_lab.bench.simulator_trace import draw_jobs, write_trace
+from themis_lab.bench.simulator_trace import write_trace
 from themis_lab.simulator.workloads.gavel import read_gavel_trace, read_throughputs
+from themis_lab.simulator.workloads.gavel_sample import draw_jobs
 
 LEFT_OUT_S = 300.0
 """A size that takes longer is left out, and so is every larger one."""

@@ -16,6 +16,7 @@ _SECONDS: Mapping[str, tuple[float, float, float, float]] = MappingProxyType(
         "w2-small": (1.6, 3.5, 3.1, 10.8),
         "w1": (170.0, 1500.0, 530.0, 1300.0),
         "w2": (240.0, 900.0, 400.0, 1400.0),
+        "gavel": (0.5, 0.5, 0.6, 0.6),
         "synthetic": (0.15, 0.15, 0.4, 0.4),
     }
 )

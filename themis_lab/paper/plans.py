@@ -33,6 +33,13 @@ FOR_MIXED_DEVICES = (
     "allox",
     "allox_plus",
     "sjf_plus",
+    "best_fit",
+    "jsq_plus",
+    "equal_share",
+    "equal_share_fcfs",
+    "drff",
+    "drfs",
+    "drfa",
 )
 """Policies that this evaluation leaves out: its clusters have one device type, and these policies divide several."""
 

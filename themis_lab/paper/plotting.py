@@ -26,6 +26,7 @@ COLOURS: Mapping[str, str] = {
     "srsf": "#2bb3b1",
     "drf": "#9c6644",
     "worst_rho_first": "#e377a8",
+    "fair_finish": "#1d3557",
 }
 """One colour per policy in every figure. `colour_of` assigns colours to other names."""
 
@@ -218,12 +219,12 @@ def plain_log_axis(axes: Axes, which: str) -> None:
 _LONG = 2000.0
 
 
-def legend_below(figure: Figure, columns: int = 5) -> None:
-    """Draw one legend for all panels below them.
+def legend_below(figure: Figure, columns: int = 5, axes: Axes | None = None) -> None:
+    """Draw one legend for all panels below them: that of `axes`, by default the first panel.
 
     Themis comes first though it is drawn last, the paper's points last.
     """
-    handles, names = figure.axes[0].get_legend_handles_labels()
+    handles, names = (axes or figure.axes[0]).get_legend_handles_labels()
     order = sorted(range(len(names)), key=lambda place: (names[place] != "themis", names[place] == PAPER))
     handles, names = [handles[place] for place in order], [names[place] for place in order]
     figure.legend(handles, names, loc="outside lower center", ncols=min(columns, max(1, len(names))))

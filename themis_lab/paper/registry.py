@@ -36,23 +36,28 @@ MODULES: Mapping[str, str] = MappingProxyType(
 """The module of each experiment, in the order of docs/explanation/reproduction.md."""
 
 
+APART: Mapping[str, str] = MappingProxyType({"fairness": "themis_lab.paper.fluid_fairness"})
+"""Experiments that `all` leaves out, because they repeat nothing of the paper."""
+
 PAPERS: Mapping[str, str] = MappingProxyType(
     {
         "allox": "themis_lab.paper.allox.registry",
         "oef": "themis_lab.paper.oef.registry",
-        "mixed": "themis_lab.paper.mixed",
+        "mixed": "themis_lab.paper.mixed_registry",
+        "estimates": "themis_lab.paper.estimates",
     }
 )
-"""Further evaluations: of other papers, and of all policies on mixed devices. Each module lists EXPERIMENTS, which make
-their own runs."""
+"""Further evaluations: of other papers, of all policies on mixed devices, and of estimates. Each module lists
+EXPERIMENTS, which make their own runs."""
 
 
 def experiment_named(name: str) -> Experiment:
     """Return the experiment of this name. Raises UnknownNameError, which lists all names."""
-    if name not in MODULES:
-        known = (*MODULES, *PAPERS)
+    modules = {**MODULES, **APART}
+    if name not in modules:
+        known = (*modules, *PAPERS)
         error = UnknownNameError("experiment", name, known)
         near = nearest(name, known)
         error.remedy = f"{f'did you mean {near!r}? ' if near else ''}known: {', '.join(known)}"
         raise error
-    return cast(Experiment, importlib.import_module(MODULES[name]).EXPERIMENT)
+    return cast(Experiment, importlib.import_module(modules[name]).EXPERIMENT)

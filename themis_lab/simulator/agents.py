@@ -13,11 +13,12 @@ from msgspec.structs import replace
 
 from am.agent.bids.bidding import BidMemory, make_bid
 from am.agent.bids.reports import make_report
-from am.agent.model.views import AppView, ClusterView
+from am.agent.model.views import AppView, ClusterView, JobView
 from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import Slowdown
 from themis.bids import AppReport, Bid, Offer, RhoOf
 from themis.errors import InputError, UnknownNameError
+from themis.speeds import Speeds
 from themis.values import Value
 
 T = TypeVar("T")
@@ -127,6 +128,65 @@ def with_slowdowns(app: AppView, change: Callable[[Slowdown], Slowdown]) -> AppV
     return replace(app, jobs=jobs, reference=reference)
 
 
+def with_speeds(app: AppView, change: Callable[[JobView], JobView]) -> AppView:
+    """The app with each of its jobs changed, and the one that stands for later phases."""
+    reference = None if app.reference is None else change(app.reference)
+    return replace(app, jobs=tuple(change(job) for job in app.jobs), reference=reference)
+
+
+def _fastest_times(speeds: Speeds, factor: float) -> Speeds:
+    """The speeds with `factor` times the one on the fastest type."""
+    fastest = speeds.by_type[:1]
+    return Speeds.of([*[(device, speed * factor) for device, speed in fastest], *speeds.by_type[1:]])
+
+
+class StatedSpeeds:
+    """The view of an app whose user states `factor` times its jobs' true speed on the type on which they are fastest.
+
+    The app master is honest: its profiler measures the types that a job runs on, and jobs that have not run on two
+    types assume what another job measured (`am.profiler.profile`, `am.jobs.search_state`). The first type that a job
+    ran on keeps its stated speed, and its work counts in units of it.
+
+    Example: the true speeds are k80: 1, v100: 3, and the stated ones k80: 1, v100: 9. A job that has run on both
+    reports k80: 1, v100: 3. If it ran on the v100 first, it reports k80: 3, v100: 9 and three times the work.
+
+    Holds the device types that each job has run on, so every app needs its own.
+    """
+
+    def __init__(self, factor: float) -> None:
+        self._factor = factor
+        self._elapsed_s = 0.0
+        self._ran: dict[str, list[str]] = {}
+
+    def __call__(self, app: AppView) -> AppView:
+        """The app by stated and measured speeds."""
+        if app.elapsed_s > self._elapsed_s:
+            # What it held before the round was not granted at this moment, so it has run there.
+            self._elapsed_s = app.elapsed_s
+            for gang in app.held:
+                types = self._ran.setdefault(gang.job_id, [])
+                if gang.device not in types:
+                    types.append(gang.device)
+        most = max(self._ran.values(), key=len, default=[])
+        measured = most if len(most) > 1 else []
+
+        def believed(job: JobView) -> JobView:
+            own = self._ran.get(job.job_id, [])
+            ran = own if len(own) > 1 or not measured else measured
+            return self._believed(job, ran)
+
+        return with_speeds(app, believed)
+
+    def _believed(self, job: JobView, ran: Sequence[str]) -> JobView:
+        """A job by what it, or another job, measured on the types that it ran on, the first one first."""
+        stated, true = _fastest_times(job.speeds, self._factor), job.speeds
+        unit = stated.on(ran[0]) / true.on(ran[0]) if ran else 1.0
+        speeds = [
+            (device, true.on(device) * unit if device in ran else speed) for device, speed in sorted(stated.by_type)
+        ]
+        return replace(job, serial_iteration_s=job.serial_iteration_s * unit, speeds=Speeds.of(speeds))
+
+
 def rows_times(bid: Bid, factor: float, place: int | None = None) -> Bid:
     """The bid with all its rows, or the one at that place, worth `factor` times as much; the empty bundle stays."""
     rows = tuple(
@@ -220,6 +280,23 @@ def lie_about_work(factor: float) -> Lie:
     return Lie(name=f"work times {factor:g}", view=lambda app: with_work(app, factor))
 
 
+def lie_about_speed(factor: float) -> Lie:
+    """The app claims `factor` times its speed on the device type on which it is fastest, whatever it measures.
+
+    Without effect on a cluster of one device type.
+    """
+
+    def claimed(job: JobView) -> JobView:
+        return replace(job, speeds=_fastest_times(job.speeds, factor))
+
+    return Lie(name=f"fastest speed times {factor:g}", view=lambda app: with_speeds(app, claimed))
+
+
+def wrong_statement_of_speed(factor: float) -> Lie:
+    """The app's user states `factor` times its speed on that device type; its app master reports what it measures."""
+    return Lie(name=f"stated fastest speed times {factor:g}", view=StatedSpeeds(factor))
+
+
 def lie_about_rho(factor: float) -> Lie:
     """The app claims to be `factor` times as far from fair as it is, in its report; its bids are true."""
 
@@ -243,6 +320,8 @@ LIES: Mapping[str, Callable[[float], Lie]] = MappingProxyType(
         "throughout": lie_throughout,
         "work": lie_about_work,
         "slowdown": lie_about_slowdown,
+        "speed": lie_about_speed,
+        "stated_speed": wrong_statement_of_speed,
     }
 )
 """Kinds of lies by name. All take a factor but `slowdown`, which takes a share."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
+from typing import Any
 
 from themis.rho import RhoDefinition
 from themis_lab.simulator.metrics import MEASURED, Document
@@ -53,28 +54,39 @@ demand to wait long, `isolated_fluid` apps whose jobs depend on each other."""
 
 
 def fairness_ratios(documents: Sequence[Document]) -> list[Document]:
-    """How far each policy's max rho is above the best other policy's: median and worst over seeds, best policy first.
+    """The median and the worst of `ratios_by_seed` of each policy, best policy first."""
+    ratios = [
+        {"policy": name, "median": median(each.values()), "worst": max(each.values())}
+        for name, each in ratios_by_seed(documents).items()
+    ]
+    return sorted(ratios, key=lambda ratio: (ratio["median"], ratio["worst"], ratio["policy"]))
 
-    For one seed it is the larger of two ratios, by the definitions of `RANKED_BY`: the policy's max rho over the
+
+def ratios_by_seed(documents: Iterable[Mapping[str, Any]]) -> dict[str, dict[float, float]]:
+    """How far each policy's max rho is above the best other policy's, by policy and seed.
+
+    It is the larger of two ratios, by the definitions of `RANKED_BY`: the policy's max rho over the
     smallest max rho of the other policies. A max rho below 1 counts as 1. Policies that were not run with the other
     policies' seeds, or whose runs lack these definitions, have no ratio.
 
     Example: three policies have max rho 2, 1.5 and 0.9 by both definitions. Their ratios are 2, 1.5 and 1 / 1.5.
+
+    Args:
+        documents: Of runs; only their keys `policy`, `seed` and `max_rho` are read.
     """
     largest = {
         (document["policy"], document["seed"]): [max(1.0, document["max_rho"][name]) for name in RANKED_BY]
         for document in documents
         if all(name in document["max_rho"] for name in RANKED_BY)
     }
-    by_policy: dict[str, list[float]] = {}
+    by_policy: dict[str, dict[float, float]] = {}
     for (policy, seed), own in largest.items():
         others = [rho for (name, its_seed), rho in largest.items() if its_seed == seed and name != policy]
         if others:
             best = [min(each) for each in zip(*others, strict=True)]
             worse = max(rho / least for rho, least in zip(own, best, strict=True))
-            by_policy.setdefault(policy, []).append(worse)
-    ratios = [{"policy": name, "median": median(each), "worst": max(each)} for name, each in by_policy.items()]
-    return sorted(ratios, key=lambda ratio: (ratio["median"], ratio["worst"], ratio["policy"]))
+            by_policy.setdefault(policy, {})[seed] = worse
+    return by_policy
 
 
 def _row(document: Document) -> Document:

@@ -16,6 +16,7 @@ from rich.text import Text
 from submarine_client.status import has_ended, rho
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
+from themis.wire.values import cluster_from_message
 
 PLAIN_EVERY_S = 5.0
 _RUNNING_STATES = ("STARTING", "RUNNING", "CHECKPOINTING")
@@ -63,16 +64,21 @@ def headline(snapshot: Snapshot) -> str:
     ended = sum(has_ended(app) for app in snapshot.apps)
     cluster = snapshot.cluster
     return (
-        f"{snapshot.elapsed_s:5.0f} s  {cluster.gpus_leased} of {cluster.gpus} GPUs leased  round {cluster.rounds}  "
+        f"{snapshot.elapsed_s:5.0f} s  {cluster.gpus_leased} of {cluster.gpus} {_devices(snapshot)} leased  "
+        f"round {cluster.rounds}  "
         f"apps {ended} ended, {len(snapshot.apps) - ended} active, {snapshot.expected - len(snapshot.apps)} to come  "
         f"{snapshot.processes} processes"
     )
 
 
+def _devices(snapshot: Snapshot) -> str:
+    return f"{cluster_from_message(snapshot.cluster.cluster).device_noun}s"
+
+
 def plain_line(snapshot: Snapshot) -> str:
     """The cluster and every active app in one line."""
     active = [app for app in snapshot.apps if not has_ended(app)]
-    parts = [f"{app.name} {app.gpus} GPUs {100 * app.progress:.0f}%" for app in active]
+    parts = [f"{app.name} {app.gpus} {_devices(snapshot)} {100 * app.progress:.0f}%" for app in active]
     return " | ".join([headline(snapshot), *parts])
 
 
@@ -81,7 +87,7 @@ def table(snapshot: Snapshot) -> Table:
     shown = Table(box=None, pad_edge=False)
     for heading in ("app", "kind", "state", "phase"):
         shown.add_column(heading, no_wrap=True)
-    for heading in ("jobs run", "done", "GPUs", "rho", "progress"):
+    for heading in ("jobs run", "done", _devices(snapshot), "rho", "progress"):
         shown.add_column(heading, justify="right", no_wrap=True)
     for app in snapshot.apps:
         shown.add_row(*_cells(app), style="dim" if has_ended(app) else "")

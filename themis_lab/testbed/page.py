@@ -51,7 +51,11 @@ def page(record: RunRecord, report: Report) -> str:
         _figure("Fairness over time", _RHO_NOTE, plots.rho_over_time(record, report, colours)),
         _figure("Fairness at completion", _FINAL_NOTE, plots.final_rho(report, colours)),
         _figure("What the real apps learn", _LOSS_NOTE, plots.loss_curves(record)),
-        _figure("Leases", "A row a GPU, machines apart, coloured by app.", plots.gantt(record, colours)),
+        _figure(
+            "Leases",
+            f"A row a {'device' if several else 'GPU'}, machines apart, coloured by app.",
+            plots.gantt(record, colours),
+        ),
         _legend(report, colours),
         _section(
             "Best models",

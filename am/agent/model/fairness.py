@@ -73,7 +73,16 @@ def rho_by_definition(whole: AppView, completion_s: float, cluster: ClusterView)
 
 
 def declaration_of(whole: AppView, cluster: ClusterView) -> Declaration:
-    """What an app declares to the fluid fair cluster. `whole` is the app as submitted, on the whole cluster.
+    """What an app declares to the fluid fair cluster. `whole` is the app as submitted, on the whole cluster."""
+    return Declaration(
+        phases=fluid_phases(whole, cluster),
+        cluster_time_s=cluster_time_s(whole, cluster),
+        share_demand=min(1.0, whole.demand_max_gpus / cluster.cluster_gpus),
+    )
+
+
+def fluid_phases(app: AppView, cluster: ClusterView) -> tuple[FluidPhase, ...]:
+    """The phases that an app has left, as the fluid fair cluster knows them.
 
     A phase stops getting faster at the GPUs that it keeps busy on average: its work, S included, over its time on the
     whole cluster. On a cluster of several device types both are in the app's own reference units.
@@ -81,22 +90,18 @@ def declaration_of(whole: AppView, cluster: ClusterView) -> Declaration:
     Example: 8 GPUs, S = 1, a phase with a job of 100 s and two of 25 s on one GPU each. It takes 100 s on the whole
     cluster, with 150 GPU s of work. So it stops getting faster at 1.5 GPUs.
     """
-    capacity = _reference_gpus(whole, cluster, cluster.cluster_gpus)
-    gpus = max(cluster.cluster_gpus, smallest_gang_gpus(whole))
-    jobs_by_phase = [whole.jobs, *([later_job(whole, phase)] * phase.jobs for phase in whole.later_phases)]
+    capacity = _reference_gpus(app, cluster, cluster.cluster_gpus)
+    gpus = max(cluster.cluster_gpus, smallest_gang_gpus(app))
+    jobs_by_phase = [app.jobs, *([later_job(app, phase)] * phase.jobs for phase in app.later_phases)]
     phases = []
-    for jobs, time_s in zip(jobs_by_phase, phase_times_s(whole, gpus, cluster), strict=True):
+    for jobs, time_s in zip(jobs_by_phase, phase_times_s(app, gpus, cluster), strict=True):
         if time_s <= 0.0:
             continue
         work_gpu_s = sum_in_order(job.serial_work_s * _nearest_slowdown(job, cluster) for job in jobs)
-        demand = _reference_gpus(whole, cluster, sum(job.shape.demand_max_gpus for job in jobs))
+        demand = _reference_gpus(app, cluster, sum(job.shape.demand_max_gpus for job in jobs))
         share = min(1.0, demand / capacity, work_gpu_s / time_s / capacity)
         phases.append(FluidPhase(time_s, share * cluster.cluster_gpus))
-    return Declaration(
-        phases=tuple(phases),
-        cluster_time_s=cluster_time_s(whole, cluster),
-        share_demand=min(1.0, whole.demand_max_gpus / cluster.cluster_gpus),
-    )
+    return tuple(phases)
 
 
 def _nearest_slowdown(job: JobView, cluster: ClusterView) -> float:

@@ -10,7 +10,7 @@ from msgspec import field
 
 from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown
-from themis.bids import GangDemand, LossForecast
+from themis.bids import GangDemand, LossForecast, SampleTimes
 from themis.choices import BundleRule
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
@@ -29,6 +29,7 @@ class JobView(Value, frozen=True, dict=True, kw_only=True):
         shape: Tasks and GPUs per task.
         speeds: The speed by device type.
         forecast: The loss to come; None while too few losses were observed.
+        samples: Two samples on each device type on which it ran for long enough.
     """
 
     job_id: str
@@ -38,6 +39,7 @@ class JobView(Value, frozen=True, dict=True, kw_only=True):
     shape: JobShape
     forecast: LossForecast | None = None
     speeds: Speeds = SAME_SPEED
+    samples: tuple[SampleTimes, ...] = ()
 
     @property
     def serial_work_s(self) -> float:
@@ -63,6 +65,7 @@ class JobView(Value, frozen=True, dict=True, kw_only=True):
             work_left_gpu_s=self.serial_work_s,
             forecast=self.forecast,
             speeds=self.speeds,
+            samples=self.samples,
         )
 
 

@@ -61,6 +61,8 @@ class RemoteRuntime:
         prefix: Prefix of seat ids, so that they differ between attempts of an app.
         environment: Variables of every container, in addition to its seat's.
         cards_from_zero: Whether a container shows only its own cards, numbered from 0.
+        cores: The cores of the machine on which all containers run, by the system's numbers. Empty if there are several
+            machines.
     """
 
     def __init__(
@@ -73,11 +75,12 @@ class RemoteRuntime:
         prefix: str,
         environment: Mapping[str, str],
         cards_from_zero: bool = False,
+        cores: tuple[int, ...] = (),
     ) -> None:
         self._hosts = hosts
         self._containers = Containers(source, hosts, address=address, prefix=prefix, environment=environment)
         self.kept: KeptSeats = self._containers
-        self.cores: tuple[int, ...] = ()
+        self.cores = cores
         self._run_id = run_id
         self._cards_from_zero = cards_from_zero
         self._watchers: set[asyncio.Task[None]] = set()

@@ -163,6 +163,7 @@ class TaskHost:
                     writer.write(frames.encode("file", data, task_run=task_run.number, name=name, offset=offset))
                     task_run.sent[name] = offset + len(data)
                     await writer.drain()
+            task_run.give_back_sent()
             if code is not None and self._reported_run != task_run.number:
                 writer.write(frames.encode("exit", task_run=task_run.number, code=code, tidy=task_run.tidy))
                 await writer.drain()

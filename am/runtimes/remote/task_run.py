@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import socket
@@ -12,11 +13,15 @@ from pathlib import Path
 
 from am.runtimes.remote import frames
 from am.runtimes.remote.frames import Frame
+from themis.capped_files import give_back
 from themis.errors import ThemisError
 from themis.files import open_regular
 from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
 
 _EXIT_NOT_STARTED = 127
+
+SENT_BYTES = 256 * 1024 * 1024
+"""Space that the log of a task may take in its container. The app master has what was sent."""
 
 
 class TaskRun:
@@ -109,6 +114,11 @@ class TaskRun:
                 return file.read(frames.CHUNK_BYTES)
         except OSError:
             return b""
+
+    def give_back_sent(self) -> None:
+        """Give the space of sent output back, if the log takes too much."""
+        with contextlib.suppress(OSError), os.fdopen(open_regular(self.files["log"], os.O_WRONLY), "wb") as file:
+            give_back(file.fileno(), SENT_BYTES, self.sent.get("log", 0))
 
     async def clean(self) -> None:
         """Remove the run's folder and free its port, but keep its log."""

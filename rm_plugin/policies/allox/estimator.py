@@ -17,12 +17,10 @@ from enum import StrEnum
 
 from msgspec.structs import replace
 
+from themis.bids import SAMPLE_FRACTIONS
 from themis.errors import InvariantError
 from themis.lifecycle import Lifecycle
 from themis.values import Value
-
-SAMPLE_FRACTIONS = (0.01, 0.02)
-"""Shares of a job's iterations that its samples on a type run, as in the authors' simulator."""
 
 CUT_FACTOR = 5.0
 """A sample is cut when it runs this many times as long as the median finished sample of its type; our choice."""
@@ -105,8 +103,11 @@ def extrapolate(first: tuple[float, float], second: tuple[float, float], iterati
     """Seconds of `iterations` by the line through two samples (iterations, seconds).
 
     If the longer sample is not slower, measurement noise hides the slope. Then the time is in proportion to the longer.
+    Less than the shorter sample is in proportion to that one, because the line may fall below 0 there.
     """
     (n1, t1), (n2, t2) = first, second
+    if iterations < n1:
+        return t1 * iterations / n1
     slope = (t2 - t1) / (n2 - n1)
     return t2 * iterations / n2 if slope <= 0.0 else t1 - slope * n1 + slope * iterations
 

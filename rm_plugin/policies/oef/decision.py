@@ -105,7 +105,7 @@ def _limits(jobs: Sequence[WaitingJob], smallest_gangs: bool) -> dict[str, GangL
         tenant: GangLimits(
             smallest=min(job.smallest for job in own) if smallest_gangs else 1,
             most=sum(job.largest for job in own),
-            unusable=frozenset(number for number, speedup in enumerate(own[0].speedup) if speedup <= 0),
+            speedup=own[0].speedup,
         )
         for tenant, own in by_tenant.items()
     }

@@ -10,7 +10,8 @@ its GPUs back, and they are offered again. A round has these steps:
     1. claim = ideal + deviation
     2. by type: the floors of all claims. While they exceed the capacity, the smallest claim gives one back. While GPUs
        are left, one each by descending remainder; ties by claim, then by tenant id.
-    3. A tenant releases what exceeds its demand, and everything if it has less than its smallest gang.
+    3. A tenant releases what exceeds its demand, of the type that it claims least; ties: its own slowest type. It
+       releases everything if it has less than its smallest gang.
     4. A tenant without GPUs whose claims add up to its smallest gang, and to one GPU more for every further type, gets
        that gang: of free GPUs, then of those of tenants that are owed less, the least first. (The paper has no such
        step. Without it a tenant whose gang needs GPUs of a type to which it has no claim may wait for ever. The margin
@@ -30,6 +31,7 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from themis.values import Value
@@ -53,12 +55,17 @@ class GangLimits(Value, frozen=True, kw_only=True):
     Attributes:
         smallest: Workers of the smallest gang of its jobs.
         most: Workers of the largest gangs of all its jobs together.
-        unusable: Numbers of GPU types on which its jobs cannot run. It is granted none of them.
+        speedup: Its speedup by GPU type, 0 where its jobs cannot run: it is granted none of these. Without entries it
+            runs on all types, equally fast.
     """
 
     smallest: int
     most: int
-    unusable: frozenset[int] = frozenset()
+    speedup: tuple[float, ...] = ()
+
+    def on(self, number: int) -> float:
+        """The speedup on a type."""
+        return self.speedup[number] if self.speedup else 1.0
 
 
 class Rounded(Value, frozen=True, kw_only=True):
@@ -114,7 +121,7 @@ def grant_claims(capacity: tuple[int, ...], claims: Shares, limits: Mapping[str,
         return {}
     owed = np.array([claims[tenant_id] for tenant_id in tenant_ids])
     bounds = [limits[tenant_id] for tenant_id in tenant_ids]
-    usable = np.array([[number not in limit.unusable for number in range(len(capacity))] for limit in bounds])
+    usable = np.array([[limit.on(number) > 0.0 for number in range(len(capacity))] for limit in bounds])
     granted = np.column_stack(
         [_largest_remainder(owed[:, number], usable[:, number], have) for number, have in enumerate(capacity)]
     )
@@ -159,9 +166,11 @@ def _largest_remainder(claims: Claims, usable: Usable, devices: int) -> Granted:
 
 
 def _release(granted: Granted, claims: Claims, limits: list[GangLimits]) -> None:
-    """Step 3, in place: the least claimed type is released first."""
+    """Step 3, in place: the least claimed type is released first, of types claimed equally the tenant's slowest."""
     for tenant, limit in enumerate(limits):
-        for number in np.argsort(claims[tenant], kind="stable"):
+        # Rounded, so that noise of the solver does not decide ties.
+        least = [(round(claim, 9), limit.on(number), number) for number, claim in enumerate(claims[tenant])]
+        for _, _, number in sorted(least):
             excess = int(granted[tenant].sum()) - limit.most
             granted[tenant, number] -= min(max(excess, 0), granted[tenant, number])
         if granted[tenant].sum() < limit.smallest:
@@ -203,7 +212,7 @@ def _serve_owed_gangs(
 
 
 def _at_most(limit: GangLimits, gpus: int) -> GangLimits:
-    return GangLimits(smallest=limit.smallest, most=gpus)
+    return replace(limit, most=gpus)
 
 
 def _offer_again(

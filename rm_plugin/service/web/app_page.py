@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 
+from rm_plugin.arbiter.estimates import Interval
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.store import StoredEvent
-from rm_plugin.service.web.documents import explanation_of, waiting_of
-from rm_plugin.service.web.page_state import PageState, jobs_of, rho_of
+from rm_plugin.service.web.documents import explanation_of, newest_round
+from rm_plugin.service.web.page_state import PageState, jobs_of
 from rm_plugin.service.web.parts import AppNames, app_state
 from themis.leases import Lease
 from themis.lifecycle import JobState
-from themis.rho import RhoDefinition
+from themis.rho import HEADLINE, RhoDefinition
 from themis.web.elements import Markup, element, facts, join, link, outside_link, section, table, tiles
 from themis.web.formatting import MISSING, assignments, duration, from_now, moment, number, percent
 from themis.web.frame import label, page
@@ -21,6 +23,7 @@ from themis.wire.values import scalars_from_messages
 MAX_JOBS = 300
 MAX_LEASES = 300
 _DETAIL_LETTERS = 300
+_ESTIMATE_NOTE = "If no app arrives and no machine is lost. The interval holds four times in five."
 
 
 def app_page(page_state: PageState, entry: AppEntry) -> str:
@@ -34,7 +37,8 @@ def app_page(page_state: PageState, entry: AppEntry) -> str:
         section("App", _facts(page_state, entry)),
         *_explanation(page_state, entry),
         *_waiting(page_state, names, entry),
-        section("Jobs", *_jobs(entry)),
+        *_estimate(page_state, entry),
+        section("Jobs", *_jobs(page_state, entry)),
         *_leases(page_state, entry),
         section("Newest events", *_events(page_state, entry), note="Newest first, without the progress of jobs."),
     )
@@ -46,9 +50,9 @@ def _tiles(page_state: PageState, entry: AppEntry) -> Markup:
         [
             ("state", app_state(entry)),
             ("progress", percent(entry.progress)),
-            ("rho", number(rho_of(entry))),
-            ("GPUs", page_state.gpus_held(entry)),
-            ("GPU time", duration(page_state.gpu_time_s(entry))),
+            (f"rho, {HEADLINE}", number(page_state.rho(entry))),
+            (page_state.devices_label, page_state.gpus_held(entry)),
+            (f"{page_state.device_noun} time", duration(page_state.gpu_time_s(entry))),
             ("phase", phase if entry.heartbeat.phases else MISSING),
         ]
     )
@@ -59,13 +63,13 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
     program = spec.program.name or spec.program.command
     return facts(
         [
-            ("User, queue", f"{spec.user}, {spec.queue}"),
+            ("User, queue", f"{spec.user}, {page_state.manager.app_masters.queue(entry)}"),
             ("Program", join((program, label("replayed")), " ") if spec.replay else program),
             ("Tuner", f"{spec.tuner.name} {assignments(spec.tuner.settings)}".removesuffix(f" {MISSING}")),
-            ("Jobs", f"{len(spec.jobs)}, at most {spec.demand_max_gpus} GPUs at once"),
+            ("Jobs", f"{len(spec.jobs)}, at most {spec.demand_max_gpus} {page_state.device_noun}s at once"),
             ("Speed by device type", _speeds(entry)),
             ("Submitted", moment(entry.submitted_at_s)),
-            ("First GPU", moment(entry.started_at_s) if entry.started_at_s else ""),
+            (f"First {page_state.device_noun}", moment(entry.started_at_s) if entry.started_at_s else ""),
             ("Ended", moment(entry.finished_at_s) if entry.finished_at_s else ""),
             ("Why", entry.diagnostics),
             *((f"rho, {name}", _rho(name, final[name])) for name in RhoDefinition if name in final),
@@ -103,22 +107,41 @@ def _explanation(page_state: PageState, entry: AppEntry) -> list[Markup]:
 
 
 def _waiting(page_state: PageState, names: AppNames, entry: AppEntry) -> list[Markup]:
-    waiting = waiting_of(page_state, entry)
+    waiting = page_state.manager.estimates.waiting(entry)
     if waiting is None:
         return []
     wanted = entry.heartbeat.unmet_gpus
-    rank = f"{waiting.rank} of {waiting.of} by rho, the worst off first" if waiting.rank else ""
     rows: list[tuple[str, object]] = [
         ("Could use", f"{wanted} more" if wanted else ""),
-        ("Newest round", waiting.reason),
-        ("Its place there", rank),
+        ("Because", waiting.reason),
+        ("Its place", f"{waiting.rank} of {waiting.of} that could use more" if waiting.rank else ""),
         ("Ahead of it", names.listed(waiting.ahead) if waiting.ahead else ""),
+        ("Newest round", newest_round(page_state, entry)),
     ]
-    return [section("Why it has no more GPUs", facts(rows))]
+    return [section(f"Why it has no more {page_state.device_noun}s", facts(rows))]
 
 
-def _jobs(entry: AppEntry) -> list[Markup]:
-    heads = ("job", "state", "iteration", "loss", "accuracy", "GPUs", "s/iteration", "restarts", "hyper-parameters")
+def _estimate(page_state: PageState, entry: AppEntry) -> list[Markup]:
+    estimate = page_state.manager.estimates.estimate(entry)
+    if estimate is None:
+        return []
+    waits = not page_state.gpus_held(entry)
+    rows: list[tuple[str, object]] = [
+        (page_state.devices_label, _interval(estimate.first_gpu_s) if waits else ""),
+        ("End", _interval(estimate.end_s)),
+    ]
+    return [section("What it may expect", facts(rows), note=_ESTIMATE_NOTE)]
+
+
+def _interval(interval: Interval) -> str:
+    if not math.isfinite(interval.median):
+        return "not in sight"
+    return f"in about {duration(interval.median)} (80 %: {duration(interval.low)} to {duration(interval.high)})"
+
+
+def _jobs(page_state: PageState, entry: AppEntry) -> list[Markup]:
+    devices = page_state.devices_label
+    heads = ("job", "state", "iteration", "loss", "accuracy", devices, "s/iteration", "restarts", "hyper-parameters")
     jobs, best = list(jobs_of(entry)), entry.best_job
     submitted = {job.job_id: job.hyper_parameters for job in entry.spec.jobs}
     rows = [
@@ -157,7 +180,11 @@ def _leases(page_state: PageState, entry: AppEntry) -> list[Markup]:
         (str(lease.gpu), lease.state, _end(lease, page_state.now_s), lease.renewals) for lease in leases[:MAX_LEASES]
     ]
     more = [element("p", f"and {len(leases) - MAX_LEASES} more")] if len(leases) > MAX_LEASES else []
-    return [section("Leases", table(("GPU", "state", "ends", "renewals"), rows, numbers=("renewals",)), *more)]
+    return [
+        section(
+            "Leases", table((page_state.device_noun, "state", "ends", "renewals"), rows, numbers=("renewals",)), *more
+        )
+    ]
 
 
 def _events(page_state: PageState, entry: AppEntry) -> list[Markup]:

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 from rm_plugin.service.app_pages import AppPage
 from rm_plugin.service.entries import AppEntry
-from rm_plugin.service.web.page_state import PageState, rho_of
+from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.parts import AppNames, app_state
+from themis.rho import HEADLINE
 from themis.web.elements import Markup, element, link, outside_link, section, table
 from themis.web.formatting import counted, duration, number, percent
 from themis.web.frame import page
 
 APPS_A_PAGE = 200
+_RHO = f"rho, {HEADLINE}"
 
 
 def apps_page(page_state: PageState, shown: AppPage) -> str:
@@ -33,7 +35,8 @@ def apps_page(page_state: PageState, shown: AppPage) -> str:
 
 def apps_table(page_state: PageState, names: AppNames, entries: Sequence[AppEntry]) -> Markup:
     """Apps, one a row."""
-    heads = ("app", "name", "user", "queue", "state", "rho", "progress", "GPUs", "wants", "GPU time", "its own page")
+    devices, time = page_state.devices_label, f"{page_state.device_noun} time"
+    heads = ("app", "name", "user", "queue", "state", _RHO, "progress", devices, "wants", time, "its own page")
     rows = [
         (
             names.id_link(entry.app_id),
@@ -41,7 +44,7 @@ def apps_table(page_state: PageState, names: AppNames, entries: Sequence[AppEntr
             entry.spec.user,
             entry.spec.queue,
             app_state(entry),
-            number(rho_of(entry)),
+            number(page_state.rho(entry)),
             percent(entry.progress),
             "" if entry.ended else page_state.gpus_held(entry),
             f"+{entry.heartbeat.unmet_gpus}" if entry.heartbeat.unmet_gpus and not entry.ended else "",
@@ -50,4 +53,4 @@ def apps_table(page_state: PageState, names: AppNames, entries: Sequence[AppEntr
         )
         for entry in entries
     ]
-    return table(heads, rows, numbers=("rho", "progress", "GPUs", "wants", "GPU time"))
+    return table(heads, rows, numbers=(_RHO, "progress", devices, "wants", time))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from rm_plugin.arbiter.estimates import Estimate, Interval
 from rm_plugin.policies.port import Explanation
+from rm_plugin.service.app_estimates import Waiting
 from rm_plugin.service.app_pages import AppPage
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.store import StoredEvent
-from rm_plugin.service.web.page_state import PageState, jobs_of, rho_of
-from rm_plugin.service.web.waiting import Waiting, why_waiting
+from rm_plugin.service.web.page_state import PageState, jobs_of
+from rm_plugin.service.web.round_words import round_in_words
 from themis.apps import HyperParameter
 from themis.cluster import Machine
 from themis.leases import Lease
@@ -96,12 +98,12 @@ def apps_document(page_state: PageState, page: AppPage, states: Collection[AppSt
 
 def summary(page_state: PageState, entry: AppEntry) -> Document:
     """One app without its jobs."""
-    rho = rho_of(entry)
+    rho = page_state.rho(entry)
     return {
         "app_id": entry.app_id,
         "name": entry.spec.name,
         "user": entry.spec.user,
-        "queue": entry.spec.queue,
+        "queue": page_state.manager.app_masters.queue(entry),
         "state": entry.state.value,
         "tuner": entry.spec.tuner.name,
         "program": entry.spec.program.name or "command",
@@ -126,8 +128,9 @@ def summary(page_state: PageState, entry: AppEntry) -> Document:
 
 
 def app_document(page_state: PageState, entry: AppEntry) -> Document:
-    """One app with its jobs, its leases and why it has no more of them."""
-    waiting = waiting_of(page_state, entry)
+    """One app with its jobs, its leases, why it has no more of them, and when it will."""
+    estimates = page_state.manager.estimates
+    waiting, estimate = estimates.waiting(entry), estimates.estimate(entry)
     submitted = {job.job_id: job.hyper_parameters for job in entry.spec.jobs}
     return {
         **summary(page_state, entry),
@@ -138,7 +141,8 @@ def app_document(page_state: PageState, entry: AppEntry) -> Document:
         "folder": str(page_state.manager.folder(entry.app_id)),
         "jobs": [_job_document(job, submitted.get(job.job_id, {})) for job in jobs_of(entry)],
         "leases": [_lease_document(lease) for lease in page_state.leases_of(entry)],
-        "waiting": None if waiting is None else _waiting_document(waiting),
+        "waiting": None if waiting is None else _waiting_document(page_state, entry, waiting),
+        "estimate": None if estimate is None else _estimate_document(estimate),
         "explanation": [{"label": label, "text": text} for label, text in explanation_of(page_state, entry)],
     }
 
@@ -148,22 +152,28 @@ def explanation_of(page_state: PageState, entry: AppEntry) -> Explanation:
     return () if entry.ended else page_state.manager.rounds.explanation(entry.app_id)
 
 
-def waiting_of(page_state: PageState, entry: AppEntry) -> Waiting | None:
-    """Return why an app has no more GPUs, or None if it has ended or can use no more."""
-    content = bool(entry.heartbeat.jobs) and entry.heartbeat.unmet_gpus <= 0
-    if entry.ended or content:
-        return None
-    return why_waiting(entry.app_id, page_state.event_index.rounds(), page_state.policy)
+def newest_round(page_state: PageState, entry: AppEntry) -> str:
+    """What the newest round did for an app, as a clause."""
+    rounds, noun = page_state.event_index.rounds(), page_state.device_noun
+    return round_in_words(entry.app_id, rounds, page_state.policy, noun)
 
 
-def _waiting_document(waiting: Waiting) -> Document:
+def _waiting_document(page_state: PageState, entry: AppEntry, waiting: Waiting) -> Document:
     return {
-        "round_id": waiting.round_id,
+        "reason": waiting.reason,
         "rank": waiting.rank,
         "of": waiting.of,
         "ahead": list(waiting.ahead),
-        "reason": waiting.reason,
+        "newest_round": newest_round(page_state, entry),
     }
+
+
+def _estimate_document(estimate: Estimate) -> Document:
+    return {"first_gpu_s": _interval_document(estimate.first_gpu_s), "end_s": _interval_document(estimate.end_s)}
+
+
+def _interval_document(interval: Interval) -> Document:
+    return {"median": finite(interval.median), "low": finite(interval.low), "high": finite(interval.high)}
 
 
 def _job_document(job: pb.JobStatus, submitted: Mapping[str, HyperParameter]) -> Document:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rm_plugin.service.web.apps_page import apps_table
-from rm_plugin.service.web.page_state import GpuState, MachineState, PageState, rho_of
+from rm_plugin.service.web.page_state import GpuState, MachineState, PageState
 from rm_plugin.service.web.parts import AppNames, rounds_table
 from themis.cluster import GpuId, Machine
 from themis.lifecycle import LeaseState
-from themis.rho import RhoDefinition
+from themis.rho import HEADLINE
 from themis.web.elements import Markup, element, join, link, markup, section, tiles
 from themis.web.formatting import counted, from_now, number
 from themis.web.frame import label, page
@@ -27,9 +27,9 @@ def home_page(page_state: PageState) -> str:
         element("h1", cluster.name, " ", element("small", f"under {page_state.policy}")),
         element("p", _emulation(page_state)),
         _tiles(page_state),
-        section("Cluster", *_cluster(page_state, names), note=_CLUSTER_NOTE),
+        section("Cluster", *_cluster(page_state, names), note=_CLUSTER_NOTE.format(page_state.device_noun)),
         section("Apps", *_apps(page_state, names), note=_APPS_NOTE),
-        section("Newest rounds", *_rounds(page_state, names), note=_ROUNDS_NOTE),
+        section("Newest rounds", *_rounds(page_state, names), note=_ROUNDS_NOTE.format(page_state.device_noun)),
         element(
             "p",
             "The same for programs: ",
@@ -43,16 +43,16 @@ def home_page(page_state: PageState) -> str:
 
 _ADDRESSES = ("api/v1/cluster", "api/v1/apps", "api/v1/rounds", "api/v1/events", "metrics", "healthz")
 _CLUSTER_NOTE = (
-    "A box is a GPU, with the number of the app that holds it; striped while its holder gives it back. "
+    "A box is a {}, with the number of the app that holds it; striped while its holder gives it back. "
     "Boxes side by side share a slot."
 )
 _APPS_NOTE = (
-    f"Finish-time fairness rho by {RhoDefinition.THEMIS}, the definition that the auction uses: a forecast, or the "
-    "result of an app that ended. Its ideal depends on the schedule; pages of ended apps have the other definitions."
+    f"Finish-time fairness rho by {HEADLINE}: the time to the end over {HEADLINE.sentence}. Of an app that runs "
+    "the end is an estimate; pages of ended apps have the other definitions."
 )
 _ROUNDS_NOTE = (
     "Offered to the apps of the worst rho; what a winner kept is its share after the hidden payment. "
-    "Left: GPUs that some app could still use."
+    "Left: {}s that some app could still use."
 )
 
 
@@ -62,20 +62,20 @@ def _emulation(page_state: PageState) -> str:
     if not emulated:
         return ""
     share = "All" if emulated == page_state.manager.arbiter.cluster.gpus else str(emulated)
-    return f"{share} GPUs are emulated: leases are real, cards are not."
+    return f"{share} {page_state.device_noun}s are emulated: leases are real, cards are not."
 
 
 def _tiles(page_state: PageState) -> Markup:
     gpus = page_state.gpus_by_state()
-    rhos = [rho for entry in page_state.manager.entries.active() if (rho := rho_of(entry)) is not None]
+    rhos = [rho for entry in page_state.manager.entries.active() if (rho := page_state.rho(entry)) is not None]
     rows: list[tuple[str, object]] = [
-        ("GPUs", sum(gpus.values())),
+        (page_state.devices_label, sum(gpus.values())),
         ("leased", gpus[GpuState.LEASED]),
         ("free", gpus[GpuState.FREE]),
         ("closed", gpus[GpuState.CLOSED]),
         ("lost", gpus[GpuState.LOST]),
         ("active apps", page_state.manager.arbiter.active_count),
-        (f"max rho, {RhoDefinition.THEMIS}", number(max(rhos, default=None))),
+        (f"max rho, {HEADLINE}", number(max(rhos, default=None))),
         ("rounds", page_state.manager.rounds.rounds),
     ]
     hidden = {name for name, value in rows if name in ("closed", "lost") and not value}
@@ -152,4 +152,4 @@ def _apps(page_state: PageState, names: AppNames) -> list[Markup]:
 
 def _rounds(page_state: PageState, names: AppNames) -> list[Markup]:
     newest = page_state.event_index.rounds(ROUNDS_SHOWN)
-    return [rounds_table(names, newest, page_state.now_s) if newest else markup("None yet.")]
+    return [rounds_table(names, newest, page_state) if newest else markup("None yet.")]

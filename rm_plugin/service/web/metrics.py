@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
 from rm_plugin.service.web.event_index import Total
-from rm_plugin.service.web.page_state import MachineState, PageState, rho_of
+from rm_plugin.service.web.page_state import MachineState, PageState
 from themis.lifecycle import LEASE_LIFECYCLE, AppState, LeaseState
+from themis.rho import HEADLINE
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -41,10 +41,10 @@ def _state(page_state: PageState) -> Iterable[str]:
     held = [state for state in LeaseState if not LEASE_LIFECYCLE.is_final(state)]
     leases = _counts(held, (lease.state for lease in (*table.live.values(), *table.reserved.values())))
     yield _gauge("themis_leases", "Leases that have not ended, by state.", _by_state(leases))
-    rhos = [rho for entry in manager.entries.active() if (rho := rho_of(entry)) is not None and math.isfinite(rho)]
+    rhos = [rho for entry in manager.entries.active() if (rho := page_state.rho(entry)) is not None]
     if rhos:
         yield _gauge(
-            "themis_rho_max", "Largest rho of the active apps, by the definition themis.", [("", {}, max(rhos))]
+            "themis_rho_max", f"Largest rho of the active apps, by the definition {HEADLINE}.", [("", {}, max(rhos))]
         )
     unmet = sum(entry.heartbeat.unmet_gpus for entry in manager.entries.active())
     yield _gauge("themis_unmet_gpus", "GPUs that active apps could use beyond their leases.", [("", {}, unmet)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from enum import StrEnum
 
@@ -44,6 +45,16 @@ class PageState(Value, frozen=True):
         return self.manager.clock.now_s()
 
     # ---- the cluster ----
+
+    @property
+    def device_noun(self) -> str:
+        """What a device of the cluster is called: a GPU, unless some are CPU nodes."""
+        return self.manager.arbiter.cluster.device_noun
+
+    @property
+    def devices_label(self) -> str:
+        """The heading of a number of devices."""
+        return f"{self.device_noun}s"
 
     def gpu_state(self, gpu: GpuId) -> GpuState:
         """Return the state of a GPU."""
@@ -93,14 +104,14 @@ class PageState(Value, frozen=True):
         """Return the GPU time of an app so far, in GPU seconds."""
         return entry.gpu_time_s if entry.ended else self.manager.arbiter.attained_gpu_s(entry.app_id, self.now_s)
 
+    def rho(self, entry: AppEntry) -> float | None:
+        """Return finish-time fairness by `fluid`, or None if it is unknown."""
+        rho = self.manager.estimates.rho(entry)
+        return rho if math.isfinite(rho) else None
+
     def newest_first(self) -> list[AppEntry]:
         """Return all apps: active apps before ended ones, the newest of each first."""
         return sorted(self.manager.entries, key=lambda entry: (entry.ended, -entry.number))
-
-
-def rho_of(entry: AppEntry) -> float | None:
-    """Return finish-time fairness, or None if it is unknown, which the wire writes as 0 or NaN."""
-    return entry.rho if entry.rho > 0 else None
 
 
 def jobs_of(entry: AppEntry) -> Iterable[pb.JobStatus]:

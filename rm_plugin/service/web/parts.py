@@ -79,25 +79,26 @@ def app_state(entry: AppEntry) -> Markup:
     return element("span", entry.state, class_=kind, title=entry.diagnostics or None)
 
 
-def rounds_table(names: AppNames, rounds: Sequence[RoundRecord], now_s: float) -> Markup:
+def rounds_table(names: AppNames, rounds: Sequence[RoundRecord], page_state: PageState) -> Markup:
     """Rounds, one a row."""
-    heads = ("round", "began", "GPUs", "reasons", "offered to", "bids", "won", "leftovers", "left", "took")
+    noun, devices = page_state.device_noun, page_state.devices_label
+    heads = ("round", "began", devices, "reasons", "offered to", "bids", "won", "leftovers", "left", "took")
     rows = [
         (
             record.round_id,
-            element("span", from_now(record.started_at_s, now_s), class_="nowrap"),
+            element("span", from_now(record.started_at_s, page_state.now_s), class_="nowrap"),
             record.gpus_offered,
             join(record.reasons, "<br>"),
             names.listed({app: f"rho {number(record.rho.get(app))}" for app in record.offered}),
             names.listed(_bid_notes(record)),
-            names.listed(_win_notes(record)),
-            names.listed({app: counted(sum(gpus.values()), "GPU") for app, gpus in record.leftovers.items() if gpus}),
+            names.listed(_win_notes(record, noun)),
+            names.listed({app: counted(sum(gpus.values()), noun) for app, gpus in record.leftovers.items() if gpus}),
             record.usable_left if record.granted else "",
             _took(record),
         )
         for record in rounds
     ]
-    return table(heads, rows, numbers=("round", "GPUs", "left", "took"))
+    return table(heads, rows, numbers=("round", devices, "left", "took"))
 
 
 def _bid_notes(record: RoundRecord) -> dict[str, str]:
@@ -105,13 +106,13 @@ def _bid_notes(record: RoundRecord) -> dict[str, str]:
     return notes | dict(record.bids_absent)
 
 
-def _win_notes(record: RoundRecord) -> dict[str, str]:
+def _win_notes(record: RoundRecord, noun: str) -> dict[str, str]:
     notes = {}
     for app, gpus in record.won.items():
         if gpus:
             share = record.payment(app)
             kept = "" if share is None else f", kept {number(share)}"
-            notes[app] = counted(sum(gpus.values()), "GPU") + kept
+            notes[app] = counted(sum(gpus.values()), noun) + kept
     return notes
 
 

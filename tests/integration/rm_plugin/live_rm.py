@@ -40,6 +40,8 @@ def settings(folder: Path, **changes: object) -> RmSettings:
         "bid_deadline_s": 1,
         "heartbeat_s": 0.3,
         "am_expiry_s": 5,
+        # What a failed test leaves must end soon.
+        "rm_absence_s": 60,
         "time_scale": 30,
         "validate_state": True,
     }

@@ -18,13 +18,14 @@ from msgspec.structs import replace
 
 from rm_plugin.arbiter.market_file import read_market
 from rm_plugin.engines.local import LocalAppLauncher
+from rm_plugin.policies.allox.estimator import extrapolate
 from rm_plugin.service import app_masters
 from rm_plugin.service.session import Session
 from rm_plugin.service.store_sqlite import SqliteReader, SqliteStore
 from rm_plugin.solvers.registry import solver
 from themis.apps import AppSpec, Estimate, JobShape, TunerSpec
 from themis.cluster import GpuId
-from themis.config.rm_settings import AuctionSettings
+from themis.config.rm_settings import AuctionSettings, LeaseSettings
 from themis.errors import UnreachableError
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
@@ -59,6 +60,21 @@ def test_an_app_runs_to_its_end_and_names_its_best_model(tmp_path: Path) -> None
             }
             assert status.gpu_time_s > 0
             assert not owners(rm)
+
+    asyncio.run(scenario())
+
+
+def test_app_that_runs_shows_when_it_ends_and_one_that_waits_why(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with live(settings(tmp_path)) as rm:
+            holder = await rm.submit(replay_app("holder", iterations=4000, jobs=4, tasks=4))
+            status = await rm.wait(holder, lambda app: app.gpus > 0 and app.HasField("estimate"))
+            assert status.estimate.first_gpu_s.high == 0.0
+            assert 0.0 < status.estimate.end_s.low <= status.estimate.end_s.median <= status.estimate.end_s.high
+            waits = await rm.submit(replay_app("waits", iterations=4000, jobs=4, tasks=4))
+            assert (await rm.show(waits)).waiting.reason
+            status = await rm.wait(waits, lambda app: app.HasField("estimate"))
+            assert status.estimate.end_s.high > 0.0 and status.rho > 0.0
 
     asyncio.run(scenario())
 
@@ -366,6 +382,69 @@ def test_allox_on_gpus_and_cpus_keeps_every_start_over_kill_9(tmp_path: Path) ->
             assert types == {"g", "c"}
             assert all(lease.detail["job_id"] for lease in rm.events("lease_granted"))
             assert not rm.events("lease_expiring")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.slow
+def test_allox_estimates_jobs_by_samples_and_kill_9_loses_none(tmp_path: Path) -> None:
+    """The ResourceManager dies while the second type is sampled: the samples of the first count all the same."""
+    cluster = tmp_path / "hybrid.yaml"
+    cluster.write_text(HYBRID, encoding="utf-8")
+    lease = LeaseSettings(duration_s=6, checkpoint_lead_s=1, grace_s=3)
+    configured = settings(tmp_path, policy="allox", cluster=cluster, profiling_runs=True, lease=lease)
+    # 100 iterations per second on a GPU, and 50 on the CPU node: 2 % of a job take a second or less.
+    quick = on_cpus_too(replay_app("mine", iterations=2500, jobs=3), "user")
+    quick = replace(
+        quick,
+        estimate=Estimate(serial_iteration_s=0.3),
+        program=replace(quick.program, arguments={"model": "resnet50", "serial_iteration_s": 0.3, "log_every": 5}),
+    )
+
+    async def remembered(store: SqliteStore | SqliteReader, wanted: Callable[[Any], bool]) -> Any:
+        async with asyncio.timeout(60):
+            while not (memory := stored_memory(store.events())) or not wanted(memory):
+                await asyncio.sleep(0.05)
+        return memory
+
+    async def scenario() -> None:
+        first = start_process(configured)
+        try:
+            async with grpc.aio.insecure_channel(await address_of(configured)) as channel:
+                message = pb.SubmitRequest(spec=app_to_message(quick))
+                app = (await rpc.ClientServiceStub(channel).Submit(message)).app_id
+                with closing(SqliteReader(tmp_path / "rm.sqlite")) as store:
+                    before = await remembered(
+                        store, lambda memory: app in memory["samples"] and memory["profiles"][app]["state"] == "running"
+                    )
+        finally:
+            first.kill()
+            first.wait()
+        assert [each["device"] for each in before["samples"][app]] == ["cpu"]
+        async with live(configured) as rm:
+            after = await remembered(rm.store, lambda memory: memory["running"].get(app, {}).keys() - {"job-00"})
+            assert after["profiles"][app]["state"] == "done"
+            assert after["profiles"][app]["job_id"] == before["profiles"][app]["job_id"] == "job-00"
+            samples = {each["device"]: each for each in after["samples"][app]}
+            assert samples["cpu"]["seconds"] == before["samples"][app][0]["seconds"]
+            # Near the stated speeds, at which replayed jobs run.
+            assert {name: slope(each) for name, each in samples.items()} == pytest.approx(
+                {"cpu": 2.0, "gpu": 1.0}, rel=0.3
+            )
+            # The time of a job that was not sampled: a start, and the line through the samples of the GPU.
+            on_gpu = samples["gpu"]
+            line_s = extrapolate(
+                *zip(on_gpu["work_gpu_s"], on_gpu["seconds"], strict=True), 2500 * 0.3 / configured.time_scale
+            )
+            other = next(job for name, job in after["running"][app].items() if name != "job-00")
+            assert other["device_id"].startswith("g")
+            assert 0.0 <= other["time_s"] - line_s < 10.0
+            await rm.stub.Kill(pb.KillRequest(app_id=app))
+            assert (await rm.ended(app)).state == "KILLED"
+
+    def slope(sample: Any) -> float:
+        (first_work, second_work), (first_s, second_s) = sample["work_gpu_s"], sample["seconds"]
+        return float((second_s - first_s) / (second_work - first_work))
 
     asyncio.run(scenario())
 

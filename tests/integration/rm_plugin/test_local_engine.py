@@ -89,7 +89,7 @@ def test_an_exit_is_reported_once_after_its_tasks_ended(tmp_path, run_id):
         assert find_marked({"THEMIS_RUN_ID": run_id}) == ()
         assert not is_alive(pid)
         await engine.kill("app-1")
-        assert exits.told == [AmExit(app_id="app-1", attempt=1, pid=pid, exit_code=5)]
+        assert exits.told == [AmExit(app_id="app-1", attempt=1, pid=pid, exit_code=5, last_words="app-1 1 yes")]
 
     run(run_id, scenario)
     assert (tmp_path / "app-1" / "am-1.log").read_text() == "app-1 1 yes\n"

@@ -33,6 +33,7 @@ CLUSTER = {
         {"prefix": "c", "slots": [1], "device": "cpu", "cpus": 1, "racks": ["r0"]},
     ],
 }
+V100_MACHINE = {"prefix": "v", "slots": [1], "device": "v100", "racks": ["r0"]}
 V100 = Machine(machine_id="v00", rack_id="r0", slots=(1,), device="v100")
 
 
@@ -135,6 +136,32 @@ def test_node_of_a_new_type_joins_and_disappears_and_no_job_is_lost(tmp_path: Pa
             assert {job.iteration for job in status.jobs} == {300}
             assert detail["job_id"] in {job.job_id for job in status.jobs}
             assert violations(rm, configured, (*engine._cluster.machines, V100)) == ()
+
+    asyncio.run(scenario())
+
+
+def test_app_that_states_wrong_speeds_reports_measured_ones_and_oef_uses_them(tmp_path: Path) -> None:
+    """It states that a V100 is 20 times as fast as a K80; it is twice as fast. Both its jobs get the right speed."""
+    path = cluster_file(tmp_path)
+    path.write_text(yaml.safe_dump({**CLUSTER, "machines": [*CLUSTER["machines"][:1], V100_MACHINE]}))
+    configured = settings(tmp_path, cluster=path, policy="oef", profiling_runs=True)
+    spec = replay_app("boaster", iterations=100_000, jobs=2)
+    arguments = {"model": "resnet50", "serial_iteration_s": 0.3, "speeds": "k80=0.5,v100=1"}
+    jobs = tuple(replace(job, speed_by_device={"k80": 0.5, "v100": 10.0}) for job in spec.jobs)
+    boaster = replace(spec, jobs=jobs, program=replace(spec.program, arguments=arguments))
+
+    def measured(status) -> bool:
+        speeds = [{each.device: each.speed for each in job.speeds} for job in status.jobs]
+        ratios = [each["v100"] / each["k80"] for each in speeds if each]
+        lines = {line.label: line.text for line in status.explanation}
+        return len(ratios) == 2 and max(ratios) < 2.5 and lines.get("Speedups", "").startswith("k80 1, v100 2")
+
+    async def scenario() -> None:
+        async with live(configured) as rm:
+            app_id = await rm.submit(boaster)
+            status = await rm.wait(app_id, measured, timeout_s=60)
+            # The first type that a job ran on keeps its stated speed, the other one is compared with it.
+            assert len([each for job in status.jobs for each in job.speeds if each.measured]) >= 1
 
     asyncio.run(scenario())
 

@@ -1,4 +1,4 @@
-"""A ResourceManager whose start waits stops at SIGTERM."""
+"""A ResourceManager stops at SIGTERM although its start waits, and if another one takes its engine."""
 
 from __future__ import annotations
 
@@ -51,3 +51,29 @@ def test_a_recovery_that_waits_ends_at_sigterm(tmp_path: Path, monkeypatch: pyte
     configured = settings(tmp_path)
     assert exit_code_after_sigterm(configured, LocalEngine(load_cluster(configured.cluster))) == 0
     assert not (tmp_path / "address").exists()
+
+
+class EngineThatAnotherTakes(LocalEngine):
+    """Another ResourceManager takes its lock soon after the start."""
+
+    async def lost(self) -> str:
+        await asyncio.sleep(0.2)
+        return "another ResourceManager has taken the lock"
+
+
+def test_a_resource_manager_that_lost_its_engine_stops_and_keeps_its_apps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = []
+    close = AppMasters.close
+
+    async def note(self: AppMasters, *, keep_apps: bool = False) -> None:
+        kept.append(keep_apps)
+        await close(self, keep_apps=keep_apps)
+
+    monkeypatch.setattr(AppMasters, "close", note)
+    configured = settings(tmp_path)
+    engine = EngineThatAnotherTakes(load_cluster(configured.cluster))
+    assert asyncio.run(asyncio.wait_for(server._serve(configured, engine), 20)) == 1
+    assert kept == [True]
+    assert "another ResourceManager has taken the lock" in caplog.text

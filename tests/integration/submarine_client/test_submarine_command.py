@@ -279,19 +279,22 @@ def test_cluster_shows_devices_by_type_and_by_node(rm: FakeRm, capsys: pytest.Ca
         gpus_leased=3,
         active_apps=2,
         lease_s=300,
-        leased_by_machine={"m0": 3},
+        nodes=[
+            pb.NodeStatus(machine_id="m0", state="drained", gpus=4, gpus_leased=3),
+            pb.NodeStatus(machine_id="m1", state="usable", gpus=1, gpus_free=1),
+        ],
     )
     assert main(["cluster"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "2 of 5 devices free, 2 active apps, policy oef, leases of 5:00 min",
+        "1 of 5 devices free, 3 leased, 2 active apps, policy oef, leases of 5:00 min",
         "",
         "TYPE  NODES  DEVICES  LEASED  FREE",
-        "v100      1        4       3  1",
+        "v100      1        4       3  0",
         "cpu       1        1       0  1",
         "",
-        "NODE  RACK  TYPE  DEVICES  LEASED  FREE",
-        "m0    r0    v100        4       3  1",
-        "m1    r1    cpu         1       0  1",
+        "NODE  RACK  TYPE  STATE    DEVICES  LEASED  FREE",
+        "m0    r0    v100  drained        4       3  0",
+        "m1    r1    cpu   usable         1       0  1",
     ]
     assert main(["cluster", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

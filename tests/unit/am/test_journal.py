@@ -104,19 +104,44 @@ def a_full_disk(path, left_bytes):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.parametrize("left_bytes", [0, 1, 10])
-def test_full_disk_is_an_error_and_keeps_whole_lines(tmp_path, left_bytes):
+@pytest.mark.parametrize("left_bytes", [0, 1, 10, 70])
+def test_lines_wait_in_their_order_while_the_disk_is_full(tmp_path, left_bytes):
     path = tmp_path / "journal"
     journal = Journal(path)
     journal.note("kept", 1)
-    with a_full_disk(path, left_bytes), pytest.raises(JournalError, match="free some space"):
-        journal.note("lost", 2)
-    # Once more there is room; but what comes now must not stand behind a line that is missing.
+    with a_full_disk(path, left_bytes):
+        journal.note("first", 2)
+        journal.note("second", 3)
+        assert path.read_bytes().endswith(b"\n")
+    assert "second" not in path.read_text()
+    journal.note("late", 4)
+    assert list(read(path).notes.items()) == [("kept", 1), ("first", 2), ("second", 3), ("late", 4)]
+    journal.close()
+
+
+def test_lines_that_wait_are_written_at_the_end(tmp_path):
+    path = tmp_path / "journal"
+    journal = Journal(path)
+    with a_full_disk(path, 0):
+        journal.note("waits", 1)
+    journal.close()
+    assert read(path).notes == {"waits": 1}
+
+
+def test_too_many_lines_that_wait_are_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("am.journal_store.MAX_WAITING_BYTES", 100)
+    path = tmp_path / "journal"
+    journal = Journal(path)
+    journal.note("kept", 1)
+    with a_full_disk(path, 0):
+        journal.note("waits", 2)
+        with pytest.raises(JournalError, match="free some space"):
+            journal.note("lost", "x" * 100)
+    # What comes now must not stand behind a line that is missing.
     with pytest.raises(JournalError, match="cannot write the journal"):
         journal.note("late", 3)
     journal.close()
     assert read(path).notes == {"kept": 1}
-    assert path.read_bytes().endswith(b"\n")
 
 
 def test_torn_line_stays_last_if_it_cannot_be_removed(tmp_path, monkeypatch):

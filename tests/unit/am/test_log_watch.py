@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from capped_cases import MIB, used_bytes
 
 from am.jobs.run import JobRun
 from am.jobs.saved_state import checkpoint_folders
@@ -17,7 +18,7 @@ from am.profiler.follower import LogFollower
 from am.profiler.health import MIN_STALL_S
 from am.profiler.iteration_time import Placement
 from am.profiler.profile import JobProfile
-from themis.apps import JobSpec
+from themis.apps import JobShape, JobSpec
 from themis.cluster import GpuId, Level
 from themis.lifecycle import JobState
 
@@ -29,7 +30,9 @@ SUBMITTED_AT_S = 1.7e9
 class Watched:
     """A job whose log is read every `look_s` seconds, with the emitted events."""
 
-    def __init__(self, folder: Path, look_s: float = 10.0, checkpoints: str = "hdfs://nn/ckpt", path: str = "") -> None:
+    def __init__(
+        self, folder: Path, look_s: float = 10.0, checkpoints: str = "hdfs://nn/ckpt", path: str = "", log_mb: int = 0
+    ) -> None:
         self.told: list[tuple[str, dict[str, object]]] = []
         self.now_s, self.look_s = 0.0, look_s
         self.job = JobRun(
@@ -46,6 +49,7 @@ class Watched:
         self.app = SimpleNamespace(
             now_s=lambda: self.now_s,
             restarted=lambda _: None,
+            task_log_mb=log_mb,
             submitted_at_s=SUBMITTED_AT_S,
             checkpoint_uri=checkpoints,
             spec=SimpleNamespace(
@@ -56,6 +60,9 @@ class Watched:
                 progressed=lambda _: None,
                 waited=lambda _: None,
                 turn=lambda job, state: job.turn(state),
+                target_of=lambda job, plan: 10_000,
+                plan=lambda: None,
+                compares=False,
             ),
         )
         self.watch = LogWatch(self.app, lambda kind, _, detail: self.told.append((kind, dict(detail))), lambda: None)
@@ -82,6 +89,28 @@ def test_progress_is_of_present_incarnation(tmp_path: Path) -> None:
     progress = [(detail["incarnation"], detail["iteration"]) for detail in watched.details("job_progress")]
     assert progress == [(1, 350), (2, 201)]
     assert watched.job.profile.iteration == 350
+
+
+def test_chatty_log_is_capped_and_no_step_is_missed(tmp_path):
+    watched = Watched(tmp_path, log_mb=1)
+    other = tmp_path / "task-1.log"
+    watched.job.spec = JobSpec(job_id="job-00", iterations_total=400, shape=JobShape(tasks=2))
+    for step in range(1, 101):
+        chatter = "".join(f"chatter {step} {line}\n" for line in range(3000))
+        with other.open("a") as file:
+            file.write(chatter)
+        watched.log(f"{chatter}INFO:tensorflow:loss = 0.5, step = {step}\n{chatter}")
+        assert used_bytes(watched.job.log_path) < 1.5 * MIB
+        assert used_bytes(other) < 1.5 * MIB
+    assert watched.job.log_path.stat().st_size > 8 * MIB
+    assert [detail["iteration"] for detail in watched.details("job_progress")] == list(range(1, 101))
+
+
+def test_log_without_a_cap_is_kept_whole(tmp_path):
+    watched = Watched(tmp_path, log_mb=0)
+    watched.log("chatter\n" * 300_000)
+    watched.look()
+    assert used_bytes(watched.job.log_path) >= watched.job.log_path.stat().st_size
 
 
 def test_first_step_event_has_startup_times(tmp_path):

@@ -13,6 +13,7 @@ from am.context import AmContext
 from am.jobs.planner import Plan
 from am.master import AppMaster
 from am.runtimes.memory import MemoryRuntime
+from am.runtimes.port import NoRoomError
 from am.status import finish_message
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TunerSpec
 from themis.clock import VirtualClock
@@ -46,17 +47,18 @@ class FakeKept:
 class Attempt:
     """An app master with leases from the test and a runtime in memory. Its session sends nothing."""
 
-    def __init__(self, folder, *, tasks=3):
+    def __init__(self, folder, *, tasks=3, min_tasks=0):
         self.runtime = MemoryRuntime()
         self.kept = self.runtime.kept = FakeKept()
         context = AmContext(rm_address="", app_id="app-1", attempt=1, token="t", folder=folder)
         self.master = AppMaster(context, SimpleNamespace(runtime=self.runtime, attempt=1), VirtualClock(50.0))
         self.version = 0
+        shape = JobShape(tasks=tasks, min_tasks=min_tasks or tasks)
         self.spec = AppSpec(
             name="x",
             tuner=TunerSpec(name="single"),
             program=ProgramSpec(name="", command="train"),
-            jobs=(JobSpec(job_id="j0", iterations_total=60, shape=JobShape(tasks=tasks)),),
+            jobs=(JobSpec(job_id="j0", iterations_total=60, shape=shape),),
         )
 
     async def open(self):
@@ -348,3 +350,27 @@ class TestAnotherAttemptMayDo:
 
         monkeypatch.setattr("am.app.App.take_leases", odd)
         self.attempted(tmp_path, {}, InputError)
+
+
+@pytest.mark.parametrize(("min_tasks", "started"), [(1, [(A,), (B,)]), (3, [])])
+def test_gang_that_was_granted_in_part_runs_on_its_part_if_that_is_enough(tmp_path, min_tasks, started):
+    async def scenario(one):
+        reserve = one.runtime.reserve
+
+        async def reserve_two(requests):
+            if len(requests) == 3:
+                raise NoRoomError("YARN granted no container within 20 s", value="m0", gpus=(C,))
+            return await reserve(requests)
+
+        one.runtime.reserve = reserve_two
+        one.hold(g0="GRANTED", g1="GRANTED", g2="GRANTED")
+        one.master._apply(one.app, one.master._make_plan(one.app))
+        await one.until(one.released)
+        assert one.released() == [2]
+        await one.until(lambda: not one.app.search.jobs["j0"].gpus)
+        one.master._apply(one.app, one.master._make_plan(one.app))
+        if started:
+            await one.until(lambda: len(one.runtime.running) == len(started))
+        assert [task.launch.gpus for task in one.runtime.running] == started
+
+    run(tmp_path, scenario, min_tasks=min_tasks)

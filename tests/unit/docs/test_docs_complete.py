@@ -140,9 +140,10 @@ def test_every_kind_of_log_line_is_shown_and_every_line_shown_is_read():
     assert None not in records
     kinds = set(Record.__args__)
     shown = {type(record) for record in records}
-    # A loss without a step is read, but no use to anyone who writes a program; what was left out is no line, and that
+    # A metric is read if it is declared. A loss without a step is read, but no use to anyone who writes a program; what
+    # was left out is no line, and that
     # an incarnation begins is for the app master to say.
-    assert {kind.__name__ for kind in kinds - shown} == {"Begun", "LossOnly", "Skipped"}
+    assert {kind.__name__ for kind in kinds - shown} == {"Begun", "LossOnly", "Metric", "Skipped"}
 
 
 def test_exit_codes_in_the_page_match_the_contract():

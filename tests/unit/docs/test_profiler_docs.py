@@ -3,16 +3,19 @@
 import argparse
 import re
 
-from documents import code, table_rows, text_of
+import pytest
+from documents import block, code, table_rows, text_of
 from msgspec.structs import fields
 
 from am.profiler.event_folder import MAX_DEPTH, MAX_ENTRIES
-from am.profiler.event_format import EVALUATION_FOLDERS, LOSS_TAGS
+from am.profiler.event_format import EVALUATION_FOLDERS, HELD_OUT_TAGS, LOSS_TAGS
 from am.profiler.health import MAX_LOOK_GAP_S, MIN_STALL_S, NON_FINITE_LOSSES, STALL_FIRST_S, STALL_USUAL
 from am.profiler.iteration_time import WINDOW
 from am.profiler.job_reader import MAX_SEARCH_S, SEARCH_EVERY_S
 from am.profiler.parser import FORMATS, SILENCE_RECORDS, LogReader
 from am.profiler.records import StepLoss
+from themis.config.group_file import GroupFile, build_app
+from themis.config.loader import fit, parse_yaml
 from themis_cli.bench_profiler_command import add_to
 from themis_lab.bench.profiler_logs import EVERY_LINES, Kind
 from themis_lab.bench.profiler_run import Row
@@ -26,14 +29,27 @@ def text():
 
 
 def test_every_format_has_its_row_and_event_files_have_one():
-    # Keras has two.
-    assert len(table_rows(PAGE, "format")) == len(FORMATS) + 2
+    # Keras has two, and other programs have one.
+    assert len(table_rows(PAGE, "format")) == len(FORMATS) + 3
 
 
 def test_the_lines_shown_are_read():
     shown = {line.replace("<TAB>", "\t") for row in table_rows(PAGE, "format") for line in code(row[1])}
     told = [line for line in shown if any(isinstance(each, StepLoss) for each in LogReader().read(whole(line)))]
-    assert len(told) == 3
+    assert len(told) == 5
+
+
+def test_every_line_of_your_own_program_is_read():
+    lines = block("docs/how-to/own-program.md", "lines that are read").body.splitlines()
+    *single, head, row = lines
+    assert all(LogReader().read(f"{line}\n".encode()) for line in single)
+    assert LogReader().read(f"{head}\n{row}\n".encode())
+
+
+@pytest.mark.parametrize("mark", ["group: epochs", "group: metric"])
+def test_group_files_of_your_own_program_are_valid(mark):
+    file = fit(GroupFile, parse_yaml(block("docs/how-to/own-program.md", mark).body, mark), mark)
+    assert len(build_app(file, mark).jobs) > 1
 
 
 def whole(line):
@@ -44,7 +60,7 @@ def test_numbers_and_names_in_the_page_match_the_code():
     known = text()
     assert f"five levels, {MAX_ENTRIES:,} entries, every {SEARCH_EVERY_S:g} s for at most {MAX_SEARCH_S:g} s" in known
     assert MAX_DEPTH == 5
-    assert all(f"`{name}`" in known for name in (*LOSS_TAGS, *EVALUATION_FOLDERS))
+    assert all(f"`{name}`" in known for name in (*LOSS_TAGS, *HELD_OUT_TAGS, *EVALUATION_FOLDERS))
     assert f"silent for {SILENCE_RECORDS} records" in known
     assert f"newest {WINDOW} intervals" in known
     assert f"longer than {MIN_STALL_S:g} s, {STALL_USUAL:g} usual waits" in known

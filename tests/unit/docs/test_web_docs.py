@@ -13,8 +13,8 @@ from am.page import log_files
 from am.page.routes import application as am_application
 from am.page.state import AmPageState, JobRow, LeaseRow
 from am.page.status_document import status_document
-from rm_plugin.service import app_pages
-from rm_plugin.service.web import event_index, home_page, routes, waiting
+from rm_plugin.service import app_estimates, app_pages
+from rm_plugin.service.web import event_index, home_page, routes
 from rm_plugin.service.web.documents import app_document, apps_document, cluster_document, events_document
 from rm_plugin.service.web.event_index import EventIndex
 from rm_plugin.service.web.metrics import metrics_text
@@ -88,6 +88,7 @@ def test_keys_of_apps_are_all_there(page_state):
     assert keys("key of one app") == set(whole) - set(document["apps"][0])
     assert set(whole["jobs"][0]) <= meaning("key of one app", "jobs")
     assert keys("key of waiting") == set(whole["waiting"])
+    assert keys("key of estimate") == set(whole["estimate"])
 
 
 def test_keys_of_rounds_and_events_are_all_there(page_state):
@@ -154,6 +155,6 @@ def test_documented_bounds_match_the_code():
     )
     assert f"newest {event_index.ROUNDS_KEPT} rounds" in text
     assert f"the {event_index.APPS_KEPT} apps" in text
-    assert f"{waiting.MAX_AHEAD} at most" in text
+    assert f"{app_estimates.MAX_AHEAD} at most" in text
     assert f"({log_files.CHUNK_BYTES:,}, at most {log_files.MAX_CHUNK_BYTES:,})" in text
     assert REFRESH_S == 5

@@ -86,7 +86,8 @@ User, queue:    alice, default
 Program:        digits_cnn
 Tuner:          successive_halving
 Submitted:      2025-10-09 12:00:00+00:00
-rho:            1.23 (themis)
+rho:            1.23 (fluid)
+Fluid:          the time to the end over the time on an ideal cluster that all apps share fairly at every moment
 GPUs:           2 now, 3:10 min of GPU time in all
 Best job:       job-01, accuracy 0.912, loss 0.25, hidden=64 learning_rate=0.05
 Leases:         m00/0 m00/1 until 2025-10-09 12:10:00+00:00
@@ -108,10 +109,35 @@ def test_an_app_is_shown_with_its_best_job_leases_and_jobs() -> None:
     assert app_text(app()) == SHOWN
 
 
+def test_an_app_on_a_cluster_with_cpu_nodes_has_devices() -> None:
+    assert "Devices:        3 now" in app_text(app(gpus=3, device_noun="device"))
+    assert "of device time in all" in app_text(app(device_noun="device"))
+    assert "of GPU time in all" in app_text(app())
+
+
 def test_lease_of_a_job_ends_with_it_and_a_waiting_job_says_why() -> None:
     lease = pb.Lease(lease_id=1, machine_id="m00", gpu_index=0, expires_at_s=NOON, state="GRANTED", job_id="job-01")
     text = app_text(app(leases=[lease], waits_for="job-02 waits for m01"))
     assert "Leases:         m00/0 until job-01 ends\nWaits:          job-02 waits for m01\n" in text
+
+
+def test_app_that_waits_shows_its_place_and_what_it_may_expect() -> None:
+    waiting = pb.AppWaiting(reason="no GPU is free", rank=2, of=5)
+    first_gpu, end = pb.Seconds(median=600, low=60, high=900), pb.Seconds(median=math.inf, low=10, high=math.inf)
+    shown = app(gpus=0, waiting=waiting, estimate=pb.AppEstimate(first_gpu_s=first_gpu, end_s=end))
+    text = app_text(shown)
+    assert "Waits:          no GPU is free (place 2 of 5)\n" in text
+    assert "First GPU:      in about 10:00 min (80 %: 60.0 s to 15:00 min)\n" in text
+    assert "End:            not in sight\n" in text
+    document = app_object(shown)
+    assert document["waiting"] == {"reason": "no GPU is free", "rank": 2, "of": 5}
+    assert document["estimate"]["first_gpu_s"] == {"median": 600.0, "low": 60.0, "high": 900.0}
+    assert document["estimate"]["end_s"] == {"median": None, "low": 10.0, "high": None}
+
+
+def test_app_that_can_use_no_more_has_null_for_waiting_and_estimate() -> None:
+    document = app_object(app())
+    assert document["waiting"] is None and document["estimate"] is None
 
 
 def test_an_app_that_has_only_been_submitted_shows_the_jobs_that_it_will_run() -> None:
@@ -159,10 +185,10 @@ def test_an_age_has_one_unit(duration_s: float, shown: str) -> None:
 
 def test_progress_and_end_fit_on_a_line() -> None:
     assert progress_line(app()) == (
-        "app-0001 RUNNING, phase 2 of 3, 41 %, 2 GPUs, rho 1.23, best job-01 (accuracy 0.912, loss 0.25)"
+        "app-0001 RUNNING, phase 2 of 3, 41 %, 2 GPUs, rho 1.23 (fluid), best job-01 (accuracy 0.912, loss 0.25)"
     )
     assert end_line(app(state="FINISHED", finished_at_s=NOON + 75.5, phase=3)) == (
-        "app-0001 FINISHED after 75.5 s; rho 1.23 (themis); "
+        "app-0001 FINISHED after 75.5 s; rho 1.23 (fluid); "
         "best job-01 (accuracy 0.912, loss 0.25) with hidden=64 learning_rate=0.05"
     )
     assert end_line(pb.AppStatus(app_id="a", state="FAILED", diagnostics="no GPUs")) == "a FAILED; no GPUs"

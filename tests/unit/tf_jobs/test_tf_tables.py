@@ -15,6 +15,7 @@ from tf_jobs.tables_reader import (
     model_speed,
     nearest_curve,
     parse_slowdown,
+    parse_speeds,
     read_speeds,
 )
 from themis.errors import InputError
@@ -60,6 +61,17 @@ def test_slowdowns_given_by_hand():
 def test_slowdowns_that_do_not_parse(text):
     with pytest.raises(InputError):
         parse_slowdown(text)
+
+
+@pytest.mark.parametrize("text", ["k80", "k80=", "k80=0", "k80=-1", "k80=inf", "k80=nan", "=2", "k80=1,", "k80:1"])
+def test_speeds_that_do_not_parse(text):
+    with pytest.raises(InputError, match="--speeds does not parse"):
+        parse_speeds(text)
+
+
+def test_speeds_by_type_given_by_hand():
+    assert parse_speeds("") == {}
+    assert parse_speeds("k80=0.3,v100=3") == {"k80": 0.3, "v100": 3.0}
 
 
 @pytest.mark.parametrize("family", sorted({*FAMILIES.values(), OTHER_FAMILY}))

@@ -3,6 +3,8 @@
 import io
 import tarfile
 
+from capped_cases import capped_log
+
 from themis.archives import pack_files, unpack_files
 
 
@@ -39,3 +41,11 @@ def test_links_and_names_that_lead_outside_are_skipped(tmp_path):
     unpack_files(buffer.getvalue(), folder)
     assert [path.name for path in folder.rglob("*")] == ["fine"]
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_of_a_capped_file_what_is_kept_is_packed(tmp_path):
+    kept = capped_log(tmp_path / "log")
+    unpack_files(pack_files(tmp_path, [tmp_path / "log"]), tmp_path / "other")
+    content = (tmp_path / "other/log").read_text()
+    assert content.endswith("\n" + kept)
+    assert len(content) < len(kept) + 100

@@ -33,7 +33,8 @@ def spec(name="one", **more):
 def test_a_container_is_created_as_specified(fake, host):
     started = host.start(
         spec(
-            binds=(Bind(source="/s", target="/t"),), volumes=("/data:/data:ro",), groups=(99,), cpus=1.5, shm_mb=8,
+            binds=(Bind(source="/s", target="/t"),), volumes=("/data:/data:ro",), groups=(99,), cpus=1.5,
+            cpuset="2,3", shm_mb=8,
             device_ids=("0", "3"), runtime="nvidia",
         )
     )  # fmt: skip
@@ -41,6 +42,7 @@ def test_a_container_is_created_as_specified(fake, host):
     made = fake.made[0].create
     assert (made["mem_limit"], made["memswap_limit"], made["shm_size"]) == ("64m", "64m", "8m")
     assert (made["nano_cpus"], made["user"], made["group_add"]) == (1_500_000_000, "5:6", [99])
+    assert made["cpuset_cpus"] == "2,3"
     assert (made["volumes"], made["runtime"], made["init"]) == (["/data:/data:ro"], "nvidia", True)
     assert [(mount["Source"], mount["Target"], mount["Type"]) for mount in made["mounts"]] == [("/s", "/t", "bind")]
     (request,) = made["device_requests"]
@@ -50,7 +52,8 @@ def test_a_container_is_created_as_specified(fake, host):
 def test_unspecified_options_are_left_to_the_engine(fake, host):
     host.start(spec())
     assert (
-        not {"nano_cpus", "shm_size", "device_requests", "runtime", "volumes", "group_add"} & fake.made[0].create.keys()
+        not {"nano_cpus", "cpuset_cpus", "shm_size", "device_requests", "runtime", "volumes", "group_add"}
+        & fake.made[0].create.keys()
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from am.checkpoints.folder import FolderStore
 from am.journal_store import JournalError, JournalFile
 from themis.errors import InputError
-from themis.files import keep_private, make_private, names_below, open_below, open_regular
+from themis.files import keep_private, last_line, make_private, names_below, open_below, open_regular
 from themis.processes import ProcessSpec, StartError, start
 
 
@@ -84,3 +84,12 @@ def test_existing_folders_become_private_unless_linked(tmp_path):
         make_private(tmp_path / name)
     assert stat.S_IMODE((tmp_path / "apps").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "elsewhere").stat().st_mode) == 0o755
+
+
+def test_last_line_of_a_log_is_the_last_one_with_text(tmp_path):
+    log = tmp_path / "log"
+    assert last_line(log) == ""
+    log.write_bytes(b"x" * 5000 + b"\nTraceback:\n  ModuleNotFoundError: No module named 'optuna'\n\n \n")
+    assert last_line(log) == "ModuleNotFoundError: No module named 'optuna'"
+    log.write_bytes(b"y" * 9000)
+    assert last_line(log) == "y" * 300

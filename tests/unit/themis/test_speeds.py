@@ -68,9 +68,14 @@ def test_a_cluster_counts_devices_by_type_and_in_reference_units():
         mixed.device_of(Allocation((("m0", 1), ("m1", 1))))
 
 
-@pytest.mark.parametrize("speed", [0.0, -1.0, math.nan, math.inf])
+@pytest.mark.parametrize("speed", [0.0, -1.0, math.nan, math.inf, 1e-10, 1e10])
 def test_an_unusable_speed_is_refused(speed):
     with pytest.raises(InputError, match="speed"):
         DeviceType(name="gpu", speed=speed)
     with pytest.raises(InputError, match="speed"):
         job(gpu=speed)
+
+
+def test_devices_are_gpus_unless_some_are_cpu_nodes():
+    assert cluster(V100).device_noun == cluster(V100, DeviceType(name="k80")).device_noun == "GPU"
+    assert cluster(V100, CPU).device_noun == "device"

@@ -185,6 +185,13 @@ def test_testbed_mix_sets_cluster_lease_f_and_seed(document):
     assert [app["name"] for app in found["apps"]] == ["digits-small", "small-search", "small-pair"]
 
 
+def test_mix_of_jobs_for_an_unknown_device_type_is_refused(printed):
+    hybrid = str(ROOT / "conf/testbed/hybrid.yaml")
+    code, out = printed("simulate", "--policy", "drf", "--workload", hybrid, "--cluster", "mixed-3")
+    assert code == 2
+    assert out.err.startswith("themis: unknown device type of job job-00: 'gpu'")
+
+
 @pytest.mark.parametrize("auction", ["", "5", "x", "[[1]]", "{f: 2}"])
 def test_mix_with_invalid_auction_is_refused(printed, tmp_path, auction):
     text = (

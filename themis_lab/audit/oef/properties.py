@@ -168,8 +168,11 @@ def _rounding(instance: Instance, rng: Random) -> list[str]:
     """Rounds keep the capacity, gangs and their promise of service: within 5 max(1, gang / ideal) rounds."""
     ideal = _solve("cooperative", instance).share
     gpus = sum(instance.capacity)
+    speedups = {tenant.tenant_id: tenant.speedup for tenant in instance.tenants}
     limits = {
-        tenant: GangLimits(smallest=rng.randint(1, max(1, min(8, gpus))), most=rng.choice((gpus, 1000)))
+        tenant: GangLimits(
+            smallest=rng.randint(1, max(1, min(8, gpus))), most=rng.choice((gpus, 1000)), speedup=speedups[tenant]
+        )
         for tenant in ideal
     }
     patience = 5 * max(1.0, *(limits[tenant].smallest / math.fsum(share) for tenant, share in ideal.items()))

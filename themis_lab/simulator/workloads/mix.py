@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
+from msgspec.structs import replace
+
 from rm_plugin.arbiter.seeds import child_seed
 from tf_jobs.tables_reader import Curve as Recorded
-from tf_jobs.tables_reader import Speed, family_of, model_speed, nearest_curve, parse_slowdown
+from tf_jobs.tables_reader import Speed, family_of, model_speed, nearest_curve, parse_slowdown, parse_speeds
 from themis.apps import CRUDE_SLOWDOWN, AppSpec, HyperParameter, JobSpec, Slowdown
 from themis.errors import InputError
 from themis.values import Value
@@ -101,7 +103,8 @@ def _replayed_job(job: JobSpec, given: _Arguments, time_scale: float) -> JobTrac
         iterations=int(given.number("curve_iterations", DEFAULT_CURVE_ITERATIONS)),
         log_every=int(given.number("log_every", DEFAULT_LOG_EVERY)),
     )
-    return _trace(job, serial_s / time_scale, Slowdown(**slowdown), curve)
+    trace = _trace(job, serial_s / time_scale, Slowdown(**slowdown), curve)
+    return replace(trace, speed_by_device={**job.speed_by_device, **parse_speeds(given.text("speeds"))})
 
 
 def _trace(job: JobSpec, serial_s: float, slowdown: Slowdown, curve: Curve) -> JobTrace:

@@ -12,6 +12,7 @@ from themis.values import Value
 from themis_lab.simulator.workload import Workload
 from themis_lab.simulator.workloads.bad_rows import BadRows
 from themis_lab.simulator.workloads.gavel import DEFAULT_GPU_TYPE, from_gavel, read_gavel_trace, read_throughputs
+from themis_lab.simulator.workloads.gavel_sample import GavelSampleOptions, gavel_sample
 from themis_lab.simulator.workloads.options import build_options
 from themis_lab.simulator.workloads.paper import PaperOptions, Workload1Options, workload_1, workload_2
 from themis_lab.simulator.workloads.philly import bursts_of, read_philly_csv, read_philly_json
@@ -83,6 +84,12 @@ WORKLOADS: Mapping[str, Entry] = {
         summary="Poisson arrivals at a load relative to the cluster",
         make=synthetic,
         options=SyntheticOptions,
+        defaults={},
+    ),
+    "gavel": Entry(
+        summary="apps of one job each, drawn from the statistics of Gavel's trace, with its load on the cluster",
+        make=gavel_sample,
+        options=GavelSampleOptions,
         defaults={},
     ),
     "philly": Entry(

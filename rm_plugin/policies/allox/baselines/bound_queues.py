@@ -14,7 +14,7 @@ Choose = Callable[[Job, Mapping[Machine, float]], Machine]
 def decide_by_queues(snapshot: Snapshot, choose: Choose) -> Decision:
     """Bind new jobs in the order of arrival, then start the first job of each idle machine's queue.
 
-    A job whose machine has left the cluster is bound again.
+    A job whose machine has left the cluster, or can no longer run it, is bound again.
     """
     machines = {each.machine_id: each for each in sorted(snapshot.machines, key=lambda each: each.machine_id)}
     backlog_s = {
@@ -23,9 +23,16 @@ def decide_by_queues(snapshot: Snapshot, choose: Choose) -> Decision:
     waiting = sorted(snapshot.waiting, key=arrival_order)
     bindings: dict[str, str] = {}
     queues: dict[str, list[Job]] = {name: [] for name in machines}
-    for job in sorted(waiting, key=lambda job: snapshot.bindings.get(job.job_id) not in machines):
-        machine_id = snapshot.bindings.get(job.job_id, "")
-        if machine_id not in machines:
+    bound_to = {
+        job.job_id: machines[machine_id]
+        for job in waiting
+        if (machine_id := snapshot.bindings.get(job.job_id)) in machines
+        and machines[machine_id].type_name in job.configurations
+    }
+    for job in sorted(waiting, key=lambda job: job.job_id not in bound_to):
+        if job.job_id in bound_to:
+            machine_id = bound_to[job.job_id].machine_id
+        else:
             fits = {each: backlog_s[name] for name, each in machines.items() if each.type_name in job.configurations}
             if not fits:
                 continue

@@ -23,6 +23,9 @@ def decide_by_shares(snapshot: Snapshot, order: Order, type_of: Callable[[Job], 
     used: dict[str, dict[str, float]] = {}
     queues: dict[str, list[Job]] = {}
     for job in snapshot.waiting:
+        if not job.configurations.keys() & snapshot.capacity.units.keys():
+            # Its types have all left the cluster: it waits for them to return, and blocks no other job.
+            continue
         queues.setdefault(job.user, []).append(job)
     for running in snapshot.running:
         _add(used.setdefault(running.job.user, {}), running.job, running.type_name)

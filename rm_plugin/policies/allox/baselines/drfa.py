@@ -1,16 +1,27 @@
 """DRFA: online DRF where one GPU counts as beta CPU nodes, with beta the mean speedup of all jobs.
 
-It needs beta in advance, which no real system has. With g GPUs and c CPU nodes of G and C a user's share is
-max((g * beta + c) / (G * beta + C), memory share).
+With g GPUs and c CPU nodes of G and C a user's share is max((g * beta + c) / (G * beta + C), memory share). DRFA needs
+beta in advance, which no real system has. Live, it is the mean over the jobs that wait (`mean_speedups`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 
 from rm_plugin.policies.allox.idle_machines import IdleMachines
 from rm_plugin.policies.allox.values import Decision, Job, Snapshot, Start, arrival_order
+
+
+def mean_speedups(jobs: Sequence[Job], types: Iterable[str], slowest: str) -> dict[str, float]:
+    """How many machines of the slowest type one of each type counts as: the mean of p_slowest / p_type over the jobs.
+
+    Jobs that cannot run on both types are left out; a type without any other counts as 1.
+    """
+    ratios = {name: [job.time_s(slowest) / job.time_s(name) for job in jobs] for name in types}
+    usable = {name: [each for each in own if 0.0 < each < math.inf] for name, own in ratios.items()}
+    return {name: statistics.fmean(own) if own else 1.0 for name, own in usable.items()}
 
 
 def decide(snapshot: Snapshot, weights: Mapping[str, float]) -> Decision:

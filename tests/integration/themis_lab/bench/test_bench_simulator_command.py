@@ -11,7 +11,8 @@ import psutil
 import pytest
 from documents import ROOT
 
-from themis_lab.bench.simulator_trace import draw_jobs, write_trace
+from themis_lab.bench.simulator_trace import write_trace
+from themis_lab.simulator.workloads.gavel_sample import draw_jobs
 
 COMMAND = [sys.executable, "-m", "themis_cli.main", "bench", "simulator"]
 

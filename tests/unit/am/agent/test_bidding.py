@@ -79,6 +79,15 @@ class TestRows:
             assert row.value == valuer.value(finish_time_s(app, gangs, CLUSTER_VIEW))
         assert bid.empty_value == valuer.value(math.inf)
 
+    def test_best_candidates_of_an_app_without_gpus_are_packed_closely(self):
+        """574 GPU seconds: two GPUs of 287 s each, and three of 191 or 192, which no simple packing finds."""
+        works = [36, 22, 72, 13, 59, 65, 87, 10, 99, 67, 44]
+        cluster = cluster_of((3,))
+        view = cluster_view_of(cluster, active_apps=2, lease_s=60.0)
+        one, two, three = (row.value for row in make_bid(app_of(jobs_of(works)), whole_offer(cluster), view).rows)
+        assert two == pytest.approx(2 * one, rel=1e-9)
+        assert three == pytest.approx(574 / 192 * one, rel=1e-9)
+
     def test_long_jobs_may_be_placed_tightly_and_short_ones_loosely(self):
         app = app_of(jobs_of([1000, 400], PAIRS, STRICT))
         bid = make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW)

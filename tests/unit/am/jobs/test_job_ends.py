@@ -48,6 +48,25 @@ class TestExitCodeZero:
         assert (state, doubts) == (AppState.FINISHED, f"j0 {shown.health}")
         assert not finish_message(one.app, state, doubts).rho, "its work is not known to be done"
 
+    def test_events_have_what_was_started_and_how_it_ended(self, attempt):
+        one = attempt(tuner="single", iterations=1000, jobs=("j0",), restarts=0)
+        job = self.end(one, exit_code=3)
+        started, ended, given_up = (one.details(kind) for kind in ("tasks_started", "tasks_ended", "job_given_up"))
+        gpus = ["m0/0"]
+        assert started == [
+            (
+                "j0",
+                {
+                    "incarnation": 1, "gpus": gpus, "tasks": 1, "level": "slot", "iteration": 0, "target": 1000,
+                    "pids": [started[0][1]["pids"][0]], "reused": 0, "seconds": {},
+                },
+            )
+        ]  # fmt: skip
+        end = {"incarnation": 1, "gpus": gpus, "exit_codes": [3], "requested": False, "iteration": 0}
+        assert ended == [("j0", end)]
+        assert given_up == [("j0", {"reason": "tasks ended with [3]", "restarts": 0})]
+        assert job.state is JobState.FAILED
+
     def test_job_whose_last_line_is_less_than_a_stride_away_is_at_its_target(self, attempt):
         one = attempt(tuner="single", iterations=1000, jobs=("j0",))
         self.logged(one, *(f"INFO:tensorflow:loss = 0.5, step = {step}" for step in range(0, 1000, 50)))

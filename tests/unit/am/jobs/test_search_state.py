@@ -5,12 +5,13 @@ import random
 import shutil
 
 import pytest
+from msgspec.structs import replace
 
 from am.jobs.search_state import SearchState
 from am.journal import Journal
 from am.profiler.records import StepLoss
 from themis.apps import AppSpec, Estimate, JobSpec, ProgramSpec, TunerSpec
-from themis.cluster import GpuId, Level
+from themis.cluster import Cluster, DeviceType, GpuId, Level, Machine
 from themis.errors import InvariantError
 from themis.lifecycle import JOB_LIFECYCLE, JobState
 
@@ -308,6 +309,60 @@ def search(one, rng, steps):
             job.profile.feed(StepLoss(step=job.profile.iteration + 1, loss=rng.random()))
             search.progressed(job)
     steps()
+
+
+TYPES = Cluster(
+    name="two types",
+    machines=(
+        Machine(machine_id="k", rack_id="r", slots=(1,), device="k80"),
+        Machine(machine_id="v", rack_id="r", slots=(1,), device="v100"),
+    ),
+    devices={"k80": DeviceType(name="k80"), "v100": DeviceType(name="v100", speed=9.0)},
+)
+
+
+def run_on(job, device, iteration_s, lines=5):
+    """A job starts on a type and logs, a line every 10 iterations."""
+    job.profile.started(1, Level.SLOT, device)
+    begun = job.profile.iteration
+    for line in range(1, lines + 1):
+        job.profile.feed(StepLoss(step=begun + 10 * line, loss=1.0, seconds=10 * iteration_s if line > 1 else None))
+
+
+def test_jobs_that_wait_assume_the_speeds_that_another_job_measured(tmp_path):
+    search = Bench(tmp_path).search
+    search.fit_cluster(TYPES)
+    run_on(search.jobs["j0"], "k80", 0.6)
+    search.progressed(search.jobs["j0"])
+    assert [job.profile.speeds().on("v100") for job in search.jobs.values()] == [9.0] * 4
+    run_on(search.jobs["j0"], "v100", 0.2)
+    search.progressed(search.jobs["j0"])
+    assert [job.profile.speeds().on("v100") for job in search.jobs.values()] == pytest.approx([3.0] * 4)
+    search.fit_cluster(TYPES)
+    assert [job.profile.speeds().on("v100") for job in search.jobs.values()] == pytest.approx([3.0] * 4)
+
+
+def test_a_job_that_states_other_speeds_keeps_them(tmp_path):
+    jobs = spec().jobs
+    other = replace(jobs[3], speed_by_device={"v100": 5.0})
+    search = Bench(tmp_path, replace(spec(), jobs=(*jobs[:3], other))).search
+    search.fit_cluster(TYPES)
+    for device, iteration_s in (("k80", 0.6), ("v100", 0.2)):
+        run_on(search.jobs["j0"], device, iteration_s)
+    search.progressed(search.jobs["j0"])
+    assert search.jobs["j1"].profile.speeds().on("v100") == pytest.approx(3.0)
+    assert search.jobs["j3"].profile.speeds().on("v100") == 5.0
+
+
+def test_a_job_that_measured_its_own_speeds_keeps_them(tmp_path):
+    search = Bench(tmp_path).search
+    search.fit_cluster(TYPES)
+    for job_id, fast_s in (("j0", 0.2), ("j1", 0.3)):
+        run_on(search.jobs[job_id], "k80", 0.6)
+        run_on(search.jobs[job_id], "v100", fast_s)
+        search.progressed(search.jobs[job_id])
+    speeds = {job_id: job.profile.speeds().on("v100") for job_id, job in search.jobs.items()}
+    assert speeds == pytest.approx({"j0": 3.0, "j1": 2.0, "j2": 3.0, "j3": 3.0})
 
 
 def facts(search):

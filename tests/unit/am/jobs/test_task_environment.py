@@ -44,6 +44,8 @@ def test_a_lone_task():
         "THEMIS_DEVICE": "gpu",
         "THEMIS_SPEED": "1",
         "CUDA_VISIBLE_DEVICES": "0",
+        "PYTHONUNBUFFERED": "1",
+        "THEMIS_REPORT": "/jobs/j0/task-0.log",
         "_TASK_TYPE": "worker",
         "_TASK_INDEX": "0",
     }

@@ -13,6 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from agent_cases import cluster_of
+from capped_cases import capped_log
 from msgspec.structs import replace
 
 from am.app import App
@@ -165,6 +166,19 @@ class TestLogs:
             text = body.decode()
             assert text.index("task-0.log") < text.index("task-2.log") < text.index("task-10.log")
             assert "secret" not in text
+
+        ask(state(folder), scenario)
+
+    def test_part_of_a_capped_log_begins_with_what_is_kept(self, folder):
+        path = folder / "jobs/job-0/task-0.log"
+        kept = capped_log(path)
+
+        async def scenario(site):
+            _, headers, body = await site.get("/logs/job-0/task-0.log?offset=5&limit=1000")
+            start = int(headers["X-Next-Offset"]) - len(body)
+            assert len(body) == 1000
+            assert path.read_bytes()[start : start + 1000] == body
+            assert 0 <= path.stat().st_size - len(kept) - start < 20
 
         ask(state(folder), scenario)
 

@@ -398,3 +398,22 @@ class TestFolders:
         self.write(tmp_path / "events.out.tfevents.1.host", event(1, simple("loss", 1.0)))
         reader = JobReader(LogFollower(tmp_path / "log"), [tmp_path])
         assert list(reader.catch_up(0.0)) == [StepLoss(step=7, loss=0.5)]
+
+
+def test_tags_of_other_libraries():
+    data = b"".join(
+        framed(event(step, simple(tag, value)))
+        for step, tag, value in ((10, "Loss/total_loss", 0.5), (10, "val/loss", 0.25), (10, "eval/accuracy", 0.75))
+    )
+    assert EventReader(Role.TRAINING).read(data) == [
+        StepLoss(step=10, loss=0.5),
+        Validation(step=10, loss=0.25),
+        Validation(step=10, accuracy=0.75),
+    ]
+
+
+def test_held_out_values_alone_are_progress():
+    assert EventReader(Role.TRAINING).read(framed(event(10, simple("val_loss", 0.25)))) == [
+        StepLoss(step=10, loss=None),
+        Validation(step=10, loss=0.25),
+    ]

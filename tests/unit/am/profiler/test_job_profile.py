@@ -60,6 +60,21 @@ class TestIntervals:
         assert pace.count == 5
         assert profile.iteration_s == pytest.approx(0.11)
 
+    def test_measured_placement_keeps_its_own_time(self):
+        """Elsewhere the time follows from the median over all placements, of which neither of these is one."""
+        profile = JobProfile()
+        profile.started(1, Level.SLOT)
+        steps(profile, 10.0, 10.0, 10.0)
+        profile.started(2, Level.SLOT)
+        steps(profile, 7.0, 7.0, 7.0, start=40)
+        profile.started(4, Level.SLOT)
+        steps(profile, 4.5, 4.5, 4.5, start=80)
+        assert profile.iteration_s_at(1, Level.SLOT) == pytest.approx(1.0)
+        assert profile.iteration_s_at(2, Level.SLOT) == pytest.approx(0.7)
+        assert profile.iteration_s_at(4, Level.SLOT) == pytest.approx(0.45)
+        assert profile.iteration_s == pytest.approx(0.45)
+        assert profile.iteration_s_at(8, Level.SLOT) == pytest.approx(profile.serial_iteration_s / 8)
+
     def test_the_first_interval_counts_only_until_the_second(self):
         profile = JobProfile()
         profile.started(1, Level.SLOT)

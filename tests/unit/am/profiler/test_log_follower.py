@@ -1,5 +1,7 @@
 """A follower gives every line once, whatever happens to the file."""
 
+from capped_cases import capped_log
+
 from am.profiler import follower
 from am.profiler.follower import FileFollower, LogFollower, Part, Start
 
@@ -158,4 +160,24 @@ def test_parts_have_start_kind(tmp_path):
     path.rename(tmp_path / "old")
     append(path, b"yz")
     assert follow.poll() == [Part(b"", Start.REPLACED), Part(b"yz", Start.GOES_ON)]
+    follow.close()
+
+
+def test_reader_goes_on_behind_what_a_cap_took_away(tmp_path):
+    path = tmp_path / "log"
+    append(path, b"line 0\n")
+    follow = LogFollower(path)
+    assert follow.read() == b"line 0\n"
+    kept = capped_log(path)
+    # It begins with a whole line.
+    assert follow.read().decode() == kept
+    append(path, b"last\n")
+    assert follow.read() == b"last\n"
+    follow.close()
+
+
+def test_new_reader_begins_with_the_first_whole_line_that_is_kept(tmp_path):
+    kept = capped_log(tmp_path / "log")
+    follow = LogFollower(tmp_path / "log")
+    assert follow.read().decode() == kept
     follow.close()

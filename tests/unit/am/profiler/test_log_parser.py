@@ -76,7 +76,6 @@ def test_nan_losses():
         "",
         "\n",
         "hello",
-        "loss = 2.1, step = 100",
         "WARNING:tensorflow:loss = 2.1, step = 100",
         TF,
         f"{TF}Create CheckpointSaverHook.",

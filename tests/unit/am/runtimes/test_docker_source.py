@@ -54,6 +54,12 @@ def test_emulated_gpus_show_no_card():
     assert spec.labels.items() >= {**LABELS, "themis.attempt": "2", "themis.role": "task"}.items()
 
 
+def test_container_on_a_cpu_node_is_pinned_to_the_cores_of_its_node():
+    spec = containers().spec(wish(vcores=1, node_cores=2, cores=(2, 3)))
+    assert (spec.cpuset, spec.cpus) == ("2,3", 2.0)
+    assert containers().spec(wish(vcores=1)).cpuset == ""
+
+
 def test_container_gets_its_leased_cards():
     gpus = wish(machine="real", indices=(3, 1), memory_mb=300)
     spec = containers().spec(gpus)

@@ -194,7 +194,8 @@ def test_ungranted_ask_raises_no_room_and_is_withdrawn():
         await asyncio.gather(source.discard("a"), source.discard("b"))
         return error.value
 
-    assert run(yarn, scenario).value == "g"
+    error = run(yarn, scenario)
+    assert (error.value, error.gpus) == ("g", (GpuId("g", 0),))
     assert (yarn.asked, yarn.withdrawn, yarn.stopped, yarn.running) == ({}, [2], ["c1"], set())
 
 
@@ -473,3 +474,21 @@ def test_stop_is_repeated_after_unreachable_node(monkeypatch):
 
     run(yarn, scenario)
     assert yarn.running == set()
+
+
+def test_ask_waits_while_yarns_resource_manager_is_away(monkeypatch):
+    monkeypatch.setattr(yarn_source, "_SILENCE_S", 0.02)
+    yarn = FakeYarn(full=["h"])
+
+    async def scenario(source):
+        answer = yarn.allocate
+        away = threading.Event()
+        yarn.allocate = lambda progress: (away.wait(5), answer(progress))[1]
+        asking = asyncio.ensure_future(source.acquire([wish("a")]))
+        await asyncio.sleep(3 * LIMITS.pin_timeout_s)
+        assert not asking.done()
+        yarn.full.clear()
+        away.set()
+        await asking
+
+    run(yarn, scenario)

@@ -97,6 +97,20 @@ def _solution(rows, status=SolveStatus.OPTIMAL):
 BOTH = market(4, {"a": (0.2, {2: 0.4}), "b": (0.2, {2: 0.6})})
 
 
+def test_values_of_zero_do_not_hide_what_a_win_costs_the_finite_part():
+    """Without a, b has something and d has 0.8 instead of 0.4: b was not part of the product, so only d counts."""
+    bids = {"a": (0.0, {1: 0.9}), "b": (0.0, {1: 0.5}), "d": (0.4, {1: 0.8})}
+    three = market(2, bids, EmptyBundle.LEXICOGRAPHIC)
+    assert kept_share(three, _solution({"a": 0}), _solution({"b": 0, "d": 0}), "a") == pytest.approx(0.4 / 0.8)
+
+
+def test_bidders_that_trade_places_at_zero_count_with_their_values():
+    """The finite part is as large without a: c's 0.5 in the full market stands against b's 0.6."""
+    bids = {"a": (0.0, {1: 0.9}), "b": (0.0, {2: 0.6}), "c": (0.0, {1: 0.5})}
+    three = market(2, bids, EmptyBundle.LEXICOGRAPHIC)
+    assert kept_share(three, _solution({"a": 0, "c": 0}), _solution({"b": 0}), "a") == pytest.approx(0.5 / 0.6)
+
+
 def test_an_answer_worse_than_the_full_one_is_cut_where_time_ran_out():
     without = _solution({}, SolveStatus.TIME_LIMIT)
     assert kept_share(BOTH, _solution({"a": 0, "b": 0}), without, "a") == 1.0

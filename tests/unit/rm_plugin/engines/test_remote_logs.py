@@ -16,6 +16,7 @@ class Page:
     def __init__(self):
         self.logs = {}
         self.sent = 0
+        self.kept_from = 0
 
     async def start(self):
         app = web.Application()
@@ -32,9 +33,10 @@ class Page:
         return web.json_response({"files": [{"path": path, "size_bytes": len(log)} for path, log in self.logs.items()]})
 
     async def rest(self, request):
-        body = self.logs[request.match_info["path"]][int(request.query["offset"]) :]
+        log = self.logs[request.match_info["path"]]
+        body = log[max(self.kept_from, int(request.query["offset"])) :]
         self.sent += len(body)
-        return web.Response(body=body)
+        return web.Response(body=body, headers={"X-Next-Offset": str(len(log))})
 
 
 def run(scenario):
@@ -111,3 +113,16 @@ def test_silent_page_keeps_fetched_logs(tmp_path):
 
     run(scenario)
     assert (tmp_path / "jobs/j0/task-0.log").read_bytes() == b"one\n"
+
+
+def test_offsets_stay_if_the_page_passes_over_what_is_not_kept(tmp_path):
+    async def scenario(page, _):
+        page.logs = {"j0/task-0.log": b"one\n"}
+        assert await fetch_page(page.url, tmp_path)
+        page.logs = {"j0/task-0.log": b"one\n" + bytes(5000) + b"two\n"}
+        page.kept_from = 5004
+        assert await fetch_page(page.url, tmp_path)
+        assert page.sent == len(b"one\ntwo\n")
+
+    run(scenario)
+    assert (tmp_path / "jobs/j0/task-0.log").read_bytes() == b"one\n" + bytes(5000) + b"two\n"

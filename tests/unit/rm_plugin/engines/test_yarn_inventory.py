@@ -11,7 +11,7 @@ from rm_plugin.engines.yarn import node_devices
 from rm_plugin.engines.yarn_inventory import YarnInventory
 from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
 from themis.config.rm_settings import RmSettings, YarnSettings
-from themis.hadoop.values import NodeReport
+from themis.hadoop.values import NodeReport, QueueReport
 from themis.hadoop.values import NodeState as YarnState
 
 
@@ -216,3 +216,80 @@ def test_device_types_of_the_guides_are_settings(page, mark):
     settings = RmSettings(engine="yarn", **written)
     types = node_devices(settings.yarn, None).types
     assert {name: device.kind.value for name, device in types.items()} == {"k80": "gpu", "v100": "gpu", "cpu": "cpu"}
+
+
+class WithQueues(FakeYarn):
+    """A YARN with these queues, by path: GPUs that each may use."""
+
+    def __init__(self, *reports, **max_gpus):
+        super().__init__(*reports)
+        self.max_gpus = max_gpus
+
+    def queues(self, node_label=""):
+        return tuple(
+            QueueReport(
+                name=name, path=f"root.{name}", is_running=True, max_capacity_share=0.5, children=(), max_gpus=gpus
+            )
+            for name, gpus in self.max_gpus.items()
+        )
+
+
+@pytest.mark.parametrize(
+    ("queues", "limits", "found"),
+    [
+        ((), {"a": 3}, (None, "")),
+        (("a",), {"a": 3}, (3, "YARN's queue a may use 3 of 8 GPUs")),
+        (("root.a",), {"a": 3}, (3, "YARN's queue a may use 3 of 8 GPUs")),
+        (("a", "b"), {"a": 3, "b": 1}, (4, "YARN's queues a, b may use 4 of 8 GPUs")),
+        (("a", "b"), {"a": 3, "b": 5}, (None, "")),
+        (("a", "b"), {"a": 3}, (None, "")),
+        (("a",), {"a": None}, (None, "")),
+    ],
+)
+def test_limit_is_what_the_apps_queues_may_use_together(queues, limits, found):
+    yarn = WithQueues(report("n1"), report("n2"), **limits)
+    one = YarnInventory(yarn, node_devices(YarnSettings(emulated=True), None), queues=lambda: queues)
+    seen = asyncio.run(one.read())
+    assert (seen.max_gpus, seen.limit) == found
+
+
+def test_free_memory_is_what_no_container_has():
+    (node,) = nodes(inventory(FakeYarn(report(memory_mb=2048, used_memory_mb=500)))).values()
+    assert node.free_memory_mb == 1548
+
+
+@pytest.mark.parametrize(("label", "found"), [("", {"n1"}), ("gpu", {"n2"}), ("big", set())])
+def test_only_nodes_with_the_label_of_the_settings_are_machines(label, found):
+    yarn = FakeYarn(report("n1"), report("n2", labels=frozenset({"gpu"})))
+    one = YarnInventory(yarn, node_devices(YarnSettings(emulated=True), None), node_label=label)
+    assert set(nodes(one)) == found
+
+
+def test_node_that_loses_its_label_drains():
+    yarn = FakeYarn(report("n1"))
+    one = inventory(yarn)
+    assert nodes(one)["n1"].state is NodeState.USABLE
+    yarn.reports = (report("n1", labels=frozenset({"gpu"})),)
+    node = nodes(one)["n1"]
+    assert (node.state, node.reason) == (NodeState.DRAINING, "YARN has it under the node label gpu")
+    # YARN reports no labels of a lost node.
+    yarn.reports = (report("n1", state=YarnState.LOST),)
+    assert nodes(one)["n1"].state is NodeState.LOST
+
+
+def test_limit_of_a_queue_is_that_of_the_label():
+    asked = []
+
+    class Yarn(FakeYarn):
+        def queues(self, node_label=""):
+            asked.append(node_label)
+            return ()
+
+    one = YarnInventory(
+        Yarn(report("n2", labels=frozenset({"gpu"}))),
+        node_devices(YarnSettings(emulated=True), None),
+        node_label="gpu",
+        queues=lambda: ("a",),
+    )
+    nodes(one)
+    assert asked == ["gpu"]

@@ -99,13 +99,80 @@ def test_submission_has_command_resources_and_tags(living):
     (submission,) = yarn.submissions
     assert (submission.name, submission.queue, submission.max_attempts) == ("mine", "research", 2)
     assert submission.keep_containers and submission.user == ""
-    assert submission.tags == {"themis-run:run7", "themis-app:app-1", "themis-attempt:1", "user:ada"}
+    assert submission.tags == {
+        "themis-run:run7",
+        "themis-app:app-1",
+        "themis-attempt:1",
+        "user:ada",
+        "themis-queue:research",
+    }
     assert (submission.view_acl, submission.modify_acl) == ("ada,themis", "ada,themis")
     assert submission.launch.environment == {
         "A": "1", "B": "2", "THEMIS_APP_DIR": "app", "THEMIS_APP_ID": "app-1", "THEMIS_ATTEMPT": "1",
         "THEMIS_STORAGE_URI": "hdfs:///s/app-1",
     }  # fmt: skip
     assert submission.launch.environment_templates == {"PYTHONPATH": "{{PWD}}/x"}
+
+
+@pytest.mark.parametrize(
+    ("reported", "moved", "kept"),
+    [("vision", "vision", "vision"), ("root.a.vision", "a.vision", "a.vision"), ("root.research", "", "research")],
+)
+def test_next_attempt_stays_in_the_queue_to_which_yarns_operator_moved_the_app(living, reported, moved, kept):
+    yarn = FakeYarn()
+
+    async def scenario(launcher, exits):
+        await launcher.launch(order(queue="research"))
+        (yarn_app_id,) = yarn.apps
+        assert (launcher.queue("app-1"), launcher.queues()) == ("", frozenset())
+        yarn.end(yarn_app_id, AppState.RUNNING, queue=reported)
+        await until(launcher.queues)
+        assert (launcher.queue("app-1"), launcher.queues()) == (moved, {reported})
+        yarn.end(yarn_app_id, AppState.FAILED)
+        await until(lambda: exits)
+        assert launcher.queues() == frozenset()
+        await launcher.launch(order(queue="research", attempt=2))
+
+    run(yarn, scenario)
+    assert yarn.submissions[1].queue == kept
+
+
+def test_later_resource_manager_keeps_the_queue_of_a_moved_app(living):
+    yarn = FakeYarn()
+
+    async def first(launcher, exits):
+        await launcher.launch(order(queue="research"))
+
+    async def second(launcher, exits):
+        (yarn_app_id,) = yarn.apps
+        assert await launcher.adopt("app-1", 1, 1)
+        await until(lambda: launcher.queue("app-1"))
+        yarn.end(yarn_app_id, AppState.FAILED)
+        await until(lambda: exits)
+        await launcher.launch(order(queue="research", attempt=2))
+
+    # A former ResourceManager that did not stop in good order.
+    yarn.kill = lambda yarn_app_id, reason: None
+    living_app = asyncio.run(submitted(yarn, first))
+    yarn.end(living_app, AppState.RUNNING, queue="vision")
+    yarn.kill = lambda yarn_app_id, reason: yarn.end(yarn_app_id, AppState.KILLED, diagnostics=reason)
+    run(yarn, second)
+    assert yarn.submissions[1].queue == "vision"
+
+
+async def submitted(yarn, scenario):
+    """Run a scenario with a launcher that does not shut down. Returns YARN's id of the app."""
+
+    async def on_exit(end):
+        pass
+
+    settings = YarnSettings(poll_s=0.01)
+    launcher = YarnAppLauncher(
+        yarn, "run7", on_exit, template=TEMPLATE, settings=settings, node_addresses=lambda app_id: ()
+    )
+    await scenario(launcher, [])
+    (yarn_app_id,) = yarn.apps
+    return yarn_app_id
 
 
 INACTIVE = "[Wed Nov 25 12:00:00 +0000 2026] Application is added to the scheduler and is not yet activated. "

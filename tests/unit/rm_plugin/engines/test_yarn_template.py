@@ -41,6 +41,11 @@ def test_other_nodes_use_own_folders_except_those_in_settings(template):
     assert made.environment["JAVA_HOME"] == told(made)["environment"]["JAVA_HOME"] == "/usr/lib/jvm/java-17"
 
 
+def test_app_masters_learn_the_name_of_yarns_gpu_resource(template):
+    assert template(gpu_resource="nvidia.com/a100").environment["THEMIS_HADOOP_GPU_RESOURCE"] == "nvidia.com/a100"
+    assert "THEMIS_HADOOP_GPU_RESOURCE" not in template().environment
+
+
 def test_gpu_plugin_sets_card_numbering(template):
     assert told(template())["gpu_plugin"] is False
     assert told(template(gpu_plugin=True))["gpu_plugin"] is True

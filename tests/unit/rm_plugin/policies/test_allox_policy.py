@@ -10,14 +10,16 @@ from msgspec.structs import replace
 from oef_round_cases import demand, granted, round_of
 
 from rm_plugin.arbiter.round_values import AppOwner, RoundSettings, Wait
+from rm_plugin.policies.allox_jobs import running_jobs
 from rm_plugin.policies.allox_policy import AlloxMemory, RunningJob
+from rm_plugin.policies.allox_rules import RULES
 from rm_plugin.policies.oef.profiling import Profile, ProfileState
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.policy_memory import MemoryRecorder
 from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.store_json import from_json, to_json
 from themis.apps import JobShape
-from themis.bids import AppReport, GangDemand
+from themis.bids import AppReport, GangDemand, SampleTimes
 from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
 from themis.errors import InputError
 from themis.leases import LeaseChangeKind
@@ -72,7 +74,10 @@ def ends_s(run):
     return {app.name: app.ended_at_s for app in run.run().apps}
 
 
-@pytest.mark.parametrize(("policy", "minutes"), [("allox", 75), ("sjf_plus", 76)])
+@pytest.mark.parametrize(
+    ("policy", "minutes"),
+    [("allox", 75), ("sjf_plus", 76), ("jsq_plus", 81), ("best_fit", 104), ("equal_share_fcfs", 181)],
+)
 def test_table_1_has_the_computed_totals(policy, minutes):
     apps = [
         app(f"j{place}", 60 * gpu, 60 * cpu, user=f"user {place % 2}") for place, (gpu, cpu) in enumerate(TABLE_1, 1)
@@ -178,11 +183,80 @@ def test_job_that_overruns_its_estimate_is_expected_after_twice_as_long(now_s, e
     assert job.end_s(now_s) == end_s
 
 
-@pytest.mark.parametrize("policy", ["allox", "allox_plus"])
+@pytest.mark.parametrize("policy", sorted(RULES))
 def test_job_waits_while_every_machine_of_its_types_is_lost(policy):
     outages = (NodeOutage(machine_id="gpu0", lost_at_s=10.0, back_at_s=500.0),)
     run = simulation([app("a", 100, 1000, at_s=50.0)], cluster(1, 0), policy, outages=outages)
     assert ends_s(run) == {"a": pytest.approx(600.0)}
+
+
+class TestQueues:
+    """JSQ+ on a machine of two GPUs. When `a` ends at 10 s, `c` takes its GPU, and `d` joins the queue behind `c`."""
+
+    MACHINE = Cluster(
+        name="large",
+        machines=(Machine(machine_id="m", rack_id="r", slots=(2,), device="gpu"),),
+        devices={"gpu": DEVICES["gpu"]},
+    )
+
+    def played(self, policy="jsq_plus"):
+        history = History()
+        lengths_s = {"a": 10, "b": 100, "c": 50, "d": 5}
+        apps = [app(name, gpu_s, 1000, at_s=float(place)) for place, (name, gpu_s) in enumerate(lengths_s.items())]
+        return ends_s(simulation(apps, self.MACHINE, policy, observer=history)), history
+
+    def test_job_keeps_its_place_in_the_queue_of_one_gpu_of_a_machine(self):
+        ends, history = self.played()
+        # At 60 s the first GPU is idle, and the second has `b` until 101 s.
+        assert ends == {name: pytest.approx(end_s) for name, end_s in {"a": 10, "b": 101, "c": 60, "d": 65}.items()}
+        assert history.results[2].decision.memory.bindings == {"d": {"d-0": "m:0"}}
+        assert history.results[-1].decision.memory.bindings == {}
+
+    def test_job_stays_in_a_queue_although_another_has_become_shorter(self):
+        apps = {"other": (), "a": [demand(1.0, job="j", gpus=1, work_left_gpu_s=500.0)]}
+        joined = AlloxMemory(bindings={"a": {"j": "k:0"}})
+        frame = round_of(apps, memory=joined, kept={"other": {"k": 4}})
+        decision = make_policy("jsq_plus").decide(frame)
+        assert granted(decision) == {}
+        assert decision.memory.bindings == joined.bindings
+        assert granted(make_policy("jsq_plus").decide(replace(frame, memory=None))) == {"a": {"v": 1}}
+
+    def test_job_in_a_queue_says_so(self):
+        _, history = self.played()
+        assert history.results[2].decision.waits == {
+            "d": Wait(
+                job_id="d-0", reason="d/d-0 waits in the queue of m, and does not change to another", machine_id="m"
+            )
+        }
+
+    def test_job_whose_machine_is_lost_joins_another_queue(self):
+        outages = (NodeOutage(machine_id="gpu0", lost_at_s=5.0, back_at_s=9000.0),)
+        apps = [app("a", 10, 5000), app("b", 10, 200, at_s=1.0)]
+        ends = ends_s(simulation(apps, cluster(1, 1), "best_fit", outages=outages))
+        assert ends["b"] < 9000
+
+
+def test_equal_shares_count_users_whose_jobs_all_run():
+    """Two users share two GPUs, so the second job of the first user waits although no job of the other does."""
+    apps = [app("a", 100, 1e6, user="u"), app("b", 10, 1e6, user="v"), app("c", 100, 1e6, user="u", at_s=1.0)]
+    ends = ends_s(simulation(apps, cluster(2, 0), "equal_share"))
+    # After 10 s the user v has left, and both GPUs are those of u.
+    assert ends == {"a": pytest.approx(100.0), "b": pytest.approx(10.0), "c": pytest.approx(110.0)}
+
+
+def test_drff_leaves_cpu_nodes_idle_whatever_its_gpus_are_called():
+    history = History()
+    machines = Cluster(
+        name="named",
+        machines=(
+            Machine(machine_id="v", rack_id="r", slots=(1,), device="v100"),
+            Machine(machine_id="c", rack_id="r", slots=(1,), device="cpu"),
+        ),
+        devices={"v100": DeviceType(name="v100"), "cpu": DEVICES["cpu"]},
+    )
+    apps = [app(f"a{place}", 20, 10, user=f"u{place}") for place in range(3)]
+    simulation(apps, machines, "drff", observer=history).run()
+    assert {change.lease.gpu.machine_id for change in history.changes} == {"v"}
 
 
 def test_progress_counts_until_the_job_ends():
@@ -192,6 +266,30 @@ def test_progress_counts_until_the_job_ends():
     assert after_first.running["a"]["a-0"].value == 0.5
     assert after_first.last_start_s == {"user u": 0.0, "user v": 0.0}
     assert "a" not in after_end.running
+
+
+def test_job_that_ends_leaves_the_progress_of_its_user_while_its_app_goes_on():
+    history = History()
+    two = app("a", 10, 1000)
+    two = replace(two, jobs=(*two.jobs, replace(app("b", 100, 1000).jobs[0], job_id="a-1")))
+    simulation([two, app("c", 20, 1000, at_s=5.0)], cluster(2, 0), observer=history).run()
+    running = [result.decision.memory.running.get("a", {}).keys() for result in history.results]
+    assert list(running[:2]) == [{"a-0", "a-1"}, {"a-1"}]
+
+
+def test_length_of_a_running_job_includes_its_start():
+    frame = round_of({"a": [demand(2.0, job="j", gpus=1, work_left_gpu_s=500.0)]})
+    reports = {"a": replace(frame.reports["a"], restart_s=7.0)}
+    decision = make_policy("allox").decide(replace(frame, reports=reports))
+    assert decision.memory.running["a"]["j"].time_s == 7.0 + 250.0
+
+
+def test_sampling_run_is_no_running_job():
+    frame = round_of({"a": [demand(2.0, job="j", gpus=1)]}, kept={"a": {"v": 1}})
+    frame = replace(frame, apps=(replace(frame.apps[0], bound=(("j", "v"),)),))
+    assert running_jobs(frame, {"a": "u"}, {"a": "j"}) == ()
+    (running,) = running_jobs(frame, {"a": "u"}, {})
+    assert (running.job.user, running.type_name) == ("u", "v100")
 
 
 def test_memory_comes_back_from_the_store_as_it_was():
@@ -286,6 +384,52 @@ class TestSamplingRuns:
         third = sampled_round(both, second.memory, renewable={"a": {"v": 1}}, kept=kept)
         assert third.memory.profiles["a"].rates == (1.0, 1.1)
         assert granted(third) == {"a": {"k": 2, "v": 1}}
+
+    def test_samples_that_run_count_for_the_limit(self):
+        """Two of the four K80 run samples, so the third app waits for one of these."""
+        running = Profile(state=ProfileState.RUNNING, types=("k80", "v100"), job_id="j")
+        memory = AlloxMemory(profiles={"a": running, "b": running})
+        apps = {name: [demand(2.0, job="j", gpus=1)] for name in "abc"}
+        both = sampled_round(apps, memory, kept={"a": {"k": 1}, "b": {"k": 1}})
+        assert granted(both) == {}
+        one = sampled_round(apps, replace(memory, profiles={"a": running}), kept={"a": {"k": 1}})
+        assert granted(one) == {"b": {"k": 1}}
+
+    def test_device_of_a_sample_is_busy_for_a_lease(self):
+        """Otherwise the job would wait for the V100, which takes half of its time on an idle K80."""
+        running = Profile(state=ProfileState.RUNNING, types=("k80", "v100"), rates=(1.0,), job_id="j")
+        done = Profile(state=ProfileState.DONE, types=("k80", "v100"), rates=(1.0, 2.0), job_id="j")
+        apps = {"other": (), "a": (), "b": [demand(2.0, job="j", gpus=1, work_left_gpu_s=100.0)]}
+        frame = round_of(
+            apps,
+            memory=AlloxMemory(profiles={"a": running, "b": done}),
+            kept={"other": {"v": 3}, "a": {"v": 1}},
+            profiling_runs=True,
+            alpha=1.0,
+        )
+        bound = tuple(replace(app, bound=(("j", "v"),)) if app.app_id == "a" else app for app in frame.apps)
+        assert granted(make_policy("allox").decide(replace(frame, apps=bound))) == {"b": {"k": 1}}
+
+    def test_samples_of_one_job_count_for_all_jobs_of_its_app(self):
+        """By its speed the job is 9 times as fast on the V100; by the samples set-up takes 600 s there."""
+        v100 = SampleTimes(device="v100", work_gpu_s=(10.0, 20.0), seconds=(601.0, 602.0))
+
+        def wanted(*samples):
+            jobs = [demand(9.0, job=f"j{n}", gpus=1, work_left_gpu_s=500.0) for n in range(2)]
+            return {"other": (), "a": [replace(jobs[0], samples=samples), jobs[1]]}
+
+        running = Profile(state=ProfileState.RUNNING, types=("k80", "v100"), rates=(1.0,), job_id="j0")
+        memory = AlloxMemory(profiles={"a": running})
+        kept = {"other": {"v": 3}}
+        ended = sampled_round(wanted(v100), memory, renewable={"a": {"v": 1}}, kept=kept)
+        assert ended.memory.profiles["a"].state is ProfileState.DONE
+        assert ended.memory.samples == {"a": (v100,)}
+        # The line is at 650 s on the V100; the K80 takes 500 s.
+        assert granted(ended) == {"a": {"k": 2}}
+        without = sampled_round(wanted(), memory, renewable={"a": {"v": 1}}, kept=kept)
+        assert granted(without) == {"a": {"v": 1}}
+        later = sampled_round(wanted(replace(v100, seconds=(1.0, 2.0))), ended.memory, kept=kept)
+        assert later.memory.samples == {"a": (v100,)}
 
     def test_app_that_arrives_while_a_type_is_busy_is_sampled_there_later(self):
         closed = Profile(state=ProfileState.DONE, types=("k80", "v100"), rates=(1.0, 2.0), job_id="j")

@@ -1,7 +1,11 @@
 """Least share first, and nothing is taken from anybody."""
 
+from msgspec.structs import replace
+
 from rm_plugin.policies.drf import DrfPolicy
 from themis.bids import GangDemand
+from themis.cluster import DeviceType
+from themis.speeds import Speeds
 
 
 def jobs(name, count, least=1, most=1):
@@ -46,3 +50,23 @@ def test_the_smallest_gang_is_given_whole(make_snapshot, gpus_of):
     """The app with the least share waits when its gang does not fit, and the GPUs do not idle for it."""
     shot = make_snapshot({"a": jobs("a", 1, 8, 8), "b": jobs("b", 6)})
     assert totals(gpus_of(DrfPolicy().decide(shot))) == {"b": 6}
+
+
+def test_the_dominant_share_is_the_largest_of_any_device_type(make_snapshot, gpus_of):
+    """a has one of two GPUs, b two of eight CPU nodes: b is behind, though it has more devices.
+
+    With the last GPU b has half of them too. CPU nodes do not raise a's share, so a is first again, by its id.
+    """
+    speeds = Speeds.of([("gpu", 1.0), ("cpu", 0.5)])
+    demands = {name: [replace(job, speeds=speeds) for job in jobs(name, 9)] for name in "ab"}
+    shot = make_snapshot(demands, slots=((2,), (1,) * 8), kept={"a": {"m0": 1}, "b": {"m1": 2}})
+    devices = {"gpu": DeviceType(name="gpu"), "cpu": DeviceType(name="cpu", kind="cpu")}
+    names = {"m0": "gpu", "m1": "cpu"}
+    machines = [replace(each, device=names[each.machine_id]) for each in shot.cluster.machines]
+    free = [
+        replace(shot.machines[0], free_slots=(1,), device="gpu"),
+        replace(shot.machines[1], free_slots=(0, 0, 0, 0, 0, 0, 1, 1), device="cpu"),
+    ]
+    shot = replace(shot, cluster=replace(shot.cluster, machines=tuple(machines), devices=devices), machines=tuple(free))
+    given = gpus_of(DrfPolicy().decide(shot))
+    assert given == {"a": {"m1": 2}, "b": {"m0": 1}}

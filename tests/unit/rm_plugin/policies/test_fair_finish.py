@@ -3,6 +3,7 @@
 import msgspec
 from msgspec.structs import replace
 
+from rm_plugin.arbiter.round_values import AppOwner
 from rm_plugin.policies.fair_finish import FairFinishMemory, FairFinishPolicy
 from rm_plugin.policies.port import PolicyWithMemory
 from themis.bids import GangDemand, PhaseLeft
@@ -126,3 +127,42 @@ def test_app_that_never_declared_is_served_last(make_snapshot, gpus_of):
 def test_app_renews_in_place(make_snapshot, gpus_of):
     shot = make_snapshot({"a": jobs("a", 1, 2, 2)}, phases={"a": [phase(1, 50_000.0, 2)]}, renewable={"a": {"m0": 2}})
     assert gpus_of(POLICY.decide(shot)) == {"a": Allocation.of({"m0": 2}).by_machine()}
+
+
+def test_gang_that_fits_beside_a_renewal_restarts_nobody(make_snapshot, gpus_of):
+    demands = {"new": jobs("new", 1, 2, 2, work=1_000.0), "old": jobs("old", 1, 2, 2)}
+    phases = {"new": [phase(1, 1_000.0, 2)], "old": [phase(1, 50_000.0, 2)]}
+    alone = gpus_of(POLICY.decide(make_snapshot({"new": demands["new"]}, phases={"new": phases["new"]})))["new"]
+    shot = make_snapshot(demands, phases=phases, renewable={"old": alone})
+    granted = gpus_of(POLICY.decide(shot))
+    assert granted["old"] == alone
+    assert not granted["new"].keys() & alone.keys()
+
+
+def test_renewal_does_not_go_before_an_app_with_less_left(make_snapshot, gpus_of):
+    """Both want four of six GPUs. The one with more left holds four, and keeps two."""
+    demands = {"long": jobs("long", 4), "short": jobs("short", 4, work=1_000.0)}
+    phases = {"long": [phase(4, 50_000.0)], "short": [phase(4, 1_000.0)]}
+    shot = make_snapshot(demands, phases=phases, renewable={"long": {"m0": 2, "m1": 2}})
+    assert totals(gpus_of(POLICY.decide(shot))) == {"long": 2, "short": 4}
+
+
+def test_app_split_by_its_user_is_served_no_earlier(make_snapshot, gpus_of):
+    """Each of the three parts has 40,200 GPU s left, together 120,600; the other user's app has 60,000."""
+    demands = {name: jobs(name, 6, work=each) for name, each in (("a", 6_700.0), ("b", 6_700.0), ("c", 6_700.0))}
+    phases = {name: [phase(6, 6_700.0)] for name in demands}
+    demands["other"], phases["other"] = jobs("other", 6, work=10_000.0), [phase(6, 10_000.0)]
+    shot = make_snapshot(demands, phases=phases)
+
+    def owned(user):
+        apps = [replace(app, owner=AppOwner(user="other" if app.app_id == "other" else user)) for app in shot.apps]
+        return replace(shot, apps=tuple(apps))
+
+    assert totals(gpus_of(POLICY.decide(owned("")))) == {"a": 6}
+    assert totals(gpus_of(POLICY.decide(owned("splitter")))) == {"other": 6}
+
+
+def test_of_one_user_the_app_with_the_least_left_is_served_first(make_snapshot, gpus_of):
+    shot = two_apps(make_snapshot)
+    owned = replace(shot, apps=tuple(replace(app, owner=AppOwner(user="one")) for app in shot.apps))
+    assert totals(gpus_of(POLICY.decide(owned))) == {"small": 6}

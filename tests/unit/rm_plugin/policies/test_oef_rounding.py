@@ -61,6 +61,18 @@ def test_unusable_gpus_go_to_others_without_credit():
     assert rounded.deviation["done"] == (0.0,)
 
 
+@pytest.mark.parametrize(("speedup", "kept"), [((1.0, 3.0), (0, 2)), ((1.0, 0.5), (2, 0))])
+def test_what_exceeds_the_demand_is_released_of_the_tenants_own_slowest_type(speedup, kept):
+    # It claims both types equally. The second is the faster one as declared.
+    limits = {"a": GangLimits(smallest=1, most=2, speedup=speedup)}
+    assert round_shares((2, 2), {"a": (2.0, 2.0)}, {}, limits).granted == {"a": kept}
+
+
+def test_the_least_claimed_type_is_released_before_a_slower_one():
+    limits = {"a": GangLimits(smallest=1, most=2, speedup=(1.0, 3.0))}
+    assert round_shares((2, 1), {"a": (2.0, 1.0)}, {}, limits).granted == {"a": (2, 0)}
+
+
 def test_no_tenant_means_no_grant():
     assert round_shares((4,), {}, {}, {}).granted == {}
 
@@ -94,7 +106,10 @@ def test_gangs_are_served_whole_and_in_time(seed):
     rng = random.Random(seed)
     capacity = (8, 8, 8)
     ideal = shares_of(rng, rng.randint(3, 12), capacity)
-    limits = {name: GangLimits(smallest=rng.randint(1, 8), most=1000) for name in ideal}
+    limits = {
+        name: GangLimits(smallest=rng.randint(1, 8), most=1000, speedup=tuple(rng.uniform(0.5, 4.0) for _ in capacity))
+        for name in ideal
+    }
     largest = max(limit.smallest / sum(ideal[name]) for name, limit in limits.items())
     idle = dict.fromkeys(ideal, 0)
     for rounded in rounds(500, capacity, ideal, limits):
@@ -131,7 +146,7 @@ def test_types_on_which_a_tenant_cannot_run_go_to_others(seed):
     rng = random.Random(seed)
     ideal = {"half": (0.0, 4.0), "other": (4.0, 0.0)}
     limits = {
-        "half": GangLimits(smallest=rng.randint(1, 4), most=1000, unusable=frozenset({0})),
+        "half": GangLimits(smallest=rng.randint(1, 4), most=1000, speedup=(0.0, 1.0)),
         "other": GangLimits(smallest=rng.randint(1, 8), most=rng.choice((8, 1000))),
     }
     idle = dict.fromkeys(ideal, 0)
@@ -143,5 +158,5 @@ def test_types_on_which_a_tenant_cannot_run_go_to_others(seed):
 
 
 def test_devices_that_no_tenant_can_use_stay_free():
-    limits = {"a": GangLimits(smallest=1, most=10, unusable=frozenset({0}))}
+    limits = {"a": GangLimits(smallest=1, most=10, speedup=(0.0, 1.0))}
     assert round_shares((2, 3), {"a": (0.0, 3.0)}, {}, limits).granted == {"a": (0, 3)}

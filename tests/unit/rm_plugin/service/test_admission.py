@@ -100,6 +100,17 @@ def test_device_types_that_run_an_app_are_named_with_its_speeds(job, told):
     assert types_that_run(with_job(**job), MIXED) == told
 
 
+def test_a_type_without_room_for_the_smallest_gang_runs_no_job():
+    pairs = {"speed_by_device": {"cpu": 4.0}, "shape": JobShape(gpus_per_task=2)}
+    assert types_that_run(with_job(**pairs), MIXED) == "runs on v100 (speed 3), k80 (speed 1), not on cpu"
+
+
+def test_a_task_that_no_machine_can_hold_is_refused_with_the_largest_machine():
+    # The job can run on CPU nodes too, which have one device each.
+    with pytest.raises(InputError, match="no machine of mixed has enough GPUs for one task: 5; ask for at most 4 GPUs"):
+        check_app(with_job(shape=JobShape(gpus_per_task=5), speed_by_device={"cpu": 1.0}), MIXED)
+
+
 def test_speeds_of_different_jobs_are_a_range():
     app = with_job()
     other = replace(app.jobs[0], job_id="job-01", speed_by_device={"v100": 2.0})

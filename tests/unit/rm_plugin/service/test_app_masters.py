@@ -40,6 +40,9 @@ class FakeEngine:
     def waiting(self, app_id):
         return self.queued
 
+    def queue(self, app_id):
+        return ""
+
     async def launch(self, launch):
         if self.trouble is not None:
             raise self.trouble
@@ -325,3 +328,15 @@ def test_recovery_adopts_living_app_masters_and_restarts_others(tmp_path: Path) 
         assert attempts == {"app-0001": (1, 0), "app-0002": (2, 1), "app-0003": (1, 0)}
 
     asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_last_words_of_an_app_master_stand_in_the_diagnostics(tmp_path: Path) -> None:
+    async def scenario(case, engine):
+        entry = await case.manager.submit(SPEC)
+        words = "ModuleNotFoundError: No module named 'optuna'"
+        for attempt in (1, 2):
+            ended = AmExit(app_id=entry.app_id, attempt=attempt, pid=1, exit_code=1, last_words=words)
+            await case.manager.app_masters.am_exited(ended)
+        assert entry.diagnostics == f"its app master was lost 2 times, at last: exit code 1: {words}"
+
+    run(scenario, tmp_path, None)

@@ -4,6 +4,7 @@ import os
 import threading
 
 import pytest
+from capped_cases import capped_log
 
 from rm_plugin.service.logs import LogFollower
 from themis.errors import UnknownNameError
@@ -119,3 +120,21 @@ def test_long_log_is_read_in_parts(folder):
     first = sum(len(text) for _, text in shown(follower))
     assert 4_000_000 < first < 4_400_000
     assert first + sum(len(text) for _, text in shown(follower)) == 6_000_000
+
+
+def test_logs_show_what_is_kept_of_a_capped_log(folder):
+    path = folder / "jobs/job-1/task-0.log"
+    kept = capped_log(path)
+    chunks = LogFollower(folder, JOBS, "job-1").read()
+    gone_bytes = path.stat().st_size - len(kept)
+    assert chunks[0].text == f"themis: {gone_bytes} bytes of older output are not kept (task_log_mb)\n"
+    assert "".join(chunk.text for chunk in chunks[1:]) == kept
+
+
+def test_logs_that_are_followed_pass_over_what_was_given_back(folder):
+    path = folder / "jobs/job-0/task-0.log"
+    follower = LogFollower(folder, JOBS, "job-0")
+    follower.read()
+    kept = capped_log(path)
+    assert "".join(chunk.text for chunk in follower.read()).endswith(kept)
+    assert follower.read() == []

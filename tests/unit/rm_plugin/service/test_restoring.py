@@ -3,11 +3,15 @@
 import asyncio
 import sqlite3
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from service_cases import NOW_S, ServiceCase, app, registration, report
 
 from rm_plugin.arbiter.round_values import Decision
+from rm_plugin.policies.allox_policy import AlloxMemory
+from rm_plugin.policies.oef.decision import OefMemory
+from rm_plugin.policies.oef_policy import OefPolicyMemory
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.log_summary import read_summary
 from rm_plugin.service.recorder import Recorder
@@ -242,7 +246,17 @@ def wants_two(round_id):
 
 
 def memory_after(store, *, policy):
-    return restored_memory(read_summary(store).memory, policy)
+    summary = read_summary(store)
+    return restored_memory(summary.memory, policy, summary.memory_policy)
+
+
+def store_of(policy, memory):
+    """A store whose last round was under this policy."""
+    store = MemoryStore()
+    recorder = Recorder(store, VirtualClock(NOW_S))
+    recorder.record("rm_started", detail={"policy": policy})
+    recorder.record("round_granted", detail={"round_id": 1, "memory": msgspec.to_builtins(memory)})
+    return store
 
 
 class TestPolicyMemory:
@@ -330,6 +344,24 @@ class TestPolicyMemory:
     def test_memory_of_another_policy_is_dropped_by_one_without_memory(self, store, caplog):
         assert memory_after(store, policy=make_policy("drf")) is None
         assert "the policy drf uses no memory" in caplog.text
+
+    @pytest.mark.parametrize(
+        ("former", "policy", "is_kept"),
+        [("oef", "max_min", True), ("oef", "allox", False), ("allox", "oef", False), ("allox", "sjf_plus", True)],
+    )
+    def test_a_change_of_policy_is_logged_with_what_becomes_of_the_memory(self, caplog, former, policy, is_kept):
+        memory = OefPolicyMemory(rule=former, types=("k80",), shares=OefMemory()) if former == "oef" else AlloxMemory()
+        store = store_of(former, memory)
+        assert memory_after(store, policy=make_policy(policy)) == (memory if is_kept else None)
+        verb = "kept" if is_kept else "dropped"
+        assert f"the policy changed from {former} to {policy}: what {former} remembered is {verb}" in caplog.text
+
+    def test_the_policy_of_a_start_without_a_round_does_not_count(self, caplog):
+        memory = AlloxMemory(last_start_s={"u": 5.0})
+        store = store_of("allox", memory)
+        Recorder(store, VirtualClock(NOW_S)).record("rm_started", detail={"policy": "oef"})
+        assert memory_after(store, policy=make_policy("allox")) == memory
+        assert caplog.text == ""
 
     def test_a_later_round_without_memory_ends_it(self, store):
         Recorder(store, VirtualClock(NOW_S)).record("round_granted", detail={"round_id": 3})

@@ -258,6 +258,6 @@ def test_a_file_is_read_and_named_in_errors(tmp_path: Path) -> None:
 
 
 def test_every_key_of_the_schema_has_its_meaning_written_down() -> None:
-    obvious = {"name", "tuner", "job", "resources", "estimate", "queue"}
+    obvious = {"name", "tuner", "metric", "job", "resources", "estimate", "queue"}
     lacking = [n for n, f in GroupFile.model_fields.items() if not f.description and n not in obvious]
     assert lacking == []

@@ -139,6 +139,14 @@ def test_gpus_are_added_to_the_resource_types_of_a_site(conf_dir, own_folder, ja
     assert ours.get("yarn.resource-types.yarn.io/fpga.units") == ("k" if site else "")
 
 
+def test_gpus_of_another_name_are_added_by_that_name(conf_dir, own_folder, jars):
+    (conf_dir / "resource-types.xml").write_text(NAMES_GPUS.format("yarn.io/gpu"))
+    environment = {"HADOOP_CONF_DIR": str(conf_dir), "THEMIS_HADOOP_JARS": str(jars)}
+    client_class_path({**environment, "THEMIS_HADOOP_GPU_RESOURCE": "nvidia.com/a100"}, own_folder)
+    ours = HadoopConfiguration.read(own_folder / "resource-types.xml")
+    assert ours.get("yarn.resource-types") == "yarn.io/gpu,nvidia.com/a100"
+
+
 def test_options_of_the_jvm(conf_dir):
     environment = {
         "HADOOP_CONF_DIR": str(conf_dir),

@@ -15,8 +15,10 @@ from themis_lab.bench.simulator_cases import LEFT_OUT_S, SHAPES, Part, Plan, Ref
 from themis_lab.bench.simulator_output import document, growths, table
 from themis_lab.bench.simulator_process import Usage, simulate_apart
 from themis_lab.bench.simulator_run import Row, run_cases
-from themis_lab.bench.simulator_trace import draw_jobs, read_statistics, write_trace
+from themis_lab.bench.simulator_trace import write_trace
+from themis_lab.simulator.clusters import cluster_named
 from themis_lab.simulator.workloads.gavel import from_gavel, read_gavel_trace, read_throughputs
+from themis_lab.simulator.workloads.gavel_sample import GavelSampleOptions, draw_jobs, gavel_sample, read_statistics
 
 
 def usage(wall_s=2.0, peak_mib=100.0, unproven=0):
@@ -60,6 +62,13 @@ def test_written_trace_reads_back(tmp_path):
         assert app.demand_max_gpus == job.gpus
         assert app.jobs[0].work_gpu_s == pytest.approx(job.run_s * job.gpus, rel=0.01)
         assert app.jobs[0].slowdown.rack == pytest.approx(job.across)
+
+
+def test_drawn_workload_equals_its_written_trace(tmp_path):
+    cluster = cluster_named("8x4")
+    trace, speeds = write_trace(draw_jobs(20, cluster.gpus, seed=1), tmp_path, "drawn")
+    read = from_gavel(read_gavel_trace(trace), read_throughputs(speeds), 1, "drawn")
+    assert gavel_sample(1, cluster, GavelSampleOptions(jobs=20)).apps == read.apps
 
 
 # ---- cases ----------------------------------------------------------------------------------------------------------

@@ -197,6 +197,8 @@ def test_lie_about_s_is_in_bids_and_reports():
         ("work", "both at once"),
         ("strictness", "both at once"),
         ("slowdown", "both at once"),
+        ("speed", "both at once"),
+        ("stated_speed", "both at once"),
     ],
 )
 def test_carrier_follows_from_the_changed_message(lie, place):

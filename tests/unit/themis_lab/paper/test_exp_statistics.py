@@ -37,6 +37,13 @@ def test_groups_keep_row_order():
     assert list(grouped(rows, "policy")) == [("b",), ("a",)]
 
 
+@pytest.mark.parametrize(("rho", "at_bound"), [(2.0, 1.0), (2.19, 1.0), (2.21, 0.0)])
+def test_worst_app_is_at_its_bound_within_a_tenth(rho, at_bound):
+    """The other app has a larger bound, but a smaller rho."""
+    metrics = run_metrics(record(app("worst", rho=rho, bound=2.0), app("other", rho=1.0, bound=3.0)))
+    assert (metrics["worst_at_bound"], metrics["max_bound"]) == (at_bound, 3.0)
+
+
 def test_ratios_pair_equal_seeds_only():
     rows = [
         {"policy": "a", "seed": 1, "x": 4.0},

@@ -5,12 +5,15 @@ from msgspec.structs import replace
 
 from am.agent.bids.bidding import make_bid
 from am.agent.bids.reports import make_report
+from am.agent.model.views import HeldGang
 from am.tuners.port import Phase
 from tests.agent_cases import FLAT, STRICT, app_of, cluster_of, cluster_view_of, jobs_of, whole_offer
 from tests.unit.themis_lab.simulator.sim_cases import FAR, app, cluster, job, settings, workload
 from themis.apps import JobShape
 from themis.bids import RhoOf
+from themis.cluster import Allocation, Level
 from themis.errors import InputError
+from themis.speeds import Speeds
 from themis_lab.paper.strategies import lying_agent
 from themis_lab.simulator.agents import (
     ErringAgent,
@@ -18,18 +21,21 @@ from themis_lab.simulator.agents import (
     LyingAgent,
     lie_about_rho,
     lie_about_slowdown,
+    lie_about_speed,
     lie_about_work,
     lie_by_factor,
     lie_by_largest_row,
     lie_throughout,
     with_slowdowns,
     with_work,
+    wrong_statement_of_speed,
 )
 from themis_lab.simulator.simulation import Simulation
 
 CLUSTER = cluster_of((2, 2), (2, 2))
 CLUSTER_VIEW = cluster_view_of(CLUSTER)
 OFFER = whole_offer(CLUSTER)
+SPEEDS = Speeds.of([("k80", 1.0), ("p100", 2.0), ("v100", 3.0)])
 FOUR = JobShape(tasks=4, min_tasks=1)
 
 
@@ -186,6 +192,51 @@ def test_a_lie_about_work_reaches_report_and_bid():
     assert report == make_report(with_work(an_app(), 2.0), CLUSTER_VIEW, 1)
     assert report.rho > TRUE_REPORT.rho
     assert bid == make_bid(with_work(an_app(), 2.0), OFFER, CLUSTER_VIEW)
+
+
+def with_true_speeds(**changes):
+    app = an_app(**changes)
+    return replace(app, jobs=tuple(replace(job, speeds=SPEEDS) for job in app.jobs))
+
+
+def held(app, device, at_s):
+    """The app at a later time, while its first job has a gang of a type."""
+    gang = HeldGang(job_id=app.jobs[0].job_id, gpus=Allocation.of({"m0": 1}), level=Level.SLOT, device=device)
+    return replace(app, held=(gang,), elapsed_s=at_s)
+
+
+def speeds_of(app):
+    return [dict(job.speeds.by_type) for job in app.jobs]
+
+
+def test_a_lie_about_speed_changes_the_fastest_type_of_every_job():
+    claimed = lie_about_speed(2.0).view(with_true_speeds())
+
+    assert speeds_of(claimed) == [{"k80": 1.0, "p100": 2.0, "v100": 6.0}] * 2
+    assert lie_about_speed(2.0).view(an_app()) == an_app(), "one device type"
+
+
+def test_a_wrong_statement_of_speed_holds_until_a_job_has_run_on_a_second_type():
+    app, stated = with_true_speeds(), wrong_statement_of_speed(3.0).view
+    wrong = [{"k80": 1.0, "p100": 2.0, "v100": 9.0}] * 2
+
+    assert speeds_of(stated(app)) == wrong
+    assert speeds_of(stated(held(app, "k80", 10.0))) == wrong, "granted in this round"
+    assert speeds_of(stated(held(app, "k80", 20.0))) == wrong, "nothing to compare with"
+    assert speeds_of(stated(held(app, "v100", 30.0))) == speeds_of(app)
+    assert stated(held(app, "", 40.0)).jobs[0].serial_iteration_s == app.jobs[0].serial_iteration_s
+
+
+def test_the_first_type_keeps_its_stated_speed_and_work_counts_in_its_units():
+    app, stated = with_true_speeds(), wrong_statement_of_speed(3.0).view
+    stated(held(app, "v100", 20.0))
+    measured = stated(held(app, "k80", 30.0))
+
+    assert speeds_of(measured) == [{"k80": 3.0, "p100": 2.0, "v100": 9.0}] * 2
+    times = [
+        job.serial_iteration_s / true.serial_iteration_s for job, true in zip(measured.jobs, app.jobs, strict=True)
+    ]
+    assert times == [3.0, 3.0]
 
 
 def test_the_lie_of_figure_18_makes_machines_apart_look_worse_and_one_machine_no_worse():

@@ -95,6 +95,18 @@ def test_sums_and_times_of_two_apps():
     assert metrics["auctions"]["share_of_empty_bids"] == 0.25
 
 
+def test_bound_is_the_largest_and_rho_is_set_against_each_apps_own():
+    bounds = (0.5, 2.0, 0.0)
+    apps = [
+        app(str(bound), bound=bound, rho={definition.value: 3.0 for definition in RhoDefinition}) for bound in bounds
+    ]
+    metrics = metrics_of(record(apps))
+    assert metrics["bound"] == 2.0
+    assert [each["bound"] for each in metrics["apps"]] == [0.5, 2.0, 0.0]
+    # An app of which nothing is known has a bound of 0, and no ratio.
+    assert metrics["over_bound"] == summary([3.0 / 0.5, 3.0 / 2.0])
+
+
 def test_shares_of_nothing_are_not_known():
     auctions = metrics_of(record([app("a")]))["auctions"]
     assert auctions["share_of_empty_bids"] is auctions["share_of_gpus_by_leftovers"] is None

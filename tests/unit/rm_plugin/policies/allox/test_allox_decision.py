@@ -1,10 +1,15 @@
 """AlloX' decision: widening, ranks, the cap, explanations, and its state."""
 
+import random
+
+import numpy as np
 import pytest
 from allox_cases import cluster, job, machine, progress, snapshot
 
-from rm_plugin.policies.allox.decision import decide
+from rm_plugin.policies.allox import matching
+from rm_plugin.policies.allox.decision import decide, rank_users
 from rm_plugin.policies.allox.explain import explain
+from rm_plugin.policies.allox.matching import match
 from rm_plugin.policies.allox.progress import ProgressLedger, value_of
 from rm_plugin.policies.allox.values import UserState
 from themis.errors import InputError, InvariantError
@@ -26,6 +31,42 @@ def test_machine_idle_for_the_first_user_goes_to_the_next_by_widening():
     decision = decide(snapshot(jobs, machines, users=progress(ann=0.0, bob=0.5)), alpha=0.0)
     assert started(decision) == [("b", "c0")]
     assert [(solve.considered, solve.widening) for solve in decision.solves] == [(1, 1), (2, 2)]
+
+
+def test_each_widening_lets_twice_as_many_users_in():
+    jobs = [job(user, user, gpu=5) for user in ("ann", "bob", "cyd", "dee", "eve")]
+    decision = decide(snapshot(jobs, [machine("c0", "cpu"), machine("g0", "gpu", 10.0)]), alpha=0.0)
+    assert [solve.considered for solve in decision.solves] == [1, 2, 4, 5]
+
+
+def test_start_counts_as_progress_in_the_same_decision():
+    """The first start makes ann's progress 1/2, so bob is next although he had more at first."""
+    jobs = [job("a0", "ann", gpu=1), job("a1", "ann", gpu=1), job("b", "bob", gpu=1)]
+    users = {"ann": UserState(progress=0.0, last_start_s=1.0), "bob": UserState(progress=0.3, last_start_s=2.0)}
+    decision = decide(snapshot(jobs, cluster(gpus=2), 5.0, users=users), alpha=0.0)
+    assert started(decision) == [("a0", "g0"), ("b", "g1")]
+
+
+def test_less_progress_counts_more_than_an_older_start():
+    users = {"ann": UserState(progress=0.1, last_start_s=5.0), "bob": UserState(progress=0.5, last_start_s=3.0)}
+    assert rank_users([job("a", "ann", gpu=1), job("b", "bob", gpu=1)], users) == ["ann", "bob"]
+
+
+def test_wait_for_a_machine_counts_once_for_each_job():
+    """Both jobs wait for the GPU and end at 15 and 20 s: the CPU would take 27 s for one of them."""
+    found = match(np.array([[5.0, 27.0], [5.0, 27.0]]), [0, 1], [10.0, 0.0])
+    assert (found.queues, found.total_s) == (((0, 1), ()), 35.0)
+
+
+def test_positions_double_until_every_machine_has_one_to_spare(monkeypatch):
+    """With no more positions than the greedy schedule has, the answer must still be that of all n."""
+    monkeypatch.setattr(matching, "_EXTRA_POSITIONS", 0)
+    rng = random.Random(1)
+    times_s = np.array([[rng.uniform(1, 9), rng.uniform(1, 30)] for _ in range(12)])
+    found = match(times_s, [0, 0, 1], [0.0, 5.0, 0.0])
+    assert found.is_certified
+    monkeypatch.setattr(matching, "_EXTRA_POSITIONS", 12)
+    assert found.total_s == pytest.approx(match(times_s, [0, 0, 1], [0.0, 5.0, 0.0]).total_s)
 
 
 def test_machine_stays_idle_if_all_users_prefer_to_wait():

@@ -25,6 +25,10 @@ def test_samples_without_slope_give_a_proportional_time():
     assert extrapolate((10.0, 31.0), (20.0, 30.0), 1000.0) == 1500.0
 
 
+def test_less_than_the_shorter_sample_is_in_proportion_to_it():
+    assert extrapolate((10.0, 1.0), (20.0, 30.0), 5.0) == 0.5
+
+
 def test_job_has_two_samples_per_type_and_waits_for_all_four():
     estimator = Estimator(LIMIT)
     estimator.submit("j", "u", {"gpu": 1000.0, "cpu": 1000.0})

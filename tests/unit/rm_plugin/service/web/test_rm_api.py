@@ -70,14 +70,18 @@ class TestApi:
             case = busy()
             async with served(case) as site:
                 app = await site.json("/api/v1/apps/app-0001")
-            assert (app["rho"], app["gpus"], app["gpus_unmet"], app["phase"]) == (3.5, 2, 4, 1)
+            assert (app["gpus"], app["gpus_unmet"], app["phase"]) == (2, 4, 1)
+            assert app["rho"] == pytest.approx(case.manager.estimates.rho(case.entries.get("app-0001")), rel=1e-3)
             assert app["jobs"][0]["loss"] is None
             assert app["jobs"][1]["loss"] == 0.25
             assert app["jobs"][0]["accuracy"] is None
             assert [job["health"] for job in app["jobs"][:2]] == ["its loss is no number since iteration 38", None]
             assert app["finished_at_s"] is None
             assert [lease["gpu"] for lease in app["leases"]] == ["m00/0", "m00/1"]
-            assert app["waiting"]["rank"] == 2
+            assert (app["waiting"]["rank"], app["waiting"]["of"]) == (1, 1)
+            assert app["estimate"]["first_gpu_s"] == {"median": 0.0, "low": 0.0, "high": 0.0}
+            end_s = app["estimate"]["end_s"]
+            assert 0.0 < end_s["low"] <= end_s["median"] <= end_s["high"]
 
         run(scenario)
 

@@ -39,7 +39,7 @@ class TestHome:
             async with served(busy()) as site:
                 text = Elements(await site.text("/")).text
             assert text.index("app-0002") < text.index("app-0001") < text.index("app-0003")
-            assert "3.5" in text
+            assert "rho, fluid" in text
             assert "FAILED" in text
 
         run(scenario)
@@ -81,7 +81,9 @@ class TestAppPage:
             assert "40/100" in page.text
             assert "in 10:00 min" not in page.text
             assert "in 9:59 min" in page.text
-            assert "2 of 2 by rho" in page.text
+            assert "1 of 1 that could use more" in page.text
+            assert "Newest round" in page.text
+            assert "in about" in page.text
             assert "app_submitted" in page.text
             assert "its loss is no number since iteration 38" in page.text
 

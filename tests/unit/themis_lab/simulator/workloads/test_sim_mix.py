@@ -2,6 +2,7 @@
 
 import pytest
 from documents import ROOT
+from msgspec.structs import replace
 
 from tf_jobs.catalog import program
 from tf_jobs.flags import parse
@@ -33,6 +34,13 @@ def test_the_testbed_s_own_mix():
             assert (job.job_id, job.iterations_total, job.shape) == (told.job_id, told.iterations_total, told.shape)
             pace = mix.time_scale if replayed else 1.0
             assert job.serial_iteration_s * pace == pytest.approx(each.spec.estimate.serial_iteration_s)
+
+
+def test_a_replayed_job_runs_at_its_true_speeds_where_it_has_some():
+    stated = spec(ProgramSpec(name="replay", arguments={"speeds": "v100=3,k80=0.5"}))
+    jobs = tuple(replace(job, speed_by_device={"v100": 9.0, "cpu": 0.2}) for job in stated.jobs)
+    (app,) = from_specs([(0.0, replace(stated, jobs=jobs))], name="m", time_scale=10.0).apps
+    assert app.jobs[0].speed_by_device == {"v100": 3.0, "cpu": 0.2, "k80": 0.5}
 
 
 @pytest.mark.parametrize(

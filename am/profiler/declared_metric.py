@@ -1,0 +1,41 @@
+"""Read the metric that a user declares in the group file, by its name or by a regular expression."""
+
+from __future__ import annotations
+
+import re
+
+from am.profiler.numbers import NUMBER
+from am.profiler.records import Metric
+from themis.apps import MetricSpec
+
+_STEP = re.compile(r"(?<![A-Za-z0-9])(?:global[ _])?(?:step|iteration|iter)[\"']? *[:=]? *([0-9]{1,15})(?![\w%]|\.\d)")
+
+
+class DeclaredMetric:
+    """Finds the values of one metric in lines of any format.
+
+    A name matches before `=`, `:` or a blank, with or without quotes: `f1=0.3`, `"f1": 0.3`, `f1 0.3`.
+    A regular expression has the value in the group `value`, or in its first group, and may have a group `step`.
+
+    Args:
+        spec: The metric. It must have a name or a regular expression.
+    """
+
+    def __init__(self, spec: MetricSpec) -> None:
+        named = rf"(?<![\w/.-]){re.escape(spec.name)}[\"']?(?: *[:=] *|\s+)[\"'\[(]?(?P<value>{NUMBER})(?![\w]|\.\d)"
+        self._pattern = re.compile(spec.regex or named)
+        self._group = "value" if "value" in self._pattern.groupindex else 1
+        self._has_step = "step" in self._pattern.groupindex
+
+    def read(self, line: str) -> Metric | None:
+        """Return the metric of a line. Returns None if it has none, or a value that is no number."""
+        match = self._pattern.search(line)
+        if match is None:
+            return None
+        step = match["step"] if self._has_step else None
+        if step is None and (named := _STEP.search(line)):
+            step = named[1]
+        try:
+            return Metric(value=float(match[self._group]), step=None if step is None else int(step))
+        except (TypeError, ValueError):
+            return None

@@ -1,0 +1,439 @@
+"""When each app gets its next GPUs, and when it ends: the cluster played forward from now on. Pure.
+
+The model:
+    Apps, their phases and GPUs are those of the fluid fair cluster (`themis.fluid_cluster`), but GPUs are whole, are
+    leased, and go to apps in the order of the policy. Nothing else happens: no app arrives, no machine comes or goes,
+    and every app does the work that it reports.
+Leases:
+    An app keeps its GPUs until its lease ends or a phase needs fewer. Then the apps are served again. An app that held
+    nothing loses `restart_s` before it works.
+Orders:
+    What a policy does is reduced to an order of service (`ServiceOrder`); `order_of` names that of each policy.
+
+What the model leaves out makes it wrong in a regular way, for example too early while apps still arrive. So each
+estimate has an interval from the errors of earlier estimates: `themis reproduce estimates` measures them.
+
+Example: 4 GPUs, leases of 600 s that end at 600, 1200, .. s. App a holds all GPUs and has 2400 GPU s left, b waits with
+1200 GPU s for 4 GPUs. The shortest is served first. b gets the GPUs at 600 s, when the lease of a ends. But by then a
+has done 2400 GPU s and ended. b ends at 900 s, and a restart of 20 s makes it 920 s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from themis.fluid_cluster import FluidPhase
+from themis.values import Value
+
+_MAX_TERMS = 300
+"""Lease terms that are played. On a longer way to the end, terms are longer in the model."""
+
+_SAME_TIME_S = 1e-6
+
+_CALM = 0.7
+"""The cluster is calm while apps can use less than this share of its GPUs."""
+
+
+Errors = tuple[float, float, float]
+"""Ratios between what happened and the forecast: their 10 %, 50 % and 90 % quantiles."""
+
+
+class ServiceOrder(StrEnum):
+    """In which order a policy serves apps, as far as estimates model it.
+
+    SHORTEST_FIRST: the least work left first; before that one gang for each app that would end too late on the fluid
+        fair cluster.
+    WORST_RHO_FIRST: a fifth of the apps by the paper's rho first, gang by gang in turns, then the others.
+    LEAST_SERVED_FIRST: the least GPU time so far first, gang by gang in turns.
+    """
+
+    SHORTEST_FIRST = "shortest first"
+    WORST_RHO_FIRST = "worst rho first"
+    LEAST_SERVED_FIRST = "least served first"
+
+
+_ORDERS: Mapping[str, ServiceOrder] = MappingProxyType(
+    {
+        "fair_finish": ServiceOrder.SHORTEST_FIRST,
+        "srsf": ServiceOrder.SHORTEST_FIRST,
+        "srtf": ServiceOrder.SHORTEST_FIRST,
+        "themis": ServiceOrder.WORST_RHO_FIRST,
+        "worst_rho_first": ServiceOrder.WORST_RHO_FIRST,
+    }
+)
+
+
+def order_of(policy: str) -> ServiceOrder:
+    """The order of service of a policy. Policies that share in another way count as serving the least served first."""
+    return _ORDERS.get(policy, ServiceOrder.LEAST_SERVED_FIRST)
+
+
+class AppNow(Value, frozen=True, kw_only=True):
+    """An active app at the moment of an estimate.
+
+    Attributes:
+        app_id: The app.
+        submitted_at_s: When it was submitted.
+        phases_left: What is left of its phases, in their order.
+        whole_time_s: Seconds of all its phases alone on the whole cluster.
+        smallest_gang: GPUs with which it can start.
+        largest_gang: The most GPUs that one of its jobs can use.
+        held_gpus: GPUs that it holds.
+        lease_end_s: When their leases end.
+        attained_gpu_s: GPU time that it had so far.
+        restart_s: What a start costs.
+        fair_end_s: Its end on the fluid fair cluster. Infinite while unknown.
+    """
+
+    app_id: str
+    submitted_at_s: float
+    phases_left: tuple[FluidPhase, ...]
+    whole_time_s: float
+    smallest_gang: int = 1
+    largest_gang: int = 1
+    held_gpus: int = 0
+    lease_end_s: float = 0.0
+    attained_gpu_s: float = 0.0
+    restart_s: float = 0.0
+    fair_end_s: float = math.inf
+
+
+class Situation(StrEnum):
+    """What an app holds now. How exact its estimate is depends on this more than on anything else.
+
+    CALM: all that it can use, and all apps together can use less than 70 % of the GPUs.
+    FULL: all that it can use, in a busier cluster.
+    PART: some of what it can use.
+    WAITS: nothing.
+    """
+
+    CALM = "calm"
+    FULL = "full"
+    PART = "part"
+    WAITS = "waits"
+
+
+class Forecast(Value, frozen=True, kw_only=True):
+    """What the model says of an app.
+
+    Attributes:
+        first_gpu_at_s: When it first holds GPUs; now, if it holds some. Infinite if it never does.
+        ends_at_s: When it ends. Infinite if it never does.
+        rank: Its place among the apps that can use more GPUs. None if it cannot.
+        situation: What it holds now.
+    """
+
+    first_gpu_at_s: float = math.inf
+    ends_at_s: float = math.inf
+    rank: int | None = None
+    situation: Situation
+
+
+class Interval(Value, frozen=True, kw_only=True):
+    """Seconds from now: the median, and bounds that hold four times in five. Infinite if it never happens."""
+
+    median: float
+    low: float
+    high: float
+
+
+_NOW = Interval(median=0.0, low=0.0, high=0.0)
+
+
+class Estimate(Value, frozen=True, kw_only=True):
+    """When an app first holds GPUs (0 if it does now), and when it ends."""
+
+    first_gpu_s: Interval
+    end_s: Interval
+
+
+@dataclass(slots=True, eq=False)
+class _App:
+    """An app of the model. `gpus`, `demand` and `left_gpu_s` are of its current phase.
+
+    `demand` is `gpus` in whole GPUs, at least its smallest gang. It works from `works_from_s` on.
+    """
+
+    now: AppNow
+    phase: int
+    gpus: float
+    demand: int
+    left_gpu_s: float
+    later_gpu_s: float
+    later_s: float
+    held: int
+    lease_end_s: float
+    works_from_s: float
+    served_gpu_s: float
+
+    @property
+    def rate(self) -> float:
+        return min(self.held, self.gpus)
+
+    @property
+    def work_left_gpu_s(self) -> float:
+        return self.left_gpu_s + self.later_gpu_s
+
+    @property
+    def time_left_s(self) -> float:
+        """Seconds that it needs with all that it can use."""
+        return self.left_gpu_s / self.gpus + self.later_s
+
+    @property
+    def phase_end_s(self) -> float:
+        return self.works_from_s + self.left_gpu_s / self.rate
+
+
+def forecast(
+    apps: Sequence[AppNow], gpus: int, *, now_s: float, lease_s: float, lease_end_s: float, order: ServiceOrder
+) -> dict[str, Forecast]:
+    """Play the cluster forward until every app has ended, and say when each gets GPUs and ends.
+
+    Args:
+        apps: The active apps.
+        gpus: GPUs of the cluster.
+        now_s: The present time.
+        lease_s: Seconds of a lease.
+        lease_end_s: When leases granted now end; the ends of all others lie on one grid with it.
+        order: The order of service.
+    """
+    model = _Model(apps, gpus, now_s, lease_s, lease_end_s, order)
+    ranks = {app.now.app_id: place for place, app in enumerate(model.served_in_order(), start=1)}
+    first_gpu_at_s = {app.app_id: now_s for app in apps if app.held_gpus}
+    calm = sum(map(demand_of, apps)) < _CALM * gpus
+    ends_at_s = {}
+    for at_s, app in model.play():
+        if app.work_left_gpu_s <= 0.0:
+            ends_at_s[app.now.app_id] = at_s
+        else:
+            first_gpu_at_s.setdefault(app.now.app_id, at_s)
+    return {
+        app.app_id: Forecast(
+            first_gpu_at_s=first_gpu_at_s.get(app.app_id, math.inf),
+            ends_at_s=ends_at_s.get(app.app_id, math.inf),
+            rank=ranks.get(app.app_id),
+            situation=_situation(app, calm=calm),
+        )
+        for app in apps
+    }
+
+
+def estimate_of(app: AppNow, made: Forecast, *, now_s: float, lease_s: float, order: ServiceOrder) -> Estimate:
+    """The estimate of an app from its forecast, which was made at `now_s`.
+
+    Errors are ratios (actual + lease) / (forecast + lease), so that a short way to go does not make them large.
+    """
+    first_gpu_s = _NOW
+    if not app.held_gpus:
+        first_gpu_s = _interval(made.first_gpu_at_s - now_s, lease_s, FIRST_GPU_ERRORS[order])
+    errors = END_ERRORS[order][made.situation, len(app.phases_left) > 1]
+    return Estimate(first_gpu_s=first_gpu_s, end_s=_interval(made.ends_at_s - now_s, lease_s, errors))
+
+
+def _interval(forecast_s: float, lease_s: float, errors: Errors) -> Interval:
+    low, median, high = (max(0.0, (forecast_s + lease_s) * error - lease_s) for error in errors)
+    return Interval(median=median, low=low, high=high)
+
+
+def demand_of(app: AppNow) -> int:
+    """GPUs that an app can use now."""
+    return _whole_gpus(app, app.phases_left[0]) if app.phases_left else 0
+
+
+def _whole_gpus(app: AppNow, phase: FluidPhase) -> int:
+    return max(app.smallest_gang, math.ceil(phase.gpus - 1e-6))
+
+
+def _situation(app: AppNow, *, calm: bool) -> Situation:
+    if not app.held_gpus:
+        return Situation.WAITS
+    if app.held_gpus < demand_of(app):
+        return Situation.PART
+    return Situation.CALM if calm else Situation.FULL
+
+
+class _Model:
+    """The cluster played forward. Arguments as for `forecast`."""
+
+    def __init__(
+        self,
+        apps: Sequence[AppNow],
+        gpus: int,
+        now_s: float,
+        lease_s: float,
+        lease_end_s: float,
+        order: ServiceOrder,
+    ) -> None:
+        self._gpus, self._now_s, self._order = gpus, now_s, order
+        self._apps = [_app_of(app, now_s) for app in apps if app.phases_left]
+        work_gpu_s = math.fsum(app.work_left_gpu_s for app in self._apps)
+        self._lease_s = max(lease_s, work_gpu_s / max(1, gpus) / _MAX_TERMS)
+        self._grid_s = lease_end_s
+
+    def play(self) -> Iterator[tuple[float, _App]]:
+        """Yield an app, with the time, whenever it gets GPUs after it held none, and when it ends."""
+        yield from self._serve()
+        while math.isfinite(next_s := self._next_s()):
+            self._pass_until(next_s)
+            for app in [app for app in self._apps if app.held and app.phase_end_s <= next_s + _SAME_TIME_S]:
+                if self._end_phase(app):
+                    yield next_s, app
+            yield from self._serve()
+
+    def _next_s(self) -> float:
+        """When the next phase or lease ends; infinite if nothing runs."""
+        return min(
+            (min(app.phase_end_s, max(app.lease_end_s, self._now_s)) for app in self._apps if app.held),
+            default=math.inf,
+        )
+
+    def _pass_until(self, now_s: float) -> None:
+        for app in self._apps:
+            if app.held:
+                app.served_gpu_s += (now_s - self._now_s) * app.held
+                worked_s = now_s - app.works_from_s
+                if worked_s > 0.0:
+                    app.left_gpu_s = max(0.0, app.left_gpu_s - worked_s * app.rate)
+                    app.works_from_s = now_s
+        self._now_s = now_s
+
+    def _end_phase(self, app: _App) -> bool:
+        """Begin the next phase of an app on the GPUs that it still needs. Returns whether the app has ended."""
+        phases = app.now.phases_left
+        app.phase += 1
+        if app.phase == len(phases):
+            self._apps.remove(app)
+            app.left_gpu_s = app.later_gpu_s = 0.0
+            return True
+        phase = phases[app.phase]
+        app.gpus, app.demand = phase.gpus, _whole_gpus(app.now, phase)
+        app.left_gpu_s = phase.work_gpu_s
+        app.later_gpu_s = max(0.0, app.later_gpu_s - phase.work_gpu_s)
+        app.later_s = max(0.0, app.later_s - phase.time_s)
+        app.held = min(app.held, app.demand)
+        return False
+
+    def _serve(self) -> Iterator[tuple[float, _App]]:
+        """Give free GPUs, and those whose leases end now, to the apps in the order of service."""
+        now_s, ended_s = self._now_s, self._now_s + _SAME_TIME_S
+        kept = {app: 0 if app.lease_end_s <= ended_s else app.held for app in self._apps}
+        free = self._gpus - sum(kept.values())
+        if free <= 0:
+            return
+        grid_s = self._next_grid_s()
+        for turns, tier in self._tiers([app for app in self._apps if kept[app] < app.demand]):
+            while tier and turns and free > 0:
+                turns, tier = turns - 1, [app for app in tier if kept[app] < app.demand]
+                left = free
+                for app in tier:
+                    gang = min(app.now.largest_gang, app.demand - kept[app], free)
+                    if gang >= (1 if kept[app] else app.now.smallest_gang):
+                        kept[app], free = kept[app] + gang, free - gang
+                        app.lease_end_s = grid_s
+                if free == left:
+                    break
+        for app, held in kept.items():
+            starts = not app.held and held > 0
+            app.held = held
+            if starts:
+                app.works_from_s = now_s + app.now.restart_s
+                yield now_s, app
+
+    def served_in_order(self) -> list[_App]:
+        """The apps that can use more GPUs, in the order in which they would be served now."""
+        wanting = [app for app in self._apps if app.held < app.demand]
+        return list(dict.fromkeys(app for _, tier in self._tiers(wanting) for app in tier))
+
+    def _tiers(self, wanting: Sequence[_App]) -> list[tuple[float, list[_App]]]:
+        """Groups of apps, each served gang by gang in so many turns before the next."""
+        now_s = self._now_s
+        if self._order is ServiceOrder.LEAST_SERVED_FIRST:
+            return [(math.inf, sorted(wanting, key=lambda app: (app.served_gpu_s, app.now.app_id)))]
+        if self._order is ServiceOrder.WORST_RHO_FIRST:
+            places = max(1, math.ceil(0.2 * len(self._apps) - 1e-9))
+            ordered = sorted(wanting, key=lambda app: (-_rho(app, now_s), app.now.app_id))
+            return [(math.inf, ordered[:places]), (math.inf, ordered[places:])]
+        slack_s = {app: app.now.fair_end_s - now_s - app.time_left_s for app in wanting}
+        pressed = [app for app in wanting if slack_s[app] < self._lease_s + app.now.restart_s]
+        pressed.sort(key=lambda app: (slack_s[app], app.now.app_id))
+        by_work = sorted(wanting, key=lambda app: (app.work_left_gpu_s, app.now.app_id))
+        return [(1, pressed), *((math.inf, [app]) for app in by_work)]
+
+    def _next_grid_s(self) -> float:
+        """When leases granted now end."""
+        terms = math.floor((self._now_s - self._grid_s) / self._lease_s + 1e-9) + 1
+        return self._grid_s + max(0, terms) * self._lease_s
+
+
+def _app_of(app: AppNow, now_s: float) -> _App:
+    first, later = app.phases_left[0], app.phases_left[1:]
+    return _App(
+        now=app,
+        phase=0,
+        gpus=first.gpus,
+        demand=_whole_gpus(app, first),
+        left_gpu_s=first.work_gpu_s,
+        later_gpu_s=math.fsum(phase.work_gpu_s for phase in later),
+        later_s=math.fsum(phase.time_s for phase in later),
+        held=app.held_gpus,
+        lease_end_s=app.lease_end_s,
+        works_from_s=now_s,
+        served_gpu_s=app.attained_gpu_s,
+    )
+
+
+def _rho(app: _App, now_s: float) -> float:
+    """The paper's rho but for N, which is about the same for all: time so far and still needed, over the time alone."""
+    return (now_s - app.now.submitted_at_s + app.time_left_s) / max(app.now.whole_time_s, 1e-9)
+
+
+# ---- the errors of earlier estimates --------------------------------------------------------------------------------
+
+_WORST_RHO_ENDS: Mapping[tuple[Situation, bool], Errors] = MappingProxyType(
+    {
+        (Situation.CALM, False): (0.939, 0.995, 1.070),
+        (Situation.CALM, True): (0.768, 0.948, 1.376),
+        (Situation.FULL, False): (0.945, 1.013, 1.314),
+        (Situation.FULL, True): (0.842, 1.053, 1.488),
+        (Situation.PART, False): (0.815, 1.108, 1.914),
+        (Situation.PART, True): (0.739, 1.092, 1.585),
+        (Situation.WAITS, False): (0.990, 1.376, 2.344),
+        (Situation.WAITS, True): (0.974, 1.446, 2.396),
+    }
+)
+_SHORTEST_ENDS: Mapping[tuple[Situation, bool], Errors] = MappingProxyType(
+    {
+        (Situation.CALM, False): (0.943, 0.995, 1.046),
+        (Situation.CALM, True): (0.769, 0.977, 1.181),
+        (Situation.FULL, False): (0.945, 0.996, 1.047),
+        (Situation.FULL, True): (0.791, 0.965, 1.147),
+        (Situation.PART, False): (0.691, 0.984, 1.109),
+        (Situation.PART, True): (0.630, 0.949, 1.147),
+        (Situation.WAITS, False): (0.900, 1.038, 1.240),
+        (Situation.WAITS, True): (0.821, 1.005, 1.222),
+    }
+)
+
+END_ERRORS: Mapping[ServiceOrder, Mapping[tuple[Situation, bool], Errors]] = MappingProxyType(
+    {
+        ServiceOrder.WORST_RHO_FIRST: _WORST_RHO_ENDS,
+        ServiceOrder.LEAST_SERVED_FIRST: _WORST_RHO_ENDS,
+        ServiceOrder.SHORTEST_FIRST: _SHORTEST_ENDS,
+    }
+)
+"""Errors of ends, by situation and whether the app has later phases; measured by `themis reproduce estimates`.
+
+Under LEAST_SERVED_FIRST they were not measured: those of WORST_RHO_FIRST stand in."""
+
+FIRST_GPU_ERRORS: Mapping[ServiceOrder, Errors] = MappingProxyType(
+    {
+        ServiceOrder.WORST_RHO_FIRST: (0.682, 1.844, 5.477),
+        ServiceOrder.LEAST_SERVED_FIRST: (0.682, 1.844, 5.477),
+        ServiceOrder.SHORTEST_FIRST: (0.367, 1.069, 2.079),
+    }
+)
+"""Errors of the first GPU of apps that wait, likewise."""

@@ -1,0 +1,88 @@
+"""AdminService: the gRPC methods for operators, behind the command `themis rm`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+import themis
+from rm_plugin.service.manager import ResourceManager
+from rm_plugin.service.message_checks import check_reference
+from rm_plugin.service.node_status import node_status, node_statuses
+from rm_plugin.service.nodes import NodeWatch
+from rm_plugin.service.refusals import refuse
+from themis.errors import ThemisError
+from themis.lifecycle import AppState
+from themis.wire import themis_pb2 as pb
+from themis.wire import themis_pb2_grpc as rpc
+
+if TYPE_CHECKING:
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+_LOOK_S = 10.0
+"""Seconds that a drain waits until the machine's GPUs are closed. An engine that is away delays that."""
+
+
+class AdminService(rpc.AdminServiceServicer):  # type: ignore[misc]
+    """Answers operators.
+
+    Args:
+        manager: The ResourceManager.
+        nodes: Applies drains.
+        stop: Orders the process to stop; takes `keep_apps`.
+    """
+
+    def __init__(self, manager: ResourceManager, nodes: NodeWatch, stop: Callable[..., None]) -> None:
+        self._manager = manager
+        self._nodes = nodes
+        self._stop = stop
+        self._started_at_s = manager.clock.now_s()
+        self._looks: set[asyncio.Task[None]] = set()
+
+    async def Status(self, request: pb.RmStatusRequest, context: Context) -> pb.RmStatus:
+        """Return the state of the ResourceManager and its machines."""
+        manager = self._manager
+        waiting = (AppState.SUBMITTED, AppState.ACCEPTED)
+        away = "the engine does not answer, or not about every machine" if manager.app_masters.is_engine_away else ""
+        return pb.RmStatus(
+            version=themis.__version__,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_at_s=self._started_at_s,
+            now_s=manager.clock.now_s(),
+            engine=manager.settings.engine,
+            policy=manager.settings.policy,
+            state_dir=str(manager.settings.state_dir.absolute()),
+            store_trouble=manager.changes.trouble,
+            engine_trouble=away,
+            apps_running=manager.entries.count([AppState.RUNNING]),
+            apps_waiting=manager.entries.count(waiting),
+            limits=manager.live_cluster.limits,
+            nodes=node_statuses(manager),
+        )
+
+    async def Stop(self, request: pb.StopRequest, context: Context) -> pb.RmStatus:
+        """Stop this process soon after the answer."""
+        status = await self.Status(pb.RmStatusRequest(), context)
+        # The answer must be on its way before the server closes.
+        asyncio.get_running_loop().call_later(0.1, lambda: self._stop(keep_apps=request.keep_apps))
+        return status
+
+    async def Drain(self, request: pb.DrainRequest, context: Context) -> pb.NodeStatus:
+        """Drain a machine, or open it again."""
+        try:
+            machine_id = check_reference(request.machine_id, "machine")
+            await self._manager.live_cluster.drain(machine_id, drained=request.drained)
+        except ThemisError as error:
+            await refuse(context, error)
+            raise
+        look = asyncio.get_running_loop().create_task(self._nodes.look())
+        self._looks.add(look)
+        look.add_done_callback(self._looks.discard)
+        await asyncio.wait([look], timeout=_LOOK_S)
+        return node_status(self._manager, self._manager.arbiter.cluster.machine(machine_id))

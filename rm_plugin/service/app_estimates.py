@@ -1,0 +1,169 @@
+"""When each active app gets GPUs and ends, why it waits, and its rho so far, for commands, pages and REST.
+
+Everything rests on one forecast of all apps (`rm_plugin.arbiter.estimates`). It is made when it is asked for, at
+most once in `_FRESH_S` seconds and for a twentieth of the time: with 1000 apps it takes a second. It takes what the
+newest heartbeats report: what is left of each app, and what a start costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from msgspec.structs import replace
+
+from rm_plugin.arbiter.core import Arbiter
+from rm_plugin.arbiter.estimates import AppNow, Estimate, Forecast, estimate_of, forecast, order_of
+from rm_plugin.service.entries import AppEntries, AppEntry
+from rm_plugin.service.fluid_fairness import FluidFairness
+from themis.clock import Clock
+from themis.config.rm_settings import RmSettings
+from themis.rho import HEADLINE
+from themis.values import Value
+from themis.web.formatting import counted, duration
+from themis.wire.values import phases_from_messages
+
+_FRESH_S = 1.0
+_TIMES_ITS_COST = 20.0
+
+MAX_AHEAD = 20
+
+
+class Waiting(Value, frozen=True, kw_only=True):
+    """Why an app has no more GPUs.
+
+    Attributes:
+        reason: The reason, a clause.
+        rank: Its place among the apps that could use more GPUs, in the order in which the policy is expected to serve
+            them; 1 is served first. None before its app master has reported.
+        of: How many apps could use more.
+        ahead: The apps before it in their order, at most `MAX_AHEAD`.
+    """
+
+    reason: str
+    rank: int | None = None
+    of: int = 0
+    ahead: tuple[str, ...] = ()
+
+
+class AppEstimates:
+    """Estimates of the active apps. Belongs to the ResourceManager's loop.
+
+    Args:
+        settings: Names the policy and the length of leases.
+        arbiter: Holds the leases.
+        entries: All apps.
+        fairness: Their lives on the fluid fair cluster.
+        clock: The wall clock.
+        waits_for: Returns what the engine or the policy says that an app waits for; empty if they say nothing.
+    """
+
+    def __init__(
+        self,
+        settings: RmSettings,
+        arbiter: Arbiter,
+        entries: AppEntries,
+        fairness: FluidFairness,
+        clock: Clock,
+        waits_for: Callable[[AppEntry], str],
+    ) -> None:
+        self._settings, self._arbiter, self._entries = settings, arbiter, entries
+        self._fairness, self._clock, self._waits_for = fairness, clock, waits_for
+        self._order = order_of(settings.policy)
+        self._made_at_s, self._cost_s = -math.inf, 0.0
+        self._apps: Mapping[str, AppNow] = {}
+        self._forecasts: Mapping[str, Forecast] = {}
+
+    def estimate(self, entry: AppEntry) -> Estimate | None:
+        """The estimate of an app. None if it has ended, or its app master has not reported yet."""
+        self._refresh()
+        made, app = self._forecasts.get(entry.app_id), self._apps.get(entry.app_id)
+        if entry.ended or made is None or app is None:
+            return None
+        # The leases beside it in a status are those of now.
+        app = replace(app, held_gpus=len(self._arbiter.table.live_of(entry.app_id)))
+        lease_s = self._settings.lease.duration_s
+        return estimate_of(app, made, now_s=self._made_at_s, lease_s=lease_s, order=self._order)
+
+    def rho(self, entry: AppEntry) -> float:
+        """Rho by `fluid`: of an app that ended its result, else by the estimate of its end. NaN if it is unknown."""
+        gpus = self._arbiter.cluster.gpus
+        if entry.ended:
+            return self._fairness.final_rho(entry, gpus).get(HEADLINE, math.nan)
+        estimate, life = self.estimate(entry), self._fairness.lives(gpus).get(entry.app_id)
+        if estimate is None or life is None or life.time_s <= 0.0:
+            return math.nan
+        return (self._made_at_s - entry.submitted_at_s + estimate.end_s.median) / life.time_s
+
+    def waiting(self, entry: AppEntry) -> Waiting | None:
+        """Why an app has no more GPUs. None if it has ended or can use no more."""
+        if entry.ended or (entry.heartbeat.jobs and entry.heartbeat.unmet_gpus <= 0):
+            return None
+        self._refresh()
+        wanting = [other.app_id for other in self._entries.active() if other.heartbeat.unmet_gpus > 0]
+        wanting = [app_id for app_id in wanting if app_id in self._forecasts]
+        # The model knows the mean demand of a phase. An app that holds it may want more now, and counts as last.
+        wanting.sort(key=lambda app_id: self._forecasts[app_id].rank or math.inf)
+        place = wanting.index(entry.app_id) if entry.app_id in wanting else None
+        return Waiting(
+            reason=self._reason(entry, place or 0),
+            rank=None if place is None else place + 1,
+            of=len(wanting),
+            ahead=() if place is None else tuple(wanting[: min(place, MAX_AHEAD)]),
+        )
+
+    def _reason(self, entry: AppEntry, ahead: int) -> str:
+        """The first of these that is the case: what engine or policy say, no report, no free GPUs, no room, order."""
+        if told := self._waits_for(entry):
+            return told
+        if not entry.heartbeat.jobs:
+            return "its app master has not reported yet"
+        policy, table, noun = self._settings.policy, self._arbiter.table, self._arbiter.cluster.device_noun
+        free = len(table.free_gpus())
+        if not free:
+            end_s = table.next_end_s()
+            due = "" if end_s is None else f"; the next leases end in {duration(max(0.0, end_s - self._clock.now_s()))}"
+            return f"no {noun} is free: all {table.gpus_there} are leased{due}"
+        smallest = min(shape.demand_min_gpus for shape in entry.shapes.values())
+        if not table.live_of(entry.app_id) and free < smallest:
+            return f"{counted(free, noun)} free, and its smallest gang needs {smallest}"
+        if ahead:
+            return f"{counted(free, noun)} free, and {policy} serves {counted(ahead, 'app')} before it"
+        return f"{counted(free, noun)} free, and {policy} left them to other apps or for the next round"
+
+    def _refresh(self) -> None:
+        now_s = self._clock.now_s()
+        if abs(now_s - self._made_at_s) < max(_FRESH_S, _TIMES_ITS_COST * self._cost_s):
+            return
+        self._made_at_s = now_s
+        lives = self._fairness.lives(self._arbiter.cluster.gpus)
+        self._apps = {
+            entry.app_id: self._app_now(entry, lives[entry.app_id].ends_s if entry.app_id in lives else math.inf)
+            for entry in self._entries.active()
+            if entry.heartbeat.phases_left
+        }
+        self._forecasts = forecast(
+            list(self._apps.values()),
+            self._arbiter.gpus_available,
+            now_s=now_s,
+            lease_s=self._settings.lease.duration_s,
+            lease_end_s=self._arbiter.lease_end_s(now_s),
+            order=self._order,
+        )
+        self._cost_s = self._clock.now_s() - now_s
+
+    def _app_now(self, entry: AppEntry, fair_end_s: float) -> AppNow:
+        leases, heartbeat = self._arbiter.table.live_of(entry.app_id), entry.heartbeat
+        return AppNow(
+            app_id=entry.app_id,
+            submitted_at_s=entry.submitted_at_s,
+            phases_left=phases_from_messages(heartbeat.phases_left),
+            whole_time_s=math.fsum(phase.time_s for phase in entry.declaration.phases),
+            smallest_gang=min(shape.demand_min_gpus for shape in entry.shapes.values()),
+            largest_gang=max(shape.demand_max_gpus for shape in entry.shapes.values()),
+            held_gpus=len(leases),
+            lease_end_s=max((lease.expires_at_s for lease in leases), default=0.0),
+            attained_gpu_s=self._arbiter.attained_gpu_s(entry.app_id, self._clock.now_s()),
+            restart_s=heartbeat.restart_s,
+            fair_end_s=fair_end_s,
+        )

@@ -1,0 +1,69 @@
+"""Operators' calls of a ResourceManager: blocking calls of AdminService."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import grpc
+
+from submarine_client.rpc_errors import translated
+from themis.errors import UnreachableError
+from themis.wire import themis_pb2 as pb
+from themis.wire.themis_pb2_grpc import AdminServiceStub
+
+_TIMEOUT_S = 30.0
+_LOOK_S = 0.2
+
+
+class Admin:
+    """A connection to one ResourceManager; a context manager.
+
+    Every call raises UnreachableError if the ResourceManager does not answer.
+
+    Args:
+        address: HOST:PORT of the ResourceManager.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        # A web proxy does not reach a ResourceManager.
+        self._channel = grpc.insecure_channel(address, options=(("grpc.enable_http_proxy", 0),))
+        self._stub = AdminServiceStub(self._channel)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._channel.close()
+
+    def status(self) -> pb.RmStatus:
+        """Return the state of the ResourceManager and its machines."""
+        with translated(self._address):
+            status: pb.RmStatus = self._stub.Status(pb.RmStatusRequest(), timeout=_TIMEOUT_S)
+        return status
+
+    def stop(self, *, keep_apps: bool) -> pb.RmStatus:
+        """Order the ResourceManager to stop. Returns its last state, before its end."""
+        with translated(self._address):
+            status: pb.RmStatus = self._stub.Stop(pb.StopRequest(keep_apps=keep_apps), timeout=_TIMEOUT_S)
+        return status
+
+    def wait_until_gone(self, limit_s: float, *, now_s: Callable[[], float], sleep: Callable[[float], None]) -> bool:
+        """Wait until the ResourceManager does not answer any more. Returns False if it still does after `limit_s`."""
+        deadline_s = now_s() + limit_s
+        while now_s() < deadline_s:
+            sleep(_LOOK_S)
+            try:
+                self.status()
+            except UnreachableError:
+                return True
+        return False
+
+    def drain(self, machine_id: str, *, drained: bool) -> pb.NodeStatus:
+        """Drain a machine, or open it again. Raises NotFoundError for an unknown one."""
+        request = pb.DrainRequest(machine_id=machine_id, drained=drained)
+        with translated(self._address):
+            status: pb.NodeStatus = self._stub.Drain(request, timeout=_TIMEOUT_S)
+        return status

@@ -1,0 +1,43 @@
+"""The service of a chaos run on a development cluster of Hadoop."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from embedded_service import EmbeddedService
+
+from themis_lab.devcluster.cluster import DevCluster
+from themis_lab.devcluster.spec import RESOURCE_MANAGER, ClusterSpec
+
+NODE_GPUS = (4, 4)
+
+
+class YarnService(EmbeddedService):
+    """A ResourceManager with the engine `yarn`; its tasks are containers of two nodes."""
+
+    on_yarn = True
+
+    def __init__(self, folder: Path) -> None:
+        self.cluster = DevCluster.start(ClusterSpec(gpus=NODE_GPUS), folder / "hadoop")
+        # The GPUs are declared as real ones, so that their numbers are in the tasks' environment.
+        fast = {"heartbeat_s": 0.2, "poll_s": 0.3, "emulated": False, "task_memory_mb": 512, "am_memory_mb": 512}
+        settings = {
+            "engine": "yarn", "cluster": None, "yarn": fast, "unfit_s": 5,
+            "lease": {"duration_s": 20, "checkpoint_lead_s": 4, "grace_s": 15}, "am_expiry_s": 10,
+        }  # fmt: skip
+        super().__init__(folder, settings, self.cluster.exports)
+
+    def close(self) -> None:
+        super().close()
+        self.cluster.stop()
+
+    def cut_node(self, pick: float) -> None:
+        nodes = list(self.cluster.node_gpus)
+        node = nodes[int(pick * len(nodes))]
+        self.cluster.kill_node(node)
+        self.cluster.mend()
+
+    def stopped_yarn(self) -> contextlib.AbstractContextManager[None]:
+        (pid,) = (pid for name, pid in self.cluster.daemons().items() if name == RESOURCE_MANAGER and pid)
+        return self.stopped(pid)

@@ -1,0 +1,156 @@
+"""What a site does to Themis on YARN: a second ResourceManager by mistake, smaller queues, other tenants, drains."""
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from themis_on_yarn import ThemisOnYarn
+from yarn_apps import Application, client_environment
+
+from themis.errors import InputError
+from themis.hadoop.jvm import start_jvm
+from themis.hadoop.yarn_client import YarnClient
+from themis_cli.main import main
+
+JOB = {"tasks": 5, "min_tasks": 1, "gpus_per_task": 1, "iterations": 20000}
+
+
+@pytest.fixture
+def themis(cluster, tmp_path):
+    with ThemisOnYarn(cluster, tmp_path) as themis:
+        yield themis
+        if themis.kinds()["lease_granted"]:
+            assert themis.audit() == ()
+
+
+@pytest.fixture
+def queue_limit(cluster):
+    """Set the share of the cluster that the queue `default` has and may use, in percent. Restores it afterwards."""
+    path = cluster.conf_dir / "capacity-scheduler.xml"
+    former = path.read_text()
+
+    def refresh(text):
+        path.write_text(text)
+        environment = {**os.environ, **cluster.exports}
+        subprocess.run([cluster.bin_dir / "yarn", "rmadmin", "-refreshQueues"], env=environment, check=True)
+
+    def limit(percent):
+        text = former
+        values = {"default.capacity": percent, "default.maximum-capacity": percent, "research.capacity": 100 - percent}
+        for name, value in values.items():
+            text, found = re.subn(rf"(root\.{name}</name><value>)\d+", rf"\g<1>{value}", text)
+            assert found == 1
+        refresh(text)
+
+    yield limit
+    refresh(former)
+
+
+@pytest.fixture
+def stranger(cluster):
+    """A YARN application that is none of ours."""
+    start_jvm(client_environment(cluster))
+    with YarnClient() as client:
+        application = Application(client, client_environment(cluster), name="stranger", app_type="OTHER")
+        am = application.attempt()
+        am.register()
+        yield am
+        application.close()
+
+
+def operate(themis, capsys, *words):
+    capsys.readouterr()
+    code = main(["rm", *words, "--rm", themis.client.address])
+    told = capsys.readouterr()
+    return code, told.out + told.err
+
+
+def test_second_resource_manager_on_the_same_storage_is_refused(themis, tmp_path_factory):
+    second = ThemisOnYarn(themis.cluster, tmp_path_factory.mktemp("second"))
+    with pytest.raises(AssertionError, match="the ResourceManager ended"):
+        second.start()
+    assert second.process.wait() == 2
+    log = second.log()
+    assert "another ResourceManager uses this yarn.storage" in log and f"process {themis.process.pid} " in log
+    assert str(themis.folder / "state") in log and "Traceback" not in log
+
+
+def test_lock_of_a_killed_resource_manager_does_not_delay_its_restart(themis):
+    themis.kill()
+    themis.start()
+    assert "waiting up to" not in themis.log()
+
+
+def test_apps_outlive_a_stop_that_keeps_them(themis, capsys):
+    app_id = themis.submit(jobs=2, job={"tasks": 1, "gpus_per_task": 1, "iterations": 300})
+    themis.wait_until_iterating(app_id)
+    before = themis.app_masters(app_id)
+    assert operate(themis, capsys, "stop", "--keep-apps")[0] == 0
+    assert themis.process.wait(30) == 0
+    themis.client.close()
+    assert themis.app_masters(app_id) == before and themis.tasks(app_id)
+    themis.start()
+    app = themis.wait_until_ended(app_id)
+    assert (app.state, app.attempts) == ("FINISHED", 1)
+
+
+def test_queue_that_shrinks_is_used_up_to_its_limit(themis, queue_limit, capsys):
+    apps = [themis.submit(name=name, jobs=1, job=JOB) for name in ("one", "other")]
+    themis.until(lambda: themis.gpus_in_use().total() == 10, "every GPU is in use", 90)
+    queue_limit(30)
+    limit = "YARN's queue default may use 3 of 10 GPUs"
+    themis.until(lambda: limit in operate(themis, capsys, "status")[1], "the limit is known", 30)
+    themis.until(lambda: themis.gpus_in_use().total() == 3, "three GPUs are in use", 90)
+    themis.until(lambda: any(limit in themis.app(app_id).waits_for for app_id in apps), "app show says why", 30)
+    queue_limit(50)
+    themis.until(lambda: themis.gpus_in_use().total() == 5, "five GPUs are in use", 120)
+
+
+def test_other_tenant_that_takes_gpus_at_the_end_of_leases_keeps_them(themis, stranger):
+    """Two elastic apps have every GPU. The tenant waits for GPUs of each node, and is faster when one app ends."""
+    apps = [themis.submit(name=name, jobs=1, job={**JOB, "tasks": 8}) for name in ("one", "other")]
+    themis.until(lambda: themis.gpus_in_use().total() == 10, "every GPU is in use", 90)
+    hosts = [host for host, count in themis.cluster.node_gpus.items() for _ in range(count // 2)]
+    for number, host in enumerate(hosts, 1):
+        stranger.ask(allocation_request_id=number, host=host, gpus=1)
+    held, over = Counter(), []
+
+    def settled():
+        held.update(container["host"] for container in stranger.allocate().get("granted", ()))
+        used = themis.gpus_in_use()
+        over.extend(host for host, count in used.items() if count + held[host] > themis.cluster.node_gpus[host])
+        # The other app may use at most eight.
+        return held and used.total() == min(8, 10 - held.total())
+
+    assert not settled()
+    themis.client.kill(apps[0])
+    themis.until(settled, "the tenant has GPUs, and the other app has the rest", 150)
+    assert over == []
+    assert themis.app(apps[1]).attempts == 1
+
+
+def test_app_in_an_unknown_queue_is_refused(themis):
+    with pytest.raises(InputError, match="unknown YARN queue: 'reserach'; did you mean 'research'"):
+        themis.submit(queue="reserach")
+
+
+def test_app_that_yarns_operator_moves_is_shown_in_its_new_queue(themis):
+    app_id = themis.submit(jobs=1, job={"tasks": 1, "gpus_per_task": 1, "iterations": 2000})
+    themis.wait_until_iterating(app_id)
+    command = ["yarn", "application", "-movetoqueue", themis.app(app_id).engine_id, "-queue", "research"]
+    command[0] = str(themis.cluster.bin_dir / command[0])
+    subprocess.run(command, env={**os.environ, **themis.cluster.exports}, check=True, stdout=sys.stderr)
+    themis.until(lambda: themis.app(app_id).queue.endswith("research"), "app show has the queue", 30)
+
+
+def test_drained_node_is_left_at_the_end_of_its_leases(themis, capsys):
+    app_id = themis.submit(jobs=1, job=JOB)
+    themis.until(lambda: themis.gpus_in_use(), "it runs", 60)
+    host = next(iter(themis.gpus_in_use()))
+    code, text = operate(themis, capsys, "drain", host)
+    assert (code, text.startswith(f"{host} drains: ")) == (0, True)
+    themis.until(lambda: host not in themis.gpus_in_use() and themis.gpus_in_use(), "it runs elsewhere", 120)
+    assert themis.app(app_id).attempts == 1

@@ -1,0 +1,191 @@
+"""A search without metrics is no search, and a job that reports nothing is marked."""
+
+import asyncio
+import math
+
+import pytest
+
+from am.app_view import UNKNOWN_PACE_S
+from am.log_watch import UNREAD_AFTER_S
+from am.master import _outcome
+from am.status import job_status
+from themis.apps import Estimate, MetricSpec
+from themis.lifecycle import AppState, JobState
+
+
+def run(one, job_id, *lines):
+    """Run a job to its end, with exit code 0; its log has these lines."""
+
+    async def scenario():
+        await one.start(job_id)
+        with one.jobs[job_id].log_path.open("a") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+        one.look()
+        one.jobs[job_id].handles[0].end(0)
+        await one.ended(job_id)
+
+    asyncio.run(scenario())
+
+
+def test_search_without_a_metric_at_its_target_is_unreadable(attempt):
+    one = attempt()
+    run(one, "j2", "hello", "[10] perplexity of 3")
+    assert one.app.search.unreadable == (
+        "no metric was read by the target of j2: 2 lines seen, none understood; first line: 'hello';"
+        " declare `metric`, print `step=.. loss=..`, or call themis.report"
+    )
+    assert one.jobs["j2"].state is JobState.PHASE_DONE
+    # The tuner has not heard of it, so that it promotes nobody.
+    assert len(one.app.search.plan().targets) == 4
+    assert one.app.search.best() == ""
+
+
+def test_search_with_lines_of_any_program_promotes_the_lower_losses(attempt):
+    one = attempt()
+    for loss, job_id in enumerate(("j3", "j1", "j0", "j2")):
+        run(one, job_id, *(f"step={step} loss={loss + 1 / step}" for step in (5, 10)))
+    assert set(one.app.search.plan().targets) == {"j3", "j1"}
+    assert one.app.search.unreadable == ""
+
+
+def test_metric_of_mode_max_promotes_the_higher_values_and_shows_them(attempt):
+    one = attempt(metric=MetricSpec(name="auc", mode="max"))
+    for value, job_id in enumerate(("j3", "j1", "j0", "j2")):
+        run(one, job_id, f"step=10 loss={value} auc={value}")
+    assert set(one.app.search.plan().targets) == {"j2", "j0"}
+    assert job_status(one.app, one.jobs["j2"]).loss == 3.0
+
+
+def test_unread_declared_metric_makes_the_search_unreadable_although_losses_are_read(attempt):
+    one = attempt(metric=MetricSpec(name="auc"))
+    run(one, "j0", "step=10 loss=0.5")
+    assert "1 lines seen, no auc; first line" in one.app.search.unreadable
+
+
+def test_losses_that_are_no_numbers_are_read(attempt):
+    one = attempt()
+    run(one, "j0", "step=10 loss=nan")
+    assert one.app.search.unreadable == ""
+
+
+@pytest.mark.parametrize(
+    "settings", [{"metric": MetricSpec(wanted=False)}, {"tuner": "single"}, {"tuner": "single", "jobs": ("j0",)}]
+)
+def test_metric_is_not_missed_where_no_tuner_compares(attempt, settings):
+    one = attempt(**settings)
+    run(one, "j0", "hello")
+    assert one.app.search.unreadable == ""
+
+
+def test_search_without_a_wanted_metric_ends_without_doubt_about_it(attempt):
+    one = attempt(tuner="single", iterations=1, jobs=("j0", "j1"), metric=MetricSpec(wanted=False))
+    for job_id in ("j0", "j1"):
+        run(one, job_id, "hello")
+    state, doubts = _outcome(one.app)
+    assert state is AppState.FINISHED
+    assert "no job logged a loss" not in doubts
+
+
+def watched(one, job_id, seconds, *lines):
+    async def scenario():
+        await one.start(job_id)
+        with one.jobs[job_id].log_path.open("a") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+        one.look(seconds)
+        health = one.jobs[job_id].health
+        one.jobs[job_id].handles[0].end(0)
+        await one.ended(job_id)
+        return health
+
+    return asyncio.run(scenario())
+
+
+def test_job_without_pace_and_metric_is_marked_within_a_minute(attempt):
+    one = attempt()
+    assert UNREAD_AFTER_S < 60
+    health = watched(one, "j0", 60, "hello")
+    assert health.startswith("pace unknown and no metric: 1 lines seen, none understood; first line: 'hello'")
+    [(job_id, detail)] = one.details("metric_unread")
+    assert (job_id, detail) == ("j0", {"lines_seen": 1, "first_line": "hello"})
+    assert not job_status(one.app, one.jobs["j0"]).pace_known
+
+
+def test_job_with_an_estimate_has_a_known_pace(attempt):
+    one = attempt(tuner="single", jobs=("j0",), estimate=Estimate(serial_iteration_s=0.1))
+    assert watched(one, "j0", 60, "hello") == ""
+    assert job_status(one.app, one.jobs["j0"]).pace_known
+
+
+def test_pace_of_lines_without_times_is_measured_by_reading_them(attempt):
+    one = attempt(tuner="single", jobs=("j0",), iterations=100)
+
+    async def scenario():
+        await one.start("j0")
+        for step in (10, 20, 30, 40):
+            with one.jobs["j0"].log_path.open("a") as file:
+                file.write(f"step={step} loss=0.5\n")
+            one.look(2)
+        one.jobs["j0"].handles[0].end(0)
+        await one.ended("j0")
+
+    asyncio.run(scenario())
+    assert one.jobs["j0"].profile.iteration_s == pytest.approx(0.2)
+    assert not math.isnan(one.jobs["j0"].loss)
+
+
+class TestLimits:
+    """A job that passes a limit is stopped, so that it can save, and is not started again."""
+
+    @staticmethod
+    def stopped(one, seconds, *lines):
+        async def scenario():
+            await one.start("j0")
+            with one.jobs["j0"].log_path.open("a") as file:
+                file.write("".join(f"{line}\n" for line in lines))
+            one.look(seconds)
+            reason = one.jobs["j0"].stop_reason
+            one.jobs["j0"].handles[0].end(75)
+            await one.ended("j0")
+            return reason
+
+        return asyncio.run(scenario())
+
+    def test_run_time(self, attempt):
+        one = attempt(tuner="single", jobs=("j0",), max_runtime_s=20.0)
+        assert self.stopped(one, 30) == "it has run for 21 s, job.max_runtime_s is 20"
+        assert one.jobs["j0"].state is JobState.FAILED
+        assert "job.max_runtime_s is 20" in one.jobs["j0"].diagnostics
+
+    def test_iterations(self, attempt):
+        one = attempt(tuner="single", jobs=("j0",), iterations=20, max_iterations=50)
+        assert self.stopped(one, 2, "step=50 loss=0.1") == ""
+        assert one.jobs["j0"].state is not JobState.FAILED
+        assert self.stopped(one, 2, "step=59 loss=0.1") == "it logged iteration 59, job.max_iterations is 50"
+        assert one.jobs["j0"].state is JobState.FAILED
+
+
+def test_job_past_its_target_is_remarked(attempt):
+    one = attempt(tuner="single", jobs=("j0",), iterations=20)
+    assert "it logs iteration 59, past its target 20" in watched(one, "j0", 2, "step=59 loss=0.1")
+
+
+def test_steps_of_a_command_without_iterations_are_no_remark(attempt):
+    one = attempt(tuner="single", jobs=("j0",), iterations=1)
+    assert watched(one, "j0", 2, "step=59 loss=0.1") == ""
+
+
+def test_steps_of_a_command_without_iterations_do_not_make_it_short(attempt):
+    one = attempt(tuner="single", jobs=("j0",), iterations=1)
+
+    async def scenario():
+        await one.start("j0")
+        for step in (10, 20, 30):
+            with one.jobs["j0"].log_path.open("a") as file:
+                file.write(f"step={step} loss=0.5\n")
+            one.look(2)
+        work_s = one.app.search.progress()["j0"].serial_iteration_s
+        one.jobs["j0"].handles[0].end(0)
+        await one.ended("j0")
+        return work_s
+
+    assert asyncio.run(scenario()) == UNKNOWN_PACE_S

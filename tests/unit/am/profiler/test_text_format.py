@@ -1,0 +1,230 @@
+"""Lines of any training program: what is read from them, and what never is."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from am.profiler.parser import LogReader
+from am.profiler.profile import JobProfile
+from am.profiler.records import Diverged, LossOnly, Metric, StepLoss, Validation
+from themis.apps import MetricSpec
+from themis.cluster import Level
+
+NO_METRICS = Path(__file__).parents[3] / "golden" / "profiler" / "text" / "no_metrics.txt"
+
+
+def read(text, iterations=0, metric=None):
+    reader = LogReader(metric=metric)
+    reader.expect(iterations)
+    return reader.read(text.encode() + b"\n")
+
+
+def steps(records):
+    return [(record.step, record.loss) for record in records if isinstance(record, StepLoss)]
+
+
+def held_out(records):
+    return [(record.step, record.loss, record.accuracy) for record in records if isinstance(record, Validation)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step=40 loss=0.6912",
+        "Step: 40, Loss: 0.6912",
+        "step 40/100 - loss 0.6912 - lr 0.1",
+        "loss = 0.6912, step = 40",
+        '{"step": 40, "loss": 0.6912}',
+        '{"level": "info", "global_step": 40, "train/loss": 0.6912, "lr": 5e-05}',
+        "{'step': 40, 'loss': '0.6912', 'epoch': '0.4'}",
+        "{'step': 40, 'loss': np.float64(0.6912)}",
+        "step 40 loss tensor(0.6912, device='cuda:0')",
+        "2026-11-25 10:00:04 INFO train: step 40 loss 0.6912",
+        "2026-01-01 10:00:00,123 - train - INFO - step 40 loss 0.6912",
+        "[2026-01-01 10:00:00,123][trainer][INFO] - iter: 40, train_loss: 0.6912, val_acc: 0.5",
+        "INFO:root:step=40 loss=0.6912",
+        "I0728 12:00:01.123456 140 train.py:262] step 40, loss 0.6912",
+        "2026-01-01 10:00:00.123 | INFO     | __main__:main:12 - step=40 | loss=0.6912",
+        "[rank0]: step=40 loss=0.6912",
+        "[default0]:step=40 loss=0.6912",
+        "(RayTrainWorker pid=1234) step=40 loss=0.6912",
+        "worker 0 | step=40 loss=0.6912",
+        "\x1b[36m(train_fn pid=12345)\x1b[0m step=40 loss=\x1b[1m0.6912\x1b[0m",
+        "\x1b[32m2026-01-01 10:00:00\x1b[0m step=40 loss=0.6912",
+        "Iteration 40, loss = 0.6912",
+        "iter 40: loss 0.6912, time 10.00ms, mfu -100.00%",
+        "[1,    40] loss: 0.6912",
+        "Epoch [1/6], Step [40/100], Loss: 0.6912",
+        "Epoch: [0][ 40/100]\tTime  0.1 (0.2)\tData  0.0 (0.1)\tLoss 6.912e-01 (7.0e+00)\tAcc@1   0.00 (  0.10)",
+        "Train Epoch: 1 [40/60000 (1%)]\tLoss: 0.6912",
+        "Epoch[1] Iteration[40/938] Loss: 0.6912",
+        "Train: 0 [  40/1251 (  3%)]  Loss: 0.6912 (6.9)  Time: 0.1s",
+        "01/01 00:00:00 - mmengine - INFO - Epoch(train)  [1][  40/7330]  lr: 2e-02  loss: 0.6912  loss_cls: 0.7",
+        "[01/01 00:00:00 d2.utils.events]:  eta: 0:10:00  iter: 40  total_loss: 0.6912  loss_cls: 0.7  lr: 1e-4",
+        " iteration       40/  500000 | learning rate: 1.0E-04 | lm loss: 6.912E-01 | loss scale: 1.0 | grad norm: 2",
+        " 40%|████      | 40/100 [00:01<00:02, 30.00it/s, loss=0.6912]",
+        "Epoch 0:  40%|████      | 40/100 [00:01<00:02, 30.00it/s, v_num=0, train_loss=0.6912]",
+        " 39%|███▉      | 39/100 [00:01<00:02, 30.00it/s]step=40 loss=0.6912",
+        "\r 39%|███▉      | 39/100 [00:01<00:02, 30.00it/s]\r                       \rstep=40 loss=0.6912",
+        "[40]\ttrain-logloss:0.6912",
+    ],
+)
+def test_step_and_training_loss(line):
+    assert steps(read(line)) == [(40, 0.6912)]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("Epoch 2/6 train_loss=0.6912 val_loss=0.7001 acc=0.770", (2, 0.7001, 0.77)),
+        ("epoch: 2 - loss: 0.69 - val_loss: 0.7001 - val_accuracy: 77.0%", (2, 0.7001, 0.77)),
+        ('{"epoch": 2, "train_loss": 0.69, "valid_loss": 0.7001, "valid_acc": 0.77, "acc": 0.9}', (2, 0.7001, 0.77)),
+        ("Validation Results - Epoch: 2  Avg accuracy: 0.77 Avg loss: 0.7001", (2, 0.7001, 0.77)),
+        ("{'eval_loss': 0.7001, 'eval_accuracy': 0.77, 'eval_runtime': 1.2, 'epoch': 2.0}", (2, 0.7001, 0.77)),
+        ("Epoch: 002 | Train loss: 0.69 | Test loss: 0.7001 | Test acc: 77.00%", (2, 0.7001, 0.77)),
+        ("step 2: train loss 0.6912, val loss 0.7001", (2, 0.7001, None)),
+        ("Test set: Average loss: 0.7001, Accuracy: 7700/10000 (77%)", (0, 0.7001, 0.77)),
+        ("validation loss: 0.7001", (0, 0.7001, None)),
+    ],
+)
+def test_held_out_values(line, expected):
+    assert held_out(read(line)) == [expected]
+
+
+def test_steps_of_epochs_add_up():
+    lines = ["[1,   300] loss: 0.9", "[1,   600] loss: 0.8", "[2,   300] loss: 0.7", "[2,   600] loss: 0.6"]
+    assert [step for step, _ in steps(read("\n".join(lines)))] == [300, 600, 900, 1200]
+
+
+def test_bars_drawn_once_an_epoch_add_up():
+    bar = " 100%|████| 50/50 [00:01<00:00, 30.00it/s, loss={}]"
+    assert steps(read("\n".join(bar.format(loss) for loss in (0.9, 0.8)))) == [(50, 0.9), (100, 0.8)]
+
+
+def test_head_of_an_epoch_counts_for_its_lines():
+    text = "Epoch 1\n-------\nloss: 2.30  [   64/60000]\nTest Error: \n Accuracy: 45.0%, Avg loss: 2.15\n"
+    records = read(text + "Epoch 2\n-------\nloss: 2.1  [   64/60000]")
+    assert steps(records) == [(64, 2.3), (60000, None), (60064, 2.1)]
+    assert held_out(records) == [(60000, 2.15, 0.45)]
+
+
+@pytest.mark.parametrize(("iterations", "step"), [(6, 1), (600, 140)])
+def test_iterations_are_epochs_if_the_job_was_asked_for_as_many(iterations, step):
+    assert steps(read("Epoch 2/6 [40/100] loss: 0.7", iterations)) == [(step, 0.7)]
+
+
+def test_dictionaries_with_parts_of_epochs_take_their_step_from_the_bar():
+    text = " 40%|████      | 40/100 [00:01<00:02, 30.00it/s]\n{'loss': 0.7, 'epoch': 0.4}"
+    assert steps(read(text, 100)) == [(40, 0.7)]
+    assert steps(read(text, 90)) == [(0, 0.7)]
+
+
+def test_tables_with_a_head():
+    text = (
+        "epoch     train_loss  valid_loss  accuracy  time    \n"
+        "0         0.412       0.391       0.85      00:10     \n1         0.312       0.291       0.95      00:10     "
+    )
+    assert held_out(read(text)) == [(1, 0.391, 0.85), (2, 0.291, 0.95)]
+    text = "      Epoch    GPU_mem   box_loss   cls_loss       Size\n      1/100      2.2G      1.2      3.1        640"
+    assert steps(read(text)) == [(1, 1.2)]
+
+
+@pytest.mark.parametrize("word", ["nan", "NaN", "NAN", "inf", "-Infinity"])
+def test_losses_that_are_no_numbers_are_read_in_any_case(word):
+    [(step, loss)] = steps(read(f"step=40 loss={word}"))
+    assert (step, math.isfinite(loss)) == (40, False)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Loss is nan, stopping training",
+        "loss is NaN, leaving",
+        "RuntimeError: NaN loss during training.",
+        "tensorflow.python.training.basic_session_run_hooks.NanLossDuringTrainingError: NaN loss during training.",
+        "FloatingPointError: Loss became infinite or NaN at iteration=10!",
+        "ValueError: The loss returned in `training_step` is nan.",
+        "Batch 5: Invalid loss, terminating training",
+    ],
+)
+def test_words_of_divergence(line):
+    assert read(line) == [Diverged()]
+
+
+def test_every_line_without_a_metric_is_left_alone():
+    lines = NO_METRICS.read_text().splitlines()
+    assert len(lines) > 60
+    wrong = {line: found for line in lines if (found := read(line, 100))}
+    assert wrong == {}
+    # Not in their order either: a head of an epoch or of a table does not make metrics of them.
+    assert read("\n".join(lines), 100) == []
+
+
+def test_another_format_wins_once_it_has_a_step():
+    reader = LogReader()
+    reader.read(b"INFO:tensorflow:loss = 0.5, step = 10\n")
+    assert reader.read(b"step=40 loss=0.1\n") == []
+
+
+def test_one_worker_of_several_is_followed():
+    text = "[rank1]: step=10 loss=0.5\n[rank0]: step=10 loss=0.7\n[rank1]: step=20 loss=0.4"
+    assert steps(read(text)) == [(10, 0.5), (20, 0.4)]
+
+
+def test_lines_are_counted():
+    reader = LogReader()
+    reader.read(b"hello\n\nINFO:themis:begun incarnation = 2\nstep=1 loss=0.3\nstep=1 loss is low\n")
+    assert (reader.lines_seen, reader.lines_read, reader.first_line) == (3, 1, "hello")
+
+
+def test_step_without_loss_is_not_a_line_with_a_metric():
+    reader = LogReader()
+    reader.read(b'INFO:themis:report {"step": 3}\n')
+    assert (reader.lines_seen, reader.lines_read) == (1, 0)
+
+
+def values(text, **metric):
+    return [(each.step, each.value) for each in read(text, metric=MetricSpec(**metric)) if isinstance(each, Metric)]
+
+
+@pytest.mark.parametrize(
+    ("line", "metric"),
+    [
+        ("step 40 rmse 0.25", {"name": "rmse"}),
+        ('{"step": 40, "rmse": 0.25}', {"name": "rmse"}),
+        ("step=40 | valid/mIoU: 0.25", {"name": "valid/mIoU"}),
+        ("iter 40 >> score <0.25>", {"regex": r"score <([0-9.]+)>"}),
+        ("40 >> score <0.25>", {"regex": r"(?P<step>\d+) >> score <(?P<value>[0-9.]+)>"}),
+        ("INFO:tensorflow:rmse = 0.25, loss = 0.5, step = 40", {"name": "rmse"}),
+    ],
+)
+def test_declared_metric(line, metric):
+    assert values(line, **metric) == [(40, 0.25)]
+
+
+def test_declared_metric_is_no_other_one():
+    assert values("step 40 val_rmse 0.25 rmse_scale 3", name="rmse") == []
+
+
+def test_declared_metric_is_read_beside_a_known_format():
+    text = "Epoch 1/2\n10/10 - 1s - 5ms/step - loss: 0.3 - my_auc: 0.75\n"
+    records = read(text, metric=MetricSpec(name="my_auc", mode="max"))
+    assert steps(records) == [(10, 0.3)]
+    assert [record for record in records if isinstance(record, Metric)] == [Metric(value=0.75)]
+
+
+def test_value_that_is_no_number_is_no_metric():
+    assert values("score <low>", regex=r"score <(\w+)>") == []
+
+
+def test_losses_without_steps_count():
+    assert read("loss: 0.5") == [LossOnly(loss=0.5)]
+
+
+def test_profile_keeps_the_newest_metric():
+    profile = JobProfile()
+    profile.started(1, Level.SLOT)
+    for record in (Metric(value=3.0, step=20), Metric(value=9.0, step=10), Metric(value=2.0)):
+        profile.feed(record)
+    assert profile.metric == 2.0

@@ -1,0 +1,148 @@
+"""When apps get GPUs and end, by playing the cluster forward."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rm_plugin.arbiter.estimates import (
+    END_ERRORS,
+    FIRST_GPU_ERRORS,
+    AppNow,
+    ServiceOrder,
+    Situation,
+    estimate_of,
+    forecast,
+    order_of,
+)
+from rm_plugin.policies.registry import POLICIES
+from themis.fluid_cluster import FluidPhase
+
+LEASE_S = 600.0
+SHORTEST, RHO, SERVED = (
+    ServiceOrder.SHORTEST_FIRST,
+    ServiceOrder.WORST_RHO_FIRST,
+    ServiceOrder.LEAST_SERVED_FIRST,
+)
+
+
+def app(app_id, *phases, held=0, **more):
+    whole_s = math.fsum(time_s for time_s, _ in phases)
+    fields = {"submitted_at_s": 0.0, "whole_time_s": whole_s, "largest_gang": 4, "lease_end_s": LEASE_S, **more}
+    return AppNow(app_id=app_id, phases_left=tuple(FluidPhase(*phase) for phase in phases), held_gpus=held, **fields)
+
+
+def play(*apps, gpus=4, now_s=0.0, order=SHORTEST):
+    return forecast(apps, gpus, now_s=now_s, lease_s=LEASE_S, lease_end_s=LEASE_S, order=order)
+
+
+def test_example_of_the_module():
+    found = play(app("a", (600.0, 4.0), held=4), app("b", (300.0, 4.0), restart_s=20.0))
+    assert found["a"].ends_at_s == pytest.approx(600.0)
+    assert found["b"].first_gpu_at_s == pytest.approx(600.0)
+    assert found["b"].ends_at_s == pytest.approx(920.0)
+
+
+def test_shorter_app_takes_the_gpus_at_the_end_of_the_lease():
+    found = play(app("long", (2000.0, 4.0), held=4), app("short", (100.0, 4.0)))
+    assert found["short"].ends_at_s == pytest.approx(700.0)
+    assert found["long"].ends_at_s == pytest.approx(2100.0)
+
+
+def test_app_that_misses_its_fair_end_gets_a_gang_before_shorter_ones():
+    late = app("late", (2000.0, 4.0), fair_end_s=100.0)
+    assert play(late, app("short", (100.0, 4.0)))["late"].first_gpu_at_s == 0.0
+    late = app("late", (2000.0, 4.0), fair_end_s=9000.0)
+    assert play(late, app("short", (100.0, 4.0)))["late"].first_gpu_at_s == pytest.approx(100.0)
+
+
+def test_phase_that_needs_fewer_gpus_frees_the_others():
+    found = play(app("a", (100.0, 4.0), (100.0, 1.0), held=4), app("b", (50.0, 2.0)))
+    assert found["b"].first_gpu_at_s == pytest.approx(100.0)
+    assert found["a"].ends_at_s == pytest.approx(200.0)
+
+
+def test_gang_that_does_not_fit_waits_for_its_gpus():
+    found = play(app("a", (700.0, 3.0), held=3, lease_end_s=1200.0), app("b", (10.0, 2.0), smallest_gang=2))
+    assert found["b"].first_gpu_at_s == pytest.approx(700.0)
+
+
+def test_worst_rho_is_served_first():
+    worse = app("worse", (100.0, 4.0), submitted_at_s=-1000.0)
+    found = play(app("fine", (90.0, 4.0)), worse, order=RHO)
+    assert (found["worse"].rank, found["fine"].rank) == (1, 2)
+    assert found["worse"].first_gpu_at_s == 0.0 < found["fine"].first_gpu_at_s
+
+
+def test_least_served_app_is_served_first():
+    found = play(app("fed", (9.0, 4.0), attained_gpu_s=500.0), app("new", (90.0, 4.0)), order=SERVED)
+    assert (found["new"].rank, found["fed"].rank) == (1, 2)
+
+
+def test_app_that_can_use_no_more_has_no_rank():
+    assert play(app("a", (90.0, 2.0), held=2))["a"].rank is None
+
+
+def test_gang_larger_than_the_cluster_never_starts():
+    found = play(app("a", (10.0, 8.0), smallest_gang=8))
+    assert found["a"].first_gpu_at_s == found["a"].ends_at_s == math.inf
+
+
+@pytest.mark.parametrize(
+    ("apps", "situation"),
+    [
+        ([app("a", (9.0, 2.0), held=2)], Situation.CALM),
+        ([app("a", (9.0, 2.0), held=2), app("b", (9.0, 2.0))], Situation.FULL),
+        ([app("a", (9.0, 2.0), held=1)], Situation.PART),
+        ([app("a", (9.0, 2.0))], Situation.WAITS),
+    ],
+)
+def test_situation_is_what_the_app_holds(apps, situation):
+    assert play(*apps)["a"].situation is situation
+
+
+def test_every_policy_has_an_order_and_every_order_its_errors():
+    for policy in POLICIES:
+        order = order_of(policy)
+        for errors in (*END_ERRORS[order].values(), FIRST_GPU_ERRORS[order]):
+            assert 0.0 < errors[0] <= errors[1] <= errors[2]
+        assert set(END_ERRORS[order]) == {(each, later) for each in Situation for later in (False, True)}
+
+
+def test_app_that_holds_gpus_has_them_now_and_no_time_is_negative():
+    held, waits = app("a", (1.0, 4.0), held=4), app("b", (1.0, 4.0))
+    found = play(held, waits)
+    estimates = {
+        each.app_id: estimate_of(each, found[each.app_id], now_s=0.0, lease_s=LEASE_S, order=SHORTEST)
+        for each in (held, waits)
+    }
+    assert estimates["a"].first_gpu_s.high == 0.0
+    for interval in (estimates["a"].end_s, estimates["b"].first_gpu_s, estimates["b"].end_s):
+        assert 0.0 <= interval.low <= interval.median <= interval.high
+
+
+APPS = st.lists(
+    st.tuples(
+        st.lists(st.tuples(st.floats(1.0, 5000.0), st.sampled_from([0.5, 1.0, 2.0, 3.5, 8.0])), min_size=1, max_size=3),
+        st.integers(0, 2),
+        st.sampled_from([1, 2]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(APPS, st.sampled_from(list(ServiceOrder)))
+def test_work_is_conserved_and_no_app_beats_the_whole_cluster(drawn, order):
+    gpus = 12
+    apps = [
+        app(f"a{place}", *phases, held=held, smallest_gang=smallest)
+        for place, (phases, held, smallest) in enumerate(drawn)
+    ]
+    found = play(*apps, gpus=gpus, order=order)
+    for each in apps:
+        alone_s = math.fsum(phase.time_s for phase in each.phases_left)
+        assert alone_s - 1e-3 <= found[each.app_id].ends_at_s < math.inf
+    work_gpu_s = math.fsum(phase.work_gpu_s for each in apps for phase in each.phases_left)
+    assert max(each.ends_at_s for each in found.values()) >= work_gpu_s / gpus - 1e-3

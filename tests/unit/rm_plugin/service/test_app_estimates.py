@@ -1,0 +1,96 @@
+"""Estimates, reasons for waiting and rho of live apps."""
+
+import asyncio
+import math
+
+import pytest
+from msgspec.structs import replace
+from web_cases import RmCase
+
+from themis.lifecycle import AppState
+from themis.wire import themis_pb2 as pb
+
+
+def run(check, *racks):
+    async def scenario():
+        check(RmCase(*(racks or (((4,),),))))
+
+    asyncio.run(scenario())
+
+
+def test_rho_is_the_estimated_time_over_that_on_the_fluid_cluster():
+    def check(case):
+        entry = case.running("a", rho=9.0, progress=0.5)
+        case.grant(app_0001={"m00": 4})
+        case.clock.advance_to(case.clock.now_s() + 100.0)
+        estimate = case.manager.estimates.estimate(entry)
+        # Alone it takes 1000 s on the fluid cluster.
+        assert case.manager.estimates.rho(entry) == pytest.approx((100.0 + estimate.end_s.median) / 1000.0)
+        assert estimate.end_s.low <= 500.0 + 1.0 and estimate.end_s.high >= 500.0 - 1.0
+
+    run(check)
+
+
+def test_app_without_a_heartbeat_has_neither_estimate_nor_rho():
+    def check(case):
+        entry = case.app("a")
+        assert case.manager.estimates.estimate(entry) is None
+        assert math.isnan(case.manager.estimates.rho(entry))
+        assert case.manager.estimates.waiting(entry).reason == "its app master has not reported yet"
+
+    run(check)
+
+
+def test_ended_app_has_its_final_rho_and_does_not_wait():
+    def check(case):
+        entry = case.running("a", rho=9.0)
+        entry.finish = pb.Finish(state="FINISHED", rho={"themis": 0.5}, declaration=entry.heartbeat.declaration)
+        entry.state, entry.finished_at_s = AppState.FINISHED, entry.submitted_at_s + 1500.0
+        assert case.manager.estimates.rho(entry) == pytest.approx(1.5)
+        assert case.manager.estimates.waiting(entry) is None
+        assert case.manager.estimates.estimate(entry) is None
+
+    run(check)
+
+
+def waiting(case, **changes):
+    entry = case.entries.get("app-0002")
+    for name, value in changes.items():
+        setattr(entry, name, value)
+    return case.manager.estimates.waiting(entry)
+
+
+def test_reason_is_the_first_that_is_the_case():
+    def check(case):
+        case.running("holder", rho=1.0)
+        case.running("waits", rho=2.0, unmet=4)
+        case.grant(app_0001={"m00": 3})
+        shape = replace(case.entries.get("app-0002").shapes["job-0"], min_tasks=2)
+        assert waiting(case, shapes={"job-0": shape}).reason == "1 GPU free, and its smallest gang needs 2"
+        assert waiting(case, waits_for="profiling comes first").reason == "profiling comes first"
+        assert waiting(case, launch_wait="the queue is full").reason == "the queue is full"
+
+    run(check)
+
+
+def test_full_cluster_is_the_reason_with_the_end_of_the_next_leases():
+    def check(case):
+        case.running("holder", rho=1.0)
+        case.running("waits", rho=2.0, unmet=4)
+        case.grant(app_0001={"m00": 4})
+        found = waiting(case)
+        assert found.reason == "no GPU is free: all 4 are leased; the next leases end in 10:00 min"
+        assert (found.rank, found.of, found.ahead) == (1, 1, ())
+
+    run(check)
+
+
+def test_apps_served_before_it_are_ahead():
+    def check(case):
+        case.running("earlier", rho=1.0, unmet=4).submitted_at_s -= 5000.0
+        case.running("waits", rho=2.0, unmet=4)
+        found = waiting(case)
+        assert (found.rank, found.of, found.ahead) == (2, 2, ("app-0001",))
+        assert found.reason == "4 GPUs free, and themis serves 1 app before it"
+
+    run(check)

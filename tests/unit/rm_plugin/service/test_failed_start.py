@@ -1,0 +1,68 @@
+"""A ResourceManager whose start fails ends no app; one that is ordered to stop does."""
+
+import asyncio
+
+import pytest
+from service_cases import CLUSTER
+
+from rm_plugin.service import server as server_module
+from themis.config.rm_settings import RmSettings
+
+
+class Engine:
+    """An engine that is there at once and is never lost."""
+
+    async def open(self):
+        return CLUSTER
+
+    async def lost(self):
+        await asyncio.Event().wait()
+
+    async def close(self):
+        pass
+
+
+@pytest.fixture
+def stopped(monkeypatch):
+    """How a server was stopped whose start does what `during_start` says."""
+    stops = []
+
+    class Server:
+        during_start = staticmethod(lambda stop: None)
+
+        def __init__(self, *parts):
+            self.order = parts[-1]
+
+        async def start(self):
+            Server.during_start(self.order)
+
+        async def stop(self, *, keep_apps):
+            stops.append(keep_apps)
+
+    monkeypatch.setattr(server_module, "Server", Server)
+    return Server, stops
+
+
+def serve(folder):
+    settings = RmSettings.model_validate({"cluster": "unused", "state_dir": folder})
+    return asyncio.run(asyncio.wait_for(server_module._serve(settings, Engine()), 20))
+
+
+def test_start_that_fails_leaves_apps_running(tmp_path, stopped):
+    server, stops = stopped
+
+    def fail(_order):
+        raise OSError("no space left on device")
+
+    server.during_start = staticmethod(fail)
+    with pytest.raises(OSError, match="no space"):
+        serve(tmp_path)
+    assert stops == [True]
+
+
+@pytest.mark.parametrize("keep_apps", [False, True])
+def test_order_to_stop_decides_over_the_apps(tmp_path, stopped, keep_apps):
+    server, stops = stopped
+    server.during_start = staticmethod(lambda order: order.give(keep_apps=keep_apps))
+    assert serve(tmp_path) == 0
+    assert stops == [keep_apps]
