@@ -22,13 +22,14 @@ goes to the slot of m0 and not over both slots of m1: a slot is never slower. A 
 taken whole, and the fifth GPU comes from m2. Example with types: three k80 and one v100 are free. A job of one to four
 GPUs with speeds 1 and 2 takes the three k80 (3 > 2), a job with speeds 1 and 4 the v100 (4 > 3).
 
-Other places in the code choose by rules of their own, and each states how it differs:
+What apps win in an auction goes by the same rule: a gang may span at most the level that the bid asks for, and S grows
+from level to level. `rm_plugin.solvers.realise` calls `best_fit`, and `rm_plugin/solvers/exact/core/best_fit.c` is the
+same in C, for the thousands of choices that the solver `exact` tries. A test compares the two. If best fit finds no
+place for some gang, but the choice fits, the solvers place it otherwise: gangs in racks take the GPUs that others need
+least (*sparing*, in the C code), or gangs stay within the counts that a search found (`realise` with a layout).
 
-- `rm_plugin/solvers/exact/core/best_fit.c` places what apps won in an auction of the default solver `exact`: by best
-  fit with other ties, or *sparing*, where gangs in a rack take the GPUs that others need least.
-- `rm_plugin.solvers.realise` places them for the mixed-integer programmes, and for `exact` if best fit fails. It takes
-  the tightest slot, machine or rack, uses `best_fit.spread`, and if necessary stays within the counts that the solver
-  found. Of several device types it takes the one with the fewest free units.
+Three policies choose by rules of their own:
+
 - `rm_plugin.policies.allox` chooses a machine for each job by a matching, or the shortest time.
 - `rm_plugin.policies.oef_gangs`: with `placer: plain`, a job takes the first free GPUs by machine id.
 - `rm_plugin.policies.oef.placement` places jobs on bare hosts, in the evaluation of OEF only.

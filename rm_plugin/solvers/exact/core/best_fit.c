@@ -8,6 +8,8 @@ typedef struct {
     int32_t *free, *slot_free;
     int32_t size;                           /* the size that `tightness` is of */
     int64_t *tightness;                     /* by machine: see `tightness_of` */
+    int last;                               /* the machine of the last gang if that took a slot of it, else -1 */
+    int32_t no_slot, no_machine;            /* sizes from which on none holds a gang: GPUs are only taken */
     int32_t *member_start, *member;         /* machines by rack */
     int32_t *units_in;                      /* scratch: free units by rack */
     int sparing;                            /* gangs in racks take what spoils the least for the others */
@@ -65,6 +67,7 @@ static void take(Packer *p, int gang, int m, int gpus, int slot) {
         drain_slots(p, m, gpus);
     p->free[m] -= gpus;
     p->tightness[m] = tightness_of(p, m);
+    p->last = -1;
     int number = slot >= 0 ? slot - p->cluster->slot_start[m] : -1;
     p->part[p->parts++] = (Part){gang, m, number, gpus};
 }
@@ -72,22 +75,37 @@ static void take(Packer *p, int gang, int m, int gpus, int slot) {
 static int in_slot(Packer *p, int gang, int gpus) {
     int best = -1, room = 0;
     int64_t tightest = INT64_MAX;
+    if (gpus >= p->no_slot) return 0;
     if (p->size != gpus) {
         p->size = gpus;
+        p->last = -1;
         for (int m = 0; m < p->cluster->machines; m++) p->tightness[m] = tightness_of(p, m);
     }
-    for (int m = 0; m < p->cluster->machines; m++)
-        if (p->tightness[m] < tightest) tightest = p->tightness[best = m];
-    if (best < 0) return 0;
-    take(p, gang, best, gpus, tightest_slot(p, best, gpus, &room));
+    /* The slot that gave the last gang of this size has become tighter still, if it holds one more. */
+    if (p->last >= 0 && p->tightness[p->last] < INT64_MAX)
+        best = p->last;
+    else
+        for (int m = 0; m < p->cluster->machines; m++)
+            if (p->tightness[m] < tightest) tightest = p->tightness[best = m];
+    if (best < 0) {
+        p->no_slot = gpus;
+        return 0;
+    }
+    int slot = tightest_slot(p, best, gpus, &room);
+    take(p, gang, best, gpus, slot);
+    if (p->slot_free[slot] >= gpus) p->last = best;
     return 1;
 }
 
 static int on_machine(Packer *p, int gang, int gpus) {
     int best = -1;
+    if (gpus >= p->no_machine) return 0;
     for (int m = 0; m < p->cluster->machines; m++)
         if (p->free[m] >= gpus && (best < 0 || p->free[m] < p->free[best])) best = m;
-    if (best < 0) return 0;
+    if (best < 0) {
+        p->no_machine = gpus;
+        return 0;
+    }
     take(p, gang, best, gpus, -1);
     return 1;
 }
@@ -120,10 +138,9 @@ static void fill_in_rack(Packer *p, int gang, int rack, int units, int unit) {
 static int in_racks(Packer *p, int gang, int units, int unit, int may_span) {
     int64_t total = 0;
     memset(p->units_in, 0, sizeof(int32_t) * p->cluster->racks);
-    for (int m = 0; m < p->cluster->machines; m++) {
-        p->units_in[p->cluster->rack[m]] += p->free[m] / unit;
-        total += p->free[m] / unit;
-    }
+    for (int m = 0; m < p->cluster->machines; m++)
+        p->units_in[p->cluster->rack[m]] += unit == 1 ? p->free[m] : p->free[m] / unit;
+    for (int rack = 0; rack < p->cluster->racks; rack++) total += p->units_in[rack];
     if (total < units) return 0;
     while (units) {
         int rack = next_holder(p->units_in, p->cluster->racks, units), here = p->units_in[rack];
@@ -233,7 +250,8 @@ static void find_sizes(Packer *p, int gangs, const int32_t *gang) {
 }
 
 int32_t pack(const Cluster *cluster, int gangs, const int32_t *gang, int sparing, Part *part) {
-    Packer packer = {.cluster = cluster, .part = part, .sparing = sparing};
+    Packer packer = {.cluster = cluster, .part = part, .sparing = sparing, .last = -1};
+    packer.no_slot = packer.no_machine = INT32_MAX;
     int32_t result = INT32_MIN;
     if (open_packer(&packer, gangs)) {
         find_sizes(&packer, gangs, gang);
