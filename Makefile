@@ -7,7 +7,7 @@ OUT    ?= out/testbed
 MIX    ?= conf/testbed/$(if $(filter yarn,$(ENGINE)),yarn,main).yaml
 BIN    := $(VENV)/bin
 
-.PHONY: setup testbed test test-unit test-slow test-hadoop stack stack-down test-stack test-docker test-soak test-chaos lint wire docs docs-site clean
+.PHONY: setup testbed test test-unit test-slow test-hadoop stack stack-down test-stack test-docker test-soak test-chaos test-nightly lint wire docs docs-site clean
 
 setup: $(VENV)/.ready
 
@@ -34,8 +34,8 @@ test-unit: setup
 # Tests that measure how long something takes run after the others, by themselves. The others share no fixtures that
 # take long, so each goes to the process that is free: half of them are in one file.
 test-slow: setup
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not alone and not hadoop and not stack and not docker"
-	$(BIN)/python -m pytest -m "slow and alone and not hadoop and not stack and not docker"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not alone and not nightly and not hadoop and not stack and not docker"
+	$(BIN)/python -m pytest -m "slow and alone and not nightly and not hadoop and not stack and not docker"
 
 # Short apps over months of virtual time, with a ResourceManager that is killed now and then; prints what it measures.
 SOAK_APPS ?= 30000
@@ -56,7 +56,12 @@ test-chaos: setup
 # Against real daemons of Hadoop (docs/how-to/devcluster.md), a cluster for each of two processes, of 1 GB each; needs Java and
 # Maven, and fails without them where CI is set.
 test-hadoop: setup
-	@exec $(BIN)/python -m pytest $(BY_FILE) tests/hadoop -m hadoop
+	@exec $(BIN)/python -m pytest $(BY_FILE) tests/hadoop -m "hadoop and not nightly"
+
+# What takes long and changes seldom (CONTRIBUTING.md lists it); needs what test-slow and test-hadoop need.
+test-nightly: setup
+	$(BIN)/python -m pytest -m "nightly and not hadoop"
+	$(BIN)/python -m pytest $(BY_FILE) tests/hadoop -m "hadoop and nightly"
 
 # The containers of docker-compose.yml (docs/how-to/stack.md); needs nothing but Docker.
 stack:

@@ -170,6 +170,7 @@ def test_yarns_resource_manager_for_longer_than_an_ask_waits(themis, breakable_c
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.nightly
 def test_two_outages_of_yarns_resource_manager_beyond_the_ends_of_leases(themis, breakable_cluster):
     """Meanwhile no container can be reported as ended, so no lease can be given back."""
     gpus = sum(themis.cluster.node_gpus.values())

@@ -16,7 +16,9 @@ def results(text):
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("name", "page_name"), [("all", "reproduction"), ("oef", "reproduction-oef")])
+@pytest.mark.parametrize(
+    ("name", "page_name"), [pytest.param("all", "reproduction", marks=pytest.mark.nightly), ("oef", "reproduction-oef")]
+)
 def test_the_page_shows_the_findings_of_all_experiments(tmp_path, name, page_name):
     command = [sys.executable, "-m", "themis_cli.main", "reproduce", name, "--scale", "quick", "--out", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
