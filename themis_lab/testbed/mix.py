@@ -19,7 +19,7 @@ from themis.errors import InputError
 from themis.values import Value
 
 _RM_ABSENCE_S = 120.0
-"""Apps of a run that was killed end after two minutes. Only a service is started again, and only its apps wait for it."""
+"""Apps of a run that was killed end after two minutes: nothing starts a run again, as a service is."""
 
 _MANAGED = ("cluster", "state_dir", "listen", "policy", "lease", "time_scale", "seed", "engine", "yarn")
 """Settings of the ResourceManager that other keys of a mix set, or that the run determines."""
