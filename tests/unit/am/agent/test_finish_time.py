@@ -51,11 +51,11 @@ class TestGangOrder:
 
     def test_of_gangs_of_one_size_and_level_the_one_in_smaller_units_comes_first(self):
         gangs = [GangAt(4, Level.RACK, 1), GangAt(4, Level.RACK, 2)]
-        assert sorted(gangs[::-1], key=gang_order) == gangs
+        assert sorted([gangs[1], gangs[0]], key=gang_order) == gangs
 
     def test_what_is_left_is_the_smaller_device_name(self):
         gangs = [GangAt(1, Level.SLOT, device="k80"), GangAt(1, Level.SLOT, device="v100")]
-        assert sorted(gangs[::-1], key=gang_order) == gangs
+        assert sorted([gangs[1], gangs[0]], key=gang_order) == gangs
 
 
 class TestPhaseTime:
