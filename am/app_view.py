@@ -24,7 +24,7 @@ PRIOR_SERIAL_ITERATION_S = 0.1
 """Serial seconds per iteration of a job without an estimate that has not run yet."""
 
 UNKNOWN_PACE_S = 86_400.0
-"""Seconds on its largest gang that a job is assumed to take if nothing says its pace: a day."""
+"""Assumed run time, on its largest gang, of a job of unknown pace: one day."""
 
 REESTIMATE = 1.05
 """B grows only if the measured work exceeds it by this factor, so that noise does not raise it step by step."""
@@ -67,7 +67,7 @@ class JobProgress(Value, frozen=True, kw_only=True):
         A silent job is assumed to take a day on its largest gang, or twice as long as it has run if that is longer. A
         long job has a lower rho than a short one that waited as long, so silence never gains an app GPUs. Example: a
         command of one iteration on 4 GPUs that has run for 10 minutes takes 4 * 86,400 GPU s. After two days it takes
-        four. One that has ended took what it took.
+        four. For a job that has ended, the measured time counts.
         """
         known_s = self._known_s
         if known_s is not None:
@@ -81,7 +81,7 @@ class JobProgress(Value, frozen=True, kw_only=True):
 
     @property
     def iterations_done(self) -> int:
-        """Iterations done, at most all of the job. None of a job without a length that still runs."""
+        """Iterations done, at most `iterations_total`. 0 for a running job without a length."""
         if self._without_length and not self.ended:
             return 0
         return min(self.profile.iteration, self.iterations_total)

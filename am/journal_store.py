@@ -15,7 +15,7 @@ from themis.files import open_regular
 LOG = logging.getLogger("themis.am.journal")
 
 MAX_WAITING_BYTES = 1024 * 1024
-"""An app of a hundred jobs writes some hundred bytes a second, so this is the better part of an hour."""
+"""An app of a hundred jobs writes a few hundred bytes per second, so this lasts for most of an hour."""
 
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 

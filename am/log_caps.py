@@ -20,8 +20,7 @@ _MIB = 1024 * 1024
 class LogCaps:
     """Gives the oldest output of tasks back to the disk, once the profiler has read it.
 
-    Only if a chief writes faster than its log can be read for so long that the log takes twice its cap, unread lines
-    are lost too.
+    Unread lines are lost only if a chief writes faster than the profiler reads until the log takes twice its cap.
     """
 
     def __init__(self, app: App) -> None:
@@ -31,7 +30,7 @@ class LogCaps:
         self._impossible = False
 
     def keep(self) -> None:
-        """Look at the logs of all jobs that run, if it is time. Call this after they were read."""
+        """Cap the logs of all running jobs, at most once in `LOOK_EVERY_S` seconds. Call this after they were read."""
         now_s = self._app.now_s()
         if not self._cap_bytes or self._impossible or 0.0 <= now_s - self._looked_at_s < LOOK_EVERY_S:
             return

@@ -23,7 +23,7 @@ UNREAD_AFTER_S = 45.0
 
 
 _PAST = 1.1
-"""A job is past its target if it logs this many times as many iterations: some end with a last evaluation."""
+"""A job is past its target if it logs more than this multiple of it. Some programs end with an extra evaluation."""
 
 
 class LogWatch:
@@ -54,7 +54,7 @@ class LogWatch:
         """Read on in one job's log."""
         now_s = self._app.now_s()
         if not job.stepped:
-            # Its program was called with this iteration.
+            # The program got this iteration as its target.
             self._reader(job).lines.expect(self._app.search.target_of(job, self._app.search.plan()))
         self._take(job, self._reader(job).read(now_s), now_s)
 
@@ -97,7 +97,7 @@ class LogWatch:
         self._reported[job.job_id] = {kind for kind, holds in present.items() if holds}
 
     def _unread(self, job: JobRun) -> str:
-        """Say what a job has not reported although it has run for a while. Empty if it has."""
+        """Name what a job should have reported after `UNREAD_AFTER_S` seconds but has not. Empty if nothing lacks."""
         if not job.running or job.profile.ran_s < UNREAD_AFTER_S:
             return ""
         search = self._app.search
@@ -109,7 +109,7 @@ class LogWatch:
         return f"{words}: {job.lines_text}" if words else ""
 
     def _past_target(self, job: JobRun) -> str:
-        """Say that a job logs more iterations than it was asked for. Empty if it does not."""
+        """Return a remark if a job logs more iterations than it was asked for, else an empty text."""
         target = self._app.search.target_of(job, self._app.search.plan())
         if not job.running or job.spec.has_no_length or job.profile.logged <= _PAST * target:
             return ""

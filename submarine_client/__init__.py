@@ -12,7 +12,7 @@ __all__ = ["App", "AppFailedError", "Client", "Job", "Jobs"]
 
 
 def __getattr__(name: str) -> Any:
-    # On first use, so that the command does not pay for it.
+    # Imported on first use, so that the command starts quickly.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("submarine_client.client"), name)

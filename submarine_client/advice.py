@@ -1,4 +1,4 @@
-"""Advice on an app that is valid, but whose user may be surprised: notes on standard error."""
+"""Notes for the user of a valid app that may behave unexpectedly. The command prints them to standard error."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from themis.config.tuner_settings import OPTUNA
 
 
 def advice(app: AppSpec) -> Iterator[str]:
-    """Yield what to know before the app runs: a pace that nothing says, and extras that are not installed here."""
+    """Yield notes on an app before it runs: an unknown pace, and extras that this machine lacks."""
     if app.program.command and app.estimate.serial_iteration_s is None:
         yield (
-            "pace unknown: until the log of a job shows steps, the job is assumed to run for a day; the key"
-            " estimate.serial_iteration_s says better"
+            "pace unknown: until the log of a job shows steps, the job is assumed to run for a day;"
+            " set estimate.serial_iteration_s if you know its pace"
         )
     for what, package, extra in _extras(app):
         if find_spec(package) is None:
@@ -26,7 +26,7 @@ def advice(app: AppSpec) -> Iterator[str]:
 
 
 def _extras(app: AppSpec) -> Iterator[tuple[str, str, str]]:
-    """Yield what needs which package of which extra."""
+    """Yield (feature, package, extra) for each feature of the app that needs an optional package."""
     if app.tuner.name == OPTUNA:
         yield "tuner optuna", "optuna", "optuna"
     if app.program.name and program(app.program.name).kind == "real":

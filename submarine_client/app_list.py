@@ -20,12 +20,12 @@ _ORDERS: dict[str, Callable[[pb.AppStatus], Any]] = {
     "user": lambda app: app.user,
     "state": status.shown_state,
     "gpus": lambda app: -app.gpus,
-    # An unknown one, NaN, comes last.
+    # An unknown rho is NaN and comes last.
     "rho": lambda app: -max(0.0, app.rho),
     "progress": lambda app: -app.progress,
 }
 ORDERS = (NEWEST, *_ORDERS)
-"""What a list can be sorted by. Numbers fall; apps that are alike stay newest first."""
+"""The keys to sort a list by. Numbers are in descending order; ties keep the newest app first."""
 
 STATES = (*(state.value for state in AppState), status.WAITING)
 """The states that `--state` knows: those of the lifecycle, and an app master that runs without a GPU."""

@@ -15,9 +15,9 @@ _MOST = 200
 
 
 def app_references(*, prefix: str, parsed_args: Namespace, **_: Any) -> list[str]:
-    """Return the ids and names, of apps that have not ended or are new, that begin with `prefix`.
+    """Return the ids and names that begin with `prefix`, of apps that have not ended or are new.
 
-    A ResourceManager that does not answer completes nothing: an error would be written over the command line.
+    Returns nothing if no ResourceManager answers: an error would be written over the command line.
     """
     try:
         address = rm_address(getattr(parsed_args, "rm", None), os.environ)

@@ -188,9 +188,9 @@ class App:
         return self._checked(check)
 
     async def wait_async(self, timeout_s: float | None = None, *, poll_s: float = _POLL_S, check: bool = True) -> Self:
-        """As `wait`, for asyncio: the event loop goes on between two looks, and during them."""
+        """Wait as `wait` does, without blocking the event loop."""
         deadline_s = _deadline_s(timeout_s)
-        # What is waited for happens in another process: there is no asyncio.Event for it.
+        # The app ends in another process, so no asyncio.Event can signal it.
         while not (await asyncio.to_thread(self.refresh)).has_ended:  # noqa: ASYNC110
             await asyncio.sleep(_pause_s(self, deadline_s, poll_s))
         return self._checked(check)
@@ -209,12 +209,18 @@ class App:
         return _submitted(self._connection, resumed(self.refresh()._seen))
 
     def logs(self, job: str = "", *, follow: bool = False, tail: int = 0) -> Iterator[str]:
-        """Yield what the tasks of one job or of all wrote, piece by piece; with `tail` from that many last lines on."""
+        """Yield the output of the tasks of one job, or of all jobs, in pieces.
+
+        Args:
+            job: The job; empty for all jobs.
+            follow: Wait for more output until the app ends.
+            tail: How many last lines of each log to begin with; 0: all.
+        """
         for chunk in self._connection.logs(self.app_id, job, follow=follow, tail=tail):
             yield str(chunk.text)
 
     def events(self, *, follow: bool = False) -> Iterator[dict[str, Any]]:
-        """Yield what happened to it: dictionaries with `time_s`, `kind` and `detail`."""
+        """Yield its events: dictionaries with `time_s`, `kind` and `detail`."""
         return map(event_object, self._connection.watch(self.app_id, follow=follow))
 
     def __repr__(self) -> str:
@@ -224,7 +230,7 @@ class App:
         return app_text(self._seen)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return its HTML for notebooks."""
         return f"<pre>{escape(app_text(self._seen))}</pre>"
 
     def _job(self, job: pb.JobStatus) -> Job:

@@ -106,7 +106,7 @@ class Connection:
             seen += len(reply.apps)
             # A ResourceManager without pages sends all apps in order of submission, and no total.
             apps = reply.apps if reply.total else reversed(reply.apps)
-            # An app that ended between two pages comes twice.
+            # An app that ends between two pages is on both.
             found |= {app.app_id: app for app in apps if wanted is None or wanted(app)}
             mark = reply.next
             if not mark or (most is not None and len(found) >= most):
@@ -135,7 +135,7 @@ class Connection:
         return self._stream(self._stub.Watch, request, follow=follow)
 
     def logs(self, app_id: str, job_id: str = "", *, follow: bool = False, tail: int = 0) -> Iterator[pb.LogChunk]:
-        """Yield the logs of an app's tasks, or of one job's; of each log only the last `tail` lines, if that is given.
+        """Yield the logs of an app's tasks, or of one job's. A `tail` above 0 limits each log to its last lines.
 
         With `follow`, wait for more until the app ends.
         """

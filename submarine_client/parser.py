@@ -30,7 +30,7 @@ Exit codes: 0 done; 1 the app failed or was killed; 2 bad usage or input, or no 
 """
 
 _COMPLETION = """\
-Print what completes the command's words in a shell. For bash, put this line into ~/.bashrc:
+Print the shell code that completes the command's words. For bash, put this line into ~/.bashrc:
 eval "$(submarine completion bash)"
 """
 
@@ -81,7 +81,7 @@ def build_parser() -> ArgumentParser:
     alone.add("cluster", cluster_commands.cluster, "the nodes, their devices, and how many are leased", _json())
     alone.add("top", cluster_commands.top, "GPUs, GPU hours and apps of each user", _json())
     completion = nouns.add_parser(
-        "completion", help="print what completes the command's words in a shell", description=_COMPLETION
+        "completion", help="print the shell code that completes the command's words", description=_COMPLETION
     )
     completion.add_argument("shell", choices=SHELLS, metavar="|".join(SHELLS))
     completion.set_defaults(handler=_print_completion, usage_of=completion)
@@ -95,7 +95,7 @@ def _print_completion(session: Session, arguments: Namespace) -> int:
 
 
 class _Verbs:
-    """The verbs of one noun, `app` or `job`, or those that stand without a noun."""
+    """The verbs of one noun, `app` or `job`, or the verbs without a noun."""
 
     def __init__(self, parsers: Any) -> None:
         self._parsers = parsers

@@ -14,7 +14,7 @@ from themis.wire.values import app_from_message
 def resumed(app: pb.AppStatus) -> AppSpec:
     """Return the specification of an app, with the checkpoints of this one.
 
-    Its search begins anew: each job starts from its newest checkpoint, and is at its target at once if it was before.
+    The search begins again. Each job starts from its newest checkpoint; a job that had reached its target ends at once.
 
     Raises:
         InputError: The app has not ended, has finished, or never said where its checkpoints are.

@@ -75,7 +75,7 @@ class Terminal(Value, frozen=True):
 
     @property
     def width(self) -> int:
-        """Columns for a table: those of the terminal, or 80 in a pipe or a file."""
+        """The width of a table in columns: that of the terminal, or 80 in a pipe or a file."""
         return shutil.get_terminal_size().columns if self.out.isatty() else 80
 
     @property

@@ -1,4 +1,4 @@
-"""Who uses the cluster, and what of it is in use: the tables of `top` and `cluster`."""
+"""The use of the cluster by users and by machines: the tables of `top` and `cluster`."""
 
 from __future__ import annotations
 

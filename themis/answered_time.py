@@ -1,12 +1,12 @@
-"""Time that stands still while an engine does not answer. Pure."""
+"""A clock that stops while an engine does not answer. Pure."""
 
 from __future__ import annotations
 
 
 class AnsweredTime:
-    """Counts seconds, but of a silence of the engine only the first `gap_s`.
+    """Counts seconds, but at most `gap_s` of them between two answers of the engine.
 
-    Limits on what an engine does count in this time, since it can do nothing while it is away.
+    Deadlines of an engine's work use this clock, because the engine cannot work while it is away.
 
     >>> time = AnsweredTime(gap_s=2.0, now_s=0.0)
     >>> time.answered(1.0)

@@ -87,7 +87,7 @@ class JobSpec(Value, frozen=True, kw_only=True):
 
     @property
     def has_no_length(self) -> bool:
-        """Whether the job runs until it exits 0: then its one iteration is no unit of what it logs."""
+        """Whether the job runs until it exits 0. Then its one iteration says nothing about the steps in its log."""
         return self.iterations_total == 1
 
     def __post_init__(self) -> None:
@@ -143,7 +143,7 @@ class MetricSpec(Value, frozen=True, kw_only=True):
         name: The name that the program logs it under. Empty: the profiler recognises losses by their names.
         mode: `min` if lower is better, else `max`.
         regex: A regular expression that finds the value in a line, in the group `value` or the first group.
-        wanted: False if the jobs report no metric, and the app is to run all the same.
+        wanted: False for `metric: none`: the jobs report no metric, and the app runs without one.
     """
 
     name: str = ""
@@ -153,11 +153,11 @@ class MetricSpec(Value, frozen=True, kw_only=True):
 
     @property
     def declared(self) -> bool:
-        """Whether the user says how to find it."""
+        """Whether the group file gives a name or a regular expression."""
         return bool(self.name or self.regex)
 
     def as_loss(self, value: float) -> float:
-        """Return a value so that lower is better, as tuners need it; and the value of such a loss."""
+        """Convert a value to a loss, where lower is better, or such a loss back to the value."""
         return -value if self.mode == "max" else value
 
 

@@ -17,7 +17,7 @@ class ArchiveError(ThemisError):
 
 
 def pack_files(folder: Path, files: Iterable[Path]) -> bytes:
-    """An archive of these files, by their names within the folder. Of files with a cap it has what is kept."""
+    """Return an archive of these files, by their names within the folder. Capped files are in it without their hole."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
         for path in files:

@@ -240,7 +240,7 @@ class SampleTimes(Value, frozen=True, kw_only=True):
 
     Attributes:
         device: The type.
-        work_gpu_s: What each did, the shorter first, in seconds of the reference GPU.
+        work_gpu_s: The work of each sample, the shorter first, in seconds of the reference GPU.
         seconds: How long each took.
     """
 

@@ -21,7 +21,7 @@ _KEEP_SIZE, _PUNCH_HOLE = 0x01, 0x02
 _BLOCK_BYTES = 4096
 _STAT_BLOCK_BYTES = 512
 READ_MARGIN_BYTES = 64 * 1024
-"""Bytes before a reader's offset that stay, because it may compare them with what it remembers."""
+"""Bytes before a reader's offset that stay, because the reader may compare them with its last read."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -29,7 +29,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 def give_back(descriptor: int, cap_bytes: int, read_to: int | None = None) -> int:
     """Return the space of the oldest bytes if the file takes more than its cap.
 
-    The newest half of the cap stays, and so does what is not read yet, up to the cap once more.
+    The newest half of the cap stays. So do unread bytes, as long as the file takes at most twice the cap.
 
     Args:
         descriptor: The file, open for writing.
@@ -61,11 +61,11 @@ def give_back(descriptor: int, cap_bytes: int, read_to: int | None = None) -> in
 
 
 def first_kept(descriptor: int, offset: int) -> int:
-    """The offset of the first byte from `offset` on that is not in a hole; `offset` if there is none."""
+    """Return the first offset from `offset` on that is not in a hole. Returns `offset` if only a hole follows."""
     try:
         return os.lseek(descriptor, offset, os.SEEK_DATA)
     except OSError as error:
-        # ENXIO: there is no data any more. EINVAL: the file system does not know holes.
+        # ENXIO: no data follows. EINVAL: the file system does not support holes.
         if error.errno in (errno.ENXIO, errno.EINVAL):
             return offset
         raise

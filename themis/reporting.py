@@ -1,4 +1,4 @@
-"""`report`: how a training program says where it is. It needs nothing but Python's standard library."""
+"""`report`: training programs call it to report progress. It imports only Python's standard library."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import time
 
 PREFIX = "INFO:themis:report "
-"""Start of a line with a report."""
+"""The beginning of each line with a report."""
 
 FILE_VARIABLE = "THEMIS_REPORT"
 """Environment variable with the file that reports are appended to: the log of the task. Without it, standard output."""

@@ -1,4 +1,4 @@
-"""`themis completion`: print what completes the command's words in a shell."""
+"""`themis completion`: print the shell code that completes the command's words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from themis.shell_completion import SHELLS, shell_code
 from themis_cli.parsers import Subcommands
 
 _DESCRIPTION = """\
-Print what completes the command's words in a shell. For bash, put this line into ~/.bashrc:
+Print the shell code that completes the command's words. For bash, put this line into ~/.bashrc:
 eval "$(themis completion bash)"
 """
 
@@ -17,7 +17,7 @@ eval "$(themis completion bash)"
 def add_to(commands: Subcommands) -> None:
     """Add the command."""
     parser = commands.add_parser(
-        "completion", help="print what completes the command's words in a shell", description=_DESCRIPTION
+        "completion", help="print the shell code that completes the command's words", description=_DESCRIPTION
     )
     parser.add_argument("shell", choices=SHELLS, metavar="|".join(SHELLS))
     parser.set_defaults(run=_print)

@@ -1,4 +1,4 @@
-"""Record the estimates of a live ResourceManager until it stops, and say how many of their intervals held.
+"""Record the estimates of a live ResourceManager until it stops, and print how many of their intervals held.
 
 Start it beside a run, for example `make testbed OUT=out/run`:
 
@@ -54,7 +54,7 @@ def record(address: str, every_s: float) -> tuple[list[Seen], dict[str, float], 
 
 
 def holds(interval: pb.Seconds, actual_s: float) -> bool:
-    """Whether an interval holds; to half a second, as it is polled."""
+    """Whether an interval contains the actual time. Half a second of tolerance covers the polling."""
     return bool(interval.low - 0.5 <= actual_s <= interval.high + 0.5)
 
 

@@ -78,7 +78,7 @@ def task_environment(gang: JobIncarnation, task_index: int) -> dict[str, str]:
     if not 0 <= task_index < gang.tasks:
         raise InputError(f"a gang of {gang.tasks} tasks has no task of this index", value=task_index)
     environment = {
-        # Else Python holds back what a program prints to a log, for minutes.
+        # Without it, Python buffers output to a file, so that lines reach the log minutes late.
         "PYTHONUNBUFFERED": "1",
         **gang.environment,
         "THEMIS_APP_ID": gang.app_id,

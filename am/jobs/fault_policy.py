@@ -29,7 +29,7 @@ class JobFault(Value, frozen=True, kw_only=True):
 def limit_fault(profile: JobProfile, app: AppSpec) -> JobFault | None:
     """The fault of a job that has passed a limit of its group file. Returns None if it has not.
 
-    It is unrecoverable, so the job is stopped, which lets it save a checkpoint, and given up.
+    It is unrecoverable, so the app master stops the job, which may save a checkpoint, and does not start it again.
     """
     if app.max_runtime_s and profile.ran_s > app.max_runtime_s:
         reason = f"it has run for {profile.ran_s:.0f} s, job.max_runtime_s is {app.max_runtime_s:g}"

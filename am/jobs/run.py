@@ -126,7 +126,7 @@ class JobRun:
 
     @property
     def lines_text(self) -> str:
-        """What the profiler made of its log, and the remedy if that is nothing."""
+        """A summary of the log lines that the profiler has seen, with a remedy."""
         if self.lines is None or not self.lines.lines_seen:
             return f"its log has no line yet; {_REMEDY}"
         what = f"no {self.metric.name}" if self.metric.name else "none understood"

@@ -70,7 +70,7 @@ class SearchState:
         self.work_total_gpu_s = work_gpu_s(self.progress(), self.first_phases)
         self._measured = False
         self._stated_speeds: dict[str, Speeds] = {}
-        # For jobs that state the same speeds, the one of them that measured most types.
+        # By stated speeds: the job that measured the most types among those that state them.
         self._measuring: dict[Speeds, str] = {}
         self._unreadable = ""
         self._read_metric = False
@@ -78,7 +78,7 @@ class SearchState:
         self._take_up(saved_iteration)
 
     def fit_cluster(self, cluster: Cluster) -> None:
-        """Take the speed by device type that each job states, or that its types have, and what jobs measured."""
+        """Set each job's speed by device type: the stated one or that of the cluster, then the measured one."""
         self._stated_speeds = {job_id: _assumed_speeds(job.spec, cluster) for job_id, job in self.jobs.items()}
         for job_id, job in self.jobs.items():
             job.profile.assume_speeds(self._stated_speeds[job_id])
@@ -176,7 +176,7 @@ class SearchState:
             self._set_work(work_seen_gpu_s(self.progress(), self.plan()))
 
     def progressed(self, job: JobRun) -> bool:
-        """A job logged a loss; its pace may change speeds and B. True when a tuner that listens stopped a job."""
+        """Handle new losses of a job. Its pace may change speeds and B. Returns whether the tuner stopped a job."""
         stopped = self.plan().stopped
         self._observe(job, ObservationKind.PROGRESS)
         if job.profile.measured_devices:
@@ -241,7 +241,7 @@ class SearchState:
         self._journal.note(_WORK_NOTE, {"gpu_s": work_gpu_s, "measured": self._measured})
 
     def _share_speeds(self, job: JobRun) -> None:
-        """Let jobs that state the same speeds as this one, and did not measure them, assume those that it measured.
+        """Give a job's measured speeds to the jobs that state the same speeds and have not measured their own.
 
         Example: all jobs of a search state k80: 1, v100: 9. One of them ran on both types, and v100 was 3 times as
         fast. The jobs that wait then assume 3 too, so the app's next report has the right speeds.

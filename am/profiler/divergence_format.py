@@ -17,7 +17,7 @@ _GOES_ON = re.compile(r"\bskip|\bignor|\bcontinu|\bif\b|\bwhen\b|\bunless\b|\bwh
 
 
 def says_diverged(line: str) -> Diverged | None:
-    """Return a record if the line says that training has diverged, and not that it goes on all the same.
+    """Return a record if the line says that training has diverged and stops. Returns None if training goes on.
 
     Example: `Loss is nan, stopping training`, but not `loss is nan, skipping this batch`.
     """

@@ -1,7 +1,7 @@
 """The course of a job's longest run on each device type: seconds by iterations done, from the run's first log line on.
 
-Two points of it are the samples of AlloX (EuroSys 2020, section 4.1), which need no runs of their own: a run that has
-done 2 % of the job has done 1 % before. Only runs on one device count, because several tasks log in turn.
+Two points of it are the samples of AlloX (EuroSys 2020, section 4.1), which need no separate runs, because a run to 2 %
+of the job passes 1 % on its way. Only runs on one device count, because several tasks log in turn.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from themis.bids import SAMPLE_FRACTIONS, SampleTimes
 
 _MAX_POINTS = 64
-"""Points kept of a run. Beyond it every other one is dropped, and from then on only every other line counts."""
+"""Most points kept of a run. At the limit every other point is dropped, and then only every other line counts."""
 
 
 @dataclass(slots=True)

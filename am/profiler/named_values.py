@@ -29,7 +29,7 @@ _NOT_MEASURED = frozenset(
 _AFTER = r"(?![\w%]|\.\d|-\d| *%)"
 _WRAPPED = r"(?:tensor\(|(?:np|numpy)\.float[0-9]{2}\(|\[)?"
 _LOSS = re.compile(
-    # From the beginning of a word, so that a long one is not tried at each of its letters.
+    # Anchored to the beginning of a word: otherwise a long word would be tried from each of its letters.
     rf"(?<![\w./-])(?P<words>(?:[a-z]{{1,20}} ){{0,2}})(?P<name>[\w./-]{{0,60}}loss)"
     rf"(?P<suffix>(?:[_/-](?:step|epoch|iter|train|training|val|valid|validation|eval|test|avg|mean|total)){{0,2}})"
     rf"(?P<sep> *[:=] *| +){_WRAPPED}(?P<value>{NUMBER}){_AFTER}"

@@ -53,7 +53,7 @@ _TIMED = re.compile(_TIME)
 _TAGGED = re.compile(_TAG)
 _COLOURS = re.compile(rb"\x1b\[[0-9;]{0,20}[mK]")
 _BEHIND_BAR = re.compile(rb"(it/s|s/it)([^\]\r\n]{0,400}\])(?=[^\s\]])")
-"""The end of a progress bar that a line is glued to, because the program printed it between two drawings."""
+"""The end of a progress bar, with a line right behind it: the program printed the line between two redraws."""
 
 # Tags of workers before lines that only `TextFormat` reads. There a bracket may also hold an epoch and a step.
 _TEXT_TAG = re.compile(

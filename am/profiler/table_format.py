@@ -9,8 +9,8 @@ import re
 
 _COLUMN = re.compile(r"\s{2,}|\t+|\s*[,;|]\s*")
 _COUNTERS = ("epoch", "step", "iter", "iteration", "global_step")
-_BEGINS = "esigESIG"
-"""First letters of a head."""
+_HEAD_LETTERS = "esigESIG"
+"""The first letters of `_COUNTERS`, in both cases: a quick test for the head of a table."""
 
 
 class LogTable:
@@ -22,7 +22,7 @@ class LogTable:
     def row(self, line: str) -> str:
         """Return a row as `name=value` pairs. Empty for any other line, which ends the table unless it is blank."""
         text = line.strip()
-        if not text or not (self._columns or (text[0] in _BEGINS and ("oss" in text or "OSS" in text))):
+        if not text or not (self._columns or (text[0] in _HEAD_LETTERS and ("oss" in text or "OSS" in text))):
             return ""
         cells = _COLUMN.split(text.strip("|,; "))
         if cells[0].lower() in _COUNTERS and any("loss" in cell.lower() for cell in cells[1:]):

@@ -19,9 +19,9 @@ _HEAD = re.compile(
 )
 _HELD_OUT_HEAD = re.compile(r"\W*(?:test|validation|eval|evaluation)[a-z ]{0,20}:\W*", re.I)
 _KERAS = re.compile(r"[0-9]+/[0-9]+ .*[0-9][um]?s/step")
-"""A bar or line of Keras that its own format did not read: of `evaluate` or `predict`."""
+"""A line of Keras that the Keras format does not read: a bar of `evaluate` or `predict`."""
 _OTHERS = re.compile(r"(?:INFO|WARNING|ERROR):(?:tensorflow|themis):")
-"""Lines of formats of their own, which did not read them."""
+"""Lines in the notation of TensorFlow or Themis, whose own formats have skipped them."""
 _BAR = re.compile(r"%\|[^|]{0,200}\| *([0-9]{1,12})/([0-9]{1,12}) \[")
 
 
@@ -91,7 +91,7 @@ class TextFormat:
             values.epoch, values.epochs = self._head
             values.in_epoch = values.in_epoch or values.steps is not None
         held_out_only = values.loss is None
-        # Counts of a line with held-out values alone are those of the evaluation, unless they are named.
+        # In a line with held-out values only, unnamed counts are those of the evaluation.
         if held_out_only and values.in_epoch:
             values.step = values.steps = None
         step = self._place(values)

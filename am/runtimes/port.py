@@ -21,7 +21,7 @@ from themis.values import Value, repr_without
 
 
 class NoRoomError(ThemisError):
-    """The engine has no room where the app holds leases: another program is there, or the machine is gone.
+    """The engine has no room on leased GPUs, because another program uses them or the machine is gone.
 
     Args:
         gpus: The GPUs without room. Empty if this is unknown: then no GPU of the gang counts as usable.

@@ -44,7 +44,7 @@ delivers grants only with heartbeats. Spark does the same (`spark.yarn.scheduler
 _CALLS = 8
 """Concurrent calls into Java."""
 _SILENCE_S = 2.0
-"""Seconds beyond a heartbeat's interval after which YARN counts as away. Asks wait longer by the time it is away."""
+"""Seconds beyond a heartbeat's interval after which YARN counts as away. Time away does not count as waiting."""
 _STOP_AGAIN_S = 5.0
 """Seconds after which an order to stop a container is repeated, because its node may have been unreachable."""
 _REASONS = {
@@ -255,7 +255,7 @@ class YarnSource:
             left_s = limit_s - (self._yarn_time.at(loop.time()) - begun_s)
             if left_s <= 0.0:
                 return
-            # While YARN is away this time does not grow less.
+            # While YARN is away, the remaining time stays the same.
             left_s = max(left_s, 0.1)
 
     async def _start(self, seat: _Seat, container: Container) -> None:

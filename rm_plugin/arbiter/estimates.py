@@ -8,10 +8,10 @@ Leases:
     An app keeps its GPUs until its lease ends or a phase needs fewer. Then the apps are served again. An app that held
     nothing loses `restart_s` before it works.
 Orders:
-    What a policy does is reduced to an order of service (`ServiceOrder`); `order_of` names that of each policy.
+    The model reduces a policy to an order of service (`ServiceOrder`); `order_of` names that of each policy.
 
-What the model leaves out makes it wrong in a regular way, for example too early while apps still arrive. So each
-estimate has an interval from the errors of earlier estimates: `themis reproduce estimates` measures them.
+The errors of the model are systematic: for example, forecasts are too early while apps still arrive. So each estimate
+has an interval from the errors of earlier estimates, which `themis reproduce estimates` measures.
 
 Example: 4 GPUs, leases of 600 s that end at 600, 1200, .. s. App a holds all GPUs and has 2400 GPU s left, b waits with
 1200 GPU s for 4 GPUs. The shortest is served first. b gets the GPUs at 600 s, when the lease of a ends. But by then a
@@ -30,7 +30,7 @@ from themis.fluid_cluster import FluidPhase
 from themis.values import Value
 
 _MAX_TERMS = 300
-"""Lease terms that are played. On a longer way to the end, terms are longer in the model."""
+"""The most lease terms that a forecast plays. If the end is further away, the model uses longer terms."""
 
 _SAME_TIME_S = 1e-6
 
@@ -47,7 +47,7 @@ class ServiceOrder(StrEnum):
 
     SHORTEST_FIRST: the least work left first; before that one gang for each app that would end too late on the fluid
         fair cluster.
-    WORST_RHO_FIRST: a fifth of the apps by the paper's rho first, gang by gang in turns, then the others.
+    WORST_RHO_FIRST: the fifth of the apps with the worst rho first, gang by gang in turns, then the others.
     LEAST_SERVED_FIRST: the least GPU time so far first, gang by gang in turns.
     """
 
@@ -118,7 +118,7 @@ class Situation(StrEnum):
 
 
 class Forecast(Value, frozen=True, kw_only=True):
-    """What the model says of an app.
+    """The model's forecast for an app.
 
     Attributes:
         first_gpu_at_s: When it first holds GPUs; now, if it holds some. Infinite if it never does.
@@ -349,7 +349,7 @@ class _Model:
         return list(dict.fromkeys(app for _, tier in self._tiers(wanting) for app in tier))
 
     def _tiers(self, wanting: Sequence[_App]) -> list[tuple[float, list[_App]]]:
-        """Groups of apps, each served gang by gang in so many turns before the next."""
+        """Return groups of apps in their order. Each group is served gang by gang, for this number of turns."""
         now_s = self._now_s
         if self._order is ServiceOrder.LEAST_SERVED_FIRST:
             return [(math.inf, sorted(wanting, key=lambda app: (app.served_gpu_s, app.now.app_id)))]
@@ -387,7 +387,7 @@ def _app_of(app: AppNow, now_s: float) -> _App:
 
 
 def _rho(app: _App, now_s: float) -> float:
-    """The paper's rho but for N, which is about the same for all: time so far and still needed, over the time alone."""
+    """The paper's rho without the factor N, which is about the same for all apps: total time over time alone."""
     return (now_s - app.now.submitted_at_s + app.time_left_s) / max(app.now.whole_time_s, 1e-9)
 
 
@@ -427,7 +427,7 @@ END_ERRORS: Mapping[ServiceOrder, Mapping[tuple[Situation, bool], Errors]] = Map
 )
 """Errors of ends, by situation and whether the app has later phases; measured by `themis reproduce estimates`.
 
-Under LEAST_SERVED_FIRST they were not measured: those of WORST_RHO_FIRST stand in."""
+Those of LEAST_SERVED_FIRST were not measured. The table repeats those of WORST_RHO_FIRST."""
 
 FIRST_GPU_ERRORS: Mapping[ServiceOrder, Errors] = MappingProxyType(
     {
@@ -436,4 +436,4 @@ FIRST_GPU_ERRORS: Mapping[ServiceOrder, Errors] = MappingProxyType(
         ServiceOrder.SHORTEST_FIRST: (0.367, 1.069, 2.079),
     }
 )
-"""Errors of the first GPU of apps that wait, likewise."""
+"""Errors of the time to the first GPU, for apps that wait; measured in the same way."""

@@ -129,7 +129,7 @@ class YarnInventory:
         return Node(machine=machine, state=state, used_gpus=used, free_memory_mb=free_memory_mb, reason=reason)
 
     def _is_labelled_otherwise(self, report: NodeReport) -> bool:
-        """Whether our containers cannot run there. A node that had our label drains."""
+        """Whether a node has another label than ours, so that our containers cannot run there. Such a node drains."""
         # YARN reports no labels of nodes that do not run.
         return _runs(report) and report.labels != ({self._label} if self._label else frozenset())
 

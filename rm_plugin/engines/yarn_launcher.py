@@ -32,7 +32,7 @@ APP_TYPE = "THEMIS"
 DRAIN_LIMIT_S = 60.0
 """Seconds to wait until NodeManagers have ended a killed application's containers. After that, only log it."""
 FORGOTTEN_S = 60.0
-"""Seconds without an application in YARN's lists after which it counts as forgotten. Without a list no time passes."""
+"""An application that is absent from YARN's lists for this long counts as forgotten. Time without lists is ignored."""
 _DRAIN_POLL_S = 0.1
 _QUEUED = frozenset((AppState.NEW, AppState.NEW_SAVING, AppState.SUBMITTED, AppState.ACCEPTED))
 _LAUNCHED = "AM container is launched"

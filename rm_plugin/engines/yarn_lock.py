@@ -42,7 +42,7 @@ class LockHolder(Value, frozen=True, kw_only=True):
     Attributes:
         token: Differs between all holders.
         machine: The boot of the machine and the namespace in which `pid` counts.
-        started_s: When the process started. It tells the process from a later one of the same id.
+        started_s: When the process started. It distinguishes the process from a later one of the same id.
         since_s: When it got the lock, in seconds since the epoch.
     """
 
@@ -57,7 +57,7 @@ class LockHolder(Value, frozen=True, kw_only=True):
 
     @classmethod
     def this_process(cls, state_dir: Path) -> LockHolder:
-        """Return this process, as a holder from now on."""
+        """Return the holder that stands for this process."""
         pid = os.getpid()
         return cls(
             token=uuid.uuid4().hex,
@@ -71,7 +71,7 @@ class LockHolder(Value, frozen=True, kw_only=True):
         )
 
     def is_known_dead(self) -> bool:
-        """Whether this machine would run the process, and does not."""
+        """Whether the process ran on this boot of this machine and has ended."""
         if not self.machine or self.machine != _machine():
             return False
         try:
@@ -130,7 +130,7 @@ class StorageLock:
         """
         newest = self._newest()
         if newest is None or _number(newest) != self._number:
-            by = "nobody" if newest is None else str(self._read(newest) or newest.name)
+            by = "unknown" if newest is None else str(self._read(newest) or newest.name)
             raise LockLostError("another ResourceManager has taken the lock of yarn.storage", value=by)
         self._hdfs.touch(self._path(self._number), int(1000 * time.time()))
 
@@ -152,7 +152,7 @@ class StorageLock:
         if holder is not None and holder.is_known_dead():
             return
         LOG.info("waiting up to %g s to see whether %s lives", EXPIRY_S, holder or lock.name)
-        # Counted in looks: while HDFS does not answer, the holder cannot show that it lives.
+        # Count successful reads, not time: while HDFS does not answer, the holder cannot renew its lock.
         for _ in range(int(EXPIRY_S / _LOOK_S)):
             self._sleep(_LOOK_S)
             now = self._newest()
@@ -176,7 +176,7 @@ class StorageLock:
             return
         newest = self._newest()
         if newest is None or _number(newest) != number or self._read(newest) != self._holder:
-            # The number was free because its holder had claimed a higher one meanwhile.
+            # The number was free only because another process has moved on to a higher one.
             return
         self._number = number
         for status in self._hdfs.list(self._folder):

@@ -25,7 +25,7 @@ PACKAGES = ("themis", "am", "tf_jobs")
 
 _ROOT = Path(__file__).resolve().parents[2]
 AT_START = RetryRule(deadline_s=15.0)
-"""A starting ResourceManager reports an unreachable HDFS soon, and then tries again."""
+"""At the start, calls to an unreachable HDFS fail after this time, so that the log says so. The caller tries again."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 

@@ -19,13 +19,13 @@ _MIN_WORK_GPU_S = 1e-6
 """Work of a job that reports none, since values divide by its time."""
 
 TextByJob = Mapping[str, Mapping[str, str]]
-"""A text by job by app, such as the device of each."""
+"""A text for each job, by app id and job id. Example: the job's device."""
 
 JobsByApp = Mapping[str, Mapping[str, float]]
-"""A time in seconds by job by app."""
+"""A time in seconds for each job, by app id and job id."""
 
 Samples = Mapping[str, tuple[SampleTimes, ...]]
-"""Samples by app, of the job that was measured for all of its jobs."""
+"""Samples by app id. One job of the app is measured on behalf of all."""
 
 Wanted = Mapping[str, tuple[GangDemand, ...]]
 """The demands of jobs that have no device, by app."""
@@ -94,7 +94,7 @@ def devices_of(snapshot: RoundSnapshot, ends_at_s: JobsByApp, device_ids: TextBy
 
 
 def _ends_by_device(taken: list[tuple[float, str]], names: list[str]) -> dict[str, float]:
-    """When the busy devices of a machine are free: each end counts for its own device, else for the first other one."""
+    """When a machine's busy devices become free. An end without a device here counts for the first one left."""
     ends_s: dict[str, float] = {}
     others = []
     for end_s, device_id in sorted(taken):
@@ -109,7 +109,7 @@ def _ends_by_device(taken: list[tuple[float, str]], names: list[str]) -> dict[st
 def running_jobs(
     snapshot: RoundSnapshot, owners: Mapping[str, str], samples: Mapping[str, str]
 ) -> tuple[RunningJob, ...]:
-    """Return the jobs on devices, sampling runs left out: they count for no share. Lengths are not needed, and are 0.
+    """Return the jobs on devices, without sampling runs, which count for no share. Lengths are 0: no caller needs them.
 
     Args:
         snapshot: The round.

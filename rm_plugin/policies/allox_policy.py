@@ -110,7 +110,7 @@ class AlloxMemory(Value, frozen=True, kw_only=True):
 
 
 class AlloxPolicy:
-    """AlloX, or a policy that it is compared with, by another rule.
+    """AlloX, or one of its baselines. They differ only in the rule.
 
     Args:
         name: The name of the policy.
@@ -236,7 +236,7 @@ def _gangs(
 
 
 def _after(snapshot: RoundSnapshot, memory: AlloxMemory, decided: values.Decision, waiting: WaitingJobs) -> AlloxMemory:
-    """The memory after a round: jobs that start are entered into the ledger, and leave their queues."""
+    """Return the memory after a round. It records the jobs that start and removes them from their queues."""
     running = {app_id: dict(jobs) for app_id, jobs in memory.running.items()}
     last_start_s = dict(memory.last_start_s)
     bindings = {app_id: dict(jobs) for app_id, jobs in memory.bindings.items()}

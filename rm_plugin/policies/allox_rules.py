@@ -1,7 +1,7 @@
-"""AlloX and the policies that it is compared with, by name: what each decides on a frame of a round.
+"""The rules of AlloX and its baselines by name. Each decides which waiting jobs of a round start.
 
 SRPT is not among them: it preempts and migrates jobs at every event without cost, and here a job keeps its device until
-it ends. The policy `srtf` is its kin with leases.
+it ends. The policy `srtf` is similar, with leases.
 """
 
 from __future__ import annotations

@@ -209,9 +209,9 @@ def _longest_job(allocator: GangAllocator, app_id: str) -> int:
 def _renew_surely_served(
     cluster: Cluster, allocator: GangAllocator, in_order: Sequence[str], pressed: Sequence[str]
 ) -> None:
-    """Renew the first apps in place, as long as the free GPUs suffice for all that they and the pressed could take.
+    """Renew in place the first apps whose whole demand fits beside that of the pressed apps.
 
-    Renews none on a cluster of several device types.
+    Does nothing on a cluster of several device types.
     """
     if len(cluster.gpus_by_device) > 1:
         return

@@ -31,7 +31,7 @@ def _oef(name: str, rule: str) -> Policy:
 
 
 def _allox(name: str) -> Policy:
-    """AlloX, or a policy that it is compared with: each gives a job one device until it ends."""
+    """AlloX, or one of its baselines. A job has one device until it ends."""
     # Loads numpy and SciPy, which no other policy needs.
     from rm_plugin.policies.allox_policy import AlloxPolicy
     from rm_plugin.policies.allox_rules import RULES

@@ -1,8 +1,8 @@
 """When each active app gets GPUs and ends, why it waits, and its rho so far, for commands, pages and REST.
 
-Everything rests on one forecast of all apps (`rm_plugin.arbiter.estimates`). It is made when it is asked for, at
-most once in `_FRESH_S` seconds and for a twentieth of the time: with 1000 apps it takes a second. It takes what the
-newest heartbeats report: what is left of each app, and what a start costs.
+One forecast of all apps (`rm_plugin.arbiter.estimates`) serves all requests. A request makes a new one if the last one
+is older than `_FRESH_S` and than `_TIMES_ITS_COST` times the time that it took: with 1000 apps it takes a second. The
+forecast uses the newest heartbeats: the remaining work of each app, and the cost of a start.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from themis.wire.values import phases_from_messages
 
 _FRESH_S = 1.0
 _TIMES_ITS_COST = 20.0
+"""A forecast is reused for this multiple of its own cost, so that forecasts take at most 5 % of the time."""
 
 MAX_AHEAD = 20
 
@@ -86,7 +87,7 @@ class AppEstimates:
         return estimate_of(app, made, now_s=self._made_at_s, lease_s=lease_s, order=self._order)
 
     def rho(self, entry: AppEntry) -> float:
-        """Rho by `fluid`: of an app that ended its result, else by the estimate of its end. NaN if it is unknown."""
+        """Rho by `fluid`: the final one of an ended app, else one with the estimated end. NaN if it is unknown."""
         gpus = self._arbiter.cluster.gpus
         if entry.ended:
             return self._fairness.final_rho(entry, gpus).get(HEADLINE, math.nan)
@@ -113,9 +114,9 @@ class AppEstimates:
         )
 
     def _reason(self, entry: AppEntry, ahead: int) -> str:
-        """The first of these that is the case: what engine or policy say, no report, no free GPUs, no room, order."""
-        if told := self._waits_for(entry):
-            return told
+        """The first reason that applies: engine or policy, no report, no free GPUs, too few, the order of service."""
+        if stated := self._waits_for(entry):
+            return stated
         if not entry.heartbeat.jobs:
             return "its app master has not reported yet"
         policy, table, noun = self._settings.policy, self._arbiter.table, self._arbiter.cluster.device_noun

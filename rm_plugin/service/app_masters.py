@@ -375,7 +375,7 @@ class AppMasters:
         return False
 
     def _failures(self, entry: AppEntry, attempt: int, now_s: float) -> tuple[tuple[float, ...], int]:
-        """Return when attempts up to this one failed, within the window, and how many losses do not count any more.
+        """Return the times of failures that still count, and the number of excused losses, up to this attempt.
 
         These are the failures that have left the window, and attempts that were lost to the engine: while it was away,
         or within `am_expiry_s` after that.

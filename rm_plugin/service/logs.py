@@ -27,7 +27,7 @@ class LogFollower:
         folder: The app's folder.
         jobs: The ids of the app's jobs.
         job_id: The job whose logs to read; empty for all jobs.
-        tail_lines: Begin with this many last lines of each log that is there; 0: with all lines.
+        tail_lines: Begin each log with at most this number of its last lines; 0: with all lines.
 
     Raises:
         UnknownNameError: The app has no such job, or the job has no logs.
@@ -108,7 +108,7 @@ def _tail_offset(folder: Path, names: tuple[str, ...], lines: int) -> int:
         return 0
     with file:
         begin = file.seek(0, os.SEEK_END)
-        # The break at the end of the last line separates no two lines.
+        # A line break at the very end of the file separates nothing.
         breaks = lines
         if begin and _read_at(file, begin - 1, 1) != b"\n":
             breaks -= 1

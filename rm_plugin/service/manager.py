@@ -135,9 +135,9 @@ class ResourceManager:
         return self._fairness.final_rho(entry, self.arbiter.cluster.gpus)
 
     def waits_for(self, entry: AppEntry) -> str:
-        """Return what an app waits for: its start or a round, what it asked the engine for in vain, and limits there.
+        """Return what an app waits for: its start, a round, GPUs that the engine does not grant, or its limits.
 
-        Empty if nothing but the order in which the policy serves apps keeps it waiting, and for an app that ended.
+        Empty for an app that has ended, or that waits only because the policy serves others first.
         """
         if entry.ended:
             return ""

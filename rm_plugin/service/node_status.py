@@ -1,4 +1,4 @@
-"""The status of machines for users and operators: who may use them, and how many of their GPUs are in use."""
+"""The status of machines for users and operators: their states, and how many of their GPUs are leased or closed."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class NodeWatch:
         return frozenset(closed)
 
     def _least_memory_mb(self) -> float:
-        """Return the least memory per GPU of any active app's tasks. 0 without apps."""
+        """Return the smallest memory per GPU that any active app's tasks need. 0 without apps."""
         default_mb = self._manager.settings.yarn.task_memory_mb
         return min(
             (

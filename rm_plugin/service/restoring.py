@@ -87,12 +87,12 @@ def _revoke(store: StateStore, lease: Lease, problem: str, now_s: float) -> None
 
 
 def restored_memory(stored: object, policy: Policy, former: str = "") -> Value | None:
-    """Return what the policy remembered in the last round that was granted, from JSON.
+    """Restore the policy's memory after the last granted round, from JSON.
 
-    Policies that share a type of memory, such as `oef` and its baselines, keep what another of them wrote.
+    Policies that share a type of memory, such as `oef` and its baselines, accept each other's memory.
 
     Args:
-        stored: The memory; None if there is none.
+        stored: The stored memory, or None.
         policy: The present policy.
         former: The policy that wrote the memory; empty if unknown.
 

@@ -86,7 +86,7 @@ async def _serve(settings: RmSettings, engine: Engine) -> int:
             await stop.given.wait()
         finally:
             losing.cancel()
-            # Without an order the start failed, for example on a full disk. The apps of a former process run on.
+            # No order means that the start failed, for example on a full disk. Apps of a former process then run on.
             await server.stop(keep_apps=stop.keep_apps or not stop.given.is_set())
     finally:
         await engine.close()
@@ -95,7 +95,7 @@ async def _serve(settings: RmSettings, engine: Engine) -> int:
 
 
 class StopOrder:
-    """The order to stop. `given` is set once there is one; later orders change nothing."""
+    """The order to stop. `given` is set by the first order; later orders change nothing."""
 
     def __init__(self) -> None:
         self.given = asyncio.Event()

@@ -98,7 +98,7 @@ def test_assumed_work_grows_with_the_time_that_a_silent_job_has_run():
     assert serial_s(day) == 2 * 4 * day
 
 
-def test_silent_job_that_has_ended_took_what_it_took():
+def test_silent_job_that_has_ended_counts_with_its_measured_time():
     profile = JobProfile()
     profile.started(4, Level.MACHINE)
     for second in range(0, 61, 5):

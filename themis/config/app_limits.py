@@ -41,7 +41,7 @@ def check_limits(spec: AppSpec, source: str) -> None:
 
 
 def check_metric(metric: MetricSpec, source: str) -> None:
-    """Raise InputError if a metric cannot be found in any line: a wrong pattern, or `max` of unnamed losses."""
+    """Raise InputError if the metric is malformed, for example a wrong pattern, or `mode: max` without a name."""
     if metric.mode not in ("min", "max"):
         raise InputError(f"{source}: metric.mode is min or max", value=metric.mode)
     if len(metric.name) > MAX_VALUES or len(metric.regex) > MAX_VALUES:

@@ -22,9 +22,9 @@ goes to the slot of m0 and not over both slots of m1: a slot is never slower. A 
 taken whole, and the fifth GPU comes from m2. Example with types: three k80 and one v100 are free. A job of one to four
 GPUs with speeds 1 and 2 takes the three k80 (3 > 2), a job with speeds 1 and 4 the v100 (4 > 3).
 
-What apps win in an auction goes by the same rule: a gang may span at most the level that the bid asks for, and S grows
-from level to level. `rm_plugin.solvers.realise` calls `best_fit`, and `rm_plugin/solvers/exact/core/best_fit.c` is the
-same in C, for the thousands of choices that the solver `exact` tries. A test compares the two. If best fit finds no
+Gangs won in an auction are placed by the same rule. A gang may span at most the level of its bid, and S grows from
+level to level. `rm_plugin.solvers.realise` calls `best_fit`, and `rm_plugin/solvers/exact/core/best_fit.c` is the same
+in C, for the thousands of choices that the solver `exact` tries. A test compares the two. If best fit finds no
 place for some gang, but the choice fits, the solvers place it otherwise: gangs in racks take the GPUs that others need
 least (*sparing*, in the C code), or gangs stay within the counts that a search found (`realise` with a layout).
 

@@ -1,7 +1,7 @@
-"""How good the estimates of the first GPU and of the end are (`rm_plugin.arbiter.estimates`), by simulator runs.
+"""Measure the errors of estimates of the first GPU and of the end (`rm_plugin.arbiter.estimates`) in simulator runs.
 
-In each run every active app is asked once per lease what it may expect. Of each app's estimates at most `PER_APP`,
-spread evenly over its life, are compared with what happened, so that long apps do not count more than short ones.
+Each run asks for the estimate of every active app once per lease. At most `PER_APP` estimates of each app, spread
+evenly over its life, are compared with what happened, so that long apps do not count more than short ones.
 
 Jobs of the simulator keep their pace and report it exactly; real ones do not. So the work that an app reports is off by
 a factor of its own. Its logarithm has the standard deviation `NOISE`.
@@ -65,7 +65,7 @@ HORIZONS_S = (0.0, 1800.0, 7200.0, 28800.0, math.inf)
 
 
 class Sample(Value, frozen=True, kw_only=True):
-    """An estimate and what happened, in seconds from then. `first_gpu_s` is None of an app that held GPUs."""
+    """An estimate and what happened, in seconds from then. `first_gpu_s` is None for an app that held GPUs."""
 
     app_id: str
     later_phases: bool
@@ -106,7 +106,7 @@ class Calibration(Value, frozen=True, kw_only=True):
     title: str = "estimates of the first GPU and of the end: how often their 80 % intervals hold"
 
     def run(self, scale: Scale, seeds: int) -> Findings:
-        """Measure intervals on seeds 1 to `seeds`, and the errors that they rest on by as many other seeds."""
+        """Test intervals on seeds 1 to `seeds`, and derive their quantiles from the same number of other seeds."""
         rows: list[Row] = []
         table = [("workload", "policy", "estimates", "ends in interval", "first GPUs in interval", *_horizon_names())]
         for workload in WORKLOADS[scale]:

@@ -129,7 +129,7 @@ def with_slowdowns(app: AppView, change: Callable[[Slowdown], Slowdown]) -> AppV
 
 
 def with_speeds(app: AppView, change: Callable[[JobView], JobView]) -> AppView:
-    """The app with each of its jobs changed, and the one that stands for later phases."""
+    """Return the app with each of its jobs changed, and its reference job for later phases too."""
     reference = None if app.reference is None else change(app.reference)
     return replace(app, jobs=tuple(change(job) for job in app.jobs), reference=reference)
 
@@ -161,7 +161,7 @@ class StatedSpeeds:
     def __call__(self, app: AppView) -> AppView:
         """The app by stated and measured speeds."""
         if app.elapsed_s > self._elapsed_s:
-            # What it held before the round was not granted at this moment, so it has run there.
+            # Gangs held before the round are older than this moment, so the app has run on them.
             self._elapsed_s = app.elapsed_s
             for gang in app.held:
                 types = self._ran.setdefault(gang.job_id, [])
@@ -178,7 +178,7 @@ class StatedSpeeds:
         return with_speeds(app, believed)
 
     def _believed(self, job: JobView, ran: Sequence[str]) -> JobView:
-        """A job by what it, or another job, measured on the types that it ran on, the first one first."""
+        """Return a job with the speeds that its app master believes. `ran` are the types that it ran on, in order."""
         stated, true = _fastest_times(job.speeds, self._factor), job.speeds
         unit = stated.on(ran[0]) / true.on(ran[0]) if ran else 1.0
         speeds = [

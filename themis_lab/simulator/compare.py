@@ -63,7 +63,7 @@ def fairness_ratios(documents: Sequence[Document]) -> list[Document]:
 
 
 def ratios_by_seed(documents: Iterable[Mapping[str, Any]]) -> dict[str, dict[float, float]]:
-    """How far each policy's max rho is above the best other policy's, by policy and seed.
+    """Return the ratio of each policy's max rho to that of the best other policy, by policy and seed.
 
     It is the larger of two ratios, by the definitions of `RANKED_BY`: the policy's max rho over the
     smallest max rho of the other policies. A max rho below 1 counts as 1. Policies that were not run with the other

@@ -94,7 +94,7 @@ def is_satisfied(shapes: Sequence[JobShape], gangs: Sequence[HeldGang]) -> bool:
 
 
 def _is_enough(gang: HeldGang, shape: JobShape) -> bool:
-    """Whether a gang continues and its job demands nothing more, whatever work is left. Most gangs are such."""
+    """Whether a gang continues and its job can use no more GPUs, however much work is left. Most gangs qualify."""
     return not gang.renewable_gpus.counts and (gang.at.gpus >= shape.demand_max_gpus or gang.bound)
 
 

@@ -73,7 +73,7 @@ def rho_by_definition(whole: AppView, completion_s: float, cluster: ClusterView)
 
 
 def declaration_of(whole: AppView, cluster: ClusterView) -> Declaration:
-    """What an app declares to the fluid fair cluster. `whole` is the app as submitted, on the whole cluster."""
+    """Return an app's declaration to the fluid fair cluster. `whole` is the app as submitted, on the whole cluster."""
     return Declaration(
         phases=fluid_phases(whole, cluster),
         cluster_time_s=cluster_time_s(whole, cluster),
@@ -82,7 +82,7 @@ def declaration_of(whole: AppView, cluster: ClusterView) -> Declaration:
 
 
 def fluid_phases(app: AppView, cluster: ClusterView) -> tuple[FluidPhase, ...]:
-    """The phases that an app has left, as the fluid fair cluster knows them.
+    """Return the remaining phases of an app in the form that the fluid fair cluster uses.
 
     A phase stops getting faster at the GPUs that it keeps busy on average: its work, S included, over its time on the
     whole cluster. On a cluster of several device types both are in the app's own reference units.

@@ -21,7 +21,7 @@ from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
 _EXIT_NOT_STARTED = 127
 
 SENT_BYTES = 256 * 1024 * 1024
-"""Space that the log of a task may take in its container. The app master has what was sent."""
+"""Disk space for sent output that the log of a task may take in its container. The app master has a copy."""
 
 
 class TaskRun:

@@ -166,7 +166,7 @@ def _largest_remainder(claims: Claims, usable: Usable, devices: int) -> Granted:
 
 
 def _release(granted: Granted, claims: Claims, limits: list[GangLimits]) -> None:
-    """Step 3, in place: the least claimed type is released first, of types claimed equally the tenant's slowest."""
+    """Do step 3 in place. The least claimed type is released first; of equal claims, the tenant's slowest type."""
     for tenant, limit in enumerate(limits):
         # Rounded, so that noise of the solver does not decide ties.
         least = [(round(claim, 9), limit.on(number), number) for number, claim in enumerate(claims[tenant])]

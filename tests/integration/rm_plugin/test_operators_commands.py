@@ -126,7 +126,7 @@ def test_status_without_a_resource_manager_exits_2(capsys):
     assert told.out == "" and told.err.startswith("themis: no ResourceManager answers at")
 
 
-def test_leases_of_a_draining_machine_are_told(operated: Operated, tmp_path: Path) -> None:
+def test_drain_reports_the_leases_of_the_machine(operated: Operated, tmp_path: Path) -> None:
     app_id = operated.client.submit(replay_app("busy", iterations=4000, jobs=8))
     operated.until(lambda: operated.client.show(app_id).gpus == 8)
     leased = operated.client.show(app_id).leases[0].machine_id

@@ -121,7 +121,7 @@ def test_lease_of_a_job_ends_with_it_and_a_waiting_job_says_why() -> None:
     assert "Leases:         m00/0 until job-01 ends\nWaits:          job-02 waits for m01\n" in text
 
 
-def test_app_that_waits_shows_its_place_and_what_it_may_expect() -> None:
+def test_waiting_app_shows_its_place_and_its_estimate() -> None:
     waiting = pb.AppWaiting(reason="no GPU is free", rank=2, of=5)
     first_gpu, end = pb.Seconds(median=600, low=60, high=900), pb.Seconds(median=math.inf, low=10, high=math.inf)
     shown = app(gpus=0, waiting=waiting, estimate=pb.AppEstimate(first_gpu_s=first_gpu, end_s=end))

@@ -43,7 +43,7 @@ def test_links_and_names_that_lead_outside_are_skipped(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
-def test_of_a_capped_file_what_is_kept_is_packed(tmp_path):
+def test_capped_file_is_packed_without_its_hole(tmp_path):
     kept = capped_log(tmp_path / "log")
     unpack_files(pack_files(tmp_path, [tmp_path / "log"]), tmp_path / "other")
     content = (tmp_path / "other/log").read_text()

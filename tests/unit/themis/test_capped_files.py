@@ -46,7 +46,7 @@ def test_bytes_that_are_not_read_yet_stay(log, read_to):
     assert read_to - READ_MARGIN_BYTES - 4096 < kept <= read_to - READ_MARGIN_BYTES
 
 
-def test_file_of_twice_its_cap_loses_what_is_not_read(log):
+def test_file_of_twice_its_cap_loses_unread_bytes(log):
     assert give_back(log.fileno(), MIB, 100) == 3 * MIB - MIB // 2 - 100
     assert first_kept(log.fileno(), 0) == 3 * MIB - MIB // 2
 

@@ -15,9 +15,9 @@ from rm_plugin.policies.allox.values import Decision, Job, Snapshot, Start, arri
 
 
 def mean_speedups(jobs: Sequence[Job], types: Iterable[str], slowest: str) -> dict[str, float]:
-    """How many machines of the slowest type one of each type counts as: the mean of p_slowest / p_type over the jobs.
+    """The mean speedup of each type over the slowest one: the mean of p_slowest / p_type over the jobs.
 
-    Jobs that cannot run on both types are left out; a type without any other counts as 1.
+    Jobs that cannot run on both types are left out. A type without any job left has speedup 1.
     """
     ratios = {name: [job.time_s(slowest) / job.time_s(name) for job in jobs] for name in types}
     usable = {name: [each for each in own if 0.0 < each < math.inf] for name, own in ratios.items()}

@@ -48,7 +48,7 @@ class TestExitCodeZero:
         assert (state, doubts) == (AppState.FINISHED, f"j0 {shown.health}")
         assert not finish_message(one.app, state, doubts).rho, "its work is not known to be done"
 
-    def test_events_have_what_was_started_and_how_it_ended(self, attempt):
+    def test_events_have_the_start_and_the_end(self, attempt):
         one = attempt(tuner="single", iterations=1000, jobs=("j0",), restarts=0)
         job = self.end(one, exit_code=3)
         started, ended, given_up = (one.details(kind) for kind in ("tasks_started", "tasks_ended", "job_given_up"))

@@ -35,7 +35,7 @@ def test_search_without_a_metric_at_its_target_is_unreadable(attempt):
         " declare `metric`, print `step=.. loss=..`, or call themis.report"
     )
     assert one.jobs["j2"].state is JobState.PHASE_DONE
-    # The tuner has not heard of it, so that it promotes nobody.
+    # The tuner has not observed the job, so it promotes none.
     assert len(one.app.search.plan().targets) == 4
     assert one.app.search.best() == ""
 

@@ -169,7 +169,7 @@ class TestLogs:
 
         ask(state(folder), scenario)
 
-    def test_part_of_a_capped_log_begins_with_what_is_kept(self, folder):
+    def test_part_of_a_capped_log_begins_after_its_hole(self, folder):
         path = folder / "jobs/job-0/task-0.log"
         kept = capped_log(path)
 

@@ -163,7 +163,7 @@ def test_parts_have_start_kind(tmp_path):
     follow.close()
 
 
-def test_reader_goes_on_behind_what_a_cap_took_away(tmp_path):
+def test_reader_skips_the_hole_of_a_capped_log(tmp_path):
     path = tmp_path / "log"
     append(path, b"line 0\n")
     follow = LogFollower(path)

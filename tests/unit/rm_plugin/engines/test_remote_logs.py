@@ -115,7 +115,7 @@ def test_silent_page_keeps_fetched_logs(tmp_path):
     assert (tmp_path / "jobs/j0/task-0.log").read_bytes() == b"one\n"
 
 
-def test_offsets_stay_if_the_page_passes_over_what_is_not_kept(tmp_path):
+def test_offsets_stay_if_the_page_skips_a_hole(tmp_path):
     async def scenario(page, _):
         page.logs = {"j0/task-0.log": b"one\n"}
         assert await fetch_page(page.url, tmp_path)

@@ -253,7 +253,7 @@ def test_limit_is_what_the_apps_queues_may_use_together(queues, limits, found):
     assert (seen.max_gpus, seen.limit) == found
 
 
-def test_free_memory_is_what_no_container_has():
+def test_free_memory_excludes_the_memory_of_containers():
     (node,) = nodes(inventory(FakeYarn(report(memory_mb=2048, used_memory_mb=500)))).values()
     assert node.free_memory_mb == 1548
 

@@ -129,7 +129,7 @@ def test_app_renews_in_place(make_snapshot, gpus_of):
     assert gpus_of(POLICY.decide(shot)) == {"a": Allocation.of({"m0": 2}).by_machine()}
 
 
-def test_gang_that_fits_beside_a_renewal_restarts_nobody(make_snapshot, gpus_of):
+def test_gang_that_fits_beside_a_renewal_restarts_no_job(make_snapshot, gpus_of):
     demands = {"new": jobs("new", 1, 2, 2, work=1_000.0), "old": jobs("old", 1, 2, 2)}
     phases = {"new": [phase(1, 1_000.0, 2)], "old": [phase(1, 50_000.0, 2)]}
     alone = gpus_of(POLICY.decide(make_snapshot({"new": demands["new"]}, phases={"new": phases["new"]})))["new"]

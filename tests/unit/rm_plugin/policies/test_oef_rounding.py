@@ -62,7 +62,7 @@ def test_unusable_gpus_go_to_others_without_credit():
 
 
 @pytest.mark.parametrize(("speedup", "kept"), [((1.0, 3.0), (0, 2)), ((1.0, 0.5), (2, 0))])
-def test_what_exceeds_the_demand_is_released_of_the_tenants_own_slowest_type(speedup, kept):
+def test_gpus_beyond_the_demand_are_released_from_the_tenants_slowest_type(speedup, kept):
     # It claims both types equally. The second is the faster one as declared.
     limits = {"a": GangLimits(smallest=1, most=2, speedup=speedup)}
     assert round_shares((2, 2), {"a": (2.0, 2.0)}, {}, limits).granted == {"a": kept}

@@ -113,7 +113,7 @@ def test_memory_of_a_container_that_is_still_to_come_is_not_free():
     run(scenario)
 
 
-def test_limit_and_what_was_asked_in_vain_are_shown():
+def test_limit_and_gpus_without_containers_are_shown():
     async def scenario(case):
         await case.see(max_gpus=3)
         limit = "YARN's queue default may use 3 of 6 GPUs"

@@ -122,7 +122,7 @@ def test_long_log_is_read_in_parts(folder):
     assert first + sum(len(text) for _, text in shown(follower)) == 6_000_000
 
 
-def test_logs_show_what_is_kept_of_a_capped_log(folder):
+def test_logs_show_the_kept_part_of_a_capped_log(folder):
     path = folder / "jobs/job-1/task-0.log"
     kept = capped_log(path)
     chunks = LogFollower(folder, JOBS, "job-1").read()
@@ -131,7 +131,7 @@ def test_logs_show_what_is_kept_of_a_capped_log(folder):
     assert "".join(chunk.text for chunk in chunks[1:]) == kept
 
 
-def test_logs_that_are_followed_pass_over_what_was_given_back(folder):
+def test_followed_logs_skip_the_hole_of_a_capped_log(folder):
     path = folder / "jobs/job-0/task-0.log"
     follower = LogFollower(folder, JOBS, "job-0")
     follower.read()

@@ -274,7 +274,7 @@ class TestMessages:
 
         run(tmp_path, scenario)
 
-    def test_ended_app_shares_with_nobody(self, tmp_path):
+    def test_ended_app_shares_with_no_app(self, tmp_path):
         async def scenario(rm):
             entry, session = await rm.registered(app("mine"))
             sent(session)

@@ -349,7 +349,7 @@ class TestPolicyMemory:
         ("former", "policy", "is_kept"),
         [("oef", "max_min", True), ("oef", "allox", False), ("allox", "oef", False), ("allox", "sjf_plus", True)],
     )
-    def test_a_change_of_policy_is_logged_with_what_becomes_of_the_memory(self, caplog, former, policy, is_kept):
+    def test_change_of_policy_is_logged_with_the_fate_of_its_memory(self, caplog, former, policy, is_kept):
         memory = OefPolicyMemory(rule=former, types=("k80",), shares=OefMemory()) if former == "oef" else AlloxMemory()
         store = store_of(former, memory)
         assert memory_after(store, policy=make_policy(policy)) == (memory if is_kept else None)
