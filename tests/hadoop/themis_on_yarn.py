@@ -35,6 +35,7 @@ class ThemisOnYarn:
         self.settings = {
             "engine": "yarn", "state_dir": str(folder / "state"), "listen": "127.0.0.1:0", "page": "127.0.0.1:0",
             "lease": {"duration_s": 30, "checkpoint_lead_s": 4, "grace_s": 15}, "coalesce_s": 0.2, "unfit_s": 5,
+            "rm_absence_s": 120,
             "validate_state": True, "yarn": {**fast, **yarn},
         }  # fmt: skip
         self.process = None

@@ -18,6 +18,9 @@ from themis.config.rm_settings import LeaseSettings, RmSettings
 from themis.errors import InputError
 from themis.values import Value
 
+_RM_ABSENCE_S = 120.0
+"""Apps of a run that was killed end after two minutes: nothing starts a run again, as a service is."""
+
 _MANAGED = ("cluster", "state_dir", "listen", "policy", "lease", "time_scale", "seed", "engine", "yarn")
 """Settings of the ResourceManager that other keys of a mix set, or that the run determines."""
 
@@ -100,6 +103,7 @@ def rm_settings(
         remedy = "lease, time_scale, seed and cluster are keys of the file itself; the run decides the others"
         raise InputError("this cannot be set under rm", value=managed[0], remedy=remedy)
     settings = {
+        "rm_absence_s": _RM_ABSENCE_S,
         **setup.rm,
         **(engine or {}),
         "cluster": cluster,

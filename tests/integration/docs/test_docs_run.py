@@ -42,6 +42,7 @@ time_scale: 60
 lease: {duration_s: 4, checkpoint_lead_s: 1, grace_s: 5}
 coalesce_s: 0.1
 heartbeat_s: 0.3
+rm_absence_s: 60
 validate_state: true
 """
 

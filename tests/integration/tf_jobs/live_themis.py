@@ -26,6 +26,7 @@ listen: 127.0.0.1:0
 lease: {{duration_s: {lease_s}, checkpoint_lead_s: 2, grace_s: 20}}
 coalesce_s: 0.1
 heartbeat_s: 0.3
+rm_absence_s: 60
 validate_state: true
 """
 CLUSTER = """\
