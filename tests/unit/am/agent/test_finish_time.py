@@ -7,6 +7,7 @@ from agent_cases import FLAT, ONE, STRICT, app_of, at, cluster_of, cluster_view_
 
 from am.agent.model.finish_time import (
     finish_time_s,
+    gang_order,
     job_time_s,
     phase_time_s,
     split_evenly,
@@ -36,6 +37,25 @@ class TestJobTime:
 
     def test_a_gang_that_is_too_small_never_ends(self):
         assert math.isinf(job_time_s(job(shape=JobShape(tasks=4, min_tasks=3)), GangAt(2, Level.SLOT)))
+
+
+class TestGangOrder:
+    """A job leaves to others what it cannot use. So of gangs that end it at the same time, the first in this order."""
+
+    def test_the_smaller_gang_comes_before_the_looser_one_of_more_gpus(self):
+        assert gang_order(GangAt(2, Level.SLOT)) < gang_order(GangAt(4, Level.CLUSTER, 4))
+
+    def test_of_gangs_of_one_size_the_looser_one_comes_first(self):
+        gangs = [GangAt(4, Level.SLOT), GangAt(4, Level.MACHINE), GangAt(4, Level.RACK, 2), GangAt(4, Level.CLUSTER, 2)]
+        assert sorted(gangs, key=gang_order) == gangs[::-1]
+
+    def test_of_gangs_of_one_size_and_level_the_one_in_smaller_units_comes_first(self):
+        gangs = [GangAt(4, Level.RACK, 1), GangAt(4, Level.RACK, 2)]
+        assert sorted([gangs[1], gangs[0]], key=gang_order) == gangs
+
+    def test_what_is_left_is_the_smaller_device_name(self):
+        gangs = [GangAt(1, Level.SLOT, device="k80"), GangAt(1, Level.SLOT, device="v100")]
+        assert sorted([gangs[1], gangs[0]], key=gang_order) == gangs
 
 
 class TestPhaseTime:

@@ -17,6 +17,10 @@ def gang(level, pinned=False, **gpus):
     return PlacedGang(gpus=Allocation.of(gpus), level=level, pinned=pinned)
 
 
+def in_slot(slot, **gpus):
+    return PlacedGang(gpus=Allocation.of(gpus), level=Level.SLOT, slot=slot)
+
+
 FIVE = [gang(Level.MACHINE, **{f"m{index}": 2}) for index in range(5)]
 
 
@@ -30,6 +34,19 @@ def test_probabilistic_rounding_keeps_the_share_in_expectation(share, gangs):
     ]
     assert statistics.fmean(kept) == pytest.approx(share * gangs, abs=4 * 0.5 / draws**0.5 + 1e-9)
     assert {int(share * gangs), -int(-share * gangs // 1)} >= set(kept)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (gang(Level.MACHINE, m0=2), gang(Level.MACHINE, m1=2)),
+        (in_slot(0, m0=2), in_slot(1, m0=2)),
+    ],
+    ids=["machine ids", "slots of a machine"],
+)
+def test_of_gangs_that_are_alike_the_one_in_the_first_place_is_kept(first, second):
+    for gangs in ([first, second], [second, first]):
+        assert keep_shares({"a": gangs}, {"a": 0.5}, {}, 0, Rounding.NEAREST)["a"] == (first,)
 
 
 def of_size(least, most, unit=1):

@@ -31,3 +31,11 @@ def test_a_gang_that_names_its_type_comes_before_one_that_does_not():
     machines = (machine("m0", "k"), machine("m1", "v"))
     kinds = {"a": Kind(Level.MACHINE, 2, 2), "b": Kind(Level.MACHINE, 2, 2, "k")}
     assert placed(machines, kinds) == {"a": [{"m1": 2}], "b": [{"m0": 2}]}
+
+
+def test_of_gangs_of_one_kind_the_smaller_app_id_is_placed_first():
+    """Whichever app was chosen first: the first machine is that of a."""
+    machines = (machine("m0", "k"), machine("m1", "k"))
+    kind = Kind(Level.MACHINE, 2, 2)
+    for apps in ("ab", "ba"):
+        assert placed(machines, dict.fromkeys(apps, kind)) == {"a": [{"m0": 2}], "b": [{"m1": 2}]}

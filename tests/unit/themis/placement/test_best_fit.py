@@ -248,6 +248,12 @@ def test_a_gang_never_spans_types_even_of_one_speed():
     assert fitted(K80_AND_V100, demand(1, 4)).gpus.by_machine() == {"m0": 3}
 
 
+def test_equally_fast_types_leave_the_gang_to_the_smaller_name():
+    free = typed(("m0", "r0", (2,), "v100"), ("m1", "r0", (2,), "k80"))
+    same_speed = replace(demand(1, 2), speeds=Speeds.of([("k80", 2.0), ("v100", 2.0)]))
+    assert fitted(free, same_speed).gpus.by_machine() == {"m1": 2}
+
+
 def test_a_type_that_cannot_run_the_job_is_not_used():
     only_v100 = replace(demand(1, 4), speeds=Speeds.of([("v100", 1.0)]))
     assert fitted(K80_AND_V100, only_v100).gpus.by_machine() == {"m1": 1}
