@@ -178,6 +178,9 @@ def imports(module):
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 found.add(inner if inner in sources() else node.module)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            # A name that is put together at run time is read from a table, which names modules of the same room.
+            found |= {each.value for each in node.args[:1] if isinstance(each, ast.Constant)}
     return frozenset(found)
 
 
@@ -268,6 +271,9 @@ def caches(module):
     for node in sources()[module].body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             text = ast.unparse(node.value)
+            called = ast.unparse(node.value.func) if isinstance(node.value, ast.Call) else ""
+            if called.partition("(")[0].rpartition(".")[2] in ("cache", "lru_cache"):
+                yield ast.unparse(node)
             if text in ("{}", "[]") or text.partition("(")[0] in ("dict", "list", "set", "defaultdict", "OrderedDict"):
                 yield ast.unparse(node)
 

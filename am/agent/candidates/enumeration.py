@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from am.agent import _candidates
 from am.agent.candidates.gang_kinds import Candidate, GangKind
 from am.agent.candidates.generation import generate_candidates
-from am.agent.candidates.search_space import SearchSpace
+from am.agent.candidates.search_space import PARTS_AT_ONCE, SearchSpace
 from am.agent.model.finish_time import even_sizes
 from am.agent.model.views import JobView
 from themis.apps import JobShape
@@ -37,9 +37,6 @@ _BALANCED = 20_000
 
 _FAR_PARTS = (0.01, 0.3, 0.6)
 """Parts of a candidate's gangs, rounded up, that are at the looser of two levels. 0.01 is one of at most 100 gangs."""
-
-_AT_ONCE = (1.0, 0.75, 0.5)
-"""Parts of the jobs that run at once: fewer jobs have larger gangs."""
 
 
 def enumerate_candidates(space: SearchSpace) -> tuple[Counts, int]:
@@ -154,7 +151,7 @@ def _balanced(
         if gpus in done:
             continue
         done.add(gpus)
-        for sizes in (_split_by_work(shares, gpus, at_once) for at_once in _AT_ONCE):
+        for sizes in (_split_by_work(shares, gpus, at_once) for at_once in PARTS_AT_ONCE):
             if sizes not in known and _fits(sizes, most_gangs, most_gpus):
                 rows |= dict.fromkeys(layout.laid_out(sizes))
             known.add(sizes)

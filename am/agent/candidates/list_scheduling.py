@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from am.agent import _candidates
 from am.agent.candidates.gang_kinds import Candidate, GangKind
-from am.agent.candidates.search_space import SearchSpace
+from am.agent.candidates.search_space import PARTS_AT_ONCE, SearchSpace
 from am.agent.model.finish_time import unlike_in_pace
 from am.agent.model.views import JobView
 from themis.apps import JobShape
@@ -35,9 +35,6 @@ _STEP = 1.04
 
 _MIN_GANGS = (0.0, 0.5, 1.0)
 """Gangs of elastic jobs have at least these parts of the tasks that their job could use."""
-
-_AT_ONCE = (1.0, 0.75, 0.5)
-"""Parts of the jobs that run at once if gangs are sized by the work of their jobs: fewer jobs have larger gangs."""
 
 _NEAR = (math.inf, 1.0, 0.6, 0.0)
 """Parts of the places at each level but the loosest, in units of the part of all GPUs that is asked for: all places, as
@@ -146,7 +143,7 @@ def list_scheduling_candidates(space: SearchSpace, _found: Sequence[Candidate] =
     layout = _Nearest(kinds)
     nearest = {(kind.at.gpus, kind.unit_gpus): kind.at.level for kind in reversed(kinds)}
     longest = Jobs(jobs, nearest)
-    at_once = dict.fromkeys(min(most_gangs, math.ceil(part * len(jobs))) for part in _AT_ONCE)
+    at_once = dict.fromkeys(min(most_gangs, math.ceil(part * len(jobs))) for part in PARTS_AT_ONCE)
     by_total: dict[int, dict[Sizes, None]] = {}
     for gpus, sizes in itertools.chain(
         *(longest.scheduled_by_job(some, most_gpus) for some in at_once),

@@ -9,6 +9,9 @@ from am.agent.model.views import JobView
 from themis.placement.gang_capacity import GangCapacity
 from themis.values import Value
 
+PARTS_AT_ONCE = (1.0, 0.75, 0.5)
+"""Parts of the jobs that run at once if gangs are sized by the work of their jobs: fewer jobs have larger gangs."""
+
 
 class SearchSpace(Value, frozen=True, kw_only=True):
     """All candidates of at most `most_gangs` gangs and `most_gpus` GPUs.

@@ -28,7 +28,7 @@ Indices = NDArray[np.intp]
 CERTAIN = 1.0 - 1e-9
 """A bound proves something only beyond this factor: two ways to compute one time may differ by rounding."""
 
-_AT_ONCE = 16
+_PACKED_TOGETHER = 16
 """Divisions that are packed together while the earliest ones are searched."""
 
 
@@ -87,9 +87,9 @@ def earliest(jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, m
     bounds_s = _lower_bounds_s(alone_s, divisions)
     order = np.argsort(bounds_s, kind="stable")
     ends_s = np.full(len(divisions), inf)
-    for begin in range(0, len(order), _AT_ONCE):
+    for begin in range(0, len(order), _PACKED_TOGETHER):
         latest_s = np.partition(ends_s, most - 1)[most - 1] if most <= begin else inf
-        some = order[begin : begin + _AT_ONCE]
+        some = order[begin : begin + _PACKED_TOGETHER]
         some = some[bounds_s[some] * CERTAIN <= latest_s]
         if not len(some):
             break

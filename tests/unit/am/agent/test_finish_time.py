@@ -50,12 +50,12 @@ class TestGangOrder:
         assert sorted(gangs, key=gang_order) == gangs[::-1]
 
     def test_of_gangs_of_one_size_and_level_the_one_in_smaller_units_comes_first(self):
-        gangs = [GangAt(4, Level.RACK, 2), GangAt(4, Level.RACK, 1)]
-        assert sorted(gangs, key=gang_order) == gangs[::-1]
+        gangs = [GangAt(4, Level.RACK, 1), GangAt(4, Level.RACK, 2)]
+        assert sorted([gangs[1], gangs[0]], key=gang_order) == gangs
 
     def test_what_is_left_is_the_smaller_device_name(self):
-        gangs = [GangAt(1, Level.SLOT, device="v100"), GangAt(1, Level.SLOT, device="k80")]
-        assert sorted(gangs, key=gang_order) == gangs[::-1]
+        gangs = [GangAt(1, Level.SLOT, device="k80"), GangAt(1, Level.SLOT, device="v100")]
+        assert sorted([gangs[1], gangs[0]], key=gang_order) == gangs
 
 
 class TestPhaseTime:
