@@ -38,7 +38,7 @@ class Session(Value, frozen=True, kw_only=True):
     def say_submitted(self, reply: pb.SubmitReply) -> None:
         """Print the id of a submitted app, alone on standard output. If that fails, name it on standard error.
 
-        On a cluster of several device types, a note says which of them can run the app.
+        Notes name the app's page, and on a cluster of several device types those that can run the app.
         """
         try:
             self.terminal.say(reply.app_id)
@@ -47,6 +47,8 @@ class Session(Value, frozen=True, kw_only=True):
             raise
         if reply.runs_on:
             self.terminal.note(reply.runs_on)
+        if reply.page_url:
+            self.terminal.note(f"its page is {reply.page_url}")
 
     def list_apps(self, selection: Selection, arguments: Namespace, *, what: str) -> int:
         """Print the selected apps; with `--watch` again and again, until Ctrl-C."""

@@ -54,7 +54,7 @@ def progress_line(app: pb.AppStatus) -> str:
     """Format an app's progress on one line."""
     parts = [f"{app.app_id} {status.shown_state(app)}"]
     if app.phases:
-        parts.append(f"phase {_phase(app)}")
+        parts.append(f"phase {status.phase(app)} of {app.phases}")
     parts += [percent(app.progress), _gpus(app.gpus)]
     if app.rho > 0:
         parts.append(f"rho {number(app.rho)} ({HEADLINE})")
@@ -124,7 +124,7 @@ def jobs_table(app: pb.AppStatus) -> str:
 
 
 def _head(app: pb.AppStatus) -> list[str]:
-    phase = f", phase {_phase(app)}" if app.phases else ""
+    phase = f", phase {status.phase(app)} of {app.phases}" if app.phases else ""
     replayed = " (replayed)" if app.replay else ""
     settings = assignments(scalars_from_messages(app.spec.tuner.settings)) if app.spec.tuner.settings else ""
     took = status.duration_s(app)
@@ -182,11 +182,6 @@ def _field(label: str, value: str) -> str:
 
 def _gpus(count: int) -> str:
     return f"{count} GPU" if count == 1 else f"{count} GPUs"
-
-
-def _phase(app: pb.AppStatus) -> str:
-    # Phases count from 0 on the wire, from 1 on the screen.
-    return f"{min(app.phase + 1, app.phases)} of {app.phases}"
 
 
 def _score(job: pb.JobStatus) -> str:

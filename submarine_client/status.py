@@ -48,6 +48,11 @@ def best_job(app: pb.AppStatus) -> pb.JobStatus | None:
     return next((job for job in app.jobs if job.job_id == app.best), None)
 
 
+def phase(app: pb.AppStatus) -> int:
+    """Return the search's phase, counted from 1, or 0 if it has no phases. After its last phase, that phase."""
+    return min(app.phase + 1, app.phases)
+
+
 def hyper_parameters(app: pb.AppStatus, job_id: str) -> dict[str, HyperParameter]:
     """Return a job's hyper-parameters by name: as its app master reports them, else as submitted."""
     reported = {job.job_id: job.hyper_parameters for job in app.jobs}

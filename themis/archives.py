@@ -32,7 +32,7 @@ def pack_files(folder: Path, files: Iterable[Path]) -> bytes:
 def unpack_files(content: bytes, folder: Path) -> None:
     """Write an archive's files below the folder, in place of any that are there.
 
-    Links, devices and names that lead out of the folder are passed over. (Extraction filters would do, but not every
+    Links, devices and names that lead out of the folder are skipped. (Extraction filters would do, but not every
     Python 3.11 has them.)
 
     Raises:

@@ -53,7 +53,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     try:
         from themis_lab.bench.checkpoint_run import Plan
     except ModuleNotFoundError as error:
-        if error.name not in ("hdfs", "requests"):
+        if (error.name or "").partition(".")[0] not in ("hdfs", "requests"):
             raise
         raise InputError("HDFS needs the package `hdfs`", remedy="pip install 'themis-scheduler[hdfs]'") from error
     return Plan(

@@ -19,10 +19,11 @@ from themis_cli.parsers import Parser
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 3
 
-_COMMANDS = (
-    "rm", "rho", "testbed", "auction", "allox", "oef", "bench", "audit", "simulate", "reproduce", "replay",
-    "devcluster", "checkpoints", "examples", "completion",
+_OPERATORS = ("rm", "checkpoints", "devcluster", "examples", "completion")
+_RESEARCHERS = (
+    "simulate", "reproduce", "testbed", "audit", "bench", "auction", "allox", "oef", "rho", "replay",
 )  # fmt: skip
+_COMMANDS = (*_OPERATORS, *_RESEARCHERS)
 """Modules of the commands, each imported only when its command is called."""
 
 _COMPUTING = ("auction", "allox", "oef", "audit", "simulate", "reproduce", "replay")
@@ -93,7 +94,8 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"themis {themis.__version__}")
     parser.set_defaults(run=None)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    about = f"for operators: {', '.join(_OPERATORS)}; for researchers: {', '.join(_RESEARCHERS)}"
+    commands = parser.add_subparsers(title="commands", description=about, metavar="COMMAND")
     for name in (command,) if command in _COMMANDS else _COMMANDS:
         # Imported here, so that Ctrl-C during imports ends like Ctrl-C at any other time.
         import_module(f"themis_cli.{name}_command").add_to(commands)

@@ -27,7 +27,7 @@ def _hdfs_store(uri: str, wait_s: float | None) -> CheckpointArchive:
     try:
         from am.checkpoints.hdfs import open_hdfs_store
     except ModuleNotFoundError as error:
-        if error.name not in ("hdfs", "requests"):
+        if (error.name or "").partition(".")[0] not in ("hdfs", "requests"):
             raise
         raise MissingHereError(
             "HDFS needs the package `hdfs`", value=uri, remedy="pip install 'themis-scheduler[hdfs]'"

@@ -99,7 +99,7 @@ class JobRun:
 
     @property
     def loss(self) -> float:
-        """What the tuner goes by: the loss on held-out data where the job logs it, else the training loss, else NaN.
+        """The loss that the tuner compares: that on held-out data if the job logs it, else the training loss, else NaN.
 
         Of a job that has diverged it is NaN, which is worse than any, whatever it was on held-out data before. So it is
         of a job without running tasks whose newest loss is not finite: no later batch will show that this one was an

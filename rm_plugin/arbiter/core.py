@@ -274,7 +274,7 @@ class Arbiter:
         """When a lease granted now ends.
 
         Aligned ends lie on one grid; an end so near that the next round for it would begin within another lead is
-        passed over, since such a lease would be all warning and no work. A staggered lease lasts its full length from
+        skipped, since such a lease would be all warning and no work. A staggered lease lasts its full length from
         where it begins: now, or with the end of the lease that it follows, of which rounds are held a lead before.
 
         Example: leases of 600 s and a lead of 5 s on a grid from 0 s. A lease granted at 900 s ends at 1,200 s. One

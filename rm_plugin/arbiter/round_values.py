@@ -21,7 +21,7 @@ from themis.values import Value, cached_property
 
 
 class RoundSettings(Value, frozen=True, kw_only=True):
-    """The choices that a round goes by; see docs/reference/configuration.md.
+    """The settings of a round; see docs/reference/configuration.md.
 
     `tenant_weights` has the tenants whose weight is not 1, by the name of the user, queue or app.
     """

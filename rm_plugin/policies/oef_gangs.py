@@ -1,7 +1,7 @@
 """From whole GPUs by tenant and type to gangs on machines: by OEF's placer, or by the plain one for comparison.
 
 `oef.placement` places jobs on bare hosts, as the paper's experiments do. Here gangs follow the rules of this scheduler:
-a gang has one device type, whole tasks, and a slot, machine or rack. OEF's placer goes by the placement rule that all
+a gang has one device type, whole tasks, and a slot, machine or rack. OEF's placer uses the placement rule that all
 policies share, and jobs renew in place where they can. The plain one takes the first free GPUs for each job in turn.
 """
 

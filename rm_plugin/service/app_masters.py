@@ -223,8 +223,13 @@ class AppMasters:
         """Return the queue of an app: as submitted, or to which an operator moved it in the engine."""
         return ("" if entry.ended else self._launcher.queue(entry.app_id)) or entry.spec.queue
 
-    async def recover(self) -> None:
-        """Restore the apps of a former ResourceManager: adopt their app masters, or start them again."""
+    async def recover(self) -> int:
+        """Restore the apps of a former ResourceManager: adopt their app masters, or start them again.
+
+        Returns:
+            How many app masters were adopted.
+        """
+        run_on = 0
         for app_id in sorted(self._entries.lost):
             await self._end_lost(app_id)
         self.resume()
@@ -235,6 +240,7 @@ class AppMasters:
                 leave = partial(self._live_cluster.leave, app_id=entry.app_id, reason=entry.kill_reason)
                 await self._changes.make_surely(leave)
             adopted = await self._adopted(entry)
+            run_on += adopted and not entry.ended
             if entry.ended:
                 # A user killed it while the engine was unavailable. The engine may have found it alive now.
                 if adopted:
@@ -253,6 +259,7 @@ class AppMasters:
             else:
                 # It was submitted, and the former ResourceManager stopped before it could be started.
                 await self.launch_or_queue(entry)
+        return run_on
 
     async def _adopted(self, entry: AppEntry) -> bool:
         """Whether the app master lives; waits while the engine is unavailable."""

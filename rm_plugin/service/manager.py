@@ -84,6 +84,7 @@ class ResourceManager:
         self.recorder = recorder
         self.clock = clock
         self.rounds: RoundRunner
+        self.page_url = ""
         self.changes = Changes(arbiter, recorder, validate=settings.validate_state)
         self.live_cluster = LiveCluster(
             settings=settings,

@@ -235,7 +235,7 @@ def _restored(stored: Iterable[StoredApp]) -> tuple[AppEntry, ...]:
         try:
             entries.append(AppEntry.restored(app))
         except (ThemisError, ValueError, TypeError, DecodeError) as error:
-            LOG.error("%s cannot be read and is passed over: %.300s", app.app_id, error)
+            LOG.error("%s cannot be read and is skipped: %.300s", app.app_id, error)
     return tuple(entries)
 
 

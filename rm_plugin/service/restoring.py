@@ -27,14 +27,14 @@ def restored_entries(store: StateStore) -> AppEntries:
     """Return all readable apps. The ids of the others are not used again, and their processes are to be ended."""
     entries, lost = [], []
     for row in store.damaged_rows():
-        LOG.error("%s of the table %s cannot be read and is passed over: %.300s", row.key, row.table, row.problem)
+        LOG.error("%s of the table %s cannot be read and is skipped: %.300s", row.key, row.table, row.problem)
         if row.table == "apps":
             lost.append(row.key)
     for stored in store.apps():
         try:
             entries.append(AppEntry.restored(stored))
         except (ThemisError, ValueError, TypeError, DecodeError) as error:
-            LOG.error("%s cannot be read and is passed over: %.300s", stored.app_id, error)
+            LOG.error("%s cannot be read and is skipped: %.300s", stored.app_id, error)
             lost.append(stored.app_id)
     return AppEntries(entries, lost, last_number=store.last_app_number(), archived=store.archived_counts())
 

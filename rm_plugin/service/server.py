@@ -49,6 +49,9 @@ LOG = logging.getLogger("themis.rm")
 
 T = TypeVar("T")
 
+_APPS_SHOWN = 10
+"""Ids in the log line of a stop."""
+
 _MESSAGE_BYTES = 16 * 1024 * 1024
 _OPTIONS = [
     ("grpc.max_receive_message_length", _MESSAGE_BYTES),
@@ -210,12 +213,15 @@ class Server:
         self._record_start(recovered=bool(list(self._entries)))
         await self._server.start()
         _write_address(self._settings.state_dir / "address", address)
-        LOG.info("listening on %s", address)
-        await self.manager.app_masters.recover()
+        LOG.info("listening on %s, state in %s", address, self._settings.state_dir.absolute())
+        run_on = await self.manager.app_masters.recover()
+        if apps := len(list(self._entries.active())):
+            LOG.info("apps of an earlier run: %d run on, %d start again", run_on, apps - run_on)
         await self._nodes.look()
         if self._settings.page:
             self._page = RmPage(self.manager, self._settings.policy)
-            LOG.info("the page is at %s", await self._page.start(self._settings.page))
+            self.manager.page_url = await self._page.start(self._settings.page)
+            LOG.info("the page is at %s", self.manager.page_url)
         manager = self.manager
         for work in (
             manager.rounds.run(),
@@ -228,6 +234,12 @@ class Server:
 
     async def stop(self, *, keep_apps: bool = False) -> None:
         """End the apps of this run unless `keep_apps`, the sessions and the loops."""
+        if apps := [entry.app_id for entry in self._entries.active()]:
+            what = "run on; the next start takes them up" if keep_apps else "are stopped; the next start resumes them"
+            shown = ", ".join(apps[:_APPS_SHOWN]) + (", .." if len(apps) > _APPS_SHOWN else "")
+            LOG.info("stopping; these apps %s: %s", what, shown)
+        else:
+            LOG.info("stopping; no app is active")
         for task in self._background:
             task.cancel()
         # The apps must be ended even if one of the loops failed.

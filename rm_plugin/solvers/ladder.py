@@ -1,6 +1,6 @@
 """The ladder: the steps that answer a winner determination, cheapest first, until one of them proves an optimum.
 
-    1. Presolve    `presolve`          Everybody wins its best row, or there is one machine: most markets of a run.
+    1. Presolve    `presolve`          Every app wins its best row, or there is one machine: most markets of a run.
     2. Search      `exact`             Prices, a dynamic programme over the bidders, cuts, places as certificates.
     3. Programme   `highs`, `gurobi`   One mixed-integer programme over machines; after a search, of its open rows only.
     4. Best found                      The best choice of the steps before, with its gap. The status is TIME_LIMIT.

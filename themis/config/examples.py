@@ -38,16 +38,17 @@ def examples(kind: ExampleKind) -> Mapping[str, Path]:
     return {path.stem: path for path in sorted(paths)}
 
 
-def file_or_example(text: str | Path, kind: ExampleKind) -> Path:
+def file_or_example(text: str | Path, kind: ExampleKind, folder: Path | None = None) -> Path:
     """Return the path that a user named: a file, or an example by its name.
 
-    A file wins over an example. Only a bare name (no folder, no ending) can be an example's.
+    A relative path is relative to `folder`, by default to where the command runs. A file wins over an example. Only a
+    bare name (no folder, no ending) can be an example's.
 
     Raises:
         UnknownNameError: A bare name is neither a file nor an example.
     """
-    path = Path(text)
-    if path.suffix or len(path.parts) != 1 or path.exists():
+    name, path = Path(text), (folder or Path()) / text
+    if name.suffix or len(name.parts) != 1 or path.exists():
         return path
     known = examples(kind)
     if path.name not in known:

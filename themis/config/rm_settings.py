@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Placer, Rounding, TenantOf
 from themis.config.cluster_file import DeviceSection
 from themis.config.defaults import DEFAULT_RM_ADDRESS
+from themis.config.examples import ExampleKind, file_or_example
 from themis.config.loader import Section, load
 from themis.config.scalars import Variable, VariableName, number
 
@@ -181,7 +182,7 @@ class DockerSettings(Section):
 
 
 class RmSettings(Section):
-    """A ResourceManager. Relative paths are taken from where the command runs."""
+    """A ResourceManager."""
 
     cluster: Path | None = Field(
         default=None,
@@ -261,5 +262,17 @@ class RmSettings(Section):
 
 
 def load_rm_settings(path: Path) -> RmSettings:
-    """Read a settings file; paths in it are taken from where the command runs, like every path on its command line."""
-    return load(RmSettings, path)
+    """Read a settings file. Relative paths in it are relative to its folder; the default `state_dir` is not in it.
+
+    A `cluster` without a folder and an ending may be the name of an example; a file of this name wins.
+    """
+    settings = load(RmSettings, path)
+    folder = path.parent
+    inside: dict[str, object] = {}
+    if "state_dir" in settings.model_fields_set:
+        inside["state_dir"] = folder / settings.state_dir
+    if settings.cluster is not None:
+        inside["cluster"] = file_or_example(settings.cluster, ExampleKind.CLUSTER, folder)
+    if settings.yarn.keytab:
+        inside["yarn"] = settings.yarn.model_copy(update={"keytab": str(folder / settings.yarn.keytab)})
+    return settings.model_copy(update=inside)

@@ -42,7 +42,7 @@ _ASK = Meaning(
 NODE_REFUSES_TOKEN = Meaning(
     ContainerStateError,
     "the NodeManager does not accept our token for this container",
-    "it may have been started anew; wait for the container's end",
+    "it may have been started again; wait for the container's end",
 )
 _LOGIN = Meaning(
     LoginError,

@@ -717,12 +717,14 @@ class SubmitRequest(_message.Message):
     def __init__(self, spec: _Optional[_Union[AppSpec, _Mapping]] = ...) -> None: ...
 
 class SubmitReply(_message.Message):
-    __slots__ = ("app_id", "runs_on")
+    __slots__ = ("app_id", "runs_on", "page_url")
     APP_ID_FIELD_NUMBER: _ClassVar[int]
     RUNS_ON_FIELD_NUMBER: _ClassVar[int]
+    PAGE_URL_FIELD_NUMBER: _ClassVar[int]
     app_id: str
     runs_on: str
-    def __init__(self, app_id: _Optional[str] = ..., runs_on: _Optional[str] = ...) -> None: ...
+    page_url: str
+    def __init__(self, app_id: _Optional[str] = ..., runs_on: _Optional[str] = ..., page_url: _Optional[str] = ...) -> None: ...
 
 class ValidateReply(_message.Message):
     __slots__ = ("summary",)

@@ -169,7 +169,7 @@ def _node_managers(spec: ClusterSpec) -> dict[str, str]:
         f"{nm}.sleep-delay-before-sigkill.ms": "2000",
         f"{nm}.env-whitelist": _INHERITED,
         f"{nm}.node-attributes.provider": "config",
-        # The provider reads this file anew, and so ignores options of the command line. Java's own properties count.
+        # The provider reads this file again, and so ignores options of the command line. Java's own properties count.
         f"{nm}.node-attributes.provider.configured-node-attributes": f"${{{NODE_ATTRIBUTES}}}",
     }
 

@@ -1,4 +1,4 @@
-"""All that a simulated run goes by beside its workload."""
+"""The settings of a simulated run, beside its workload."""
 
 from __future__ import annotations
 

@@ -247,6 +247,8 @@ def _write_settings(plan: Plan, folder: RunFolder, engine: EngineSetting) -> RmS
         state_dir=folder.state,
         engine=engine.settings,
     )
-    text = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False)
+    # Relative to the folder, which may be moved.
+    inside = {"cluster": folder.cluster.name, "state_dir": folder.state.name}
+    text = yaml.safe_dump(settings.model_dump(mode="json") | inside, sort_keys=False)
     folder.settings.write_text(f"# Written by the testbed for the mix {plan.setup.name}.\n{text}", encoding="utf-8")
     return settings

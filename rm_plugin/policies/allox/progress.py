@@ -44,7 +44,7 @@ def value_of(job: Job, placed_type: str, capacity: Capacity) -> float:
 class ProgressLedger:
     """The values of running jobs, by user. A value is fixed at the start of a job and removed at its end.
 
-    Progress is summed anew for each reading, exactly rounded: a running sum would keep rounding errors, and users with
+    Progress is summed again for each reading, exactly rounded: a running sum would keep rounding errors, and users with
     equal progress would no longer tie. Sample runs are not entered.
     """
 

@@ -117,7 +117,7 @@ def summary(page_state: PageState, entry: AppEntry) -> Document:
         "gpus_unmet": 0 if entry.ended else entry.heartbeat.unmet_gpus,
         "gpu_time_s": page_state.gpu_time_s(entry),
         "attempts": entry.attempt,
-        "phase": entry.heartbeat.phase + 1 if entry.heartbeat.phases else None,
+        "phase": min(entry.heartbeat.phase + 1, entry.heartbeat.phases) or None,
         "phases": entry.heartbeat.phases or None,
         "jobs_total": len(entry.spec.jobs),
         "best_job": entry.best_job or None,

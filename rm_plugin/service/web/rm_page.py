@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RmPage:
-    """Serves the page, the REST interface and the metrics of one ResourceManager; `policy` is the name it goes by."""
+    """Serves the page, the REST interface and the metrics of one ResourceManager; `policy` names its policy."""
 
     def __init__(self, manager: ResourceManager, policy: str) -> None:
         self._page_state = PageState(manager, policy, EventIndex(manager.recorder))

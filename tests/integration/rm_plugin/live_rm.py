@@ -31,7 +31,7 @@ ENDED = ("FINISHED", "FAILED", "KILLED")
 
 def settings(folder: Path, **changes: object) -> RmSettings:
     values: dict[str, object] = {
-        "cluster": Path("conf/clusters/small-8.yaml"),
+        "cluster": Path("conf/clusters/small-8.yaml").absolute(),
         "state_dir": folder,
         "listen": "127.0.0.1:0",
         "lease": LeaseSettings(duration_s=4, checkpoint_lead_s=1, grace_s=2),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +55,7 @@ class Operated:
 @pytest.fixture
 def operated(tmp_path, capsys, monkeypatch) -> Iterator[Operated]:
     monkeypatch.setenv("THEMIS_RUN_ID", RUN_ID + tmp_path.name)
-    rm = Operated(settings(tmp_path), capsys)
+    rm = Operated(settings(tmp_path, page="127.0.0.1:0"), capsys)
     monkeypatch.delenv("THEMIS_RUN_ID")
     try:
         yield rm
@@ -67,6 +69,25 @@ def operated(tmp_path, capsys, monkeypatch) -> Iterator[Operated]:
 
 def masters(operated: Operated) -> set[int]:
     return {each.pid for each in operated.process.children() if "am.main" in " ".join(each.cmdline())}
+
+
+def test_log_of_a_run_says_where_it_listens_and_what_ctrl_c_stops_and_the_next_start_resumes(operated):
+    folder = operated.configured.state_dir
+    submitted = operated.client.submission(replay_app("resumed", iterations=400, tasks=4))
+    operated.until(lambda: operated.client.show(submitted.app_id).state == "RUNNING")
+    operated.process.send_signal(signal.SIGINT)
+    assert operated.process.wait(30) == 0
+    log = (folder / "rm.log").read_text()
+    assert f"listening on {operated.address}, state in {folder}\n" in log
+    (page,) = re.findall(r"the page is at (http://127.0.0.1:\d+/)\n", log)
+    assert submitted.page_url == f"{page}apps/{submitted.app_id}"
+    assert f"stopping; these apps are stopped; the next start resumes them: {submitted.app_id}\n" in log
+    again = start_process(operated.configured)
+    try:
+        operated.until(lambda: "apps of an earlier run: 0 run on, 1 start again\n" in (folder / "rm.log").read_text())
+    finally:
+        again.terminate()
+        again.wait(30)
 
 
 def test_stop_with_keep_apps_leaves_apps_running_for_the_next_start(operated):

@@ -27,6 +27,7 @@ class FakeService(rpc.ClientServiceServicer):
         self.shows = 0
         self.has_pages = True
         self.runs_on = ""
+        self.page_url = ""
         self.events = [
             pb.Event(sequence=sequence, kind="app_state", app_id="a-1", detail="{}") for sequence in range(1, 4)
         ]
@@ -44,7 +45,7 @@ class FakeService(rpc.ClientServiceServicer):
         self.submitted.append(request.spec)
         app_id = f"app-{len(self.submitted):04d}"
         self.add(app_id, *self.then, name=request.spec.name, tuner=request.spec.tuner.name, spec=request.spec)
-        return pb.SubmitReply(app_id=app_id, runs_on=self.runs_on)
+        return pb.SubmitReply(app_id=app_id, runs_on=self.runs_on, page_url=self.page_url)
 
     def Validate(self, request, context):
         return pb.ValidateReply(summary=f"{len(request.spec.jobs)} jobs fit the cluster")

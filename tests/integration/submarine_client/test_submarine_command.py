@@ -17,9 +17,11 @@ import pytest
 from fake_rm import FakeRm
 
 from submarine_client.connection import Connection
+from submarine_client.groups import load_app
 from submarine_client.main import main
 from themis.errors import InputError, UnreachableError
 from themis.wire import themis_pb2 as pb
+from themis.wire.values import app_to_message
 
 EXAMPLES = Path(__file__).parents[3] / "conf" / "apps"
 SEARCH = str(EXAMPLES / "replay-search.yaml")
@@ -51,6 +53,16 @@ def test_submit_notes_the_device_types_that_can_run_the_app(rm: FakeRm, capsys: 
     rm.service.runs_on = "runs on v100 (speed 3), not on cpu"
     assert main(["app", "submit", SEARCH]) == 0
     assert capsys.readouterr() == ("app-0001\n", "submarine: runs on v100 (speed 3), not on cpu\n")
+
+
+@pytest.mark.parametrize("verb", ["submit", "resubmit"])
+def test_submitted_app_has_its_page_named_beside_the_output(
+    rm: FakeRm, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    rm.service.page_url = "http://h:8651/apps/app-0001"
+    rm.service.add("a-1", "FINISHED", spec=app_to_message(load_app(SEARCH)))
+    assert main(["app", verb, SEARCH if verb == "submit" else "a-1"]) == 0
+    assert capsys.readouterr() == ("app-0001\n", "submarine: its page is http://h:8651/apps/app-0001\n")
 
 
 def test_an_invalid_group_file_is_refused_locally(

@@ -109,6 +109,12 @@ def test_an_app_is_shown_with_its_best_job_leases_and_jobs() -> None:
     assert app_text(app()) == SHOWN
 
 
+@pytest.mark.parametrize(("phase", "phases", "shown"), [(0, 3, 1), (2, 3, 3), (3, 3, 3), (0, 0, None)])
+def test_phase_in_json_counts_from_1_to_the_last_phase(phase, phases, shown) -> None:
+    document = app_object(app(phase=phase, phases=phases))
+    assert (document["phase"], document["phases"]) == (shown, phases or None)
+
+
 def test_an_app_on_a_cluster_with_cpu_nodes_has_devices() -> None:
     assert "Devices:        3 now" in app_text(app(gpus=3, device_noun="device"))
     assert "of device time in all" in app_text(app(device_noun="device"))

@@ -19,6 +19,12 @@ def test_help_of_single_parser_equals_full_parser(capsys, command):
     assert alone.startswith(f"usage: themis {command}")
 
 
+def test_help_names_operators_commands_before_those_of_researchers(capsys):
+    text = " ".join(told(capsys, build_parser(), "--help").split())
+    assert "for operators: rm, checkpoints, devcluster, examples, completion; for researchers: simulate, " in text
+    assert text.index(" completion print") < text.index(" simulate run")
+
+
 def test_unknown_command_lists_all_commands(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["zzz"])

@@ -28,6 +28,8 @@ def run(cwd, *words):
         ("testbed run small", f"{TRAINS}'digits-small'; ", "tf"),
         ("testbed --workload w1", f"{TRAINS}'digits-dense, digits-cnn'; ", "tf"),
         ("bench oef --peers 5", "themis: --peers needs cvxpy and ecos: ", "peers"),
+        ("checkpoints list hdfs://h:1/x", "themis: HDFS needs the package `hdfs`: ", "hdfs"),
+        ("auction --market three-apps --solver gurobi", "themis: the solver gurobi needs gurobipy: ", "gurobi"),
         ("rm start -c themis-yarn", "themis: the engine yarn needs Hadoop's clients: ", "hdfs,yarn"),
     ],
 )

@@ -27,7 +27,7 @@ FIELDS = 12
 _JOB_TYPE = re.compile(r"(?P<model>\S.*?)(?: \(batch size (?P<batch>\d+)\))?")
 _COLUMNS = ("model", "batch_size", "num_gpus", "gpu_type", "steps_per_s_consolidated", "steps_per_s_unconsolidated")
 _SOURCE = (
-    "a trace in Gavel's format: every job one app, of so many steps at the throughput measured for its GPUs on one "
+    "a trace in Gavel's format: every job one app, of a number of steps at the throughput measured for its GPUs on one "
     "server; S across machines from the throughput measured there; loss curves drawn"
 )
 

@@ -12,7 +12,7 @@ from rm_plugin.policies.allox.values import Decision, Job, Snapshot, Start, arri
 
 
 def decide(snapshot: Snapshot) -> Decision:
-    """Assign all jobs anew: of all pairs (job, type) the smallest remaining time first.
+    """Assign all jobs again: of all pairs (job, type) the smallest remaining time first.
 
     A running job that keeps its type keeps its machine. Others are preempted, and continue or wait.
     """

@@ -104,7 +104,7 @@ def test_unreadable_app_is_skipped_and_its_gpus_and_id_stay_unused(tmp_path, dam
     held = [lease(1), lease(2, "app-0002", index=1)]
     case, new = restarted(tmp_path / "rm.sqlite", damage, leases=held)
     assert "app-0002" in caplog.text
-    assert "cannot be read and is passed over" in caplog.text
+    assert "cannot be read and is skipped" in caplog.text
     assert (new.app_id, case.entries.lost) == ("app-0003", {"app-0002"})
     assert [each.lease_id for each in case.arbiter.table.live.values()] == [1]
     store = SqliteStore(tmp_path / "rm.sqlite")

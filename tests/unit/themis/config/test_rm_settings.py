@@ -76,9 +76,29 @@ def test_lexicographic_bundles_go_with_a_lexicographic_auction():
     assert settings(text).auction.bundle_rule is BundleRule.LEXICOGRAPHIC
 
 
+@pytest.mark.parametrize("cluster", ["c.yaml", "mine", "small-8"])
+def test_relative_paths_in_a_file_are_relative_to_its_folder(tmp_path, monkeypatch, cluster):
+    (tmp_path / "mine").touch()
+    kerberos = "yarn: {keytab: rm.keytab, principal: rm}"
+    (tmp_path / "s.yaml").write_text(f"cluster: {cluster}\nstate_dir: state\n{kerberos}\n")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    read = load_rm_settings(Path("../s.yaml"))
+    example = CONF / "clusters/small-8.yaml"
+    assert read.cluster.resolve() == (example if cluster == "small-8" else tmp_path / cluster)
+    assert (read.state_dir, read.yarn.keytab) == (Path("../state"), "../rm.keytab")
+
+
+def test_absolute_paths_in_a_file_stay_and_defaults_are_relative_to_the_working_directory(tmp_path):
+    (tmp_path / "s.yaml").write_text("cluster: /etc/c.yaml\n")
+    read = load_rm_settings(tmp_path / "s.yaml")
+    assert (read.cluster, read.state_dir) == (Path("/etc/c.yaml"), Path("out/rm"))
+
+
 def test_the_shipped_file_equals_the_defaults():
     shipped = load_rm_settings(CONF / "themis.yaml")
-    assert shipped == RmSettings(cluster=shipped.cluster)
+    assert shipped == RmSettings(cluster=shipped.cluster, page="127.0.0.1:8651")
     assert file_or_example(shipped.cluster, ExampleKind.CLUSTER).is_file()
 
 
