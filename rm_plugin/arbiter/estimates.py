@@ -226,12 +226,17 @@ def estimate_of(app: AppNow, made: Forecast, *, now_s: float, lease_s: float, or
     """The estimate of an app from its forecast, which was made at `now_s`.
 
     Errors are ratios (actual + lease) / (forecast + lease), so that a short way to go does not make them large.
+    An app has its first GPU before it ends. The errors of the first GPU are the wider ones, so the end limits them.
     """
-    first_gpu_s = _NOW
-    if not app.held_gpus:
-        first_gpu_s = _interval(made.first_gpu_at_s - now_s, lease_s, FIRST_GPU_ERRORS[order])
     errors = END_ERRORS[order][made.situation, len(app.phases_left) > 1]
-    return Estimate(first_gpu_s=first_gpu_s, end_s=_interval(made.ends_at_s - now_s, lease_s, errors))
+    end_s = _interval(made.ends_at_s - now_s, lease_s, errors)
+    if app.held_gpus:
+        return Estimate(first_gpu_s=_NOW, end_s=end_s)
+    first = _interval(made.first_gpu_at_s - now_s, lease_s, FIRST_GPU_ERRORS[order])
+    first_gpu_s = Interval(
+        median=min(first.median, end_s.median), low=min(first.low, end_s.low), high=min(first.high, end_s.high)
+    )
+    return Estimate(first_gpu_s=first_gpu_s, end_s=end_s)
 
 
 def _interval(forecast_s: float, lease_s: float, errors: Errors) -> Interval:

@@ -134,6 +134,19 @@ APPS = st.lists(
 
 
 @given(APPS, st.sampled_from(list(ServiceOrder)))
+def test_no_app_is_expected_to_end_before_its_first_gpu(drawn, order):
+    apps = [
+        app(f"a{place}", *phases, held=held, smallest_gang=smallest)
+        for place, (phases, held, smallest) in enumerate(drawn)
+    ]
+    found = play(*apps, order=order)
+    for each in apps:
+        estimate = estimate_of(each, found[each.app_id], now_s=0.0, lease_s=LEASE_S, order=order)
+        for bound in ("low", "median", "high"):
+            assert getattr(estimate.first_gpu_s, bound) <= getattr(estimate.end_s, bound)
+
+
+@given(APPS, st.sampled_from(list(ServiceOrder)))
 def test_work_is_conserved_and_no_app_beats_the_whole_cluster(drawn, order):
     gpus = 12
     apps = [
