@@ -90,6 +90,7 @@ class AlloxMemory(Value, frozen=True, kw_only=True):
         arrived_s: When each unfinished job was first seen, by job by app. A job that lost its machine keeps its time.
         profiles: Profiles by app, with profiling runs.
         samples: Samples of the job that was measured for its app, by app, if its log gives them.
+        last_sample_s: When the last sampling run of each user began.
         bindings: The device whose queue each waiting job has joined, by job by app, under policies with queues.
         tenants: The tenant of each app, to explain decisions.
         times_s: The estimated length by device type of the app's first job that waits or waited, by app, to explain
@@ -101,6 +102,7 @@ class AlloxMemory(Value, frozen=True, kw_only=True):
     arrived_s: Mapping[str, Mapping[str, float]] = msgspec.field(default_factory=dict)
     profiles: Profiles = msgspec.field(default_factory=dict)
     samples: Samples = msgspec.field(default_factory=dict)
+    last_sample_s: Mapping[str, float] = msgspec.field(default_factory=dict)
     bindings: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
     tenants: Mapping[str, str] = msgspec.field(default_factory=dict)
     times_s: Mapping[str, Mapping[str, float]] = msgspec.field(default_factory=dict)
@@ -144,9 +146,12 @@ class AlloxPolicy:
         }
         for app_id, job_id in memory.runs.items():
             ends_at_s.setdefault(app_id, {})[job_id] = snapshot.now_s + snapshot.lease_s
-        runs, profiles = sampling_runs(snapshot, memory.profiles)
+        runs, profiles = sampling_runs(snapshot, memory.profiles, memory.last_sample_s)
         memory = replace(
-            memory, profiles=profiles, samples=samples_of(snapshot, memory.samples, memory.profiles, profiles)
+            memory,
+            profiles=profiles,
+            samples=samples_of(snapshot, memory.samples, memory.profiles, profiles),
+            last_sample_s={**memory.last_sample_s, **{owners[app_id]: snapshot.now_s for app_id in sorted(runs)}},
         )
         sampled = {app_id: profile for app_id, profile in profiles.items() if profile.is_open}
         rest = (
@@ -223,6 +228,7 @@ def _memory_of(snapshot: RoundSnapshot, wanted: Wanted, owners: Mapping[str, str
         arrived_s[app.app_id] = {job_id: (seen or {}).get(job_id, new_s) for job_id in sorted(jobs)}
     users = set(owners.values())
     last_start_s = {user: at_s for user, at_s in memory.last_start_s.items() if user in users}
+    last_sample_s = {user: at_s for user, at_s in memory.last_sample_s.items() if user in users}
     bindings: dict[str, Mapping[str, str]] = {}
     for app in snapshot.apps:
         bound = memory.bindings.get(app.app_id, {})
@@ -234,6 +240,7 @@ def _memory_of(snapshot: RoundSnapshot, wanted: Wanted, owners: Mapping[str, str
         memory,
         running=running,
         last_start_s=last_start_s,
+        last_sample_s=last_sample_s,
         arrived_s=arrived_s,
         bindings=bindings,
         tenants=dict(sorted(owners.items())),
