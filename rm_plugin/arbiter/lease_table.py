@@ -249,7 +249,7 @@ class LeaseTable:
         return changes
 
     def release(self, lease_ids: Iterable[int], *, now_s: float, reason: str) -> list[LeaseChange]:
-        """End leases that their holder gives up. Leases that have ended are skipped: a repeated message does no harm."""
+        """End leases that their holder gives up. Skips leases that have ended, so a repeated message does no harm."""
         return self._end(lease_ids, LeaseState.RELEASED, now_s, reason)
 
     def revoke(self, lease_ids: Iterable[int], *, now_s: float, reason: str) -> list[LeaseChange]:

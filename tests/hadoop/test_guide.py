@@ -50,7 +50,7 @@ def test_the_guide_from_its_first_command_to_its_last(hadoop_programs, tmp_path)
             service = subprocess.Popen(
                 serve.line, shell=True, cwd=tmp_path, env=environment, stdout=log, stderr=log, start_new_session=True
             )
-        wait_until((tmp_path / "out/rm/address").exists)
+        wait_until((tmp_path / "out/rm-yarn/address").exists)
         shown = [run(command) for command in second[:-1]]
         assert "replay-pair" in shown[1] and "FINISHED" in shown[1]
         assert "replay-pair" in shown[2] and "SUCCEEDED" in shown[2]

@@ -271,6 +271,9 @@ def load_rm_settings(path: Path) -> RmSettings:
     inside: dict[str, object] = {}
     if "state_dir" in settings.model_fields_set:
         inside["state_dir"] = folder / settings.state_dir
+    elif settings.engine != "local":
+        # One engine must not take up the apps of another.
+        inside["state_dir"] = settings.state_dir.with_name(f"rm-{settings.engine}")
     if settings.cluster is not None:
         inside["cluster"] = file_or_example(settings.cluster, ExampleKind.CLUSTER, folder)
     if settings.yarn.keytab:

@@ -22,7 +22,7 @@ typedef struct {
 } Packer;
 
 /* The tightest slot of a machine that holds `gpus` GPUs, or -1; `room` receives its free GPUs. Some of the machine's GPUs
- * may be pinned in slots that nobody knows, so a slot has at most as many free GPUs as the machine. */
+ * may be pinned in slots that are not known, so a slot has at most as many free GPUs as the machine. */
 static int tightest_slot(const Packer *p, int m, int gpus, int *room) {
     int best = -1;
     for (int slot = p->cluster->slot_start[m]; slot < p->cluster->slot_start[m + 1]; slot++) {

@@ -178,7 +178,7 @@ def test_restart_counts_and_finds_archived_apps_and_uses_no_number_twice(tmp_pat
         async with memory_service(tmp_path, store=rm.store, **settings()) as again:
             assert ids(again.entries) == []
             assert again.entries.count([AppState.FINISHED]) == 3
-            assert (await again.manager.find("app-0003")).rho == 1.5
+            assert (await again.manager.find("app-0003")).finish.rho["themis"] == 1.5
             entry = await again.manager.submit(app("new"))
             assert entry.app_id == "app-0004"
             assert again.store.events(app_id=entry.app_id)[0].sequence == sequence + 1

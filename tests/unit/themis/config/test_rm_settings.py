@@ -96,6 +96,14 @@ def test_absolute_paths_in_a_file_stay_and_defaults_are_relative_to_the_working_
     assert (read.cluster, read.state_dir) == (Path("/etc/c.yaml"), Path("out/rm"))
 
 
+@pytest.mark.parametrize(
+    ("engine", "folder"), [("local", "out/rm"), ("yarn", "out/rm-yarn"), ("docker", "out/rm-docker")]
+)
+def test_engines_have_folders_of_their_own(tmp_path, engine, folder):
+    (tmp_path / "s.yaml").write_text(f"cluster: small-8\nengine: {engine}\n")
+    assert load_rm_settings(tmp_path / "s.yaml").state_dir == Path(folder)
+
+
 def test_the_shipped_file_equals_the_defaults():
     shipped = load_rm_settings(CONF / "themis.yaml")
     assert shipped == RmSettings(cluster=shipped.cluster, page="127.0.0.1:8651")
