@@ -22,6 +22,11 @@ def differs(ours: float, paper: float) -> bool:
     return not abs(ours - paper) <= TOLERANCE * (1.0 + _ROUNDING) * abs(paper)
 
 
+def shown(value: float) -> float:
+    """A number as the tables show it: 1.0004 is 1, so it is not "above 1" for a reader."""
+    return float(f"{value:.3g}")
+
+
 def side(ours: float, paper: float) -> str:
     """`below the paper's` or `above the paper's`."""
     return f"{'below' if ours < paper else 'above'} the paper's"

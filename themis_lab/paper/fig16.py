@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from themis.values import Value
 from themis_lab.paper import sweeps
-from themis_lab.paper.differences import NOT_KNOWN, differs, scatter_text, sentence
+from themis_lab.paper.differences import NOT_KNOWN, differs, scatter_text, sentence, shown
 from themis_lab.paper.network import COLUMN, network_cells
 from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
 from themis_lab.paper.statistics import Row, Summary
@@ -107,7 +107,7 @@ def _all(rows: Sequence[Row]) -> list[Comparison]:
             f"GPU time, {name} / themis, 100 % network-intensive",
             lead,
             paper="above 1",
-            remark="" if lead.median > 1.0 else f"{name} needs no more than themis.",
+            remark="" if shown(lead.median) > 1.0 else f"{name} needs no more than themis.",
         )
         for name, lead in leads.items()
     ]

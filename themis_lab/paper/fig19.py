@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from rm_plugin.arbiter.round_values import RoundSettings
 from themis.values import Value
 from themis_lab.paper import sweeps
-from themis_lab.paper.differences import NOT_KNOWN, differs, sentence
+from themis_lab.paper.differences import NOT_KNOWN, differs, sentence, shown
 from themis_lab.paper.plans import make_workload, settings_of, workload_arguments
 from themis_lab.paper.plotting import fair_line, legend_below, lines, new_figure
 from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
@@ -195,13 +195,13 @@ def _efficiency(rows: Sequence[Row]) -> list[Comparison]:
             "GPU time, f = 1 / f = 0",
             by_f,
             paper="above 1",
-            remark="" if by_f.median > 1.0 else "GPU time does not grow with f here.",
+            remark="" if shown(by_f.median) > 1.0 else "GPU time does not grow with f here.",
         ),
         sweeps.line(
             f"GPU time, lease {shortest:g} min / {longest:g} min",
             by_lease,
             paper="above 1",
-            remark="" if by_lease.median > 1.0 else "shorter leases do not take more GPU time here.",
+            remark="" if shown(by_lease.median) > 1.0 else "shorter leases do not take more GPU time here.",
         ),
     ]
 
@@ -209,7 +209,7 @@ def _efficiency(rows: Sequence[Row]) -> list[Comparison]:
 def _lease_fairness(rows: Sequence[Row]) -> list[Comparison]:
     shortest, *_, longest = sweeps.axis(rows, "lease_min")
     ratio = _ratio(rows, sweeps.MAX_RHO, {"lease_min": shortest}, {"lease_min": longest})
-    remark = "" if ratio.median < 1.0 else "shorter leases are not fairer here."
+    remark = "" if shown(ratio.median) < 1.0 else "shorter leases are not fairer here."
     return [sweeps.line(f"max rho, lease {shortest:g} min / {longest:g} min", ratio, paper="below 1", remark=remark)]
 
 

@@ -267,7 +267,7 @@ def test_oef_on_three_gpu_types_remembers_over_kill_9(tmp_path: Path) -> None:
     """The second process begins with what the policy of the first one remembered, and both apps end."""
 
     async def scenario() -> None:
-        cluster = Path("conf/clusters/mixed-3.yaml")
+        cluster = Path("conf/clusters/mixed-3.yaml").absolute()
         configured = settings(tmp_path, policy="oef", tenant_of="app", cluster=cluster)
         first = start_process(configured)
         try:
@@ -300,7 +300,7 @@ def test_oef_on_three_gpu_types_remembers_over_kill_9(tmp_path: Path) -> None:
 
 def test_under_oef_with_profiling_runs_an_app_runs_on_every_type_before_it_shares(tmp_path: Path) -> None:
     async def scenario() -> None:
-        cluster = Path("conf/clusters/mixed-3.yaml")
+        cluster = Path("conf/clusters/mixed-3.yaml").absolute().absolute()
         # Fast enough to log on every type within a lease.
         quick = replay_app("mine", iterations=100_000, tasks=4, jobs=3)
         quick = replace(
