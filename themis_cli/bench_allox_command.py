@@ -41,7 +41,7 @@ def _allox(options: argparse.Namespace) -> int:
         rows.append(row)
     document = {"benchmark": "allox", "plan": msgspec.to_builtins(plan), "rows": msgspec.to_builtins(rows)}
     sys.stdout.write((json.dumps(document) if options.json else table(rows)) + "\n")
-    return 0
+    return int(any(row.is_over for row in rows))
 
 
 def _plan(options: argparse.Namespace) -> AlloxPlan:

@@ -44,7 +44,7 @@ def _oef(options: argparse.Namespace) -> int:
         sys.stderr.write(f"{row.mode}, {row.tenants} tenants: done\n")
         rows.append(row)
     sys.stdout.write((json.dumps(document(plan, rows)) if options.json else table(rows)) + "\n")
-    return 0
+    return int(any(row.is_over for row in rows))
 
 
 def _plan(options: argparse.Namespace) -> OefPlan:

@@ -24,6 +24,7 @@ from rm_plugin.policies.allox import values
 from rm_plugin.policies.allox.decision import AlloxDecision
 from rm_plugin.policies.allox.explain import explain
 from rm_plugin.policies.allox.progress import ProgressLedger
+from rm_plugin.policies.allox_explanation import explain_app
 from rm_plugin.policies.allox_jobs import (
     Devices,
     Samples,
@@ -40,7 +41,7 @@ from rm_plugin.policies.allox_samples import samples_of, sampling_runs, sampling
 from rm_plugin.policies.demands import capacity_after, gangs_of
 from rm_plugin.policies.oef.profiling import Profiles
 from rm_plugin.policies.oef_tenants import tenant_of_app
-from rm_plugin.policies.port import PolicyTraits
+from rm_plugin.policies.port import Explanation, PolicyTraits
 from themis.bids import PlacedGang, RhoOf
 from themis.placement.free_capacity import FreeCapacity
 from themis.values import Value
@@ -89,7 +90,11 @@ class AlloxMemory(Value, frozen=True, kw_only=True):
         arrived_s: When each unfinished job was first seen, by job by app. A job that lost its machine keeps its time.
         profiles: Profiles by app, with profiling runs.
         samples: Samples of the job that was measured for its app, by app, if its log gives them.
+        last_sample_s: When the last sampling run of each user began.
         bindings: The device whose queue each waiting job has joined, by job by app, under policies with queues.
+        tenants: The tenant of each app, to explain decisions.
+        times_s: The estimated length by device type of the app's first job that waits or waited, by app, to explain
+            decisions.
     """
 
     running: Mapping[str, Mapping[str, RunningJob]] = msgspec.field(default_factory=dict)
@@ -97,7 +102,10 @@ class AlloxMemory(Value, frozen=True, kw_only=True):
     arrived_s: Mapping[str, Mapping[str, float]] = msgspec.field(default_factory=dict)
     profiles: Profiles = msgspec.field(default_factory=dict)
     samples: Samples = msgspec.field(default_factory=dict)
+    last_sample_s: Mapping[str, float] = msgspec.field(default_factory=dict)
     bindings: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
+    tenants: Mapping[str, str] = msgspec.field(default_factory=dict)
+    times_s: Mapping[str, Mapping[str, float]] = msgspec.field(default_factory=dict)
 
     @property
     def runs(self) -> Mapping[str, str]:
@@ -138,9 +146,12 @@ class AlloxPolicy:
         }
         for app_id, job_id in memory.runs.items():
             ends_at_s.setdefault(app_id, {})[job_id] = snapshot.now_s + snapshot.lease_s
-        runs, profiles = sampling_runs(snapshot, memory.profiles)
+        runs, profiles = sampling_runs(snapshot, memory.profiles, memory.last_sample_s)
         memory = replace(
-            memory, profiles=profiles, samples=samples_of(snapshot, memory.samples, memory.profiles, profiles)
+            memory,
+            profiles=profiles,
+            samples=samples_of(snapshot, memory.samples, memory.profiles, profiles),
+            last_sample_s={**memory.last_sample_s, **{owners[app_id]: snapshot.now_s for app_id in sorted(runs)}},
         )
         sampled = {app_id: profile for app_id, profile in profiles.items() if profile.is_open}
         rest = (
@@ -179,6 +190,19 @@ class AlloxPolicy:
             },
         )
 
+    def explain(self, memory: Value, app_id: str) -> Explanation:
+        """Return an app's tenant with its progress, its times by type, and its running jobs."""
+        if not isinstance(memory, AlloxMemory):
+            return ()
+        running = sorted(memory.running.get(app_id, {}).items(), key=lambda each: each[1].started_at_s + each[1].time_s)
+        return explain_app(
+            app_id,
+            tenants=memory.tenants,
+            times_s=memory.times_s,
+            progress=_users(memory) if self.name == "allox" else None,
+            running={job_id: (job.device_id, job.time_s) for job_id, job in running},
+        )
+
 
 def _memory_of(snapshot: RoundSnapshot, wanted: Wanted, owners: Mapping[str, str]) -> AlloxMemory:
     """The memory as this round begins: without jobs and apps that ended, with the jobs that arrived."""
@@ -204,6 +228,7 @@ def _memory_of(snapshot: RoundSnapshot, wanted: Wanted, owners: Mapping[str, str
         arrived_s[app.app_id] = {job_id: (seen or {}).get(job_id, new_s) for job_id in sorted(jobs)}
     users = set(owners.values())
     last_start_s = {user: at_s for user, at_s in memory.last_start_s.items() if user in users}
+    last_sample_s = {user: at_s for user, at_s in memory.last_sample_s.items() if user in users}
     bindings: dict[str, Mapping[str, str]] = {}
     for app in snapshot.apps:
         bound = memory.bindings.get(app.app_id, {})
@@ -211,7 +236,16 @@ def _memory_of(snapshot: RoundSnapshot, wanted: Wanted, owners: Mapping[str, str
             bound = {demand.job_id: bound[demand.job_id] for demand in wanted[app.app_id] if demand.job_id in bound}
         if bound:
             bindings[app.app_id] = bound
-    return replace(memory, running=running, last_start_s=last_start_s, arrived_s=arrived_s, bindings=bindings)
+    return replace(
+        memory,
+        running=running,
+        last_start_s=last_start_s,
+        last_sample_s=last_sample_s,
+        arrived_s=arrived_s,
+        bindings=bindings,
+        tenants=dict(sorted(owners.items())),
+        times_s={app_id: times for app_id, times in memory.times_s.items() if app_id in owners},
+    )
 
 
 def _users(memory: AlloxMemory) -> dict[str, values.UserState]:
@@ -240,6 +274,10 @@ def _after(snapshot: RoundSnapshot, memory: AlloxMemory, decided: values.Decisio
     running = {app_id: dict(jobs) for app_id, jobs in memory.running.items()}
     last_start_s = dict(memory.last_start_s)
     bindings = {app_id: dict(jobs) for app_id, jobs in memory.bindings.items()}
+    times_s: dict[str, dict[str, float]] = {}
+    for job in waiting.jobs:
+        times = {name: configuration.time_s for name, configuration in job.configurations.items()}
+        times_s.setdefault(waiting.keys[job.job_id][0], times)
     for name, device_id in decided.bindings.items():
         app_id, job_id = waiting.keys[name]
         bindings.setdefault(app_id, {})[job_id] = device_id
@@ -259,6 +297,7 @@ def _after(snapshot: RoundSnapshot, memory: AlloxMemory, decided: values.Decisio
         running={app_id: dict(sorted(jobs.items())) for app_id, jobs in sorted(running.items())},
         last_start_s=dict(sorted(last_start_s.items())),
         bindings={app_id: dict(sorted(jobs.items())) for app_id, jobs in sorted(bindings.items()) if jobs},
+        times_s=dict(sorted({**memory.times_s, **times_s}.items())),
     )
 
 

@@ -28,12 +28,11 @@ def explain_app(
     tenant = tenants.get(app_id)
     if tenant is None:
         return ()
-    others = sorted(other for other, name in tenants.items() if name == tenant and other != app_id)
     own = [
         f"{name} {speedup:g}" if speedup else f"{name} cannot run"
         for name, speedup in zip(types, speedups.get(app_id, ()), strict=False)
     ]
-    lines = [("Tenant", _owner(tenant, shares, others)), ("Speedups", ", ".join(own))]
+    lines = [("Tenant", tenant_text(app_id, tenants, _owner(tenant, shares))), ("Speedups", ", ".join(own))]
     if shares.instance is not None and tenant in shares.share:
         share, capacity = _counts(types, shares.share[tenant]), _counts(types, shares.instance.capacity)
         lines.append(("Fair share", f"{share or 'nothing'} of {capacity}"))
@@ -44,12 +43,17 @@ def explain_app(
     return tuple(lines)
 
 
-def _owner(tenant: str, shares: OefMemory, others: Sequence[str]) -> str:
+def tenant_text(app_id: str, tenants: Mapping[str, str], owner: str) -> str:
+    """The owner of an app, and the other apps of its tenant: `user ann, with a2`."""
+    others = sorted(other for other, name in tenants.items() if name == tenants[app_id] and other != app_id)
+    return f"{owner}, with {', '.join(others)}" if others else owner
+
+
+def _owner(tenant: str, shares: OefMemory) -> str:
     weights = {each.tenant_id: each.weight for each in shares.instance.tenants} if shares.instance is not None else {}
     weight = weights.get(tenant, 1.0)
     # A virtual tenant is named OWNER/SPEEDUPS.
-    text = tenant.rpartition("/")[0] + (f", weight {weight:g}" if weight != 1.0 else "")
-    return f"{text}, with {', '.join(others)}" if others else text
+    return tenant.rpartition("/")[0] + (f", weight {weight:g}" if weight != 1.0 else "")
 
 
 def _owed(types: Sequence[str], deviation: Sequence[float]) -> str:

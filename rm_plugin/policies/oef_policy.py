@@ -122,7 +122,8 @@ class OefPolicy:
         if not snapshot.settings.profiling_runs:
             return snapshot, {}, None
         profiles = updated_profiles(snapshot, memory.profiles, present_types(snapshot, memory.types))
-        runs, profiles = start_runs(snapshot, claims, profiles, memory.types)
+        earliest_first = sorted(claims, key=lambda each: (snapshot.standing(each.app_id).submitted_at_s, each.app_id))
+        runs, profiles = start_runs(snapshot, earliest_first, profiles, memory.types)
         machines = capacity_after(snapshot.machines, gangs_of(runs)).machines()
         return replace(snapshot, machines=machines), runs, profiles
 

@@ -128,12 +128,12 @@ def _has(gpus: Allocation, device: str, cluster: Cluster) -> bool:
 def start_runs(
     snapshot: RoundSnapshot, claims: Sequence[Claim], profiles: Profiles, types: Sequence[str]
 ) -> tuple[Gangs, dict[str, Profile]]:
-    """Place the runs that are requested, earlier submissions first. Returns their gangs, and the profiles after it.
+    """Place the runs that are requested, in the order of the claims. Returns their gangs, and the profiles after it.
 
     Runs that find no free GPUs of their type wait. The lease of a run is bound to its job.
     """
     wanting = []
-    for claim in sorted(claims, key=lambda each: (snapshot.standing(each.app_id).submitted_at_s, each.app_id)):
+    for claim in claims:
         profile = profiles.get(claim.app_id)
         target = profile.next_type if profile is not None and profile.state is ProfileState.REQUESTED else None
         job = _representative(claim, profile, snapshot.cluster) if profile is not None and target is not None else None

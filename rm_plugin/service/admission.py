@@ -107,9 +107,10 @@ def check_device_types(job: JobSpec, cluster: Cluster) -> None:
     for name in job.speed_by_device:
         if name not in present and name in cluster.devices:
             remedy = f"leave it out, or name one of: {', '.join(present)}"
-            raise InputError(f"job {job.job_id}: no machine of {cluster.name} has this type", value=name, remedy=remedy)
+            what = f"estimate.speed of job {job.job_id}: no machine of {cluster.name} has this type"
+            raise InputError(what, value=name, remedy=remedy)
         if name not in present:
-            raise UnknownNameError(f"device type of job {job.job_id}", name, present)
+            raise UnknownNameError(f"device type in estimate.speed of job {job.job_id}", name, present)
 
 
 def _check_fits(job: JobSpec, cluster: Cluster) -> None:

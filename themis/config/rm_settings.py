@@ -197,7 +197,7 @@ class RmSettings(Section):
     page: str = Field(default="", description="HOST:PORT of the web page and REST; empty: none")
     engine: Literal["local", "yarn", "docker"] = "local"
     policy: str = "themis"
-    tenant_of: TenantOf = Field(default=TenantOf.USER, description="who shares the cluster under `oef`")
+    tenant_of: TenantOf = Field(default=TenantOf.USER, description="who shares the cluster under `oef` and `allox`")
     tenant_weights: dict[str, Annotated[float, Field(gt=0, strict=True), BeforeValidator(number)]] = Field(
         default={}, description="weights of tenants by user, queue or app"
     )

@@ -67,6 +67,11 @@ class AlloxRow(Value, frozen=True, kw_only=True):
     ratio: float | None = None
     difference: float | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it took longer than its limit."""
+        return self.limit_s is not None and self.cpu_s > self.limit_s
+
 
 def run_plan(plan: AlloxPlan) -> Iterator[AlloxRow]:
     """Measure matchings at every size on an idle and on a busy cluster, then AlloX+ at its one size."""
@@ -135,6 +140,7 @@ def table(rows: list[AlloxRow]) -> str:
         numbers = (row.limit_s, row.plain_s, row.ratio, row.difference)
         limit, plain, ratio, difference = ("-" if number is None else f"{number:.3g}" for number in numbers)
         sizes = (str(row.jobs), str(row.machines), f"{row.busy:.0%}")
+        limit += ", over" if row.is_over else ""
         columns = str(row.columns) if row.columns else "-"
         lines.append((row.kind, *sizes, f"{row.cpu_s:.4f}", limit, columns, plain, ratio, difference))
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]

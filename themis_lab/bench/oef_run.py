@@ -82,6 +82,11 @@ class OefRow(Value, frozen=True, kw_only=True):
     peer_ratio: float | None = None
     peer_difference: float | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it took longer than its limit."""
+        return self.limit_s is not None and self.cpu_s > self.limit_s
+
 
 def run_plan(plan: OefPlan) -> Iterator[OefRow]:
     """Measure every size under both modes, and with peers also under capped Gavel.
@@ -146,6 +151,7 @@ def table(rows: list[OefRow]) -> str:
     for row in rows:
         numbers = (row.full_s, row.ratio, row.difference, row.peer_s, row.peer_ratio, row.peer_difference)
         limit, *measured = ("-" if number is None else f"{number:.3g}" for number in (row.limit_s, *numbers))
+        limit += ", over" if row.is_over else ""
         lines.append((row.mode, str(row.tenants), f"{row.cpu_s:.4f}", limit, str(row.rows), str(row.solves), *measured))
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return "\n".join(

@@ -38,6 +38,9 @@ LIES: Mapping[str, str] = {
 _PROFILED = "the same, with profiling runs"
 _HONEST = "none"
 
+_LEAST_SHOWN = -40.0
+"""Percent at which the figure cuts a longer bar and states its value. One of -150 % would hide all others."""
+
 
 class Contender(Value, frozen=True, kw_only=True):
     """A policy, and whether it makes profiling runs."""
@@ -82,7 +85,10 @@ class MisstatedSpeeds(Value, frozen=True, kw_only=True):
         return Findings(rows=rows, comparisons=(), table=_table(rows), remarks=_REMARKS)
 
     def draw(self, findings: Findings) -> Figure:
-        """Draw the mean gain of each policy and case with its standard error, a panel per factor."""
+        """Draw the mean gain of each policy and case with its standard error, a panel per factor.
+
+        Long losses are cut, and labelled with their value.
+        """
         cases = list(grouped(findings.rows, "policy", "case"))
         figure = new_figure(len(FACTORS), width=10.0, height=1.2 + 0.32 * len(cases), sharey=True)
         for axes, factor in zip(figure.axes, FACTORS, strict=True):
@@ -91,6 +97,12 @@ class MisstatedSpeeds(Value, frozen=True, kw_only=True):
                 gains = numbers(chosen[policy, case], "gain_percent")
                 axes.barh(place, mean(gains), 0.7, color=COLOURS.get(str(policy), GRID))
                 axes.errorbar(mean(gains), place, xerr=standard_error(gains), fmt="none", ecolor=INK, elinewidth=0.7)
+                if mean(gains) < _LEAST_SHOWN:
+                    # On white, because the error bar may cross the bar's end.
+                    box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
+                    text = f"{mean(gains):.0f} %, cut"
+                    axes.text(0.97 * _LEAST_SHOWN, place, text, fontsize=7, color=INK, va="center", bbox=box)
+                    axes.set_xlim(left=_LEAST_SHOWN)
             axes.axvline(0.0, color=INK, linewidth=0.8)
             axes.set_xlabel(f"completion time gained, %: x{factor:g}")
         figure.axes[0].set_yticks(range(len(cases)), [f"{policy}: {case}" for policy, case in cases])

@@ -58,11 +58,13 @@ def line(
         paper: The paper's value as printed.
         number: The same as a number.
         band: Where our median is accepted; None reports only.
-        why: Why it differs from the paper. It becomes the remark, after a warning if the median is outside the band.
+        why: Why it differs from the paper. It becomes the remark, after a warning if the median is outside the band, or
+            the value of some seed.
     """
-    outside = (
-        "" if band is None or band[0] <= value.median <= band[1] else f"outside the band {band[0]:g} to {band[1]:g}. "
-    )
+    outside = ""
+    if band is not None and not (band[0] <= value.least and value.most <= band[1]):
+        whose = "" if not band[0] <= value.median <= band[1] else "the median is within, but some seeds are "
+        outside = f"{whose}outside the band {band[0]:g} to {band[1]:g}. "
     return Comparison(
         what=what,
         paper=paper,

@@ -189,7 +189,7 @@ def test_mix_of_jobs_for_an_unknown_device_type_is_refused(printed):
     hybrid = str(ROOT / "conf/testbed/hybrid.yaml")
     code, out = printed("simulate", "--policy", "drf", "--workload", hybrid, "--cluster", "mixed-3")
     assert code == 2
-    assert out.err.startswith("themis: unknown device type of job job-00: 'gpu'")
+    assert out.err.startswith("themis: unknown device type in estimate.speed of job job-00: 'gpu'")
 
 
 @pytest.mark.parametrize("auction", ["", "5", "x", "[[1]]", "{f: 2}"])

@@ -395,6 +395,30 @@ class TestSamplingRuns:
         one = sampled_round(apps, replace(memory, profiles={"a": running}), kept={"a": {"k": 1}})
         assert granted(one) == {"b": {"k": 1}}
 
+    def test_tenants_take_turns_with_samples(self):
+        """Two K80 run samples at a time. ann's apps are the earliest three, bob's the last."""
+        owners = {name: AppOwner(user="bob" if name == "b0" else "ann") for name in ("a0", "a1", "a2", "b0")}
+        apps = {name: [demand(2.0, job="j", gpus=1)] for name in owners}
+        first = sampled_round(apps, owners=owners)
+        assert granted(first) == {"a0": {"k": 1}, "b0": {"k": 1}}
+
+    def test_tenant_whose_last_sample_is_oldest_goes_first(self):
+        """One K80 may run a sample beside c's. ann's first app has ended, and her second is earlier than bob's."""
+        owners = {"c": AppOwner(user="cid"), "a1": AppOwner(user="ann"), "b0": AppOwner(user="bob")}
+        apps = {name: [demand(2.0, job="j", gpus=1)] for name in owners}
+        running = Profile(state=ProfileState.RUNNING, types=("k80", "v100"), job_id="j")
+        memory = AlloxMemory(profiles={"c": running}, last_sample_s={"user cid": 0.0, "user ann": 0.0})
+        decided = sampled_round(apps, memory, kept={"c": {"k": 1}}, owners=owners)
+        assert granted(decided) == {"b0": {"k": 1}}
+        assert set(decided.memory.last_sample_s) == {"user cid", "user ann", "user bob"}
+
+    def test_run_of_the_tenant_whose_turn_it_is_gets_the_only_free_device(self):
+        owners = {"other": AppOwner(user="cid"), "a1": AppOwner(user="ann"), "b0": AppOwner(user="bob")}
+        apps = {name: () if name == "other" else [demand(2.0, job="j", gpus=1)] for name in owners}
+        memory = AlloxMemory(last_sample_s={"user ann": 0.0})
+        decided = sampled_round(apps, memory, kept={"other": {"k": 3, "v": 4}}, owners=owners)
+        assert granted(decided) == {"b0": {"k": 1}}
+
     def test_device_of_a_sample_is_busy_for_a_lease(self):
         """Otherwise the job would wait for the V100, which takes half of its time on an idle K80."""
         running = Profile(state=ProfileState.RUNNING, types=("k80", "v100"), rates=(1.0,), job_id="j")

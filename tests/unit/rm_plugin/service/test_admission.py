@@ -77,8 +77,16 @@ def test_an_app_that_one_device_type_can_hold_is_taken():
 @pytest.mark.parametrize(
     ("job", "cluster", "told"),
     [
-        ({"speed_by_device": {"v10": 2.0}}, MIXED, "unknown device type of job job-00: 'v10'; did you mean 'v100'?"),
-        ({"speed_by_device": {"a100": 2.0}}, MIXED, "job job-00: no machine of mixed has this type: 'a100'"),
+        (
+            {"speed_by_device": {"v10": 2.0}},
+            MIXED,
+            "unknown device type in estimate.speed of job job-00: 'v10'; did you mean 'v100'?",
+        ),
+        (
+            {"speed_by_device": {"a100": 2.0}},
+            MIXED,
+            "estimate.speed of job job-00: no machine of mixed has this type: 'a100'",
+        ),
         ({}, CPU_ONLY, "job job-00 can run on no device type of mixed; give its speed"),
         ({"shape": JobShape(tasks=5)}, MIXED, "job job-00 is larger than the cluster mixed of 4 GPUs"),
     ],

@@ -8,6 +8,7 @@ from documents import code, table_rows
 
 from themis_cli.bench_allox_command import add_to
 from themis_cli.main import main
+from themis_lab.bench import allox_run
 from themis_lab.bench.allox_run import AlloxRow
 
 PAGE = "docs/reference/benchmarks.md"
@@ -29,6 +30,13 @@ def test_the_table_names_every_kind(capsys):
     assert main(["bench", "allox", "--sizes", "4x2", "--repeats", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["kind", "matching", "matching", "allox_plus"]
+
+
+def test_a_row_over_its_limit_is_marked_and_the_command_exits_with_1(capsys, monkeypatch):
+    monkeypatch.setattr(allox_run, "LIMITS_S", {**allox_run.LIMITS_S, ("matching", 4, 2): 0.0})
+    assert main(["bench", "allox", "--sizes", "4x2", "--repeats", "1"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [", over" in line for line in lines] == [False, True, True, False]
 
 
 @pytest.mark.parametrize(

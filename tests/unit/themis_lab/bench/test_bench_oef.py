@@ -39,6 +39,13 @@ def test_the_table_names_every_mode(capsys):
     assert [line.split()[0] for line in lines] == ["mode", "noncooperative", "cooperative"]
 
 
+def test_a_row_over_its_limit_is_marked_and_the_command_exits_with_1(capsys, monkeypatch):
+    monkeypatch.setattr(oef_run, "LIMITS_S", {("cooperative", 4): 0.0, ("noncooperative", 4): 60.0})
+    assert main(["bench", "oef", "--sizes", "4", "--types", "10", "--repeats", "1"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [", over" in line for line in lines] == [False, False, True]
+
+
 @pytest.mark.parametrize(
     "words",
     [("--sizes", "a"), ("--sizes", "0"), ("--types", "0"), ("--repeats", "0"), ("--full", "-1"), ("--peers", "-1")],

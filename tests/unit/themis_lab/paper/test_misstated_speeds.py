@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from themis_lab.paper.misstated_speeds import CONTENDERS, EXPERIMENT
 from themis_lab.paper.output import section
-from themis_lab.paper.port import Done, Scale
+from themis_lab.paper.port import Done, Findings, Scale
 from themis_lab.paper.report_frame import figure_png
 from themis_lab.paper.runner import run_cell
 
@@ -31,6 +31,18 @@ def test_table_and_figure_have_every_policy_and_case():
     assert {line[0] for line in findings.table[1:]} == {cell.labels["policy"] for cell in lying}
     assert "its user states it" in section(EXPERIMENT, findings).text()
     assert figure_png(lambda: EXPERIMENT.draw(findings))
+
+
+def test_a_long_loss_is_cut_in_the_figure_and_states_its_value():
+    gains = {0.5: -20.0, 2.0: -150.0}
+    rows = [
+        {"policy": policy, "case": "c", "factor": factor, "gain_percent": gain if policy == "themis" else 5.0}
+        for policy in ("oef", "themis")
+        for factor, gain in gains.items()
+    ]
+    whole, cut = EXPERIMENT.draw(Findings(rows=rows, comparisons=())).axes
+    assert [text.get_text() for text in (*whole.texts, *cut.texts)] == ["-150 %, cut"]
+    assert cut.get_xlim()[0] == -40.0
 
 
 @pytest.mark.parametrize("policy", ["oef", "oef_noncooperative"])

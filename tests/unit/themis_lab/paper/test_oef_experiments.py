@@ -94,6 +94,12 @@ def test_a_median_outside_the_band_is_said():
     assert (inside.remark, outside.remark) == ("Because.", "outside the band 0.5 to 1.5. Because.")
 
 
+def test_a_seed_outside_the_band_is_said_though_the_median_is_within():
+    some = line("x", summary([1.0, 1.2, 2.0]), band=(0.5, 1.5), why="Because.")
+    assert some.remark == "the median is within, but some seeds are outside the band 0.5 to 1.5. Because."
+    assert line("x", summary([0.5, 1.2, 1.5]), band=(0.5, 1.5)).remark == ""
+
+
 def test_errors_of_profiles_cost_nothing_without_errors():
     assert overheads._deviations(1, 0.0, "cooperative") == pytest.approx(
         {"deviation": 0.0, "deviation of a tenant": 0.0}, abs=1e-9
