@@ -29,8 +29,12 @@ from types import MappingProxyType
 from themis.fluid_cluster import FluidPhase
 from themis.values import Value
 
-_MAX_TERMS = 300
-"""The most lease terms that a forecast plays. If the end is further away, the model uses longer terms."""
+_TERMS = 300
+"""About how many lease terms a forecast plays. If the end is further away, the model uses longer terms."""
+
+_MAX_STEPS_PER_TERM = 4
+"""The model stops after this many steps for each term, beside those at ends of phases. Apps that have not ended by then
+have no estimate. Example: leases so short that restarts take all of them."""
 
 _SAME_TIME_S = 1e-6
 
@@ -276,13 +280,18 @@ class _Model:
         self._gpus, self._now_s, self._order = gpus, now_s, order
         self._apps = [_app_of(app, now_s) for app in apps if app.phases_left]
         work_gpu_s = math.fsum(app.work_left_gpu_s for app in self._apps)
-        self._lease_s = max(lease_s, work_gpu_s / max(1, gpus) / _MAX_TERMS)
+        longest_s = max((app.time_left_s for app in self._apps), default=0.0)
+        self._lease_s = max(lease_s, (work_gpu_s / max(1, gpus) + longest_s) / _TERMS)
+        self._max_steps = _MAX_STEPS_PER_TERM * _TERMS + sum(1 + len(app.now.phases_left) for app in self._apps)
         self._grid_s = lease_end_s
 
     def play(self) -> Iterator[tuple[float, _App]]:
         """Yield an app, with the time, whenever it gets GPUs after it held none, and when it ends."""
         yield from self._serve()
-        while math.isfinite(next_s := self._next_s()):
+        for _ in range(self._max_steps):
+            next_s = self._next_s()
+            if not math.isfinite(next_s):
+                return
             self._pass_until(next_s)
             for app in [app for app in self._apps if app.held and app.phase_end_s <= next_s + _SAME_TIME_S]:
                 if self._end_phase(app):
@@ -369,9 +378,11 @@ class _Model:
         return [(1, pressed), *((math.inf, [app]) for app in by_work)]
 
     def _next_grid_s(self) -> float:
-        """When leases granted now end."""
-        terms = math.floor((self._now_s - self._grid_s) / self._lease_s + 1e-9) + 1
-        return self._grid_s + max(0, terms) * self._lease_s
+        """When leases granted now end: later than now, also if a quotient of large times is rounded down."""
+        terms = max(0, math.floor((self._now_s - self._grid_s) / self._lease_s))
+        while (end_s := self._grid_s + terms * self._lease_s) <= self._now_s + _SAME_TIME_S:
+            terms += 1
+        return end_s
 
 
 def _app_of(app: AppNow, now_s: float) -> _App:

@@ -5,6 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rm_plugin.arbiter.estimates import (
     END_ERRORS,
@@ -42,6 +43,28 @@ def test_example_of_the_module():
     assert found["a"].ends_at_s == pytest.approx(600.0)
     assert found["b"].first_gpu_at_s == pytest.approx(600.0)
     assert found["b"].ends_at_s == pytest.approx(920.0)
+
+
+@pytest.mark.parametrize("order", list(ServiceOrder))
+@pytest.mark.parametrize("lease_s", [0.3, 7.1, 15.0, 600.0])
+def test_forecast_ends_at_wall_clock_times(lease_s, order):
+    """At 1.8e9 s a float has steps of 2.4e-7 s. A lease must not end at the moment when it is granted."""
+    for shift_s in range(40):
+        now_s = 1795670861.2662418 + 0.37 * shift_s
+        apps = [
+            app(name, (1000.0 * 300.7 / 7, 2.0), held=held, restart_s=3.1, submitted_at_s=now_s - 40.0)
+            for name, held in (("a", 2), ("b", 0), ("c", 0))
+        ]
+        apps = [replace(each, lease_end_s=now_s + 0.43 * lease_s) for each in apps]
+        found = forecast(apps, 2, now_s=now_s, lease_s=lease_s, lease_end_s=now_s + 0.43 * lease_s, order=order)
+        assert all(now_s < each.ends_at_s < math.inf for each in found.values())
+
+
+def test_apps_that_restart_longer_than_a_lease_lasts_have_no_end():
+    """They take turns, and neither ever works: the forecast stops, and its estimate is "not in sight"."""
+    apps = [app(name, (20_000.0, 4.0), held=held, restart_s=900.0) for name, held in (("a", 4), ("b", 0))]
+    found = play(*apps, order=SERVED)
+    assert {each.ends_at_s for each in found.values()} == {math.inf}
 
 
 def test_shorter_app_takes_the_gpus_at_the_end_of_the_lease():
