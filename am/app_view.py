@@ -46,7 +46,7 @@ class AppJob(Protocol):
 class JobProgress(Value, frozen=True, kw_only=True):
     """A job that an app master runs, as far as the agent cares.
 
-    `silent`: neither its log nor the user says its pace, and that of no other job of the app is known.
+    `silent`: neither its log nor the user says its pace, though it has run for long enough to report.
     `ended`: its program has exited with 0.
     """
 

@@ -24,8 +24,11 @@ from themis.lifecycle import JOB_LIFECYCLE, JobState
 from themis.speeds import SAME_SPEED, Speeds, speeds_in
 from themis.sums import sum_in_order
 
-_SILENT_S = 120.0
-"""Seconds that a job may run without a known pace before it counts as silent in an app whose other jobs report."""
+_SILENT_S, _SILENT_BESIDE_OTHERS_S = 45.0, 120.0
+"""Seconds that a job may run without a known pace before it counts as silent; the second if others of its app report.
+
+A job that has hardly run had no time to report. If it counted as a long one, a new app would wait for all others.
+"""
 
 _WORK_NOTE = "work_total"
 
@@ -105,12 +108,13 @@ class SearchState:
     def progress(self) -> Mapping[str, JobProgress]:
         """Every job as the agent sees it."""
         any_pace = any(job.profile.serial_iteration_s is not None for job in self.jobs.values())
+        silent_s = _SILENT_BESIDE_OTHERS_S if any_pace else _SILENT_S
         return {
             job_id: JobProgress(
                 spec=job.spec,
                 profile=job.profile,
                 ended=job.state in (JobState.PHASE_DONE, JobState.FINISHED),
-                silent=not any_pace or job.profile.ran_gpu_s > _SILENT_S * job.spec.shape.demand_min_gpus,
+                silent=job.profile.ran_gpu_s > silent_s * job.spec.shape.demand_min_gpus,
             )
             for job_id, job in self.jobs.items()
         }

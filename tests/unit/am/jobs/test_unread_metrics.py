@@ -189,3 +189,20 @@ def test_steps_of_a_command_without_iterations_do_not_make_it_short(attempt):
         return work_s
 
     assert asyncio.run(scenario()) == UNKNOWN_PACE_S
+
+
+def test_job_that_had_no_time_to_report_is_not_silent(attempt):
+    """Else an app that is new would count as a long one, and wait until all others have ended."""
+    one = attempt(tuner="single", jobs=("j0",), iterations=100)
+
+    def silent_after(seconds):
+        for _ in range(seconds):
+            one.look(1)
+        return one.app.search.progress()["j0"].silent
+
+    async def scenario():
+        before = one.app.search.progress()["j0"].silent
+        await one.start("j0")
+        return before, silent_after(40), silent_after(20)
+
+    assert asyncio.run(scenario()) == (False, False, True)
