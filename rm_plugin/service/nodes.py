@@ -168,13 +168,14 @@ class NodeWatch:
     def _beyond(self, max_gpus: int, cluster: Cluster, closed: set[GpuId]) -> set[GpuId]:
         """Return the GPUs to close so that at most `max_gpus` are leased: free ones, then leased ones.
 
-        Keeps free GPUs of the machines that have most of them, where gangs fit best.
+        Keeps free GPUs of the machines that have most of them, where gangs fit best. GPUs of lost machines are not given
+        out anyhow: if they counted, those of the other machines would be closed in their place.
         """
-        live = self._manager.arbiter.table.live
+        live, lost = self._manager.arbiter.table.live, self._manager.arbiter.table.lost
         free_by_machine: list[list[GpuId]] = []
         leased: list[GpuId] = []
         for machine in cluster.machines:
-            if not cluster.devices[machine.device].is_gpu:
+            if not cluster.devices[machine.device].is_gpu or machine.machine_id in lost:
                 continue
             gpus = cluster.gpus_of(machine.machine_id)
             leased += [gpu for gpu in gpus if gpu in live]

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from web_cases import RmCase
 
-from rm_plugin.engines.inventory import Inventory, Node
+from rm_plugin.engines.inventory import Inventory, Node, NodeState
 from rm_plugin.service.nodes import NodeWatch
 from themis.apps import TaskResources
 from themis.wire import themis_pb2 as pb
@@ -76,6 +76,19 @@ def test_free_gpus_that_stay_open_are_on_one_machine():
     async def scenario(case):
         await case.see(max_gpus=4)
         assert case.free == ["m00/1", "m00/2", "m00/3"]
+
+    run(scenario)
+
+
+def test_gpus_of_a_lost_machine_do_not_use_up_the_queue():
+    async def scenario(case):
+        m00, m01 = case.arbiter.cluster.machines
+        nodes = (Node(machine=m00, state=NodeState.LOST, reason="decommissioned"), Node(machine=m01))
+        case.found = Inventory(nodes=nodes, devices=(), max_gpus=2, limit="YARN's queue default may use 2 of 6 GPUs")
+        for _ in range(2):
+            await case.watch.look()
+        assert case.arbiter.table.lost == {"m00"}
+        assert case.free == ["m01/0", "m01/1"]
 
     run(scenario)
 
