@@ -168,8 +168,8 @@ class NodeWatch:
     def _beyond(self, max_gpus: int, cluster: Cluster, closed: set[GpuId]) -> set[GpuId]:
         """Return the GPUs to close so that at most `max_gpus` are leased: free ones, then leased ones.
 
-        Keeps free GPUs of the machines that have most of them, where gangs fit best. GPUs of lost machines do not count:
-        else those of the other machines would be closed in their place.
+        Keeps free GPUs of the machines that have most of them, where gangs fit best. GPUs of lost machines do not
+        count: else those of the other machines would be closed in their place.
         """
         live, lost = self._manager.arbiter.table.live, self._manager.arbiter.table.lost
         free_by_machine: list[list[GpuId]] = []
