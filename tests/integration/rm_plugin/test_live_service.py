@@ -277,11 +277,6 @@ def test_oef_on_three_gpu_types_remembers_over_kill_9(tmp_path: Path) -> None:
                 apps = [(await stub.Submit(pb.SubmitRequest(spec=app_to_message(spec)))).app_id for spec in specs]
                 while not all([(await stub.Show(pb.ShowRequest(app_id=app))).progress > 0 for app in apps]):
                     await asyncio.sleep(0.1)
-                explanation = (await stub.Show(pb.ShowRequest(app_id=apps[0]))).explanation
-                lines = {line.label: line.text for line in explanation}
-                assert lines["Tenant"] == "user user0"
-                assert "of 2 tenants" in lines["Progress"]
-                assert "best on" in lines["Time by type"]
         finally:
             first.kill()
             first.wait()
