@@ -8,7 +8,7 @@ import logging
 import math
 import os
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from am.app import App
 from am.context import AmContext
@@ -37,6 +37,9 @@ T = TypeVar("T")
 _POLL_S = 0.2
 _LINGER_S = 0.5
 """How long a GPU without a use is kept, since the next phase of the search may begin in a moment."""
+
+_FAREWELL_S = 60.0
+"""How long an app master that was asked to end waits for a ResourceManager that is away, to report the end."""
 
 
 class AttemptLostError(Exception):
@@ -86,7 +89,7 @@ class AppMaster:
         try:
             await asyncio.wait({session, work, lost}, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
-                return work.result()
+                return self._abandoned(work) if work.exception() else work.result()
             if lost.done():
                 LOG.error("the engine has given this attempt up")
                 return 1
@@ -222,8 +225,7 @@ class AppMaster:
                 await self._archive.keep()
             # In a thread, as it looks at the best job's checkpoint, which may lie far away.
             finish = await asyncio.to_thread(finish_message, app, state, diagnostics)
-            self._session.send(pb.AmMessage(finish=finish))
-            await self._session.delivered()
+            await self._deliver(finish)
             await self._engine.finish(state, diagnostics)
             return 0 if state is AppState.FINISHED else 1
         finally:
@@ -234,10 +236,29 @@ class AppMaster:
     async def _refused(self, diagnostics: str) -> int:
         """End an app whose description cannot be used, before anything of it ran in this attempt."""
         finish = pb.Finish(state=AppState.FAILED.value, diagnostics=diagnostics)
-        self._session.send(pb.AmMessage(finish=finish))
-        await self._session.delivered()
+        await self._deliver(finish)
         await self._engine.finish(AppState.FAILED, diagnostics)
         return 1
+
+    async def _deliver(self, finish: pb.Finish) -> None:
+        """Return once the ResourceManager has the end of the app.
+
+        Raises:
+            UnreachableError: It stayed away for `_FAREWELL_S` seconds after the app master was asked to end.
+        """
+        self._session.send(pb.AmMessage(finish=finish))
+        loop = asyncio.get_running_loop()
+        delivered, ending = loop.create_task(self._session.delivered()), loop.create_task(self._ending.wait())
+        try:
+            await asyncio.wait({delivered, ending}, return_when=asyncio.FIRST_COMPLETED)
+            # Who asks it to end does not wait for hours, as an app that has ended may.
+            async with asyncio.timeout(_FAREWELL_S):
+                await delivered
+        except TimeoutError:
+            raise UnreachableError("the ResourceManager is away", value=self._context.rm_address) from None
+        finally:
+            delivered.cancel()
+            ending.cancel()
 
     async def _search(self, app: App) -> tuple[AppState, str]:
         """Follow the tuner's plan until it is finished; returns how the app ends, and why if not well."""
@@ -357,9 +378,9 @@ class AppMaster:
                 silent = False
             await asyncio.sleep(app.heartbeat_s)
 
-    def _abandoned(self, session: asyncio.Task[None]) -> int:
+    def _abandoned(self, task: asyncio.Task[Any]) -> int:
         """The session ended for good: its tasks die with this process, which must not outlive its right to GPUs."""
-        error = session.exception()
+        error = task.exception()
         if isinstance(error, UnreachableError):
             LOG.error("%s", error)
             return 1

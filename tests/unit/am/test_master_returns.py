@@ -18,7 +18,7 @@ from am.status import finish_message
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TunerSpec
 from themis.clock import VirtualClock
 from themis.cluster import GpuId
-from themis.errors import InputError, MissingHereError
+from themis.errors import InputError, MissingHereError, UnreachableError
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, cluster_to_message
@@ -168,6 +168,25 @@ def test_app_ends_after_all_its_containers(tmp_path):
         await one.until(told)
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("asked_first", [True, False])
+def test_app_master_asked_to_end_does_not_wait_for_an_absent_resource_manager(tmp_path, monkeypatch, asked_first):
+    """It may wait for hours to report an end, but not once it was asked to end itself, before or during the wait."""
+    monkeypatch.setattr("am.master._FAREWELL_S", 0.05)
+
+    async def scenario(one):
+        if asked_first:
+            one.master.stop("the machine goes down")
+        delivering = asyncio.ensure_future(one.master._deliver(pb.Finish(state="FINISHED")))
+        if not asked_first:
+            await asyncio.sleep(0.2)
+            assert not delivering.done()
+            one.master.stop("the machine goes down")
+        with pytest.raises(UnreachableError):
+            await asyncio.wait_for(delivering, 10.0)
 
     run(tmp_path, scenario)
 
