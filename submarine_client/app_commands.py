@@ -13,7 +13,6 @@ from submarine_client.groups import load_app
 from submarine_client.resuming import resumed
 from submarine_client.session import OK, Session
 from submarine_client.show import app_text, spec_text
-from themis.apps import AppSpec
 from themis.wire.values import app_from_message
 
 
@@ -21,18 +20,13 @@ def submit(session: Session, arguments: Namespace) -> int:
     """Submit a group. Without `--wait`, standard output holds only the app's id."""
     app = load_app(arguments.group)
     with session.connect() as client:
-        reply = client.submission(app)
-        session.say_submitted(reply)
-        _advise(session, app)
-        return session.wait(client, [reply.app_id]) if arguments.wait else OK
+        return session.submit(client, app, wait=arguments.wait, notes=advice(app))
 
 
 def resume(session: Session, arguments: Namespace) -> int:
     """Submit an ended app again, to go on from its checkpoints. Without `--wait`, standard output holds only the id."""
     with session.connect() as client:
-        reply = client.submission(resumed(client.show(arguments.app)))
-        session.say_submitted(reply)
-        return session.wait(client, [reply.app_id]) if arguments.wait else OK
+        return session.submit(client, resumed(client.show(arguments.app)), wait=arguments.wait)
 
 
 def validate(session: Session, arguments: Namespace) -> int:
@@ -48,13 +42,9 @@ def validate(session: Session, arguments: Namespace) -> int:
     session.terminal.say(f"{arguments.group} is valid\n\n{spec_text(app)}")
     if summary:
         session.terminal.say(f"\n{summary}")
-    _advise(session, app)
+    for note in advice(app):
+        session.terminal.note(note)
     return OK
-
-
-def _advise(session: Session, app: AppSpec) -> None:
-    for text in advice(app):
-        session.terminal.note(text)
 
 
 def list_apps(session: Session, arguments: Namespace) -> int:
@@ -109,9 +99,7 @@ def kill(session: Session, arguments: Namespace) -> int:
 def resubmit(session: Session, arguments: Namespace) -> int:
     """Submit an app's specification again, as a new app without checkpoints. Prints the new id."""
     with session.connect() as client:
-        reply = client.submission(app_from_message(client.show(arguments.app).spec))
-        session.say_submitted(reply)
-        return session.wait(client, [reply.app_id]) if arguments.wait else OK
+        return session.submit(client, app_from_message(client.show(arguments.app).spec), wait=arguments.wait)
 
 
 def events(session: Session, arguments: Namespace) -> int:

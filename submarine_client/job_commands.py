@@ -48,9 +48,7 @@ def run(session: Session, arguments: Namespace) -> int:
     if "rm" in options:
         session = replace(session, address=rm_address(options["rm"][0], {}))
     with session.connect() as client:
-        reply = client.submission(app)
-        session.say_submitted(reply)
-        return session.wait(client, [reply.app_id]) if "wait_job_finish" in options else OK
+        return session.submit(client, app, wait="wait_job_finish" in options)
 
 
 def list_jobs(session: Session, arguments: Namespace) -> int:

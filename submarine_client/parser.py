@@ -113,13 +113,12 @@ def _verbs_of(noun: _Parser) -> Any:
 
 
 def _add_app_verbs(verbs: _Verbs) -> None:
-    submit = verbs.add("submit", app_commands.submit, "submit a group file; prints the app's id", _pace_options())
-    submit.add_argument("group", metavar="GROUP", help="a group file, or the name of an example such as replay-search")
-    submit.add_argument("--wait", action="store_true", help="wait until the app has ended, with progress")
+    submit = verbs.add("submit", app_commands.submit, "submit a group file; prints the app's id", _submission())
     validate = verbs.add("validate", app_commands.validate, "check a group file and show what it asks for", _json())
-    validate.add_argument(
-        "group", metavar="GROUP", help="a group file, or the name of an example such as replay-search"
-    )
+    for verb in (submit, validate):
+        verb.add_argument(
+            "group", metavar="GROUP", help="a group file, or the name of an example such as replay-search"
+        )
     validate.add_argument("--ask-rm", action="store_true", help="have the ResourceManager check it against its cluster")
     verbs.add("list", app_commands.list_apps, "list apps", _listing())
     show = verbs.add("show", app_commands.show, "show an app: state, best job, rho, leases, jobs", _json())
@@ -130,16 +129,14 @@ def _add_app_verbs(verbs: _Verbs) -> None:
         "resume",
         app_commands.resume,
         "submit an ended app again, from its checkpoints; prints the new id",
-        _pace_options(),
+        _submission(),
     )
-    resume.add_argument("--wait", action="store_true", help="wait until the app has ended, with progress")
     resubmit = verbs.add(
         "resubmit",
         app_commands.resubmit,
         "submit an app again, as a new app from the beginning; prints the new id",
-        _pace_options(),
+        _submission(),
     )
-    resubmit.add_argument("--wait", action="store_true", help="wait until the app has ended, with progress")
     events = verbs.add("events", app_commands.events, "what happened to an app, a line per event", _json())
     events.add_argument("-f", "--follow", action="store_true", help="go on until the app has ended")
     events.add_argument("--all", action="store_true", help="also the progress of jobs, which comes with each heartbeat")
@@ -243,6 +240,12 @@ def _pace_options() -> ArgumentParser:
         metavar="SECONDS",
         help="how long waiting puts up with a ResourceManager that does not answer; default 120",
     )
+    return options
+
+
+def _submission() -> ArgumentParser:
+    options = ArgumentParser(add_help=False, parents=[_pace_options()])
+    options.add_argument("--wait", action="store_true", help="wait until the app has ended, with progress")
     return options
 
 

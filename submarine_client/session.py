@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import field
 
@@ -15,6 +15,7 @@ from submarine_client.progress import progress_on
 from submarine_client.status import succeeded
 from submarine_client.terminal import PREFIX, Terminal
 from submarine_client.wait import Pace, wait_for
+from themis.apps import AppSpec
 from themis.interruption import dealt_with
 from themis.streams import write_stderr
 from themis.values import Value
@@ -35,11 +36,13 @@ class Session(Value, frozen=True, kw_only=True):
         """Return a connection, for use as a context manager."""
         return Connection(self.address)
 
-    def say_submitted(self, reply: pb.SubmitReply) -> None:
-        """Print the id of a submitted app, alone on standard output. If that fails, name it on standard error.
+    def submit(self, client: Connection, spec: AppSpec, *, wait: bool, notes: Iterable[str] = ()) -> int:
+        """Submit an app, and wait for its end if `wait`. Returns the exit code.
 
-        Notes name the app's page, and on a cluster of several device types those that can run the app.
+        The app's id is alone on standard output; if it cannot be written, standard error names it. Notes on standard
+        error say which device types of a mixed cluster can run the app, and where its page is.
         """
+        reply = client.submission(spec)
         try:
             self.terminal.say(reply.app_id)
         except OSError:
@@ -49,6 +52,9 @@ class Session(Value, frozen=True, kw_only=True):
             self.terminal.note(reply.runs_on)
         if reply.page_url:
             self.terminal.note(f"its page is {reply.page_url}")
+        for note in notes:
+            self.terminal.note(note)
+        return self.wait(client, [reply.app_id]) if wait else OK
 
     def list_apps(self, selection: Selection, arguments: Namespace, *, what: str) -> int:
         """Print the selected apps; with `--watch` again and again, until Ctrl-C."""

@@ -63,7 +63,7 @@ _LEAD = re.compile(
 
 @dataclass(slots=True)
 class NamedValues:
-    """The values of one line. None for what it does not have.
+    """The values of one line. A value that the line does not have is None.
 
     Attributes:
         step: Steps done, and `steps`, of how many.

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 from kdc import kdc_jars
+from yarn_apps import Application, client_environment
 
 from themis.hadoop.errors import HadoopMissingError
 from themis.hadoop.jars import jar_folder, java_program
+from themis.hadoop.jvm import start_jvm
+from themis.hadoop.yarn_client import YarnClient
 from themis.processes import find_marked
 from themis_lab.devcluster.cluster import DevCluster
 from themis_lab.devcluster.configuration import MARK
@@ -75,3 +78,15 @@ def breakable_cluster(cluster):
     """The same cluster; what the test killed or decommissioned comes back after it."""
     yield cluster
     cluster.mend()
+
+
+@pytest.fixture
+def stranger(cluster):
+    """A YARN application that is none of ours."""
+    start_jvm(client_environment(cluster))
+    with YarnClient() as client:
+        application = Application(client, client_environment(cluster), name="stranger", app_type="OTHER")
+        am = application.attempt()
+        am.register()
+        yield am
+        application.close()

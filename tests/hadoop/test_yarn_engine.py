@@ -6,11 +6,8 @@ import urllib.request
 
 import pytest
 from themis_on_yarn import ThemisOnYarn
-from yarn_apps import Application, client_environment
 
 from am.checkpoints.uri import open_store
-from themis.hadoop.jvm import start_jvm
-from themis.hadoop.yarn_client import YarnClient
 
 
 @pytest.fixture(scope="module")
@@ -151,18 +148,6 @@ def test_a_node_that_is_drained_is_left_at_the_end_of_its_leases(breakable_clust
     reasons = [event.detail.get("reason") for event in themis.events() if event.kind == "lease_revoked"]
     assert themis.app(app_id).state == "RUNNING" and reasons == []
     assert themis.wait_until_ended(app_id, 180).state == "FINISHED"
-
-
-@pytest.fixture
-def stranger(cluster):
-    """A YARN application that is none of ours."""
-    start_jvm(client_environment(cluster))
-    with YarnClient() as client:
-        application = Application(client, client_environment(cluster), name="stranger", app_type="OTHER")
-        am = application.attempt()
-        am.register()
-        yield am
-        application.close()
 
 
 def test_gpus_used_by_other_applications_are_not_leased(themis, stranger):

@@ -8,11 +8,8 @@ from collections import Counter
 
 import pytest
 from themis_on_yarn import ThemisOnYarn
-from yarn_apps import Application, client_environment
 
 from themis.errors import InputError
-from themis.hadoop.jvm import start_jvm
-from themis.hadoop.yarn_client import YarnClient
 from themis_cli.main import main
 
 JOB = {"tasks": 5, "min_tasks": 1, "gpus_per_task": 1, "iterations": 20000}
@@ -49,23 +46,11 @@ def queue_limit(cluster):
     refresh(former)
 
 
-@pytest.fixture
-def stranger(cluster):
-    """A YARN application that is none of ours."""
-    start_jvm(client_environment(cluster))
-    with YarnClient() as client:
-        application = Application(client, client_environment(cluster), name="stranger", app_type="OTHER")
-        am = application.attempt()
-        am.register()
-        yield am
-        application.close()
-
-
 def operate(themis, capsys, *words):
     capsys.readouterr()
     code = main(["rm", *words, "--rm", themis.client.address])
-    told = capsys.readouterr()
-    return code, told.out + told.err
+    written = capsys.readouterr()
+    return code, written.out + written.err
 
 
 def test_second_resource_manager_on_the_same_storage_is_refused(themis, tmp_path_factory):
