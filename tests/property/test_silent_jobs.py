@@ -1,4 +1,4 @@
-"""What an app does not report never gains it GPUs: its claim is no larger than with the truth reported."""
+"""What a silent app does not report gains it no GPUs: its claim is no larger than with the truth reported."""
 
 from agent_cases import cluster_of
 from hypothesis import given
