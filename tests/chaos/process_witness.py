@@ -2,7 +2,8 @@
 
 A thread looks at the table several times a second. The environment of each process tells whose it is, and its start
 time comes from the kernel, so an overlap of two processes is seen even if no look falls into it: the later process
-started before the earlier one was last seen.
+started before the earlier one was last seen. The kernel rounds starts down to a tick, and a look takes time, so a
+process counts as seen from the begin of the look, and an overlap of less than a tick is none.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class ProcessWitness:
                     f" {later.owner} (pid {later.pid}) started at {later.started_s:.2f}"
                     for earlier in processes[:place]
                     if earlier.pid != later.pid
-                    and later.started_s < earlier.last_seen_s
+                    and later.started_s + 1 / TICKS < earlier.last_seen_s
                     and not (earlier.is_task and earlier.owner == later.owner)
                 ]
         return found
@@ -117,6 +118,7 @@ class ProcessWitness:
 
     def _look(self) -> None:
         present = set()
+        looked_s = now_s()
         for pid, started, parent in _table():
             key = (pid, started)
             present.add(key)
@@ -124,9 +126,9 @@ class ProcessWitness:
                 continue
             process = self._seen_as(key, parent)
             if process is not None:
-                process.last_seen_s = now_s()
+                process.last_seen_s = looked_s
                 if process.is_task and parent == 1:
-                    process.orphan_since_s = process.orphan_since_s or now_s()
+                    process.orphan_since_s = process.orphan_since_s or looked_s
         self._others &= present
         for key in self._living.keys() - present:
             del self._living[key]
@@ -152,7 +154,7 @@ class ProcessWitness:
         # Cards count from 0 on each node of YARN.
         node = f"{environment['NM_HOST']}/" if "NM_HOST" in environment else ""
         gpus = frozenset(node + card for card in cards.split(",") if card)
-        process = Seen(pid, started_s, owner, gpus, now_s())
+        process = Seen(pid, started_s, owner, gpus, started_s)
         self._living[key] = process
         self.seen.append(process)
         return process

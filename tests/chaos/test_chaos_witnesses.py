@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 from fault_plan import KILLS, OUTAGES, fault_plan
 from job_witness import broken_rules
-from process_witness import ProcessWitness
+from process_witness import TICKS, ProcessWitness
 
 
 def test_same_seed_gives_the_same_plan():
@@ -41,8 +41,12 @@ class Machine:
         environment = {**os.environ, **marks, "CUDA_VISIBLE_DEVICES": cards}
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
         self.processes.append(process)
-        self.until(lambda: any(each.pid == process.pid for each in self.witness.living()))
+        self.until(lambda: any(self._is_clearly_alive(each, process.pid) for each in self.witness.living()))
         return process
+
+    def _is_clearly_alive(self, seen, pid):
+        """Whether it was seen more than a tick after its start: an overlap of less is none."""
+        return seen.pid == pid and seen.last_seen_s > seen.started_s + 1 / TICKS
 
     def kill(self, process):
         process.kill()
