@@ -49,6 +49,7 @@ CONTENDERS = (
     Contender(name="slaq", policy="slaq", f=0.8, lies=("loss",)),
     Contender(name="srtf", policy="srtf", f=0.8, lies=("work",)),
     Contender(name="srsf", policy="srsf", f=0.8, lies=("work",)),
+    Contender(name="fair_finish", policy="fair_finish", f=0.8, lies=("work", "strictness", "demand", "phases")),
 )
 """With f = 0 all apps bid in every auction, and no report decides who bids: this tests the auction alone.
 
