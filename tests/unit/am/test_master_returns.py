@@ -227,7 +227,7 @@ def test_moving_job_restarts_on_reserved_gpus(tmp_path):
 def test_heartbeat_that_fails_is_skipped(tmp_path, monkeypatch):
     beats = itertools.chain([ValueError("Value out of range")], itertools.repeat(pb.Heartbeat(progress=0.5)))
 
-    def next_beat(app, view):
+    def next_beat(app, view, curves):
         beat = next(beats)
         if isinstance(beat, Exception):
             raise beat
@@ -252,7 +252,7 @@ def test_repeated_heartbeat_failure_is_logged_once(tmp_path, monkeypatch, caplog
     told, all_told = [True, False, False, False, True, False, False], asyncio.Event()
     beats = iter(told)
 
-    def next_beat(app, view):
+    def next_beat(app, view, curves):
         good = next(beats, None)
         if good is None:
             all_told.set()
