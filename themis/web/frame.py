@@ -43,7 +43,7 @@ table { border-collapse: collapse; width: 100%; font-size: .88rem; }
 th { text-align: left; color: var(--dim); font-weight: 600; white-space: nowrap; }
 th, td { padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 td a { white-space: nowrap; }
-td code { overflow-wrap: anywhere; }
+td code { overflow-wrap: anywhere; display: inline-block; min-width: 14rem; }
 th:last-child, td:last-child { padding-right: 0; }
 tr:last-child td { border-bottom: 0; }
 td:first-child { white-space: nowrap; }

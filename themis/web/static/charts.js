@@ -19,6 +19,10 @@ function shown(value) {
   return value == null ? "" : String(Number(value.toPrecision(4)));
 }
 
+function moment(time_s) {
+  return time_s == null ? "" : new Date(1000 * time_s).toISOString().slice(0, 19) + "Z";
+}
+
 // For each kind: how its document becomes series and columns of numbers, and its axes.
 const KINDS = {
   losses(data) {
@@ -51,7 +55,7 @@ const KINDS = {
         { label: "max rho", stroke: colour("--bad"), width: 2, dash: [8, 4], scale: "rho", spanGaps: false, value: (_, v) => shown(v) },
       ],
       time: true,
-      axes: [axis(""), axis(`${noun}s`, { scale: "y", size: 50 }), axis("max rho", { scale: "rho", side: 1, size: 50, grid: { show: false } })],
+      axes: [axis("time (UTC)", { values: (_, splits) => splits.map((at) => moment(at).slice(11, 19)) }), axis(`${noun}s`, { scale: "y", size: 50 }), axis("max rho", { scale: "rho", side: 1, size: 50, grid: { show: false } })],
       canLog: false,
       empty: "Nothing was recorded yet.",
     };
@@ -121,7 +125,7 @@ class Chart {
     this.drawnLog = log;
     if (!kind.columns[0].length) return;
     const series = kind.series.map((each) => ({ ...each, show: !this.hidden.has(each.label) }));
-    const first = kind.time ? { label: "time" } : { label: "iteration", value: (_, value) => shown(value) };
+    const first = kind.time ? { label: "time", value: (_, value) => moment(value) } : { label: "iteration", value: (_, value) => shown(value) };
     const scales = { x: { time: kind.time }, y: log ? { distr: 3 } : {} };
     this.plot = new uPlot(
       { ...this.size(), scales, series: [first, ...series], axes: kind.axes, cursor: { focus: { prox: 20 } }, focus: { alpha: 0.35 } },
