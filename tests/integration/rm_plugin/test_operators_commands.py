@@ -64,7 +64,7 @@ def operated(tmp_path, capsys, monkeypatch) -> Iterator[Operated]:
         if rm.process.poll() is None:
             rm.process.terminate()
             rm.process.wait(30)
-        kill_marked({"THEMIS_RUN_ID": RUN_ID + tmp_path.name}, wait_s=5.0)
+        kill_marked({"THEMIS_RUN_ID": RUN_ID + tmp_path.name}, wait_s=30.0)
 
 
 def masters(operated: Operated) -> set[int]:
