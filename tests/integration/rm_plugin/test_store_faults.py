@@ -98,7 +98,7 @@ def test_a_submission_fails_on_a_full_disk_and_succeeds_after_cleanup(tmp_path: 
                 assert len((await stub.List(pb.ListRequest())).apps) == 2
         finally:
             rm.terminate()
-            rm.wait(20)
+            rm.wait(60)
         assert not (tmp_path / "address").exists()
 
     asyncio.run(scenario())
