@@ -92,7 +92,7 @@ class Attempt:
         return sorted(number - 1 for message in messages for number in message.release.lease_ids)
 
     async def until(self, condition):
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(30.0):
             while not condition():
                 await asyncio.sleep(0.001)
 
@@ -186,7 +186,7 @@ def test_app_master_asked_to_end_does_not_wait_for_an_absent_resource_manager(tm
             assert not delivering.done()
             one.master.stop("the machine goes down")
         with pytest.raises(UnreachableError):
-            await asyncio.wait_for(delivering, 10.0)
+            await asyncio.wait_for(delivering, 30.0)
 
     run(tmp_path, scenario)
 

@@ -30,7 +30,7 @@ def test_plain_http_clients_are_served():
         page = RmPage(busy().manager, "themis")
         url = await page.start("127.0.0.1:0")
         try:
-            answer = await asyncio.to_thread(urllib.request.urlopen, url + "healthz", timeout=5)
+            answer = await asyncio.to_thread(urllib.request.urlopen, url + "healthz", timeout=30)
             assert answer.read() == b"ok\n"
             answer.close()
         finally:
