@@ -149,7 +149,7 @@ def set_to(text, value, *path):
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         (lambda text: "", "here is no recording of a run"),
         (lambda text: "[1]", "here, line 1 is no JSON object"),
@@ -216,8 +216,8 @@ def set_to(text, value, *path):
         (lambda text: set_to(text, [OUTAGE], "outages"), r"settings.outages\[0\]: an outage must begin .*nan"),
     ],
 )
-def test_a_damaged_recording_is_refused_by_its_place(text, damage, told):
-    with pytest.raises(InputError, match=told):
+def test_a_damaged_recording_is_refused_by_its_place(text, damage, message):
+    with pytest.raises(InputError, match=message):
         parse_recording(damage(text), "here")
 
 
