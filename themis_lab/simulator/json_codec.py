@@ -1,7 +1,7 @@
-"""Values as plain JSON and back, by their type hints: what recordings are made of.
+"""Convert values to plain JSON and back by their type hints. Recordings consist of such JSON.
 
-A field that a record lacks takes its default. An unknown field is refused, so that no part of a record is lost in
-silence. Numbers that JSON has no word for, infinities, are written as text.
+A field that a record lacks takes its default. An unknown field is refused, so that no part of a record is lost
+silently. Infinities, which JSON cannot express, are written as text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_WHOLE = 2**64
 
 
 def plain(value: Any, tagged: Sequence[type] = ()) -> Any:
-    """A value as dictionaries, lists, text and numbers; classes among `tagged` are named in `kind`."""
+    """Convert a value to dictionaries, lists, text and numbers. The key `kind` names classes among `tagged`."""
     if isinstance(value, Struct):
         tag = {KIND: type(value).__name__} if type(value) in tagged else {}
         omitted = _empty_fields(value)
