@@ -37,7 +37,14 @@ from rm_plugin.policies.allox_jobs import (
     waiting_jobs,
 )
 from rm_plugin.policies.allox_rules import Rule
-from rm_plugin.policies.allox_samples import samples_of, sampling_runs, sampling_waits
+from rm_plugin.policies.allox_samples import (
+    SampleLimits,
+    after_runs,
+    cut_runs,
+    samples_of,
+    sampling_runs,
+    sampling_waits,
+)
 from rm_plugin.policies.demands import capacity_after, gangs_of
 from rm_plugin.policies.oef.profiling import Profiles
 from rm_plugin.policies.oef_tenants import tenant_of_app
@@ -90,6 +97,7 @@ class AlloxMemory(Value, frozen=True, kw_only=True):
         arrived_s: When each unfinished job was first seen, by job by app. A job that lost its machine keeps its time.
         profiles: Profiles by app, with profiling runs.
         samples: Samples of the job that was measured for its app, by app, if its log gives them.
+        sample_limits: How long samples took, and what the cut ones prove.
         last_sample_s: When the last sampling run of each user began.
         bindings: The device whose queue each waiting job has joined, by job by app, under policies with queues.
         tenants: The tenant of each app, to explain decisions.
@@ -102,6 +110,7 @@ class AlloxMemory(Value, frozen=True, kw_only=True):
     arrived_s: Mapping[str, Mapping[str, float]] = msgspec.field(default_factory=dict)
     profiles: Profiles = msgspec.field(default_factory=dict)
     samples: Samples = msgspec.field(default_factory=dict)
+    sample_limits: SampleLimits = msgspec.field(default_factory=SampleLimits)
     last_sample_s: Mapping[str, float] = msgspec.field(default_factory=dict)
     bindings: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
     tenants: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -147,10 +156,14 @@ class AlloxPolicy:
         for app_id, job_id in memory.runs.items():
             ends_at_s.setdefault(app_id, {})[job_id] = snapshot.now_s + snapshot.lease_s
         runs, profiles = sampling_runs(snapshot, memory.profiles, memory.last_sample_s)
+        samples = samples_of(snapshot, memory.samples, memory.profiles, profiles)
+        limits = after_runs(snapshot, memory.sample_limits, memory.samples, samples, profiles)
+        runs, limits = cut_runs(snapshot, runs, profiles, limits)
         memory = replace(
             memory,
             profiles=profiles,
-            samples=samples_of(snapshot, memory.samples, memory.profiles, profiles),
+            samples=samples,
+            sample_limits=limits,
             last_sample_s={**memory.last_sample_s, **{owners[app_id]: snapshot.now_s for app_id in sorted(runs)}},
         )
         sampled = {app_id: profile for app_id, profile in profiles.items() if profile.is_open}
@@ -163,7 +176,7 @@ class AlloxPolicy:
             app_id: {job_id: job.device_id for job_id, job in jobs.items()} for app_id, jobs in memory.running.items()
         }
         devices = devices_of(rest, ends_at_s, device_ids)
-        waiting = waiting_jobs(rest, wanted, owners, memory.arrived_s, profiles, memory.samples)
+        waiting = waiting_jobs(rest, wanted, owners, memory.arrived_s, profiles, samples, limits.bounds)
         frame = values.Snapshot(
             now_s=snapshot.now_s,
             machines=devices.machines,
@@ -201,6 +214,8 @@ class AlloxPolicy:
             times_s=memory.times_s,
             progress=_users(memory) if self.name == "allox" else None,
             running={job_id: (job.device_id, job.time_s) for job_id, job in running},
+            at_least=memory.sample_limits.bounds.get(app_id, ()),
+            memory_mb={sample.device: sample.memory_mb for sample in memory.samples.get(app_id, ())},
         )
 
 
