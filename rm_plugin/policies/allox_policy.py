@@ -25,6 +25,7 @@ from rm_plugin.policies.allox.decision import AlloxDecision
 from rm_plugin.policies.allox.explain import explain
 from rm_plugin.policies.allox.progress import ProgressLedger
 from rm_plugin.policies.allox_explanation import explain_app
+from rm_plugin.policies.allox_figures import RoundCounts, counted, figures_of
 from rm_plugin.policies.allox_jobs import (
     Devices,
     Samples,
@@ -48,7 +49,7 @@ from rm_plugin.policies.allox_samples import (
 from rm_plugin.policies.demands import capacity_after, gangs_of
 from rm_plugin.policies.oef.profiling import Profiles
 from rm_plugin.policies.oef_tenants import tenant_of_app
-from rm_plugin.policies.port import Explanation, PolicyTraits
+from rm_plugin.policies.port import Explanation, Figure, PolicyTraits
 from themis.bids import PlacedGang, RhoOf
 from themis.placement.free_capacity import FreeCapacity
 from themis.values import Value
@@ -103,6 +104,7 @@ class AlloxMemory(Value, frozen=True, kw_only=True):
         tenants: The tenant of each app, to explain decisions.
         times_s: The estimated length by device type of the app's first job that waits or waited, by app, to explain
             decisions.
+        counts: Counts of the newest round, and totals, for operators.
     """
 
     running: Mapping[str, Mapping[str, RunningJob]] = msgspec.field(default_factory=dict)
@@ -115,6 +117,7 @@ class AlloxMemory(Value, frozen=True, kw_only=True):
     bindings: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
     tenants: Mapping[str, str] = msgspec.field(default_factory=dict)
     times_s: Mapping[str, Mapping[str, float]] = msgspec.field(default_factory=dict)
+    counts: RoundCounts = msgspec.field(default_factory=RoundCounts)
 
     @property
     def runs(self) -> Mapping[str, str]:
@@ -191,11 +194,18 @@ class AlloxPolicy:
             },
         )
         decided = self._rule(frame, snapshot)
+        counts = counted(
+            memory.counts,
+            frame,
+            decided,
+            sampling_runs=len(runs),
+            short_sampling_runs=sum(app_id in limits.short_runs for app_id in runs),
+        )
         started = {waiting.keys[start.job.job_id] for start in decided.starts}
         return Decision(
             auction={**gangs_of(runs), **_gangs(rest, decided.starts, waiting, devices)},
             unserved=_unserved(wanted, started),
-            memory=_after(snapshot, memory, decided, waiting),
+            memory=_after(snapshot, replace(memory, counts=counts), decided, waiting),
             waits={
                 **_waits(decided, frame, waiting, devices),
                 **sampling_waits(rest, sampled),
@@ -217,6 +227,12 @@ class AlloxPolicy:
             at_least=memory.sample_limits.bounds.get(app_id, ()),
             memory_mb={sample.device: sample.memory_mb for sample in memory.samples.get(app_id, ())},
         )
+
+    def figures(self, memory: Value) -> tuple[Figure, ...]:
+        """Return queues, progress, sampling runs, and the size of the newest matching."""
+        if not isinstance(memory, AlloxMemory):
+            return ()
+        return figures_of(memory.counts, _users(memory), memory.tenants.values(), memory.profiles)
 
 
 def _memory_of(snapshot: RoundSnapshot, wanted: Wanted, owners: Mapping[str, str]) -> AlloxMemory:
