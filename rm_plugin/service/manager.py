@@ -195,7 +195,7 @@ class ResourceManager:
 
     def _add(self, entry: AppEntry) -> None:
         self.entries.add(entry)
-        self.arbiter.add_app(entry.app_id, now_s=self.clock.now_s(), owner=entry.owner)
+        self.arbiter.add_app(entry.app_id, now_s=self.clock.now_s(), owner=entry.owner, resources=entry.spec.resources)
 
     async def kill(self, app_id: str, reason: str) -> AppEntry:
         """Ask an app to stop, and end it by force if it does not. An app that has ended stays as it is.

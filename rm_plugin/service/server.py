@@ -356,7 +356,13 @@ def _arbiter(
     )
     for entry in entries.active():
         attained = summary.attained_gpu_s.get(entry.app_id, 0.0)
-        arbiter.add_app(entry.app_id, now_s=entry.submitted_at_s, attained_gpu_s=attained, owner=entry.owner)
+        arbiter.add_app(
+            entry.app_id,
+            now_s=entry.submitted_at_s,
+            attained_gpu_s=attained,
+            owner=entry.owner,
+            resources=entry.spec.resources,
+        )
         arbiter.set_silent(entry.app_id, True)
     return arbiter
 

@@ -274,18 +274,20 @@ class LossForecast(_message.Message):
     def __init__(self, floor: _Optional[float] = ..., drop: _Optional[float] = ..., scale: _Optional[float] = ..., power: _Optional[float] = ..., iteration: _Optional[int] = ..., serial_iteration_s: _Optional[float] = ...) -> None: ...
 
 class SampleTimes(_message.Message):
-    __slots__ = ("device", "first_work_gpu_s", "first_s", "second_work_gpu_s", "second_s")
+    __slots__ = ("device", "first_work_gpu_s", "first_s", "second_work_gpu_s", "second_s", "memory_mb")
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     FIRST_WORK_GPU_S_FIELD_NUMBER: _ClassVar[int]
     FIRST_S_FIELD_NUMBER: _ClassVar[int]
     SECOND_WORK_GPU_S_FIELD_NUMBER: _ClassVar[int]
     SECOND_S_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
     device: str
     first_work_gpu_s: float
     first_s: float
     second_work_gpu_s: float
     second_s: float
-    def __init__(self, device: _Optional[str] = ..., first_work_gpu_s: _Optional[float] = ..., first_s: _Optional[float] = ..., second_work_gpu_s: _Optional[float] = ..., second_s: _Optional[float] = ...) -> None: ...
+    memory_mb: float
+    def __init__(self, device: _Optional[str] = ..., first_work_gpu_s: _Optional[float] = ..., first_s: _Optional[float] = ..., second_work_gpu_s: _Optional[float] = ..., second_s: _Optional[float] = ..., memory_mb: _Optional[float] = ...) -> None: ...
 
 class GangDemand(_message.Message):
     __slots__ = ("job_id", "min_gpus", "max_gpus", "unit_gpus", "slowdown", "work_left_gpu_s", "held", "forecast", "faster_than", "speeds", "samples")
