@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from rm_plugin.policies.oef.decision import OefMemory
+from rm_plugin.policies.oef.speedup import Instance, reference_type
 from rm_plugin.policies.port import Explanation
 
 _NEGLIGIBLE = 0.005
@@ -23,7 +25,8 @@ def explain_app(
     """Return labelled lines on an app, from what the policy remembers. Empty if it is in no tenant yet.
 
     Example, for ann's app on a K80 and a V100 that she shares with bob: Tenant: user ann. Speedups: k80 1, v100 4.
-    Fair share: 1 v100 of 1 k80, 1 v100. Owed: nothing.
+    Fair share: 1 v100 of 1 k80, 1 v100. Owed: nothing. Worth of one more: k80 1 to all, 0 to this tenant; v100 4 to
+    all, 4 to this tenant; in k80 GPUs.
     """
     tenant = tenants.get(app_id)
     if tenant is None:
@@ -37,6 +40,8 @@ def explain_app(
         share, capacity = _counts(types, shares.share[tenant]), _counts(types, shares.instance.capacity)
         lines.append(("Fair share", f"{share or 'nothing'} of {capacity}"))
         lines.append(("Owed", _owed(types, shares.deviation.get(tenant, ()))))
+        if tenant in shares.marginal:
+            lines.append(("Worth of one more", _worth(types, shares.instance, shares.marginal, tenant)))
     if rounds := starved.get(app_id):
         waited = f"{rounds} round{'s' if rounds > 1 else ''}"
         lines.append(("Waits", f"for {waited}: a tenant's GPUs go to its apps that wait longest"))
@@ -62,6 +67,25 @@ def _owed(types: Sequence[str], deviation: Sequence[float]) -> str:
     parts = [f"{owed} from earlier rounds"] if owed else []
     parts += [f"it had {ahead} more than its share"] if ahead else []
     return "; ".join(parts) or "nothing"
+
+
+def _worth(types: Sequence[str], instance: Instance, marginal: Mapping[str, Sequence[float]], tenant: str) -> str:
+    """What a further device of each type is worth, by the prices of the last programme (`oef/audit.py`)."""
+    reference = reference_type(instance.tenants)
+    parts = []
+    for number, name in enumerate(types):
+        if not instance.capacity[number]:
+            continue
+        # Without a type that all can use, the units differ by tenant, so a sum means nothing.
+        total = "" if reference is None else f"{_gain(math.fsum(row[number] for row in marginal.values()))} to all, "
+        parts.append(f"{name} {total}{_gain(marginal[tenant][number])} to this tenant")
+    unit = "GPUs of its slowest type" if reference is None else f"{types[reference]} GPUs"
+    return "; ".join((*parts, f"in {unit}"))
+
+
+def _gain(value: float) -> str:
+    """Three digits, without the solver's noise."""
+    return f"{round(value, 6) + 0.0:.3g}"
 
 
 def _counts(types: Sequence[str], counts: Sequence[float]) -> str:
