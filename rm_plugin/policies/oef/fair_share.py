@@ -38,7 +38,8 @@ class FairShare(Value, frozen=True, kw_only=True):
         speedups: The instance in normal form.
         matrix: X, GPUs of shape (tenants, types), tenants in the order of `speedups`.
         prices: By type, how much the programme's objective grows per further device: the duals of the capacity
-            constraints. None if the rule is no LP, or its other constraints depend on the capacity too.
+            constraints. None if the rule is no LP, or its other constraints depend on the capacity too. A type without
+            devices has no variables, and so no price.
         marginals: dE_l / dm_j: how much the efficiency of each tenant grows per further device of a type, of shape
             (tenants, types). None without prices. It holds for a small part of a device. For a whole one it
             promises too much if the optimal basis changes on the way.
@@ -49,7 +50,7 @@ class FairShare(Value, frozen=True, kw_only=True):
     status: ShareStatus
     speedups: Speedups
     matrix: Matrix
-    prices: tuple[float, ...] | None = None
+    prices: tuple[float | None, ...] | None = None
     marginals: Matrix | None = None
     constraints: int = 0
     solves: int = 0

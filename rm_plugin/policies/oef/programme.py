@@ -71,7 +71,9 @@ def fair_share(
     prices = marginals = None
     if capacity_at is not None:
         rows = range(capacity_at, capacity_at + len(speedups.capacity))
-        prices = tuple(float(optimum.duals[row]) for row in rows)
+        prices = tuple(
+            float(optimum.duals[row]) if devices else None for row, devices in zip(rows, speedups.capacity, strict=True)
+        )
         # dE_l / dm_j is the sum over the types i of W_l^i dx_l^i / dm_j.
         growth = [share_matrix(model.growth(row), variables) * scales for row in rows]
         marginals = np.column_stack([(speedups.matrix * each).sum(axis=1) for each in growth])
