@@ -25,8 +25,8 @@ def explain_app(
     """Return labelled lines on an app, from what the policy remembers. Empty if it is in no tenant yet.
 
     Example, for ann's app on a K80 and a V100 that she shares with bob: Tenant: user ann. Speedups: k80 1, v100 4.
-    Fair share: 1 v100 of 1 k80, 1 v100. Owed: nothing. Worth of one more: k80 1 to all, 0 to this tenant; v100 4 to
-    all, 4 to this tenant; in k80 GPUs.
+    Fair share: 1 v100 of 1 k80, 1 v100. Owed: nothing. One more: k80: worth 1 to all, 0 to this tenant; v100: worth
+    4 to all, 4 to this tenant; in k80 GPUs.
     """
     tenant = tenants.get(app_id)
     if tenant is None:
@@ -41,7 +41,7 @@ def explain_app(
         lines.append(("Fair share", f"{share or 'nothing'} of {capacity}"))
         lines.append(("Owed", _owed(types, shares.deviation.get(tenant, ()))))
         if tenant in shares.marginal:
-            lines.append(("Worth of one more", _worth(types, shares.instance, shares.marginal, tenant)))
+            lines.append(("One more", _worth(types, shares.instance, shares.marginal, tenant)))
     if rounds := starved.get(app_id):
         waited = f"{rounds} round{'s' if rounds > 1 else ''}"
         lines.append(("Waits", f"for {waited}: a tenant's GPUs go to its apps that wait longest"))
@@ -78,7 +78,7 @@ def _worth(types: Sequence[str], instance: Instance, marginal: Mapping[str, Sequ
             continue
         # Without a type that all can use, the units differ by tenant, so a sum means nothing.
         total = "" if reference is None else f"{_gain(math.fsum(row[number] for row in marginal.values()))} to all, "
-        parts.append(f"{name} {total}{_gain(marginal[tenant][number])} to this tenant")
+        parts.append(f"{name}: worth {total}{_gain(marginal[tenant][number])} to this tenant")
     unit = "GPUs of its slowest type" if reference is None else f"{types[reference]} GPUs"
     return "; ".join((*parts, f"in {unit}"))
 

@@ -38,14 +38,14 @@ def test_explanation_names_tenant_speedups_share_and_debt():
         "Speedups": "k80 1, v100 4",
         "Fair share": "1 v100 of 2 k80, 1 v100",
         "Owed": "it had 0.33 v100 more than its share",
-        "Worth of one more": "k80 1 to all, 0 to this tenant; v100 4 to all, 4 to this tenant; in k80 GPUs",
+        "One more": "k80: worth 1 to all, 0 to this tenant; v100: worth 4 to all, 4 to this tenant; in k80 GPUs",
     }
     assert explained("b1") == {
         "Tenant": "user bob, weight 2",
         "Speedups": "k80 1, v100 cannot run",
         "Fair share": "2 k80 of 2 k80, 1 v100",
         "Owed": "0.5 k80 from earlier rounds",
-        "Worth of one more": "k80 1 to all, 1 to this tenant; v100 4 to all, 0 to this tenant; in k80 GPUs",
+        "One more": "k80: worth 1 to all, 1 to this tenant; v100: worth 4 to all, 0 to this tenant; in k80 GPUs",
     }
 
 
@@ -64,15 +64,15 @@ def test_memory_of_another_policy_explains_nothing():
 def test_worth_has_no_total_if_no_type_is_usable_by_all_tenants():
     tenants = (Tenant(tenant_id=ANN, speedup=(0.0, 1.0)), Tenant(tenant_id=BOB, speedup=(1.0, 0.0)))
     shares = replace(MEMORY.shares, instance=replace(INSTANCE, tenants=tenants))
-    text = explained("a1", replace(MEMORY, shares=shares))["Worth of one more"]
-    assert text == "k80 0 to this tenant; v100 4 to this tenant; in GPUs of its slowest type"
+    text = explained("a1", replace(MEMORY, shares=shares))["One more"]
+    assert text == "k80: worth 0 to this tenant; v100: worth 4 to this tenant; in GPUs of its slowest type"
 
 
 def test_types_without_devices_have_no_worth():
     shares = replace(MEMORY.shares, instance=replace(INSTANCE, capacity=(0, 1)))
-    assert explained("a1", replace(MEMORY, shares=shares))["Worth of one more"].startswith("v100 4 to all")
+    assert explained("a1", replace(MEMORY, shares=shares))["One more"].startswith("v100: worth 4 to all")
 
 
 def test_rule_without_prices_explains_no_worth():
     memory = replace(MEMORY, shares=replace(MEMORY.shares, marginal={}))
-    assert "Worth of one more" not in explained("a1", memory)
+    assert "One more" not in explained("a1", memory)
