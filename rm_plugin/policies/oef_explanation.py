@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from rm_plugin.policies.oef.decision import OefMemory
+from rm_plugin.policies.oef.profiling import Profile, ProfileState
 from rm_plugin.policies.oef.speedup import Instance, reference_type
 from rm_plugin.policies.port import Explanation
 
@@ -21,21 +22,23 @@ def explain_app(
     tenants: Mapping[str, str],
     speedups: Mapping[str, Sequence[float]],
     starved: Mapping[str, int],
+    profile: Profile | None = None,
 ) -> Explanation:
-    """Return labelled lines on an app, from what the policy remembers. Empty if it is in no tenant yet.
+    """Return labelled lines on an app, from what the policy remembers. Without a tenant it has at most a profile.
 
     Example, for ann's app on a K80 and a V100 that she shares with bob: Tenant: user ann. Speedups: k80 1, v100 4.
     Fair share: 1 v100 of 1 k80, 1 v100. Owed: nothing. One more: k80: worth 1 to all, 0 to this tenant; v100: worth
     4 to all, 4 to this tenant; in k80 GPUs.
     """
+    measured = () if profile is None else (("Profile", _profile(profile)),)
     tenant = tenants.get(app_id)
     if tenant is None:
-        return ()
+        return measured
     own = [
         f"{name} {speedup:g}" if speedup else f"{name} cannot run"
         for name, speedup in zip(types, speedups.get(app_id, ()), strict=False)
     ]
-    lines = [("Tenant", tenant_text(app_id, tenants, _owner(tenant, shares))), ("Speedups", ", ".join(own))]
+    lines = [("Tenant", tenant_text(app_id, tenants, _owner(tenant, shares))), ("Speedups", ", ".join(own)), *measured]
     if shares.instance is not None and tenant in shares.share:
         share, capacity = _counts(types, shares.share[tenant]), _counts(types, shares.instance.capacity)
         lines.append(("Fair share", f"{share or 'nothing'} of {capacity}"))
@@ -52,6 +55,18 @@ def tenant_text(app_id: str, tenants: Mapping[str, str], owner: str) -> str:
     """The owner of an app, and the other apps of its tenant: `user ann, with a2`."""
     others = sorted(other for other, name in tenants.items() if name == tenants[app_id] and other != app_id)
     return f"{owner}, with {', '.join(others)}" if others else owner
+
+
+def _profile(profile: Profile) -> str:
+    match profile.state:
+        case ProfileState.RUNNING:
+            return f"{profile.job_id} runs on {profile.next_type} to be measured; the app shares once all types are"
+        case ProfileState.REQUESTED:
+            return f"waits for {profile.next_type} to be measured there; the app shares once all types are"
+        case ProfileState.FAILED:
+            return f"failed: {profile.reason}; the app shares by the speeds that it reports"
+    again = ", and will be again: its speed has changed" if profile.state is ProfileState.STALE else ""
+    return f"{profile.job_id} was measured on {', '.join(profile.types)}{again}"
 
 
 def _owner(tenant: str, shares: OefMemory) -> str:

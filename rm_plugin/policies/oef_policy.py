@@ -116,6 +116,7 @@ class OefPolicy:
             tenants=memory.tenants,
             speedups=memory.speedups,
             starved=memory.starved,
+            profile=memory.profiles.get(app_id),
         )
 
     def _profiled(

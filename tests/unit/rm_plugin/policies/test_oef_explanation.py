@@ -1,8 +1,10 @@
 """What a user reads of OEF's decision about an app."""
 
+import pytest
 from msgspec.structs import replace
 
 from rm_plugin.policies.oef.decision import OefMemory
+from rm_plugin.policies.oef.profiling import Profile, ProfileState
 from rm_plugin.policies.oef.speedup import Instance, Tenant
 from rm_plugin.policies.oef_policy import OefPolicyMemory
 from rm_plugin.policies.registry import make_policy
@@ -76,3 +78,20 @@ def test_types_without_devices_have_no_worth():
 def test_rule_without_prices_explains_no_worth():
     memory = replace(MEMORY, shares=replace(MEMORY.shares, marginal={}))
     assert "One more" not in explained("a1", memory)
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (ProfileState.REQUESTED, "waits for v100 to be measured there; the app shares once all types are"),
+        (ProfileState.RUNNING, "job-0 runs on v100 to be measured; the app shares once all types are"),
+        (ProfileState.FAILED, "failed: its GPUs were lost; the app shares by the speeds that it reports"),
+        (ProfileState.DONE, "job-0 was measured on k80, v100"),
+        (ProfileState.STALE, "job-0 was measured on k80, v100, and will be again: its speed has changed"),
+    ],
+)
+def test_app_with_profiling_runs_reads_how_far_its_profile_is(state, told):
+    rates = (1.0,) if state in (ProfileState.REQUESTED, ProfileState.RUNNING) else (1.0, 4.0)
+    profile = Profile(state=state, types=("k80", "v100"), rates=rates, reason="its GPUs were lost", job_id="job-0")
+    assert explained("new", replace(MEMORY, profiles={"new": profile})) == {"Profile": told}
+    assert explained("a1", replace(MEMORY, profiles={"a1": profile}))["Profile"] == told
