@@ -1,15 +1,16 @@
-"""A lock in a folder on HDFS: at most one ResourceManager at a time uses it, and so its YARN cluster.
+"""A lock in a shared folder: at most one ResourceManager at a time uses it, and with it its YARN cluster or its state.
 
 The lock is the file `lock-N` of the highest number. The holder sets the file's time every `RENEW_S` seconds. A file
-whose time does not change for `EXPIRY_S` seconds is of a dead holder, and any process may claim the next number. HDFS
-renames a file onto a new name in one step, so only one process gets each number. Waiting processes compare the file's
-times with each other, never with their own clock.
+whose time does not change for `EXPIRY_S` seconds is of a dead holder, and any process may claim the next number. A file
+is created in one step, so only one process gets each number. Waiting processes compare the file's times with each
+other, never with their own clock.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import re
 import socket
@@ -22,17 +23,18 @@ from pathlib import Path
 import psutil
 from msgspec import convert, to_builtins
 
+from rm_plugin.engines.shared_folder import SharedFile, SharedFolder
 from themis.clock import boot_id
 from themis.errors import InputError, InvariantError, ThemisError
-from themis.hadoop.webhdfs import HdfsStatus, WebHdfs
-from themis.hadoop.webhdfs_errors import HdfsExistsError, HdfsMissingError
 from themis.values import Value
 
-LOG = logging.getLogger("themis.rm.yarn")
+LOG = logging.getLogger("themis.rm.lock")
 
 RENEW_S = 5.0
 EXPIRY_S = 30.0
-_LOOK_S = 1.0
+FRESH_S = 20.0
+"""Seconds after a renewal in which no other process can have taken the lock; less than `EXPIRY_S`, by a margin."""
+LOOK_S = 1.0
 _NAME = re.compile(r"lock-(\d{8,})")
 
 
@@ -88,113 +90,134 @@ class LockLostError(ThemisError):
     """Another ResourceManager has taken the lock, because this one did not renew it in time."""
 
 
-class StorageLock:
-    """The lock of one folder. Its methods block.
+class FolderLock:
+    """The lock of one shared folder. Its methods block.
 
     Args:
-        hdfs: The connection.
-        folder: Folder of the lock's files, and of nothing else.
+        folder: May have other files, too.
         holder: This process.
         sleep: Waits that many seconds.
+        now_s: A clock that also counts while the machine is suspended, in seconds.
     """
 
     def __init__(
-        self, hdfs: WebHdfs, folder: str, holder: LockHolder, *, sleep: Callable[[float], None] = time.sleep
+        self,
+        folder: SharedFolder,
+        holder: LockHolder,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        now_s: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
     ) -> None:
-        self._hdfs = hdfs
         self._folder = folder
         self._holder = holder
         self._sleep = sleep
+        self._now_s = now_s
         self._number = 0
+        self._renewed_s = -math.inf
+        self._watched: SharedFile | None = None
+        self._looks = 0
 
     def acquire(self) -> None:
         """Take the lock; waits up to `EXPIRY_S` to see whether a former holder lives.
 
         Raises:
             InputError: Another process holds it.
-            UnreachableError: HDFS is away.
+            UnreachableError: The folder is away.
         """
-        self._hdfs.make_folders(self._folder)
+        watched = None
+        while (other := self.try_acquire()) is not None:
+            if watched is not None and watched != self._watched:
+                raise InputError(
+                    "another ResourceManager uses the same shared folder",
+                    value=f"{self._folder.place}: {other}",
+                    remedy="stop it there with `themis rm stop`, set another folder, or wait for its end with --standby",
+                )
+            if watched is None:
+                LOG.info("waiting up to %g s to see whether %s lives", EXPIRY_S, other)
+            watched = self._watched
+            self._sleep(LOOK_S)
+
+    def try_acquire(self) -> LockHolder | str | None:
+        """Look once, and take the lock if it is free; to be called every `LOOK_S` seconds.
+
+        Returns None if this process has the lock now, else its holder, or the lock's name if that is unreadable.
+
+        Raises:
+            UnreachableError: The folder is away.
+        """
         while not self._number:
             newest = self._newest()
             if newest is not None:
-                self._check_dead(newest)
+                holder = self._read(newest)
+                # Count successful looks, not time: while the folder is away, the holder cannot renew its lock.
+                self._looks = self._looks + 1 if newest == self._watched else 0
+                self._watched = newest
+                is_dead = holder is not None and holder.is_known_dead()
+                if not is_dead and self._looks < EXPIRY_S / LOOK_S:
+                    return holder or newest.name
             self._claim(1 if newest is None else _number(newest) + 1)
+        return None
 
     def renew(self) -> None:
         """Show that this process lives.
 
         Raises:
             LockLostError: Another process has the lock.
-            UnreachableError: HDFS is away.
+            UnreachableError: The folder is away.
         """
+        now_s = self._now_s()
         newest = self._newest()
         if newest is None or _number(newest) != self._number:
             by = "unknown" if newest is None else str(self._read(newest) or newest.name)
-            raise LockLostError("another ResourceManager has taken the lock of yarn.storage", value=by)
-        self._hdfs.touch(self._path(self._number), int(1000 * time.time()))
+            raise LockLostError("another ResourceManager has taken the lock", value=by)
+        self._folder.touch(newest.name)
+        self._renewed_s = now_s
+
+    def is_fresh(self) -> bool:
+        """Whether the lock was renewed so recently that no other process can have taken it.
+
+        Example: a machine was suspended for a minute. The first question after it returns False.
+        """
+        return self._now_s() - self._renewed_s < FRESH_S
 
     def release(self) -> None:
         """Give the lock back, if this process holds it."""
         if self._number:
-            self._hdfs.delete(self._path(self._number))
+            self._folder.delete(_name(self._number))
             self._number = 0
 
     # ---- inside ----
 
-    def _newest(self) -> HdfsStatus | None:
-        locks = [status for status in self._hdfs.list(self._folder) if _NAME.fullmatch(status.name)]
+    def _newest(self) -> SharedFile | None:
+        locks = [file for file in self._folder.list() if _NAME.fullmatch(file.name)]
         return max(locks, key=_number, default=None)
-
-    def _check_dead(self, lock: HdfsStatus) -> None:
-        """Return once the lock's holder counts as dead. Raises InputError if it lives."""
-        holder = self._read(lock)
-        if holder is not None and holder.is_known_dead():
-            return
-        LOG.info("waiting up to %g s to see whether %s lives", EXPIRY_S, holder or lock.name)
-        # Count successful reads, not time: while HDFS does not answer, the holder cannot renew its lock.
-        for _ in range(int(EXPIRY_S / _LOOK_S)):
-            self._sleep(_LOOK_S)
-            now = self._newest()
-            if now is None:
-                return
-            if (now.name, now.modified_ms) != (lock.name, lock.modified_ms):
-                raise InputError(
-                    "another ResourceManager uses this yarn.storage",
-                    value=f"{self._folder}: {self._read(now) or now.name}",
-                    remedy="stop it there with `themis rm stop`, or set another yarn.storage",
-                )
 
     def _claim(self, number: int) -> None:
         """Take this number if no other process does, and remove lower ones."""
-        mine = f"{self._folder}/.{self._holder.token}"
-        self._hdfs.create(mine, lambda: json.dumps(to_builtins(self._holder)).encode())
-        try:
-            self._hdfs.rename(mine, self._path(number))
-        except HdfsExistsError:
-            self._hdfs.delete(mine)
-            return
+        now_s = self._now_s()
+        self._folder.create(_name(number), json.dumps(to_builtins(self._holder)).encode())
         newest = self._newest()
         if newest is None or _number(newest) != number or self._read(newest) != self._holder:
-            # The number was free only because another process has moved on to a higher one.
+            # Another process was faster, or the number was free only because that process has a higher one by now.
             return
-        self._number = number
-        for status in self._hdfs.list(self._folder):
-            if _NAME.fullmatch(status.name) and _number(status) < number:
-                self._hdfs.delete(f"{self._folder}/{status.name}")
+        self._number, self._renewed_s = number, now_s
+        for file in self._folder.list():
+            if _NAME.fullmatch(file.name) and _number(file) < number:
+                self._folder.delete(file.name)
 
-    def _read(self, lock: HdfsStatus) -> LockHolder | None:
+    def _read(self, lock: SharedFile) -> LockHolder | None:
         """Return the holder of a lock. None if its file is gone or damaged."""
         try:
-            return convert(json.loads(self._hdfs.read_whole(f"{self._folder}/{lock.name}")), LockHolder)
-        except (HdfsMissingError, ValueError):
+            return convert(json.loads(self._folder.read(lock.name) or b""), LockHolder)
+        except ValueError:
             return None
 
-    def _path(self, number: int) -> str:
-        return f"{self._folder}/lock-{number:08d}"
+
+def _name(number: int) -> str:
+    return f"lock-{number:08d}"
 
 
-def _number(lock: HdfsStatus) -> int:
+def _number(lock: SharedFile) -> int:
     match = _NAME.fullmatch(lock.name)
     if match is None:
         raise InvariantError("not a lock", value=lock.name)

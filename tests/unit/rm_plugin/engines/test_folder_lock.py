@@ -4,8 +4,9 @@ import pytest
 from fake_webhdfs import Server
 from msgspec.structs import replace
 
-from rm_plugin.engines import yarn_lock
-from rm_plugin.engines.yarn_lock import LockHolder, LockLostError, StorageLock
+from rm_plugin.engines import folder_lock
+from rm_plugin.engines.folder_lock import FolderLock, LockHolder, LockLostError
+from rm_plugin.engines.yarn_folder import HdfsFolder
 from themis.errors import InputError, ThemisError
 from themis.hadoop.webhdfs import open_webhdfs
 from themis.hadoop.webhdfs_retry import RetryRule
@@ -26,7 +27,7 @@ class Process:
         self.waits = 0
         self.meanwhile = meanwhile
         self.holder = replace(LockHolder.this_process(tmp_path), **holder)
-        self.lock = StorageLock(hdfs, folder, self.holder, sleep=self._sleep)
+        self.lock = FolderLock(HdfsFolder(hdfs, folder), self.holder, sleep=self._sleep)
 
     def _sleep(self, seconds):
         self.waits += 1
@@ -37,7 +38,7 @@ def test_second_process_is_refused_while_the_first_renews(server, tmp_path):
     first = Process(server, tmp_path / "one")
     first.lock.acquire()
     second = Process(server, tmp_path / "other", first.lock.renew)
-    with pytest.raises(InputError, match="another ResourceManager uses this") as refused:
+    with pytest.raises(InputError, match="another ResourceManager uses the same") as refused:
         second.lock.acquire()
     assert refused.value.exit_code == 2
     assert str(tmp_path / "one") in str(refused.value) and "themis rm stop" in str(refused.value)
@@ -57,7 +58,7 @@ def test_lock_of_a_silent_holder_elsewhere_expires(server, tmp_path):
     Process(server, tmp_path, machine="another").lock.acquire()
     second = Process(server, tmp_path)
     second.lock.acquire()
-    assert second.waits == yarn_lock.EXPIRY_S / yarn_lock._LOOK_S
+    assert second.waits == folder_lock.EXPIRY_S / folder_lock.LOOK_S
     second.lock.renew()
 
 
@@ -84,7 +85,7 @@ def test_only_one_of_two_processes_takes_an_expired_lock(server, tmp_path):
     second, third = Process(server, tmp_path), Process(server, tmp_path)
 
     def third_is_faster():
-        if second.waits == yarn_lock.EXPIRY_S - 1:
+        if second.waits == folder_lock.EXPIRY_S - 1:
             third.lock.acquire()
             second.meanwhile = third.lock.renew
 
@@ -99,7 +100,7 @@ def test_claim_that_comes_second_is_refused(server, tmp_path):
     first, second = Process(server, tmp_path), Process(server, tmp_path)
     first.lock.acquire()
     second.lock._claim(1)
-    assert second.lock._number == 0
+    assert not second.lock.is_fresh()
     first.lock.renew()
     assert [path for path in server.hdfs.files() if "/." in path] == []
 
