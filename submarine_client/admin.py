@@ -9,6 +9,7 @@ from typing import Self
 import grpc
 
 from submarine_client.rpc_errors import translated
+from themis.addresses import grpc_target
 from themis.errors import UnreachableError
 from themis.wire import themis_pb2 as pb
 from themis.wire.themis_pb2_grpc import AdminServiceStub
@@ -23,13 +24,13 @@ class Admin:
     Every call raises UnreachableError if the ResourceManager does not answer.
 
     Args:
-        address: HOST:PORT of the ResourceManager.
+        address: HOST:PORT of the ResourceManager, or several with commas between.
     """
 
     def __init__(self, address: str) -> None:
         self._address = address
         # A web proxy does not reach a ResourceManager.
-        self._channel = grpc.insecure_channel(address, options=(("grpc.enable_http_proxy", 0),))
+        self._channel = grpc.insecure_channel(grpc_target(address), options=(("grpc.enable_http_proxy", 0),))
         self._stub = AdminServiceStub(self._channel)
 
     def __enter__(self) -> Self:

@@ -23,6 +23,7 @@ def add_to(commands: Subcommands) -> None:
     group = commands.add_parser("rm", help="run a ResourceManager").add_subparsers(metavar="COMMAND", required=True)
     start = group.add_parser("start", help="run one in the foreground until SIGTERM or Ctrl-C")
     start.add_argument("-c", "--config", required=True, metavar="FILE", help="settings, YAML; or an example's name")
+    start.add_argument("--standby", action="store_true", help="wait while another one runs, and take over at its end")
     start.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     start.set_defaults(run=_start)
     status = group.add_parser("status", help="show a running one and its machines; exit code 1 if it is in trouble")
@@ -56,10 +57,14 @@ def _start(options: argparse.Namespace) -> int:
     from themis.config.rm_settings import load_rm_settings
 
     settings = load_rm_settings(file_or_example(options.config, ExampleKind.SETTINGS))
+    if options.standby and not settings.standby.enabled:
+        from themis.errors import InputError
+
+        raise InputError("--standby needs a shared state", remedy="set standby.enabled in the settings of all of them")
     # Imported even later: gRPC and the solvers are slow to import, and bad settings are reported at once.
     from rm_plugin.service.server import run
 
-    return run(settings)
+    return run(settings, standby=options.standby)
 
 
 def _admin(options: argparse.Namespace) -> Admin:

@@ -8,6 +8,7 @@ other, never with their own clock.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import math
@@ -16,7 +17,7 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from msgspec import convert, to_builtins
 
 from rm_plugin.engines.shared_folder import SharedFile, SharedFolder
 from themis.clock import boot_id
-from themis.errors import InputError, InvariantError, ThemisError
+from themis.errors import InputError, InvariantError, ThemisError, UnreachableError
 from themis.values import Value
 
 LOG = logging.getLogger("themis.rm.lock")
@@ -35,6 +36,8 @@ EXPIRY_S = 30.0
 FRESH_S = 20.0
 """Seconds after a renewal in which no other process can have taken the lock; less than `EXPIRY_S`, by a margin."""
 LOOK_S = 1.0
+_REPORT_S = 60.0
+"""Seconds between two log lines about a folder that is still away."""
 _NAME = re.compile(r"lock-(\d{8,})")
 
 
@@ -91,12 +94,12 @@ class LockLostError(ThemisError):
 
 
 class FolderLock:
-    """The lock of one shared folder. Its methods block.
+    """The lock of one shared folder. Methods that are not asynchronous block.
 
     Args:
         folder: May have other files, too.
         holder: This process.
-        sleep: Waits that many seconds.
+        sleep: Waits for a number of seconds.
         now_s: A clock that also counts while the machine is suspended, in seconds.
     """
 
@@ -105,7 +108,7 @@ class FolderLock:
         folder: SharedFolder,
         holder: LockHolder,
         *,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now_s: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
     ) -> None:
         self._folder = folder
@@ -116,26 +119,56 @@ class FolderLock:
         self._renewed_s = -math.inf
         self._watched: SharedFile | None = None
         self._looks = 0
+        self._reported_s = -math.inf
 
-    def acquire(self) -> None:
-        """Take the lock; waits up to `EXPIRY_S` to see whether a former holder lives.
+    async def acquire(self, *, wait: bool = False, on_wait: Callable[[str], None] = lambda _holder: None) -> None:
+        """Take the lock; watches up to `EXPIRY_S` whether a former holder lives.
+
+        Args:
+            wait: Wait for the holder's end, as a standby.
+            on_wait: Called with the text of each new holder that is waited for.
 
         Raises:
-            InputError: Another process holds it.
-            UnreachableError: The folder is away.
+            InputError: Another process holds the lock, and `wait` is not set.
         """
-        watched = None
-        while (other := self.try_acquire()) is not None:
-            if watched is not None and watched != self._watched:
+        shown, first = "", None
+        while True:
+            try:
+                other = await asyncio.to_thread(self.try_acquire)
+            except UnreachableError as error:
+                self._report_away(error)
+                await self._sleep(LOOK_S)
+                continue
+            if other is None:
+                return
+            first = first or self._watched
+            if not wait and first != self._watched:
                 raise InputError(
                     "another ResourceManager uses the same shared folder",
                     value=f"{self._folder.place}: {other}",
-                    remedy="stop it there with `themis rm stop`, set another folder, or wait for its end with --standby",
+                    remedy="stop it there with `themis rm stop`, set another folder, or wait for its end: --standby",
                 )
-            if watched is None:
-                LOG.info("waiting up to %g s to see whether %s lives", EXPIRY_S, other)
-            watched = self._watched
-            self._sleep(LOOK_S)
+            if str(other) != shown:
+                shown = str(other)
+                on_wait(shown)
+                if not wait:
+                    LOG.info("waiting up to %g s to see whether %s lives", EXPIRY_S, shown)
+            await self._sleep(LOOK_S)
+
+    async def keep(self) -> None:
+        """Renew the lock until it is lost. While the folder is away, no other process can take the lock either.
+
+        Raises:
+            LockLostError: Another process has the lock.
+        """
+        while True:
+            await self._sleep(RENEW_S)
+            try:
+                await asyncio.to_thread(self.renew)
+            except LockLostError:
+                raise
+            except ThemisError as error:
+                self._report_away(error)
 
     def try_acquire(self) -> LockHolder | str | None:
         """Look once, and take the lock if it is free; to be called every `LOOK_S` seconds.
@@ -187,6 +220,11 @@ class FolderLock:
             self._number = 0
 
     # ---- inside ----
+
+    def _report_away(self, error: ThemisError) -> None:
+        if self._now_s() - self._reported_s >= _REPORT_S:
+            LOG.warning("the lock cannot be looked at: %s", error)
+            self._reported_s = self._now_s()
 
     def _newest(self) -> SharedFile | None:
         locks = [file for file in self._folder.list() if _NAME.fullmatch(file.name)]

@@ -157,6 +157,11 @@ class MemoryFolder:
         self._steps += 1
 
 
+def shared_by_files(path: Path | None) -> SharedFolder | None:
+    """Return the part of a folder that is for ResourceManagers, None without a folder."""
+    return None if path is None else FileSystemFolder(path.absolute() / "resource-manager")
+
+
 def _unless_missing(work: Callable[[], T]) -> T | None:
     try:
         return work()

@@ -21,7 +21,6 @@ from __future__ import annotations
 import re
 import uuid
 import zlib
-from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -174,7 +173,8 @@ class SharedLog:
         void = {position for record in records for position in record.void}
         numbered = list(enumerate(records, begin + 1))
         self._claims = {position for position, record in numbered if not record.content}
-        contents = [(position, record.content) for position, record in numbered if record.content and position not in void]
+        counted = [(position, record) for position, record in numbered if position not in void]
+        contents = [(position, record.content) for position, record in counted if record.content]
         if snapshot is None and contents:
             raise StoreError("the shared state has no snapshot", value=self.place, remedy=_REMEDY)
         return LoadedLog(snapshot=snapshot, contents=tuple(contents))
@@ -214,5 +214,3 @@ def _name(kind: str, position: int) -> str:
 
 def _encoded(record: Record) -> bytes:
     return msgspec.msgpack.encode(record)
-
-

@@ -162,7 +162,7 @@ def test_a_missing_file_is_reported(folder, lacking):
     log.append(b"one")
     log.append(b"two")
     folder.delete(lacking)
-    with pytest.raises(StoreError, match="missing|no snapshot"):
+    with pytest.raises(StoreError, match=r"missing|no snapshot"):
         SharedLog(folder).claim()
 
 

@@ -37,13 +37,14 @@ def opened(tmp_path, folder):
             store.close()
 
 
-APP = StoredApp(app_id="app-1", state=AppState.RUNNING, spec=b"\x00spec", submitted_at_s=1.0, final={"loss": float("nan")})
+NAN = float("nan")
+APP = StoredApp(app_id="app-1", state=AppState.RUNNING, spec=b"\x00spec", submitted_at_s=1.0, final={"loss": NAN})
 LEASE = Lease(lease_id=1, gpu=GpuId("m0", 0), app_id="app-1", granted_at_s=1.0, expires_at_s=9.0)
 
 
 def write(store, name="first"):
     with store.transaction() as transaction:
-        transaction.append_event("app_submitted", 1.0, app_id="app-1", detail={"name": name, "loss": float("nan")})
+        transaction.append_event("app_submitted", 1.0, app_id="app-1", detail={"name": name, "loss": NAN})
         transaction.put_app(APP)
         transaction.put_lease(LEASE)
         transaction.put_meta("name", name)
