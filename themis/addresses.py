@@ -6,13 +6,18 @@ import socket
 
 
 def keepalive_options(addresses: str) -> tuple[tuple[str, int], ...]:
-    """Return options of a channel to several addresses, so that it notices a machine that is down.
+    """Return options of a channel to several addresses, so that it leaves a machine that is down.
 
-    Such a machine closes no connection. Without pings a client of it would wait for a quarter of an hour.
+    Such a machine closes no connection. Without pings a client would wait for it for a quarter of an hour. The last
+    option is also the time limit of an attempt to connect, during which no other address is tried again.
     """
     if "," not in addresses:
         return ()
-    return ("grpc.keepalive_time_ms", 10_000), ("grpc.keepalive_timeout_ms", 10_000)
+    return (
+        ("grpc.keepalive_time_ms", 10_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.min_reconnect_backoff_ms", 5_000),
+    )
 
 
 def is_address(text: str) -> bool:
