@@ -55,6 +55,10 @@ class SharedFolder(Protocol):
         """Delete a file, if it exists."""
         ...
 
+    def tidy(self) -> None:
+        """Remove what creations left that were cut off. A creation that is under way fails."""
+        ...
+
 
 class FileSystemFolder:
     """A folder of a file system: a local one, or one of a file server such as NFS."""
@@ -103,6 +107,12 @@ class FileSystemFolder:
         with _reachable(self.place):
             (self._path / name).unlink(missing_ok=True)
 
+    def tidy(self) -> None:
+        """Remove the halves of files whose creation was cut off."""
+        with _reachable(self.place):
+            for half in self._path.glob(".*"):
+                half.unlink(missing_ok=True)
+
     def _status(self, name: str) -> SharedFile | None:
         def look() -> SharedFile:
             # NFS asks the server for the time of a file that is opened; `stat` alone may return an older one.
@@ -150,6 +160,9 @@ class MemoryFolder:
         """Delete a file, if it exists."""
         self._step()
         self._contents.pop(name, None)
+
+    def tidy(self) -> None:
+        """Do nothing: no creation is cut off."""
 
     def _step(self) -> None:
         if self.away:

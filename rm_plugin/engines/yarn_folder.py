@@ -6,6 +6,7 @@ import time
 import uuid
 
 from rm_plugin.engines.shared_folder import SharedFile
+from themis.errors import UnreachableError
 from themis.hadoop.webhdfs import WebHdfs
 from themis.hadoop.webhdfs_errors import HdfsExistsError, HdfsMissingError
 
@@ -50,6 +51,8 @@ class HdfsFolder:
         except HdfsExistsError:
             self._hdfs.delete(half)
             return False
+        except HdfsMissingError as error:
+            raise UnreachableError("a new file was removed before it had its name", value=self.place) from error
         return True
 
     def touch(self, name: str) -> None:
@@ -62,3 +65,9 @@ class HdfsFolder:
     def delete(self, name: str) -> None:
         """Delete a file, if it exists."""
         self._hdfs.delete(f"{self.place}/{name}")
+
+    def tidy(self) -> None:
+        """Remove the halves of files whose creation was cut off."""
+        for status in self._hdfs.list(self.place):
+            if status.name.startswith("."):
+                self._hdfs.delete(f"{self.place}/{status.name}")

@@ -95,6 +95,7 @@ class SharedLog:
             if self._folder.create(_name("record", position), _encoded(claim)) or self._is_at(position, claim):
                 break
         self._position = position + 1
+        self._folder.tidy()
         while (loaded := self._load(position)) is None:
             # The former writer, still at work, has put a newer snapshot in place of what was being read.
             pass

@@ -55,9 +55,10 @@ def test_no_gpu_was_used_by_two_processes_at_once(played):
     assert not witness.double_uses()
 
 
-def test_no_app_master_was_lost(played):
+def test_an_app_master_was_started_twice_only_if_a_fault_struck_its_start(played):
     run, witness = played
-    assert sum(not each.is_task for each in witness.seen) == len(run.states)
+    masters = sum(not each.is_task for each in witness.seen)
+    assert len(run.states) <= masters <= len(run.states) + len(run.struck)
 
 
 def test_no_app_and_no_iteration_was_lost(played):
