@@ -51,13 +51,20 @@ class Admin:
             status: pb.RmStatus = self._stub.Stop(pb.StopRequest(keep_apps=keep_apps), timeout=_TIMEOUT_S)
         return status
 
-    def wait_until_gone(self, limit_s: float, *, now_s: Callable[[], float], sleep: Callable[[float], None]) -> bool:
-        """Wait until the ResourceManager does not answer any more. Returns False if it still does after `limit_s`."""
+    def wait_until_gone(
+        self, process: pb.RmStatus, limit_s: float, *, now_s: Callable[[], float], sleep: Callable[[float], None]
+    ) -> bool:
+        """Wait until a ResourceManager does not answer any more, or its standby answers.
+
+        Returns False if it still answers after `limit_s`.
+        """
         deadline_s = now_s() + limit_s
         while now_s() < deadline_s:
             sleep(_LOOK_S)
             try:
-                self.status()
+                status = self.status()
+                if (status.host, status.pid) != (process.host, process.pid):
+                    return True
             except UnreachableError:
                 return True
         return False

@@ -96,6 +96,7 @@ def _status_text(status: pb.RmStatus) -> str:
         f"engine           {status.engine_trouble or 'ok'}",
         f"apps             {status.apps_running} running, {status.apps_waiting} waiting to start",
         *[f"limit            {limit}" for limit in status.limits],
+        *[f"standby          {standby}" for standby in status.standbys],
         "",
         f"{'machine':<20} {'state':<8} {'GPUs':>5} {'leased':>7} {'closed':>7}  last lease ends",
     ]
@@ -111,7 +112,7 @@ def _node_line(node: pb.NodeStatus) -> str:
 def _stop(options: argparse.Namespace) -> int:
     with _admin(options) as admin:
         status = admin.stop(keep_apps=options.keep_apps)
-        if not admin.wait_until_gone(options.timeout, now_s=time.monotonic, sleep=time.sleep):
+        if not admin.wait_until_gone(status, options.timeout, now_s=time.monotonic, sleep=time.sleep):
             sys.stderr.write(f"themis: process {status.pid} on {status.host} still answers; see its log\n")
             return 1
     apps = "its apps run on; the next start takes them up" if options.keep_apps else "its apps have ended"

@@ -9,6 +9,7 @@ other, never with their own clock.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import math
@@ -17,7 +18,7 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 
@@ -38,6 +39,7 @@ FRESH_S = 20.0
 LOOK_S = 1.0
 _REPORT_S = 60.0
 """Seconds between two log lines about a folder that is still away."""
+_STANDBY = "standby-"
 _NAME = re.compile(r"lock-(\d{8,})")
 
 
@@ -120,6 +122,9 @@ class FolderLock:
         self._watched: SharedFile | None = None
         self._looks = 0
         self._reported_s = -math.inf
+        self._waiting: dict[str, tuple[SharedFile, float]] = {}
+        self.standbys: tuple[str, ...] = ()
+        """The processes that wait for this one's end, as text."""
 
     async def acquire(self, *, wait: bool = False, on_wait: Callable[[str], None] = lambda _holder: None) -> None:
         """Take the lock; watches up to `EXPIRY_S` whether a former holder lives.
@@ -131,16 +136,25 @@ class FolderLock:
         Raises:
             InputError: Another process holds the lock, and `wait` is not set.
         """
+        try:
+            await self._acquire(wait, on_wait)
+        finally:
+            if wait:
+                await asyncio.to_thread(self._leave_the_waiting)
+
+    async def _acquire(self, wait: bool, on_wait: Callable[[str], None]) -> None:
         shown, first = "", None
-        while True:
+        for look in itertools.count():
             try:
                 other = await asyncio.to_thread(self.try_acquire)
+                if other is None:
+                    return
+                if wait and look % int(RENEW_S / LOOK_S) == 0:
+                    await asyncio.to_thread(self._join_the_waiting)
             except UnreachableError as error:
                 self._report_away(error)
                 await self._sleep(LOOK_S)
                 continue
-            if other is None:
-                return
             first = first or self._watched
             if not wait and first != self._watched:
                 raise InputError(
@@ -199,12 +213,14 @@ class FolderLock:
             UnreachableError: The folder is away.
         """
         now_s = self._now_s()
-        newest = self._newest()
+        files = self._folder.list()
+        newest = _newest(files)
         if newest is None or _number(newest) != self._number:
             by = "unknown" if newest is None else str(self._read(newest) or newest.name)
             raise LockLostError("another ResourceManager has taken the lock", value=by)
         self._folder.touch(newest.name)
         self._renewed_s = now_s
+        self._look_at_the_waiting(files)
 
     def is_fresh(self) -> bool:
         """Whether the lock was renewed so recently that no other process can have taken it.
@@ -227,13 +243,44 @@ class FolderLock:
             self._reported_s = self._now_s()
 
     def _newest(self) -> SharedFile | None:
-        locks = [file for file in self._folder.list() if _NAME.fullmatch(file.name)]
-        return max(locks, key=_number, default=None)
+        return _newest(self._folder.list())
+
+    def _join_the_waiting(self) -> None:
+        """Show that this process waits."""
+        name = _STANDBY + self._holder.token
+        if not self._folder.create(name, self._encoded()):
+            self._folder.touch(name)
+
+    def _leave_the_waiting(self) -> None:
+        try:
+            self._folder.delete(_STANDBY + self._holder.token)
+        except ThemisError as error:
+            # The active one removes it when it is old.
+            LOG.info("the file of this standby stays: %s", error)
+
+    def _look_at_the_waiting(self, files: Iterable[SharedFile]) -> None:
+        now_s = self._now_s()
+        waiting = {}
+        for file in files:
+            if file.name.startswith(_STANDBY):
+                seen, since_s = self._waiting.get(file.name, (file, now_s))
+                waiting[file.name] = (file, now_s if seen != file else since_s)
+        for name, (_, since_s) in list(waiting.items()):
+            if now_s - since_s > EXPIRY_S:
+                self._folder.delete(name)
+                del waiting[name]
+        if waiting.keys() != self._waiting.keys():
+            holders = [self._read(file) for file, _ in waiting.values()]
+            self.standbys = tuple(str(holder) for holder in holders if holder is not None)
+        self._waiting = waiting
+
+    def _encoded(self) -> bytes:
+        return json.dumps(to_builtins(self._holder)).encode()
 
     def _claim(self, number: int) -> None:
         """Take this number if no other process does, and remove lower ones."""
         now_s = self._now_s()
-        self._folder.create(_name(number), json.dumps(to_builtins(self._holder)).encode())
+        self._folder.create(_name(number), self._encoded())
         newest = self._newest()
         if newest is None or _number(newest) != number or self._read(newest) != self._holder:
             # Another process was faster, or the number was free only because that process has a higher one by now.
@@ -243,12 +290,18 @@ class FolderLock:
             if _NAME.fullmatch(file.name) and _number(file) < number:
                 self._folder.delete(file.name)
 
-    def _read(self, lock: SharedFile) -> LockHolder | None:
-        """Return the holder of a lock. None if its file is gone or damaged."""
+    def _read(self, file: SharedFile) -> LockHolder | None:
+        """Return the process in a file. None if the file is gone or damaged."""
         try:
-            return convert(json.loads(self._folder.read(lock.name) or b""), LockHolder)
+            return convert(json.loads(self._folder.read(file.name) or b""), LockHolder)
         except ValueError:
             return None
+
+
+def _newest(files: Iterable[SharedFile]) -> SharedFile | None:
+    """Return the lock of the highest number, None if there is none."""
+    locks = [file for file in files if _NAME.fullmatch(file.name)]
+    return max(locks, key=_number, default=None)
 
 
 def _name(number: int) -> str:

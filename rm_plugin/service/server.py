@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -99,16 +99,22 @@ async def _serve(settings: RmSettings, engine: Engine, *, standby: bool = False)
             return stop.exit_code
         store = await asyncio.to_thread(_open_store, settings, folder, lock)
         opened.callback(store.close)
-        await _serve_from(store, settings, engine, stop)
+
+        def standbys() -> Sequence[str]:
+            return () if lock is None else lock.standbys
+
+        await _serve_from(store, settings, engine, stop, standbys)
     return stop.exit_code
 
 
-async def _serve_from(store: StateStore, settings: RmSettings, engine: Engine, stop: StopOrder) -> None:
+async def _serve_from(
+    store: StateStore, settings: RmSettings, engine: Engine, stop: StopOrder, standbys: Callable[[], Sequence[str]]
+) -> None:
     clock = clock_of(store)
     cluster = await _unless_stopped(engine.open(), stop)
     if cluster is None:
         return
-    server = Server(settings, cluster, store, clock, engine, stop)
+    server = Server(settings, cluster, store, clock, engine, stop=stop, standbys=standbys)
     try:
         await _unless_stopped(server.start(), stop)
         await stop.given.wait()
@@ -202,6 +208,7 @@ class Server:
         clock: The wall clock, see `clock_of`.
         engine: The opened engine; by default processes of this machine.
         stop: Takes the order to stop of an operator's command.
+        standbys: Returns the ResourceManagers that wait to take over.
     """
 
     def __init__(
@@ -212,7 +219,9 @@ class Server:
         clock: Clock,
         engine: Engine | None = None,
         stop: StopOrder | None = None,
+        standbys: Callable[[], Sequence[str]] = lambda: (),
     ) -> None:
+        self._standbys = standbys
         self._settings = settings
         self._store = store
         self._clock = clock
@@ -264,7 +273,7 @@ class Server:
         """Listen, recover and begin to run rounds. Returns the address, and writes it to the file `address`."""
         rpc.add_ArbiterServiceServicer_to_server(ArbiterService(self.manager), self._server)
         rpc.add_ClientServiceServicer_to_server(ClientService(self.manager, self._settings.policy), self._server)
-        admin = AdminService(self.manager, self._nodes, self._stop_order.give)
+        admin = AdminService(self.manager, self._nodes, self._stop_order.give, self._standbys)
         rpc.add_AdminServiceServicer_to_server(admin, self._server)
         address = self.manager.app_masters.rm_address = self._listen()
         _abandon_open_round(self.manager.recorder)

@@ -162,3 +162,38 @@ def test_lock_that_was_not_renewed_for_long_is_not_fresh(server, tmp_path):
     first.lock.renew()
     assert first.lock.is_fresh()
     assert folder_lock.FRESH_S < folder_lock.EXPIRY_S
+
+
+def test_holder_knows_which_standbys_wait(server, tmp_path):
+    now = [100.0]
+    first = Process(server, tmp_path / "one")
+    first.lock._now_s = lambda: now[0]
+    first.acquire()
+
+    seen = []
+
+    def live_for_a_while():
+        now[0] += 1
+        first.lock.renew()
+        seen.append(first.lock.standbys)
+        if second.waits == 100:
+            first.lock.release()
+
+    second = Process(server, tmp_path / "other", live_for_a_while)
+    second.acquire(wait=True)
+    assert seen[-1] == (str(second.holder),) == seen[0]
+    assert not any("standby" in path for path in server.hdfs.files())
+
+
+def test_standby_that_died_is_forgotten(server, tmp_path):
+    now = [100.0]
+    first = Process(server, tmp_path / "one")
+    first.lock._now_s = lambda: now[0]
+    first.acquire()
+    Process(server, tmp_path / "other").lock._join_the_waiting()
+    first.lock.renew()
+    assert len(first.lock.standbys) == 1
+    now[0] += folder_lock.EXPIRY_S + 1
+    first.lock.renew()
+    assert first.lock.standbys == ()
+    assert not any("standby" in path for path in server.hdfs.files())

@@ -30,8 +30,8 @@ def stopped(monkeypatch):
     class Server:
         during_start = staticmethod(lambda stop: None)
 
-        def __init__(self, *parts):
-            self.order = parts[-1]
+        def __init__(self, *_parts, stop, standbys):
+            self.order = stop
 
         async def start(self):
             Server.during_start(self.order)
