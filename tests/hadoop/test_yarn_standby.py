@@ -4,6 +4,8 @@ import pytest
 from free_ports import free_port
 from themis_on_yarn import ThemisOnYarn
 
+from submarine_client.admin import Admin
+
 HOST = "127.0.0.1"
 
 
@@ -32,6 +34,9 @@ def pair(cluster, tmp_path):
 
 def test_standby_takes_over_apps_that_run_on(pair):
     active, standby = pair
+    with Admin(active.client.address) as admin:
+        waits = f"process {standby.process.pid} of "
+        active.until(lambda: any(waits in each for each in admin.status().standbys), "the active one knows it", 30)
     app_id = active.submit(jobs=2, job={"tasks": 1, "gpus_per_task": 1, "iterations": 400})
     active.wait_until_iterating(app_id, limit_s=150.0)
     before = active.app_masters(app_id)
