@@ -268,7 +268,7 @@ class ResourceManager:
     def archive_path(self, entry: AppEntry) -> str:
         """Return the file with an app's events, empty if they are in the store or were dropped."""
         in_file = entry.archive not in ("", NO_ARCHIVE)
-        return str(self.settings.state_dir.absolute() / FOLDER / entry.archive) if in_file else ""
+        return str(self.settings.files_dir.absolute() / FOLDER / entry.archive) if in_file else ""
 
     # ---- for sessions ----
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from themis.addresses import is_address
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Placer, Rounding, TenantOf
 from themis.config.cluster_file import DeviceSection
 from themis.config.defaults import DEFAULT_RM_ADDRESS
@@ -68,6 +69,29 @@ class RetentionSettings(Section):
         default=2_000, ge=0, description="largest number of ended apps whose events stay in the store"
     )
     archive: bool = Field(default=True, description="write events that leave the store to files; if false, delete them")
+
+
+class StandbySettings(Section):
+    """A second ResourceManager that takes over when the first one dies."""
+
+    enabled: bool = Field(
+        default=False, description="write the state to a shared folder too, so that a standby can take over"
+    )
+    folder: Path | None = Field(
+        default=None,
+        description="folder that all ResourceManagers share; with the engine yarn always `yarn.storage`",
+    )
+    addresses: tuple[str, ...] = Field(
+        default=(),
+        description="HOST:PORT of each ResourceManager, for app masters; empty: that of the one that starts them",
+    )
+
+    @model_validator(mode="after")
+    def _addresses_can_be_used(self) -> StandbySettings:
+        for address in self.addresses:
+            if not is_address(address):
+                raise ValueError(f"addresses: write HOST:PORT, not {address!r}")
+        return self
 
 
 class YarnSettings(Section):
@@ -189,6 +213,7 @@ class RmSettings(Section):
         description="a cluster file, or an example's name such as `testbed-64`; with the engine yarn, what YARN's node"
         " reports lack: slots and racks",
     )
+    standby: StandbySettings = StandbySettings()
     yarn: YarnSettings = YarnSettings()
     docker: DockerSettings = DockerSettings()
     state_dir: Path = Path("out/rm")
@@ -253,6 +278,19 @@ class RmSettings(Section):
             raise ValueError(f"the engine {self.engine} needs a cluster file: set `cluster`")
         return self
 
+    @model_validator(mode="after")
+    def _standby_has_a_folder(self) -> RmSettings:
+        if self.engine == "yarn" and self.standby.folder is not None:
+            raise ValueError("the engine yarn shares yarn.storage: remove standby.folder")
+        if self.engine != "yarn" and self.standby.enabled != (self.standby.folder is not None):
+            raise ValueError(f"with the engine {self.engine}, standby.enabled and standby.folder go together")
+        return self
+
+    @property
+    def files_dir(self) -> Path:
+        """The folder of apps' files and of archives: `standby.folder` if there is one, else `state_dir`."""
+        return self.standby.folder or self.state_dir
+
     def report_time_s(self, apps: int) -> float:
         """Seconds that apps may take to report: the deadline, and the same time again for every hundred apps.
 
@@ -274,6 +312,8 @@ def load_rm_settings(path: Path) -> RmSettings:
     elif settings.engine != "local":
         # One engine must not take up the apps of another.
         inside["state_dir"] = settings.state_dir.with_name(f"rm-{settings.engine}")
+    if settings.standby.folder is not None:
+        inside["standby"] = settings.standby.model_copy(update={"folder": folder / settings.standby.folder})
     if settings.cluster is not None:
         inside["cluster"] = file_or_example(settings.cluster, ExampleKind.CLUSTER, folder)
     if settings.yarn.keytab:
