@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from submarine_client.job_flags import FLAGS, Given
-from submarine_client.job_rules import check_rules, whole
+from submarine_client.job_rules import check_rules, framework_of, whole
 from submarine_client.programs import check_command
 from submarine_client.resources import Resources, parse_resources
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TaskResources, TunerSpec
@@ -74,7 +74,11 @@ def build_job_app(options: Given, parameters: Sequence[str]) -> AppSpec:
         user=check_label(login_name(), "user", COMMAND_LINE),
         queue=check_label(_one(options, "queue", "default"), "--queue", COMMAND_LINE),
         tuner=TunerSpec(name=SINGLE),
-        program=ProgramSpec(command=_command(options, paths), environment=_environment(options, paths, parameters)),
+        program=ProgramSpec(
+            command=_command(options, paths),
+            environment=_environment(options, paths, parameters),
+            framework=framework_of(options),
+        ),
         jobs=(job,),
         resources=TaskResources(memory_mb=resources.memory_mb or 1024, vcores=resources.vcores or 1),
         checkpoint_every=conf["themis.checkpoint_every"],

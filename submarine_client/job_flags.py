@@ -84,7 +84,7 @@ FLAGS: tuple[JobFlag, ...] = (
         placeholder="LABEL=URL",
         ignored="no page shows it yet",
     ),
-    JobFlag(name="framework", help="tensorflow, pytorch, mxnet, xgboost or standalone", placeholder="NAME"),
+    JobFlag(name="framework", help="tensorflow, pytorch or standalone: how tasks find each other", placeholder="NAME"),
     JobFlag(name="keytab", help="Kerberos keytab", placeholder="FILE", refused=_NO_KERBEROS),
     JobFlag(name="principal", help="Kerberos principal", placeholder="NAME", refused=_NO_KERBEROS),
     JobFlag(name="distribute_keytab", takes=Takes.NOTHING, help="send the keytab along", refused=_NO_KERBEROS),

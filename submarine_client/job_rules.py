@@ -6,9 +6,12 @@ import re
 
 from submarine_client.job_flags import FLAGS, Given
 from submarine_client.resources import parse_resources
+from themis.apps import NO_FRAMEWORK, PYTORCH, TENSORFLOW
 from themis.errors import InputError, UnknownNameError
 
-FRAMEWORKS = ("tensorflow", "pytorch", "mxnet", "xgboost", "standalone")
+FRAMEWORKS = {"tensorflow": TENSORFLOW, "pytorch": PYTORCH, "standalone": NO_FRAMEWORK}
+"""The values of `--framework`, and what a group file calls them."""
+_OTHER_FRAMEWORKS = ("mxnet", "xgboost")
 _LOCALIZATION = re.compile(r"(?P<remote>.+):(?P<local>[^:]+)(:rw?)?")
 _QUICKLINK = re.compile(r"[^=]+=https?://\S+")
 
@@ -36,6 +39,23 @@ def whole(options: Given, name: str, default: int) -> int:
     if not (text.isascii() and text.isdigit()):
         raise InputError(f"--{name} must be a whole number", value=text)
     return int(text)
+
+
+def framework_of(options: Given) -> str:
+    """Return the framework as a group file calls it, or an empty text if none is given.
+
+    Raises:
+        InputError: It is unknown, or not supported.
+    """
+    if "framework" not in options:
+        return ""
+    framework = options["framework"][0].lower()
+    if framework in _OTHER_FRAMEWORKS:
+        remedy = "leave --framework out; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT then tell each task of its peers"
+        raise InputError("--framework is not supported", value=framework, remedy=remedy)
+    if framework not in FRAMEWORKS:
+        raise UnknownNameError("framework", framework, (*FRAMEWORKS, *_OTHER_FRAMEWORKS))
+    return FRAMEWORKS[framework]
 
 
 def _check_required(options: Given) -> None:
@@ -76,9 +96,7 @@ def _check_forms(options: Given) -> None:
     for entry in options.get("quicklink", ()):
         if not _QUICKLINK.fullmatch(entry):
             raise InputError("--quicklink is not LABEL=http(s)://ROLE-N:PORT", value=entry)
-    framework = options.get("framework", (FRAMEWORKS[0],))[0].lower()
-    if framework not in FRAMEWORKS:
-        raise UnknownNameError("framework", framework, FRAMEWORKS)
+    framework_of(options)
 
 
 def _check_security(options: Given) -> None:

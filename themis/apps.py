@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import field
 
 from themis.cluster import Level, check_speed
-from themis.errors import InputError
+from themis.errors import InputError, UnknownNameError
 from themis.values import Value
 
 HyperParameter = str | int | float | bool
@@ -15,6 +15,9 @@ Setting = str | int | float | bool
 
 DEFAULT_PEER_WAIT_S = 600.0
 """See `AppSpec.peer_wait_s`. MapReduce waits as long for a task without progress."""
+
+TENSORFLOW, PYTORCH, NO_FRAMEWORK = FRAMEWORKS = ("tensorflow", "pytorch", "none")
+"""Values of `ProgramSpec.framework`."""
 
 
 class Slowdown(Value, frozen=True):
@@ -107,19 +110,23 @@ class TunerSpec(Value, frozen=True, kw_only=True):
 class ProgramSpec(Value, frozen=True, kw_only=True):
     """What a task runs: a program of the catalogue by `name`, or a shell `command` of the user's own.
 
-    `arguments` go to every job unchanged; `environment` is added to each task's.
+    `arguments` go to every job unchanged; `environment` is added to each task's. `framework` says which variables tell
+    a task of its peers: one of FRAMEWORKS, or empty for those of TensorFlow and PyTorch.
     """
 
     name: str = ""
     command: str = ""
     arguments: Mapping[str, HyperParameter] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    framework: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.name) == bool(self.command):
             raise InputError(
                 "a program needs either a name or a command", value=self.name or self.command, remedy="give exactly one"
             )
+        if self.framework and self.framework not in FRAMEWORKS:
+            raise UnknownNameError("framework", self.framework, FRAMEWORKS)
 
 
 class TaskResources(Value, frozen=True, kw_only=True):

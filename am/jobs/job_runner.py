@@ -338,7 +338,7 @@ class JobRunner:
             job_id=job.job_id,
             incarnation=job.incarnation,
             gpus=tasks,
-            addresses=tuple(seat.address for seat in seats) if len(tasks) > 1 else (),
+            addresses=tuple(seat.address for seat in seats),
             level=job.level,
             checkpoint_uri=app.checkpoint_uri,
             job_dir=str(job.folder),
@@ -348,6 +348,8 @@ class JobRunner:
             speed=speed_on(job.spec, device),
             threads=() if device.is_gpu else tuple(threads),
             environment=app.spec.program.environment,
+            framework=app.spec.program.framework,
+            most_tasks=job.spec.shape.tasks,
         )
         command = job_command(app.spec.program, job.spec, self._values(job))
         return [

@@ -174,6 +174,9 @@ class GroupFile(Section):
     command: str = Field(default="", description="a shell command; %name% stands for a hyper-parameter or argument")
     arguments: dict[str, Scalar] = Field(default={}, description="the same for every job")
     environment: dict[VariableName, Variable] = Field(default={}, description="added to the environment of every task")
+    framework: Literal["", "tensorflow", "pytorch", "none"] = Field(
+        default="", description="whose variables tell a task of its peers; default: those of TensorFlow and PyTorch"
+    )
     tuner: Annotated[TunerSection, BeforeValidator(_tuner)] = TunerSection()
     metric: Annotated[MetricSection | None, BeforeValidator(_metric)] = MetricSection()
     job: JobSection = JobSection()
@@ -247,7 +250,11 @@ def _app(
         queue=file.queue,
         tuner=tuner,
         program=ProgramSpec(
-            name=file.program, command=file.command, arguments=file.arguments, environment=file.environment
+            name=file.program,
+            command=file.command,
+            arguments=file.arguments,
+            environment=file.environment,
+            framework=file.framework,
         ),
         jobs=jobs,
         resources=TaskResources(memory_mb=file.resources.memory_mb, vcores=file.resources.vcores),

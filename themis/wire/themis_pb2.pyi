@@ -98,7 +98,7 @@ class TunerSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., settings: _Optional[_Mapping[str, Scalar]] = ...) -> None: ...
 
 class ProgramSpec(_message.Message):
-    __slots__ = ("name", "command", "arguments", "environment")
+    __slots__ = ("name", "command", "arguments", "environment", "framework")
     class ArgumentsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -117,11 +117,13 @@ class ProgramSpec(_message.Message):
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    FRAMEWORK_FIELD_NUMBER: _ClassVar[int]
     name: str
     command: str
     arguments: _containers.MessageMap[str, Scalar]
     environment: _containers.ScalarMap[str, str]
-    def __init__(self, name: _Optional[str] = ..., command: _Optional[str] = ..., arguments: _Optional[_Mapping[str, Scalar]] = ..., environment: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    framework: str
+    def __init__(self, name: _Optional[str] = ..., command: _Optional[str] = ..., arguments: _Optional[_Mapping[str, Scalar]] = ..., environment: _Optional[_Mapping[str, str]] = ..., framework: _Optional[str] = ...) -> None: ...
 
 class TaskResources(_message.Message):
     __slots__ = ("memory_mb", "vcores")
