@@ -138,8 +138,9 @@ def tf_config(gang: JobIncarnation, task_index: int) -> str:
 def torchrun_variables(gang: JobIncarnation, task_index: int) -> dict[str, str]:
     """Variables of one task, as torchrun gives them to its processes, and defaults for a torchrun in the command.
 
-    A task is a node of one process, also if several tasks share a machine: it sees only its own cards, so the local rank
-    0 is right for `torch.cuda.set_device`. Example: task 1 of 2 has RANK=1, WORLD_SIZE=2, LOCAL_RANK=0 and NODE_RANK=1.
+    A task is a node of one process, also if several tasks share a machine: it sees only its own cards, so the local
+    rank 0 is right for `torch.cuda.set_device`. Example: task 1 of 2 has RANK=1, WORLD_SIZE=2, LOCAL_RANK=0 and
+    NODE_RANK=1.
 
     A task of several cards runs `torchrun train.py` to have a process for each. torchrun reads its options from the
     variables that begin with PET_, and replaces the others.

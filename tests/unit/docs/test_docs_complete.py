@@ -121,6 +121,7 @@ def variables_of_a_task():
         checkpoint_uri="c",
         job_dir="d",
         threads=(2, 2),
+        most_tasks=2,
     )
     launch = TaskLaunch(
         app_id="a",

@@ -167,10 +167,18 @@ def test_a_setting_of_hadoop_is_noted_and_not_refused() -> None:
         (f"{BASE} --localization hdfs:///f:./f:rw", "--localization is not supported"),
         (f"{BASE} --quicklink x", "--quicklink is not"),
         (f"{BASE} --framework tensorflw", "did you mean 'tensorflow'"),
+        (f"{BASE} --framework mxnet", "--framework is not supported: 'mxnet'; leave --framework out"),
     ],
 )
 def test_typos_and_unsupported_flags_are_refused(text: str, message: str) -> None:
     assert message in refusal(text)
+
+
+@pytest.mark.parametrize(
+    ("flags", "framework"), [("", ""), ("--framework PyTorch", "pytorch"), ("--framework standalone", "none")]
+)
+def test_framework_says_how_tasks_find_each_other(flags: str, framework: str) -> None:
+    assert build(f"{BASE} {flags}").program.framework == framework
 
 
 def test_a_login_name_that_cannot_be_shown_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,7 @@ queue: research
 program: digits_cnn
 arguments: {batch_size: 64}
 environment: {KEY: value, NUMBER: 3}
+framework: pytorch
 tuner: {name: successive_halving, eta: 3, first_iterations: 40}
 job: {tasks: 4, min_tasks: 2, gpus_per_task: 2, iterations: 400}
 hyper_parameters: [{learning_rate: 0.1}, {learning_rate: 1e-3}]
@@ -65,6 +66,7 @@ estimate:
     assert (app.name, app.user, app.queue) == ("digits-search", "alice", "research")
     assert app.program.arguments == {"batch_size": 64}
     assert app.program.environment == {"KEY": "value", "NUMBER": "3"}
+    assert app.program.framework == "pytorch"
     assert app.tuner == TunerSpec(name="successive_halving", settings={"eta": 3, "first_iterations": 40})
     assert [dict(job.hyper_parameters) for job in app.jobs] == [{"learning_rate": 0.1}, {"learning_rate": 0.001}]
     assert all(job.shape == JobShape(tasks=4, min_tasks=2, gpus_per_task=2) for job in app.jobs)
