@@ -12,7 +12,7 @@ from themis.errors import InputError, UnknownNameError
 FRAMEWORKS = {"tensorflow": TENSORFLOW, "pytorch": PYTORCH, "standalone": NO_FRAMEWORK}
 """The values of `--framework`, and what a group file calls them."""
 _OTHER_FRAMEWORKS = ("mxnet", "xgboost")
-_LOCALIZATION = re.compile(r"(?P<remote>.+):(?P<local>[^:]+)(:rw?)?")
+_LOCALIZATION = re.compile(r"(?P<remote>.+?):(?P<local>[^:/][^:]*|/[^/:][^:]*)(:r[ow]?)?")
 _QUICKLINK = re.compile(r"[^=]+=https?://\S+")
 
 
@@ -58,6 +58,29 @@ def framework_of(options: Given) -> str:
     return FRAMEWORKS[framework]
 
 
+def localization(entry: str) -> tuple[str, str]:
+    """Return the path of a `--localization` on this machine, and where the command finds it.
+
+    Raises:
+        InputError: It is malformed, is not on this machine, or is to lie outside of the working folder.
+    """
+    match = _LOCALIZATION.fullmatch(entry)
+    if match is None:
+        raise InputError("--localization is not PATH:LOCAL[:rw]", value=entry)
+    _check_here(match["remote"], "--localization")
+    local = match["local"]
+    if local.startswith("/") or ".." in local.split("/"):
+        remedy = "give a relative path: every task finds its copy in its working folder"
+        raise InputError("--localization cannot put a file there", value=local, remedy=remedy)
+    return match["remote"], local
+
+
+def _check_here(path: str, flag: str) -> None:
+    if "://" in path:
+        remedy = "fetch it first, with `hdfs dfs -get` for example, and name the copy; or let the program read it"
+        raise InputError(f"{flag} takes files of this machine only", value=path, remedy=remedy)
+
+
 def _check_required(options: Given) -> None:
     _require(options, "name", "every job has one")
     if whole(options, "num_workers", 1) == 0:
@@ -81,8 +104,8 @@ def _check_servers(options: Given) -> None:
         raise InputError("parameter servers need more than one worker", value=f"num_ps={servers}", remedy=remedy)
     _require(options, "ps_resources", "parameter servers need it")
     parse_resources(options["ps_resources"][0], "--ps_resources")
-    remedy = "leave --num_ps out; use workers only"
-    raise InputError("parameter servers are not supported yet", value=f"num_ps={servers}", remedy=remedy)
+    remedy = "leave --num_ps out; let the workers share the model, with tf.distribute.MultiWorkerMirroredStrategy"
+    raise InputError("parameter servers are not supported", value=f"num_ps={servers}", remedy=remedy)
 
 
 def _check_forms(options: Given) -> None:
@@ -91,8 +114,9 @@ def _check_forms(options: Given) -> None:
         if name in options:
             parse_resources(options[name][0], f"--{name}")
     for entry in options.get("localization", ()):
-        if not _LOCALIZATION.fullmatch(entry):
-            raise InputError("--localization is not REMOTE:LOCAL[:rw]", value=entry)
+        localization(entry)
+    for entry in options.get("files", ()):
+        _check_here(entry, "--files")
     for entry in options.get("quicklink", ()):
         if not _QUICKLINK.fullmatch(entry):
             raise InputError("--quicklink is not LABEL=http(s)://ROLE-N:PORT", value=entry)

@@ -71,7 +71,7 @@ def test_ignored_flags_of_the_documented_command_are_noted() -> None:
 
 def test_the_documented_command_line_is_refused_only_for_its_servers() -> None:
     assert parse_flags(shlex.split(DOCUMENTED_WITH_SERVERS))["num_ps"] == ("2",)
-    assert "parameter servers are not supported yet" in refusal(DOCUMENTED_WITH_SERVERS)
+    assert "parameter servers are not supported" in refusal(DOCUMENTED_WITH_SERVERS)
 
 
 def test_one_dash_two_dashes_and_equals_signs_are_the_same() -> None:
@@ -164,7 +164,7 @@ def test_a_setting_of_hadoop_is_noted_and_not_refused() -> None:
         (f"{BASE} --distribute_keytab", "needs --keytab"),
         (f"{BASE} --keytab k --principal p", "--keytab is not supported"),
         (f"{BASE} --localization x", "--localization is not"),
-        (f"{BASE} --localization hdfs:///f:./f:rw", "--localization is not supported"),
+        (f"{BASE} --localization hdfs:///f:./f:rw", "--localization takes files of this machine only"),
         (f"{BASE} --quicklink x", "--quicklink is not"),
         (f"{BASE} --framework tensorflw", "did you mean 'tensorflow'"),
         (f"{BASE} --framework mxnet", "--framework is not supported: 'mxnet'; leave --framework out"),
