@@ -74,7 +74,7 @@ def run(settings: RmSettings, *, standby: bool = False) -> int:
     """
     keep_private()
     # Earlier versions created these readable for all users. The folder itself may hold files of others.
-    for name in ("rm.sqlite", "rm.sqlite-wal", "rm.sqlite-shm", "address", "apps", "markets", "archive"):
+    for name in ("rm.sqlite", "rm.sqlite-wal", "rm.sqlite-shm", "address", "apps", "markets", "archive", "code"):
         make_private(settings.state_dir / name)
     engine = open_engine(settings)
     make_policy(settings.policy)
