@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from themis.addresses import is_address
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Placer, Rounding, TenantOf
 from themis.config.cluster_file import DeviceSection
-from themis.config.defaults import DEFAULT_RM_ADDRESS
+from themis.config.defaults import DEFAULT_POLICY, DEFAULT_RM_ADDRESS
 from themis.config.examples import ExampleKind, file_or_example
 from themis.config.loader import Section, load
 from themis.config.scalars import Variable, VariableName, number
@@ -221,7 +221,7 @@ class RmSettings(Section):
     advertise: str = Field(default="", description="host at which app masters reach it; empty: the host of `listen`")
     page: str = Field(default="", description="HOST:PORT of the web page and REST; empty: none")
     engine: Literal["local", "yarn", "docker"] = "local"
-    policy: str = "themis"
+    policy: str = DEFAULT_POLICY
     tenant_of: TenantOf = Field(default=TenantOf.USER, description="who shares the cluster under `oef` and `allox`")
     tenant_weights: dict[str, Annotated[float, Field(gt=0, strict=True), BeforeValidator(number)]] = Field(
         default={}, description="weights of tenants by user, queue or app"
