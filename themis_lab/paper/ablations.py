@@ -16,16 +16,16 @@ from themis_lab.paper.macro import CLUSTER, LOADS
 from themis_lab.paper.plans import LEAD_S, make_workload, settings_of, workload_arguments
 from themis_lab.paper.plotting import COLOURS, GRID, INK, new_figure
 from themis_lab.paper.port import Cell, Done, Findings, Scale
-from themis_lab.paper.report_frame import number_text
 from themis_lab.paper.statistics import Row, Summary, median, summary
 from themis_lab.paper.strategies import FILTERS, ranked_agent
-from themis_lab.simulator.compare import RANKED_BY
+from themis_lab.simulator.compare import RANKED_BY, ratios_by_seed
 from themis_lab.simulator.costs import Costs
 from themis_lab.simulator.settings import Settings
 
 STAGGERED = LeasePolicy(ends=LeaseEnds.STAGGERED, checkpoint_lead_s=LEAD_S)
 DEFAULT, SHIPPED = "default", "as shipped"
 WORKLOADS = ("w1", "w2")
+COMPLETION, RESTARTS = "completion_mean_s", "restarts"
 
 
 class Variant(Value, frozen=True, kw_only=True):
@@ -169,19 +169,13 @@ With none at all jobs do not move without end: a running one grows only onto mor
 
 HEADINGS = (
     "workload and choice",
-    *(f"max rho, {name}" for name in RANKED_BY),
+    "ratio, median",
+    "ratio, worst",
     "max rho, themis",
-    "mean completion",
-    "GPU time",
-    "restarts",
+    "completion / default",
+    "GPU time / default",
+    "restarts / default",
     "wins voided",
-)
-_COLUMNS = (
-    *(f"max_rho_{name}" for name in RANKED_BY),
-    sweeps.MAX_RHO,
-    "completion_mean_s",
-    sweeps.GPU_TIME,
-    "restarts",
 )
 
 
@@ -202,7 +196,7 @@ class Ablations(Value, frozen=True, kw_only=True):
         ]
 
     def evaluate(self, done: Sequence[Done]) -> Findings:
-        """Return rows of runs. The table divides each alternative by the variant that it is compared with."""
+        """Return rows of runs, and a table with a line per workload and variant."""
         rows = tuple(
             {**row, "bids_an_auction": run.record.counts.bids / max(1, run.record.counts.auctions)}
             for row, run in zip(sweeps.rows_of_runs(done), done, strict=True)
@@ -210,20 +204,21 @@ class Ablations(Value, frozen=True, kw_only=True):
         return findings_of(rows)
 
     def draw(self, findings: Findings) -> Figure:
-        """Draw the worse ratio of each alternative by seed, with a bar at the median, and its mean completion time."""
-        variants = _present(findings.rows)
+        """Draw the ratio and the mean completion time of each alternative by seed, with a bar at the median."""
+        variants = [VARIANTS[0], *_present(findings.rows)]
         figure = new_figure(2 * len(WORKLOADS), width=15.0, height=0.9 + 0.21 * len(variants), sharey=True)
-        drawn = [(workload, measure) for workload in WORKLOADS for measure in (_worse_ratios, _completion_ratios)]
-        for axes, (workload, measure) in zip(figure.axes, drawn, strict=True):
+        for number, axes in enumerate(figure.axes):
+            workload, fairness = WORKLOADS[number // 2], number % 2 == 0
             rows = sweeps.where(findings.rows, workload=workload)
+            scores = _scores(rows)
             for place, variant in enumerate(variants):
-                values = measure(rows, variant)
+                values = list(scores[variant.name].values()) if fairness else _over_default(rows, COMPLETION, variant)
                 axes.plot(values, [place] * len(values), "o", color=INK, markersize=3.5, alpha=0.5)
                 axes.plot([median(values)] * 2, (place - 0.35, place + 0.35), color=COLOURS["themis"], linewidth=2.0)
             axes.axvline(1.0, color=INK, linewidth=0.8)
             axes.grid(axis="x", color=GRID)
             axes.set_title(workload)
-            axes.set_xlabel("max rho (fluid) / without" if measure is _worse_ratios else "completion / without")
+            axes.set_xlabel("ratio of max rho to the best" if fairness else "mean completion / default")
             axes.set_ylim(len(variants) - 0.4, -0.6)
         figure.axes[0].set_yticks(range(len(variants)), [variant.name for variant in variants])
         return figure
@@ -261,51 +256,58 @@ def _cell(variant: Variant, workload: str, scale: Scale, seed: int) -> Cell:
 
 
 def _lines(rows: Sequence[Row], workload: str) -> list[tuple[str, ...]]:
-    """A line per variant of one workload: the default's numbers, then ratios."""
-    usual = VARIANTS[0]
-    numbers_of = {column: sweeps.over_seeds(rows, column, **_is(usual)).median for column in _COLUMNS}
-    numbers_of["completion_mean_s"] /= 3600.0
-    units = {"completion_mean_s": " h", sweeps.GPU_TIME: " h"}
-    lines = [
-        (
-            f"{workload}, {usual.name}",
-            *(f"{number_text(value)}{units.get(column, '')}" for column, value in numbers_of.items()),
-            _voided(rows, usual),
+    """A line per variant of one workload."""
+    scores, lines = _scores(rows), []
+    for variant in (VARIANTS[0], *_present(rows)):
+        own = scores[variant.name].values()
+        relative = [median(_over_default(rows, column, variant)) for column in (COMPLETION, sweeps.GPU_TIME, RESTARTS)]
+        lines.append(
+            (
+                f"{workload}, {variant.name}",
+                *(f"{value:.2f}" for value in (median(own), max(own))),
+                f"{sweeps.over_seeds(rows, sweeps.MAX_RHO, **_is(variant)).median:.2f}",
+                *(f"{value:.2f}" for value in relative),
+                f"{sweeps.over_seeds(rows, 'wins_to_nothing', **_is(variant)).median:.0f}",
+            )
         )
-    ]
-    for variant in _present(rows):
-        against = "" if variant.against == usual.name else f" / {variant.against}"
-        ratios = [median(_ratios(rows, column, variant)) for column in _COLUMNS]
-        texts = [f"{ratio:.2f}" for ratio in ratios]
-        lines.append((f"{workload}, {variant.name}{against}", *texts, _voided(rows, variant)))
     return lines
 
 
-def _voided(rows: Sequence[Row], variant: Variant) -> str:
-    return f"{sweeps.over_seeds(rows, 'wins_to_nothing', **_is(variant)).median:.0f}"
+def _scores(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
+    """`ratios_by_seed` of the variants of one workload: each against the best other one of the seed."""
+    return ratios_by_seed(
+        {
+            "policy": f"{row['choice']}: {row['alternative']}",
+            "seed": row["seed"],
+            "max_rho": {name: row[f"max_rho_{name}"] for name in RANKED_BY},
+        }
+        for row in rows
+    )
 
 
-def _ratios(rows: Sequence[Row], column: str, variant: Variant) -> list[float]:
-    """A variant over the variant it is compared with, seed by seed. Rho of the fluid cluster below 1 counts as 1."""
-    if column in _FLOORED:
-        rows = [{**row, column: max(1.0, float(row[column]))} for row in rows]
-    usual = next(each for each in VARIANTS if each.name == variant.against)
+def _over_default(rows: Sequence[Row], column: str, variant: Variant) -> list[float]:
+    """A variant over the default, seed by seed."""
+    return _pairs(rows, column, variant, VARIANTS[0])
+
+
+def _pairs(rows: Sequence[Row], column: str, variant: Variant, usual: Variant) -> list[float]:
     over, under = (
         {row["seed"]: float(row[column]) for row in sweeps.where(rows, **_is(each))} for each in (variant, usual)
     )
     return [over[seed] / under[seed] for seed in sorted(over.keys() & under.keys(), key=float) if under[seed]]
 
 
-_FLOORED = tuple(f"max_rho_{name}" for name in RANKED_BY)
+def _by_ratio(rows: Sequence[Row], variant: Variant) -> list[float]:
+    """How the ratio changes against the variant that this one is compared with, seed by seed."""
+    scores = _scores(rows)
+    own, usual = scores[variant.name], scores[variant.against]
+    return [own[seed] / usual[seed] for seed in sorted(own.keys() & usual.keys())]
 
 
-def _worse_ratios(rows: Sequence[Row], variant: Variant) -> list[float]:
-    """The larger of the ratios by the definitions that rank policies, seed by seed."""
-    return [max(each) for each in zip(*(_ratios(rows, column, variant) for column in _FLOORED), strict=True)]
-
-
-def _completion_ratios(rows: Sequence[Row], variant: Variant) -> list[float]:
-    return _ratios(rows, "completion_mean_s", variant)
+def _by_paper(rows: Sequence[Row], variant: Variant) -> list[float]:
+    """As `_by_ratio`, but of max rho by the paper's definition."""
+    usual = next(each for each in VARIANTS if each.name == variant.against)
+    return _pairs(rows, sweeps.MAX_RHO, variant, usual)
 
 
 def _is(variant: Variant) -> dict[str, str]:
@@ -316,12 +318,12 @@ def _remarks(rows: Sequence[Row], variants: Sequence[Variant]) -> tuple[str, ...
     settled = []
     for variant in variants:
         ratios = {
-            workload: summary(_worse_ratios(sweeps.where(rows, workload=workload), variant)) for workload in WORKLOADS
+            workload: summary(_by_ratio(sweeps.where(rows, workload=workload), variant)) for workload in WORKLOADS
         }
         if all(ratio.runs for ratio in ratios.values()):
             settled.append((variant.name, _verdict(ratios)))
     by_verdict = [
-        f"The worse ratio {verdict}: {', '.join(name for name, each in settled if each == verdict)}."
+        f"The ratio {verdict}: {', '.join(name for name, each in settled if each == verdict)}."
         for verdict in dict.fromkeys(verdict for _, verdict in settled)
     ]
     slow = [variant.name for variant in VARIANTS if variant.slow and not sweeps.where(rows, **_is(variant))]
@@ -329,10 +331,12 @@ def _remarks(rows: Sequence[Row], variants: Sequence[Variant]) -> tuple[str, ...
     return (
         *by_verdict,
         _bidders(rows),
-        "The default's lines have the numbers themselves. All others are ratios to the default, or to the variant "
-        "after the stroke, on the same workload and seed; medians over seeds. Max rho by the fluid fair cluster counts "
-        "as 1 if it is below. The worse ratio is the larger of those two. Wins voided are counts: wins of which "
-        "payments left nothing. Differences of a few percent are what another course of events makes anyway.",
+        "The ratio is a variant's max rho over the smallest max rho of the other variants of the seed, by "
+        f"{' or '.join(f'`{name}`' for name in RANKED_BY)}, whichever is larger; a max rho below 1 counts as 1. "
+        "Completion time, GPU time and restarts are over those of the default with the same workload and seed; medians "
+        "over seeds. Wins voided are those of which payments left nothing. In the sentences above, variants with f = 0 "
+        "or staggered lease ends are compared with those alone. Differences of a few percent are what another course "
+        "of events makes anyway.",
         "These choices have no alternative to measure: leases are always renewed in place; rounds are not delayed to "
         "join events." + left_out,
     )
@@ -369,7 +373,7 @@ _QUESTIONS: Mapping[str, tuple[str, ...]] = {
 def _causes(rows: Sequence[Row], variants: Sequence[Variant]) -> tuple[str, ...]:
     """What the ablations say about differences from the paper's numbers."""
     texts = {}
-    for measure, name in ((_worse_ratios, "fluid"), (_paper_ratios, "themis")):
+    for measure, name in ((_by_ratio, "fluid"), (_by_paper, "themis")):
         parts = []
         for question, choices in _QUESTIONS.items():
             medians = [
@@ -389,14 +393,10 @@ def _causes(rows: Sequence[Row], variants: Sequence[Variant]) -> tuple[str, ...]
         f"**Auctions have few bidders.** {_bidders(rows)} Leftovers, which no auction protects, are of all GPUs "
         f"granted: {leftovers}.",
         "**The effect of choices that the paper leaves open.** Max rho with another choice over max rho by "
-        "default, from the least to the largest median over both workloads and all alternatives. By the fluid fair "
-        f"cluster: {texts['fluid']}. By the paper's definition: {texts['themis']}. 1 means no difference; another "
-        "course of events alone changes it by some percent.",
+        "default, from the least to the largest median over both workloads and all alternatives. By the ratio to the "
+        f"best variant on the fluid fair cluster: {texts['fluid']}. By the paper's definition: {texts['themis']}. 1 "
+        "means no difference; another course of events alone changes it by some percent.",
     )
-
-
-def _paper_ratios(rows: Sequence[Row], variant: Variant) -> list[float]:
-    return _ratios(rows, sweeps.MAX_RHO, variant)
 
 
 def _verdict(ratios: Mapping[str, Summary]) -> str:

@@ -55,7 +55,7 @@ class Contention(Value, frozen=True, kw_only=True):
         """Bars of every policy at each contention."""
 
         def decorate(axes: Axes) -> None:
-            axes.set(xlabel="contention", ylabel="max rho (definition themis)")
+            axes.set(xlabel="contention", ylabel="max rho")
             fair_line(axes)
 
         return sweeps.bars_by_policy(

@@ -47,7 +47,7 @@ class MixOfFairness(Value, frozen=True, kw_only=True):
         """Bars of every policy at each share."""
 
         def decorate(axes: Axes) -> None:
-            axes.set(xlabel="network-intensive apps", ylabel="max rho (definition themis)")
+            axes.set(xlabel="network-intensive apps", ylabel="max rho")
             fair_line(axes)
 
         return sweeps.bars_by_policy(
