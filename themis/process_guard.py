@@ -1,10 +1,13 @@
-"""Runs a command that dies with its parent: `python -I -S process_guard.py PARENT_PID SIGNAL [--cores=0,1] COMMAND..`.
+"""Runs a command that dies with its parent.
+
+    python -I -S process_guard.py PARENT_PID SIGNAL [--control-group=FOLDER] [--cores=0,1] COMMAND..
 
 Linux only. The kernel is asked to send SIGNAL to this process when its parent ends, however it ends, and then this
 process becomes the command: the request survives `exec`. Two limits of the kernel's mechanism matter to callers. It is
 bound to the *thread* that forked, so fork from one that lives as long as the parent. And children of the command do not
 inherit it: a process that outlives the parent must end those by their mark (`themis.processes.kill_marked`).
 
+With `--control-group` the command and all its descendants are in this control group (see `themis.control_groups`).
 With `--cores` the command and its children run on these cores only, unless they change that themselves.
 
 Standard library only and few imports, since every task pays for the start of this interpreter (about 15 ms).
@@ -18,6 +21,7 @@ import signal
 import sys
 
 _PR_SET_PDEATHSIG = 1
+_CONTROL_GROUP = "--control-group="
 _CORES = "--cores="
 
 
@@ -30,6 +34,8 @@ def main(arguments: list[str]) -> int:
     if os.getppid() != parent_pid:
         # The parent died before the request above took effect, so the signal will not come.
         return 128 + death_signal
+    if command and command[0].startswith(_CONTROL_GROUP):
+        _enter(command.pop(0).removeprefix(_CONTROL_GROUP))
     if command and command[0].startswith(_CORES):
         _pin(command.pop(0).removeprefix(_CORES))
     # Python ignores these at its start and an ignored signal stays ignored across exec: the command gets the defaults.
@@ -40,6 +46,15 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         sys.stderr.write(f"themis: cannot run {command[0]!r}: {error.strerror}\n")
         return 127 if isinstance(error, FileNotFoundError) else 126
+
+
+def _enter(control_group: str) -> None:
+    try:
+        with open(f"{control_group}/cgroup.procs", "w", encoding="ascii") as members:  # noqa: PTH123 - pathlib is slow
+            members.write("0")
+    except OSError as error:
+        # The command is then found by its marks, as on a machine without control groups.
+        sys.stderr.write(f"themis: cannot enter the control group {control_group}: {error.strerror}\n")
 
 
 def _pin(cores: str) -> None:

@@ -22,6 +22,7 @@ from typing import BinaryIO
 
 import psutil
 
+from themis.control_groups import ControlGroup
 from themis.errors import InputError, InvariantError, ThemisError
 from themis.files import open_regular
 from themis.sessions import Member, has_members, kill_sessions, sessions_below
@@ -35,6 +36,8 @@ _EXEC_TRY_S = 0.001
 _EXEC_TRIES = 2000
 _READ_BYTES = 1 << 17
 _GROUP_LOOK_S = 0.05
+_GROUP_LOOKS = 100
+"""Looks at a control group that was killed: 5 s, as long as `kill_marked` takes at most."""
 
 
 class StartError(ThemisError, OSError):
@@ -72,13 +75,15 @@ class ProcessSpec(Value, frozen=True, kw_only=True):
 class RunningProcess:
     """A process that we started, leader of its own session and group.
 
-    When the leader ends, whatever is left of its group is killed, unless `terminate` gives it time. Made by `start`;
-    belongs to the event loop that ran then.
+    When the leader ends, whatever is left of its group is killed, unless `terminate` gives it time. So are all its
+    other descendants where it has a control group. Made by `start`; belongs to the event loop that ran then.
     """
 
-    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes], control_group: ControlGroup | None = None) -> None:
         self.pid = popen.pid
         self._popen = popen
+        self._control_group = control_group
+        self._ending = False
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._leader_ended = asyncio.Event()
@@ -149,12 +154,24 @@ class RunningProcess:
             self._end()
 
     def _end(self) -> None:
-        if not self._exited.done():
-            # The leader is a zombie until `wait` reaps it, so the group's id is still its own.
-            _signal_group(self.pid, signal.SIGKILL)
-            if self._sessions:
-                kill_sessions(self._sessions)
-            self._exited.set_result(self._popen.wait())
+        if self._ending:
+            return
+        self._ending = True
+        # The leader is a zombie until `wait` reaps it, so the group's id is still its own.
+        _signal_group(self.pid, signal.SIGKILL)
+        if self._sessions:
+            kill_sessions(self._sessions)
+        if self._control_group is not None:
+            self._control_group.kill()
+        self._report(_GROUP_LOOKS)
+
+    def _report(self, looks: int) -> None:
+        if self._control_group is not None:
+            if looks and self._control_group.populated:
+                self._loop.call_later(_GROUP_LOOK_S, self._report, looks - 1)
+                return
+            self._control_group.remove()
+        self._exited.set_result(self._popen.wait())
 
 
 def start(spec: ProcessSpec) -> RunningProcess:
@@ -165,10 +182,12 @@ def start(spec: ProcessSpec) -> RunningProcess:
             does not exist ends with exit code 127 instead and says so in its stderr.
     """
     command = list(spec.command)
+    control_group = ControlGroup.make()
     if spec.dies_with_parent:
         guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), str(int(signal.SIGKILL))]
         cores = [f"--cores={','.join(map(str, spec.cores))}"] if spec.cores else []
-        command = [*guard, *cores, *command]
+        group = [f"--control-group={control_group.folder}"] if control_group else []
+        command = [*guard, *group, *cores, *command]
     try:
         for folder in {spec.working_dir, spec.stdout.parent, (spec.stderr or spec.stdout).parent}:
             folder.mkdir(parents=True, exist_ok=True)
@@ -186,8 +205,13 @@ def start(spec: ProcessSpec) -> RunningProcess:
             )
     except (OSError, ValueError) as error:
         # ValueError: a null byte in an argument.
+        if control_group is not None:
+            control_group.remove()
         raise StartError("cannot start a process", value=command[0], remedy=str(error)) from error
-    return RunningProcess(popen)
+    if control_group is not None and not spec.dies_with_parent:
+        # Children that it has by now stay outside. An app master has none: its interpreter still starts.
+        control_group.add(popen.pid)
+    return RunningProcess(popen, control_group)
 
 
 def _appended(log: Path) -> BinaryIO:

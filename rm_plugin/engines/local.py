@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
+from themis.control_groups import ControlGroup
 from themis.errors import InputError
 from themis.files import last_line
 from themis.processes import (
@@ -115,7 +116,10 @@ class LocalAppLauncher:
     ) -> None:
         exit_code: int | None = None
         if process is None:
+            control_group = ControlGroup.of(pid)
             await wait_for_exit(pid)
+            if control_group is not None:
+                control_group.kill()
         else:
             exit_code = await process.wait()
         # Tasks die with their master by themselves; what they started beside themselves does not.

@@ -349,7 +349,7 @@ class ResourceManager:
             session.bid_prepare_ms = message.bid.prepare_ms
             session.take_bid(bid_from_message(message.bid, entry.app_id))
         elif body == "heartbeat" and not entry.ended:
-            entry.heartbeat = message.heartbeat
+            entry.take_heartbeat(message.heartbeat)
             self.rounds.demand_changed(entry.app_id, message.heartbeat.unmet_gpus)
 
     def _keep(self, change: Change, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:

@@ -36,7 +36,7 @@ def exit_code_after_sigterm(configured: RmSettings, engine: LocalEngine) -> int:
         await asyncio.sleep(1)
         assert not serving.done()
         os.kill(os.getpid(), signal.SIGTERM)
-        return await asyncio.wait_for(serving, 10)
+        return await asyncio.wait_for(serving, 40)
 
     return asyncio.run(scenario())
 
@@ -74,6 +74,6 @@ def test_a_resource_manager_that_lost_its_engine_stops_and_keeps_its_apps(
     monkeypatch.setattr(AppMasters, "close", note)
     configured = settings(tmp_path)
     engine = EngineThatAnotherTakes(load_cluster(configured.cluster))
-    assert asyncio.run(asyncio.wait_for(server._serve(configured, engine), 20)) == 1
+    assert asyncio.run(asyncio.wait_for(server._serve(configured, engine), 60)) == 1
     assert kept == [True]
     assert "another ResourceManager has taken the lock" in caplog.text

@@ -224,7 +224,7 @@ def test_mix_with_invalid_auction_is_refused(printed, tmp_path, auction):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         (("--policy", "thmis"), "unknown policy: 'thmis'; did you mean 'themis'?"),
         (("--cluster", "tesbed"), "unknown cluster: 'tesbed'; did you mean 'testbed'?"),
@@ -278,10 +278,10 @@ def test_mix_with_invalid_auction_is_refused(printed, tmp_path, auction):
         (("--record", "/dev/null"), "cannot write the recording: '/dev/null'; it is no plain file"),
     ],
 )
-def test_wrong_input_error_has_remedy(printed, options, told):
+def test_wrong_input_error_has_remedy(printed, options, expected):
     code, out = printed(*QUICK, *options)
     assert code == 2
-    assert told in out.err
+    assert expected in out.err
     assert out.out == ""
 
 
