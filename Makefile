@@ -54,14 +54,16 @@ test-chaos: setup
 	    exec $(BIN)/python -m pytest -s -m slow tests/chaos
 
 # Against real daemons of Hadoop (docs/how-to/devcluster.md), a cluster for each of two processes, of 1 GB each; needs Java and
-# Maven, and fails without them where CI is set.
+# Maven, and fails without them where CI is set. tests/hadoop/conftest.py says which tests stay together.
+BY_GROUP := -n 2 --dist loadgroup --no-loadscope-reorder
+
 test-hadoop: setup
-	@exec $(BIN)/python -m pytest $(BY_FILE) tests/hadoop -m "hadoop and not nightly"
+	@exec $(BIN)/python -m pytest $(BY_GROUP) tests/hadoop -m "hadoop and not nightly"
 
 # What takes long and changes seldom (CONTRIBUTING.md lists it); needs what test-slow and test-hadoop need.
 test-nightly: setup
 	$(BIN)/python -m pytest -m "nightly and not hadoop"
-	$(BIN)/python -m pytest $(BY_FILE) tests/hadoop -m "hadoop and nightly"
+	$(BIN)/python -m pytest $(BY_GROUP) tests/hadoop -m "hadoop and nightly"
 
 # The containers of docker-compose.yml (docs/how-to/stack.md); needs nothing but Docker.
 stack:

@@ -102,9 +102,8 @@ class FairFinishPolicy:
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the pressed, then all in the order of the service that they have left."""
-        fluid, metered = _advance(snapshot)
-        due_s = {app_id: life.ends_s for app_id, life in fluid.forecast().items()}
-        due_s |= {app_id: app.fair_end_s for app_id, app in metered.items() if app.fair_end_s is not None}
+        fluid, metered = advance(snapshot)
+        due_s = due_times_s(fluid, metered)
         claims = claims_of(snapshot, {})
         allocator = GangAllocator(snapshot.machines, claims, snapshot.lease_s)
         known = [claim for claim in claims if claim.app_id in metered]
@@ -146,7 +145,7 @@ class FairFinishPolicy:
         return replace(decision, memory=FairFinishMemory(fluid=fluid.state(), apps=apps))
 
 
-def _advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp]]:
+def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp]]:
     """The fluid cluster now, with the apps that reported for the first time; and all active apps, metered until now."""
     memory = snapshot.memory
     if not isinstance(memory, FairFinishMemory):
@@ -176,6 +175,12 @@ def _advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredAp
             life = fluid.ended.get(app.app_id)
             metered[app.app_id] = known if life is None else replace(known, fair_end_s=life.ends_s)
     return fluid, metered
+
+
+def due_times_s(fluid: FluidCluster, metered: Mapping[str, MeteredApp]) -> dict[str, float]:
+    """When each app ends on the fluid cluster, or has ended there."""
+    due_s = {app_id: life.ends_s for app_id, life in fluid.forecast().items()}
+    return due_s | {app_id: app.fair_end_s for app_id, app in metered.items() if app.fair_end_s is not None}
 
 
 def _declared_phases(report: AppReport, cluster: Cluster) -> tuple[FluidPhase, ...]:
