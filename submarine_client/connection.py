@@ -76,7 +76,8 @@ class Connection:
 
     def submission(self, spec: AppSpec) -> pb.SubmitReply:
         """Submit an app. Returns its id and the device types that can run it."""
-        reply: pb.SubmitReply = self._call(self._stub.Submit, pb.SubmitRequest(spec=_message(spec)))
+        code = spec.program.code.content if spec.program.code else b""
+        reply: pb.SubmitReply = self._call(self._stub.Submit, pb.SubmitRequest(spec=_message(spec), code=code))
         return reply
 
     def validate(self, spec: AppSpec) -> str:

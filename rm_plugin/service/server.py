@@ -74,7 +74,7 @@ def run(settings: RmSettings, *, standby: bool = False) -> int:
     """
     keep_private()
     # Earlier versions created these readable for all users. The folder itself may hold files of others.
-    for name in ("rm.sqlite", "rm.sqlite-wal", "rm.sqlite-shm", "address", "apps", "markets", "archive"):
+    for name in ("rm.sqlite", "rm.sqlite-wal", "rm.sqlite-shm", "address", "apps", "markets", "archive", "code"):
         make_private(settings.state_dir / name)
     engine = open_engine(settings)
     make_policy(settings.policy)
@@ -409,6 +409,9 @@ def _arbiter(
             empty_bundle=settings.auction.empty_bundle,
             rounding=settings.auction.rounding,
             payments=settings.auction.payments,
+            bidders=settings.auction.bidders,
+            values=settings.auction.values,
+            leftovers=settings.auction.leftovers,
             tenant_of=settings.tenant_of,
             tenant_weights=settings.tenant_weights,
             placer=settings.placer,
@@ -423,7 +426,13 @@ def _arbiter(
     )
     for entry in entries.active():
         attained = summary.attained_gpu_s.get(entry.app_id, 0.0)
-        arbiter.add_app(entry.app_id, now_s=entry.submitted_at_s, attained_gpu_s=attained, owner=entry.owner)
+        arbiter.add_app(
+            entry.app_id,
+            now_s=entry.submitted_at_s,
+            attained_gpu_s=attained,
+            owner=entry.owner,
+            resources=entry.spec.resources,
+        )
         arbiter.set_silent(entry.app_id, True)
     return arbiter
 

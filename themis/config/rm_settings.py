@@ -9,9 +9,19 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from themis.addresses import is_address
-from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Placer, Rounding, TenantOf
+from themis.choices import (
+    Bidders,
+    BidValues,
+    BundleRule,
+    EmptyBundle,
+    LeaseEnds,
+    LeftoverOrder,
+    Placer,
+    Rounding,
+    TenantOf,
+)
 from themis.config.cluster_file import DeviceSection
-from themis.config.defaults import DEFAULT_RM_ADDRESS
+from themis.config.defaults import DEFAULT_POLICY, DEFAULT_RM_ADDRESS
 from themis.config.examples import ExampleKind, file_or_example
 from themis.config.loader import Section, load
 from themis.config.scalars import Variable, VariableName, number
@@ -25,6 +35,9 @@ class AuctionSettings(Section):
     bundle_rule: BundleRule = BundleRule.CONTINUATION
     rounding: Rounding = Rounding.PROBABILISTIC
     payments: bool = True
+    bidders: Bidders = Field(default=Bidders.WORST_RHO, description="which apps bid: the worst (1 - f), or all")
+    values: BidValues = Field(default=BidValues.RHO, description="what bundles are worth in the auction")
+    leftovers: LeftoverOrder = Field(default=LeftoverOrder.RANDOM, description="who gets what the auction leaves")
     solver: str = "exact"
     time_limit_s: float = Field(default=10.0, gt=0)
     keep_markets: int = Field(
@@ -37,6 +50,8 @@ class AuctionSettings(Section):
             raise ValueError(
                 "bundle_rule lexicographic values an empty bundle at 0: set empty_bundle lexicographic too"
             )
+        if self.values is not BidValues.RHO and self.empty_bundle is EmptyBundle.LEXICOGRAPHIC:
+            raise ValueError(f"values {self.values} need seconds until an app's end: set empty_bundle finite")
         return self
 
 
@@ -221,7 +236,7 @@ class RmSettings(Section):
     advertise: str = Field(default="", description="host at which app masters reach it; empty: the host of `listen`")
     page: str = Field(default="", description="HOST:PORT of the web page and REST; empty: none")
     engine: Literal["local", "yarn", "docker"] = "local"
-    policy: str = "themis"
+    policy: str = DEFAULT_POLICY
     tenant_of: TenantOf = Field(default=TenantOf.USER, description="who shares the cluster under `oef` and `allox`")
     tenant_weights: dict[str, Annotated[float, Field(gt=0, strict=True), BeforeValidator(number)]] = Field(
         default={}, description="weights of tenants by user, queue or app"

@@ -38,7 +38,7 @@ def exit_code_after_sigterm(configured: RmSettings, engine: LocalEngine) -> int:
         await asyncio.sleep(1)
         assert not serving.done()
         os.kill(os.getpid(), signal.SIGTERM)
-        return await asyncio.wait_for(serving, 10)
+        return await asyncio.wait_for(serving, 40)
 
     return asyncio.run(scenario())
 
@@ -86,7 +86,7 @@ def test_a_resource_manager_that_lost_its_lock_stops_and_keeps_its_apps(
         await asyncio.sleep(1)
         assert not serving.done()
         engine.folder.create("lock-00000002", b"{}")
-        return await asyncio.wait_for(serving, 20)
+        return await asyncio.wait_for(serving, 60)
 
     assert asyncio.run(scenario()) == 1
     assert kept == [True]

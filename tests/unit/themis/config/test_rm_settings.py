@@ -30,7 +30,13 @@ def test_defaults_match_the_specification():
 def test_the_arbiters_own_defaults_are_the_same():
     auction, lease = settings().auction, settings().lease
     assert RoundSettings() == RoundSettings(
-        f=auction.f, empty_bundle=auction.empty_bundle, rounding=auction.rounding, payments=auction.payments
+        f=auction.f,
+        empty_bundle=auction.empty_bundle,
+        rounding=auction.rounding,
+        payments=auction.payments,
+        bidders=auction.bidders,
+        values=auction.values,
+        leftovers=auction.leftovers,
     )
     assert LeasePolicy() == LeasePolicy(
         duration_s=lease.duration_s,
@@ -49,6 +55,9 @@ def test_the_arbiters_own_defaults_are_the_same():
         ("auction: {payments: 1}", "auction.payments: should be true or false"),
         ("auction: {rounding: floor}", "auction.rounding.*probabilistic"),
         ("auction: {bundle_rule: lexicographic}", "empty_bundle"),
+        ("auction: {values: seconds, empty_bundle: lexicographic}", "set empty_bundle finite"),
+        ("auction: {bidders: worst}", "auction.bidders.*worst_rho"),
+        ("auction: {leftovers: shorter}", "auction.leftovers.*shortest"),
         ("auction: {fairness: 1}", "unknown key auction.fairness"),
         ("lease: {duration: 600}", "did you mean 'duration_s'"),
         ("lease: {duration_s: 0}", "lease.duration_s"),
