@@ -447,8 +447,8 @@ def in_a_shell(redirection: str, *words: str) -> subprocess.CompletedProcess[str
 
 def test_a_closed_output_is_refused_before_submission(rm: FakeRm) -> None:
     done = in_a_shell(">&-", "app", "submit", SEARCH)
-    told = "submarine: standard output is closed; redirect it to /dev/null to discard it\n"
-    assert (done.returncode, done.stderr) == (2, told)
+    printed = "submarine: standard output is closed; redirect it to /dev/null to discard it\n"
+    assert (done.returncode, done.stderr) == (2, printed)
     assert not rm.service.submitted
 
 

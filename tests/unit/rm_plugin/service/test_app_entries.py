@@ -87,10 +87,10 @@ def test_forecast_is_no_final_rho_without_final_report(tmp_path, how):
 @pytest.mark.parametrize("how", [killed_by_force, lost])
 def test_jobs_of_killed_app_are_not_running(tmp_path, how):
     case, entry = ended(tmp_path, how)
-    told = [(job.state, job.gpus) for job in entry.heartbeat.jobs]
-    assert ("RUNNING", 2) in told
+    reported = [(job.state, job.gpus) for job in entry.heartbeat.jobs]
+    assert ("RUNNING", 2) in reported
     assert [(job.state, job.gpus) for job in app_status(case.manager, entry, whole=False).jobs] == [
-        ("KILLED", 0) for _ in told
+        ("KILLED", 0) for _ in reported
     ]
 
 
