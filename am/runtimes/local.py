@@ -37,6 +37,7 @@ class LocalTask:
         self.launch = launch
         self.process = process
         self.reason = ExitReason.EXITED
+        self.peak_memory_mb = 0.0
         self.end: asyncio.Future[TaskExit] = asyncio.get_running_loop().create_future()
 
     @property
@@ -138,6 +139,7 @@ class LocalRuntime:
         while task.process.exit_code is None:
             task.process.note_sessions()
             used_mb = tree_memory_mb(task.pid)
+            task.peak_memory_mb = max(task.peak_memory_mb, used_mb)
             if used_mb > limit_mb:
                 task.reason = ExitReason.MEMORY
                 task.process.kill()

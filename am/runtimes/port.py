@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import field
 
@@ -151,6 +151,16 @@ class TaskHandle(Protocol):
 
     async def wait(self) -> TaskExit:
         """Wait until the task has ended for any reason. Any number of callers may wait."""
+        ...
+
+
+@runtime_checkable
+class MeasuredTask(TaskHandle, Protocol):
+    """A started task whose runtime measures its memory."""
+
+    @property
+    def peak_memory_mb(self) -> float:
+        """The most memory that it was seen to use so far, with its children; 0 before the first measurement."""
         ...
 
 

@@ -202,7 +202,7 @@ class ResourceManager:
 
     def _add(self, entry: AppEntry) -> None:
         self.entries.add(entry)
-        self.arbiter.add_app(entry.app_id, now_s=self.clock.now_s(), owner=entry.owner)
+        self.arbiter.add_app(entry.app_id, now_s=self.clock.now_s(), owner=entry.owner, resources=entry.spec.resources)
 
     async def kill(self, app_id: str, reason: str) -> AppEntry:
         """Ask an app to stop, and end it by force if it does not. An app that has ended stays as it is.
@@ -275,7 +275,7 @@ class ResourceManager:
     def archive_path(self, entry: AppEntry) -> str:
         """Return the file with an app's events, empty if they are in the store or were dropped."""
         in_file = entry.archive not in ("", NO_ARCHIVE)
-        return str(self.settings.state_dir.absolute() / FOLDER / entry.archive) if in_file else ""
+        return str(self.settings.files_dir.absolute() / FOLDER / entry.archive) if in_file else ""
 
     # ---- for sessions ----
 
@@ -357,7 +357,7 @@ class ResourceManager:
             session.bid_prepare_ms = message.bid.prepare_ms
             session.take_bid(bid_from_message(message.bid, entry.app_id))
         elif body == "heartbeat" and not entry.ended:
-            entry.heartbeat = message.heartbeat
+            entry.take_heartbeat(message.heartbeat)
             self.rounds.demand_changed(entry.app_id, message.heartbeat.unmet_gpus)
 
     def _keep(self, change: Change, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:

@@ -280,18 +280,20 @@ class LossForecast(_message.Message):
     def __init__(self, floor: _Optional[float] = ..., drop: _Optional[float] = ..., scale: _Optional[float] = ..., power: _Optional[float] = ..., iteration: _Optional[int] = ..., serial_iteration_s: _Optional[float] = ...) -> None: ...
 
 class SampleTimes(_message.Message):
-    __slots__ = ("device", "first_work_gpu_s", "first_s", "second_work_gpu_s", "second_s")
+    __slots__ = ("device", "first_work_gpu_s", "first_s", "second_work_gpu_s", "second_s", "memory_mb")
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     FIRST_WORK_GPU_S_FIELD_NUMBER: _ClassVar[int]
     FIRST_S_FIELD_NUMBER: _ClassVar[int]
     SECOND_WORK_GPU_S_FIELD_NUMBER: _ClassVar[int]
     SECOND_S_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
     device: str
     first_work_gpu_s: float
     first_s: float
     second_work_gpu_s: float
     second_s: float
-    def __init__(self, device: _Optional[str] = ..., first_work_gpu_s: _Optional[float] = ..., first_s: _Optional[float] = ..., second_work_gpu_s: _Optional[float] = ..., second_s: _Optional[float] = ...) -> None: ...
+    memory_mb: float
+    def __init__(self, device: _Optional[str] = ..., first_work_gpu_s: _Optional[float] = ..., first_s: _Optional[float] = ..., second_work_gpu_s: _Optional[float] = ..., second_s: _Optional[float] = ..., memory_mb: _Optional[float] = ...) -> None: ...
 
 class GangDemand(_message.Message):
     __slots__ = ("job_id", "min_gpus", "max_gpus", "unit_gpus", "slowdown", "work_left_gpu_s", "held", "forecast", "faster_than", "speeds", "samples")
@@ -455,7 +457,7 @@ class Release(_message.Message):
     def __init__(self, lease_ids: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., no_room: _Optional[bool] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("progress", "rho", "jobs", "phase", "phases", "unmet_gpus", "best", "declaration", "checkpoint_uri", "phases_left", "restart_s")
+    __slots__ = ("progress", "rho", "jobs", "phase", "phases", "unmet_gpus", "best", "declaration", "checkpoint_uri", "phases_left", "restart_s", "loss_curves")
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     RHO_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
@@ -467,6 +469,7 @@ class Heartbeat(_message.Message):
     CHECKPOINT_URI_FIELD_NUMBER: _ClassVar[int]
     PHASES_LEFT_FIELD_NUMBER: _ClassVar[int]
     RESTART_S_FIELD_NUMBER: _ClassVar[int]
+    LOSS_CURVES_FIELD_NUMBER: _ClassVar[int]
     progress: float
     rho: float
     jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
@@ -478,7 +481,18 @@ class Heartbeat(_message.Message):
     checkpoint_uri: str
     phases_left: _containers.RepeatedCompositeFieldContainer[FluidPhase]
     restart_s: float
-    def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., checkpoint_uri: _Optional[str] = ..., phases_left: _Optional[_Iterable[_Union[FluidPhase, _Mapping]]] = ..., restart_s: _Optional[float] = ...) -> None: ...
+    loss_curves: _containers.RepeatedCompositeFieldContainer[LossCurve]
+    def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., checkpoint_uri: _Optional[str] = ..., phases_left: _Optional[_Iterable[_Union[FluidPhase, _Mapping]]] = ..., restart_s: _Optional[float] = ..., loss_curves: _Optional[_Iterable[_Union[LossCurve, _Mapping]]] = ...) -> None: ...
+
+class LossCurve(_message.Message):
+    __slots__ = ("job_id", "iterations", "losses")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ITERATIONS_FIELD_NUMBER: _ClassVar[int]
+    LOSSES_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    iterations: _containers.RepeatedScalarFieldContainer[int]
+    losses: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, job_id: _Optional[str] = ..., iterations: _Optional[_Iterable[int]] = ..., losses: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class JobStatus(_message.Message):
     __slots__ = ("job_id", "state", "iteration", "target_iteration", "loss", "accuracy", "has_loss", "has_accuracy", "restarts", "gpus", "iteration_s", "hyper_parameters", "health", "slowdown", "device", "speeds", "lines_seen", "lines_read", "pace_known")
@@ -564,7 +578,7 @@ class JobEvent(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., kind: _Optional[str] = ..., time_s: _Optional[float] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class Finish(_message.Message):
-    __slots__ = ("state", "diagnostics", "rho", "jobs", "best", "best_checkpoint", "declaration")
+    __slots__ = ("state", "diagnostics", "rho", "jobs", "best", "best_checkpoint", "declaration", "loss_curves")
     class RhoEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -579,6 +593,7 @@ class Finish(_message.Message):
     BEST_FIELD_NUMBER: _ClassVar[int]
     BEST_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     DECLARATION_FIELD_NUMBER: _ClassVar[int]
+    LOSS_CURVES_FIELD_NUMBER: _ClassVar[int]
     state: str
     diagnostics: str
     rho: _containers.ScalarMap[str, float]
@@ -586,7 +601,8 @@ class Finish(_message.Message):
     best: str
     best_checkpoint: str
     declaration: Declaration
-    def __init__(self, state: _Optional[str] = ..., diagnostics: _Optional[str] = ..., rho: _Optional[_Mapping[str, float]] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., best: _Optional[str] = ..., best_checkpoint: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ...) -> None: ...
+    loss_curves: _containers.RepeatedCompositeFieldContainer[LossCurve]
+    def __init__(self, state: _Optional[str] = ..., diagnostics: _Optional[str] = ..., rho: _Optional[_Mapping[str, float]] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., best: _Optional[str] = ..., best_checkpoint: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., loss_curves: _Optional[_Iterable[_Union[LossCurve, _Mapping]]] = ...) -> None: ...
 
 class RmMessage(_message.Message):
     __slots__ = ("id", "registered", "ask_rho", "offer", "leases", "acknowledge", "shut_down", "cluster")
@@ -972,7 +988,7 @@ class RmStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class RmStatus(_message.Message):
-    __slots__ = ("version", "host", "pid", "started_at_s", "now_s", "engine", "policy", "state_dir", "store_trouble", "engine_trouble", "apps_running", "apps_waiting", "nodes", "limits")
+    __slots__ = ("version", "host", "pid", "started_at_s", "now_s", "engine", "policy", "state_dir", "store_trouble", "engine_trouble", "apps_running", "apps_waiting", "nodes", "limits", "standbys")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
@@ -987,6 +1003,7 @@ class RmStatus(_message.Message):
     APPS_WAITING_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
+    STANDBYS_FIELD_NUMBER: _ClassVar[int]
     version: str
     host: str
     pid: int
@@ -1001,7 +1018,8 @@ class RmStatus(_message.Message):
     apps_waiting: int
     nodes: _containers.RepeatedCompositeFieldContainer[NodeStatus]
     limits: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, version: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., started_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., engine: _Optional[str] = ..., policy: _Optional[str] = ..., state_dir: _Optional[str] = ..., store_trouble: _Optional[str] = ..., engine_trouble: _Optional[str] = ..., apps_running: _Optional[int] = ..., apps_waiting: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., limits: _Optional[_Iterable[str]] = ...) -> None: ...
+    standbys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., started_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., engine: _Optional[str] = ..., policy: _Optional[str] = ..., state_dir: _Optional[str] = ..., store_trouble: _Optional[str] = ..., engine_trouble: _Optional[str] = ..., apps_running: _Optional[int] = ..., apps_waiting: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., limits: _Optional[_Iterable[str]] = ..., standbys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
     __slots__ = ("machine_id", "state", "gpus", "gpus_leased", "gpus_closed", "last_lease_end_s", "gpus_free")

@@ -455,6 +455,7 @@ def _demand_to_message(demand: GangDemand) -> pb.GangDemand:
                 first_s=each.seconds[0],
                 second_work_gpu_s=each.work_gpu_s[1],
                 second_s=each.seconds[1],
+                memory_mb=each.memory_mb,
             )
             for each in demand.samples
         ],
@@ -478,6 +479,7 @@ def _demand_from_message(message: pb.GangDemand) -> GangDemand:
                 device=each.device,
                 work_gpu_s=(each.first_work_gpu_s, each.second_work_gpu_s),
                 seconds=(each.first_s, each.second_s),
+                memory_mb=each.memory_mb,
             )
             for each in message.samples
         ),

@@ -93,7 +93,7 @@ class Workplace:
         run_id = store.meta("run_id")
         store.close()
         self.rm.send_signal(signal.SIGTERM)
-        assert self.rm.wait(20) == 0
+        assert self.rm.wait(60) == 0
         assert find_marked({"THEMIS_RUN_ID": run_id or "?"}) == ()
 
 
