@@ -25,6 +25,9 @@ SKIPPED = frozenset(
 )
 """Folders that do not travel, by name."""
 
+_EVENT_FILE_MARK = ".tfevents."
+"""Part of the names of TensorBoard's event files. They stay too: the profiler would take old ones for the job's own."""
+
 _REMEDY = "leave data out: keep it where tasks can read it, and pass its path"
 
 
@@ -82,7 +85,7 @@ def _files_of(name: str, path: Path, source: str) -> Iterator[tuple[str, Path]]:
             if (Path(folder) / each).is_symlink():
                 remedy = "copy it, or leave it out"
                 raise InputError(f"{source}: a link to a folder", value=str(Path(folder) / each), remedy=remedy)
-        for each in sorted(names):
+        for each in sorted(name for name in names if _EVENT_FILE_MARK not in name):
             file = Path(folder) / each
             if not file.is_file():
                 raise InputError(f"{source}: neither a file nor a folder", value=str(file), remedy="leave it out")
