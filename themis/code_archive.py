@@ -17,6 +17,9 @@ from themis.errors import InputError
 CODE_FOLDER = "code"
 """The folder within a job's folder that the code is unpacked to, and in which the command starts."""
 
+CODE_ARCHIVE = "code.tar.gz"
+"""The archive in the folder of an app."""
+
 MAX_PACKED_BYTES = 8 * 1024 * 1024
 MAX_FILES = 10_000
 MAX_UNPACKED_BYTES = 64 * 1024 * 1024
