@@ -1,4 +1,4 @@
-"""Archive the logs of an app's jobs, and its code, in one file, where the next attempt and the ResourceManager find it."""
+"""Archive an app's logs and code in one file, where the next attempt and the ResourceManager find it."""
 
 from __future__ import annotations
 
