@@ -49,8 +49,8 @@ class Attempt:
             bundle_rule="continuation",
         )
         self.app = App(registered, folder, str(folder), self.journal, self.clock)
-        self.told = []
-        emit = lambda kind, job_id, detail: self.told.append((kind, job_id, dict(detail)))  # noqa: E731
+        self.seen = []
+        emit = lambda kind, job_id, detail: self.seen.append((kind, job_id, dict(detail)))  # noqa: E731
         self.watch = LogWatch(self.app, emit, lambda: None)
         self.watch.catch_up()
         self.runtime = MemoryRuntime()
@@ -93,4 +93,4 @@ class Attempt:
         return self.path.read_text().count('{"job":{')
 
     def details(self, kind):
-        return [(job_id, detail) for name, job_id, detail in self.told if name == kind]
+        return [(job_id, detail) for name, job_id, detail in self.seen if name == kind]

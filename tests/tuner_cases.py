@@ -74,7 +74,7 @@ class Search:
     arms: list
     at: dict = field(default_factory=dict)
     given_up: set = field(default_factory=set)
-    told: list = field(default_factory=list)
+    seen: list = field(default_factory=list)
 
     def __post_init__(self):
         self.at = {arm.job_id: 0 for arm in self.arms}
@@ -85,7 +85,7 @@ class Search:
         return self.tuner.plan()
 
     def tell(self, observation):
-        self.told.append(observation)
+        self.seen.append(observation)
         self.tuner.observe(observation)
 
     def step(self, job_id, iterations, loss_of):

@@ -32,7 +32,7 @@ NOW_S = 1_700_000_000.0
 WHOLE = pb.FluidPhase(time_s=1000.0, gpus=4.0)
 """What an app that runs declares: its work takes 1000 s on 4 GPUs."""
 
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "link"}
 HOSTILE = '<script>alert(7)</script>"&\n'
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum, StrEnum
-from functools import cache, cached_property
+from functools import cached_property
 
 from msgspec import field
 
@@ -126,16 +126,12 @@ class Machine(Value, frozen=True, kw_only=True):
         >>> Machine(machine_id="m0", rack_id="r0", slots=(2, 2)).slot_of(2)
         1
         """
-        slots = _slot_by_index(self.slots)
-        if 0 <= index < len(slots):
-            return slots[index]
+        end = 0
+        for slot, size in enumerate(self.slots):
+            end += size
+            if 0 <= index < end:
+                return slot
         raise InputError(f"machine {self.machine_id} has no GPU of this index", value=index)
-
-
-@cache
-def _slot_by_index(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """The slot of each GPU of a machine; machines alike share one table."""
-    return tuple(slot for slot, size in enumerate(sizes) for _ in range(size))
 
 
 class Allocation(Value, frozen=True, order=True):

@@ -30,6 +30,9 @@ def plan_bound(
     A waiting job starts on the GPUs that are bound to it. A job that runs on GPUs bound to another one stops. GPUs go
     back as soon as their job has ended or runs elsewhere, and nothing runs on them.
 
+    Example: m0/0 is bound to job a, and job b still runs there. The plan stops b, and a waits. Once b's GPU is free,
+    the plan starts a on m0/0. It releases m0/0 when a has ended.
+
     Args:
         running: GPUs by job of the jobs that run and should.
         waiting: Jobs of the current phase without GPUs.

@@ -15,6 +15,9 @@ V = TypeVar("V")
 class LazyMapping(Mapping[K, V]):
     """A mapping that computes its entries on first access. Only `bool()` is cheap.
 
+    Example: `wait = LazyMapping(lambda: plan_starts(jobs))` plans nothing. `if wait:` is true without planning, and
+    `wait["a"]` calls `plan_starts`.
+
     Args:
         compute: Returns the entries, at least one. It is called at most once.
     """

@@ -98,6 +98,11 @@ def make_plan(
 ) -> Plan:
     """Plan the app's GPUs.
 
+    Example: two jobs wait, with 60 and 10 GPU seconds left, each on up to 4 GPUs. The app got two GPUs of m0 and one of
+    m2. The plan starts the longer job on both GPUs of m0, and the shorter one on m2. When the shorter job ends, no job
+    waits. If its GPU saves the longer job more than two restarts, `stop` says that this job grows, and `prepare` names
+    its three GPUs. Otherwise `release` returns the GPU.
+
     Args:
         jobs: Jobs of the current phase that have not reached their target.
         others: GPUs by job of tasks that still run although their job should not: it lost, or the app is ending.

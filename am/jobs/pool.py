@@ -79,6 +79,9 @@ class Pool:
     def take(self, job: JobView, size: int) -> tuple[GpuId, ...]:
         """Take the gang of up to `size` GPUs on which a job is fastest, in whole tasks.
 
+        Example: m0 has 3 idle GPUs and m1 has 2. A job with tasks of 2 GPUs asks for 4. It gets 2 GPUs of each machine,
+        since no task spans machines. The third GPU of m0 stays in the pool.
+
         Returns:
             The GPUs; empty if there is no gang in whole tasks for the job.
         """

@@ -92,7 +92,7 @@ class SearchState:
     # ---- reading ----
 
     def plan(self) -> TunerPlan:
-        """What the tuner wants now."""
+        """Return the tuner's current plan."""
         return self.tuner.plan()
 
     def best(self) -> str:
@@ -106,7 +106,7 @@ class SearchState:
         return job.job_id
 
     def progress(self) -> Mapping[str, JobProgress]:
-        """Every job as the agent sees it."""
+        """Return every job as the agent sees it."""
         any_pace = any(job.profile.serial_iteration_s is not None for job in self.jobs.values())
         silent_s = _SILENT_BESIDE_OTHERS_S if any_pace else _SILENT_S
         return {
@@ -138,7 +138,7 @@ class SearchState:
 
     @staticmethod
     def target_of(job: JobRun, plan: TunerPlan) -> int:
-        """The iteration up to which a job is to run, or was; its whole length where it failed or never began."""
+        """Return a job's target iteration, or its last one. For a job that failed or never began: its whole length."""
         target = plan.targets.get(job.job_id) or job.short_of
         if target:
             return target
@@ -189,20 +189,20 @@ class SearchState:
         return self.plan().stopped != stopped
 
     def waited(self, job: JobRun) -> None:
-        """A step of a job came: journal how long it took when nothing took that long before, for the next attempt."""
+        """Journal the time of a job's step if it is the longest so far. The next attempt uses it."""
         longest_s = job.profile.longest_wait_s
         if longest_s > max(COUNTING_WAIT_S, _LONGER * self._waits_s.get(job.job_id, 0.0)):
             self._waits_s[job.job_id] = longest_s
             self._journal.job(job.record())
 
     def failed(self, job: JobRun, diagnostics: str) -> None:
-        """A job is given up for good."""
+        """Give up a job for good."""
         job.diagnostics = diagnostics
         self._observe(job, ObservationKind.FAILED)
         self.turn(job, JobState.FAILED)
 
     def settle_losers(self) -> list[JobRun]:
-        """Jobs that the tuner has stopped get their final state; those of them that still run are returned."""
+        """Set the final state of jobs that the tuner stopped. Returns those of them that still run."""
         running = []
         for job_id in sorted(self.plan().stopped):
             job = self.jobs[job_id]
@@ -215,14 +215,14 @@ class SearchState:
         return running
 
     def next_phase(self) -> None:
-        """Jobs that reached a target and were promoted wait for their next run, and so do losers taken back."""
+        """Let promoted jobs, and losers that the tuner reinstated, wait for their next run."""
         for job_id in self.plan().targets:
             job = self.jobs[job_id]
             if job.state in (JobState.PHASE_DONE, JobState.STOPPED):
                 self.turn(job, JobState.WAITING)
 
     def finish(self, state: JobState) -> None:
-        """The search is over: whatever has no final state yet gets one; whom the tuner stopped at its very end, too."""
+        """Set the final state of every job at the end of the search, also of those that the tuner stopped last."""
         self.settle_losers()
         for job in self.jobs.values():
             if _is_over(job):
@@ -230,7 +230,7 @@ class SearchState:
             self.turn(job, JobState.FINISHED if job.state is JobState.PHASE_DONE else state)
 
     def remeasure(self) -> None:
-        """B: fixed by the first measured pace, then only ever raised."""
+        """Update B, the work of the search. The first measured pace sets it; later measurements only raise it."""
         seen = work_seen_gpu_s(self.progress(), self.plan())
         if not self._measured and any(job.profile.paces for job in self.jobs.values()):
             self._measured = True
@@ -272,7 +272,7 @@ class SearchState:
         self.tuner.observe(observation)
 
     def _take_up(self, saved_iteration: SavedIteration) -> None:
-        """Bring the search to where the earlier attempts left it. Tasks died with their app master: nothing runs."""
+        """Restore the search of earlier attempts. No job runs, because tasks end with their app master."""
         work = self._journal.content.notes.get(_WORK_NOTE)
         if work is not None:
             self.work_total_gpu_s, self._measured = work["gpu_s"], work["measured"]
@@ -296,16 +296,16 @@ class SearchState:
 
 
 def _taken_up(record: JobRecord, plan: TunerPlan) -> JobState:
-    """What became of a job that had not failed when its app master died."""
+    """Return the state of a job that had not failed when its app master ended."""
     if record.state not in (JobState.STARTING, JobState.RUNNING, JobState.CHECKPOINTING):
         return record.state
-    # That it reached its target was journaled, its state no more, if it has none and did not lose.
+    # A job without a target that the tuner did not stop has reached its target. Its state was not journaled any more.
     done = record.job_id not in plan.targets.keys() | plan.stopped
     return JobState.PHASE_DONE if done else JobState.WAITING
 
 
 def _is_over(job: JobRun) -> bool:
-    """True of a job that does not go on, unless the tuner takes it back."""
+    """Whether a job does not go on, unless the tuner reinstates it."""
     return job.state is JobState.STOPPED or JOB_LIFECYCLE.is_final(job.state)
 
 

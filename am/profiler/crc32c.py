@@ -8,7 +8,6 @@ neutral.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from itertools import islice
 
 import numpy as np
@@ -100,19 +99,25 @@ def _of_rows(parts: list[bytes], width: int) -> Iterator[int]:
 
 def _linear(rows: Bytes) -> Words:
     """Return the CRC of each row without the complements."""
-    looked_up = _by_place().reshape(-1)[rows.reshape(-1, _BLOCK_BYTES) + 256 * np.arange(_BLOCK_BYTES)]
+    looked_up = _BY_PLACE.reshape(-1)[rows.reshape(-1, _BLOCK_BYTES) + 256 * np.arange(_BLOCK_BYTES)]
     crcs = np.bitwise_xor.reduce(looked_up, axis=1).reshape(len(rows), -1)
-    size = _BLOCK_BYTES
+    zeros = _BY_PLACE[:4]
     while crcs.shape[1] > 1:
-        crcs = _followed(crcs[:, 0::2], size) ^ crcs[:, 1::2]
-        size *= 2
+        crcs = _followed(crcs[:, 0::2], zeros) ^ crcs[:, 1::2]
+        # Twice as many zero bytes have the same effect as the zero bytes applied to their own tables.
+        zeros = _followed(zeros, zeros)
     result: Words = crcs[:, 0]
     return result
 
 
-@cache
-def _by_place() -> Words:
-    """Return the CRC of a block that is zero but for one byte, by its place (axis 0) and value (axis 1)."""
+def _followed(crcs: Words, zeros: Words) -> Words:
+    """Return the CRCs after some more zero bytes. `zeros` has the CRC that each byte of a CRC becomes by them."""
+    by_byte = [zeros[place][(crcs >> (8 * place)) & 0xFF] for place in range(4)]
+    result: Words = by_byte[0] ^ by_byte[1] ^ by_byte[2] ^ by_byte[3]
+    return result
+
+
+def _crcs_by_place() -> Words:
     table = np.array(_TABLE, np.uint32)
     places = [table]
     for _ in range(_BLOCK_BYTES - 1):
@@ -120,17 +125,5 @@ def _by_place() -> Words:
     return np.array(places[::-1])
 
 
-@cache
-def _zeros(count: int) -> Words:
-    """Return the tables for `_followed`: the CRC that each byte of a CRC becomes after `count` zero bytes."""
-    if count == _BLOCK_BYTES:
-        return _by_place()[:4]
-    return _followed(_zeros(count // 2), count // 2)
-
-
-def _followed(crcs: Words, zeros: int) -> Words:
-    """Return the CRCs after `zeros` more zero bytes, a power of two of blocks."""
-    tables = _zeros(zeros)
-    by_byte = [tables[place][(crcs >> (8 * place)) & 0xFF] for place in range(4)]
-    result: Words = by_byte[0] ^ by_byte[1] ^ by_byte[2] ^ by_byte[3]
-    return result
+_BY_PLACE = _crcs_by_place()
+"""The CRC of a block that is zero except for one byte, by its place (axis 0) and value (axis 1)."""

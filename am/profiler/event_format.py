@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from functools import lru_cache
 
 from am.profiler.backlog_limits import BACKLOG_BYTES, KEPT_FIRST_BYTES
 from am.profiler.event_message import ORDINARY_RECORDS, Event, EventError, read_event, tag_field
@@ -157,9 +156,8 @@ class _Kind(Enum):
     NOTHING = "nothing that is read"
 
 
-@lru_cache(maxsize=1024)
 def _classify(tag: str) -> tuple[str, _Kind]:
-    """Return the normalized tag and the kind of its values. A run repeats the same few tags, hence the cache."""
+    """Return the normalized tag and the kind of its values."""
     name = tag.lower()
     if name in RATE_TAGS:
         return name, _Kind.RATE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 
 from am.profiler.backlog_limits import BACKLOG_BYTES, DENSE_BYTES_PER_RECORD, KEPT_FIRST_BYTES, KEPT_LAST_BYTES
 from am.profiler.cnn_benchmarks_format import CnnBenchmarksFormat
@@ -301,19 +300,16 @@ def _rising(data: bytes, begin: int, end: int, counted: re.Pattern[bytes]) -> It
     yield begin, end
 
 
-@cache
 def _ordinary(lines: tuple[bytes, ...]) -> re.Pattern[bytes]:
     """Return a pattern that matches as many ordinary lines in a row as possible."""
     return re.compile(rb"(?:\n(?:" + b"|".join(lines) + rb")(?=\n))++")
 
 
-@cache
 def _counted(lines: tuple[bytes, ...]) -> re.Pattern[bytes]:
     """Return a pattern that matches lines with a step count. Group 1 + i is the count in format i."""
     return re.compile(rb"\n(?:" + b"|".join(lines) + rb")")
 
 
-@cache
 def _patterns(starts: tuple[bytes, ...]) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
     """Return two patterns: for lines that may hold a record, and for the format of a line.
 

@@ -334,6 +334,11 @@ class JobProfile:
         self.logged = max(self.logged, iteration)
         self.reach(iteration)
 
+    @property
+    def loss_points(self) -> tuple[tuple[float, float], ...]:
+        """Iterations and losses so far, thinned: see `LossHistory.points`."""
+        return self._losses.points
+
     def _step_loss(self, record: StepLoss) -> None:
         self._log(record.step)
         if self._previous_step is not None:

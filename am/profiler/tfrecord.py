@@ -53,6 +53,8 @@ class RecordReader:
         self._waiting = b""
         self._skip = 0
         self.broken = False
+        # Records have few lengths, and a checksum in Python is slow.
+        self._length_crc = lru_cache(maxsize=4096)(_length_crc)
 
     def read(self, data: bytes) -> list[Framed]:
         """Return the records that are now complete."""
@@ -80,9 +82,9 @@ class RecordReader:
             return self.read(data)
         data, self._waiting = self._waiting + data, b""
         run = ordinary.match(data, 0, len(data) - KEPT_LAST_BYTES)
-        if run is None or run.end() <= KEPT_FIRST_BYTES + KEPT_LAST_BYTES or not _is_head(data, run.end()):
+        if run is None or run.end() <= KEPT_FIRST_BYTES + KEPT_LAST_BYTES or not self._is_head(data, run.end()):
             return self.read(data)
-        last = _last_with(data, needed)
+        last = self._last_with(data, needed)
         return self.read(data[run.end() if last is None else min(run.end(), last) :])
 
     def _cut(self, data: bytes, records: list[Framed]) -> int:
@@ -93,7 +95,7 @@ class RecordReader:
         head_size, foot_size = _HEAD.size, _FOOT.size
         while at + head_size <= end:
             length, crc = _HEAD.unpack_from(data, at)
-            if _length_crc(length) != crc:
+            if self._length_crc(length) != crc:
                 self.broken = True
                 break
             start = at + head_size
@@ -111,23 +113,22 @@ class RecordReader:
             at = after
         return at
 
+    def _last_with(self, data: bytes, needed: bytes) -> int | None:
+        """Return where the last complete record with `needed` in its first bytes begins, or None if there is none."""
+        data_end = len(data) - _FOOT.size
+        place = data.rfind(needed)
+        while place >= 0:
+            for at in range(place - _HEAD.size, max(-1, place - _FRONT_BYTES), -1):
+                if self._is_head(data, at) and at + _HEAD.size + _HEAD.unpack_from(data, at)[0] <= data_end:
+                    return at
+            place = data.rfind(needed, 0, place)
+        return None
 
-def _last_with(data: bytes, needed: bytes) -> int | None:
-    """Return where the last complete record with `needed` in its first bytes begins. Returns None if there is none."""
-    place = data.rfind(needed)
-    while place >= 0:
-        for at in range(place - _HEAD.size, max(-1, place - _FRONT_BYTES), -1):
-            if _is_head(data, at) and at + _HEAD.size + _HEAD.unpack_from(data, at)[0] + _FOOT.size <= len(data):
-                return at
-        place = data.rfind(needed, 0, place)
-    return None
-
-
-def _is_head(data: bytes, at: int) -> bool:
-    """Whether a record begins at `at`."""
-    length: int
-    length, crc = _HEAD.unpack_from(data, at)
-    return length <= MAX_RECORD_BYTES and bool(_length_crc(length) == crc)
+    def _is_head(self, data: bytes, at: int) -> bool:
+        """Whether a record begins at `at`."""
+        length: int
+        length, crc = _HEAD.unpack_from(data, at)
+        return length <= MAX_RECORD_BYTES and bool(self._length_crc(length) == crc)
 
 
 def _places(data: bytes, mark: bytes) -> Iterator[int]:
@@ -137,6 +138,5 @@ def _places(data: bytes, mark: bytes) -> Iterator[int]:
         place = data.find(mark, place + 1)
 
 
-@lru_cache(maxsize=4096)
 def _length_crc(length: int) -> int:
     return masked_crc32c(struct.pack("<Q", length))

@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import Coroutine, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 from am.runtimes.memory_use import tree_memory_mb
 from am.runtimes.port import (
@@ -22,6 +23,7 @@ from am.runtimes.port import (
     TaskLaunch,
 )
 from am.runtimes.task_process import RUN_MARK, inherited_environment, own_environment, process_command, task_marks
+from themis.code_archive import CODE_FOLDER, unpack_code
 from themis.errors import InvariantError
 from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
 
@@ -87,11 +89,17 @@ class LocalRuntime:
 
     async def start(self, launch: TaskLaunch) -> LocalTask:
         """Start a task. Raises StartError if its folders or its program cannot be used."""
+        working_dir = launch.working_dir
+        if launch.code is not None:
+            working_dir /= CODE_FOLDER
+            # The tasks of a gang share the job's folder, and task 0 starts first.
+            if launch.task_index == 0:
+                await asyncio.to_thread(_unpack, launch.code, working_dir)
         process = start(
             ProcessSpec(
                 command=process_command(launch),
                 environment={**self._inherited, **own_environment(launch, os.environ.get(RUN_MARK, ""))},
-                working_dir=launch.working_dir,
+                working_dir=working_dir,
                 stdout=launch.log_path,
                 dies_with_parent=True,
                 cores=launch.cores,
@@ -160,6 +168,10 @@ class LocalRuntime:
         if handle.process.exit_code is None and handle.reason is ExitReason.EXITED:
             handle.reason = ExitReason.STOPPED
         return handle
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    unpack_code(archive.read_bytes(), folder)
 
 
 def free_addresses(count: int) -> tuple[str, ...]:

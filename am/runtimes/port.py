@@ -83,6 +83,7 @@ class TaskLaunch(Value, frozen=True, kw_only=True):
         log_path: File to which standard output and standard error are appended. Its folder is created if missing.
         memory_mb: Memory limit in MB, 0 for none. How strictly it is enforced depends on the runtime.
         seat: The task's reservation. None if the runtime needs none.
+        code: An archive, which is unpacked into `code` within the job's folder. The task then starts there.
     """
 
     app_id: str
@@ -98,6 +99,7 @@ class TaskLaunch(Value, frozen=True, kw_only=True):
     log_path: Path
     memory_mb: int = 0
     seat: Seat | None = None
+    code: Path | None = None
 
     __repr__ = repr_without("environment")
 

@@ -14,7 +14,16 @@ from rm_plugin.arbiter.contention import Contentions
 from rm_plugin.arbiter.leftovers import Claim
 from themis.apps import TaskResources
 from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang, RhoOf
-from themis.choices import EmptyBundle, Placer, Rounding, TenantOf
+from themis.choices import (
+    Bidders,
+    BidValues,
+    EmptyBundle,
+    GangPlacement,
+    LeftoverOrder,
+    Placer,
+    Rounding,
+    TenantOf,
+)
 from themis.cluster import Allocation, Cluster
 from themis.errors import InputError
 from themis.sums import sum_in_order
@@ -36,6 +45,10 @@ class RoundSettings(Value, frozen=True, kw_only=True):
     placer: Placer = Placer.COMPACT
     profiling_runs: bool = False
     alpha: float = 0.1
+    bidders: Bidders = Bidders.WORST_RHO
+    values: BidValues = BidValues.RHO
+    leftovers: LeftoverOrder = LeftoverOrder.RANDOM
+    gang_placement: GangPlacement = GangPlacement.BEST_FIT
 
     OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {
         "tenant_of": TenantOf.USER,
@@ -43,6 +56,10 @@ class RoundSettings(Value, frozen=True, kw_only=True):
         "placer": Placer.COMPACT,
         "profiling_runs": False,
         "alpha": 0.1,
+        "bidders": Bidders.WORST_RHO,
+        "values": BidValues.RHO,
+        "leftovers": LeftoverOrder.RANDOM,
+        "gang_placement": GangPlacement.BEST_FIT,
     }
     """Fields that records leave out at their defaults."""
 
@@ -51,6 +68,11 @@ class RoundSettings(Value, frozen=True, kw_only=True):
             raise InputError("f must lie in 0 to 1", value=self.f)
         if not 0.0 <= self.alpha <= 1.0:
             raise InputError("alpha must lie in 0 to 1", value=self.alpha)
+        if self.values is not BidValues.RHO and self.empty_bundle is EmptyBundle.LEXICOGRAPHIC:
+            # An empty bundle of value 0 never ends: no number of seconds.
+            raise InputError(
+                f"bids are valued by {self.values} only if the empty bundle is finite", remedy="set empty_bundle finite"
+            )
         for tenant, weight in self.tenant_weights.items():
             # False for NaN too.
             if not 0.0 < weight < math.inf:

@@ -86,19 +86,25 @@ class OefPolicy:
         """Decide a round, in the steps of this module."""
         memory = self._memory(snapshot)
         claims = _by_starvation(snapshot, claims_of(snapshot, {}), memory.starved)
+        # Step 0: profiling runs. What they leave of the GPUs is shared.
         rest, runs, profiles = self._profiled(snapshot, memory, claims)
         memory = replace(memory, profiles=profiles or {})
+        # Step 1: the tenants.
         tenants = tenants_of(rest, memory.speedups, profiles)
         if tenants.instance is None:
             # No app has a profile yet, or none has or wants a GPU that there is.
             return replace(_fill(rest, claims, {}, runs), memory=memory if snapshot.apps else None)
+        # Step 2: their fair shares.
         former = replace(memory.shares, deviation=_carried_over(memory, tenants.by_app))
         fair, shares = with_fair_shares(former, tenants.instance, self._rule)
         if fair is not None:
             memory = replace(memory, counts=replace(memory.counts, programmes=memory.counts.programmes + 1))
+        # Step 3: whole GPUs.
         owed = tenants.claims(shares.share, shares.deviation)
         granted = grant_claims(tenants.offered, owed, tenants.limits)
+        # Step 4: jobs, and their places.
         gangs = place_gangs(rest, choose_jobs(claims, granted, tenants.by_app, memory.types))
+        # Step 5: what is left, to the largest backlog first.
         backlog = _backlog(owed, _used(snapshot, gangs_of(gangs), tenants, memory.types))
         first = sorted(claims, key=lambda claim: -backlog.get(tenants.by_app.get(claim.app_id, ""), 0.0))
         decision = _fill(rest, first, gangs, runs)
@@ -115,6 +121,7 @@ class OefPolicy:
             tenants=memory.tenants,
             speedups=memory.speedups,
             starved=memory.starved,
+            profile=memory.profiles.get(app_id),
         )
 
     def figures(self, memory: Value) -> tuple[Figure, ...]:

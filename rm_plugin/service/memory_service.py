@@ -167,7 +167,7 @@ async def memory_service(folder: Path, **choices: object) -> AsyncIterator[Memor
         await service.close()
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
     """Return once the condition holds. Raises TimeoutError if it does not in time."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - tests wait for any state, and no event announces its change

@@ -159,6 +159,10 @@ def _undominated(rows: Sequence[Candidate]) -> tuple[Candidate, ...]:
 def _needs(rows: Sequence[Candidate]) -> NDArray[np.int32]:
     """Needs of each row [rows, needs]. A row with no more of any need fits wherever the other one does.
 
+    Example: a row asks for a gang of 4 within a machine, another one for a gang of 4 anywhere in a rack. The first row
+    needs 1 in the columns machine, rack and cluster of size 4, the second only in rack and cluster. So the second row
+    fits wherever the first one does.
+
     Counts of one gang size accumulate from the tightest level outwards, because a gang with a looser level fits
     wherever a tighter one does, if both name the same device type or none. Levels are chained across units only if
     a size has one unit: others cannot be compared.

@@ -190,21 +190,21 @@ def test_any_search_comes_to_its_end(name, chosen, totals, data):
 @given(TOTALS, st.data())
 def test_a_replay_of_every_prefix_gives_the_same_state(name, chosen, totals, data):
     """It plans the same, and goes on planning the same: whatever it keeps beside its plan is there as well."""
-    told = data.draw(any_observations(len(totals)))
+    seen = data.draw(any_observations(len(totals)))
     live = make(name, jobs_of(totals), **chosen)
     planned = []
-    for count, observation in enumerate(told, start=1):
+    for count, observation in enumerate(seen, start=1):
         live.observe(observation)
         planned.append(facts(live))
         again = make(name, jobs_of(totals), **chosen)
-        for old in told[:count]:
+        for old in seen[:count]:
             again.observe(old)
         assert facts(again) == planned[-1]
-    known = data.draw(st.integers(0, len(told)))
+    known = data.draw(st.integers(0, len(seen)))
     again = make(name, jobs_of(totals), **chosen)
-    for old in told[:known]:
+    for old in seen[:known]:
         again.observe(old)
-    for observation, expected in zip(told[known:], planned[known:], strict=True):
+    for observation, expected in zip(seen[known:], planned[known:], strict=True):
         again.observe(observation)
         assert facts(again) == expected
 
@@ -214,9 +214,9 @@ def test_a_replay_of_every_prefix_gives_the_same_state(name, chosen, totals, dat
 @given(TOTALS, st.data())
 def test_repeated_and_stale_observations_change_nothing(name, chosen, totals, data):
     tuner = make(name, jobs_of(totals), **chosen)
-    told = data.draw(any_observations(len(totals)))
+    seen = data.draw(any_observations(len(totals)))
     newest = dict.fromkeys((arm.job_id for arm in jobs_of(totals)), -1)
-    for observation in told:
+    for observation in seen:
         tuner.observe(observation)
         once = facts(tuner)
         tuner.observe(observation)
@@ -242,7 +242,7 @@ def test_the_journal_brings_it_back(name, chosen, tmp_path):
         if search.plan.finished:
             break
         search.step(rng.choice(sorted(search.plan.targets)), 7, lambda *_: rng.choice((rng.random(), math.nan)))
-        journal.observation(search.told[-1])
+        journal.observation(search.seen[-1])
     journal.close()
     journal = Journal(tmp_path / "journal.jsonl")
     again = make(name, arms, **chosen)
@@ -365,13 +365,13 @@ for name, chosen in {variants!r}:
 
 def test_other_processes_decide_the_same():
     """Whatever the order in which a process hashes text."""
-    told = []
+    seen = []
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{ROOT}/tests"}
         story = STORY.format(variants=VARIANTS)
         run = subprocess.run(
             [sys.executable, "-c", story], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
         )
-        told.append(run.stdout)
-    assert told[0] == told[1]
-    assert len(told[0].splitlines()) > 20 * len(VARIANTS)
+        seen.append(run.stdout)
+    assert seen[0] == seen[1]
+    assert len(seen[0].splitlines()) > 20 * len(VARIANTS)

@@ -16,7 +16,7 @@ from rm_plugin.policies.port import traits_of
 from rm_plugin.policies.registry import POLICIES, make_policy
 from themis.apps import JobShape, Slowdown
 from themis.bids import FreeMachine
-from themis.choices import LeaseEnds, Rounding
+from themis.choices import Bidders, BidValues, GangPlacement, LeaseEnds, LeftoverOrder, Rounding
 from themis.cluster import Allocation, Level
 from themis.errors import UnknownNameError
 from themis.leases import LeaseChangeKind
@@ -160,18 +160,18 @@ LEASES = LeasePolicy()
 
 def lengths(changes):
     """Beginning and end of every lease granted or renewed: it begins with the end of the one that it follows."""
-    told, ends_s, found = set(), {}, []
+    seen, ends_s, found = set(), {}, []
     for change in changes:
         lease = change.lease
         if change.kind in (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED) and not change.reserved:
             ends_s.pop(lease.gpu)
         if change.kind is LeaseChangeKind.RENEWED:
             found.append((ends_s[lease.gpu], lease.expires_at_s))
-        if change.kind in (LeaseChangeKind.GRANTED, LeaseChangeKind.RESERVED) and lease.lease_id not in told:
+        if change.kind in (LeaseChangeKind.GRANTED, LeaseChangeKind.RESERVED) and lease.lease_id not in seen:
             found.append((ends_s.get(lease.gpu, lease.granted_at_s), lease.expires_at_s))
         if change.kind in (LeaseChangeKind.GRANTED, LeaseChangeKind.RENEWED):
             ends_s[lease.gpu] = lease.expires_at_s
-        told.add(lease.lease_id)
+        seen.add(lease.lease_id)
     return found
 
 
@@ -180,15 +180,15 @@ def lengths(changes):
 class TestWholeSearches:
     def test_every_round_is_feasible_within_demand_and_work_conserving_by_its_traits(self, name, ends):
         for seed in SEEDS:
-            told = story(name, ends, seed)
-            assert len(told.results) > 10
-            assert told.record.counts.violations == []
-            assert told.run.arbiter.table.live == {}
+            reported = story(name, ends, seed)
+            assert len(reported.results) > 10
+            assert reported.record.counts.violations == []
+            assert reported.run.arbiter.table.live == {}
 
     def test_gpu_time_is_no_less_than_the_work(self, name, ends):
         for seed in SEEDS:
-            told = story(name, ends, seed)
-            for app, trace in zip(told.record.apps, told.run.workload.apps, strict=True):
+            reported = story(name, ends, seed)
+            for app, trace in zip(reported.record.apps, reported.run.workload.apps, strict=True):
                 assert app.gpu_time_s >= sum(job.work_gpu_s for job in trace.jobs) * (1 - 1e-9)
 
     def test_machines_are_lost_only_where_they_should_be(self, name, ends):
@@ -304,12 +304,27 @@ class TestThemis:
 
     @pytest.mark.parametrize(
         "choices",
-        [{"f": 0.0}, {"f": 1.0}, {"payments": False}, {"rounding": Rounding.NEAREST}, {"rounding": Rounding.BY_GPU}],
+        [
+            {"f": 0.0},
+            {"f": 1.0},
+            {"payments": False},
+            {"rounding": Rounding.NEAREST},
+            {"rounding": Rounding.BY_GPU},
+            {"rounding": Rounding.CAPPED, "f": 0.0},
+            {"bidders": Bidders.PRESSED, "values": BidValues.SLACK},
+            {"values": BidValues.SECONDS, "leftovers": LeftoverOrder.SHORTEST},
+            {"leftovers": LeftoverOrder.NEED},
+        ],
         ids=lambda choices: next(iter(choices)) + str(next(iter(choices.values()))),
     )
     def test_its_choices_all_lead_to_an_end(self, choices):
-        told = Story("themis", 5, apps=5, **choices)
-        assert len(told.rho) == 5
+        reported = Story("themis", 5, apps=5, **choices)
+        assert len(reported.rho) == 5
+
+
+@pytest.mark.parametrize("name", ["gandiva", "tiresias", "optimus", "slaq", "srtf", "srsf", "drf", "worst_rho_first"])
+def test_blind_baselines_lead_to_an_end(name):
+    assert len(Story(name, 5, apps=5, gang_placement=GangPlacement.BLIND).rho) == 5
 
 
 def test_an_unknown_policy_names_the_nearest():

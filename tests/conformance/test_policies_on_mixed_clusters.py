@@ -109,15 +109,15 @@ def story(policy, cluster_name):
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 class TestMixedClusters:
     def test_gangs_have_one_type_that_can_run_the_job_and_nothing_usable_is_idle(self, policy, cluster_name):
-        told = story(policy, cluster_name)
-        assert told.record.counts.violations == []
+        reported = story(policy, cluster_name)
+        assert reported.record.counts.violations == []
         if policy in MAY_LEAVE_A_TYPE_IDLE:
-            assert "v100" in told.types_of_jobs
+            assert "v100" in reported.types_of_jobs
         else:
-            assert told.types_of_jobs == set(told.cluster.devices)
+            assert reported.types_of_jobs == set(reported.cluster.devices)
 
     def test_no_app_ends_before_its_work_is_done_at_the_highest_speed(self, policy, cluster_name):
-        told = story(policy, cluster_name)
-        for app, trace in zip(told.record.apps, told.run.workload.apps, strict=True):
-            speeds = [speed for job in trace.jobs for _, speed in speeds_in(job.spec, told.cluster).by_type]
+        reported = story(policy, cluster_name)
+        for app, trace in zip(reported.record.apps, reported.run.workload.apps, strict=True):
+            speeds = [speed for job in trace.jobs for _, speed in speeds_in(job.spec, reported.cluster).by_type]
             assert app.gpu_time_s * max(speeds) >= sum(job.work_gpu_s for job in trace.jobs) * (1 - 1e-9)

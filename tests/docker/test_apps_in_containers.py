@@ -171,7 +171,7 @@ def test_a_container_that_cannot_be_started_is_removed(no_cards):
     assert left == ()
 
 
-def told(themis):
+def reported(themis):
     return json.dumps([dict(event.detail) for event in themis.events()])
 
 
@@ -181,7 +181,7 @@ def test_an_app_whose_cards_the_engine_lacks_waits_and_leaves_nothing(image, no_
     with ThemisOnDocker(tmp_path, image, cluster=path) as themis:
         app_id = themis.submit(job={"tasks": 1, "gpus_per_task": 2, "iterations": 50})
         themis.until(lambda: themis.masters(app_id), "its app master runs")
-        themis.until(lambda: "device driver" in told(themis), "its GPUs are given back with the reason")
+        themis.until(lambda: "device driver" in reported(themis), "its GPUs are given back with the reason")
         assert themis.containers(app_id, "task", every=True) == []
         app = themis.app(app_id)
         assert (app.state in ENDED, [job.restarts for job in app.jobs]) == (False, [0])

@@ -171,9 +171,9 @@ def test_writers_of_one_iteration_in_several_processes_end_with_one_whole_checkp
         )
         for n in range(4)
     ]
-    told = {writer.communicate()[0] for writer in writers}
+    output = {writer.communicate()[0] for writer in writers}
     assert [writer.returncode for writer in writers] == [0] * 4
-    assert len(told) == 1, "they do not agree whose it is"
+    assert len(output) == 1, "they do not agree whose it is"
     assert sorted(files_below(uri)) == ["/j/000000000001/f", "/j/000000000001/manifest.json"]
 
 

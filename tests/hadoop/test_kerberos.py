@@ -66,21 +66,21 @@ def test_a_submission_in_another_users_name_needs_the_right(secure):
 
 @pytest.mark.parametrize("code", [SUBMIT.format(user=""), FILES], ids=["yarn", "hdfs"])
 def test_without_credentials(secure, code):
-    told = secure.ask(code, keytab="", principal="", KRB5CCNAME="/no/such")
-    assert told.startswith("LoginError Hadoop does not accept our credentials")
+    reported = secure.ask(code, keytab="", principal="", KRB5CCNAME="/no/such")
+    assert reported.startswith("LoginError Hadoop does not accept our credentials")
 
 
 @pytest.mark.parametrize("code", [LOGIN, FILES], ids=["yarn", "hdfs"])
 @pytest.mark.parametrize(
-    ("keytab", "principal", "told"),
+    ("keytab", "principal", "expected"),
     [
         ("themis", "", "LoginError a keytab needs a principal, and a principal its keytab"),
         ("absent", "themis", "LoginError no such keytab"),
         ("stranger", "themis/_HOST", "LoginError Hadoop does not accept our credentials (logging in to Hadoop)"),
     ],
 )
-def test_credentials_that_cannot_be(secure, code, keytab, principal, told):
-    assert secure.ask(code, keytab=keytab, principal=principal).startswith(told)
+def test_credentials_that_cannot_be(secure, code, keytab, principal, expected):
+    assert secure.ask(code, keytab=keytab, principal=principal).startswith(expected)
 
 
 def test_a_principal_without_a_keytab(secure):
@@ -97,16 +97,16 @@ def test_files_by_a_ticket_in_place_of_a_keytab(secure, tmp_path):
 
 
 def test_another_user_may_not_write_there(secure):
-    told = secure.ask(FILES, keytab="stranger", principal="stranger")
-    assert told.startswith("HdfsRefusedError cannot write a file on HDFS: '/user/themis/files/a'")
-    assert "Permission denied: user=stranger" in told
+    reported = secure.ask(FILES, keytab="stranger", principal="stranger")
+    assert reported.startswith("HdfsRefusedError cannot write a file on HDFS: '/user/themis/files/a'")
+    assert "Permission denied: user=stranger" in reported
 
 
 def test_the_checkpoint_store_on_a_secure_hdfs(secure):
     # Its fault handler takes the JVM's from it when it is done, and the process would end by SIGSEGV.
     options = ("-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:faulthandler")
-    told = secure.run("-m", "pytest", *options, "tests/hadoop/secure_store_cases.py")
-    assert re.search(r"^\d\d passed in", told, re.MULTILINE), told
+    reported = secure.run("-m", "pytest", *options, "tests/hadoop/secure_store_cases.py")
+    assert re.search(r"^\d\d passed in", reported, re.MULTILINE), reported
 
 
 def test_tokens_are_replaced_before_they_end(secure):
@@ -134,8 +134,8 @@ def test_an_app_of_another_user_trains_with_checkpoints_on_a_secure_hdfs(secure,
         assert manager.yarn_app(app_id)["user"] == getpass.getuser()
         assert manager.audit() == ()
     store = app.best_checkpoint.rpartition("/job-")[0]
-    told = secure.run("-m", "themis_cli.main", "checkpoints", "list", store, "--json")
-    newest = {each["job"]: each["iteration"] for each in json.loads(told)}
+    reported = secure.run("-m", "themis_cli.main", "checkpoints", "list", store, "--json")
+    newest = {each["job"]: each["iteration"] for each in json.loads(reported)}
     assert newest == {"job-00": 100, "job-01": 100}
 
 

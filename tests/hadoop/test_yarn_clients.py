@@ -506,7 +506,7 @@ def test_no_resource_manager(cluster, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("environment", "told"),
+    ("environment", "expected"),
     [
         (
             {"HADOOP_CONF_DIR": None},
@@ -520,9 +520,9 @@ def test_no_resource_manager(cluster, tmp_path):
         ({"THEMIS_HADOOP_JVM_OPTIONS": "'"}, "JvmError THEMIS_HADOOP_JVM_OPTIONS is not quoted"),
     ],
 )
-def test_invalid_java_settings_are_reported(cluster, environment, told):
+def test_invalid_java_settings_are_reported(cluster, environment, expected):
     done = in_a_process_of_its_own(cluster, ASK_FOR_NODES, **environment)
-    assert told in done.stdout
+    assert expected in done.stdout
     assert "Traceback" not in done.stderr
 
 

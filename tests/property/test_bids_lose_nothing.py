@@ -42,8 +42,8 @@ def test_each_bundle_contains_a_row_of_its_value(block):
     for seed in range(100 * block, 100 * block + 100):
         (app,), offer, cluster_view, cluster = random_market(random.Random(seed), 1)
         if offer.free:
-            told, true = tables_of(app, offer, cluster_view, cluster)
-            assert np.allclose(told, true, rtol=EQUAL, atol=0.0), seed
+            reported, true = tables_of(app, offer, cluster_view, cluster)
+            assert np.allclose(reported, true, rtol=EQUAL, atol=0.0), seed
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -80,16 +80,17 @@ CLUSTER_VIEW = cluster_view_of(FOUR, active_apps=4, lease_s=20.0)
 )
 def test_four_jobs_on_eight_gpus(shapes, slowdown):
     jobs = [job(f"j{place}", 100 + 30 * place, shape, slowdown) for place, shape in enumerate(shapes)]
-    told, true = tables_of(app_of(jobs), whole_offer(FOUR), CLUSTER_VIEW, FOUR)
-    assert np.allclose(told, true, rtol=EQUAL, atol=0.0)
+    reported, true = tables_of(app_of(jobs), whole_offer(FOUR), CLUSTER_VIEW, FOUR)
+    assert np.allclose(reported, true, rtol=EQUAL, atol=0.0)
 
 
 def test_three_like_jobs_on_five_gpus_are_best_run_on_three_and_two():
     """An even split has the third job wait for a gang of one or two."""
     cluster = cluster_of((3,), (2,))
     app = app_of(jobs_of([100.0] * 3, JobShape(tasks=4)))
-    told, true = tables_of(app, whole_offer(cluster), cluster_view_of(cluster, active_apps=4, lease_s=20.0), cluster)
-    assert told[3, 2] == true[3, 2]
+    whole, view = whole_offer(cluster), cluster_view_of(cluster, active_apps=4, lease_s=20.0)
+    reported, true = tables_of(app, whole, view, cluster)
+    assert reported[3, 2] == true[3, 2]
     bid = make_bid(app, whole_offer(cluster), cluster_view_of(cluster, active_apps=4, lease_s=20.0))
     best = max((row for row in bid.rows if row.gpus == 5), key=lambda row: row.value)
     assert sorted((gang.gpus, gang.count) for gang in best.gangs) == [(2, 1), (3, 1)]
@@ -99,5 +100,5 @@ def test_three_like_jobs_on_five_gpus_are_best_run_on_three_and_two():
 def test_a_held_gang_grows_on_its_machine_in_its_rack_and_anywhere(up):
     app = app_of(jobs_of([1000, 900], JobShape(tasks=4), STRICT), held=(held("j0", {"m0": 2}, up=up),), restart_s=3.0)
     free = {"m0": (2, 0) if up is None else (2, 2) if up is True else (2, 1), "m1": (2,), "m2": (2,)}
-    told, true = tables_of(app, offer_of(free), CLUSTER_VIEW, FOUR)
-    assert np.allclose(told, true, rtol=EQUAL, atol=0.0)
+    reported, true = tables_of(app, offer_of(free), CLUSTER_VIEW, FOUR)
+    assert np.allclose(reported, true, rtol=EQUAL, atol=0.0)

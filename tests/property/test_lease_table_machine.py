@@ -97,8 +97,8 @@ class LeaseTableMachine(RuleBasedStateMachine):
         ]
 
     def _check_round(self, changes, held, up):
-        told = Counter(change.kind for change in changes)
-        kept = told[LeaseChangeKind.RENEWED] + told[LeaseChangeKind.EXPIRING]
+        reported = Counter(change.kind for change in changes)
+        kept = reported[LeaseChangeKind.RENEWED] + reported[LeaseChangeKind.EXPIRING]
         assert kept == len(up)
         for change in changes:
             lease = change.lease
@@ -275,9 +275,9 @@ class LeaseTableMachine(RuleBasedStateMachine):
         for gpu in self.table.reserved:
             assert live[gpu].state is LeaseState.EXPIRING
         assert sum(len(self.table.of_app(app)) for app in APPS) == len(live) + len(self.table.reserved)
-        told = {lease_id for lease_id, state in self.states.items() if not LEASE_LIFECYCLE.is_final(state)}
+        reported = {lease_id for lease_id, state in self.states.items() if not LEASE_LIFECYCLE.is_final(state)}
         there = {lease.lease_id for lease in (*live.values(), *self.table.reserved.values())}
-        assert told == there, "the table and what it told differ"
+        assert reported == there, "the table and what it told differ"
 
 
 LeaseTableMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=20)

@@ -199,10 +199,10 @@ def test_corrupt_event_files_give_a_subset_of_their_records(path, wrong, length)
     whole = EventReader(Role.TRAINING).read(bytes(file))
     for place, byte in wrong:
         file[place % len(file)] = byte
-    told = EventReader(Role.TRAINING).read(bytes(file[: length % (len(file) + 1)]))
+    reported = EventReader(Role.TRAINING).read(bytes(file[: length % (len(file) + 1)]))
     # The checksums leave out what is wrong; only seconds since a line before may then be others.
     known = {(record.step, record.loss) for record in whole if isinstance(record, StepLoss)}
-    assert {(record.step, record.loss) for record in told if isinstance(record, StepLoss)} <= known
+    assert {(record.step, record.loss) for record in reported if isinstance(record, StepLoss)} <= known
 
 
 @settings(max_examples=150)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
 
 from themis.bids import FreeMachine, PlacedGang
 from themis.cluster import Allocation, Level, level_across
@@ -284,7 +283,6 @@ def _tightest_of(slots: Sequence[int], gpus: int) -> int | None:
     return min(fitting)[1] if fitting else None
 
 
-@lru_cache(1 << 14)
 def slots_after(slots: tuple[int, ...], gpus: int) -> tuple[int, ...]:
     """Free GPUs of each slot after `gpus` are taken: from the tightest slot that holds all, else the smallest first.
 

@@ -1,20 +1,15 @@
 """Which GPUs of a machine a gang gets: the wanted slot, else whole slots; free GPUs before those that others lose.
 
 GPUs of one machine are a bit mask here: the bit of each GPU's index is set. Machine 0b0110 has GPUs 1 and 2 to give.
-
-The functions are cached, because a busy cluster asks the same few questions (masks of one machine type) all the time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 
 from themis.cluster import GpuId
 from themis.errors import InvariantError
 from themis.placement.free_capacity import slots_after
-
-_CACHE_SIZE = 1 << 14
 
 
 def masks_of(gpus: Iterable[GpuId]) -> dict[str, int]:
@@ -35,7 +30,6 @@ def indices_of(mask: int) -> list[int]:
     return [index for index in range(mask.bit_length()) if mask >> index & 1]
 
 
-@lru_cache(_CACHE_SIZE)
 def slot_masks(slots: tuple[int, ...]) -> tuple[int, ...]:
     """The mask of each slot of a machine, given the number of GPUs of each slot."""
     masks, first = [], 0
@@ -45,13 +39,11 @@ def slot_masks(slots: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(masks)
 
 
-@lru_cache(_CACHE_SIZE)
 def count_by_slot(slots: tuple[int, ...], mask: int) -> tuple[int, ...]:
     """How many of these GPUs are in each slot."""
     return tuple((mask & slot).bit_count() for slot in slot_masks(slots))
 
 
-@lru_cache(_CACHE_SIZE)
 def choose_gpus(slots: tuple[int, ...], available: int, late: int, count: int, slot: int | None) -> tuple[int, ...]:
     """Choose `count` of the available GPUs of a machine.
 
@@ -80,7 +72,6 @@ def choose_gpus(slots: tuple[int, ...], available: int, late: int, count: int, s
     return tuple(chosen)
 
 
-@lru_cache(_CACHE_SIZE)
 def choose_own_gpus(slots: tuple[int, ...], own: int, count: int, slot: int | None) -> tuple[tuple[int, ...], int]:
     """Choose which of its app's own GPUs on a machine a gang renews, at most `count`, as `choose_gpus` does.
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Agent(Protocol):
-    """Answers the arbiter on behalf of one app."""
+    """Reports and bids for one app."""
 
     def report(self, app: AppView, cluster: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
         """The report as a round begins, with rho if the round asks for it."""
@@ -74,7 +74,7 @@ class _Patience:
 
 
 class ErringAgent:
-    """Knows the iterations left and S of its jobs only up to an error (NSDI'20, section 6.3, figure 17).
+    """Misjudges the iterations left and S of its jobs by a random error (NSDI'20, section 6.3, figure 17).
 
     The app has one factor for the iterations left, in this phase and in later ones, and one for S, both drawn once:
     uniform in [1 - error, 1 + error]. S stays at 1 or more. What the app would take by itself, T_ideal, is not touched:
@@ -95,12 +95,12 @@ class ErringAgent:
         self._slower = 1.0 + Random(child_seed(seed, "slowdown")).uniform(-error, error)
 
     def report(self, app: AppView, cluster: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
-        """The report by what the agent believes."""
+        """Report what the agent believes."""
         self._patience.next_round(app)
         return self._inner.report(self._believed(app), cluster, round_id, rho_of)
 
     def bid(self, app: AppView, offer: Offer, cluster: ClusterView) -> Bid:
-        """The bid by what the agent believes."""
+        """Bid by what the agent believes."""
         return self._inner.bid(self._believed(app), offer, cluster)
 
     def _believed(self, app: AppView) -> AppView:
@@ -110,7 +110,7 @@ class ErringAgent:
 
 
 def with_work(app: AppView, factor: float) -> AppView:
-    """The app with `factor` times as many iterations left, at least one, in each of its jobs and later phases."""
+    """Return the app with `factor` times the iterations left in each job and later phase, at least one."""
 
     def scaled(iterations: int) -> int:
         return max(1, round(iterations * factor))
@@ -121,7 +121,7 @@ def with_work(app: AppView, factor: float) -> AppView:
 
 
 def with_slowdowns(app: AppView, change: Callable[[Slowdown], Slowdown]) -> AppView:
-    """The app with another S for each of its jobs, and for the one that stands for later phases."""
+    """Return the app with another S for each of its jobs, and for the reference job of later phases."""
     changed = cache(change)
     jobs = tuple(replace(job, slowdown=changed(job.slowdown)) for job in app.jobs)
     reference = None if app.reference is None else replace(app.reference, slowdown=changed(app.reference.slowdown))
@@ -135,7 +135,7 @@ def with_speeds(app: AppView, change: Callable[[JobView], JobView]) -> AppView:
 
 
 def _fastest_times(speeds: Speeds, factor: float) -> Speeds:
-    """The speeds with `factor` times the one on the fastest type."""
+    """Return the speeds, with that on the fastest type multiplied by `factor`."""
     fastest = speeds.by_type[:1]
     return Speeds.of([*[(device, speed * factor) for device, speed in fastest], *speeds.by_type[1:]])
 
@@ -196,7 +196,7 @@ def rows_times(bid: Bid, factor: float, place: int | None = None) -> Bid:
 
 
 def _times(slowdown: Slowdown, factors: Sequence[float]) -> Slowdown:
-    """S times a factor a level, at least 1 and never falling as GPUs lie farther apart."""
+    """Multiply S by a factor per level. The result is at least 1, and never smaller at a looser level."""
     levels = (slowdown.slot, slowdown.machine, slowdown.rack, slowdown.cluster)
     scaled = (max(1.0, level * factor) for level, factor in zip(levels, factors, strict=True))
     return Slowdown(*accumulate(scaled, max))
@@ -234,13 +234,13 @@ class LyingAgent:
         self._patience = _Patience()
 
     def report(self, app: AppView, cluster: ClusterView, round_id: int, rho_of: RhoOf = RhoOf.EVERY_APP) -> AppReport:
-        """The report after the lie."""
+        """Return the false report."""
         self._patience.next_round(app)
         lie = self._current_lie
         return lie.report(self._inner.report(lie.view(app), cluster, round_id, rho_of))
 
     def bid(self, app: AppView, offer: Offer, cluster: ClusterView) -> Bid:
-        """The bid after the lie."""
+        """Return the false bid."""
         lie = self._current_lie
         return lie.bid(self._inner.bid(lie.view(app), offer, cluster))
 
@@ -253,18 +253,18 @@ _TRUTH = Lie(name="the truth")
 
 
 def lie_about_slowdown(share: float) -> Lie:
-    """The lie of the paper's figure 18: S over machines is said to be larger by `share`, S within one smaller."""
+    """The lie of the paper's figure 18: the app reports S across machines `share` larger, within one smaller."""
     factors = (1.0 - share, 1.0 - share, 1.0 + share, 1.0 + share)
     return Lie(name=f"S off by {share:.0%}", view=lambda app: with_slowdowns(app, lambda true: _times(true, factors)))
 
 
 def lie_by_factor(factor: float) -> Lie:
-    """All rows are said to be worth `factor` times what they are; nothing is worth what it is."""
+    """The app multiplies the value of every row by `factor`. It states the true value of the empty bundle."""
     return Lie(name=f"rows times {factor:g}", bid=lambda truth: rows_times(truth, factor))
 
 
 def lie_by_largest_row(factor: float) -> Lie:
-    """The row of most GPUs, of these the best, is said to be worth `factor` times what it is."""
+    """The app multiplies the value of its largest row by `factor`. Of several rows of equal size, it takes the best."""
 
     def bid(truth: Bid) -> Bid:
         if not truth.rows:
@@ -276,7 +276,7 @@ def lie_by_largest_row(factor: float) -> Lie:
 
 
 def lie_about_work(factor: float) -> Lie:
-    """The app claims to have `factor` times as much work left, to the arbiter in its report as in its bids."""
+    """The app claims `factor` times the work that it has left, in reports and bids."""
     return Lie(name=f"work times {factor:g}", view=lambda app: with_work(app, factor))
 
 
@@ -298,7 +298,7 @@ def wrong_statement_of_speed(factor: float) -> Lie:
 
 
 def lie_about_rho(factor: float) -> Lie:
-    """The app claims to be `factor` times as far from fair as it is, in its report; its bids are true."""
+    """The app multiplies its rho by `factor` in reports. Its bids are true."""
 
     def report(truth: AppReport) -> AppReport:
         return replace(truth, rho=truth.rho * factor, t_shared_s=truth.t_shared_s * factor)
@@ -307,7 +307,7 @@ def lie_about_rho(factor: float) -> Lie:
 
 
 def lie_throughout(factor: float) -> Lie:
-    """The app claims to be `factor` times as far from fair in its report, and that rows are worth as much more."""
+    """The app multiplies its rho in reports, and the values of its rows in bids, by `factor`."""
     about_rho, about_rows = lie_about_rho(factor), lie_by_factor(factor)
     return Lie(name=f"rho and rows times {factor:g}", report=about_rho.report, bid=about_rows.bid)
 
@@ -328,7 +328,7 @@ LIES: Mapping[str, Callable[[float], Lie]] = MappingProxyType(
 
 
 def lie_named(kind: str, amount: float) -> Lie:
-    """The lie of that kind; an unknown one raises UnknownNameError."""
+    """Return the lie of this kind. Raises UnknownNameError for an unknown kind."""
     if kind not in LIES:
         raise UnknownNameError("lie", kind, LIES)
     return LIES[kind](amount)

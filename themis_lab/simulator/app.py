@@ -146,7 +146,7 @@ class SimApp:
         return len(self._pending) == 1 and len(self.plan.phases) <= 1
 
     def unchanged_until_s(self, renewable_until_s: float) -> float:
-        """Until when the app wants what it wants now, unless something happens to it, as a lease end in seconds.
+        """The lease end, in seconds, until which the app's demands stay the same if no event changes the app.
 
         Infinite for an app that waits without GPUs. For a satisfied app, which holds all that its jobs can use and none
         of it renewable, it is its next lease end. For any other app it is `renewable_until_s`, the lease ends of this
@@ -206,7 +206,7 @@ class SimApp:
     # ---- what happens to jobs ----
 
     def target_reached(self, job: SimJob, now_s: float) -> None:
-        """A job has done the iterations that its tuner wanted, or enough to report to it."""
+        """Act on a job that reached its tuner's target, or an iteration at which it reports to the tuner."""
         self._holds = None
         iteration = job.iteration_at(now_s)
         if self.plan.hears_every and iteration < job.target:
@@ -219,12 +219,12 @@ class SimApp:
         self._observe(ObservationKind.TARGET_REACHED, job, job.iteration, loss)
 
     def stopped(self, job: SimJob) -> None:
-        """A job's checkpoint is written, and its GPUs are idle."""
+        """Free the GPUs of a job whose checkpoint is written."""
         self._holds = None
         job.freed()
 
     def machine_lost(self, machine_id: str, now_s: float) -> None:
-        """Jobs on that machine fall back to their newest checkpoint. Their other GPUs are idle at once."""
+        """Return jobs on a lost machine to their newest checkpoint. Their other GPUs are idle at once."""
         self._holds = None
         for job in (*self._pending, *self._losers()):
             if any(gpu.machine_id == machine_id for gpu in job.gpus):
@@ -276,7 +276,7 @@ class SimApp:
         self._follow_plan()
 
     def _progressed(self, job: SimJob, iteration: int, now_s: float) -> None:
-        """A running job reports to the tuner, which may stop it. The app ends at once with its last job."""
+        """Report a running job to the tuner, which may stop it. The app ends at once with its last job."""
         self._observe(ObservationKind.PROGRESS, job, iteration, job.trace.curve.at(iteration))
         if self.plan.finished:
             self._stop(job, now_s)
@@ -342,7 +342,7 @@ class SimApp:
         return saving
 
     def _lose(self, job: SimJob, now_s: float) -> None:
-        """Its machine is gone: the job falls back to its newest complete save."""
+        """Return a job whose machine is lost to its newest complete save."""
         self._still = None
         reached = job.iteration_at(now_s)
         kept = job.saved if job.stopping else job.iteration + self._saved_iterations(job, now_s)
@@ -353,7 +353,7 @@ class SimApp:
         job.halt(kept, interrupted=reached > 0)
 
     def _saves(self, job: SimJob, now_s: float) -> int:
-        """The number of saves of a running job since it started."""
+        """Return the number of saves of a running job since it started."""
         every_s = self.costs.checkpoint_every_s
         return int(job.ran_s(now_s) // every_s) if every_s else 0
 
@@ -370,7 +370,7 @@ class SimApp:
         self.tally.scored_gpu_s += gpu_s / job.trace.slowdown.at(job.level)
 
     def _held_now(self, renewable_until_s: float) -> _Holds:
-        """The held gangs; computed again after an event, or if another lease is renewable."""
+        """Return the held gangs. They are computed again after an event, or if another lease is renewable."""
         holds = self._holds
         if holds is None or not holds.at_s <= renewable_until_s < holds.until_s:
             ends_s = [lease.expires_at_s for lease in self.leases.values() if lease.expires_at_s > renewable_until_s]

@@ -12,7 +12,11 @@ from themis.sums import sum_in_order
 def least_rho(
     whole: AppView, phases: Iterable[Sequence[JobView]], cluster: ClusterView, first_chance_s: float, start_s: float
 ) -> float:
-    """(first chance + start + sum over phases of max(longest job, work / GPUs)) / t_ideal.
+    """Return (first chance + start + sum over phases of max(longest job, work / GPUs)) / t_ideal.
+
+    Example: one phase of four jobs of 100 GPU seconds, each on one GPU, on a cluster of 8 GPUs. GPUs were free at once,
+    and a start costs 10 s. The longest job takes 100 s, as does all the work on four GPUs. With N_avg = 2, t_ideal is
+    2 * 400 / 4 = 200 s, so no policy could reach a rho below (0 + 10 + 100) / 200 = 0.55.
 
     Args:
         whole: The app as submitted.

@@ -34,7 +34,10 @@ _EVERY_APP = RhoOf.EVERY_APP
 
 
 class Cohort:
-    """Asks the agents of apps that enter and leave.
+    """Collects reports and bids of the active apps.
+
+    Example: of 396 waiting apps one got GPUs since the last round. `reports` computes one new outlook, and keeps 395.
+    Then it evaluates the rho of all 396 in one batch, because the elapsed time and N_avg of every app changed.
 
     Args:
         apps: The active apps by id, kept up to date by the caller.
@@ -59,28 +62,28 @@ class Cohort:
         self._outlooks: dict[str, Outlook] = {}
 
     def enter(self, app_id: str, agent: Agent) -> None:
-        """An app arrived."""
+        """Add an app that arrived."""
         self._submitted_at_s[app_id] = self._apps[app_id].submitted_at_s
         if type(agent) is not HonestAgent:
             self._agents[app_id] = agent
 
     def leave(self, app_id: str) -> None:
-        """An app ended."""
+        """Remove an app that ended."""
         del self._submitted_at_s[app_id]
         self._agents.pop(app_id, None)
         self.mark_changed(app_id)
 
     def mark_changed(self, app_id: str) -> None:
-        """Something happened to an app, so that its outlook is stale."""
+        """Discard the outlook of an app that an event changed."""
         self._unchanged.pop(app_id, None)
         self._outlooks.pop(app_id, None)
 
     def set_cluster_gpus(self, cluster_gpus: int) -> None:
-        """The available machines have this many GPUs from now on."""
+        """Set the number of GPUs of the available machines."""
         self.cluster_view = replace(self.cluster_view, cluster_gpus=cluster_gpus)
 
     def reports(self, snapshot: RoundSnapshot, app_ids: Iterable[str], rho_of: RhoOf) -> dict[str, AppReport]:
-        """The reports of some apps as a round begins on a snapshot of this moment."""
+        """Return the reports of some apps for a round that begins with this snapshot."""
         self._begin(snapshot)
         honest, others = self._honest_and_others(app_ids)
         outlooks = [self._outlook(snapshot, app_id, rho_of) for app_id in honest]
@@ -93,7 +96,7 @@ class Cohort:
         return answers
 
     def bids(self, snapshot: RoundSnapshot, app_ids: Iterable[str]) -> dict[str, Bid]:
-        """The bids of some apps on the offer of such a round."""
+        """Return the bids of some apps on the offer of this round."""
         self._begin(snapshot)
         honest, others = self._honest_and_others(app_ids)
         outlooks = [self._outlook(snapshot, app_id, _EVERY_APP) for app_id in honest]
@@ -126,7 +129,7 @@ class Cohort:
             self._outlooks.clear()
 
     def _outlook(self, snapshot: RoundSnapshot, app_id: str, rho_of: RhoOf) -> Outlook:
-        """The outlook of an honest app in this round."""
+        """Return the outlook of an honest app in this round. An unchanged app keeps its outlook from round to round."""
         known = self._unchanged.get(app_id)
         if known is not None and self._renewable_until_s < known[1]:
             unchanged = known[0]

@@ -55,11 +55,11 @@ class SimJob:
 
     @property
     def running(self) -> bool:
-        """True while it makes iterations, or is about to."""
+        """Whether it makes iterations, or will after its start delay."""
         return bool(self.gpus) and not self.stopping
 
     def start(self, gpus: tuple[GpuId, ...], level: Level, now_s: float, delay_s: float, speed: float = 1.0) -> float:
-        """Run on a gang at a speed, its first iteration after `delay_s`. Returns when it reaches its target, in s."""
+        """Start the job on a gang. The first iteration begins after `delay_s`. Returns when it reaches its target."""
         self.gpus, self.level, self.stopping = gpus, level, False
         self.ready_at_s = now_s + delay_s
         usable = self.trace.shape.usable_gpus(len(gpus))
@@ -70,7 +70,7 @@ class SimJob:
         return self.reaches_at_s
 
     def aim(self, target: int, latest: int | None = None) -> None:
-        """Set the iteration to reach, and the latest at which its tuner may stop it before."""
+        """Set the target iteration, and the last iteration before it at which the tuner may stop the job."""
         if target != self.target or latest != self.latest:
             self.target, self.latest, self._view, self._waiting = target, latest, None, None
 
@@ -84,22 +84,22 @@ class SimJob:
             self.gpus = ()
 
     def freed(self) -> None:
-        """What it saved is written; its GPUs are idle."""
+        """Free its GPUs: its state is saved."""
         self.gpus, self.stopping = (), False
 
     def iteration_at(self, now_s: float) -> int:
-        """Whole iterations done by then."""
+        """Return the whole iterations done at a time."""
         if self.stopping or not self.gpus or now_s <= self.ready_at_s:
             return self.iteration
         done = int((now_s - self.ready_at_s) / self.iteration_s + _ROUNDING)
         return min(self.target, self.iteration + done)
 
     def ran_s(self, now_s: float) -> float:
-        """Seconds for which it has made iterations since it was started."""
+        """Return the seconds for which it has made iterations since its last start."""
         return max(0.0, min(now_s, self.reaches_at_s) - self.ready_at_s) if self.running else 0.0
 
     def view(self, now_s: float) -> JobView:
-        """The job as its agent sees it. The same view for as long as it makes no iteration."""
+        """Return the job as its agent sees it. The view is the same object until the job makes an iteration."""
         view = self._view
         if view is not None and (self.stopping or not self.gpus):
             return view
@@ -119,7 +119,7 @@ class SimJob:
         return view
 
     def view_with(self, iterations_left: int) -> JobView:
-        """The job with these iterations left, without a forecast of its loss."""
+        """Return the view with these iterations left, without a forecast of the loss."""
         return JobView(
             job_id=self.trace.job_id,
             iterations_left=iterations_left,
@@ -130,7 +130,7 @@ class SimJob:
         )
 
     def planned(self, now_s: float) -> PlannedJob:
-        """The job as the planner sees it."""
+        """Return the job as the planner sees it."""
         if self.gpus:
             return PlannedJob(view=self.view(now_s), gpus=self.gpus, stopping=self.stopping)
         if self._waiting is None:
@@ -138,7 +138,7 @@ class SimJob:
         return self._waiting
 
     def _forecast(self, iteration: int) -> LossForecast | None:
-        """The job's loss to come; known exactly, unless its curve is a recorded one."""
+        """Return the forecast of the loss. It is exact, except for recorded curves."""
         curve = self.trace.curve
         if not isinstance(curve, LossCurve):
             return None

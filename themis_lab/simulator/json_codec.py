@@ -1,7 +1,7 @@
-"""Values as plain JSON and back, by their type hints: what recordings are made of.
+"""Convert values to plain JSON and back by their type hints. Recordings consist of such JSON.
 
-A field that a record lacks takes its default. An unknown field is refused, so that no part of a record is lost in
-silence. Numbers that JSON has no word for, infinities, are written as text.
+A field that a record lacks takes its default. An unknown field is refused, so that no part of a record is lost
+silently. Infinities, which JSON cannot express, are written as text.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
@@ -27,7 +26,7 @@ _MAX_WHOLE = 2**64
 
 
 def plain(value: Any, tagged: Sequence[type] = ()) -> Any:
-    """A value as dictionaries, lists, text and numbers; classes among `tagged` are named in `kind`."""
+    """Convert a value to dictionaries, lists, text and numbers. The key `kind` names classes among `tagged`."""
     if isinstance(value, Struct):
         tag = {KIND: type(value).__name__} if type(value) in tagged else {}
         omitted = _empty_fields(value)
@@ -52,26 +51,31 @@ def _empty_fields(value: Any) -> set[str]:
     return {name for name, default in defaults.items() if getattr(value, name) == default}
 
 
-def restored(kind: type[T], value: Any, place: str, choices: Mapping[type, Sequence[type]] | None = None) -> T:
-    """The inverse of `plain`.
+class Decoder:
+    """The inverse of `plain`. It remembers the fields of the classes that it has met.
 
     Args:
-        kind: The class of the value to make.
-        value: What `plain` made of one.
-        place: Names the value in errors.
         choices: For a Protocol, the classes that a tagged value may have.
-
-    Raises:
-        InputError: The value does not fit; the place of the part that does not is named.
     """
-    return cast("T", _Restorer(choices or {}).restore(kind, value, place))
 
+    def __init__(self, choices: Mapping[type, Sequence[type]] | None = None) -> None:
+        self._choices = choices or {}
+        self._hints: dict[type[Struct], dict[str, Any]] = {}
 
-class _Restorer:
-    def __init__(self, choices: Mapping[type, Sequence[type]]) -> None:
-        self._choices = choices
+    def restored(self, kind: type[T], value: Any, place: str) -> T:
+        """Make a value from what `plain` made of it.
 
-    def restore(self, hint: Any, value: Any, place: str) -> Any:
+        Args:
+            kind: The class of the value, or a Protocol among the choices.
+            value: What `plain` returned.
+            place: Names the value in errors.
+
+        Raises:
+            InputError: The value does not fit. The error names the place of the part that does not.
+        """
+        return cast("T", self._restore(kind, value, place))
+
+    def _restore(self, hint: Any, value: Any, place: str) -> Any:
         """A value of that type hint."""
         if hint in self._choices:
             hint, value = self._chosen(self._choices[hint], value, place)
@@ -81,19 +85,19 @@ class _Restorer:
         if origin in (Union, UnionType):
             return self._union(get_args(hint), value, place)
         if origin in (tuple, list):
-            items = [self.restore(get_args(hint)[0], inner, f"{place}[{n}]") for n, inner in _listed(value, place)]
+            items = [self._restore(get_args(hint)[0], inner, f"{place}[{n}]") for n, inner in _listed(value, place)]
             return tuple(items) if origin is tuple else items
         if isinstance(origin, type) and issubclass(origin, Mapping):
             inner = get_args(hint)[1]
-            return {key: self.restore(inner, each, f"{place}.{key}") for key, each in _mapping(value, place).items()}
+            return {key: self._restore(inner, each, f"{place}.{key}") for key, each in _mapping(value, place).items()}
         return _scalar(hint, value, place)
 
     def _value(self, kind: Any, value: Any, place: str) -> Any:
-        hints = _hints(kind)
+        hints = self._hints_of(kind)
         for key in _mapping(value, place):
             if key not in hints:
                 raise UnknownNameError(f"key of {place}", key, hints)
-        parts = {key: self.restore(hints[key], inner, f"{place}.{key}") for key, inner in value.items()}
+        parts = {key: self._restore(hints[key], inner, f"{place}.{key}") for key, inner in value.items()}
         try:
             return kind(**parts)
         except TypeError:
@@ -103,13 +107,19 @@ class _Restorer:
             # The value's own check refuses it, with the reason but without the path.
             raise InputError(f"{place}: {error.what}", value=error.value, remedy=error.remedy) from None
 
+    def _hints_of(self, kind: type[Struct]) -> dict[str, Any]:
+        """The type of every field."""
+        if kind not in self._hints:
+            self._hints[kind] = {each.name: each.type for each in fields(kind)}
+        return self._hints[kind]
+
     def _union(self, hints: Sequence[Any], value: Any, place: str) -> Any:
         if value is None and NoneType in hints:
             return None
         kinds = [hint for hint in hints if hint is not NoneType]
         if all(hint in _SCALARS for hint in kinds) and len(kinds) > 1:
             return value if isinstance(value, tuple(kinds)) else _refuse(value, place)
-        return self.restore(kinds[0], value, place)
+        return self._restore(kinds[0], value, place)
 
     def _chosen(self, kinds: Sequence[type], value: Any, place: str) -> tuple[type, Any]:
         by_name = {kind.__name__: kind for kind in kinds}
@@ -117,12 +127,6 @@ class _Restorer:
         if name not in by_name:
             raise UnknownNameError(f"kind of {place}", name, by_name)
         return by_name[name], {key: inner for key, inner in value.items() if key != KIND}
-
-
-@cache
-def _hints(kind: type[Struct]) -> dict[str, Any]:
-    """The type of every field."""
-    return {each.name: each.type for each in fields(kind)}
 
 
 def _listed(value: Any, place: str) -> enumerate[Any]:

@@ -17,7 +17,7 @@ from themis.errors import InputError, UnknownNameError
 from themis.rho import SCHEDULE_DEFINITIONS
 from themis.values import Value
 from themis_lab.simulator.clusters import check_size
-from themis_lab.simulator.json_codec import plain, restored
+from themis_lab.simulator.json_codec import Decoder, plain
 from themis_lab.simulator.record import AppOutcome, Counts, RoundRecord, RunRecord
 from themis_lab.simulator.runs import LieChoice, Run
 from themis_lab.simulator.settings import Settings
@@ -75,9 +75,10 @@ def parse_recording(text: str, source: str) -> Recording:
     if lines[-1].get("line") != "end":
         raise InputError(f"{source} is cut short: it has no end", remedy="make the recording again")
     _check_order(lines, source)
-    run = _run(header, f"{source}, line 1")
-    rounds, apps = (_restored_lines(lines, kind, source) for kind in ("round", "app"))
-    record = _record(lines[-1], rounds, apps, f"{source}, line {len(lines)}")
+    decoder = Decoder(_CHOICES)
+    run = _run(decoder, header, f"{source}, line 1")
+    rounds, apps = (_restored_lines(decoder, lines, kind, source) for kind in ("round", "app"))
+    record = _record(decoder, lines[-1], rounds, apps, f"{source}, line {len(lines)}")
     _check_agreement(run, header, record, source)
     _check_whole(run, record, source)
     return Recording(run=run, record=record)
@@ -167,40 +168,42 @@ def _input(run: Run) -> dict[str, Any]:
     }
 
 
-def _run(header: Mapping[str, Any], place: str) -> Run:
+def _run(decoder: Decoder, header: Mapping[str, Any], place: str) -> Run:
     for key in ("settings", "workload", "error", "lies"):
         if key not in header:
             raise InputError(f"{place}: the header lacks a key", value=key)
     if not isinstance(header["lies"], list):
         raise InputError(f"{place}: lies must be a list", value=header["lies"])
-    lies = [restored(LieChoice, lie, f"{place}: lies") for lie in header["lies"]]
-    settings = restored(Settings, header["settings"], f"{place}: settings")
+    lies = [decoder.restored(LieChoice, lie, f"{place}: lies") for lie in header["lies"]]
+    settings = decoder.restored(Settings, header["settings"], f"{place}: settings")
     check_size(len(settings.cluster.machines), settings.cluster.gpus, settings.cluster.name)
     return Run(
-        workload=restored(Workload, header["workload"], f"{place}: workload", _CHOICES),
+        workload=decoder.restored(Workload, header["workload"], f"{place}: workload"),
         settings=settings,
-        error=restored(float, header["error"], f"{place}: error"),
+        error=decoder.restored(float, header["error"], f"{place}: error"),
         lies=tuple(lies),
     )
 
 
-def _restored_lines(lines: list[dict[str, Any]], kind: str, source: str) -> list[Any]:
+def _restored_lines(decoder: Decoder, lines: list[dict[str, Any]], kind: str, source: str) -> list[Any]:
     made: type[Any] = RoundRecord if kind == "round" else AppOutcome
     found = []
     for number, line in enumerate(lines, start=1):
         if line.get("line") == kind:
             content = {key: value for key, value in line.items() if key != "line"}
-            found.append(restored(made, content, f"{source}, line {number}"))
+            found.append(decoder.restored(made, content, f"{source}, line {number}"))
     return found
 
 
-def _record(end: Mapping[str, Any], rounds: list[RoundRecord], apps: list[AppOutcome], place: str) -> RunRecord:
+def _record(
+    decoder: Decoder, end: Mapping[str, Any], rounds: list[RoundRecord], apps: list[AppOutcome], place: str
+) -> RunRecord:
     lacking = [key for key in (*_OF_THE_END, "counts") if key not in end]
     if lacking or not apps:
         raise InputError(f"{place}: the end of the recording lacks a key", value=lacking or "apps")
     content = {key: end[key] for key in _OF_THE_END}
-    record = restored(RunRecord, {**content, "apps": [], "counts": plain(Counts())}, place)
-    counts = restored(Counts, end["counts"], f"{place}: counts")
+    record = decoder.restored(RunRecord, {**content, "apps": [], "counts": plain(Counts())}, place)
+    counts = decoder.restored(Counts, end["counts"], f"{place}: counts")
     return replace(record, apps=tuple(apps), rounds=tuple(rounds), counts=counts)
 
 

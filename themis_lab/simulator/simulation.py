@@ -51,7 +51,12 @@ not. Free GPUs then wait for the next event."""
 
 
 class Simulation:
-    """One run over one workload, used once. `run` plays it to its end, also from the middle.
+    """One run over one workload, used once. `run` continues to the end, also from the middle.
+
+    Example: 900 apps of one job each. A job reaches its target (an event), so its app ends and returns 4 GPUs. The
+    changed apps act, and the freed GPUs are a reason for a round: `arbiter.begin_round` gives a snapshot, `decide` asks
+    the cohort for reports and bids, and the arbiter settles the decision as leases. The winners act once more, and
+    their jobs schedule new events.
 
     Args:
         workload: The apps that arrive.
@@ -124,7 +129,7 @@ class Simulation:
         return len(self.ended) == len(self.workload.apps)
 
     def run(self, watch: Watch | None = None) -> RunRecord:
-        """Play the run to its end. `watch` is called after every round.
+        """Run to the end. Calls `watch` after every round.
 
         Raises:
             InvariantError: Apps are left that nothing can ever finish.
@@ -137,7 +142,7 @@ class Simulation:
         return self._record(time.perf_counter() - started_s)
 
     def play_rounds(self, count: int) -> None:
-        """Play `count` more rounds, and all further rounds of that moment, or until every app has ended."""
+        """Run `count` more rounds, and all further rounds of that moment. Stops when every app has ended."""
         enough = self.counts.rounds + count
         while not self.over and self.counts.rounds < enough:
             self._next_moment()
@@ -383,11 +388,11 @@ class Simulation:
         return self._auction(question.market)
 
     def report(self, snapshot: RoundSnapshot, app_id: str) -> AppReport:
-        """The report of an app as a round begins on a snapshot of this moment."""
+        """Return the report of an app for a round that begins with this snapshot."""
         return self._cohort.reports(snapshot, (app_id,), RhoOf.EVERY_APP)[app_id]
 
     def bid(self, snapshot: RoundSnapshot, app_id: str) -> Bid:
-        """The bid of an app on the offer of such a round."""
+        """Return the bid of an app on the offer of this round."""
         return self._timed_bids(snapshot, (app_id,))[app_id]
 
     def _bids(self, snapshot: RoundSnapshot, app_ids: Sequence[str]) -> dict[str, Bid]:

@@ -1,4 +1,4 @@
-"""What is asked of a workload and settings before they make a run: every job can run, and every outage can happen."""
+"""Check a workload and settings before a run: every job can run, and every outage can happen."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_fits(workload: Workload, settings: Settings) -> None:
 
 
 def refusal(workload: Workload, settings: Settings) -> InputError | None:
-    """Why these settings, which name a policy, cannot run the workload; None if they can."""
+    """Return why these settings cannot run the workload under their policy, or None if they can."""
     try:
         check_fits(workload, settings)
     except InputError as error:
@@ -91,7 +91,7 @@ def _check_job(app: AppTrace, job: JobTrace, rooms: Sequence[_Room], cluster: Cl
 
 
 def _check_costs(app: AppTrace, settings: Settings) -> None:
-    """A job that saves itself for too long would lose its GPUs by force, which is not simulated."""
+    """Raise InputError if saving takes longer than lead and grace: taking GPUs by force is not simulated."""
     costs, leases = app.costs or settings.costs, settings.leases
     most_s = leases.checkpoint_lead_s + leases.grace_s
     if costs.checkpoint_s > most_s:

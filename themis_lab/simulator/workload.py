@@ -26,7 +26,11 @@ class Curve(Protocol):
 
 
 class LossCurve(Value, frozen=True, kw_only=True):
-    """loss(k) = floor + drop * (1 + k / scale) ** -power, k iterations from the start."""
+    """loss(k) = floor + drop * (1 + k / scale) ** -power, k iterations from the start.
+
+    >>> LossCurve(floor=0.5, drop=2.0, scale=100.0).at(300)
+    1.0
+    """
 
     floor: float = 0.0
     drop: float = 1.0

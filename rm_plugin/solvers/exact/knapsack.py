@@ -3,6 +3,10 @@
 If only one bidder pins on a machine, its pins are part of what its rows use, exactly. If several bidders pin there,
 what a pin uses may depend on the others. Such a machine has a table of what p pinned GPUs use together. The core shares
 the table out among the bidders; its search adds what the shares leave out (docs/design/auction.md, "Shared pins").
+
+Example: a machine has 8 free GPUs, that is one part of 8. Two bidders may each renew 4 GPUs there. Either one takes the
+part of 8 from all others, and both together take no more than that. Added up, their uses would be 2 parts. The table
+says 1 part for 4 pinned GPUs, and 1 part for 8.
 """
 
 from __future__ import annotations

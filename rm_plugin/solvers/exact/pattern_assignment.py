@@ -3,6 +3,10 @@
 Identical machines may swap patterns. Rack by rack, machines receive the patterns with the most units for rack gangs, as
 long as these fill whole gangs. The rack's other machines receive the patterns with the fewest. Then each gang takes the
 rack that it fills most tightly.
+
+Example: two racks of two machines with 4 free GPUs each. Two patterns hold a unit of 4 of a rack gang, and two hold
+single GPUs. The gang needs two units in one rack. So both machines of one rack receive the first patterns, and those of
+the other rack receive the second ones.
 """
 
 from __future__ import annotations

@@ -44,11 +44,11 @@ class Exits:
     """Collects the reported ends."""
 
     def __init__(self):
-        self.told = []
+        self.seen = []
         self.came = asyncio.Event()
 
     async def __call__(self, end):
-        self.told.append(end)
+        self.seen.append(end)
         self.came.set()
 
 
@@ -89,7 +89,7 @@ def test_an_exit_is_reported_once_after_its_tasks_ended(tmp_path, run_id):
         assert find_marked({"THEMIS_RUN_ID": run_id}) == ()
         assert not is_alive(pid)
         await engine.kill("app-1")
-        assert exits.told == [AmExit(app_id="app-1", attempt=1, pid=pid, exit_code=5, last_words="app-1 1 yes")]
+        assert exits.seen == [AmExit(app_id="app-1", attempt=1, pid=pid, exit_code=5, last_words="app-1 1 yes")]
 
     run(run_id, scenario)
     assert (tmp_path / "app-1" / "am-1.log").read_text() == "app-1 1 yes\n"
@@ -105,7 +105,7 @@ def test_kill_ends_one_app_and_its_tasks_only(tmp_path, run_id):
         assert len(find_marked({"THEMIS_RUN_ID": run_id, "THEMIS_APP_ID": "app-2"})) == 2
         assert is_alive(two)
         await exits.came.wait()
-        assert exits.told == [AmExit(app_id="app-1", attempt=1, pid=one, exit_code=-signal.SIGKILL)]
+        assert exits.seen == [AmExit(app_id="app-1", attempt=1, pid=one, exit_code=-signal.SIGKILL)]
         await engine.kill("unknown")
 
     run(run_id, scenario)
@@ -132,7 +132,7 @@ def test_a_new_attempt_replaces_the_old(tmp_path, run_id):
         await exits.came.wait()
         await asyncio.sleep(0.2)
         assert is_alive(second), "the sweep behind the first attempt hit the second"
-        assert [end.attempt for end in exits.told] == [1]
+        assert [end.attempt for end in exits.seen] == [1]
 
     run(run_id, scenario)
 
@@ -161,7 +161,7 @@ def test_shutdown_ends_all_processes_without_reporting_exits(tmp_path, run_id):
         await marked(8, THEMIS_RUN_ID=run_id)
         await engine.shutdown()
         assert find_marked({"THEMIS_RUN_ID": run_id}) == ()
-        assert exits.told == []
+        assert exits.seen == []
 
     run(run_id, scenario)
 
@@ -198,7 +198,7 @@ def test_app_masters_outlive_a_killed_resource_manager_and_are_adopted(tmp_path,
         assert await engine.adopt("app-1", 1, pid)
         os.kill(pid, signal.SIGTERM)
         await exits.came.wait()
-        assert exits.told == [AmExit(app_id="app-1", attempt=1, pid=pid, exit_code=None)]
+        assert exits.seen == [AmExit(app_id="app-1", attempt=1, pid=pid, exit_code=None)]
         assert find_marked({"THEMIS_RUN_ID": run_id}) == ()
         assert not await engine.adopt("app-1", 1, pid)
 
@@ -218,7 +218,7 @@ def test_memory_engine_reports_exits(tmp_path):
         await engine.kill("app-1")
         await engine.launch(order("app-2", 1, {}, tmp_path))
         await engine.shutdown()
-        assert [(end.attempt, end.exit_code) for end in exits.told] == [(1, -9), (2, 0)]
+        assert [(end.attempt, end.exit_code) for end in exits.seen] == [(1, -9), (2, 0)]
         assert engine.living == {} and second == 2
         assert engine.launched[0].environment == {"A": "b"}
 

@@ -417,7 +417,7 @@ def test_ctrl_c_while_waiting_is_exit_code_3_and_says_that_the_app_goes_on(rm: F
         first = process.stderr.readline()
         assert b"app-0001 RUNNING" in first
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 3
     assert out == b"app-0001\n"
     assert b"interrupted: app app-0001 goes on running" in err
@@ -447,8 +447,8 @@ def in_a_shell(redirection: str, *words: str) -> subprocess.CompletedProcess[str
 
 def test_a_closed_output_is_refused_before_submission(rm: FakeRm) -> None:
     done = in_a_shell(">&-", "app", "submit", SEARCH)
-    told = "submarine: standard output is closed; redirect it to /dev/null to discard it\n"
-    assert (done.returncode, done.stderr) == (2, told)
+    printed = "submarine: standard output is closed; redirect it to /dev/null to discard it\n"
+    assert (done.returncode, done.stderr) == (2, printed)
     assert not rm.service.submitted
 
 

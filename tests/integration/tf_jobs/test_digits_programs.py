@@ -191,8 +191,8 @@ def test_a_corrupt_checkpoint_is_skipped_and_another_model_refused(tmp_path):
     assert [job.losses()[step] for step in range(101, 201)] == pytest.approx([first[s] for s in range(101, 201)])
     assert finish(job.start("--iterations", "300", "--hidden", "17")) == [2]
     assert "hidden = 16, this run has: 17" in job.log()
-    told = [line for line in job.log().splitlines() if not line.startswith("INFO:themis:imported")]
-    assert len(told) == 1
+    reported = [line for line in job.log().splitlines() if not line.startswith("INFO:themis:imported")]
+    assert len(reported) == 1
 
 
 def test_a_diverging_run_says_nan_and_goes_on(tmp_path):

@@ -78,10 +78,10 @@ def test_a_stop_in_a_long_evaluation_saves_at_once_and_the_epoch_ends_with_the_n
     ]
     gang.start("0", tasks=1)
     assert gang.finish() == [0], gang.log()
-    told = [line for line in gang.log().splitlines() if line.startswith(("begins", "ends"))]
-    assert [line.split()[:2] for line in told] == [
+    reported = [line for line in gang.log().splitlines() if line.startswith(("begins", "ends"))]
+    assert [line.split()[:2] for line in reported] == [
         [name, str(epoch)] for name, epoch in (("ends", 0), ("begins", 1), ("ends", 1), ("begins", 2), ("ends", 2))
     ]
-    assert [float(line.split()[-1]) for line in told] == [0.25, 0.125, 0.125, 0.0625, 0.0625]
-    assert all("'loss', 'val_loss'" in line for line in told if line.startswith("ends"))
+    assert [float(line.split()[-1]) for line in reported] == [0.25, 0.125, 0.125, 0.0625, 0.0625]
+    assert all("'loss', 'val_loss'" in line for line in reported if line.startswith("ends"))
     assert gang.log().splitlines()[-1] == "done"

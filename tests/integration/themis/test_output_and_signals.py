@@ -48,8 +48,8 @@ def test_a_reader_that_went_away_ends_it_as_a_shell_has_it(words):
 
 def test_a_closed_output_is_refused_before_the_run():
     ended = in_a_shell(SHORT, ">&-")
-    told = "themis: standard output is closed; redirect it to /dev/null to discard it\n"
-    assert (ended.returncode, ended.stderr) == (2, told)
+    printed = "themis: standard output is closed; redirect it to /dev/null to discard it\n"
+    assert (ended.returncode, ended.stderr) == (2, printed)
 
 
 def test_where_standard_error_is_closed_results_are_all_that_is_written():
@@ -73,8 +73,8 @@ HELP = [[], ["--help"], ["simulate", "--help"]]
 @pytest.mark.parametrize(("redirection", "code"), [("| true", 141), ("> /dev/full", 2)])
 def test_unwritable_help_fails(words, redirection, code):
     ended = in_a_shell(words, redirection)
-    told = "themis: [Errno 28] No space left on device\n" if code == 2 else ""
-    assert (ended.returncode, ended.stderr) == (code, told)
+    reported = "themis: [Errno 28] No space left on device\n" if code == 2 else ""
+    assert (ended.returncode, ended.stderr) == (code, reported)
 
 
 @pytest.mark.parametrize("redirection", ["2> /dev/full", "2>&-"])
@@ -93,8 +93,8 @@ def test_a_full_output_device_is_reported_once():
 def test_an_interrupted_run_leaves_no_partial_recording(tmp_path, number):
     started = recording(tmp_path)
     started.send_signal(number)
-    _, told = started.communicate(timeout=20)
-    assert (started.returncode, told) == (3, "themis: interrupted\n")
+    _, output = started.communicate(timeout=60)
+    assert (started.returncode, output) == (3, "themis: interrupted\n")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -105,8 +105,8 @@ def test_a_second_interrupt_changes_nothing(tmp_path, apart_s):
         if started.poll() is None:
             started.send_signal(signal.SIGINT)
         time.sleep(apart_s)
-    _, told = started.communicate(timeout=20)
-    assert (started.returncode, told) == (3, "themis: interrupted\n")
+    _, output = started.communicate(timeout=60)
+    assert (started.returncode, output) == (3, "themis: interrupted\n")
 
 
 def recording(folder):

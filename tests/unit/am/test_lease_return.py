@@ -39,27 +39,27 @@ class FakeKept:
 
 def run(scenario, *gpus):
     async def whole():
-        kept, told = FakeKept(*gpus), asyncio.Event()
-        await scenario(kept, LeaseReturn(kept, told.set), told)
+        kept, reported = FakeKept(*gpus), asyncio.Event()
+        await scenario(kept, LeaseReturn(kept, reported.set), reported)
 
     asyncio.run(asyncio.wait_for(whole(), 10))
 
 
 def test_occupied_gpu_is_free_only_after_clearing():
-    async def scenario(kept, returns, told):
+    async def scenario(kept, returns, reported):
         assert returns.free([A, B]) == [B]
         assert returns.free([A]) == []
         await asyncio.sleep(0)
         assert kept.cleared == [{A}]
         await kept.gone(A)
-        await told.wait()
+        await reported.wait()
         assert returns.free([A]) == [A]
 
     run(scenario, A, C)
 
 
 def test_stay_only_on_clears_all_other_gpus():
-    async def scenario(kept, returns, told):
+    async def scenario(kept, returns, reported):
         returns.stay_only_on({A})
         returns.stay_only_on({A})
         await asyncio.sleep(0)
@@ -68,28 +68,28 @@ def test_stay_only_on_clears_all_other_gpus():
         await asyncio.sleep(0)
         assert kept.cleared == [{B, C}, {A}]
         await kept.gone(A)
-        await told.wait()
+        await reported.wait()
 
     run(scenario, A, B, C)
 
 
 def test_failed_clearing_frees_nothing_and_is_retried():
-    async def scenario(kept, returns, told):
+    async def scenario(kept, returns, reported):
         kept.fails = True
         assert returns.free([A]) == []
         await asyncio.sleep(0.01)
-        assert not told.is_set()
+        assert not reported.is_set()
         kept.fails = False
         assert returns.free([A]) == []
         await kept.gone(A)
-        await told.wait()
+        await reported.wait()
         assert len(kept.cleared) == 2
 
     run(scenario, A)
 
 
 def test_end_of_app_waits_for_all_gpus():
-    async def scenario(kept, returns, told):
+    async def scenario(kept, returns, reported):
         ending = asyncio.ensure_future(returns.all())
         await asyncio.sleep(0.01)
         await kept.gone(A)

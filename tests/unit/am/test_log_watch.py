@@ -33,7 +33,7 @@ class Watched:
     def __init__(
         self, folder: Path, look_s: float = 10.0, checkpoints: str = "hdfs://nn/ckpt", path: str = "", log_mb: int = 0
     ) -> None:
-        self.told: list[tuple[str, dict[str, object]]] = []
+        self.seen: list[tuple[str, dict[str, object]]] = []
         self.now_s, self.look_s = 0.0, look_s
         self.job = JobRun(
             spec=JobSpec(job_id="job-00", iterations_total=400),
@@ -65,7 +65,7 @@ class Watched:
                 compares=False,
             ),
         )
-        self.watch = LogWatch(self.app, lambda kind, _, detail: self.told.append((kind, dict(detail))), lambda: None)
+        self.watch = LogWatch(self.app, lambda kind, _, detail: self.seen.append((kind, dict(detail))), lambda: None)
 
     def log(self, text: str) -> None:
         with self.job.log_path.open("a") as file:
@@ -78,7 +78,7 @@ class Watched:
             self.watch.poll()
 
     def details(self, kind: str) -> list[dict[str, object]]:
-        return [detail for name, detail in self.told if name == kind]
+        return [detail for name, detail in self.seen if name == kind]
 
 
 def test_progress_is_of_present_incarnation(tmp_path: Path) -> None:
@@ -118,8 +118,8 @@ def test_first_step_event_has_startup_times(tmp_path):
     watched.log("INFO:themis:imported seconds = 2.5, after = 0.25\nINFO:themis:restored iteration = 7, seconds = 0.5\n")
     assert watched.details("first_step") == []
     watched.log("INFO:tensorflow:loss = 0.5, step = 8\n")
-    (told,) = watched.details("first_step")
-    assert told["seconds"] == {"process": 0.25, "import": 2.5, "restore": 0.5}
+    (seen,) = watched.details("first_step")
+    assert seen["seconds"] == {"process": 0.25, "import": 2.5, "restore": 0.5}
 
 
 @pytest.mark.parametrize(("name", "iteration"), [("keras_bars", 96), ("keras_lines", 96), ("tf_cnn_benchmarks", 30)])
@@ -233,7 +233,7 @@ def test_logs_of_earlier_attempts_emit_no_events(tmp_path):
     watched.watch.catch_up()
     watched.look()
     assert watched.job.profile.iteration == 96
-    assert watched.told == []
+    assert watched.seen == []
 
 
 def test_last_lines_are_read_before_job_is_final(tmp_path):

@@ -35,8 +35,8 @@ def test_every_format_has_its_row_and_event_files_have_one():
 
 def test_the_lines_shown_are_read():
     shown = {line.replace("<TAB>", "\t") for row in table_rows(PAGE, "format") for line in code(row[1])}
-    told = [line for line in shown if any(isinstance(each, StepLoss) for each in LogReader().read(whole(line)))]
-    assert len(told) == 5
+    reported = [line for line in shown if any(isinstance(each, StepLoss) for each in LogReader().read(whole(line)))]
+    assert len(reported) == 5
 
 
 def test_every_line_of_your_own_program_is_read():

@@ -17,7 +17,7 @@ def rows_of(workload):
         return list(csv.DictReader(file))
 
 
-def told(number):
+def reported(number):
     """A table of the page as cells, a row a policy; workload 2 comes first."""
     table = text_of(PAGE).split(HEAD)[number].split("\n\n")[0].splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
@@ -67,7 +67,7 @@ def predicted_by_measured(live, predictions):
 @pytest.mark.parametrize(("number", "workload"), [(1, "w2"), (2, "w1")])
 def test_the_tables_match_the_recorded_rows(number, workload):
     rows = rows_of(workload)
-    table = told(number)
+    table = reported(number)
     assert {name for cells in table for name in code(cells[0])} == {row["policy"] for row in rows}
     for cells in table:
         (policy,) = code(cells[0])

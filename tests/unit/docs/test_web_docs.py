@@ -17,14 +17,23 @@ from am.page.status_document import status_document
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service import app_estimates, app_pages
 from rm_plugin.service.web import event_index, home_page, routes
-from rm_plugin.service.web.documents import app_document, apps_document, cluster_document, events_document
+from rm_plugin.service.web.documents import (
+    app_document,
+    apps_document,
+    cluster_document,
+    events_document,
+    losses_document,
+    usage_document,
+)
 from rm_plugin.service.web.event_index import EventIndex
 from rm_plugin.service.web.metrics import metrics_text
 from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.round_record import round_document
+from rm_plugin.service.web.usage_history import UsageHistory
 from themis.config.rm_settings import RmSettings
 from themis.lifecycle import AppState
 from themis.web.frame import REFRESH_S
+from themis.wire import themis_pb2 as pb
 
 PAGE = "docs/reference/web.md"
 
@@ -34,7 +43,7 @@ def page_state():
     async def make():
         case = busy()
         case.app("well", state=AppState.FINISHED, finished_at_s=NOW_S + 1.0)
-        seen = PageState(case.manager, "themis", EventIndex(case.recorder))
+        seen = PageState(case.manager, "themis", EventIndex(case.recorder), UsageHistory())
         for event in case.recorder.events(0, "", 1_000):
             seen.event_index.take(event)
         return seen
@@ -93,6 +102,14 @@ def test_keys_of_apps_are_all_there(page_state):
     assert set(whole["jobs"][0]) <= meaning("key of one app", "jobs")
     assert keys("key of waiting") == set(whole["waiting"])
     assert keys("key of estimate") == set(whole["estimate"])
+
+
+def test_keys_of_losses_and_usage_are_all_there(page_state):
+    entry = page_state.manager.entries.get("app-0001")
+    entry.take_heartbeat(pb.Heartbeat(loss_curves=[pb.LossCurve(job_id="job-0", iterations=[1], losses=[0.5])]))
+    losses = losses_document(entry)
+    assert {*losses, *losses["jobs"][0]} <= set(code(between("### /api/v1/apps/{app}/losses", "### /api/v1/usage")))
+    assert set(usage_document(page_state)) <= set(code(between("### /api/v1/usage", "### /api/v1/rounds")))
 
 
 def test_keys_of_rounds_and_events_are_all_there(page_state):

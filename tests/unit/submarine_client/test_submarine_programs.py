@@ -48,7 +48,7 @@ def test_a_checkpoint_uri_of_an_hdfs_is_taken(tmp_path: Path, uri: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("arguments: {model: resnet5}", "unknown model: 'resnet5'"),
         ("arguments: {slowdown: 'a,b'}", "--slowdown does not parse: 'a,b'"),
@@ -58,8 +58,8 @@ def test_a_checkpoint_uri_of_an_hdfs_is_taken(tmp_path: Path, uri: str) -> None:
         ("estimate: {serial_iteration_s: 1e+300}", "estimate.serial_iteration_s: should be less"),
     ],
 )
-def test_invalid_replay_arguments_are_refused_before_submission(tmp_path: Path, line: str, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_invalid_replay_arguments_are_refused_before_submission(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         load(tmp_path, f"name: a\nprogram: replay\njob: {{iterations: 5}}\n{line}\n")
 
 
@@ -84,7 +84,7 @@ def test_values_become_the_programs_types(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("uri", "told"),
+    ("uri", "expected"),
     [
         ("s3://bucket/x", "unknown scheme in a checkpoint URI: 's3://bucket/x'; known: a plain path, file:///path, "),
         ("file://elsewhere/x", "a file URI must name a local absolute path: 'file://elsewhere/x'; write file:///path"),
@@ -105,11 +105,11 @@ def test_values_become_the_programs_types(tmp_path: Path) -> None:
     ],
 )
 def test_a_checkpoint_uri_that_the_resource_manager_would_refuse_is_refused(
-    tmp_path: Path, uri: str, told: str
+    tmp_path: Path, uri: str, expected: str
 ) -> None:
     with pytest.raises(InputError) as caught:
         load(tmp_path, f"name: a\ncommand: sh\ncheckpoint_uri: {uri}\n")
-    assert str(caught.value).startswith(f"{tmp_path}/g.yaml: {told}")
+    assert str(caught.value).startswith(f"{tmp_path}/g.yaml: {expected}")
 
 
 @pytest.mark.parametrize(

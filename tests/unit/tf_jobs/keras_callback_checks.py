@@ -71,19 +71,19 @@ class Heard(keras.callbacks.Callback):
 
     def __init__(self):
         super().__init__()
-        self.notes = SimpleNamespace(told=[])
+        self.notes = SimpleNamespace(collected=[])
 
     @property
-    def told(self):
-        return self.notes.told
+    def collected(self):
+        return self.notes.collected
 
     @property
     def names(self):
-        return [name for name, *_ in self.told]
+        return [name for name, *_ in self.collected]
 
     def __getattribute__(self, name):
         if name.startswith("on_") and "batch" not in name:
-            return lambda *arguments: self.told.append((name, *arguments))
+            return lambda *arguments: self.collected.append((name, *arguments))
         return super().__getattribute__(name)
 
 
@@ -125,7 +125,7 @@ def test_callbacks_see_a_run_by_epochs():
         learner.step(iteration, stop=False)
     learner.ended()
     held_out = {"val_loss": 0.5, "val_accuracy": 0.75}
-    assert heard.told == [
+    assert heard.collected == [
         ("on_train_begin", {}),
         ("on_epoch_begin", 0, {}),
         ("on_epoch_end", 0, {"loss": 1.5, **held_out}),
@@ -152,12 +152,12 @@ def test_the_history_goes_on_over_starts_as_if_there_had_been_one(tmp_path):
             last, before = end, saved(learner, folder)
         again = called_back()
         again.read_state(before)
-        told = []
+        collected = []
         for each in (learner, again):
             each.ended()
-            told.append((each.history.epoch, each.history.history))
-        assert told[0] == told[1], "also where a start finds everything done"
-        return told[0]
+            collected.append((each.history.epoch, each.history.history))
+        assert collected[0] == collected[1], "also where a start finds everything done"
+        return collected[0]
 
     held_out = {"val_loss": [0.5] * 3, "val_accuracy": [0.75] * 3}
     assert done() == ([0, 1, 2], {"loss": [1.5, 3.5, 5.5], **held_out})
@@ -168,7 +168,7 @@ def test_the_history_goes_on_over_starts_as_if_there_had_been_one(tmp_path):
 def test_a_finished_run_calls_no_callbacks():
     heard = Heard()
     called_back(heard).ended()
-    assert heard.told == []
+    assert heard.collected == []
 
 
 def test_an_epoch_that_a_stop_has_cut_goes_on_where_it_was(tmp_path):
@@ -180,8 +180,8 @@ def test_an_epoch_that_a_stop_has_cut_goes_on_where_it_was(tmp_path):
     for iteration in (4, 5):
         second.step(iteration, stop=False)
     assert heard.names == ["on_train_begin", "on_epoch_end", "on_epoch_begin"]
-    assert heard.told[1] == ("on_epoch_end", 1, {"loss": 3.5, "val_loss": 0.5, "val_accuracy": 0.75})
-    assert heard.told[2] == ("on_epoch_begin", 2, {})
+    assert heard.collected[1] == ("on_epoch_end", 1, {"loss": 3.5, "val_loss": 0.5, "val_accuracy": 0.75})
+    assert heard.collected[2] == ("on_epoch_begin", 2, {})
 
 
 @pytest.mark.parametrize("stops", [(5, 15, 25), (10, 20), (10, 11), tuple(range(1, 40))])
@@ -253,7 +253,7 @@ class TestStops:
         again.read_state(folder)
         again.step(3, stop=False)
         assert heard.names == ["on_train_begin", "on_epoch_begin", "on_train_begin", "on_epoch_end", "on_epoch_begin"]
-        assert heard.told[3][2]["loss"] == 1.5
+        assert heard.collected[3][2]["loss"] == 1.5
 
     @pytest.mark.parametrize("batches", [0, 1, 3])
     def test_one_in_the_middle_of_the_evaluation_ends_it(self, batches):
@@ -334,11 +334,11 @@ def test_batches_that_lie_in_two_passes_end_the_first_of_them():
 
 
 def test_callbacks_receive_batches_with_their_loss():
-    told = []
-    learner = called_back(keras.callbacks.LambdaCallback(on_train_batch_end=lambda *each: told.append(each)))
+    collected = []
+    learner = called_back(keras.callbacks.LambdaCallback(on_train_batch_end=lambda *each: collected.append(each)))
     learner.step(3, stop=False)
     learner.step(4, stop=False)
-    assert told == [(0, {"loss": 3.0}), (1, {"loss": 4.0})]
+    assert collected == [(0, {"loss": 3.0}), (1, {"loss": 4.0})]
 
 
 @pytest.mark.parametrize("name", REFUSED)

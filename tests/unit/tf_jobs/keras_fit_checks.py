@@ -74,20 +74,20 @@ class Script:
         keras.utils.set_random_seed(self.starts)
         often = {"checkpoint_every": 2, "log_every": 1, "callbacks": StopAt(self.stop, stop_after)}
         held_out = {"validation_data": (X[:8], Y[:8])}
-        one, two, told = net(), net(width=5), []
+        one, two, seen = net(), net(width=5), []
         if self.starts == 1:
             self.begun = [each.get_weights() for each in (one, two)]
         one.set_weights(self.begun[0])
         two.set_weights(self.begun[1])
         try:
-            told.append(job.fit(one, X, Y, 8, 3, **often, **held_out))
+            seen.append(job.fit(one, X, Y, 8, 3, **often, **held_out))
             one.compile(keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy")
-            told.append(job.fit(one, X, Y, batch_size=8, epochs=2, **often))
-            told.append(job.fit(two, X[:16], Y[:16], batch_size=8, iterations=4, **often, **held_out))
+            seen.append(job.fit(one, X, Y, batch_size=8, epochs=2, **often))
+            seen.append(job.fit(two, X[:16], Y[:16], batch_size=8, iterations=4, **often, **held_out))
         except Left as left:
             return left.args[0]
         weights = np.concatenate([each.ravel() for model in (one, two) for each in model.get_weights()])
-        return weights, [each.history for each in told], [each.epoch for each in told]
+        return weights, [each.history for each in seen], [each.epoch for each in seen]
 
     def events(self):
         lines = [json.loads(line) for line in (self.folder / "history.jsonl").read_text().splitlines()]
@@ -110,13 +110,13 @@ def whole(tmp_path_factory):
 
 
 def test_every_fit_trains_and_the_iterations_of_the_job_go_on(whole, capfd):
-    script, (_weights, told, epochs) = whole
+    script, (_weights, reported, epochs) = whole
     assert [event for event in script.events() if event[1] in ("start", "end")] == [
         (1, "start", 0), (1, "end", 9), (1, "start", 9), (1, "end", 15), (1, "start", 15), (1, "end", STEPS),
     ]  # fmt: skip
     assert epochs == [[0, 1, 2], [0, 1], [0, 1]]
-    assert [len(each["loss"]) for each in told] == [3, 2, 2]
-    assert [sorted(each) for each in told] == [
+    assert [len(each["loss"]) for each in reported] == [3, 2, 2]
+    assert [sorted(each) for each in reported] == [
         ["loss", "val_accuracy", "val_loss"],
         ["loss"],
         ["loss", "val_accuracy", "val_loss"],
@@ -131,9 +131,9 @@ def test_a_stopped_script_comes_to_the_same_weights_and_histories(whole, stops, 
     script.starts = 1  # The first start alone draws the weights.
     for after in stops:
         assert script.start(stop_after=after) == 75
-    weights, told, epochs = script.start()
+    weights, reported, epochs = script.start()
     assert np.array_equal(weights, whole[1][0])
-    assert told == whole[1][1]
+    assert reported == whole[1][1]
     assert epochs == whole[1][2]
     steps = [int(step) for step in re.findall(r"loss = \S+, step = (\d+)", capfd.readouterr().err)]
     assert steps == list(range(1, STEPS + 1)), "an iteration lost or repeated"
@@ -190,8 +190,8 @@ def test_a_checkpoint_written_before_there_were_histories_is_gone_on_from(tmp_pa
     shutil.rmtree(tmp_path / "ck")
     script.store.save("j", newest.iteration, {"state.npz": tmp_path / "state.npz"}, newest.meta)
     (tmp_path / "scratch" / "0" / "callbacks.json").unlink()
-    told = script.job().fit(net(), X, Y, 8, 3)
-    assert told.epoch == [1, 2]
+    reported = script.job().fit(net(), X, Y, 8, 3)
+    assert reported.epoch == [1, 2]
     assert script.store.latest_iteration("j") == 9
 
 
@@ -300,9 +300,9 @@ def test_exchanges_between_tasks_are_traced_once_for_all_sizes():
 
 
 def test_common_argument_types_are_accepted(tmp_path):
-    told = Script(tmp_path).job().fit(net(), X, Y, np.int64(8), 1, 0, callbacks=None)
-    assert isinstance(told, keras.callbacks.History)
-    assert len(told.history["loss"]) == 1
+    reported = Script(tmp_path).job().fit(net(), X, Y, np.int64(8), 1, 0, callbacks=None)
+    assert isinstance(reported, keras.callbacks.History)
+    assert len(reported.history["loss"]) == 1
 
 
 def test_the_defaults_of_keras_are_accepted(tmp_path):

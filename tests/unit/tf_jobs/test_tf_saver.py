@@ -127,9 +127,9 @@ def test_training_stalls_less_than_a_tenth_of_the_write_time(job, tmp_path):
     assert made.store.begun == [10]
     assert "checkpoint iteration" not in made.output.getvalue(), "training has gone on while the first is written"
     made.saver.settle()
-    told = made.output.getvalue()
-    stalls = {int(iteration): float(seconds) for iteration, seconds in STALLED.findall(told)}
-    records = [parse_line(line) for line in told.splitlines()]
+    printed = made.output.getvalue()
+    stalls = {int(iteration): float(seconds) for iteration, seconds in STALLED.findall(printed)}
+    records = [parse_line(line) for line in printed.splitlines()]
     writes = {record.iteration: record.seconds for record in records if isinstance(record, CheckpointSaved)}
     assert list(stalls) == [10, 20, 30]
     assert list(writes) == [10, 30]

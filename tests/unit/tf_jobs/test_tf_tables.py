@@ -43,9 +43,9 @@ def test_iteration_time_follows_the_paper():
 
 def test_tables_are_small_and_name_their_sources():
     assert sum(path.stat().st_size for path in TABLES.iterdir()) < 300_000
-    told = (TABLES / "SOURCES.md").read_text()
-    assert all(path.name in told for path in TABLES.glob("*.csv"))
-    assert all(model in told for model in read_speeds())
+    reported = (TABLES / "SOURCES.md").read_text()
+    assert all(path.name in reported for path in TABLES.glob("*.csv"))
+    assert all(model in reported for model in read_speeds())
 
 
 def test_an_unknown_model_names_the_nearest():

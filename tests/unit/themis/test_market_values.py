@@ -32,9 +32,9 @@ def test_a_row_asks_for_something():
 @pytest.mark.parametrize("gangs", [({"m": 1}, {}), ({},), ({"m": 2},), ({"m": 1}, {"n": 1})])
 def test_pinned_gangs_sum_to_the_pinned_gpus_without_empty_ones(gangs):
     # A payment of three gangs in four would be paid with gangs that hold nothing.
-    told = tuple(Allocation.of(gang) for gang in gangs)
+    reported = tuple(Allocation.of(gang) for gang in gangs)
     with pytest.raises(InputError, match="pinned gang"):
-        BidRow(value=1.0, pinned=Allocation.of({"m": 1}), pinned_gangs=told)
+        BidRow(value=1.0, pinned=Allocation.of({"m": 1}), pinned_gangs=reported)
 
 
 @pytest.mark.parametrize("value", [-1e-9, math.inf, math.nan])

@@ -34,8 +34,8 @@ def allox(capsys, tmp_path):
         path = tmp_path / "instance.json"
         path.write_bytes(document if isinstance(document, bytes) else json.dumps(document).encode())
         code = main(["allox", "--instance", str(path), *arguments])
-        told = capsys.readouterr()
-        return code, told.out, told.err
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
 
     return run
 

@@ -28,8 +28,8 @@ def written(folder, document):
 def auction(capsys, *arguments, market=EXAMPLE):
     """Run the command. Returns exit code, standard output and standard error."""
     code = main(["auction", "--market", str(market), *arguments])
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
 
 
 def as_json(capsys, *arguments, market=EXAMPLE):

@@ -40,8 +40,8 @@ def test_documented_commands_print_the_documented_output(tmp_path, monkeypatch, 
     FolderStore(tmp_path / "ckpt").save("replay", 20, {name: tmp_path / name for name in ("curve", "state")}, {})
     for command in commands(block("docs/explanation/checkpoints.md", "commands")):
         assert main(command.words[1:]) == 0
-        told = capsys.readouterr()
-        assert missing(command.shown, told.err + told.out) is None, command.line
+        output = capsys.readouterr()
+        assert missing(command.shown, output.err + output.out) is None, command.line
 
 
 def test_list_shows_every_checkpoint(folder, capsys):
@@ -60,9 +60,9 @@ def test_list_prints_json(folder, capsys):
 
 def test_copy_to_hdfs_and_back(folder, server, tmp_path, capsys):
     assert main(["checkpoints", "copy", str(folder), server.uri("/x")]) == 0
-    told = capsys.readouterr()
-    assert told.out == "3 copied\n"
-    assert told.err.splitlines()[0] == "1 of 3: a 5, 0.0 MB: copied"
+    output = capsys.readouterr()
+    assert output.out == "3 copied\n"
+    assert output.err.splitlines()[0] == "1 of 3: a 5, 0.0 MB: copied"
     assert main(["checkpoints", "copy", server.uri("/x"), str(tmp_path / "back"), "--last", "1", "--verify"]) == 0
     assert capsys.readouterr().out == "2 copied\n"
     assert main(["checkpoints", "copy", server.uri("/x"), str(tmp_path / "back")]) == 0
@@ -73,8 +73,8 @@ def test_copy_to_hdfs_and_back(folder, server, tmp_path, capsys):
 def test_broken_checkpoints_exit_1(folder, tmp_path, capsys):
     (folder / "a" / f"{5:012d}" / "f").write_bytes(b"?" * 1000)
     assert main(["checkpoints", "copy", str(folder), str(tmp_path / "to")]) == 1
-    told = capsys.readouterr()
-    assert told.out == "2 copied, 1 broken at the source\n"
+    output = capsys.readouterr()
+    assert output.out == "2 copied, 1 broken at the source\n"
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_broken_checkpoints_exit_1(folder, tmp_path, capsys):
 )
 def test_unusable_arguments_exit_2(folder, words, reason, capsys):
     assert main(["checkpoints", *(word.format(folder=folder) for word in words)]) == 2
-    told = capsys.readouterr()
-    assert told.out == "" and reason in told.err and "Traceback" not in told.err
+    output = capsys.readouterr()
+    assert output.out == "" and reason in output.err and "Traceback" not in output.err
 
 
 def test_interrupted_copy_leaves_whole_checkpoints_and_resumes(folder, server, tmp_path, capsys):
@@ -109,9 +109,9 @@ def test_interrupted_copy_leaves_whole_checkpoints_and_resumes(folder, server, t
             assert time.monotonic() < deadline_s and copying.poll() is None
             time.sleep(0.01)
         copying.send_signal(signal.SIGINT)
-        _, told = copying.communicate(timeout=20)
+        _, output = copying.communicate(timeout=60)
     assert copying.returncode == 3
-    assert told.splitlines()[-1] == "themis: interrupted"
+    assert output.splitlines()[-1] == "themis: interrupted"
     assert not list((tmp_path / "spool").iterdir())
     assert not [path for path in server.hdfs.nodes if ".writing" in path]
     store = open_store(server.uri("/x"))

@@ -6,7 +6,7 @@ from themis_cli.main import main
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         (["--policies", ""], "a policy without a name in --policies: ''"),
         (["--policies", ","], "a policy without a name"),
@@ -15,11 +15,11 @@ from themis_cli.main import main
         (["--scale", ""], "unknown scale of the experiment: ''"),
     ],
 )
-def test_empty_name_is_refused(options, told, tmp_path, monkeypatch, capsys):
+def test_empty_name_is_refused(options, expected, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("themis_lab.paper.live.command._forecast", lambda *_: pytest.fail("the experiment was begun"))
     out = tmp_path / "out"
     assert main(["testbed", "--workload", "w1", *options, "--out", str(out)]) == 2
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
     assert not out.exists()
 
 

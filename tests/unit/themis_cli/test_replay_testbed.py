@@ -62,8 +62,8 @@ def status(place, arrival):
 
 def test_live_run_is_simulated_with_its_arrivals(folder, capsys):
     assert main(["replay", str(folder), "--policy", "themis", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    recorded, (replayed,) = told["recorded"], told["replayed"]
+    output = json.loads(capsys.readouterr().out)
+    recorded, (replayed,) = output["recorded"], output["replayed"]
     assert recorded["max_rho"] == {"themis": 3.0, "isolated_share": 6.0}
     assert (recorded["policy"], recorded["cluster_gpus"], recorded["seed"]) == ("tiresias", 8, 9)
     assert recorded["completion_s"]["mean"] == 20.0

@@ -16,8 +16,8 @@ def exact_examples_only(monkeypatch):
 
 def test_every_experiment_has_its_files_and_a_section(tmp_path, capsys):
     assert main(["reproduce", "oef", "--out", str(tmp_path)]) == 0
-    told = capsys.readouterr()
-    assert "oef_fig1: diverse speedups" in told.out
+    output = capsys.readouterr()
+    assert "oef_fig1: diverse speedups" in output.out
     summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
     for experiment in EXPERIMENTS:
         assert f"### {experiment.name}: {experiment.title}" in summary

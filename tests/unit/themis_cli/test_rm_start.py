@@ -15,9 +15,9 @@ def refusal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     settings = tmp_path / "rm.yaml"
     settings.write_text(f"cluster: {tmp_path}/cluster.yaml\nstate_dir: {tmp_path}/state\nlisten: 127.0.0.1:0\n")
     assert main(["rm", "start", "-c", str(settings)]) == 2
-    told = capsys.readouterr()
-    assert told.out == "" and told.err.count("\n") == 1
-    return told.err
+    output = capsys.readouterr()
+    assert output.out == "" and output.err.count("\n") == 1
+    return output.err
 
 
 @pytest.fixture
@@ -37,11 +37,21 @@ def test_file_that_is_no_store_is_refused(tmp_path, store, capsys):
 def test_store_in_use_is_refused(tmp_path, store, capsys):
     with store.with_name("rm.sqlite.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        told = refusal(tmp_path, capsys)
-    assert told == (f"themis: another ResourceManager holds the store: '{store}'; stop it, or name another state_dir\n")
+        error = refusal(tmp_path, capsys)
+    assert error == (
+        f"themis: another ResourceManager holds the store: '{store}'; stop it, or name another state_dir\n"
+    )
 
 
 def test_file_instead_of_folder_is_refused(tmp_path, capsys):
     (tmp_path / "state").write_text("a file")
-    told = refusal(tmp_path, capsys)
-    assert told.startswith(f"themis: cannot make the folder of the store (File exists): '{tmp_path}/state'; ")
+    error = refusal(tmp_path, capsys)
+    assert error.startswith(f"themis: cannot make the folder of the store (File exists): '{tmp_path}/state'; ")
+
+
+def test_standby_without_a_shared_state_is_refused(tmp_path, capsys):
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    settings = tmp_path / "rm.yaml"
+    settings.write_text(f"cluster: {tmp_path}/cluster.yaml\nstate_dir: {tmp_path}/state\n")
+    assert main(["rm", "start", "-c", str(settings), "--standby"]) == 2
+    assert "set standby.enabled" in capsys.readouterr().err

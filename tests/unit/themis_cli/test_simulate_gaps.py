@@ -34,23 +34,23 @@ def philly(tmp_path):
     return path
 
 
-def told(capsys, workload, *options):
+def reported(capsys, workload, *options):
     assert main(["simulate", "--policy", "tiresias", "--cluster", "2x2", "--workload", str(workload), *options]) == 0
     return capsys.readouterr()
 
 
 def test_jobs_without_throughput_are_counted_on_stderr(gavel, capsys):
-    assert told(capsys, gavel).err == f"simulate: jobs.trace: {LACK}\n"
+    assert reported(capsys, gavel).err == f"simulate: jobs.trace: {LACK}\n"
 
 
 def test_omitted_jobs_and_bursts_are_one_line(philly, capsys):
-    err = told(capsys, philly, "--option", "least_jobs=2").err
+    err = reported(capsys, philly, "--option", "least_jobs=2").err
     never = "1 of the 4 jobs have no time in which they ran: left out"
     assert err == f"simulate: philly.csv: {never}; 1 of the 2 bursts have fewer than 2 jobs: left out\n"
 
 
 def test_gaps_are_printed_once_for_all_runs_on_stderr(gavel, capsys):
-    out, err = told(capsys, gavel, "--policy", "drf", "--seeds", "2", "--json")
+    out, err = reported(capsys, gavel, "--policy", "drf", "--seeds", "2", "--json")
     assert err == f"simulate: jobs.trace: {LACK}\n"
     assert LACK not in out
     assert len(json.loads(out)["runs"]) == 4
@@ -58,12 +58,12 @@ def test_gaps_are_printed_once_for_all_runs_on_stderr(gavel, capsys):
 
 def test_complete_trace_prints_no_gaps(gavel, capsys):
     gavel.write_text(f"{gavel_line(80, 0)}\n", encoding="utf-8")
-    assert told(capsys, gavel).err == ""
+    assert reported(capsys, gavel).err == ""
 
 
 def test_replay_prints_gaps_of_recording(gavel, tmp_path, capsys):
     recording = tmp_path / "run.jsonl"
-    told(capsys, gavel, "--record", str(recording))
+    reported(capsys, gavel, "--record", str(recording))
     assert main(["replay", str(recording), "--policy", "drf"]) == 0
     assert capsys.readouterr().err == f"simulate: jobs.trace: {LACK}\n"
 
@@ -71,7 +71,7 @@ def test_replay_prints_gaps_of_recording(gavel, tmp_path, capsys):
 def test_skipped_rows_are_counted_and_the_first_are_named(philly, capsys):
     rows = [f"2017-10-09 07:01:5{place},x{place},1,a\n" for place in range(7)]
     philly.write_text(philly.read_text(encoding="utf-8") + "".join(rows), encoding="utf-8")
-    err = told(capsys, philly, "--skip-bad-rows").err
+    err = reported(capsys, philly, "--skip-bad-rows").err
     named = ", ".join(
         f"{philly}, line {6 + place}: duration: not a number of seconds: 'x{place}'" for place in range(5)
     )
@@ -81,7 +81,7 @@ def test_skipped_rows_are_counted_and_the_first_are_named(philly, capsys):
 def test_skipped_rows_of_gavel_trace_and_table_are_reported_together(gavel, tmp_path, capsys):
     gavel.write_text(f"{gavel_line(80, 0)}\nodd\n", encoding="utf-8")
     (tmp_path / "throughputs.csv").write_text(f"{TABLE}LM,80,x,v100,1.0,1.0\n", encoding="utf-8")
-    err = told(capsys, gavel, "--skip-bad-rows").err
+    err = reported(capsys, gavel, "--skip-bad-rows").err
     places = f"{gavel}, line 2: 1 fields in place of 12, {tmp_path / 'throughputs.csv'}, line 3: num_gpus"
     assert err.startswith(f"simulate: jobs.trace: 2 rows cannot be read: left out ({places}")
 

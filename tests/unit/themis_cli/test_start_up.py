@@ -52,13 +52,13 @@ def test_help_loads_no_solver(words):
     assert slow == []
 
 
-@pytest.mark.parametrize(("threads", "told"), [(None, "1"), ("3", "3")])
-def test_computing_commands_use_one_blas_thread_by_default(monkeypatch, threads, told):
+@pytest.mark.parametrize(("threads", "expected"), [(None, "1"), ("3", "3")])
+def test_computing_commands_use_one_blas_thread_by_default(monkeypatch, threads, expected):
     monkeypatch.delenv(THREADS, raising=False)
     if threads is not None:
         monkeypatch.setenv(THREADS, threads)
     assert main(["auction", "--market", "conf/markets/three-apps.json"]) == 0
-    assert os.environ[THREADS] == told
+    assert os.environ[THREADS] == expected
 
 
 def test_commands_that_start_jobs_set_no_blas_threads(monkeypatch):

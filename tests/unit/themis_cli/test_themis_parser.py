@@ -6,7 +6,7 @@ from themis.parser import HelpfulParser
 from themis_cli.main import _COMMANDS, build_parser, main
 
 
-def told(capsys, parser, *words):
+def expected(capsys, parser, *words):
     with pytest.raises(SystemExit):
         parser.parse_args(words)
     return capsys.readouterr().out
@@ -14,13 +14,13 @@ def told(capsys, parser, *words):
 
 @pytest.mark.parametrize("command", _COMMANDS)
 def test_help_of_single_parser_equals_full_parser(capsys, command):
-    alone = told(capsys, build_parser(command), command, "--help")
-    assert alone == told(capsys, build_parser(), command, "--help")
+    alone = expected(capsys, build_parser(command), command, "--help")
+    assert alone == expected(capsys, build_parser(), command, "--help")
     assert alone.startswith(f"usage: themis {command}")
 
 
 def test_help_names_operators_commands_before_those_of_researchers(capsys):
-    text = " ".join(told(capsys, build_parser(), "--help").split())
+    text = " ".join(expected(capsys, build_parser(), "--help").split())
     assert "for operators: rm, checkpoints, devcluster, examples, completion; for researchers: simulate, " in text
     assert text.index(" completion print") < text.index(" simulate run")
 
@@ -33,7 +33,7 @@ def test_unknown_command_lists_all_commands(capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (["simulat"], "invalid choice: 'simulat' (did you mean 'simulate'?)"),
         (["reproduce", "tab5", "--scale", "quik"], "argument --scale: invalid choice: 'quik' (did you mean 'quick'?)"),
@@ -41,14 +41,14 @@ def test_unknown_command_lists_all_commands(capsys):
         (["simulate", "--lease-ends", "never"], "invalid choice: 'never' (choose from "),
     ],
 )
-def test_unknown_choice_names_nearest(capsys, words, told):
+def test_unknown_choice_names_nearest(capsys, words, expected):
     with pytest.raises(SystemExit, match="2"):
         main(words)
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (["simulate", "--polcy", "themis"], "unknown option of themis simulate: '--polcy'; did you mean '--policy'?"),
         (["simulate", "--sead=3"], "unknown option of themis simulate: '--sead'; did you mean '--seed'?"),
@@ -60,9 +60,9 @@ def test_unknown_choice_names_nearest(capsys, words, told):
         ),
     ],
 )
-def test_unknown_option_names_nearest(capsys, words, told):
+def test_unknown_option_names_nearest(capsys, words, expected):
     assert main(words) == 2
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

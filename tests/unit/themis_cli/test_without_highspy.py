@@ -39,11 +39,11 @@ def test_other_solvers_work_without_it():
 )
 def test_command_exits_2_with_one_line(command, capsys):
     assert main([*command, "--solver", "highs"]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("themis: HiGHS needs highspy: ")
-    assert told.err.endswith("; pip install highspy, or choose another solver\n")
-    assert told.err.count("\n") == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("themis: HiGHS needs highspy: ")
+    assert output.err.endswith("; pip install highspy, or choose another solver\n")
+    assert output.err.count("\n") == 1
 
 
 def test_exact_solves_market_without_it(capsys):
@@ -59,5 +59,5 @@ def test_error_of_reference_solver_offers_no_other_solver(tmp_path):
         [sys.executable, "-m", "themis_cli", "audit", "--markets", "1"],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
-    told = "themis: HiGHS needs highspy: 'there is none'; pip install highspy\n"
-    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", told)
+    reported = "themis: HiGHS needs highspy: 'there is none'; pip install highspy\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", reported)

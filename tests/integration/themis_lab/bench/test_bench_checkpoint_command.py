@@ -17,9 +17,9 @@ def server():
 
 def test_both_are_measured_and_nothing_is_left(server, capsys):
     assert main(["bench", "checkpoint", "--uri", server.uri("/w"), "--sizes", "2,1", "--rounds", "2", "--json"]) == 0
-    told = capsys.readouterr()
-    assert told.err.splitlines() == ["1 MB, 2 times", "2 MB, 2 times"]
-    rows = json.loads(told.out)["rows"]
+    output = capsys.readouterr()
+    assert output.err.splitlines() == ["1 MB, 2 times", "2 MB, 2 times"]
+    rows = json.loads(output.out)["rows"]
     assert [(row["size_mb"], row["rounds"]) for row in rows] == [(1, 2), (2, 2)]
     for row in rows:
         assert row["save_ratio"] == pytest.approx(row["save_s"] / row["put_s"])
@@ -51,5 +51,5 @@ def test_the_table_has_a_line_a_size(server, capsys):
 )
 def test_invalid_options_exit_with_2(words, reason, capsys):
     assert main(["bench", "checkpoint", "--uri", "webhdfs://127.0.0.1:1/w", *words]) == 2
-    told = capsys.readouterr()
-    assert told.out == "" and reason in told.err and "Traceback" not in told.err
+    output = capsys.readouterr()
+    assert output.out == "" and reason in output.err and "Traceback" not in output.err

@@ -77,21 +77,21 @@ class TestCompiled:
         counts = np.array([[rng.choice((0, rng.randint(0, jobs + 3))) for _ in range(kinds)] for _ in range(8)])
         counts = counts[[*range(8), 3, 0, 3]]
         how = ({"in_pairs": True}, {"in_pairs": False}, {"closely": True})
-        told = [end_times_s(alone_s, counts, **each).tolist() for each in how]
-        assert all(ends_s[8:] == [ends_s[3], ends_s[0], ends_s[3]] for ends_s in told)
+        reported = [end_times_s(alone_s, counts, **each).tolist() for each in how]
+        assert all(ends_s[8:] == [ends_s[3], ends_s[0], ends_s[3]] for ends_s in reported)
         monkeypatch.setattr(packing, "_packing", reference_packing)
-        assert told == [end_times_s(alone_s, counts, **each).tolist() for each in how]
+        assert reported == [end_times_s(alone_s, counts, **each).tolist() for each in how]
 
     def test_leaves_out_as_the_plain_one(self, jobs, seed, monkeypatch):
         rng = Random(f"{jobs} {seed} left out")
         kinds = rng.randint(1, 4)
         alone_s = np.array(drawn(f"{jobs} {seed}", jobs, kinds))
         counts = np.array([[rng.choice((0, rng.randint(0, jobs + 3))) for _ in range(kinds)] for _ in range(8)])
-        told = [
+        reported = [
             left_out_s(alone_s, counts, end_s, most_s).tolist() for end_s in (40.0, 95.0) for most_s in (60.0, math.inf)
         ]
         monkeypatch.setattr(packing, "_packing", reference_packing)
-        assert told == [
+        assert reported == [
             left_out_s(alone_s, counts, end_s, most_s).tolist() for end_s in (40.0, 95.0) for most_s in (60.0, math.inf)
         ]
 
@@ -188,9 +188,9 @@ class TestShakes:
         for seed in range(30):
             alone_s, counts = drawn(f"{seed} shakes", 30, 2), [[4, 6]]
             planned = packed(alone_s, gangs_of(counts[0]), [0.0] * 10)[0]
-            told = end_times_s(np.array(alone_s), np.array(counts), closely=True)[0]
-            assert planned <= told
-            sooner += planned < told
+            reported = end_times_s(np.array(alone_s), np.array(counts), closely=True)[0]
+            assert planned <= reported
+            sooner += planned < reported
         assert sooner >= 3
 
 
@@ -227,9 +227,9 @@ class TestAtTheBoundary:
 
     def test_times_of_any_number_type_give_equal_results(self):
         alone_s, counts = [[12.0, 4.0], [3.0, 1.0]], np.array([[1, 0], [1, 1]])
-        told = [end_times_s(np.array(alone_s, dtype=number), counts).tolist() for number in ("f8", "f4", "i4")]
-        assert told == [[15.0, 4.0]] * 3
-        assert end_times_s(np.asfortranarray(alone_s), counts).tolist() == told[0]
+        reported = [end_times_s(np.array(alone_s, dtype=number), counts).tolist() for number in ("f8", "f4", "i4")]
+        assert reported == [[15.0, 4.0]] * 3
+        assert end_times_s(np.asfortranarray(alone_s), counts).tolist() == reported[0]
 
     @pytest.mark.parametrize(
         ("alone_s", "counts", "out"),
@@ -278,8 +278,8 @@ def test_both_keep_to_the_same_limits():
     text = LIMITS.read_text()
     found = {name: float(number) for name, number in re.findall(r"([A-Z_]+) = ([\d.]+)", text)}
     lists = re.findall(r"([A-Z_]+)\[\] = {([\d., ]+)}", text)
-    told = {name: tuple(map(float, numbers.split(","))) for name, numbers in lists}
-    assert told == {"PATIENCE": least_slack.PATIENCE, "LEAN": least_slack.LEAN}
+    reported = {name: tuple(map(float, numbers.split(","))) for name, numbers in lists}
+    assert reported == {"PATIENCE": least_slack.PATIENCE, "LEAN": least_slack.LEAN}
     assert found.pop("FILLING_WAYS") == len(least_slack.LEAN)
     assert found.pop("MAX_FILLING") == least_slack.MAX_FILLING
     assert found == {

@@ -17,13 +17,13 @@ GANGS = st.lists(
 
 
 @given(GANGS)
-def test_a_satisfied_app_has_no_demand(told):
+def test_a_satisfied_app_has_no_demand(reported):
     jobs = [
-        job(f"j{place}", work, JobShape(tasks=tasks, min_tasks=1)) for place, (tasks, _, _, work) in enumerate(told)
+        job(f"j{place}", work, JobShape(tasks=tasks, min_tasks=1)) for place, (tasks, _, _, work) in enumerate(reported)
     ]
     gangs = [
         held(each.job_id, {f"m{place}": gpus}, up=up or None)
-        for place, (each, (_, gpus, up, _)) in enumerate(zip(jobs, told, strict=True))
+        for place, (each, (_, gpus, up, _)) in enumerate(zip(jobs, reported, strict=True))
         if gpus
     ]
     demands = unmet_demands(app_of(jobs, held=tuple(gangs), restart_s=40.0))
@@ -31,7 +31,7 @@ def test_a_satisfied_app_has_no_demand(told):
         assert demands == ()
     else:
         # A job that would have to restart for more may well want nothing too.
-        assert len(gangs) < len(jobs) or any(up or gpus < tasks for tasks, gpus, up, _ in told)
+        assert len(gangs) < len(jobs) or any(up or gpus < tasks for tasks, gpus, up, _ in reported)
 
 
 @pytest.mark.parametrize(

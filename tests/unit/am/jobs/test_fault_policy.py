@@ -233,8 +233,8 @@ class TestStall:
         assert 700.0 <= second.jobs["j0"].profile.longest_wait_s <= 702.0
         third = attempt(**settings)
         asyncio.run(epoch(third, 1))
-        assert third.told
-        assert [kind for kind, *_ in third.told if kind in ("job_stalled", "job_restarted", "job_given_up")] == []
+        assert third.seen
+        assert [kind for kind, *_ in third.seen if kind in ("job_stalled", "job_restarted", "job_given_up")] == []
 
     def test_waits_that_allow_for_nothing_more_are_not_journaled(self, attempt):
         one = attempt()
@@ -287,12 +287,12 @@ def test_s_by_level_is_measured_where_the_job_has_run():
         profile.started(2, level)
         for _ in range(8):
             profile.feed(StepLoss(step=profile.iteration + 1, loss=0.5, seconds=seconds))
-    told = {each.level: each for each in profile.slowdown_by_level()}
-    assert list(told) == ["slot", "machine", "rack", "cluster"]
-    assert [each.intervals > 0 for each in told.values()] == [True, False, True, False]
-    assert (told["slot"].factor, told["rack"].factor) == (1.0, 1.5)
-    assert told["cluster"].factor >= 1.5
-    assert told["machine"].spread == 0.0
+    by_level = {each.level: each for each in profile.slowdown_by_level()}
+    assert list(by_level) == ["slot", "machine", "rack", "cluster"]
+    assert [each.intervals > 0 for each in by_level.values()] == [True, False, True, False]
+    assert (by_level["slot"].factor, by_level["rack"].factor) == (1.0, 1.5)
+    assert by_level["cluster"].factor >= 1.5
+    assert by_level["machine"].spread == 0.0
 
 
 class TestAStartThatIsCutShort:

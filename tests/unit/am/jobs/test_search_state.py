@@ -128,9 +128,9 @@ class TestPhases:
             one.start(job_id)
             one.reach(job_id, LOSSES[job_id])
         one.search.settle_losers()
-        told = {job_id: one.search.target_of(job, one.search.plan()) for job_id, job in one.search.jobs.items()}
-        assert told["j0"] == 60
-        assert sorted(told[job_id] for job_id in ("j1", "j2", "j3")) == [10, 30, 30]
+        reported = {job_id: one.search.target_of(job, one.search.plan()) for job_id, job in one.search.jobs.items()}
+        assert reported["j0"] == 60
+        assert sorted(reported[job_id] for job_id in ("j1", "j2", "j3")) == [10, 30, 30]
 
     def test_a_running_loser_is_listed_until_it_stops(self, bench):
         one = bench()
@@ -203,10 +203,10 @@ class TestPhases:
 
     def test_every_transition_is_reported_and_journalled(self, bench):
         one = bench()
-        told = []
-        one.search.on_turn = lambda job: told.append((job.job_id, job.state))
+        seen = []
+        one.search.on_turn = lambda job: seen.append((job.job_id, job.state))
         one.start("j2")
-        assert told == [("j2", JobState.STARTING), ("j2", JobState.RUNNING)]
+        assert seen == [("j2", JobState.STARTING), ("j2", JobState.RUNNING)]
         one.reopen()
         assert one.journal.content.jobs["j2"].state is JobState.RUNNING
 

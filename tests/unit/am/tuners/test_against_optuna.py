@@ -262,18 +262,18 @@ class TestStudyAsTuner:
         for place, (number, loss) in enumerate(story):
             if place == len(story) // 2:
                 two = make("optuna", jobs(4), pruner="successive_halving", min_resource=5, reduction_factor=2)
-                for old in one.told:
+                for old in one.seen:
                     two.observe(old)
             running = sorted(one.plan.targets)
             if not running:
                 break
             one.step(running[number % len(running)], 10, lambda *_, loss=loss: loss)
             if two is not None:
-                two.observe(one.told[-1])
+                two.observe(one.seen[-1])
                 assert facts(two) == facts(one.tuner)
 
     @pytest.mark.parametrize(
-        ("chosen", "told"),
+        ("chosen", "message"),
         [
             ({"pruner": "best"}, "known: hyperband, median"),
             ({"pruner": "median", "min_resource": 3}, "beside the pruner median"),
@@ -281,6 +281,6 @@ class TestStudyAsTuner:
             ({"reduction_factor": 1}, "2 or more"),
         ],
     )
-    def test_settings_that_cannot_be_used(self, chosen, told):
-        with pytest.raises(InputError, match=told):
+    def test_settings_that_cannot_be_used(self, chosen, message):
+        with pytest.raises(InputError, match=message):
             make("optuna", jobs(4), **chosen)

@@ -268,7 +268,7 @@ class TestHalving:
 
 
 @pytest.mark.parametrize(
-    ("make", "settings", "told"),
+    ("make", "settings", "message"),
     [
         (successive_halving, {"eta": 1}, "tuner.eta must be a whole number of 2 or more: 1"),
         (successive_halving, {"first_iterations": 0}, "tuner.first_iterations must be a whole number of 1 or more: 0"),
@@ -293,9 +293,9 @@ class TestHalving:
         (optuna_tuner, {"trials": 3}, "tuner.trials beside no sampler: 3; it is one of tuner.sampler tpe or random"),
     ],
 )
-def test_setting_out_of_range_error_has_key_and_bound(make, settings, told):
+def test_setting_out_of_range_error_has_key_and_bound(make, settings, message):
     """As makers of plug-ins meet it, who call these themselves: group files are checked before."""
-    with pytest.raises(InputError, match=re.escape(told)):
+    with pytest.raises(InputError, match=re.escape(message)):
         make(jobs(4, total=100), **settings)
 
 

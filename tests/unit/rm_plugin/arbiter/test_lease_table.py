@@ -34,7 +34,7 @@ def settle_for(table, grants, lasts_s, now_s):
     return table.settle(grants, up, now_s=now_s, end_s=lambda begins_s: begins_s + lasts_s, round_id=2)
 
 
-def told(changes):
+def reported(changes):
     return [
         (change.kind.value.removeprefix("lease_"), change.lease.app_id, str(change.lease.gpu)) for change in changes
     ]
@@ -48,7 +48,7 @@ class TestGrants:
     def test_free_gpus_are_granted_at_once(self):
         table = LeaseTable(CLUSTER)
         changes = settle(table, {"b": [gang({"m0": 1})], "a": [gang({"m0": 2}, slot=1), gang({"m1": 1})]})
-        assert told(changes) == [
+        assert reported(changes) == [
             ("granted", "a", "m0/2"),
             ("granted", "a", "m0/3"),
             ("granted", "a", "m1/0"),
@@ -85,7 +85,7 @@ class TestRenewal:
         table = self.table()
         up = [lease for lease in table.live.values() if lease.app_id == "a"]
         changes = settle(table, {"a": [gang({"m0": 2}, slot=0)]}, up, now_s=570.0, expires_at_s=1200.0, round_id=2)
-        assert told(changes) == [("renewed", "a", "m0/2"), ("renewed", "a", "m0/3")]
+        assert reported(changes) == [("renewed", "a", "m0/2"), ("renewed", "a", "m0/3")]
         for change, before in zip(changes, up, strict=True):
             assert change.lease.lease_id == before.lease_id
             assert (change.lease.expires_at_s, change.lease.renewals) == (1200.0, 1)
@@ -94,7 +94,7 @@ class TestRenewal:
     def test_leases_without_renewal_expire_at_their_own_end(self):
         table = self.table()
         changes = settle(table, {"a": [gang({"m0": 1})]}, list(table.live.values()), now_s=570.0, expires_at_s=1200.0)
-        assert told(changes) == [
+        assert reported(changes) == [
             ("renewed", "a", "m0/2"),
             ("expiring", "a", "m0/3"),
             ("expiring", "b", "m1/0"),
@@ -106,14 +106,14 @@ class TestRenewal:
         table = self.table()
         held = ids(table, "b")
         changes = settle(table, {"a": [gang({"m1": 1})]}, [table.live[GpuId("m1", 0)], table.live[GpuId("m1", 1)]])
-        assert told(changes) == [
+        assert reported(changes) == [
             ("reserved", "a", "m1/0"),
             ("expiring", "b", "m1/0"),
             ("expiring", "b", "m1/1"),
         ]
         table.validate()
         given = table.release(held, now_s=590.0, reason="its lease ended")
-        assert told(given) == [("released", "b", "m1/0"), ("granted", "a", "m1/0"), ("released", "b", "m1/1")]
+        assert reported(given) == [("released", "b", "m1/0"), ("granted", "a", "m1/0"), ("released", "b", "m1/1")]
         assert table.live[GpuId("m1", 0)].granted_at_s == 590.0
         assert table.reserved == {}
         assert GpuId("m1", 1) in table.free_gpus()
@@ -122,7 +122,7 @@ class TestRenewal:
         table = LeaseTable(CLUSTER)
         settle(table, {"a": [gang({"m0": 2}, slot=0)], "b": [gang({"m1": 2})]})
         changes = settle(table, {"a": [gang({"m0": 2}, slot=0), gang({"m0": 1, "m1": 1})]}, list(table.live.values()))
-        kinds = [kind for kind, _, _ in told(changes)]
+        kinds = [kind for kind, _, _ in reported(changes)]
         assert kinds == ["reserved", "granted", "renewed", "renewed", "expiring", "expiring"]
 
     def test_a_gpu_of_its_own_that_an_app_gets_in_the_place_of_others_is_renewed(self):
@@ -131,12 +131,12 @@ class TestRenewal:
         settle(table, {"a": [mine], "b": [others], "c": [mine]})
         # Slot 1 has one GPU to give: the gang takes the other one elsewhere, where only the app's own is up.
         changes = settle(table, {"a": [gang({"m0": 2}, slot=1)]}, [table.live[GpuId("m0", 0)]])
-        assert told(changes) == [("granted", "a", "m0/3"), ("renewed", "a", "m0/0")]
+        assert reported(changes) == [("granted", "a", "m0/3"), ("renewed", "a", "m0/0")]
 
     def test_free_gpus_are_granted_before_leased_ones(self):
         table = self.table()
         changes = settle(table, {"b": [gang({"m0": 2})]}, list(table.live.values()))
-        assert ("granted", "b", "m0/0") in told(changes)
+        assert ("granted", "b", "m0/0") in reported(changes)
         assert not table.reserved
 
     def test_a_lease_that_is_not_up_any_more_is_left_alone(self):
@@ -166,7 +166,7 @@ class TestEnds:
         (change,) = table.revoke([waiting.lease_id], now_s=571.0, reason="gone")
         assert change.reserved
         assert change.kind is LeaseChangeKind.RELEASED
-        assert told(table.release(ids(table, "a"), now_s=572.0, reason="x")) == [("released", "a", "m1/0")]
+        assert reported(table.release(ids(table, "a"), now_s=572.0, reason="x")) == [("released", "a", "m1/0")]
         table.validate()
 
     def test_only_expiring_leases_are_overdue(self):
@@ -176,7 +176,7 @@ class TestEnds:
         settle(table, {}, table.ending(600.0), now_s=570.0)
         assert table.overdue(629.9, 30.0) == []
         assert len(table.overdue(630.0, 30.0)) == 2
-        assert told(table.revoke(ids(table, "a"), now_s=630.0, reason="late"))[0][0] == "revoked"
+        assert reported(table.revoke(ids(table, "a"), now_s=630.0, reason="late"))[0][0] == "revoked"
 
     def test_next_end_is_the_earliest_expiry(self):
         table = LeaseTable(CLUSTER)
@@ -277,7 +277,7 @@ class TestLostMachines:
 
     def test_leases_are_revoked_and_reservations_released_not_granted(self):
         table = self.table()
-        assert told(table.lose("m1", now_s=575.0, reason="no heartbeat")) == [
+        assert reported(table.lose("m1", now_s=575.0, reason="no heartbeat")) == [
             ("released", "a", "m1/0"),
             ("revoked", "b", "m1/0"),
             ("revoked", "b", "m1/1"),

@@ -101,8 +101,8 @@ def test_attempt_is_container_with_rm_address(run, tmp_path):
         assert made["user"] == f"{os.getuid()}:{os.getgid()}"
         assert made["command"][-4:] == ["python", "-P", "-m", "am.main"]
         # What one side writes the other reads.
-        told = json.loads(environment["THEMIS_ENGINE_SETTINGS"])
-        tasks = TaskContainers(**told, run_id="r", app_id="a", attempt=1, checkpoints="/c")
+        reported = json.loads(environment["THEMIS_ENGINE_SETTINGS"])
+        tasks = TaskContainers(**reported, run_id="r", app_id="a", attempt=1, checkpoints="/c")
         assert (tasks.network, list(tasks.machines_with_cards)) == ("themis-01234567", ["real"])
         assert list(tasks.volumes) == ["/data:/data:ro"]
 

@@ -433,17 +433,17 @@ def test_slow_drain_does_not_delay_other_ends(living, monkeypatch):
 
 def test_shutdown_waits_for_end_callback_and_kills_its_launch(living):
     yarn = FakeYarn()
-    told = asyncio.Event()
+    reported = asyncio.Event()
 
     async def react(launcher, end):
-        told.set()
+        reported.set()
         await asyncio.sleep(0.05)
         await launcher.launch(order(attempt=2))
 
     async def scenario(launcher, exits):
         await launcher.launch(order())
         yarn.end("application_17_0001", AppState.FAILED)
-        await told.wait()
+        await reported.wait()
 
     run(yarn, scenario, react)
     assert yarn.apps["application_17_0002"].state is AppState.KILLED

@@ -25,20 +25,20 @@ def template(tmp_path, monkeypatch):
     return make
 
 
-def told(template):
+def reported(template):
     return json.loads(template.environment["THEMIS_ENGINE_SETTINGS"])
 
 
 def test_nodes_with_same_paths_get_this_machines_folders(template, tmp_path):
     made = template()
     for name in OURS:
-        assert made.environment[name] == told(made)["environment"][name] == str(tmp_path / name)
+        assert made.environment[name] == reported(made)["environment"][name] == str(tmp_path / name)
 
 
 def test_other_nodes_use_own_folders_except_those_in_settings(template):
     made = template(same_paths=False, environment={"JAVA_HOME": "/usr/lib/jvm/java-17"})
     assert not {"HADOOP_CONF_DIR", "THEMIS_HADOOP_JARS"} & made.environment.keys()
-    assert made.environment["JAVA_HOME"] == told(made)["environment"]["JAVA_HOME"] == "/usr/lib/jvm/java-17"
+    assert made.environment["JAVA_HOME"] == reported(made)["environment"]["JAVA_HOME"] == "/usr/lib/jvm/java-17"
 
 
 def test_app_masters_learn_the_name_of_yarns_gpu_resource(template):
@@ -47,5 +47,5 @@ def test_app_masters_learn_the_name_of_yarns_gpu_resource(template):
 
 
 def test_gpu_plugin_sets_card_numbering(template):
-    assert told(template())["gpu_plugin"] is False
-    assert told(template(gpu_plugin=True))["gpu_plugin"] is True
+    assert reported(template())["gpu_plugin"] is False
+    assert reported(template(gpu_plugin=True))["gpu_plugin"] is True

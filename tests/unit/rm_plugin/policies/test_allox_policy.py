@@ -8,6 +8,7 @@ from agent_cases import FLAT
 from event_log_cases import stored_memory
 from msgspec.structs import replace
 from oef_round_cases import demand, granted, round_of
+from restart_cases import Restarting
 
 from rm_plugin.arbiter.round_values import AppOwner, RoundSettings, Wait
 from rm_plugin.policies.allox_jobs import running_jobs
@@ -308,6 +309,45 @@ def test_memory_comes_back_from_the_store_as_it_was():
         stored = from_json(to_json({"round_id": number, **detail}))
         events.append(StoredEvent(sequence=number, time_s=0.0, kind="round_granted", detail=stored))
         assert msgspec.convert(stored_memory(events), AlloxMemory) == memory
+
+
+@pytest.mark.parametrize("profiling_runs", [False, True])
+def test_restart_before_every_round_changes_no_decision(profiling_runs):
+    apps = [
+        app(f"a{place}", 800 + 70 * place, 2000 + 90 * place, at_s=100.0 * place, user=f"u{place % 3}")
+        for place in range(6)
+    ]
+
+    def decisions(restart):
+        history = History()
+        run = simulation(apps, cluster(2, 1), alpha=0.3, observer=history, profiling_runs=profiling_runs)
+        if restart:
+            run._policy = Restarting(run._policy)
+        run.run()
+        return [result.decision for result in history.results]
+
+    plain = decisions(restart=False)
+    assert len(plain) > 5
+    assert decisions(restart=True) == plain
+
+
+def joins_at(machine_id, time_s):
+    return (NodeOutage(machine_id=machine_id, lost_at_s=0.0, back_at_s=time_s),)
+
+
+def test_machine_of_a_new_type_that_joins_starts_the_job_that_waits():
+    run = simulation([app("a", 100, 1000), app("b", 100, 120)], cluster(1, 1), outages=joins_at("cpu0", 20.0))
+    assert ends_s(run) == {"a": pytest.approx(100.0), "b": pytest.approx(140.0)}
+
+
+def test_machine_of_a_type_without_a_speed_of_any_job_stays_idle():
+    only_gpus = [
+        replace(app(name, 100, 100), jobs=(replace(app(name, 100, 100).jobs[0], speed_by_device={}),)) for name in "ab"
+    ]
+    history = History()
+    run = simulation(only_gpus, cluster(1, 1), observer=history, outages=joins_at("cpu0", 20.0))
+    assert sorted(ends_s(run).values()) == pytest.approx([100.0, 200.0])
+    assert {change.lease.gpu.machine_id for change in history.changes} == {"gpu0"}
 
 
 def test_unknown_memory_counts_as_none():

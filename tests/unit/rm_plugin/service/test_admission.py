@@ -28,7 +28,7 @@ def test_valid_app_is_accepted():
 
 
 @pytest.mark.parametrize(
-    ("app", "told"),
+    ("app", "message"),
     [
         (replace(APP, name="../up"), "the app submitted: a name is up to 63 of a-z"),
         (replace(APP, user="al\nice"), "the app submitted: user is not text that can be shown: 'al\\nice'"),
@@ -45,10 +45,10 @@ def test_valid_app_is_accepted():
         (replace(APP, checkpoint_uri="s3://b/c"), "unknown scheme in a checkpoint URI"),
     ],
 )
-def test_invalid_apps_are_refused_with_reason(app, told):
+def test_invalid_apps_are_refused_with_reason(app, message):
     with pytest.raises(InputError) as refused:
         check_app(app, CLUSTER)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 # ---- device types ----------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def test_an_app_that_one_device_type_can_hold_is_taken():
 
 
 @pytest.mark.parametrize(
-    ("job", "cluster", "told"),
+    ("job", "cluster", "message"),
     [
         (
             {"speed_by_device": {"v10": 2.0}},
@@ -88,24 +88,24 @@ def test_an_app_that_one_device_type_can_hold_is_taken():
             "estimate.speed of job job-00: no machine of mixed has this type: 'a100'",
         ),
         ({}, CPU_ONLY, "job job-00 can run on no device type of mixed; give its speed"),
-        ({"shape": JobShape(tasks=5)}, MIXED, "job job-00 is larger than the cluster mixed of 4 GPUs"),
+        ({"shape": JobShape(tasks=5)}, MIXED, "job job-00 is larger than the 4 GPUs of type k80 in the cluster mixed"),
     ],
 )
-def test_an_app_that_no_device_type_can_hold_is_refused(job, cluster, told):
+def test_an_app_that_no_device_type_can_hold_is_refused(job, cluster, message):
     with pytest.raises(InputError) as refused:
         check_app(with_job(**job), cluster)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("job", "told"),
+    ("job", "expected"),
     [
         ({}, "runs on v100 (speed 3), k80 (speed 1), not on cpu"),
         ({"speed_by_device": {"k80": 0.5, "cpu": 4.0}}, "runs on cpu (speed 4), v100 (speed 3), k80 (speed 0.5)"),
     ],
 )
-def test_device_types_that_run_an_app_are_named_with_its_speeds(job, told):
-    assert types_that_run(with_job(**job), MIXED) == told
+def test_device_types_that_run_an_app_are_named_with_its_speeds(job, expected):
+    assert types_that_run(with_job(**job), MIXED) == expected
 
 
 def test_a_type_without_room_for_the_smallest_gang_runs_no_job():
@@ -122,8 +122,8 @@ def test_a_task_that_no_machine_can_hold_is_refused_with_the_largest_machine():
 def test_speeds_of_different_jobs_are_a_range():
     app = with_job()
     other = replace(app.jobs[0], job_id="job-01", speed_by_device={"v100": 2.0})
-    told = types_that_run(replace(app, jobs=(app.jobs[0], other)), MIXED)
-    assert told == "runs on v100 (speed 2 to 3), k80 (speed 1), not on cpu"
+    reported = types_that_run(replace(app, jobs=(app.jobs[0], other)), MIXED)
+    assert reported == "runs on v100 (speed 2 to 3), k80 (speed 1), not on cpu"
 
 
 def test_device_types_need_no_name_on_a_cluster_of_one():

@@ -87,10 +87,10 @@ def test_forecast_is_no_final_rho_without_final_report(tmp_path, how):
 @pytest.mark.parametrize("how", [killed_by_force, lost])
 def test_jobs_of_killed_app_are_not_running(tmp_path, how):
     case, entry = ended(tmp_path, how)
-    told = [(job.state, job.gpus) for job in entry.heartbeat.jobs]
-    assert ("RUNNING", 2) in told
+    reported = [(job.state, job.gpus) for job in entry.heartbeat.jobs]
+    assert ("RUNNING", 2) in reported
     assert [(job.state, job.gpus) for job in app_status(case.manager, entry, whole=False).jobs] == [
-        ("KILLED", 0) for _ in told
+        ("KILLED", 0) for _ in reported
     ]
 
 
@@ -148,3 +148,18 @@ def test_place_of_the_checkpoints_outlasts_the_app_and_a_restart(tmp_path):
     case, entry = ended(tmp_path, reported_then_lost)
     again = after_a_restart(case, entry)
     assert app_status(case.manager, again, whole=True).checkpoint_uri == "hdfs://nn/c"
+
+
+CURVE = pb.LossCurve(job_id="job-0", iterations=[1, 2], losses=[0.5, 0.25])
+
+
+@pytest.mark.parametrize("finish", [pb.Finish(), pb.Finish(state="FINISHED", loss_curves=[CURVE])])
+def test_loss_curves_outlast_the_app_and_a_restart(tmp_path, finish):
+    async def reported_then_lost(manager, entry):
+        entry.take_heartbeat(pb.Heartbeat(loss_curves=[CURVE]))
+        entry.take_heartbeat(pb.Heartbeat(progress=0.5))
+        entry.finish = finish
+        await lost(manager, entry)
+
+    case, entry = ended(tmp_path, reported_then_lost)
+    assert list(after_a_restart(case, entry).loss_curves) == [CURVE]

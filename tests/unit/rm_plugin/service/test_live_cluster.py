@@ -34,7 +34,7 @@ class Case(RmCase):
         (lease,) = self.arbiter.table.of_app(entry.app_id)
         return lease
 
-    async def told(self, entry):
+    async def reported(self, entry):
         """Return the messages sent to an app."""
         entry.session.close()
         return [message async for message in entry.session.outgoing()]
@@ -59,9 +59,9 @@ def test_release_is_stored_sent_to_its_app_and_triggers_round():
         )
         assert case.kinds[-1] == "lease_released"
         assert case.reasons == ["gpus free"]
-        (message,) = await case.told(case.one)
+        (message,) = await case.reported(case.one)
         assert (message.WhichOneof("body"), list(message.leases.leases)) == ("leases", [])
-        assert await case.told(case.two) == []
+        assert await case.reported(case.two) == []
 
     run(scenario)
 
@@ -109,7 +109,7 @@ def test_lost_machine_is_sent_to_all_apps():
         await case.live_cluster.machine_lost("m00", "its switch died")
         assert case.kinds[-3:] == ["machine_lost", "lease_revoked", "lease_revoked"]
         for entry in (case.one, case.two):
-            leases, cluster = await case.told(entry)
+            leases, cluster = await case.reported(entry)
             assert list(leases.leases.leases) == []
             assert cluster.cluster.gpus_available == 2
 

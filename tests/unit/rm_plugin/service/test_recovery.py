@@ -287,7 +287,7 @@ def test_events_of_one_app_tell_its_whole_life(tmp_path):
             ]
             for number, body in enumerate(messages, start=1):
                 await rm.manager.receive(entry, session, pb.AmMessage(id=number, **body))
-            told = [(event.kind, event.time_s, event.detail) for event in rm.store.events(app_id=entry.app_id)]
+            reported = [(event.kind, event.time_s, event.detail) for event in rm.store.events(app_id=entry.app_id)]
             on_gpu = {"lease_id": lease.lease_id, "gpu": "m0/0", "expires_at_s": 1600.0}
             submitted = {
                 "name": "mine",
@@ -298,7 +298,7 @@ def test_events_of_one_app_tell_its_whole_life(tmp_path):
                 "jobs": 2,
                 "demand_max_gpus": 4,
             }
-            assert told == [
+            assert reported == [
                 ("app_submitted", 1000.0, submitted),
                 ("am_started", 1000.0, {"attempt": 1, "pid": 1}),
                 ("am_registered", 1000.0, {"attempt": 1, "pid": 1}),

@@ -113,16 +113,16 @@ def test_unreadable_app_is_skipped_and_its_gpus_and_id_stay_unused(tmp_path, dam
 
 
 @pytest.mark.parametrize(
-    ("odd", "told"),
+    ("odd", "expected"),
     [
         (lease(2, machine_id="gone"), "the cluster has no such GPU"),
         (lease(2, index=77), "the cluster has no such GPU"),
         (lease(2, "app-0009", index=1), "its app cannot be read, or has ended"),
     ],
 )
-def test_lease_that_cannot_continue_is_revoked(tmp_path, odd, told, caplog):
+def test_lease_that_cannot_continue_is_revoked(tmp_path, odd, expected, caplog):
     case, _ = restarted(tmp_path / "rm.sqlite", ("SELECT 1",), leases=[lease(1), odd])
-    assert f"lease 2 of {odd.app_id} on {odd.gpu} is revoked: {told}" in caplog.text
+    assert f"lease 2 of {odd.app_id} on {odd.gpu} is revoked: {expected}" in caplog.text
     assert [each.lease_id for each in case.arbiter.table.live.values()] == [1]
 
 

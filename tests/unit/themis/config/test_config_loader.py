@@ -134,7 +134,7 @@ class TestValues:
         assert fit(Root, parse_yaml(f"name: x\nleaf: {{grace: {value}}}", "f"), "f").leaf.grace == number
 
     @pytest.mark.parametrize(
-        ("text", "told"),
+        ("text", "expected"),
         [
             ("leaf: [1]", "leaf: should be keys and values: [1]"),
             ("leaf:", "leaf: should be keys and values and is empty"),
@@ -152,8 +152,8 @@ class TestValues:
             ("kind: tpu", "kind: should be 'gpu' or 'cpu': 'tpu'"),
         ],
     )
-    def test_expected_types_are_named_in_yaml_terms(self, text, told):
-        assert refusal(f"name: x\n{text}") == f"f.yaml: {told}"
+    def test_expected_types_are_named_in_yaml_terms(self, text, expected):
+        assert refusal(f"name: x\n{text}") == f"f.yaml: {expected}"
 
     def test_values_are_frozen(self):
         root = fit(Root, {"name": "x"}, "f.yaml")

@@ -79,15 +79,15 @@ class TestPlugins:
             make_tuner(TunerSpec(name="xyz"), JOBS)
 
     @pytest.mark.parametrize(
-        ("name", "told"),
+        ("name", "message"),
         [
             ("broken", "patient_tuner:NOTHING: AttributeError"),
             ("gone", "no_such_module:TUNER: ModuleNotFoundError"),
             ("odd", "must name a themis.config.tuner_settings.TunerPlugin"),
         ],
     )
-    def test_a_broken_tuner_is_refused_and_others_work(self, package, name, told):
-        with pytest.raises(InputError, match=told):
+    def test_a_broken_tuner_is_refused_and_others_work(self, package, name, message):
+        with pytest.raises(InputError, match=message):
             check(name)
         check("single")
 
@@ -126,7 +126,7 @@ class TestSettings:
         make_tuner(TunerSpec(name=name, settings=settings), JOBS)
 
     @pytest.mark.parametrize(
-        ("name", "settings", "told"),
+        ("name", "settings", "message"),
         [
             ("hyperband", {"max_resource": 101}, "tuner.max_resource is beyond the jobs' end: 101; use at most .* 100"),
             ("asynchronous_halving", {"first_iterations": 101}, "tuner.first_iterations is beyond"),
@@ -162,12 +162,12 @@ class TestSettings:
             ("successive_halving", {"phases": 1}, "text"),
         ],
     )
-    def test_invalid_settings_are_refused(self, name, settings, told):
-        with pytest.raises(InputError, match=told):
+    def test_invalid_settings_are_refused(self, name, settings, message):
+        with pytest.raises(InputError, match=message):
             check(name, **settings)
 
     @pytest.mark.parametrize(
-        ("name", "settings", "told"),
+        ("name", "settings", "message"),
         [
             (
                 "median_stopping",
@@ -196,10 +196,10 @@ class TestSettings:
             ("optuna", {"sampler": "tpe", "trials": 2, "startup_trials": 2}, "tuner.startup_trials so .* at most 1"),
         ],
     )
-    def test_settings_without_effect_are_refused_at_submission(self, name, settings, told):
+    def test_settings_without_effect_are_refused_at_submission(self, name, settings, message):
         """One less is taken; and an app that runs already goes on."""
         check(name, **settings)
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             check_acts(TunerSpec(name=name, settings=settings), jobs=4, iterations=100, source="the file")
         last = list(settings)[-1]
         acting = {**settings, last: settings[last] - 1}

@@ -58,7 +58,7 @@ def test_the_configuration_folder_is_the_first_that_is_named(tmp_path, conf_dir)
 
 
 @pytest.mark.parametrize(
-    ("environment", "told"),
+    ("environment", "message"),
     [
         ({}, "no configuration of a Hadoop cluster; set HADOOP_CONF_DIR"),
         ({"HADOOP_HOME": "/no/such"}, "no configuration of a Hadoop cluster"),
@@ -66,8 +66,8 @@ def test_the_configuration_folder_is_the_first_that_is_named(tmp_path, conf_dir)
         ({"YARN_CONF_DIR": "/no/such"}, "YARN_CONF_DIR is no folder"),
     ],
 )
-def test_no_configuration_folder(environment, told):
-    with pytest.raises(HadoopConfigurationError, match=told):
+def test_no_configuration_folder(environment, message):
+    with pytest.raises(HadoopConfigurationError, match=message):
         configuration_folder(environment)
 
 
@@ -93,15 +93,15 @@ def test_jars_of_an_installed_hadoop(conf_dir, own_folder, tmp_path, how):
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "message"),
     [
         ("echo JAVA_HOME is not set >&2; exit 1", "gives no class path: '.*hadoop classpath --glob'; JAVA_HOME is not"),
         ("true", "gives no class path: .*; it said nothing"),
     ],
 )
-def test_an_installed_hadoop_that_does_not_work(conf_dir, own_folder, tmp_path, script, told):
+def test_an_installed_hadoop_that_does_not_work(conf_dir, own_folder, tmp_path, script, message):
     environment = {"HADOOP_CONF_DIR": str(conf_dir), "HADOOP_HOME": str(hadoop_command(tmp_path / "hadoop", script))}
-    with pytest.raises(HadoopMissingError, match=told):
+    with pytest.raises(HadoopMissingError, match=message):
         client_class_path(environment, own_folder)
 
 

@@ -89,7 +89,7 @@ def test_included_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("<configuration>", "is not XML"),
         ("<settings/>", "must begin with <configuration>.*it has <settings>"),
@@ -104,9 +104,9 @@ def test_included_files(tmp_path):
         ),
     ],
 )
-def test_files_that_are_no_configuration(tmp_path, content, told):
+def test_files_that_are_no_configuration(tmp_path, content, message):
     (tmp_path / "core-site.xml").write_text(content)
-    with pytest.raises(HadoopConfigurationError, match=told):
+    with pytest.raises(HadoopConfigurationError, match=message):
         HadoopConfiguration.load(tmp_path)
 
 

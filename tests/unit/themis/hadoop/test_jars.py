@@ -81,8 +81,8 @@ def test_two_at_once_fetch_once(place, monkeypatch):
     monkeypatch.setenv("MAVEN_TAKES_S", "0.5")
     code = "from themis.hadoop.jars import jar_folder; print(jar_folder(fetch=True))"
     both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    told = {process.communicate(timeout=30)[0] for process in both}
-    assert told == {f"{cache_folder(DEFAULT_VERSION)}/lib\n"}
+    output = {process.communicate(timeout=30)[0] for process in both}
+    assert output == {f"{cache_folder(DEFAULT_VERSION)}/lib\n"}
     assert len(calls(place)) == 1
 
 

@@ -76,8 +76,8 @@ def test_a_long_wait_is_logged_once_until_progress(caplog):
     assert not caplog.records
     for _ in range(9):
         waiting.failed(REFUSED, "reading", "/a")
-    (told,) = caplog.messages
-    assert told == "reading: HDFS has been away for 3 s: '/a'; ConnectionError: refused; tried again for 57 s"
+    (reported,) = caplog.messages
+    assert reported == "reading: HDFS has been away for 3 s: '/a'; ConnectionError: refused; tried again for 57 s"
     waiting.progressed()
     for _ in range(9):
         waiting.failed(REFUSED, "writing", "/a")

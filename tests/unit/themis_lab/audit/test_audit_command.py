@@ -78,7 +78,7 @@ def test_output_without_json_is_tables(capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("--family", "tinny"), "did you mean 'tiny'?"),
         (("--property", "pareta"), "did you mean 'pareto'?"),
@@ -91,10 +91,10 @@ def test_output_without_json_is_tables(capsys):
         (("--show", "tinny:1"), "did you mean 'tiny'?"),
     ],
 )
-def test_bad_input_exits_with_2_and_names_it(capsys, arguments, told):
+def test_bad_input_exits_with_2_and_names_it(capsys, arguments, expected):
     code, out = printed(capsys, *QUICK, *arguments)
     assert code == 2
-    assert told in out.err
+    assert expected in out.err
 
 
 def test_show_prints_one_market(capsys):

@@ -34,7 +34,7 @@ def test_win_matching_its_row_is_feasible():
 
 
 @pytest.mark.parametrize(
-    ("gangs", "told"),
+    ("gangs", "expected"),
     [
         ((SLOT, SPREAD), "pinned GPUs"),
         ((SLOT, PIN), "are not those that were placed"),
@@ -50,9 +50,9 @@ def test_win_matching_its_row_is_feasible():
         ((replace(SLOT, gpus=Allocation.of({"m9": 2})), SPREAD, PIN), "2 GPUs of m9 are given, 0 are free"),
     ],
 )
-def test_win_differing_from_its_row_is_reported(gangs, told):
+def test_win_differing_from_its_row_is_reported(gangs, expected):
     found = problems(*gangs)
-    assert any(told in problem for problem in found), found
+    assert any(expected in problem for problem in found), found
 
 
 def test_a_task_that_spans_machines_is_infeasible():

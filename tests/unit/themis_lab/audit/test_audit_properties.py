@@ -113,7 +113,7 @@ def wants(app_id, values, unit=1):
     return Bid(app_id=app_id, round_id=0, empty_value=0.1, rows=rows)
 
 
-def told(mechanism, name):
+def reported(mechanism, name):
     """All that a property says of the markets under a mechanism."""
     cases = (Case(family(drawn).market(1, number), mechanism, seed=number) for drawn, number in MARKETS)
     return "\n".join(problem for case in cases for problem in PROPERTIES[name](case) or ())
@@ -123,7 +123,7 @@ def told(mechanism, name):
     "change", [mutants.leftovers_in_one_gang, mutants.leftovers_gpu_by_gpu, mutants.leftovers_less_one_gpu]
 )
 def test_unusable_leftovers_are_reported(change):
-    assert "its jobs cannot use that" in told(replace(TRUE, policy=PolicyMutant(change)), "grants")
+    assert "its jobs cannot use that" in reported(replace(TRUE, policy=PolicyMutant(change)), "grants")
 
 
 def test_leftovers_for_app_without_jobs_are_reported(monkeypatch):
@@ -154,7 +154,7 @@ def test_unusable_part_of_a_gang_is_reported(monkeypatch):
 @pytest.mark.parametrize("rule", [Rounding.PROBABILISTIC, Rounding.BY_GPU])
 def test_rounding_that_keeps_nothing_is_reported(monkeypatch, rule):
     monkeypatch.setitem(rounding._KEEP, rule, lambda ranked, share, rng, demands: ())
-    assert f"{rule}: a0 keeps 0.0 " in told(TRUE, "grants")
+    assert f"{rule}: a0 keeps 0.0 " in reported(TRUE, "grants")
 
 
 @pytest.mark.parametrize("rule", Rounding)
@@ -179,9 +179,9 @@ def test_rounding_that_keeps_loosest_gangs_is_reported(monkeypatch, rule):
     ids=["one for all apps", "the same each round"],
 )
 def test_dependent_random_draws_are_reported(monkeypatch, seed_of, finding):
-    assert finding not in told(TRUE, "grants")
+    assert finding not in reported(TRUE, "grants")
     monkeypatch.setattr(rounding, "child_seed", seed_of)
-    assert finding in told(TRUE, "grants")
+    assert finding in reported(TRUE, "grants")
 
 
 def test_pareto_improvement_is_reported():

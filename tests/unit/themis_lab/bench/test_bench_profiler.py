@@ -71,13 +71,13 @@ def test_command_prints_document_and_progress_on_stderr():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         (["--size-mb", "0"], "--size-mb must be 1 or more: 0"),
         (["--repeats", "-1"], "--repeats must be 1 or more: -1"),
         (["--kinds", "noize"], "unknown kind of log: 'noize'; did you mean 'noise'?"),
     ],
 )
-def test_bad_options_exit_2(options, told):
+def test_bad_options_exit_2(options, expected):
     ended = bench(*options)
-    assert (ended.returncode, ended.stderr.strip()) == (2, f"themis: {told}")
+    assert (ended.returncode, ended.stderr.strip()) == (2, f"themis: {expected}")

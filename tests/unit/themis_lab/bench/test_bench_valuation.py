@@ -115,14 +115,14 @@ def bench(*options):
 def test_command_prints_document_and_progress_on_stderr():
     ended = bench("--small", "3", "--large", "0", "--bids", "1", "--json")
     assert ended.returncode == 0, ended.stderr
-    told = json.loads(ended.stdout)
-    assert [row["part"] for row in told["gaps"]] == ["small", "small-as-run"]
-    assert [row["part"] for row in told["times"]] == ["bid", "rho-first", "rho-again"]
+    output = json.loads(ended.stdout)
+    assert [row["part"] for row in output["gaps"]] == ["small", "small-as-run"]
+    assert [row["part"] for row in output["times"]] == ["bid", "rho-first", "rho-again"]
     assert "small: done" in ended.stderr
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         (["--small", "-1"], "--small must be 0 or more: -1"),
         (["--reference-s", "-1"], "--reference-s must be 0 or more and finite: -1.0"),
@@ -133,6 +133,6 @@ def test_command_prints_document_and_progress_on_stderr():
         ),
     ],
 )
-def test_bad_options_exit_2(options, told):
+def test_bad_options_exit_2(options, expected):
     ended = bench(*options)
-    assert (ended.returncode, ended.stderr.strip()) == (2, f"themis: {told}")
+    assert (ended.returncode, ended.stderr.strip()) == (2, f"themis: {expected}")

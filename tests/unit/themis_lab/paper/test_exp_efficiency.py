@@ -35,8 +35,8 @@ def test_reversed_or_smaller_claim_has_a_remark():
 
 def test_difference_is_split_into_placement_and_rest():
     """Of an app of 0.5 GPU hours at S = 1 five sixths of the GPU time are iterations; at S = 4 it would be 2 hours."""
-    told = experiment_named("fig12").evaluate(runs(themis=0.9, gandiva=1.0, slaq=1.2)).remarks
-    gandiva, slaq = (text for text in told if text.startswith("GPU time, "))
+    reported = experiment_named("fig12").evaluate(runs(themis=0.9, gandiva=1.0, slaq=1.2)).remarks
+    gandiva, slaq = (text for text in reported if text.startswith("GPU time, "))
     assert gandiva.startswith("GPU time, themis under gandiva, aligned: of +10.0 %, +8.3 are iterations")
     assert "of +33.3 %, +27.8 are iterations" in slaq
     assert "iterations would take 167 % more than under themis: the paper's about 250 % is beyond what" in slaq

@@ -31,9 +31,11 @@ def test_remark_says_whether_order_depends_on_arrival():
         for policy, (long_rho, short_rho) in rho.items()
         for setup in ("alone", "in workload 2", "alone, the long app later")
     ]
-    told = experiment_named("tab5").evaluate(runs).remarks[-1]
-    assert "the long app themis 1.30, tiresias 1.20 (as in the paper); the short app themis 0.90, tiresias 0.80" in told
-    assert told.endswith("(better under tiresias, unlike in the paper).")
+    remark = experiment_named("tab5").evaluate(runs).remarks[-1]
+    assert (
+        "the long app themis 1.30, tiresias 1.20 (as in the paper); the short app themis 0.90, tiresias 0.80" in remark
+    )
+    assert remark.endswith("(better under tiresias, unlike in the paper).")
 
 
 def test_tab5_compares_rho_with_the_paper():

@@ -15,7 +15,7 @@ from themis_lab.paper.port import Comparison, Findings, Scale
 from themis_lab.paper.registry import MODULES, experiment_named
 from themis_lab.paper.statistics import summary
 
-PAGE = ROOT / "docs" / "explanation" / "reproduction.md"
+PAGE = ROOT / "docs" / "explanation" / "reproduction-details.md"
 NOT_DRAWN = {"fig6"}
 """Not tested: its findings use allocations of single rounds, which made-up records lack. The page itself is tested."""
 
@@ -70,13 +70,13 @@ def page_lines():
         for line in lines:
             cells = [cell.strip() for cell in line.split("|")[1:-1]]
             if len(cells) == 5 and cells[1] not in ("", "paper", "---:"):
-                told = any(other.startswith(f"- {cells[0]}: ") for other in lines)
+                reported = any(other.startswith(f"- {cells[0]}: ") for other in lines)
                 yield (
                     name,
                     cells[0],
                     cells[1],
                     math.nan if cells[2] == "none" else float(cells[2].replace(",", "")),
-                    told,
+                    reported,
                 )
 
 
@@ -133,9 +133,9 @@ def test_tab5_remark_gives_times_and_bounds():
         )
     ]
     lines = by_what(experiment_named("tab5").evaluate(runs))
-    told = lines["rho of the long app, themis, in workload 2, aligned"].remark
-    assert told.startswith("below the paper's: at N_avg 8 it takes 4 times as long as by itself at S = 1, which by")
-    assert "would be 8 times; its bound is 1." in told
+    reported = lines["rho of the long app, themis, in workload 2, aligned"].remark
+    assert reported.startswith("below the paper's: at N_avg 8 it takes 4 times as long as by itself at S = 1, which by")
+    assert "would be 8 times; its bound is 1." in reported
 
 
 def test_fig18_remark_names_the_liars_that_gain():

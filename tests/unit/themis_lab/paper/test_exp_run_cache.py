@@ -109,7 +109,7 @@ def test_unwritable_folder_raises_input_error(tmp_path, record):
 
 
 def test_interrupted_runs_continue(tmp_path, monkeypatch):
-    made, told = [], []
+    made, seen = [], []
     runs = distinct_runs(FIG6, Scale.QUICK, 1)
     keys = [cell.key for cell in runs]
 
@@ -127,9 +127,9 @@ def test_interrupted_runs_continue(tmp_path, monkeypatch):
         list(run_all(FIG6, Scale.QUICK, 1, 1, cache=cache(tmp_path, *keys)))
     assert len(made) == 5
     monkeypatch.setattr(runner, "run_cell", make)
-    again = run_all(FIG6, Scale.QUICK, 1, 1, lambda *numbers: told.append(numbers[:2]), cache(tmp_path, *keys))
+    again = run_all(FIG6, Scale.QUICK, 1, 1, lambda *numbers: seen.append(numbers[:2]), cache(tmp_path, *keys))
     ((_, done),) = again
     assert sorted(made) == sorted(keys)
-    assert list(dict.fromkeys(told)) == [(number, len(runs)) for number in range(5, len(runs) + 1)]
+    assert list(dict.fromkeys(seen)) == [(number, len(runs)) for number in range(5, len(runs) + 1)]
     ((_, whole),) = run_all(FIG6, Scale.QUICK, 1, 1)
     assert [each.record.apps for each in done] == [each.record.apps for each in whole]

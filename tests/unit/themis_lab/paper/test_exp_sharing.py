@@ -19,22 +19,22 @@ from themis_lab.paper.sharing import judge, kept_by_name, violated_shares
     ],
 )
 def test_verdicts_equal_the_papers(instance, allocation, violated):
-    told = INSTANCES[instance]
-    verdict = judge(told.takers, told.machines, allocation)
+    reported = INSTANCES[instance]
+    verdict = judge(reported.takers, reported.machines, allocation)
     assert {name for name, kept in kept_by_name(verdict).items() if not kept} == violated
 
 
 def test_app_with_too_few_gpus_cannot_run_and_envies():
-    told = INSTANCES["1"]
-    verdict = judge(told.takers, told.machines, ((4, 3), (0, 1)))
+    reported = INSTANCES["1"]
+    verdict = judge(reported.takers, reported.machines, ((4, 3), (0, 1)))
     assert verdict.slowdowns == (1.0, float("inf"))
     assert not verdict.envy_free
 
 
 def test_the_papers_allocation_violates_the_named_properties():
-    for told in INSTANCES.values():
-        kept = kept_by_name(judge(told.takers, told.machines, told.blind))
-        assert not any(kept[name] for name in told.violated)
+    for reported in INSTANCES.values():
+        kept = kept_by_name(judge(reported.takers, reported.machines, reported.blind))
+        assert not any(kept[name] for name in reported.violated)
 
 
 def test_almost_all_drf_choices_violate_a_property():
@@ -48,9 +48,9 @@ def test_remark_names_filter_if_it_causes_a_violation():
     experiment = experiment_named("fig6")
     cells = [cell for cell in experiment.cells(Scale.QUICK, 2) if str(cell.labels["policy"]).startswith("themis")]
     remarks = experiment.evaluate([Done(cell=cell, record=run_cell(cell)) for cell in cells]).remarks
-    (told,) = [remark for remark in remarks if remark.startswith("Instance ")]
-    assert told.startswith("Instance 2 under themis, f = 0.8: the filter asked A1 (inception3) in 100% of the seeds")
-    assert told.endswith("In one shot (f = 0) both bid, violated: nothing.")
+    (text,) = [remark for remark in remarks if remark.startswith("Instance ")]
+    assert text.startswith("Instance 2 under themis, f = 0.8: the filter asked A1 (inception3) in 100% of the seeds")
+    assert text.endswith("In one shot (f = 0) both bid, violated: nothing.")
 
 
 def test_one_shot_themis_violates_no_property():

@@ -23,8 +23,8 @@ def test_percentiles_interpolate():
 
 
 def test_summary_has_median_least_and_most():
-    told = summary([3.0, 1.0, 5.0])
-    assert (told.median, told.spread, told.runs) == (3.0, (1.0, 5.0), 3)
+    reported = summary([3.0, 1.0, 5.0])
+    assert (reported.median, reported.spread, reported.runs) == (3.0, (1.0, 5.0), 3)
     assert math.isnan(summary([]).median)
 
 
@@ -54,6 +54,6 @@ def test_ratios_pair_equal_seeds_only():
 
 
 def test_run_metrics_have_each_definition_of_rho():
-    told = run_metrics(record(app("a", rho=1.5), app("b", rho=0.5)))
-    assert [told[f"max_rho_{name}"] for name in DEFINITIONS] == [1.5, 11.5, 21.5, 31.5, 41.5]
-    assert (told["share_rho_above_1"], told["gpu_time_h"], told["completion_mean_s"]) == (0.5, 2.0, 3600.0)
+    reported = run_metrics(record(app("a", rho=1.5), app("b", rho=0.5)))
+    assert [reported[f"max_rho_{name}"] for name in DEFINITIONS] == [1.5, 11.5, 21.5, 31.5, 41.5]
+    assert (reported["share_rho_above_1"], reported["gpu_time_h"], reported["completion_mean_s"]) == (0.5, 2.0, 3600.0)

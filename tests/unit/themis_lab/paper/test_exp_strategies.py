@@ -22,7 +22,7 @@ def an_app(**changes):
     return app_of(tuple(replace(job, slowdown=STRICT, forecast=FORECAST) for job in jobs_of([50, 60])), **changes)
 
 
-def told(lie, factor, mine):
+def reported(lie, factor, mine):
     agent = LyingAgent(HonestAgent(), OWN_LIES[lie](factor))
     return agent.report(mine, CLUSTER_VIEW, 1), agent.bid(mine, OFFER, CLUSTER_VIEW)
 
@@ -30,11 +30,11 @@ def told(lie, factor, mine):
 @pytest.mark.parametrize("lie", OWN_LIES)
 def test_lie_by_factor_one_is_honest(lie):
     mine = an_app()
-    assert told(lie, 1.0, mine) == (make_report(mine, CLUSTER_VIEW, 1), make_bid(mine, OFFER, CLUSTER_VIEW))
+    assert reported(lie, 1.0, mine) == (make_report(mine, CLUSTER_VIEW, 1), make_bid(mine, OFFER, CLUSTER_VIEW))
 
 
 def test_strictness_scales_s_minus_one():
-    report, _ = told("strictness", 0.5, an_app())
+    report, _ = reported("strictness", 0.5, an_app())
     for demand in report.demands:
         assert demand.slowdown.rack == pytest.approx(1.0 + (STRICT.rack - 1.0) / 2.0)
         assert demand.slowdown.slot == STRICT.slot
@@ -42,7 +42,7 @@ def test_strictness_scales_s_minus_one():
 
 def test_lie_about_loss_changes_forecasts_but_not_bids():
     mine = an_app()
-    report, bid = told("loss", 4.0, mine)
+    report, bid = reported("loss", 4.0, mine)
     for demand in report.demands:
         assert demand.forecast.iteration == 10
         assert demand.forecast.decrease(10, 20) > FORECAST.decrease(40, 20)
@@ -51,7 +51,7 @@ def test_lie_about_loss_changes_forecasts_but_not_bids():
 
 def test_lie_about_loss_needs_a_forecast():
     mine = app_of(jobs_of([50, 60]))
-    assert told("loss", 4.0, mine)[0] == make_report(mine, CLUSTER_VIEW, 1)
+    assert reported("loss", 4.0, mine)[0] == make_report(mine, CLUSTER_VIEW, 1)
 
 
 @pytest.mark.parametrize("definition", SCHEDULE_DEFINITIONS)

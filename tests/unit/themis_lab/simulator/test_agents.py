@@ -277,9 +277,9 @@ def test_believing_ends_at_a_moment_too():
 
 def test_rho_is_reported_only_if_requested():
     content = replace(an_app(), jobs=(), reference=an_app().median_job)
-    for mine, told in ((an_app(), (True, True, False)), (content, (True, False, False))):
+    for mine, reported in ((an_app(), (True, True, False)), (content, (True, False, False))):
         whole = make_report(mine, CLUSTER_VIEW, 7)
-        for rho_of, tells in zip(RhoOf, told, strict=True):
+        for rho_of, tells in zip(RhoOf, reported, strict=True):
             brief = HonestAgent().report(mine, CLUSTER_VIEW, 7, rho_of)
             assert math.isnan(brief.rho) != tells
             fairness = {"rho": whole.rho, "t_shared_s": whole.t_shared_s, "t_ideal_s": whole.t_ideal_s}
@@ -289,7 +289,7 @@ def test_rho_is_reported_only_if_requested():
 
 
 def test_only_the_liar_lies_in_every_round():
-    told = {}
+    reported = {}
 
     class Spy:
         def __init__(self, inner):
@@ -298,7 +298,7 @@ def test_only_the_liar_lies_in_every_round():
         def report(self, app, cluster_view, round_id, rho_of):
             report = self._inner.report(app, cluster_view, round_id)
             truth = make_report(app, cluster_view, round_id)
-            told.setdefault(app.app_id, []).append(report.rho / truth.rho)
+            reported.setdefault(app.app_id, []).append(report.rho / truth.rho)
             return report
 
         def bid(self, app, offer, cluster_view):
@@ -308,6 +308,6 @@ def test_only_the_liar_lies_in_every_round():
     lying = {"liar": "b", "lie": "rho", "amount": 2.0}
     Simulation(workload(*apps), settings(cluster((2, 2), (2,))), lambda each: Spy(lying_agent(each, **lying))).run()
 
-    assert set(told["b"]) == {2.0}
-    assert set(told["a"]) == set(told["c"]) == {1.0}
-    assert len(told["b"]) > 2
+    assert set(reported["b"]) == {2.0}
+    assert set(reported["a"]) == set(reported["c"]) == {1.0}
+    assert len(reported["b"]) > 2

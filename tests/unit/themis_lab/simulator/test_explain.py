@@ -47,7 +47,7 @@ def test_an_app_that_was_not_asked_may_be_served_by_leftovers():
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "expected"),
     [
         ({"demand_gpus": {"a": 0}}, ("it could use nothing more",)),
         ({"free": {}, **NO_AUCTION, "granted": {}, "leftovers": {}}, ("no GPU was free",)),
@@ -66,8 +66,8 @@ def test_an_app_that_was_not_asked_may_be_served_by_leftovers():
         ({"granted": {"a": {"m0": 4}}, "leftovers": {}}, ("its demand was met",)),
     ],
 )  # fmt: skip
-def test_every_reason_has_its_words(changed, told):
-    assert why("a", **changed) == told
+def test_every_reason_has_its_words(changed, expected):
+    assert why("a", **changed) == expected
 
 
 def test_a_policy_without_an_auction_names_the_served_apps():

@@ -86,15 +86,15 @@ def test_batched_answers_equal_single_answers():
         # Up to the next moment with GPUs to hand out, before its round.
         run.play_until(run.arbiter.next_lease_round_s())
         snapshot, _ = run.arbiter.begin_round(run.now_s)
-        told = run.decide(snapshot).snapshot
-        assert {name: run.bid(snapshot, name) for name in told.bids} == told.bids
-        wanting = {name: each.demands for name, each in told.answered.items() if each.demands}
-        for name, said in told.reports.items():
+        reported = run.decide(snapshot).snapshot
+        assert {name: run.bid(snapshot, name) for name in reported.bids} == reported.bids
+        wanting = {name: each.demands for name, each in reported.answered.items() if each.demands}
+        for name, said in reported.reports.items():
             assert run.report(snapshot, name).demands == said.demands == wanting.get(name, ())
             if name in wanting:
                 assert run.report(snapshot, name) == said
-        bids += sum(bool(bid.rows) for bid in told.bids.values())
-        content += len(told.reports) - len(wanting)
+        bids += sum(bool(bid.rows) for bid in reported.bids.values())
+        content += len(reported.reports) - len(wanting)
         run.play_rounds(2)
     assert bids > 20
     assert content > 0
@@ -113,8 +113,8 @@ def test_batched_renewal_answers_equal_single_answers(ends):
             break
         run.play_until(due_s)
         snapshot, _ = run.arbiter.begin_round(run.now_s)
-        told = run.decide(snapshot).snapshot
-        for name, said in told.reports.items():
+        reported = run.decide(snapshot).snapshot
+        for name, said in reported.reports.items():
             if said.demands:
                 together += 1
                 assert run.report(snapshot, name) == said

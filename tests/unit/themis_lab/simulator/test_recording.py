@@ -13,7 +13,7 @@ from themis.apps import TunerSpec
 from themis.choices import BundleRule, EmptyBundle, LeaseEnds
 from themis.errors import InputError
 from themis.rho import RhoDefinition
-from themis_lab.simulator.json_codec import plain, restored
+from themis_lab.simulator.json_codec import Decoder, plain
 from themis_lab.simulator.metrics import metrics_of
 from themis_lab.simulator.recording import CURVES, parse_recording, recording_lines
 from themis_lab.simulator.runs import LieChoice, Run, make_run
@@ -74,7 +74,7 @@ def test_every_choice_comes_back():
         outages=(NodeOutage(machine_id="m0", lost_at_s=1.0, back_at_s=2.0),),
     )
     chosen = replace(chosen, rounds=replace(chosen.rounds, empty_bundle=EmptyBundle.LEXICOGRAPHIC, payments=False))
-    assert restored(Settings, json.loads(json.dumps(plain(chosen))), "settings") == chosen
+    assert Decoder().restored(Settings, json.loads(json.dumps(plain(chosen))), "settings") == chosen
     lies = (LieChoice(app="a", kind="rows", factor=2.0),)
     run = replace(small_run(), error=0.2, lies=lies)
     assert parse_recording(recorded(run), "here").run == run
@@ -89,7 +89,7 @@ def test_every_choice_comes_back():
 )
 def test_curves_of_every_kind_come_back(curve):
     written = json.loads(json.dumps(plain(curve, CURVES)))
-    assert restored(Curve, written, "curve", {Curve: CURVES}) == curve
+    assert Decoder({Curve: CURVES}).restored(Curve, written, "curve") == curve
 
 
 @pytest.mark.parametrize("wrong", [{"floor": math.nan}, {"drop": -1.0}, {"scale": 0.0}, {"power": math.nan}])
@@ -101,7 +101,7 @@ def test_a_loss_that_is_no_number_is_refused(wrong):
 def test_numbers_that_json_has_no_word_for_are_written_as_text():
     endless = LossCurve(scale=float("inf"))
     assert plain(endless)["scale"] == "inf"
-    assert restored(LossCurve, plain(endless), "curve") == endless
+    assert Decoder().restored(LossCurve, plain(endless), "curve") == endless
 
 
 def test_no_wall_time_is_in_it(text):
@@ -149,7 +149,7 @@ def set_to(text, value, *path):
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         (lambda text: "", "here is no recording of a run"),
         (lambda text: "[1]", "here, line 1 is no JSON object"),
@@ -216,8 +216,8 @@ def set_to(text, value, *path):
         (lambda text: set_to(text, [OUTAGE], "outages"), r"settings.outages\[0\]: an outage must begin .*nan"),
     ],
 )
-def test_a_damaged_recording_is_refused_by_its_place(text, damage, told):
-    with pytest.raises(InputError, match=told):
+def test_a_damaged_recording_is_refused_by_its_place(text, damage, message):
+    with pytest.raises(InputError, match=message):
         parse_recording(damage(text), "here")
 
 

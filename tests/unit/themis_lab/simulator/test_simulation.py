@@ -163,8 +163,8 @@ class TestMachines:
     def test_the_order_of_outages_changes_nothing(self):
         """One begins as the other ends: the machine is back and lost again, in that order."""
         outages = [NodeOutage(machine_id="m0", lost_at_s=at_s, back_at_s=at_s + 300.0) for at_s in (250.0, 550.0)]
-        for told in (outages, outages[::-1]):
-            record = run(ONE, app("a", job(iterations=1000)), outages=tuple(told))
+        for reported in (outages, outages[::-1]):
+            record = run(ONE, app("a", job(iterations=1000)), outages=tuple(reported))
             assert of(record, "a").completion_s == pytest.approx(850 + 35 + 800)
 
     def test_a_job_that_never_made_an_iteration_is_not_restarted(self):

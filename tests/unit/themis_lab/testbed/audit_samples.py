@@ -76,11 +76,11 @@ def a_round(
     rho: dict[str, float] | None = None,
     offered: list[str] | None = None,
 ) -> list[Row]:
-    told = rho or dict.fromkeys(demand, 2.0)
+    reported = rho or dict.fromkeys(demand, 2.0)
     asked = list(demand) if offered is None else offered
     details: list[tuple[str, dict[str, Any]]] = [
         ("round_started", {"reasons": ["test"], "free": free, "renewable": {}, "active": list(demand)}),
-        ("round_reported", {"rho": told, "absent": [], "demand_gpus": demand}),
+        ("round_reported", {"rho": reported, "absent": [], "demand_gpus": demand}),
         ("round_offered", {"apps": asked}),
         ("round_bids", {"bids": {app: {"rows": 1, "prepare_ms": 1.0} for app in asked}, "absent": {}}),
         ("round_auctioned", {"proportional_fair": auction, "payments": dict.fromkeys(auction, 1.0), "solve_ms": 1.0}),

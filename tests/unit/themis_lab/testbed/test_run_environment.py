@@ -40,7 +40,7 @@ def test_digest_ignores_compiled_files(tmp_path):
 
 
 def test_environment_has_machine_and_versions():
-    told = environment()
-    assert told["cpus"] >= 1
-    assert told["load_1min"] >= 0.0
-    assert told["python"].startswith("3.")
+    reported = environment()
+    assert reported["cpus"] >= 1
+    assert reported["load_1min"] >= 0.0
+    assert reported["python"].startswith("3.")

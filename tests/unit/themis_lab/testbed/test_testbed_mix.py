@@ -82,13 +82,13 @@ def test_replayed_apps_estimate_measured_times():
             assert spec.estimate.serial_iteration_s == pytest.approx(speed.serial_iteration_time_s)
             slowdown = spec.estimate.slowdown
             assert slowdown is not None
-            told = {
+            reported = {
                 "slot": slowdown.slot,
                 "machine": slowdown.machine,
                 "rack": slowdown.rack,
                 "cluster": slowdown.cluster,
             }
-            assert told == pytest.approx(speed.slowdown)
+            assert reported == pytest.approx(speed.slowdown)
 
 
 def test_mixes_have_no_absolute_paths():

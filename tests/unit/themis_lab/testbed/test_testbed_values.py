@@ -99,9 +99,9 @@ def test_summary_of_no_values_is_unknown():
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1))
 def test_summary_is_within_its_values(values):
-    told = summary(values)
-    assert min(values) <= told["median"] <= told["p95"] <= max(values)
-    assert sum(value <= told["p95"] for value in values) >= 0.95 * len(values)
+    reported = summary(values)
+    assert min(values) <= reported["median"] <= reported["p95"] <= max(values)
+    assert sum(value <= reported["p95"] for value in values) >= 0.95 * len(values)
 
 
 def test_gpu_time_is_of_leases_up_to_end_of_record():
@@ -120,9 +120,9 @@ def test_placement_score_is_weighted_by_gpu_time():
 
 
 def test_overheads_leftovers_and_bids_are_counted():
-    told = overheads(EVENTS)
-    assert told["round_ms"] == {"median": 10.0, "p95": 10.0, "count": 2}
-    assert told["bid_ms"]["count"] == 2
+    reported = overheads(EVENTS)
+    assert reported["round_ms"] == {"median": 10.0, "p95": 10.0, "count": 2}
+    assert reported["bid_ms"]["count"] == 2
     assert share_by_leftovers(EVENTS) == pytest.approx(1 / 4)
     assert share_by_leftovers([]) is None
     assert empty_bids(EVENTS) == {"bids": 2, "empty": 0, "cut": 0, "absent": 0}

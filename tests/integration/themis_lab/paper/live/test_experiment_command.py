@@ -80,7 +80,7 @@ def check_report(out: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ([], "run MIX, report OUT, or --workload"),
         (["--workload", "w3"], "one of w1, w2"),
@@ -95,8 +95,8 @@ def check_report(out: Path) -> None:
         (["--seed", "3", "run", "mix.yaml"], "stands before a subcommand: '--seed'"),
     ],
 )
-def test_invalid_input_is_refused_before_files_are_created(arguments, told, tmp_path, monkeypatch, capsys):
+def test_invalid_input_is_refused_before_files_are_created(arguments, expected, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["testbed", *arguments]) == 2
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

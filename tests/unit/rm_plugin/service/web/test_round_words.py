@@ -36,7 +36,7 @@ def test_a_round_that_has_no_reports_yet_is_passed_over():
 
 
 @pytest.mark.parametrize(
-    ("app_id", "changes", "told"),
+    ("app_id", "changes", "expected"),
     [
         ("b", {}, "got 4 GPUs in round 5, where it kept 0.75 of what it won"),
         ("a", {"leftovers": {"a": {"m0": 1, "m1": 1}}}, "got 2 GPUs in round 5"),
@@ -51,5 +51,5 @@ def test_a_round_that_has_no_reports_yet_is_passed_over():
         ("a", {"granted": False, "outcome": "abandoned", "won": {}}, "round 5 was abandoned"),
     ],
 )
-def test_each_outcome_gives_its_reason(app_id, changes, told):
-    assert told in round_in_words(app_id, [record(**changes)], "themis")
+def test_each_outcome_gives_its_reason(app_id, changes, expected):
+    assert expected in round_in_words(app_id, [record(**changes)], "themis")

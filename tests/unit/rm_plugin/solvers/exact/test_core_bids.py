@@ -29,27 +29,27 @@ def drawn_bids(rng, bidders, gangs):
 
 
 def by_python(bids, learn):
-    told = {name: [] for name in ("row_start", "empty", "value", "index", "gpus", "cell", "pin")}
-    told["row_start"].append(0)
+    reported = {name: [] for name in ("row_start", "empty", "value", "index", "gpus", "cell", "pin")}
+    reported["row_start"].append(0)
     for each in bids:
-        told["empty"].append(each.empty_value)
+        reported["empty"].append(each.empty_value)
         for index, one in enumerate(each.rows):
             if one.value <= each.empty_value:
                 continue
-            number = len(told["value"])
+            number = len(reported["value"])
             there = all(0 < count <= MACHINES.get(machine, (0, 0))[1] for machine, count in one.pinned)
             if one.gpus > TOTAL or not there:
                 continue
-            told["value"].append(one.value)
-            told["index"].append(index)
-            told["gpus"].append(one.gpus)
+            reported["value"].append(one.value)
+            reported["index"].append(index)
+            reported["gpus"].append(one.gpus)
             for each_gang in one.gangs:
                 kind, count, _ = learn(each_gang)
-                told["cell"] += (number, kind, count)
+                reported["cell"] += (number, kind, count)
             for machine, count in one.pinned:
-                told["pin"] += (number, MACHINES[machine][0], count)
-        told["row_start"].append(len(told["value"]))
-    return told
+                reported["pin"] += (number, MACHINES[machine][0], count)
+        reported["row_start"].append(len(reported["value"]))
+    return reported
 
 
 def compiled(bids, learn):

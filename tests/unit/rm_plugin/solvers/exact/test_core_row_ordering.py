@@ -43,52 +43,53 @@ def drawn(rng, bidders, most_rows=5, kinds=3, machines=4, empties=(0.1, 0.2), va
     }
 
 
-def compiled(told, kinds):
+def compiled(listed, kinds):
     types = {"row_start": "i", "empty": "d", "app": "q", "value": "d", "index": "i", "gpus": "i", "place": "i"}
-    flat = {name: array(code, told[name]) for name, code in types.items()}
-    flat |= {name: array("i", [number for each in told[name] for number in each]) for name in ("cell", "pin")}
+    flat = {name: array(code, listed[name]) for name, code in types.items()}
+    flat |= {name: array("i", [number for each in listed[name] for number in each]) for name in ("cell", "pin")}
     order = ("row_start", "empty", "app", "value", "index", "gpus", "cell", "place", "pin")
-    out = Rows.allocate(len(told["empty"]), len(told["value"]), kinds, len(told["pin"]))
+    out = Rows.allocate(len(listed["empty"]), len(listed["value"]), kinds, len(listed["pin"]))
     parts = (out.row_start, out.index, out.gain, out.gpus, out.tie)
     parts += (out.counts, out.pin_start, out.pin_machine, out.pin_gpus)
     unit, rows, pins, alike = _core.order_rows(FINEST, BITS, *(flat[name] for name in order), *parts)
     return out.first(rows, pins), unit, alike
 
 
-def by_numpy(told, kinds):
+def by_numpy(listed, kinds):
     """The same with numpy's functions, a row at a time where that is plainer."""
-    starts, empty = np.array(told["row_start"]), np.array(told["empty"])
+    starts, empty = np.array(listed["row_start"]), np.array(listed["empty"])
     bidder = np.repeat(np.arange(len(empty)), np.diff(starts))
-    logs = np.array([math.log(value) for value in told["value"]])
-    gain = logs - np.array([math.log(value) if value > 0 else 0.0 for value in told["empty"]])[bidder]
+    logs = np.array([math.log(value) for value in listed["value"]])
+    gain = logs - np.array([math.log(value) if value > 0 else 0.0 for value in listed["empty"]])[bidder]
     rescued = empty[bidder] == 0
     rescue = 1.0 + 2.0 * sum_of_best(np.abs(gain), starts) if rescued.any() else 0.0
     unit = 2.0 ** min(FINEST, BITS - math.ceil(math.log2(sum_of_best(gain + rescue * rescued, starts) + 1.0)))
     whole = np.rint(gain * unit).astype(np.int64) + round(rescue * unit) * rescued
     counts = np.zeros((len(gain), kinds), dtype=np.int64)
-    for row, kind, count in told["cell"]:
-        counts[row, told["place"][kind]] += count
-    digest = np.array(told["app"], dtype=np.uint64)[bidder]
+    for row, kind, count in listed["cell"]:
+        counts[row, listed["place"][kind]] += count
+    digest = np.array(listed["app"], dtype=np.uint64)[bidder]
     for kind in range(kinds):
         digest = mixed(digest + counts[:, kind].astype(np.uint64))
     pinned = np.zeros(len(gain), dtype=np.uint64)
-    rows = np.array([row for row, _, _ in told["pin"]], dtype=np.intp)
-    places = np.array([machine * 65_537 + gpus for _, machine, gpus in told["pin"]], dtype=np.uint64)
+    rows = np.array([row for row, _, _ in listed["pin"]], dtype=np.intp)
+    places = np.array([machine * 65_537 + gpus for _, machine, gpus in listed["pin"]], dtype=np.uint64)
     np.add.at(pinned, rows, mixed(places))
     tie = (mixed(digest + pinned) >> np.uint64(28)).astype(np.int64)
-    order = np.lexsort((told["index"], tie, told["gpus"], -whole, bidder))
+    order = np.lexsort((listed["index"], tie, listed["gpus"], -whole, bidder))
     order = order[whole[order] > 0]
-    pins = [[(machine, gpus) for row, machine, gpus in told["pin"] if row == place] for place in order]
+    pins = [[(machine, gpus) for row, machine, gpus in listed["pin"] if row == place] for place in order]
     alike = any(
-        (bidder[one], whole[one], told["gpus"][one], tie[one]) == (bidder[two], whole[two], told["gpus"][two], tie[two])
+        (bidder[one], whole[one], listed["gpus"][one], tie[one])
+        == (bidder[two], whole[two], listed["gpus"][two], tie[two])
         and pins[place + 1]
         for place, (one, two) in enumerate(pairwise(order))
     )
     content = {
         "row_start": [0, *np.cumsum([np.count_nonzero(bidder[order] == each) for each in range(len(empty))]).tolist()],
-        "index": [told["index"][row] for row in order],
+        "index": [listed["index"][row] for row in order],
         "gain": whole[order].tolist(),
-        "gpus": [told["gpus"][row] for row in order],
+        "gpus": [listed["gpus"][row] for row in order],
         "tie": tie[order].tolist(),
         "counts": counts[order].tolist(),
         "pin_start": [0, *np.cumsum([len(each) for each in pins]).tolist()],
@@ -111,12 +112,12 @@ def test_as_numpy_has_it(bidders, empties):
     rng, seen = random.Random(bidders), set()
     for _ in range(60 if bidders < 40 else 6):
         values = (0.1, 0.3, 0.5, 2.0) if rng.random() < 0.5 else tuple(10.0 ** rng.uniform(-9, 9) for _ in range(50))
-        told = drawn(rng, bidders, empties=empties, values=values)
-        rows, unit, alike = compiled(told, 3)
-        content, its_unit, its_alike = by_numpy(told, 3)
+        listed = drawn(rng, bidders, empties=empties, values=values)
+        rows, unit, alike = compiled(listed, 3)
+        content, its_unit, its_alike = by_numpy(listed, 3)
         assert (unit, alike) == (its_unit, its_alike)
         assert {name: getattr(rows, name).tolist() for name in content} == content
-        seen |= {alike, rows.rows < len(told["value"])}
+        seen |= {alike, rows.rows < len(listed["value"])}
     assert bidders < 2 or seen == {True, False}
 
 

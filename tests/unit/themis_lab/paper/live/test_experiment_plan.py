@@ -85,15 +85,15 @@ def test_service_gets_settings_of_the_scale(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("workload", "policies", "told"),
+    ("workload", "policies", "message"),
     [
         ("w3", ["themis"], "one of w1, w2"),
         ("w1", [], "policies must be named"),
         ("w1", ["themis", "drf", "themis"], "policies must be named, each once"),
     ],
 )
-def test_invalid_experiment_is_refused(workload, policies, told):
-    with pytest.raises(InputError, match=told):
+def test_invalid_experiment_is_refused(workload, policies, message):
+    with pytest.raises(InputError, match=message):
         plan_experiment(workload, policies, 1, scale_named("quick"))
 
 

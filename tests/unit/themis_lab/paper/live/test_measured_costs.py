@@ -14,10 +14,10 @@ S = Slowdown(1.0, 1.0, 2.0, 4.0)
 BEGAN_S = 1000.0
 
 
-def events(app_id, *told):
+def events(app_id, *reported):
     return [
         Event(sequence=n, time_s=BEGAN_S + at_s, kind=kind, app_id=app_id, detail=detail)
-        for n, (at_s, kind, detail) in enumerate(told, start=1)
+        for n, (at_s, kind, detail) in enumerate(reported, start=1)
     ]
 
 
@@ -54,13 +54,13 @@ def trace(name, serial_s=9.0):
     return AppTrace(name=name, arrival_s=0.0, jobs=(made,))
 
 
-def record(*apps, told=(), lead_s=3.0, grace_s=10.0):
+def record(*apps, reported=(), lead_s=3.0, grace_s=10.0):
     settings = SimpleNamespace(lease=SimpleNamespace(checkpoint_lead_s=lead_s, grace_s=grace_s))
-    return SimpleNamespace(apps=apps, events=tuple(told), settings=settings)
+    return SimpleNamespace(apps=apps, events=tuple(reported), settings=settings)
 
 
 def test_measure_returns_medians_per_app():
-    found = measure(record(app("a-1", "a", replay=False), told=TRAINED), {"a": S})["a"]
+    found = measure(record(app("a-1", "a", replay=False), reported=TRAINED), {"a": S})["a"]
     assert found.startup_s == 3.0
     assert found.start_s == 5.0
     assert found.stop_s == 1.5
@@ -70,12 +70,12 @@ def test_measure_returns_medians_per_app():
 
 def test_cut_short_starts_count_as_longer():
     cut = events("a-1", *((40.0 + n, "start_cut_short", job(3 + n, seconds=17.0)) for n in range(3)))
-    assert measure(record(app("a-1", "a", replay=False), told=[*TRAINED, *cut]), {"a": S})["a"].start_s == 17.0
+    assert measure(record(app("a-1", "a", replay=False), reported=[*TRAINED, *cut]), {"a": S})["a"].start_s == 17.0
 
 
 def test_measured_costs_replace_assumed_ones():
     workload = Workload(name="w", apps=(trace("a"),))
-    (made,) = as_measured(workload, record(app("a-1", "a", replay=False), told=TRAINED)).apps
+    (made,) = as_measured(workload, record(app("a-1", "a", replay=False), reported=TRAINED)).apps
     assert made.startup_s == 3.0
     assert made.jobs[0].serial_iteration_s == 0.5
     assert (made.costs.checkpoint_s, made.costs.restore_s, made.costs.container_s) == (1.5, 5.0, 0.0)
@@ -83,14 +83,14 @@ def test_measured_costs_replace_assumed_ones():
 
 
 def test_stop_is_limited_by_lead_and_grace():
-    told = record(app("a-1", "a", replay=False), told=TRAINED, lead_s=0.25, grace_s=1.0)
-    (made,) = as_measured(Workload(name="w", apps=(trace("a"),)), told).apps
+    reported = record(app("a-1", "a", replay=False), reported=TRAINED, lead_s=0.25, grace_s=1.0)
+    (made,) = as_measured(Workload(name="w", apps=(trace("a"),)), reported).apps
     assert made.costs.checkpoint_s == 1.25
 
 
 def test_replayed_apps_keep_their_pace():
     workload = Workload(name="w", apps=(trace("a"),))
-    (made,) = as_measured(workload, record(app("a-1", "a", replay=True), told=TRAINED)).apps
+    (made,) = as_measured(workload, record(app("a-1", "a", replay=True), reported=TRAINED)).apps
     assert made.jobs[0].serial_iteration_s == 9.0
     assert made.startup_s == 3.0
 
@@ -99,7 +99,7 @@ def test_missing_costs_come_from_apps_of_the_same_kind():
     """`b` is of the same kind without measurements; `c` is of another kind without any."""
     apps = [app("a-1", "a", replay=False), app("b-1", "b", replay=False), app("c-1", "c", replay=True)]
     workload = Workload(name="w", apps=(trace("a"), trace("b"), trace("c")))
-    _, b, c = as_measured(workload, record(*apps, told=TRAINED)).apps
+    _, b, c = as_measured(workload, record(*apps, reported=TRAINED)).apps
     assert (b.startup_s, b.costs.restore_s, b.costs.finish_s) == (3.0, 5.0, pytest.approx(3.0))
     assert b.jobs[0].serial_iteration_s == 9.0
     assert (c.startup_s, c.costs.restore_s, c.costs.finish_s) == (0.0, 0.0, 0.0)

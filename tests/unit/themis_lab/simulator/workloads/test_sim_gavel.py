@@ -129,8 +129,8 @@ def test_a_malformed_line_is_named(folder, bad, place):
 
 
 def test_a_job_that_takes_more_than_a_century_is_named(folder):
-    told = "the job that arrives at 5 s, app-1, cannot be: a job cannot have more work than a century"
-    with pytest.raises(InputError, match=told):
+    message = "the job that arrives at 5 s, app-1, cannot be: a job cannot have more work than a century"
+    with pytest.raises(InputError, match=message):
         workload(folder, line(), line(steps="999999999", gpus="1", duration="1e300", arrival="5", job_type="unknown"))
 
 

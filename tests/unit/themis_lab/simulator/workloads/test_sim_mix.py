@@ -30,8 +30,12 @@ def test_the_testbed_s_own_mix():
     for app, each in zip(workload.apps, arriving, strict=True):
         assert (app.arrival_s, app.tuner) == (each.at_s, each.spec.tuner)
         replayed = each.spec.program.name == "replay"
-        for job, told in zip(app.jobs, each.spec.jobs, strict=True):
-            assert (job.job_id, job.iterations_total, job.shape) == (told.job_id, told.iterations_total, told.shape)
+        for job, spec_job in zip(app.jobs, each.spec.jobs, strict=True):
+            assert (job.job_id, job.iterations_total, job.shape) == (
+                spec_job.job_id,
+                spec_job.iterations_total,
+                spec_job.shape,
+            )
             pace = mix.time_scale if replayed else 1.0
             assert job.serial_iteration_s * pace == pytest.approx(each.spec.estimate.serial_iteration_s)
 

@@ -71,6 +71,6 @@ def test_sharing_out_gives_exactly_as_many():
 
 def test_shipped_tables_are_small_and_name_their_sources():
     assert sum(path.stat().st_size for path in DATA.iterdir()) < 100_000
-    told = (DATA / "SOURCES.md").read_text(encoding="utf-8")
-    assert all(path.name in told for path in DATA.glob("*.csv"))
-    assert "CC BY 4.0" in told
+    reported = (DATA / "SOURCES.md").read_text(encoding="utf-8")
+    assert all(path.name in reported for path in DATA.glob("*.csv"))
+    assert "CC BY 4.0" in reported

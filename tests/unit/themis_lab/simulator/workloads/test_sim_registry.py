@@ -197,9 +197,9 @@ def test_a_report_of_one_app_has_no_load():
 
 def test_the_philly_workload_equals_its_extract():
     workload = workload_named("philly", 1, TESTBED)
-    for one, told in zip(workload.apps, read_extract(), strict=True):
-        assert (one.name, len(one.jobs), one.jobs[0].shape.tasks) == (told.name, told.jobs, told.gpus)
-        assert planned_work_gpu_s(one) == pytest.approx(told.gpu_s, rel=0.01)
+    for one, reported in zip(workload.apps, read_extract(), strict=True):
+        assert (one.name, len(one.jobs), one.jobs[0].shape.tasks) == (reported.name, reported.jobs, reported.gpus)
+        assert planned_work_gpu_s(one) == pytest.approx(reported.gpu_s, rel=0.01)
 
 
 def test_the_default_curve_is_one():
