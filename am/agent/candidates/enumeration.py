@@ -60,7 +60,7 @@ def enumerate_candidates(space: SearchSpace) -> tuple[Counts, int]:
     else:
         rows = list(map(tuple, candidates.tolist()))
     generated = generate_candidates(replace(space, most_gpus=most_gpus))
-    candidates = _that_may_fit(kinds, _each_once([*rows, *generated]))
+    candidates = _that_may_fit(kinds, np.array(list(dict.fromkeys([*rows, *generated])), dtype=np.int64))
     return candidates, _complete([min(kind.most, most_gangs) for kind in kinds], most_gangs) - len(candidates)
 
 
@@ -91,10 +91,6 @@ def _that_may_fit(kinds: Sequence[GangKind], candidates: Counts) -> Counts:
     ]
     taken = candidates @ np.array(takes, dtype=np.int64).reshape(len(kinds), len(kinds))
     return np.asarray(candidates[(taken <= [kind.most for kind in kinds]).all(axis=1)])
-
-
-def _each_once(candidates: Sequence[tuple[int, ...]]) -> Counts:
-    return np.array(list(dict.fromkeys(candidates)), dtype=np.int64)
 
 
 def _grid(most: int, ratio: float) -> list[int]:
@@ -152,15 +148,12 @@ def _balanced(
             continue
         done.add(gpus)
         for sizes in (_split_by_work(shares, gpus, at_once) for at_once in PARTS_AT_ONCE):
-            if sizes not in known and _fits(sizes, most_gangs, most_gpus):
+            gangs = sum([count for _, _, count in sizes])
+            taken_gpus = sum([size * count for size, _, count in sizes])
+            if sizes not in known and gangs <= most_gangs and taken_gpus <= most_gpus:
                 rows |= dict.fromkeys(layout.laid_out(sizes))
             known.add(sizes)
     return list(itertools.islice(rows, budget))
-
-
-def _fits(sizes: Split, most_gangs: int, most_gpus: int) -> bool:
-    gangs = sum([count for _, _, count in sizes])
-    return gangs <= most_gangs and sum([size * count for size, _, count in sizes]) <= most_gpus
 
 
 def _shares(jobs: Sequence[JobView]) -> list[tuple[JobShape, int, float]]:
