@@ -1,7 +1,7 @@
 # Two commands do all set-up: `make testbed` (the testbed run) and `make test`.
 PYTHON ?= python3.11
 VENV   ?= .venv
-POLICY ?= themis
+POLICY ?=
 ENGINE ?= local
 OUT    ?= out/testbed
 MIX    ?= conf/testbed/$(if $(filter yarn,$(ENGINE)),yarn,main).yaml
@@ -18,7 +18,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt setup.py $(wildcard rm_plugin/sol
 	touch $@
 
 testbed: setup
-	@exec $(BIN)/themis testbed run $(MIX) --policy $(POLICY) --engine $(ENGINE) --out $(OUT)
+	@exec $(BIN)/themis testbed run $(MIX) $(addprefix --policy ,$(POLICY)) --engine $(ENGINE) --out $(OUT)
 
 # In two processes, as many tests wait for programs that they started. A file's tests stay together, with their fixtures.
 # Files begin in their order: by the number of tests, as pytest-xdist has it, those that take longest would come last.
@@ -54,14 +54,16 @@ test-chaos: setup
 	    exec $(BIN)/python -m pytest -s -m slow tests/chaos
 
 # Against real daemons of Hadoop (docs/how-to/devcluster.md), a cluster for each of two processes, of 1 GB each; needs Java and
-# Maven, and fails without them where CI is set.
+# Maven, and fails without them where CI is set. tests/hadoop/conftest.py says which tests stay together.
+BY_GROUP := -n 2 --dist loadgroup --no-loadscope-reorder
+
 test-hadoop: setup
-	@exec $(BIN)/python -m pytest $(BY_FILE) tests/hadoop -m "hadoop and not nightly"
+	@exec $(BIN)/python -m pytest $(BY_GROUP) tests/hadoop -m "hadoop and not nightly"
 
 # What takes long and changes seldom (CONTRIBUTING.md lists it); needs what test-slow and test-hadoop need.
 test-nightly: setup
 	$(BIN)/python -m pytest -m "nightly and not hadoop"
-	$(BIN)/python -m pytest $(BY_FILE) tests/hadoop -m "hadoop and nightly"
+	$(BIN)/python -m pytest $(BY_GROUP) tests/hadoop -m "hadoop and nightly"
 
 # The containers of docker-compose.yml (docs/how-to/stack.md); needs nothing but Docker.
 stack:

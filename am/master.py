@@ -23,7 +23,7 @@ from am.log_watch import LogWatch
 from am.negotiator import Negotiator
 from am.page.state import AmPageState, page_state
 from am.session import RmSession
-from am.status import finish_message, heartbeat_message
+from am.status import LossCurves, finish_message, heartbeat_message
 from themis.clock import Clock
 from themis.cluster import GpuId
 from themis.errors import InputError, MissingHereError, ThemisError, UnreachableError
@@ -120,6 +120,7 @@ class AppMaster:
             pid=os.getpid(),
             page_url=self._engine.page_url,
             engine_id=self._engine.engine_id,
+            has_code=self._app is not None,
         )
 
     def _on_message(self, message: pb.RmMessage) -> None:
@@ -364,10 +365,10 @@ class AppMaster:
             await asyncio.sleep(_POLL_S)
 
     async def _beat(self, app: App) -> None:
-        silent = False
+        silent, curves = False, LossCurves()
         while True:
             try:
-                heartbeat = heartbeat_message(app, app.view(self._planned))
+                heartbeat = heartbeat_message(app, app.view(self._planned), curves)
             except Exception:
                 # A heartbeat only reports. If it fails, the app continues, and tries again with the next one.
                 if not silent:

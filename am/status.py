@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from am.agent.model.demands import unmet_demands
 from am.agent.model.views import AppView
@@ -18,7 +18,42 @@ from themis.wire.values import declaration_to_message, phases_to_messages, scala
 LOG = logging.getLogger("themis.am")
 
 
-def heartbeat_message(app: App, view: AppView) -> pb.Heartbeat:
+MAX_CURVES = 16
+"""Most loss curves of one heartbeat. One takes about 700 bytes."""
+
+
+class LossCurves:
+    """Chooses the loss curves of each heartbeat: those that have other points than when they were sent last.
+
+    One more is sent in turn, because the ResourceManager may have missed a heartbeat.
+    """
+
+    def __init__(self) -> None:
+        self._sent: dict[str, int] = {}
+        self._turn = 0
+
+    def next(self, jobs: Iterable[JobRun]) -> list[pb.LossCurve]:
+        """Return the curves to send now, at most `MAX_CURVES`."""
+        known = [job for job in jobs if job.profile.loss_points]
+        if not known:
+            return []
+        self._turn = (self._turn + 1) % len(known)
+        first, *others = (*known[self._turn :], *known[: self._turn])
+        changed = [job for job in others if len(job.profile.loss_points) != self._sent.get(job.job_id)]
+        chosen = [first, *changed[: MAX_CURVES - 1]]
+        self._sent |= {job.job_id: len(job.profile.loss_points) for job in chosen}
+        return [loss_curve(job) for job in chosen]
+
+
+def loss_curve(job: JobRun) -> pb.LossCurve:
+    """The losses of one job."""
+    points = job.profile.loss_points
+    return pb.LossCurve(
+        job_id=job.job_id, iterations=[round(at) for at, _ in points], losses=[loss for _, loss in points]
+    )
+
+
+def heartbeat_message(app: App, view: AppView, curves: LossCurves) -> pb.Heartbeat:
     """The app's progress; `view` is the app with all gangs that it holds."""
     plan = app.search.plan()
     rho = app.rho_now(view) if not plan.finished else math.nan
@@ -34,6 +69,7 @@ def heartbeat_message(app: App, view: AppView) -> pb.Heartbeat:
         declaration=_declaration(app),
         phases_left=phases_to_messages(app.phases_left(view)),
         restart_s=app.restart_s,
+        loss_curves=curves.next(app.search.jobs.values()),
     )
 
 
@@ -51,6 +87,7 @@ def finish_message(app: App, state: AppState, diagnostics: str) -> pb.Finish:
         best=best,
         best_checkpoint=checkpoint.location if checkpoint is not None else "",
         declaration=_declaration(app),
+        loss_curves=[loss_curve(job) for job in app.search.jobs.values() if job.profile.loss_points],
     )
 
 

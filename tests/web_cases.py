@@ -32,7 +32,7 @@ NOW_S = 1_700_000_000.0
 WHOLE = pb.FluidPhase(time_s=1000.0, gpus=4.0)
 """What an app that runs declares: its work takes 1000 s on 4 GPUs."""
 
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "link"}
 HOSTILE = '<script>alert(7)</script>"&\n'
 
 
@@ -60,7 +60,12 @@ class RmCase:
             clock=self.clock,
         )
         self.explanations = {}
-        self.manager.rounds = SimpleNamespace(rounds=0, explanation=lambda app_id: self.explanations.get(app_id, ()))
+        self.figures = ()
+        self.manager.rounds = SimpleNamespace(
+            rounds=0,
+            explanation=lambda app_id: self.explanations.get(app_id, ()),
+            figures=lambda: self.figures,
+        )
 
     def app(self, name: str, *, jobs: int = 2, user: str = "ada", queue: str = "default", **entry: object) -> AppEntry:
         """Another app that was submitted."""

@@ -19,12 +19,57 @@ class Rounding(StrEnum):
     """How a share c of k gangs is rounded to whole gangs. Never down alone: that starves apps with few gangs.
 
     Example: c = 0.8 of three gangs of two GPUs, for jobs of one or two GPUs. `probabilistic` keeps three gangs with
-    probability 0.4, else two; `nearest` keeps two; `by_gpu` keeps 5 GPUs with probability 0.8, else 4.
+    probability 0.4, else two; `nearest` keeps two; `by_gpu` keeps 5 GPUs with probability 0.8, else 4. `capped` does as
+    `by_gpu`, but a winner never loses all: of one such gang with c = 0.2 it keeps one GPU.
     """
 
     PROBABILISTIC = "probabilistic"
     NEAREST = "nearest"
     BY_GPU = "by_gpu"
+    CAPPED = "capped"
+
+
+class Bidders(StrEnum):
+    """Which apps bid in the auction of `themis`: the worst (1 - f) of them by one of two orders, or all.
+
+    `worst_rho` is the paper's: the largest rho first. `pressed` goes by the due date, the app's end on the fluid fair
+    cluster: the largest expected time over the time until the due date first, both from submission on.
+
+    Example: f = 0.5; app a expects to take 2 h and is due after 1 h, b 9 h and 6 h, and b reports the larger rho. Then
+    b bids under `worst_rho`, a under `pressed`, and both under `all`.
+    """
+
+    WORST_RHO = "worst_rho"
+    PRESSED = "pressed"
+    ALL = "all"
+
+
+class BidValues(StrEnum):
+    """What a bundle is worth in the auction of `themis`, from the app's expected time t with it.
+
+    `rho` is the paper's, 1/rho: the auction maximizes the product of t_ideal / t. `seconds`: it maximizes the sum of
+    the seconds saved. `slack`: the product of the slacks, due date minus expected end; late apps count by seconds.
+
+    Example: leases of 600 s; a bundle takes an app from t = 2,400 s to 1,800 s, and it is due after 3,000 s. Its value
+    grows by a factor of 2400/1800 = 1.33 under `rho`, exp(600/600) = 2.72 under `seconds`, and under `slack` by 1.62,
+    about 1200/600.
+    """
+
+    RHO = "rho"
+    SECONDS = "seconds"
+    SLACK = "slack"
+
+
+class LeftoverOrder(StrEnum):
+    """Who gets the GPUs that the auction of `themis` leaves.
+
+    `random` is the paper's: apps that did not bid come first, in random order, one job per turn. `need` serves whole
+    apps, the largest rho first, and `shortest` whole apps, the least work left first.
+    """
+
+    RANDOM = "random"
+    NEED = "need"
+    SHORTEST = "shortest"
 
 
 class EmptyBundle(StrEnum):
@@ -56,6 +101,16 @@ class Placer(StrEnum):
 
     COMPACT = "compact"
     PLAIN = "plain"
+
+
+class GangPlacement(StrEnum):
+    """How the policies without an auction place gangs, for an ablation of the paper's baselines.
+
+    `best_fit` renews leases in place and takes the fastest place. `blind` takes GPUs at random, and renews no lease.
+    """
+
+    BEST_FIT = "best_fit"
+    BLIND = "blind"
 
 
 class BundleRule(StrEnum):

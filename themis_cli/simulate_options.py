@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Placer, Rounding, TenantOf
+from themis.choices import (
+    Bidders,
+    BidValues,
+    BundleRule,
+    EmptyBundle,
+    GangPlacement,
+    LeaseEnds,
+    LeftoverOrder,
+    Placer,
+    Rounding,
+    TenantOf,
+)
 from themis.errors import InputError
 from themis.number_parsing import parse_number
 
@@ -44,6 +55,18 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     add("--bundle-rule", choices=[each.value for each in BundleRule], help="default: continuation")
     add("--empty-bundle", choices=[each.value for each in EmptyBundle], help="default: finite")
     add("--rounding", choices=[each.value for each in Rounding], help="default: probabilistic")
+    add("--bidders", choices=[each.value for each in Bidders], help="who bids under themis; default: worst_rho")
+    add("--values", choices=[each.value for each in BidValues], help="what bids are worth under themis; default: rho")
+    add(
+        "--leftovers",
+        choices=[each.value for each in LeftoverOrder],
+        help="who gets what the auction leaves; default: random",
+    )
+    add(
+        "--gang-placement",
+        choices=[each.value for each in GangPlacement],
+        help="how policies without an auction place gangs; default: best_fit",
+    )
     add("--tenant-of", choices=[each.value for each in TenantOf], help="who shares under OEF and AlloX; default: user")
     add(
         "--tenant-weight",
@@ -164,6 +187,10 @@ def _rounds(options: argparse.Namespace, base: RoundSettings) -> RoundSettings:
         placer=options.placer and Placer(options.placer),
         profiling_runs=options.profiling_runs or None,
         alpha=options.alpha,
+        bidders=options.bidders and Bidders(options.bidders),
+        values=options.values and BidValues(options.values),
+        leftovers=options.leftovers and LeftoverOrder(options.leftovers),
+        gang_placement=options.gang_placement and GangPlacement(options.gang_placement),
     )
     return replace(base, **given, tenant_weights=weights)
 

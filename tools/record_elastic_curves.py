@@ -6,9 +6,11 @@ docs/figures/elastic.csv and elastic.png; with `--draw` it draws the recorded on
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -209,8 +211,11 @@ def _mark_resizes(axes: Sequence[Any], iterations: Sequence[int], tasks: Sequenc
 
 
 def _free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as free:
-        return int(free.getsockname()[1])
+    """A port below those that the kernel assigns: no connection takes it before the task listens, seconds later."""
+    for port in random.sample(range(20_000, 30_000), 100):
+        with contextlib.suppress(OSError), socket.create_server((host, port)):
+            return port
+    raise OSError(f"no free port on {host}")
 
 
 if __name__ == "__main__":

@@ -213,9 +213,11 @@ def program_command(program: str, flags: Sequence[str] = ORDERED) -> list[str]:
     return [sys.executable, "-m", f"tf_jobs.{program}", *FLAGS, *PROGRAMS[program], *flags]
 
 
-async def both(folder: Path, command: Sequence[str]) -> tuple[list[Point], list[Point]]:
+async def both(
+    folder: Path, command: Sequence[str], placements: Sequence[Placement] = PLACEMENTS
+) -> tuple[list[Point], list[Point]]:
     """The resized job, and the same job on one task."""
-    resized = await play(folder / "resized", command, PLACEMENTS)
+    resized = await play(folder / "resized", command, placements)
     return resized, await play(folder / "alone", command, PLACEMENTS[:1], resized[-1].iteration)
 
 

@@ -2,6 +2,8 @@
 
 python tools/write_reproduction.py FOLDER [PAGE]
 
+If there is a page PAGE-details, the sections of the single experiments go there, and PAGE keeps what is before them.
+
 FOLDER is what `themis reproduce all --out` wrote, or that of another paper. PAGE is the page's name without its ending,
 `reproduction` by default, or for example `reproduction-oef`.
 """
@@ -19,6 +21,7 @@ PAGES = ROOT / "docs" / "explanation"
 FIGURES = ROOT / "docs" / "figures"
 MARK = "<!-- below: tools/write_reproduction.py -->\n"
 
+_EXPERIMENTS = "## The experiments\n"
 _FIGURE = re.compile(r"^(!\[.*\]\()(\w+\.png\))$", re.MULTILINE)
 
 
@@ -38,10 +41,20 @@ def main(arguments: list[str]) -> int:
         with Image.open(folder / name) as figure:
             palette = figure.convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE)
             palette.save(FIGURES / name, optimize=True)
-    frame = page.read_text(encoding="utf-8").partition(MARK)[0]
     _, _, body = summary.partition("\n\n")
-    page.write_text(frame + MARK + "\n" + _FIGURE.sub(r"\1../figures/\2", body), encoding="utf-8")
+    body = _FIGURE.sub(r"\1../figures/\2", body)
+    details = PAGES / f"{page.stem}-details.md"
+    if details.is_file():
+        body, _, sections = body.partition(_EXPERIMENTS)
+        _write_below_mark(details, _EXPERIMENTS + sections)
+        body = body.rstrip() + "\n"
+    _write_below_mark(page, body)
     return 0
+
+
+def _write_below_mark(page: Path, body: str) -> None:
+    frame = page.read_text(encoding="utf-8").partition(MARK)[0]
+    page.write_text(frame + MARK + "\n" + body, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,18 @@ from msgspec.structs import replace
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.contention import Contentions
 from rm_plugin.arbiter.leftovers import Claim
+from themis.apps import TaskResources
 from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang, RhoOf
-from themis.choices import EmptyBundle, Placer, Rounding, TenantOf
+from themis.choices import (
+    Bidders,
+    BidValues,
+    EmptyBundle,
+    GangPlacement,
+    LeftoverOrder,
+    Placer,
+    Rounding,
+    TenantOf,
+)
 from themis.cluster import Allocation, Cluster
 from themis.errors import InputError
 from themis.sums import sum_in_order
@@ -35,6 +45,10 @@ class RoundSettings(Value, frozen=True, kw_only=True):
     placer: Placer = Placer.COMPACT
     profiling_runs: bool = False
     alpha: float = 0.1
+    bidders: Bidders = Bidders.WORST_RHO
+    values: BidValues = BidValues.RHO
+    leftovers: LeftoverOrder = LeftoverOrder.RANDOM
+    gang_placement: GangPlacement = GangPlacement.BEST_FIT
 
     OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {
         "tenant_of": TenantOf.USER,
@@ -42,6 +56,10 @@ class RoundSettings(Value, frozen=True, kw_only=True):
         "placer": Placer.COMPACT,
         "profiling_runs": False,
         "alpha": 0.1,
+        "bidders": Bidders.WORST_RHO,
+        "values": BidValues.RHO,
+        "leftovers": LeftoverOrder.RANDOM,
+        "gang_placement": GangPlacement.BEST_FIT,
     }
     """Fields that records leave out at their defaults."""
 
@@ -50,6 +68,11 @@ class RoundSettings(Value, frozen=True, kw_only=True):
             raise InputError("f must lie in 0 to 1", value=self.f)
         if not 0.0 <= self.alpha <= 1.0:
             raise InputError("alpha must lie in 0 to 1", value=self.alpha)
+        if self.values is not BidValues.RHO and self.empty_bundle is EmptyBundle.LEXICOGRAPHIC:
+            # An empty bundle of value 0 never ends: no number of seconds.
+            raise InputError(
+                f"bids are valued by {self.values} only if the empty bundle is finite", remedy="set empty_bundle finite"
+            )
         for tenant, weight in self.tenant_weights.items():
             # False for NaN too.
             if not 0.0 < weight < math.inf:
@@ -66,6 +89,9 @@ class AppOwner(Value, frozen=True, kw_only=True):
 NO_OWNER = AppOwner()
 """The owner of an app without a user."""
 
+NO_RESOURCES = TaskResources(memory_mb=0, vcores=0)
+"""Those of an app that does not say what its tasks need beside their GPUs, such as one of a trace."""
+
 
 class AppStanding(Value, frozen=True, kw_only=True):
     """An active app as the arbiter knows it when a round begins.
@@ -75,7 +101,7 @@ class AppStanding(Value, frozen=True, kw_only=True):
     `renewable` are the GPUs whose leases end with this round, `kept` the others that it holds or has won.
     `ended_gpu_s` is the GPU time that it had of leases that ended, `granted_at_s` when those began that it holds.
     `silent`: its app master does not answer at present. `bound` are the (job, machine) pairs of its bound leases, whose
-    jobs run until they end.
+    jobs run until they end. `resources` is what each of its tasks requests beside its GPUs.
     """
 
     app_id: str
@@ -87,6 +113,7 @@ class AppStanding(Value, frozen=True, kw_only=True):
     silent: bool = False
     owner: AppOwner = NO_OWNER
     bound: tuple[tuple[str, str], ...] = ()
+    resources: TaskResources = NO_RESOURCES
 
     def attained_gpu_s(self, now_s: float) -> float:
         """GPU time that it had so far, leases that still run included."""

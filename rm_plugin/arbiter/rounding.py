@@ -70,9 +70,10 @@ def keep_share(
         gangs: Gangs won.
         share: c_i in [0, 1].
         slowdown: S of the app.
-        rng: Used once under `probabilistic` and `by_gpu`, even if the draw decides nothing.
+        rng: Used once under `probabilistic`, `by_gpu` and `capped`, even if the draw decides nothing.
         rounding: `probabilistic` keeps floor(c k) gangs and one more with the fractional probability; `nearest` rounds
-            c k half up; `by_gpu` rounds like `probabilistic` but in GPUs, which may keep a part of one gang.
+            c k half up; `by_gpu` rounds like `probabilistic` but in GPUs, which may keep a part of one gang. `capped`
+            does as `by_gpu`, but leaves at least the smallest part of the first gang that a job can use.
         demands: The demands of the app's jobs. `by_gpu` cuts a gang only to a size that one of them can use. If the
             largest such part is less than the share, a second draw either cuts the gang to it (or drops the gang if
             there is no such part) or keeps it whole, with the same number of GPUs in expectation.
@@ -133,6 +134,21 @@ def _by_gpu(
     return tuple(kept)
 
 
+def _capped(
+    ranked: Sequence[PlacedGang], share: float, rng: random.Random, demands: Sequence[GangDemand]
+) -> tuple[PlacedGang, ...]:
+    kept = _by_gpu(ranked, share, rng, demands)
+    if kept or not ranked:
+        return kept
+    closest = ranked[0]
+    parts = [
+        part
+        for demand in demands
+        if (part := _cut(closest, -(-demand.min_gpus // demand.unit_gpus) * demand.unit_gpus, demand)) is not None
+    ]
+    return (min(parts, key=lambda part: part.gpus.gpus, default=closest),)
+
+
 def _largest_part(gang: PlacedGang, gpus: int, demands: Sequence[GangDemand]) -> PlacedGang | None:
     """The largest part of a gang, up to `gpus` GPUs, that one of the jobs can use. Returns None if there is none."""
     parts = [part for demand in demands if (part := _cut(gang, gpus, demand)) is not None]
@@ -157,4 +173,5 @@ _KEEP: Mapping[Rounding, Rule] = {
     Rounding.PROBABILISTIC: _probabilistic,
     Rounding.NEAREST: _nearest,
     Rounding.BY_GPU: _by_gpu,
+    Rounding.CAPPED: _capped,
 }

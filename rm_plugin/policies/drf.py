@@ -26,7 +26,7 @@ class DrfPolicy:
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Renew everything, then give unit by unit."""
-        allocator = GangAllocator(snapshot.machines, claims_of(snapshot, {}))
+        allocator = GangAllocator.for_baseline(snapshot, claims_of(snapshot, {}))
         kept = {app.app_id: app.kept for app in snapshot.apps}
         for app_id in sorted(allocator.claims):
             allocator.renew(app_id)

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.leftovers import Claim
-from rm_plugin.arbiter.round_values import Decision
+from rm_plugin.arbiter.round_values import Decision, RoundSnapshot
+from rm_plugin.arbiter.seeds import child_seed
+from rm_plugin.policies.blind_placement import blind_fit
 from rm_plugin.policies.demands import gangs_of, room_to_grow, unmet_claims
 from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand, PlacedGang
+from themis.choices import GangPlacement
 from themis.cluster import Allocation, Level
 from themis.placement.best_fit import CurrentGang, best_fit
 from themis.placement.free_capacity import FreeCapacity
@@ -71,16 +74,32 @@ class GangAllocator:
         claims: One per app.
         lease_s: Seconds of a lease. With it, a gang moves to a better place if that pays for its restart within the
             lease. Without, gangs move to another device type at most.
+        blind_seed: With it, no gang is renewed, and all gangs are placed on random GPUs (`blind_fit`).
     """
 
-    def __init__(self, machines: Iterable[FreeMachine], claims: Iterable[Claim], lease_s: float | None = None) -> None:
+    def __init__(
+        self,
+        machines: Iterable[FreeMachine],
+        claims: Iterable[Claim],
+        lease_s: float | None = None,
+        blind_seed: int | None = None,
+    ) -> None:
         self._lease_s = lease_s
+        self._blind_seed = blind_seed
         self.capacity = FreeCapacity(machines)
         self.claims = {claim.app_id: claim for claim in claims}
         self._got: dict[str, dict[int, PlacedGang]] = {app_id: {} for app_id in self.claims}
-        self._renewable = {app_id: claim.renewable.by_machine() for app_id, claim in self.claims.items()}
+        self._renewable = {
+            app_id: claim.renewable.by_machine() if blind_seed is None else {} for app_id, claim in self.claims.items()
+        }
         self._unplaceable: set[DemandClass] = set()
         self._own: dict[str, FreeCapacity] = {}
+
+    @classmethod
+    def for_baseline(cls, snapshot: RoundSnapshot, claims: Iterable[Claim]) -> GangAllocator:
+        """The free GPUs of a round for a policy of the paper's comparison, with the placement that it asks for."""
+        blind = snapshot.settings.gang_placement is GangPlacement.BLIND
+        return cls(snapshot.machines, claims, blind_seed=child_seed(snapshot.seed, "placement") if blind else None)
 
     # ---- reading ----
 
@@ -153,7 +172,7 @@ class GangAllocator:
         demand, current = self._wanted(app_id, job)
         if demand is None or self._is_unplaceable(demand, current):
             return None
-        gang = _best_fit(self._own_capacity(app_id), demand, current, step)
+        gang = self._fit(self._own_capacity(app_id), demand, current, step)
         if gang is None:
             return None
         stay = Proposal(gang, self._prospect(app_id, job, gang, renews=True))
@@ -194,7 +213,7 @@ class GangAllocator:
         demand, current = self._wanted(app_id, job)
         if demand is None or self._is_unplaceable(demand, current):
             return None
-        gang = _best_fit(self.capacity, demand, current, step)
+        gang = self._fit(self.capacity, demand, current, step)
         if gang is None:
             if current is None:
                 self._unplaceable.add(DemandClass.of(demand))
@@ -258,6 +277,26 @@ class GangAllocator:
             return True
         return current is None and DemandClass.of(demand) in self._unplaceable
 
+    def _fit(
+        self, capacity: FreeCapacity, demand: GangDemand, current: CurrentGang | None, step: bool
+    ) -> PlacedGang | None:
+        """The place of a gang, or of the smallest one (`step`)."""
+
+        def place(demand: GangDemand) -> PlacedGang | None:
+            if self._blind_seed is None:
+                return best_fit(capacity, demand, current)
+            return blind_fit(capacity, demand, current, self._blind_seed)
+
+        if not step:
+            return place(demand)
+        units = -(-demand.min_gpus // demand.unit_gpus)
+        small = min(demand.max_gpus, units * demand.unit_gpus)
+        gang = place(replace(demand, max_gpus=small))
+        if gang is None and current is not None and small < demand.max_gpus:
+            # One more unit may be too far away to be faster, while several are.
+            gang = place(demand)
+        return gang
+
     def _own_capacity(self, app_id: str) -> FreeCapacity:
         """A copy with only those of the app's renewable GPUs that are still free; kept until a gang changes it."""
         own = self._own.get(app_id)
@@ -290,15 +329,3 @@ class GangAllocator:
         speed = demand.speeds.on(self.capacity.device_of(demand.held.counts[0][0]))
         level = self.capacity.level_of(machine for machine, _ in demand.held)
         return demand.held.gpus * speed / demand.slowdown.at(level)
-
-
-def _best_fit(capacity: FreeCapacity, demand: GangDemand, current: CurrentGang | None, step: bool) -> PlacedGang | None:
-    if not step:
-        return best_fit(capacity, demand, current)
-    units = -(-demand.min_gpus // demand.unit_gpus)
-    small = min(demand.max_gpus, units * demand.unit_gpus)
-    gang = best_fit(capacity, replace(demand, max_gpus=small), current)
-    if gang is None and current is not None and small < demand.max_gpus:
-        # One more unit may be too far away to be faster, while several are.
-        gang = best_fit(capacity, demand, current)
-    return gang

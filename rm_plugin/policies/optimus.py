@@ -24,7 +24,7 @@ class OptimusPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Give unit by unit, each app renewing in place first."""
         claims = claims_of(snapshot, {})
-        allocator = GangAllocator(snapshot.machines, claims)
+        allocator = GangAllocator.for_baseline(snapshot, claims)
         apps = {app.app_id: app for app in snapshot.apps}
 
         def rank(app_id: str, given: Given, ratio: float) -> tuple[float, ...]:

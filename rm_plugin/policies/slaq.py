@@ -25,7 +25,7 @@ class SlaqPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve job by job, each renewing in place first."""
         claims = claims_of(snapshot, {})
-        allocator = GangAllocator(snapshot.machines, claims)
+        allocator = GangAllocator.for_baseline(snapshot, claims)
         submitted = sorted(snapshot.apps, key=lambda app: (app.submitted_at_s, app.app_id))
         order = [app.app_id for app in submitted if app.app_id in allocator.claims]
 

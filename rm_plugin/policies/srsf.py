@@ -23,7 +23,7 @@ class SrsfPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Give unit by unit, each app renewing in place first."""
         claims = claims_of(snapshot, {})
-        allocator = GangAllocator(snapshot.machines, claims)
+        allocator = GangAllocator.for_baseline(snapshot, claims)
         left = {claim.app_id: snapshot.reports[claim.app_id].work_left_gpu_s for claim in claims}
 
         def rank(app_id: str, _given: Given, _ratio: float) -> tuple[float, ...]:

@@ -22,7 +22,7 @@ class SrtfPolicy:
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the apps in order, each renewing in place first, then taking what has least S."""
-        allocator = GangAllocator(snapshot.machines, claims_of(snapshot, {}))
+        allocator = GangAllocator.for_baseline(snapshot, claims_of(snapshot, {}))
         kept = {app.app_id: app.kept.gpus for app in snapshot.apps}
         remaining_s = {
             app_id: remaining_time_s(allocator, snapshot.reports[app_id], kept[app_id]) for app_id in allocator.claims

@@ -2,56 +2,62 @@
 
 from __future__ import annotations
 
-import math
+from msgspec.structs import replace
 
-from rm_plugin.arbiter.leftovers import share_leftovers
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.arbiter.rounding import keep_shares
 from rm_plugin.arbiter.seeds import child_seed
+from rm_plugin.policies.auction_options import (
+    LEFTOVERS,
+    Spans,
+    bidding_apps,
+    spans_of,
+    uses_due_dates,
+    valued_bids,
+)
 from rm_plugin.policies.demands import capacity_after, claims_of, gangs_of, unmet_claims
+from rm_plugin.policies.fair_finish import FairFinishMemory
 from themis.apps import Slowdown
 from themis.bids import Market, PlacedGang, RhoOf
 
 
 class ThemisPolicy:
-    """Pseudocode 1 of the paper (NSDI'20, section 3.3), with leftovers that keep the cluster busy."""
+    """Pseudocode 1 of the paper (NSDI'20, section 3.3), with leftovers that keep the cluster busy.
+
+    It has a memory only under options that go by due dates (`rm_plugin.policies.auction_options`).
+    """
 
     name = "themis"
     rho_of = RhoOf.WANTING_APPS
+    memory_type = FairFinishMemory
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Ask the worst apps to bid, then solve their market, then grant."""
+        spans, memory = spans_of(snapshot) if uses_due_dates(snapshot.settings) else ({}, None)
         if snapshot.bids is None:
-            return AskBids(worst_apps(snapshot))
+            return AskBids(bidding_apps(snapshot, spans))
         if snapshot.outcome is None:
-            return SolveAuction(market_of(snapshot))
-        won = kept_gangs(snapshot)
-        if snapshot.free.gpus == sum(gang.gpus.gpus for gangs in won.values() for gang in gangs):
-            return Decision(auction=won)
-        claims = claims_of(snapshot, won)
-        capacity = capacity_after(snapshot.machines, won)
-        shared = share_leftovers(capacity, claims, child_seed(snapshot.seed, "leftovers"))
-        return Decision(auction=won, leftovers=gangs_of(shared), unserved=unmet_claims(claims, shared))
+            return SolveAuction(market_of(snapshot, spans))
+        decision = _decision(snapshot)
+        return decision if memory is None else replace(decision, memory=memory)
 
 
-def worst_apps(snapshot: RoundSnapshot) -> tuple[str, ...]:
-    """The worst ceil((1 - f) N) apps by rho, at least one, worst first; N counts the active apps that answered.
+def _decision(snapshot: RoundSnapshot) -> Decision:
+    """What the winners keep, and the leftovers."""
+    won = kept_gangs(snapshot)
+    if snapshot.free.gpus == sum(gang.gpus.gpus for gangs in won.values() for gang in gangs):
+        return Decision(auction=won)
+    claims = claims_of(snapshot, won)
+    capacity = capacity_after(snapshot.machines, won)
+    shared = LEFTOVERS[snapshot.settings.leftovers](snapshot, capacity, claims)
+    return Decision(auction=won, leftovers=gangs_of(shared), unserved=unmet_claims(claims, shared))
 
-    Apps that could use nothing more are not asked: an offer to them is wasted, and a place in the auction too. For
-    example, with f = 0.8 and 12 apps the ceil(2.4) = 3 worst bid, of those that could use more.
-    """
-    # 1 - 0.8 is 0.19999999999999996: without the rounding five apps would count as fewer than one fifth of them.
-    places = max(1, math.ceil(round((1.0 - snapshot.settings.f) * len(snapshot.answered), 9)))
-    wanting = [(-report.rho, app_id) for app_id, report in snapshot.answered.items() if report.demands]
-    return tuple([app_id for _, app_id in sorted(wanting)[:places]])
 
-
-def market_of(snapshot: RoundSnapshot) -> Market:
+def market_of(snapshot: RoundSnapshot, spans: Spans) -> Market:
     """The market of a round: its free machines and the bids that came."""
-    bids = snapshot.bids or {}
     return Market(
         machines=tuple(machine for machine in snapshot.machines if machine.free),
-        bids=tuple(bids[app_id] for app_id in sorted(bids)),
+        bids=valued_bids(snapshot, spans),
         empty_bundle=snapshot.settings.empty_bundle,
     )
 

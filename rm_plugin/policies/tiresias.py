@@ -17,5 +17,5 @@ class TiresiasPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the apps in order, each renewing in place first, then taking what has least S."""
         attained = {app.app_id: app.attained_gpu_s(snapshot.now_s) for app in snapshot.apps}
-        allocator = GangAllocator(snapshot.machines, claims_of(snapshot, {}))
+        allocator = GangAllocator.for_baseline(snapshot, claims_of(snapshot, {}))
         return allocator.serve_in_order(sorted(allocator.claims, key=lambda app_id: (attained[app_id], app_id)))

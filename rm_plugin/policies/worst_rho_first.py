@@ -20,5 +20,5 @@ class WorstRhoFirstPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the apps in order, each renewing in place first, then taking what has least S."""
         reports = snapshot.reports
-        allocator = GangAllocator(snapshot.machines, claims_of(snapshot, {}))
+        allocator = GangAllocator.for_baseline(snapshot, claims_of(snapshot, {}))
         return allocator.serve_in_order(sorted(allocator.claims, key=lambda app_id: (-reports[app_id].rho, app_id)))

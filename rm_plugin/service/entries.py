@@ -62,6 +62,7 @@ class AppEntry:
     asked_in_vain: str = ""
     asked_in_vain_until_s: float = 0.0
     heartbeat: pb.Heartbeat = field(default_factory=pb.Heartbeat)
+    _curves: dict[str, pb.LossCurve] = field(default_factory=dict, repr=False)
     finish: pb.Finish = field(default_factory=pb.Finish)
     refused_messages: int = 0
     shapes: Mapping[str, JobShape] = field(init=False, repr=False)
@@ -99,6 +100,16 @@ class AppEntry:
     def best_job(self) -> str:
         """The id of the best job, empty while it is unknown."""
         return self.finish.best if self.finish.state else self.heartbeat.best
+
+    @property
+    def loss_curves(self) -> Sequence[pb.LossCurve]:
+        """The losses of the app's jobs, as far as it has reported any."""
+        return self.finish.loss_curves or list(self._curves.values())
+
+    def take_heartbeat(self, heartbeat: pb.Heartbeat) -> None:
+        """Replace the newest heartbeat, and the loss curves that it contains."""
+        self.heartbeat = heartbeat
+        self._curves |= {curve.job_id: curve for curve in heartbeat.loss_curves}
 
     def turn(self, state: AppState) -> None:
         """Change the state. Raises InvariantError if the new state may not follow the old one."""
@@ -139,8 +150,11 @@ class AppEntry:
         """Return the fields that pages show of an app after its end. A running app's master sends them again."""
         heartbeat = pb.Heartbeat()
         heartbeat.CopyFrom(self.heartbeat)
+        heartbeat.ClearField("loss_curves")
         if self.finish.jobs:
             heartbeat.ClearField("jobs")
+        if not self.finish.loss_curves:
+            heartbeat.loss_curves.extend(self._curves.values())
         return {"heartbeat": _hex(heartbeat), "page_url": self.page_url, "engine_id": self.engine_id}
 
     @classmethod
@@ -150,7 +164,7 @@ class AppEntry:
         heartbeat = pb.Heartbeat.FromString(bytes.fromhex(str(stored.final.get("heartbeat", ""))))
         progress = stored.final.get("progress", 0.0)
         heartbeat.progress = heartbeat.progress or (float(progress) if isinstance(progress, int | float) else 0.0)
-        return cls(
+        entry = cls(
             app_id=stored.app_id,
             spec=app_from_message(pb.AppSpec.FromString(stored.spec)),
             submitted_at_s=stored.submitted_at_s,
@@ -168,9 +182,10 @@ class AppEntry:
             kill_reason=str(stored.final.get("kill_reason", "")),
             page_url=str(stored.final.get("page_url", "")),
             engine_id=str(stored.final.get("engine_id", "")),
-            heartbeat=heartbeat,
             finish=pb.Finish.FromString(bytes.fromhex(str(stored.final.get("finish", "")))),
         )
+        entry.take_heartbeat(heartbeat)
+        return entry
 
 
 _ENDS_OF_JOBS = frozenset(state.value for state in (JobState.FINISHED, *JOB_ENDS))

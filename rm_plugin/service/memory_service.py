@@ -111,7 +111,9 @@ class MemoryService:
             Cluster(name="here", machines=(machine,)), LeasePolicy(), RoundSettings(), seed=0, grid_origin_s=0.0
         )
         for entry in self.entries.active():
-            self.arbiter.add_app(entry.app_id, now_s=entry.submitted_at_s, owner=entry.owner)
+            self.arbiter.add_app(
+                entry.app_id, now_s=entry.submitted_at_s, owner=entry.owner, resources=entry.spec.resources
+            )
         self.launcher = MemoryAppLauncher(self._am_exited)
         self.manager = ResourceManager(
             settings=self.settings,
@@ -165,7 +167,7 @@ async def memory_service(folder: Path, **choices: object) -> AsyncIterator[Memor
         await service.close()
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
     """Return once the condition holds. Raises TimeoutError if it does not in time."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - tests wait for any state, and no event announces its change

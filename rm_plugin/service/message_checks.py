@@ -42,6 +42,8 @@ MAX_CLOCK_LEAD_S = 86_400.0
 """An app master's clock may be ahead of ours by a day, in seconds."""
 
 MAX_DEVICE_TYPES = 1_000
+MAX_CURVE_POINTS = 128
+"""Most points of a loss curve. App masters send at most 64."""
 
 _JOB_STATES = frozenset(JobState)
 _ENDS = frozenset((AppState.FINISHED, AppState.FAILED, AppState.KILLED))
@@ -198,6 +200,7 @@ def _check_heartbeat(message: pb.Heartbeat, app: AppEntry, _cluster: Cluster, _n
     _check_declaration(message.declaration)
     _check_phases(message.phases_left)
     _check_number("restart_s", message.restart_s)
+    _check_curves(message.loss_curves, app)
 
 
 def _check_job_event(message: pb.JobEvent, app: AppEntry, _cluster: Cluster, now_s: float) -> None:
@@ -227,6 +230,7 @@ def _check_finish(message: pb.Finish, app: AppEntry, _cluster: Cluster, _now_s: 
     _check_line("best_checkpoint", message.best_checkpoint)
     _check_jobs(message.jobs, app)
     _check_declaration(message.declaration)
+    _check_curves(message.loss_curves, app)
 
 
 def _check_declaration(message: pb.Declaration) -> None:
@@ -282,6 +286,17 @@ def _check_jobs(jobs: Sequence[pb.JobStatus], app: AppEntry) -> None:
             _check_number("slowdown", level.factor)
             _check_number("spread", level.spread)
         job.health = _cut(job.health)
+
+
+def _check_curves(curves: Sequence[pb.LossCurve], app: AppEntry) -> None:
+    _check_few("loss curves", curves, len(app.shapes))
+    for curve in curves:
+        _check_job(curve.job_id, app)
+        _check_few("points of a loss curve", curve.iterations, MAX_CURVE_POINTS)
+        if len(curve.iterations) != len(curve.losses):
+            raise InputError("a loss curve needs an iteration for each loss", value=len(curve.losses))
+        if list(curve.iterations) != sorted(curve.iterations) or not all(map(math.isfinite, curve.losses)):
+            raise InputError("a loss curve has increasing iterations and finite losses", value=curve.job_id)
 
 
 def _check_best(job_id: str, app: AppEntry) -> None:

@@ -16,7 +16,7 @@ from rm_plugin.policies.port import traits_of
 from rm_plugin.policies.registry import POLICIES, make_policy
 from themis.apps import JobShape, Slowdown
 from themis.bids import FreeMachine
-from themis.choices import LeaseEnds, Rounding
+from themis.choices import Bidders, BidValues, GangPlacement, LeaseEnds, LeftoverOrder, Rounding
 from themis.cluster import Allocation, Level
 from themis.errors import UnknownNameError
 from themis.leases import LeaseChangeKind
@@ -304,12 +304,27 @@ class TestThemis:
 
     @pytest.mark.parametrize(
         "choices",
-        [{"f": 0.0}, {"f": 1.0}, {"payments": False}, {"rounding": Rounding.NEAREST}, {"rounding": Rounding.BY_GPU}],
+        [
+            {"f": 0.0},
+            {"f": 1.0},
+            {"payments": False},
+            {"rounding": Rounding.NEAREST},
+            {"rounding": Rounding.BY_GPU},
+            {"rounding": Rounding.CAPPED, "f": 0.0},
+            {"bidders": Bidders.PRESSED, "values": BidValues.SLACK},
+            {"values": BidValues.SECONDS, "leftovers": LeftoverOrder.SHORTEST},
+            {"leftovers": LeftoverOrder.NEED},
+        ],
         ids=lambda choices: next(iter(choices)) + str(next(iter(choices.values()))),
     )
     def test_its_choices_all_lead_to_an_end(self, choices):
         reported = Story("themis", 5, apps=5, **choices)
         assert len(reported.rho) == 5
+
+
+@pytest.mark.parametrize("name", ["gandiva", "tiresias", "optimus", "slaq", "srtf", "srsf", "drf", "worst_rho_first"])
+def test_blind_baselines_lead_to_an_end(name):
+    assert len(Story(name, 5, apps=5, gang_placement=GangPlacement.BLIND).rho) == 5
 
 
 def test_an_unknown_policy_names_the_nearest():

@@ -20,16 +20,20 @@ from themis_lab.devcluster.spec import ClusterSpec
 HERE = Path(__file__).parent
 GPUS = (4, 4, 2)
 TIMEOUT_S = 300
+APART = ("test_yarn_faults.py", "test_yarn_site.py")
+"""Files whose tests share the cluster only: each goes to the process that is free, for they take half of the time."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark every test in this folder as one of this tier."""
+    """Mark every test in this folder as one of this tier. Those of one file run in one process, except in `APART`."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.hadoop)
             # The first one waits until jars are fetched and the daemons are up.
             item.add_marker(pytest.mark.timeout(TIMEOUT_S), append=False)
+            if item.path.name not in APART:
+                item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,13 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import yaml
 from documents import ROOT, block, blocks, commands, missing
+from free_ports import free_port
 from waiting import wait_until
 
 PAGE = "docs/how-to/hadoop.md"
@@ -28,8 +28,7 @@ def test_the_guide_from_its_first_command_to_its_last(hadoop_programs, tmp_path)
     first, second = (commands(block) for block in blocks(PAGE, "console") if block.mark == "guide")
     start, serve = first
     shutil.copytree(ROOT / "conf", tmp_path / "conf")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port('127.0.0.1')}"
     with (tmp_path / "conf" / "themis-yarn.yaml").open("a") as settings:
         # The guide sets no port, and the default one may be in use here.
         settings.write(f"listen: {address}\n")
@@ -65,8 +64,7 @@ def test_the_guide_from_its_first_command_to_its_last(hadoop_programs, tmp_path)
 
 def test_guide_commands_work_on_an_existing_cluster(cluster, tmp_path):
     """With this cluster's places for those that the guide supposes: addresses, queue, interpreter, configuration."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port('127.0.0.1')}"
     settings = yaml.safe_load(block(PAGE, "site settings").body)
     assert (settings.pop("advertise"), settings["yarn"]["user"]) == ("themis.example.org", "themis")
     settings |= {"listen": address, "page": "127.0.0.1:0"}

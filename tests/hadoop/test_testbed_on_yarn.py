@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from documents import ROOT
 
 
@@ -40,6 +41,7 @@ def test_the_main_job_on_yarn_keeps_every_promise(hadoop_programs, tmp_path):
     assert len(histories) == sum(app["jobs"] for app in report["apps"])
 
 
+@pytest.mark.nightly
 def test_allox_trains_by_tensorflow_on_cpu_nodes_of_yarn_beside_emulated_gpus(hadoop_programs, tmp_path):
     _, jars = hadoop_programs
     report = run(jars, tmp_path / "out", "hybrid-yarn", "--policy", "allox")

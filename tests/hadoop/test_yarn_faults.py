@@ -14,7 +14,8 @@ from themis_on_yarn import ThemisOnYarn
 
 from am.runtimes.yarn_source import YarnLimits
 
-JOB = {"tasks": 1, "gpus_per_task": 1, "iterations": 400}
+JOB = {"tasks": 1, "gpus_per_task": 1, "iterations": 300}
+"""Half a minute of work: a lost node is reported a quarter of a minute after its end."""
 
 
 @pytest.fixture
@@ -25,14 +26,14 @@ def themis(breakable_cluster, tmp_path):
         themis.until(lambda: not themis.processes(), "nothing of any app is left", 60)
 
 
-def at_work(themis):
+def at_work(themis, iterations=JOB["iterations"]):
     """An app that iterates, and has every GPU: one that is given twice shows as a task too many on its node."""
-    app_id = themis.submit(jobs=sum(themis.cluster.node_gpus.values()), job=JOB)
+    app_id = themis.submit(jobs=sum(themis.cluster.node_gpus.values()), job={**JOB, "iterations": iterations})
     themis.wait_until_iterating(app_id)
     return app_id
 
 
-def end_well(themis, *app_ids, limit_s=200):
+def end_well(themis, *app_ids, limit_s=200, iterations=JOB["iterations"]):
     """Wait for the ends, and watch meanwhile that no node runs more tasks than it has GPUs; the most that all ran."""
     over, most = [], 0
 
@@ -46,14 +47,14 @@ def end_well(themis, *app_ids, limit_s=200):
     themis.until(ended, f"{app_ids} end", limit_s)
     for app in map(themis.app, app_ids):
         assert app.state == "FINISHED", f"{app.diagnostics}\n{themis.log()}"
-        assert {job.iteration for job in app.jobs} == {JOB["iterations"]}
+        assert {job.iteration for job in app.jobs} == {iterations}
     assert over == []
     return most
 
 
-def ends_well(themis, app_id):
+def ends_well(themis, app_id, iterations=JOB["iterations"]):
     """The app once it ended well, as `end_well` watches it."""
-    end_well(themis, app_id)
+    end_well(themis, app_id, iterations=iterations)
     return themis.app(app_id)
 
 
@@ -104,6 +105,7 @@ def test_a_node_manager_alone(themis, breakable_cluster):
     assert "machine_lost" in themis.kinds()
 
 
+@pytest.mark.nightly
 def test_a_whole_node_and_its_return(themis, breakable_cluster):
     app_id = at_work(themis)
     (am,) = themis.app_masters(app_id)
@@ -152,6 +154,7 @@ def test_the_node_of_an_app_master(themis, breakable_cluster):
     assert app.attempts == 2
 
 
+@pytest.mark.nightly
 def test_yarns_resource_manager(themis, breakable_cluster):
     app_id = at_work(themis)
     breakable_cluster.kill("resourcemanager")
@@ -161,11 +164,13 @@ def test_yarns_resource_manager(themis, breakable_cluster):
 
 
 def test_yarns_resource_manager_for_longer_than_an_ask_waits(themis, breakable_cluster):
-    app_id = at_work(themis)
+    away_s = YarnLimits().pin_timeout_s + 5.0
+    iterations = round((away_s + 15.0) / 0.1)
+    app_id = at_work(themis, iterations)
     breakable_cluster.kill("resourcemanager")
-    time.sleep(YarnLimits().pin_timeout_s + 5.0)
+    time.sleep(away_s)
     breakable_cluster.start_daemon("resourcemanager")
-    app = ends_well(themis, app_id)
+    app = ends_well(themis, app_id, iterations)
     assert (app.attempts, themis.kinds()["machine_lost"]) == (1, 0)
 
 

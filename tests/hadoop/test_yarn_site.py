@@ -15,9 +15,13 @@ from themis_cli.main import main
 JOB = {"tasks": 5, "min_tasks": 1, "gpus_per_task": 1, "iterations": 20000}
 
 
+short_leases = pytest.mark.parametrize("themis", [15], indirect=True, ids=["short-leases"])
+"""For tests that wait for the end of leases."""
+
+
 @pytest.fixture
-def themis(cluster, tmp_path):
-    with ThemisOnYarn(cluster, tmp_path) as themis:
+def themis(request, cluster, tmp_path):
+    with ThemisOnYarn(cluster, tmp_path, lease_s=getattr(request, "param", 30)) as themis:
         yield themis
         if themis.kinds()["lease_granted"]:
             assert themis.audit() == ()
@@ -59,7 +63,7 @@ def test_second_resource_manager_on_the_same_storage_is_refused(themis, tmp_path
         second.start()
     assert second.process.wait() == 2
     log = second.log()
-    assert "another ResourceManager uses this yarn.storage" in log and f"process {themis.process.pid} " in log
+    assert "another ResourceManager uses the same shared folder" in log and f"process {themis.process.pid} " in log
     assert str(themis.folder / "state") in log and "Traceback" not in log
 
 
@@ -82,6 +86,7 @@ def test_apps_outlive_a_stop_that_keeps_them(themis, capsys):
     assert (app.state, app.attempts) == ("FINISHED", 1)
 
 
+@short_leases
 def test_queue_that_shrinks_is_used_up_to_its_limit(themis, queue_limit, capsys):
     apps = [themis.submit(name=name, jobs=1, job=JOB) for name in ("one", "other")]
     themis.until(lambda: themis.gpus_in_use().total() == 10, "every GPU is in use", 90)
@@ -131,6 +136,7 @@ def test_app_that_yarns_operator_moves_is_shown_in_its_new_queue(themis):
     themis.until(lambda: themis.app(app_id).queue.endswith("research"), "app show has the queue", 30)
 
 
+@short_leases
 def test_drained_node_is_left_at_the_end_of_its_leases(themis, capsys):
     app_id = themis.submit(jobs=1, job=JOB)
     themis.until(lambda: themis.gpus_in_use(), "it runs", 60)
@@ -139,3 +145,15 @@ def test_drained_node_is_left_at_the_end_of_its_leases(themis, capsys):
     assert (code, text.startswith(f"{host} drains: ")) == (0, True)
     themis.until(lambda: host not in themis.gpus_in_use() and themis.gpus_in_use(), "it runs elsewhere", 120)
     assert themis.app(app_id).attempts == 1
+
+
+@short_leases
+def test_node_that_yarn_decommissions_gracefully_is_left_at_the_end_of_its_leases(breakable_cluster, themis):
+    shape = {"tasks": 4, "min_tasks": 4, "gpus_per_task": 1, "iterations": 1500}
+    app_id = themis.submit(jobs=1, job=shape)
+    themis.wait_until_iterating(app_id)
+    (host,) = themis.gpus_in_use()
+    breakable_cluster.decommission(host, graceful_s=100)
+    themis.until(lambda: host not in themis.gpus_in_use() and themis.gpus_in_use(), "its job runs elsewhere", 90)
+    assert themis.app(app_id).state == "RUNNING" and themis.kinds()["lease_revoked"] == 0
+    assert themis.wait_until_ended(app_id, 180).state == "FINISHED"

@@ -22,22 +22,32 @@ from themis_lab.testbed.audit_values import AuditInput, AuditLimits, Findings
 from themis_lab.testbed.events import event_from_message
 
 ENDED = ("FINISHED", "FAILED", "KILLED")
+ITERATIONS = 150
+"""Of each job, 0.1 s each, where a test asks for nothing else."""
 
 
 class ThemisOnYarn:
-    """`themis rm start` with the engine yarn; everything it writes lies in `folder`."""
+    """`themis rm start` with the engine yarn; everything it writes lies in `folder`.
 
-    def __init__(self, cluster, folder, **yarn):
+    Args:
+        cluster: The development cluster.
+        folder: For its settings, state and log.
+        lease_s: Seconds of a lease. Tests that wait for its end take less.
+        yarn: More settings of the engine.
+    """
+
+    def __init__(self, cluster, folder, lease_s=30, **yarn):
         self.cluster = cluster
         self.folder = folder
         self.environment = {**os.environ, **cluster.exports}
         fast = {"heartbeat_s": 0.2, "poll_s": 0.3, "emulated": True, "task_memory_mb": 512, "am_memory_mb": 512}
         self.settings = {
             "engine": "yarn", "state_dir": str(folder / "state"), "listen": "127.0.0.1:0", "page": "127.0.0.1:0",
-            "lease": {"duration_s": 30, "checkpoint_lead_s": 4, "grace_s": 15}, "coalesce_s": 0.2, "unfit_s": 5,
+            "lease": {"duration_s": lease_s, "checkpoint_lead_s": 4, "grace_s": 15}, "coalesce_s": 0.2, "unfit_s": 5,
             "rm_absence_s": 120,
             "validate_state": True, "yarn": {**fast, **yarn},
         }  # fmt: skip
+        self.options = ()
         self.process = None
 
     def __enter__(self):
@@ -51,15 +61,23 @@ class ThemisOnYarn:
 
     def start(self):
         """Start it and wait until it answers."""
+        (self.folder / "state" / "address").unlink(missing_ok=True)
+        self.launch()
+        self.wait_until_it_answers()
+
+    def launch(self):
+        """Start the process."""
         path = self.folder / "rm.yaml"
         path.write_text(yaml.safe_dump(self.settings))
-        (self.folder / "state" / "address").unlink(missing_ok=True)
         with (self.folder / "rm.log").open("ab") as log:
-            command = [sys.executable, "-m", "themis_cli.main", "rm", "start", "-c", str(path)]
+            command = [sys.executable, "-m", "themis_cli.main", "rm", "start", "-c", str(path), *self.options]
             self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=subprocess.STDOUT)
+
+    def wait_until_it_answers(self):
+        """Wait until it listens, and connect."""
         address = self.folder / "state" / "address"
         self.until(address.exists, "the ResourceManager listens", 60)
-        self.client = Connection(address.read_text().strip(), timeout_s=10.0)
+        self.client = Connection(address.read_text().strip(), timeout_s=30.0)
         self.client.wait_until_ready(20.0)
 
     def kill(self):
@@ -111,8 +129,8 @@ class ThemisOnYarn:
         """Submit an app of replayed jobs; returns its id."""
         group = {
             "name": "app", "program": "replay", "arguments": {"serial_iteration_s": 0.1, "log_every": 5},
-            "tuner": {"name": "single"}, "job": {"tasks": 1, "gpus_per_task": 1, "iterations": 300}, "jobs": 2,
-            "search_space": {"learning_rate": {"log_uniform": [0.001, 0.1]}}, "checkpoint_every": 10, "seed": 1,
+            "tuner": {"name": "single"}, "job": {"tasks": 1, "gpus_per_task": 1, "iterations": ITERATIONS}, "jobs": 2,
+            "search_space": {"learning_rate": {"log_uniform": [0.001, 0.1]}}, "checkpoint_every": 20, "seed": 1,
             "resources": {"memory_mb": 256, "vcores": 1}, "estimate": {"serial_iteration_s": 0.1}, **changes,
         }  # fmt: skip
         path = self.folder / f"group-{time.monotonic_ns()}.yaml"
@@ -132,8 +150,8 @@ class ThemisOnYarn:
         except ThemisError:
             return "?"
 
-    def wait_until_iterating(self, app_id, iterations=20, limit_s=60.0):
-        """Wait until every job of the app has done this many iterations."""
+    def wait_until_iterating(self, app_id, iterations=40, limit_s=60.0):
+        """Wait until every job of the app has done this many iterations; the default is two checkpoints."""
 
         def ran():
             jobs = self.app(app_id).jobs
@@ -162,7 +180,8 @@ class ThemisOnYarn:
     def audit(self):
         """What the log of events shows of GPUs with two owners."""
         gpus = [f"{host}/{index}" for host, count in self.cluster.node_gpus.items() for index in range(count)]
-        limits = AuditLimits(lease_s=30.0, grace_s=15.0, round_s=10.0)
+        lease = self.settings["lease"]
+        limits = AuditLimits(lease_s=lease["duration_s"], grace_s=lease["grace_s"], round_s=10.0)
         run = AuditInput(events=tuple(self.events()), gpus=tuple(gpus), limits=limits)
         findings = Findings(run.start_s)
         check_leases_per_gpu(run, findings)

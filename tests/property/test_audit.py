@@ -1,4 +1,4 @@
-"""A small audit of every family in each run of the tests, a larger one among the slow ones."""
+"""A small audit of every family in each run of the tests, a larger one among the slow ones, the largest each night."""
 
 import pytest
 
@@ -9,6 +9,7 @@ from themis_lab.audit.fuzzing import FuzzPlan, FuzzResult, fuzz
 from themis_lab.audit.report import text
 
 SMALL = sorted(set(FAMILIES) - {"testbed", "large"})
+nightly = pytest.param(3, marks=pytest.mark.nightly)
 
 
 def audited(names, markets, seed, solver_name="exact", worlds=0):
@@ -49,13 +50,15 @@ def test_where_apps_keep_gpus_a_lie_may_pay():
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("times", [1, nightly])
 @pytest.mark.parametrize("name", sorted(FAMILIES))
-def test_a_larger_audit_finds_nothing(name):
-    markets = {"testbed": 12, "large": 3}.get(name, 60)
+def test_a_larger_audit_finds_nothing(name, times):
+    markets = times * {"testbed": 4, "large": 1}.get(name, 20)
     assert_clean(*audited([name], markets=markets, seed=13))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_reference_solver_holds_too():
-    assert_clean(*audited(SMALL, markets=6, seed=14, solver_name="highs"))
+@pytest.mark.parametrize("times", [1, nightly])
+def test_the_reference_solver_holds_too(times):
+    assert_clean(*audited(SMALL, markets=2 * times, seed=14, solver_name="highs"))

@@ -6,6 +6,7 @@ import base64
 import hashlib
 
 from themis.web.elements import Markup, element, join, markup
+from themis.web.static_files import CHART_SCRIPTS, CHART_STYLES
 
 REFRESH_S = 5
 """How often a page renews itself, in seconds."""
@@ -42,7 +43,7 @@ table { border-collapse: collapse; width: 100%; font-size: .88rem; }
 th { text-align: left; color: var(--dim); font-weight: 600; white-space: nowrap; }
 th, td { padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 td a { white-space: nowrap; }
-td code { overflow-wrap: anywhere; }
+td code { overflow-wrap: anywhere; display: inline-block; min-width: 14rem; }
 th:last-child, td:last-child { padding-right: 0; }
 tr:last-child td { border-bottom: 0; }
 td:first-child { white-space: nowrap; }
@@ -64,10 +65,36 @@ td:first-child { white-space: nowrap; }
   line-height: 1.5em; text-align: center; overflow: hidden; text-decoration: none; }
 .gpu.leased { color: #fff; }
 .gpu.expiring { background-image: repeating-linear-gradient(45deg, transparent 0 4px, rgb(0 0 0 / .3) 4px 8px); }
+.chart { min-height: 18rem; }
+.chart .u-legend { text-align: left; max-height: 9.5rem; overflow-y: auto; }
+.chart .u-legend th, .chart .u-legend td { border: 0; padding: .1rem .4rem; white-space: nowrap; }
+.chart button { font: inherit; font-size: .8rem; color: var(--ink); background: var(--free);
+  border: 1px solid var(--line); border-radius: 6px; padding: .15rem .7rem; }
+.chart button[aria-pressed=true] { border-color: var(--accent); color: var(--accent); }
 .gpu.lost, .gpu.closed { background: transparent; border: 1px dashed var(--bad); color: var(--bad); }
 """
 
 _SCRIPT = """
+const renew = (old, next) => {
+  const before = [...old.children], after = [...next.children];
+  if (before.length !== after.length || before.some((part, at) => part.tagName !== after[at].tagName)) {
+    for (const kept of next.querySelectorAll("[data-keep]")) {
+      const present = document.getElementById(kept.id);
+      if (present) kept.replaceWith(present);
+    }
+    old.replaceWith(next);
+    return;
+  }
+  before.forEach((part, at) => {
+    if (part.isEqualNode(after[at]) || part.hasAttribute("data-keep")) return;
+    if (part.querySelector("[data-keep]")) return renew(part, after[at]);
+    const focused = part.contains(document.activeElement) && document.activeElement.getAttribute("href");
+    const scrolled = [...part.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
+    part.replaceWith(after[at]);
+    after[at].querySelectorAll(".scroll").forEach((each, index) => { each.scrollLeft = scrolled[index] || 0; });
+    if (focused) after[at].querySelector(`[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+  });
+};
 const seconds = Number(document.documentElement.dataset.refresh);
 if (seconds) setInterval(async () => {
   if (document.hidden || String(getSelection())) return;
@@ -77,32 +104,63 @@ if (seconds) setInterval(async () => {
     next = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
   } catch { }
   document.body.classList.toggle("stale", !next);
-  if (next) document.querySelector("main").replaceWith(next);
+  if (next) renew(document.querySelector("main"), next);
 }, 1000 * seconds);
 """
 
 _SCRIPT_HASH = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
 
-# Only our script runs, even if a user's name were not escaped somewhere.
+# Only our scripts run, even if a user's name were not escaped somewhere.
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; connect-src 'self'; "
-    f"base-uri 'none'; form-action 'none'; script-src 'sha256-{_SCRIPT_HASH}'",
+    "Content-Security-Policy": "default-src 'none'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
+    f"base-uri 'none'; form-action 'none'; script-src 'self' 'sha256-{_SCRIPT_HASH}'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
 
 
-def page(title: str, *body: object, refresh_s: int = REFRESH_S) -> str:
-    """A whole document. `refresh_s` is 0 for one that does not change."""
+def page(title: str, *body: object, refresh_s: int = REFRESH_S, charts_from: str | None = None) -> str:
+    """A whole document.
+
+    Args:
+        title: The title.
+        body: The elements of the page.
+        refresh_s: Seconds between two renewals; 0 for a document that does not change.
+        charts_from: Relative address of the folder of scripts, for a page with charts.
+    """
     renew = f'<noscript><meta http-equiv="refresh" content="{refresh_s}"></noscript>' if refresh_s else ""
     return (
         f'<!doctype html>\n<html lang="en" data-refresh="{refresh_s}">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{markup(title)}</title>\n<style>{_STYLE}</style>\n{renew}\n</head>\n"
-        f"<body>\n{element('main', join(body))}\n<script>{_SCRIPT}</script>\n</body>\n</html>\n"
+        f"<title>{markup(title)}</title>\n{_chart_styles(charts_from)}<style>{_STYLE}</style>\n{renew}\n</head>\n"
+        f"<body>\n{element('main', join(body))}\n<script>{_SCRIPT}</script>\n{_chart_scripts(charts_from)}</body>\n"
+        "</html>\n"
     )
+
+
+def _chart_styles(folder: str | None) -> str:
+    names = () if folder is None else CHART_STYLES
+    return "".join(f'<link rel="stylesheet" href="{folder}{name}">\n' for name in names)
+
+
+def _chart_scripts(folder: str | None) -> str:
+    names = () if folder is None else CHART_SCRIPTS
+    return "".join(f'<script src="{folder}{name}"></script>\n' for name in names)
+
+
+def chart(kind: str, source: str, description: str) -> Markup:
+    """A chart that a page's script draws, in a page with `charts_from`.
+
+    Args:
+        kind: What it shows, one of the kinds of `static/charts.js`; one chart of each kind in a page.
+        source: Relative address of its data.
+        description: What a reader that cannot see it should know.
+    """
+    attributes = {"data-keep": "", "data-chart": kind, "data-source": source, "aria-label": description}
+    without = element("noscript", "This chart needs JavaScript; ", element("a", "its numbers", href=source), ".")
+    return element("div", without, class_="chart", id=f"chart-{kind}", role="group", **attributes)
 
 
 def chip(colour: str) -> Markup:

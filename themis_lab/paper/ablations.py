@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.transforms import Bbox
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import RoundSettings
-from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
+from themis.choices import Bidders, BidValues, BundleRule, EmptyBundle, LeaseEnds, LeftoverOrder, Rounding
 from themis.values import Value
 from themis_lab.paper import sweeps
 from themis_lab.paper.macro import CLUSTER, LOADS
 from themis_lab.paper.plans import LEAD_S, make_workload, settings_of, workload_arguments
-from themis_lab.paper.plotting import INK, new_figure
-from themis_lab.paper.port import Cell, Comparison, Done, Findings, Scale
-from themis_lab.paper.statistics import DEFINITIONS, Row, Summary
+from themis_lab.paper.plotting import COLOURS, GRID, INK, new_figure
+from themis_lab.paper.port import Cell, Done, Findings, Scale
+from themis_lab.paper.statistics import Row, Summary, median, summary
 from themis_lab.paper.strategies import FILTERS, ranked_agent
+from themis_lab.simulator.compare import RANKED_BY, ratios_by_seed
 from themis_lab.simulator.costs import Costs
 from themis_lab.simulator.settings import Settings
 
 STAGGERED = LeasePolicy(ends=LeaseEnds.STAGGERED, checkpoint_lead_s=LEAD_S)
 DEFAULT, SHIPPED = "default", "as shipped"
 WORKLOADS = ("w1", "w2")
+COMPLETION, RESTARTS = "completion_mean_s", "restarts"
 
 
 class Variant(Value, frozen=True, kw_only=True):
@@ -78,6 +78,22 @@ VARIANTS = (
     Variant(choice="payments", alternative="off", rounds=RoundSettings(payments=False)),
     Variant(choice="rounding", alternative="nearest", rounds=RoundSettings(rounding=Rounding.NEAREST), slow=True),
     Variant(choice="rounding", alternative="by_gpu", rounds=RoundSettings(rounding=Rounding.BY_GPU)),
+    Variant(choice="rounding", alternative="capped", rounds=RoundSettings(rounding=Rounding.CAPPED)),
+    Variant(choice="bidders", alternative="pressed", rounds=RoundSettings(bidders=Bidders.PRESSED)),
+    Variant(choice="values", alternative="seconds", rounds=RoundSettings(values=BidValues.SECONDS)),
+    Variant(choice="values", alternative="slack", rounds=RoundSettings(values=BidValues.SLACK)),
+    Variant(choice="leftovers", alternative="need", rounds=RoundSettings(leftovers=LeftoverOrder.NEED)),
+    Variant(choice="leftovers", alternative="shortest", rounds=RoundSettings(leftovers=LeftoverOrder.SHORTEST)),
+    Variant(
+        choice="bidders and leftovers",
+        alternative="pressed, shortest",
+        rounds=RoundSettings(bidders=Bidders.PRESSED, leftovers=LeftoverOrder.SHORTEST),
+    ),
+    Variant(
+        choice="bidders, values and leftovers",
+        alternative="pressed, seconds, shortest",
+        rounds=RoundSettings(bidders=Bidders.PRESSED, values=BidValues.SECONDS, leftovers=LeftoverOrder.SHORTEST),
+    ),
     Variant(choice="restart cost", alternative="0 s", costs=Costs(checkpoint_s=0.0, container_s=0.0, restore_s=0.0)),
     Variant(choice="restart cost", alternative="60 s", costs=Costs(checkpoint_s=10.0, container_s=45.0, restore_s=5.0)),
     *(Variant(choice="filter by", alternative=name, ranked_by=name) for name in FILTERS),
@@ -85,6 +101,24 @@ VARIANTS = (
     Variant(choice="f", alternative="0.5", rounds=RoundSettings(f=0.5), slow=True),
     Variant(choice="f", alternative="1", rounds=RoundSettings(f=1.0)),
     Variant(choice="f and payments", alternative="0, off", rounds=RoundSettings(f=0.0, payments=False), against="f: 0"),
+    Variant(
+        choice="f and rounding",
+        alternative="0, capped",
+        rounds=RoundSettings(f=0.0, rounding=Rounding.CAPPED),
+        against="f: 0",
+    ),
+    Variant(
+        choice="f and values",
+        alternative="0, seconds",
+        rounds=RoundSettings(f=0.0, values=BidValues.SECONDS),
+        against="f: 0",
+    ),
+    Variant(
+        choice="f and leftovers",
+        alternative="0, shortest",
+        rounds=RoundSettings(f=0.0, leftovers=LeftoverOrder.SHORTEST),
+        against="f: 0",
+    ),
     Variant(
         choice="f and rounding",
         alternative="0, nearest",
@@ -133,16 +167,16 @@ With none at all jobs do not move without end: a running one grows only onto mor
 (`growth_pays`), and a gang is formed again only when leases of it end.
 """
 
-TABLE: Mapping[str, tuple[str, str]] = {
-    **{f"max_rho_{name}": ("max rho\n" + name.replace("_", "\n"), ".2f") for name in DEFINITIONS},
-    "share_rho_above_1.05": ("apps with\nrho\n> 1.05", ".1%"),
-    sweeps.GPU_TIME: ("GPU time,\nhours", ".0f"),
-    "leftover_share": ("GPUs by\nleftovers", ".0%"),
-    "bids_an_auction": ("bids an\nauction", ".1f"),
-    "wins_to_nothing": ("wins\nreduced\nto nothing", ".0f"),
-    "queueing_max_s": ("longest wait\nfor a first\nGPU, s", ".0f"),
-}
-"""Columns of the table, with headings and formats."""
+HEADINGS = (
+    "workload and choice",
+    "ratio, median",
+    "ratio, worst",
+    "max rho, themis",
+    "completion / default",
+    "GPU time / default",
+    "restarts / default",
+    "wins voided",
+)
 
 
 class Ablations(Value, frozen=True, kw_only=True):
@@ -162,26 +196,51 @@ class Ablations(Value, frozen=True, kw_only=True):
         ]
 
     def evaluate(self, done: Sequence[Done]) -> Findings:
-        """Return rows of runs. The comparison divides each alternative by the default, run by run."""
+        """Return rows of runs, and a table with a line per workload and variant."""
         rows = tuple(
             {**row, "bids_an_auction": run.record.counts.bids / max(1, run.record.counts.auctions)}
             for row, run in zip(sweeps.rows_of_runs(done), done, strict=True)
         )
-        present = {(row["choice"], row["alternative"]) for row in rows}
-        variants = [each for each in VARIANTS[1:] if (each.choice, each.alternative) in present]
-        compared = [line for variant in variants for line in _lines(rows, variant)]
-        return Findings(rows=rows, comparisons=tuple(compared), remarks=_remarks(rows), causes=_causes(rows, variants))
+        return findings_of(rows)
 
     def draw(self, findings: Findings) -> Figure:
-        """Draw the table: one row per alternative, one column per metric, medians over seeds.
-
-        Each workload has one half.
-        """
-        rows = findings.rows
-        names = list(dict.fromkeys((str(row["choice"]), str(row["alternative"])) for row in rows))
-        figure = new_figure(1, width=12.5, height=0.9 + 0.24 * (2 * len(names) + 5))
-        _table(figure.axes[0], rows, names)
+        """Draw the ratio and the mean completion time of each alternative by seed, with a bar at the median."""
+        variants = [VARIANTS[0], *_present(findings.rows)]
+        figure = new_figure(2 * len(WORKLOADS), width=15.0, height=0.9 + 0.21 * len(variants), sharey=True)
+        for number, axes in enumerate(figure.axes):
+            workload, fairness = WORKLOADS[number // 2], number % 2 == 0
+            rows = sweeps.where(findings.rows, workload=workload)
+            scores = _scores(rows)
+            for place, variant in enumerate(variants):
+                values = list(scores[variant.name].values()) if fairness else _over_default(rows, COMPLETION, variant)
+                axes.plot(values, [place] * len(values), "o", color=INK, markersize=3.5, alpha=0.5)
+                axes.plot([median(values)] * 2, (place - 0.35, place + 0.35), color=COLOURS["themis"], linewidth=2.0)
+            axes.axvline(1.0, color=INK, linewidth=0.8)
+            axes.grid(axis="x", color=GRID)
+            axes.set_title(workload)
+            axes.set_xlabel("ratio of max rho to the best" if fairness else "mean completion / default")
+            axes.set_ylim(len(variants) - 0.4, -0.6)
+        figure.axes[0].set_yticks(range(len(variants)), [variant.name for variant in variants])
         return figure
+
+
+def findings_of(rows: Sequence[Row]) -> Findings:
+    """The findings from the rows of runs."""
+    variants = _present(rows)
+    lines = [line for workload in WORKLOADS for line in _lines(sweeps.where(rows, workload=workload), workload)]
+    return Findings(
+        rows=tuple(rows),
+        comparisons=(),
+        table=(HEADINGS, *lines),
+        remarks=_remarks(rows, variants),
+        causes=_causes(rows, variants),
+    )
+
+
+def _present(rows: Sequence[Row]) -> list[Variant]:
+    """The alternatives that were run, the auction's first."""
+    present = {(row["choice"], row["alternative"]) for row in rows}
+    return [variant for variant in VARIANTS[1:] if (variant.choice, variant.alternative) in present]
 
 
 def _cell(variant: Variant, workload: str, scale: Scale, seed: int) -> Cell:
@@ -196,45 +255,75 @@ def _cell(variant: Variant, workload: str, scale: Scale, seed: int) -> Cell:
     )
 
 
-def _lines(rows: Sequence[Row], variant: Variant) -> list[Comparison]:
-    lines = []
-    for workload in WORKLOADS:
-        chosen = sweeps.where(rows, workload=workload)
-        for column, what in ((sweeps.MAX_RHO, "max rho"), (sweeps.GPU_TIME, "GPU time")):
-            lines.append(
-                sweeps.line(
-                    f"{what}, {variant.name} / {_short(variant.against)}, {workload}",
-                    _ratio(chosen, column, variant),
-                )
+def _lines(rows: Sequence[Row], workload: str) -> list[tuple[str, ...]]:
+    """A line per variant of one workload."""
+    scores, lines = _scores(rows), []
+    for variant in (VARIANTS[0], *_present(rows)):
+        own = scores[variant.name].values()
+        relative = [median(_over_default(rows, column, variant)) for column in (COMPLETION, sweeps.GPU_TIME, RESTARTS)]
+        lines.append(
+            (
+                f"{workload}, {variant.name}",
+                *(f"{value:.2f}" for value in (median(own), max(own))),
+                f"{sweeps.over_seeds(rows, sweeps.MAX_RHO, **_is(variant)).median:.2f}",
+                *(f"{value:.2f}" for value in relative),
+                f"{sweeps.over_seeds(rows, 'wins_to_nothing', **_is(variant)).median:.0f}",
             )
+        )
     return lines
 
 
-def _ratio(rows: Sequence[Row], column: str, variant: Variant) -> Summary:
-    """A variant over the variant it is compared with, seed by seed."""
+def _scores(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
+    """`ratios_by_seed` of the variants of one workload: each against the best other one of the seed."""
+    return ratios_by_seed(
+        {
+            "policy": f"{row['choice']}: {row['alternative']}",
+            "seed": row["seed"],
+            "max_rho": {name: row[f"max_rho_{name}"] for name in RANKED_BY},
+        }
+        for row in rows
+    )
+
+
+def _over_default(rows: Sequence[Row], column: str, variant: Variant) -> list[float]:
+    """A variant over the default, seed by seed."""
+    return _pairs(rows, column, variant, VARIANTS[0])
+
+
+def _pairs(rows: Sequence[Row], column: str, variant: Variant, usual: Variant) -> list[float]:
+    over, under = (
+        {row["seed"]: float(row[column]) for row in sweeps.where(rows, **_is(each))} for each in (variant, usual)
+    )
+    return [over[seed] / under[seed] for seed in sorted(over.keys() & under.keys(), key=float) if under[seed]]
+
+
+def _by_ratio(rows: Sequence[Row], variant: Variant) -> list[float]:
+    """How the ratio changes against the variant that this one is compared with, seed by seed."""
+    scores = _scores(rows)
+    own, usual = scores[variant.name], scores[variant.against]
+    return [own[seed] / usual[seed] for seed in sorted(own.keys() & usual.keys())]
+
+
+def _by_paper(rows: Sequence[Row], variant: Variant) -> list[float]:
+    """As `_by_ratio`, but of max rho by the paper's definition."""
     usual = next(each for each in VARIANTS if each.name == variant.against)
-    return sweeps.ratios(rows, column, _is(variant), _is(usual))
+    return _pairs(rows, sweeps.MAX_RHO, variant, usual)
 
 
 def _is(variant: Variant) -> dict[str, str]:
     return {"choice": variant.choice, "alternative": variant.alternative}
 
 
-def _short(name: str) -> str:
-    return name.removesuffix(f": {SHIPPED}")
-
-
-def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
+def _remarks(rows: Sequence[Row], variants: Sequence[Variant]) -> tuple[str, ...]:
     settled = []
-    for variant in VARIANTS[1:]:
+    for variant in variants:
         ratios = {
-            workload: _ratio(sweeps.where(rows, workload=workload), sweeps.MAX_RHO, variant) for workload in WORKLOADS
+            workload: summary(_by_ratio(sweeps.where(rows, workload=workload), variant)) for workload in WORKLOADS
         }
-        if not all(ratio.runs for ratio in ratios.values()):
-            continue
-        settled.append((variant.name, _verdict(ratios)))
+        if all(ratio.runs for ratio in ratios.values()):
+            settled.append((variant.name, _verdict(ratios)))
     by_verdict = [
-        f"Max rho {verdict}: {', '.join(name for name, each in settled if each == verdict)}."
+        f"The ratio {verdict}: {', '.join(name for name, each in settled if each == verdict)}."
         for verdict in dict.fromkeys(verdict for _, verdict in settled)
     ]
     slow = [variant.name for variant in VARIANTS if variant.slow and not sweeps.where(rows, **_is(variant))]
@@ -242,10 +331,14 @@ def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
     return (
         *by_verdict,
         _bidders(rows),
-        "Ratios are of runs on the same workload and seed, by definition `themis`; the CSV has all five. "
-        "Differences of a few percent are what another course of events makes anyway.",
-        "These choices have no alternative to measure: leases are always renewed in place; leftovers renew first and "
-        "then take least S; rounds are not delayed to join events." + left_out,
+        "The ratio is a variant's max rho over the smallest max rho of the other variants of the seed, by "
+        f"{' or '.join(f'`{name}`' for name in RANKED_BY)}, whichever is larger; a max rho below 1 counts as 1. "
+        "Completion time, GPU time and restarts are over those of the default with the same workload and seed; medians "
+        "over seeds. Wins voided are those of which payments left nothing. In the sentences above, variants with f = 0 "
+        "or staggered lease ends are compared with those alone. Differences of a few percent are what another course "
+        "of events makes anyway.",
+        "These choices have no alternative to measure: leases are always renewed in place; rounds are not delayed to "
+        "join events." + left_out,
     )
 
 
@@ -264,28 +357,34 @@ def _bidders(rows: Sequence[Row]) -> str:
 
 
 _QUESTIONS: Mapping[str, tuple[str, ...]] = {
+    "who bids": ("bidders",),
+    "what bids are worth": ("values",),
+    "who gets the leftovers": ("leftovers",),
+    "payments and their rounding": ("payments", "rounding"),
+    "f": ("f",),
     "the restart cost": ("restart cost",),
     "the definition of rho that apps are filtered by": ("filter by",),
     "the value of the empty bundle": ("bundle rule",),
-    "payments and their rounding": ("payments", "rounding"),
     "lease ends": ("lease ends",),
-    "f": ("f",),
 }
 """Choices that might be why numbers are not the paper's."""
 
 
 def _causes(rows: Sequence[Row], variants: Sequence[Variant]) -> tuple[str, ...]:
     """What the ablations say about differences from the paper's numbers."""
-    texts = []
-    for question, choices in _QUESTIONS.items():
-        ratios = [
-            _ratio(sweeps.where(rows, workload=workload), sweeps.MAX_RHO, variant).median
-            for variant in variants
-            if variant.choice in choices
-            for workload in WORKLOADS
-        ]
-        if ratios:
-            texts.append(f"{question} {min(ratios):.2f} to {max(ratios):.2f}")
+    texts = {}
+    for measure, name in ((_by_ratio, "fluid"), (_by_paper, "themis")):
+        parts = []
+        for question, choices in _QUESTIONS.items():
+            medians = [
+                median(measure(sweeps.where(rows, workload=workload), variant))
+                for variant in variants
+                if variant.choice in choices
+                for workload in WORKLOADS
+            ]
+            if medians:
+                parts.append(f"{question} {min(medians):.2f} to {max(medians):.2f}")
+        texts[name] = "; ".join(parts)
     leftovers = ", ".join(
         f"{workload} {sweeps.over_seeds(rows, 'leftover_share', workload=workload, choice=DEFAULT).median:.0%}"
         for workload in WORKLOADS
@@ -294,8 +393,9 @@ def _causes(rows: Sequence[Row], variants: Sequence[Variant]) -> tuple[str, ...]
         f"**Auctions have few bidders.** {_bidders(rows)} Leftovers, which no auction protects, are of all GPUs "
         f"granted: {leftovers}.",
         "**The effect of choices that the paper leaves open.** Max rho with another choice over max rho by "
-        f"default, from the least to the largest median over both workloads and all alternatives: {'; '.join(texts)}. "
-        "1 means no difference; another course of events alone changes it by some percent.",
+        "default, from the least to the largest median over both workloads and all alternatives. By the ratio to the "
+        f"best variant on the fluid fair cluster: {texts['fluid']}. By the paper's definition: {texts['themis']}. 1 "
+        "means no difference; another course of events alone changes it by some percent.",
     )
 
 
@@ -313,55 +413,5 @@ def _verdict(ratios: Mapping[str, Summary]) -> str:
 
 
 _MARGIN = 0.01
-
-
-# ---- the table ------------------------------------------------------------------------------------------------------
-
-
-def _table(axes: Axes, rows: Sequence[Row], names: Sequence[tuple[str, str]]) -> None:
-    axes.set_axis_off()
-    cells, shades, labels = [], [], []
-    for workload in WORKLOADS:
-        chosen = sweeps.where(rows, workload=workload)
-        usual = {column: sweeps.over_seeds(chosen, column, choice=DEFAULT).median for column in TABLE}
-        for choice, alternative in names:
-            values = {
-                column: sweeps.over_seeds(chosen, column, choice=choice, alternative=alternative).median
-                for column in TABLE
-            }
-            cells.append([f"{values[column]:{form}}" for column, (_, form) in TABLE.items()])
-            shades.append([_shade(column, values[column], usual[column]) for column in TABLE])
-            labels.append(f"{workload}  {choice}: {alternative}")
-    table = axes.table(
-        cellText=cells,
-        cellColours=shades,
-        rowLabels=labels,
-        colLabels=[heading for heading, _ in TABLE.values()],
-        cellLoc="right",
-        loc="center",
-        bbox=Bbox.from_bounds(0.2, 0.0, 0.8, 1.0),
-    )
-    table.auto_set_font_size(False)
-    table.set_fontsize(7.5)
-    for (row, _), cell in table.get_celld().items():
-        cell.set_edgecolor("#ffffff")
-        cell.set_text_props(color=INK)
-        if not row:
-            cell.set_height(cell.get_height() * 2.6)
-            cell.set_text_props(weight="bold")
-
-
-def _shade(column: str, value: float, usual: float) -> str:
-    """Red if the default is better by a twentieth, green if the alternative is, no colour otherwise."""
-    if column in _NEITHER or not usual:
-        return "#f7f7f7"
-    ratio = value / usual
-    if ratio > 1.0 + _TELLING:
-        return "#f6cfc9"
-    return "#cfe8d5" if ratio < 1.0 - _TELLING else "#f7f7f7"
-
-
-_TELLING = 0.05
-_NEITHER = ("leftover_share", "bids_an_auction")
 
 EXPERIMENT = Ablations()

@@ -13,6 +13,7 @@ from themis_lab.paper.plotting import cdf_lines, fair_line, legend_below, new_fi
 from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
 from themis_lab.paper.statistics import (
     DEFINITIONS,
+    FLUID,
     NEAR_BOUND,
     UNFAIR_RHO,
     Row,
@@ -53,15 +54,17 @@ class Fairness(Value, frozen=True, kw_only=True):
         )
 
     def draw(self, findings: Findings) -> Figure:
-        """Draw a CDF of rho for each kind of lease ends, all seeds together."""
-        figure = new_figure(2, height=3.6, sharey=True)
-        for axes, ends in zip(figure.axes, (macro.ALIGNED, macro.STAGGERED), strict=True):
-            series = series_by_policy(findings.rows, ends, "rho_themis")
-            cdf_lines(axes, series, "rho at completion (definition themis)", log=True)
+        """Draw CDFs of rho, all seeds together: by the paper's definition, and by one that no schedule can change."""
+        panels = ((macro.ALIGNED, "themis"), (macro.ALIGNED, FLUID[0]), (macro.STAGGERED, "themis"))
+        figure = new_figure(len(panels), width=12.0, height=3.6, sharey=True)
+        for axes, (ends, definition) in zip(figure.axes, panels, strict=True):
+            series = series_by_policy(findings.rows, ends, f"rho_{definition}")
+            cdf_lines(axes, series, f"rho at completion (definition {definition})", log=True)
             fair_line(axes, vertical=True)
             axes.set_title(f"{ends} lease ends")
-        figure.axes[1].set_ylabel("")
-        legend_below(figure)
+        for axes in figure.axes[1:]:
+            axes.set_ylabel("")
+        legend_below(figure, 9)
         return figure
 
 
@@ -84,7 +87,11 @@ def _of_run(apps: Sequence[Row]) -> dict[str, float]:
     own = numbers(apps, "rho_themis")
     worst = max(apps, key=lambda app: float(app["rho_themis"]))
     return {
-        **{f"max_{definition}": max(numbers(apps, f"rho_{definition}")) for definition in DEFINITIONS},
+        **{
+            f"max_{definition}": max(numbers(apps, f"rho_{definition}"))
+            for definition in (*FLUID, *DEFINITIONS)
+            if f"rho_{definition}" in worst
+        },
         "spread": percentile(own, 0.95) - percentile(own, 0.05),
         "unfair": sum(value > UNFAIR_RHO for value in own) / len(own),
         "bound_of_worst": float(worst["bound"]),
@@ -154,7 +161,9 @@ def _spread(runs: Sequence[Row]) -> list[Comparison]:
 def _definitions(runs: Sequence[Row]) -> list[Comparison]:
     """Max rho by each of the other definitions, for themis and for the policy that is best by that definition."""
     lines = []
-    for definition in DEFINITIONS[1:]:
+    for definition in (*FLUID, *DEFINITIONS[1:]):
+        if f"max_{definition}" not in runs[0]:
+            continue
         for ends in (macro.ALIGNED, macro.STAGGERED):
             values = macro.by_policy(runs, ends, f"max_{definition}")
             best = min(values, key=lambda name: values[name].median)
@@ -181,12 +190,16 @@ def _remarks(runs: Sequence[Row]) -> tuple[str, ...]:
 
 def _claims(runs: Sequence[Row], figure: str) -> tuple[Claim, ...]:
     """The lead of themis with equal lease ends, and how many policies have a narrower spread."""
-    leads, narrower = [], []
+    leads, fluid_leads, narrower, medians = [], [], [], []
     for ends in (macro.ALIGNED, macro.STAGGERED):
         ratios = macro.of_the_paper(macro.ratios_to_ours(runs, "max_themis", ends, ends))
         if ratios:
-            medians = [ratio.median for ratio in ratios.values()]
-            leads.append(f"{min(medians):.2f} to {max(medians):.2f} times with {ends} lease ends")
+            medians += (of_ends := [ratio.median for ratio in ratios.values()])
+            leads.append(f"{min(of_ends):.2f} to {max(of_ends):.2f} times with {ends} lease ends")
+        if f"max_{FLUID[0]}" in runs[0]:
+            by_fluid = macro.of_the_paper(macro.ratios_to_ours(runs, f"max_{FLUID[0]}", ends, ends))
+            at = [ratio.median for ratio in by_fluid.values()]
+            fluid_leads += [f"{min(at):.2f} to {max(at):.2f} ({ends})"] if at else []
         spreads = macro.by_policy(runs, ends, "spread")
         ours = spreads.pop(macro.OURS).median
         count = sum(value.median < ours for value in spreads.values())
@@ -195,6 +208,8 @@ def _claims(runs: Sequence[Row], figure: str) -> tuple[Claim, ...]:
         Claim(
             paper=f"max rho {PAPER_MIN:g} to {PAPER_MAX:g} times better than the baselines ({figure})",
             here=", ".join(leads) or "no baseline was run",
+            ratio=f"{min(medians) / PAPER_MIN:.2f} to {max(medians) / PAPER_MAX:.2f}" if medians else "",
+            fluid=", ".join(fluid_leads),
         ),
         Claim(paper=f"narrowest distribution of rho ({figure})", here=", ".join(narrower)),
     )

@@ -55,11 +55,11 @@ class Contention(Value, frozen=True, kw_only=True):
         """Bars of every policy at each contention."""
 
         def decorate(axes: Axes) -> None:
-            axes.set(xlabel="contention", ylabel="max rho (definition themis)")
+            axes.set(xlabel="contention", ylabel="max rho")
             fair_line(axes)
 
         return sweeps.bars_by_policy(
-            findings.rows, "contention", sweeps.MAX_RHO, lambda contention: f"{contention:g}x", decorate
+            findings.rows, "contention", sweeps.MAX_RHO, lambda contention: f"{contention:g}x", decorate, fluid=True
         )
 
 
@@ -139,12 +139,15 @@ def _claim(rows: Sequence[Row]) -> Claim:
     return Claim(
         paper="only themis keeps max rho near 1 as the cluster is halved and quartered; srsf next (fig14)",
         here=f"themis {ours}; all at {most}x, aligned: {order}",
+        ratio=f"{medians[most]:.2f}",
+        fluid=f"at {most}x, aligned: {sweeps.ranking_text(_aligned(rows, most), sweeps.BY_FLUID)}",
     )
 
 
 def _remarks(rows: Sequence[Row]) -> tuple[str, ...]:
     return (
         *(_order(_aligned(rows, contention), contention) for contention in CLUSTERS),
+        *(f"Contention {each}x, aligned. {sweeps.fluid_text(_aligned(rows, each))}" for each in CLUSTERS),
         sweeps.left_out(rows, "contention"),
     )
 

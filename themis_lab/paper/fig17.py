@@ -132,9 +132,13 @@ def _lines(rows: Sequence[Row], error: float, largest: float) -> list[Comparison
 
 def _claim(rows: Sequence[Row], largest: float) -> Claim:
     change = sweeps.over_seeds(rows, _CHANGE, error_percent=largest)
+    fluid = sweeps.ratios(rows, sweeps.BY_FLUID, {"error_percent": largest}, {"error_percent": 0})
+    by_fluid = [100.0 * (value - 1.0) for value in (fluid.median, fluid.least, fluid.most)]
     return Claim(
         paper=f"an error of {largest:g} % costs {PAPER_CHANGE:g} % of max rho (fig17)",
         here=f"max rho changes by {change.median:+.1f} % ({change.least:+.1f} to {change.most:+.1f} %)",
+        ratio=f"{change.median / PAPER_CHANGE:.2f}",
+        fluid="{:+.1f} % ({:+.1f} to {:+.1f} %)".format(*by_fluid),
     )
 
 

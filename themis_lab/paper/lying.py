@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from rm_plugin.arbiter.round_values import RoundSettings
 from rm_plugin.policies.registry import POLICIES
+from themis.choices import LeftoverOrder, Rounding
 from themis.values import Value
 from themis_lab.paper import sweeps
 from themis_lab.paper.plans import make_workload, settings_of
@@ -32,23 +33,44 @@ class Contender(Value, frozen=True, kw_only=True):
 
     name: str
     policy: str
-    f: float
+    rounds: RoundSettings = RoundSettings()
     lies: tuple[str, ...]
 
 
 IN_BIDS, IN_REPORTS, IN_BOTH = "bids", "reports", "both at once"
 
 CONTENDERS = (
+    Contender(name="themis", policy="themis", lies=("rho", "work", "rows", "largest_row", "throughout", "strictness")),
     Contender(
-        name="themis", policy="themis", f=0.8, lies=("rho", "work", "rows", "largest_row", "throughout", "strictness")
+        name="themis, f = 0",
+        policy="themis",
+        rounds=RoundSettings(f=0.0),
+        lies=("work", "rows", "largest_row", "strictness"),
     ),
-    Contender(name="themis, f = 0", policy="themis", f=0.0, lies=("work", "rows", "largest_row")),
-    Contender(name="worst_rho_first", policy="worst_rho_first", f=0.8, lies=("rho", "work")),
-    Contender(name="gandiva", policy="gandiva", f=0.8, lies=("strictness",)),
-    Contender(name="optimus", policy="optimus", f=0.8, lies=("strictness",)),
-    Contender(name="slaq", policy="slaq", f=0.8, lies=("loss",)),
-    Contender(name="srtf", policy="srtf", f=0.8, lies=("work",)),
-    Contender(name="srsf", policy="srsf", f=0.8, lies=("work",)),
+    Contender(
+        name="themis, f = 0, no payments",
+        policy="themis",
+        rounds=RoundSettings(f=0.0, payments=False),
+        lies=("rows", "strictness"),
+    ),
+    Contender(
+        name="themis, f = 0, capped",
+        policy="themis",
+        rounds=RoundSettings(f=0.0, rounding=Rounding.CAPPED),
+        lies=("rows", "strictness"),
+    ),
+    Contender(
+        name="themis, shortest leftovers",
+        policy="themis",
+        rounds=RoundSettings(leftovers=LeftoverOrder.SHORTEST),
+        lies=("rho", "work"),
+    ),
+    Contender(name="worst_rho_first", policy="worst_rho_first", lies=("rho", "work")),
+    Contender(name="gandiva", policy="gandiva", lies=("strictness",)),
+    Contender(name="optimus", policy="optimus", lies=("strictness",)),
+    Contender(name="slaq", policy="slaq", lies=("loss",)),
+    Contender(name="srtf", policy="srtf", lies=("work",)),
+    Contender(name="srsf", policy="srsf", lies=("work",)),
 )
 """With f = 0 all apps bid in every auction, and no report decides who bids: this tests the auction alone.
 
@@ -131,7 +153,7 @@ def _cell(contender: Contender, seed: int, lie: str, factor: float, liar: str) -
             "cluster": CLUSTER,
             "options": tuple(sorted(OPTIONS.items())),
         },
-        settings=settings_of(CLUSTER, contender.policy, seed, rounds=RoundSettings(f=contender.f)),
+        settings=settings_of(CLUSTER, contender.policy, seed, rounds=contender.rounds),
         make_agent=lying_agent if lies else None,
         agent_arguments={"liar": liar, "lie": lie, "amount": factor} if lies else {},
     )

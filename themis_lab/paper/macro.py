@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from themis.choices import LeaseEnds
 from themis_lab.paper.plans import ENDS, PAPER_POLICIES, Load, policy_cells
 from themis_lab.paper.port import Cell, Comparison, Done, Scale
-from themis_lab.paper.statistics import DEFINITIONS, Row, Summary, numbers, paired_ratios, summary
+from themis_lab.paper.statistics import DEFINITIONS, FLUID, Row, Summary, numbers, paired_ratios, summary
 from themis_lab.simulator.record import AppOutcome
 
 CLUSTER = "testbed"
@@ -85,7 +85,7 @@ def _app(app: AppOutcome) -> dict[str, str | float]:
         "app": app.name,
         "model": app.model,
         "jobs": app.jobs,
-        **{f"rho_{definition}": app.rho[definition] for definition in DEFINITIONS},
+        **{f"rho_{definition}": app.rho[definition] for definition in (*FLUID, *DEFINITIONS)},
         "bound": app.bound,
         "contention": app.contention,
         "completion_s": app.completion_s,

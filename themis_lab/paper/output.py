@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from themis.values import Value
-from themis_lab.paper.port import Comparison, Findings, Shown
+from themis_lab.paper.port import Claim, Comparison, Findings, Shown
 from themis_lab.paper.report_frame import ReportSection, csv_text, figure_png, finite, number_text
 from themis_lab.paper.result_files import write_whole
 
@@ -69,9 +69,7 @@ def summary_markdown(done: Sequence[tuple[Shown, Findings]], how: str) -> str:
     overview = [
         "## What to expect, in short",
         "",
-        "| claim of the paper | here |",
-        "|---|---|",
-        *(f"| {claim.paper} | {claim.here} |" for claim in claims),
+        *_overview_table(claims),
         "",
         "## Why it does not match",
         "",
@@ -81,6 +79,17 @@ def summary_markdown(done: Sequence[tuple[Shown, Findings]], how: str) -> str:
     parts = [section(experiment, findings).markdown("###") for experiment, findings in done]
     of_a_paper = overview if claims or causes else []
     return "\n".join(["# Reproduction", "", how, "", *of_a_paper, "## The experiments", "", *parts])
+
+
+def _overview_table(claims: Sequence[Claim]) -> list[str]:
+    """A line per claim. Columns that no claim has are left out."""
+    columns = [("claim of the paper", "paper"), ("here", "here"), ("here / paper", "ratio"), ("by `fluid`", "fluid")]
+    shown = [(heading, name) for heading, name in columns if any(getattr(claim, name) for claim in claims)]
+    return [
+        f"| {' | '.join(heading for heading, _ in shown)} |",
+        f"|{'---|' * len(shown)}",
+        *(f"| {' | '.join(getattr(claim, name) for _, name in shown)} |" for claim in claims),
+    ]
 
 
 def overview_text(done: Sequence[tuple[Shown, Findings]]) -> str:
@@ -99,7 +108,10 @@ def document(experiment: Shown, findings: Findings, files: Written | None) -> di
         "title": experiment.title,
         "comparisons": [_comparison(line) for line in findings.comparisons],
         "remarks": list(findings.remarks),
-        "claims": [{"paper": claim.paper, "here": claim.here} for claim in findings.claims],
+        "claims": [
+            {"paper": claim.paper, "here": claim.here, "ratio": claim.ratio, "fluid": claim.fluid}
+            for claim in findings.claims
+        ],
         "causes": list(findings.causes),
         "files": files
         and {"csv": str(files.csv), "png": str(files.png), "text": str(files.text), "md": str(files.markdown)},

@@ -99,10 +99,19 @@ class Comparison(Value, frozen=True, kw_only=True):
 
 
 class Claim(Value, frozen=True, kw_only=True):
-    """A row of the overview: a claim in the paper's words, and our result in a few words and numbers."""
+    """A row of the overview.
+
+    Attributes:
+        paper: The claim, in the paper's words and numbers.
+        here: Our result, in a sentence with its numbers.
+        ratio: Our number over the paper's; empty if there is none to divide by.
+        fluid: The same claim by the fluid fair cluster, which no schedule can change; empty if it is not about rho.
+    """
 
     paper: str
     here: str
+    ratio: str = ""
+    fluid: str = ""
 
 
 class Findings(Value, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ _NAMES = (
     "fig18",
     "fig19",
     "overheads",
+    "blind",
     "lying",
     "ablations",
     "standins",

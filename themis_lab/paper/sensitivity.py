@@ -75,7 +75,9 @@ class Sensitivity(Value, frozen=True, kw_only=True):
         rows = sweeps.rows_of_runs(done)
         groups = grouped(rows, "workload", "variant")
         lines = [line for (workload, variant), group in groups.items() for line in _lines(group, workload, variant)]
-        return Findings(rows=rows, comparisons=tuple(lines), remarks=(_REMARK,), causes=(_cause(groups),))
+        return Findings(
+            rows=rows, comparisons=tuple(lines), remarks=(*_by_fluid(groups), _REMARK), causes=(_cause(groups),)
+        )
 
     def draw(self, findings: Findings) -> Figure:
         """Draw bars of every policy on each variant, one panel per workload."""
@@ -134,6 +136,10 @@ def _cause(groups: Mapping[tuple[str | float, ...], Sequence[Row]]) -> str:
     )
 
 
+def _by_fluid(groups: Mapping[tuple[str | float, ...], Sequence[Row]]) -> list[str]:
+    return [f"{workload}, {variant}. {sweeps.fluid_text(rows)}" for (workload, variant), rows in groups.items()]
+
+
 def _in_two_lines(name: str) -> str:
     words = name.split()
     half = (len(words) + 1) // 2
@@ -141,7 +147,7 @@ def _in_two_lines(name: str) -> str:
 
 
 _REMARK = (
-    "Rho is by definition `themis`; the CSV has all five, side by side. Leases end aligned. The page on workloads "
+    "Rho is by definition `themis`; the CSV has all definitions. Leases end aligned. The page on workloads "
     "lists what the paper says about its trace, and what is assumed."
 )
 

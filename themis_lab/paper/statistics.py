@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 
-from themis.rho import SCHEDULE_DEFINITIONS, RhoDefinition
+from themis.rho import FLUID_DEFINITIONS, SCHEDULE_DEFINITIONS, RhoDefinition
 from themis.values import Value
 from themis_lab.simulator.metrics import jain, percentile, share_over
 from themis_lab.simulator.record import RunRecord
@@ -18,6 +18,9 @@ DEFINITIONS = tuple(definition.value for definition in SCHEDULE_DEFINITIONS)
 
 They depend on the schedule (docs/explanation/simulator.md, Definitions of rho). Never compare one with another.
 """
+
+FLUID = tuple(definition.value for definition in FLUID_DEFINITIONS)
+"""The definitions that no schedule can change (docs/explanation/fairness.md): by these, policies can be ranked."""
 
 UNFAIR_RHO = 1.05
 

@@ -12,11 +12,12 @@ from themis_lab.paper.macro import LOADS
 from themis_lab.paper.plans import ENDS, PAPER_POLICIES, Load
 from themis_lab.paper.plotting import grouped_bars, legend_below, new_figure
 from themis_lab.paper.port import Comparison, Done, Scale
-from themis_lab.paper.statistics import Row, Summary, grouped, numbers, run_metrics, summary
+from themis_lab.paper.statistics import FLUID, Row, Summary, grouped, numbers, run_metrics, summary
 
 ALIGNED, STAGGERED = LeaseEnds.ALIGNED.value, LeaseEnds.STAGGERED.value
 OURS = "themis"
 MAX_RHO = "max_rho_themis"
+BY_FLUID = f"max_rho_{FLUID[0]}"
 GPU_TIME = "gpu_time_h"
 BASELINES = tuple(name for name in PAPER_POLICIES if name != OURS)
 
@@ -132,6 +133,20 @@ def ranking_text(rows: Sequence[Row], column: str) -> str:
     return ", ".join(f"{name} {value:.3g}" for name, value in ranking(rows, column))
 
 
+def fluid_text(rows: Sequence[Row]) -> str:
+    """A sentence on max rho of every policy by the definitions that no schedule can change; medians over seeds.
+
+    Args:
+        rows: Of runs of equal workloads and settings.
+    """
+    names = [name for name, _ in ranking(rows, BY_FLUID)]
+    values = {
+        name: [over_seeds(rows, f"max_rho_{definition}", policy=name).median for definition in FLUID] for name in names
+    }
+    texts = ", ".join(f"{name} {' / '.join(f'{value:.3g}' for value in values[name])}" for name in names)
+    return f"By the fluid fair cluster, max rho ({' / '.join(f'`{name}`' for name in FLUID)}): {texts}."
+
+
 def left_out(rows: Sequence[Row], along: str) -> str:
     """A sentence on where staggered lease ends are left out, and that definitions of rho are kept apart.
 
@@ -142,7 +157,7 @@ def left_out(rows: Sequence[Row], along: str) -> str:
     staggered = axis(where(rows, ends=STAGGERED), along)
     missing = [f"{point:g}" for point in axis(rows, along) if point not in staggered]
     missing_text = f" Staggered lease ends are left out at this scale at: {', '.join(missing)}." if missing else ""
-    return f"Rho is by definition `themis`; the CSV has all five, side by side.{missing_text}"
+    return f"Rho is by definition `themis`; the CSV has all definitions.{missing_text}"
 
 
 def bound_text(bound: Summary) -> str:
@@ -159,6 +174,7 @@ def bars_by_policy(
     column: str,
     name_of: Callable[[float], str],
     decorate: Callable[[Axes], None],
+    fluid: bool = False,
 ) -> Figure:
     """Draw bars of every policy at each value of `along`, one panel per kind of lease ends.
 
@@ -168,17 +184,21 @@ def bars_by_policy(
         column: The drawn column.
         name_of: Returns the name of a group.
         decorate: Sets labels and lines of a panel.
+        fluid: Draw one more panel: aligned runs by definition `fluid`, which no schedule can change.
     """
-    groups = grouped(rows, "ends")
-    points = [float(len(axis(chosen, along))) for chosen in groups.values()]
-    width = 8.4 if len(groups) == 1 else 13.2
-    figure = new_figure(len(groups), width=width, height=3.6, sharey=True, widths=points)
-    for axes, ((ends,), chosen) in zip(figure.axes, groups.items(), strict=True):
+    by = ", definition themis" if fluid else ""
+    panels = [(f"{ends} lease ends{by}", chosen, column) for (ends,), chosen in grouped(rows, "ends").items()]
+    if fluid:
+        panels.insert(1, (f"{ALIGNED} lease ends, definition {FLUID[0]}", where(rows, ends=ALIGNED), BY_FLUID))
+    points = [float(len(axis(chosen, along))) for _, chosen, _ in panels]
+    width = {1: 8.4, 2: 13.2}.get(len(panels), 16.0)
+    figure = new_figure(len(panels), width=width, height=3.6, sharey=True, widths=points)
+    for axes, (title, chosen, drawn) in zip(figure.axes, panels, strict=True):
         names = [name_of(point) for point in axis(chosen, along)]
-        grouped_bars(axes, names, series(chosen, "policy", along, column))
+        grouped_bars(axes, names, series(chosen, "policy", along, drawn))
         decorate(axes)
-        if len(groups) > 1:
-            axes.set_title(f"{ends} lease ends")
+        if len(panels) > 1:
+            axes.set_title(title)
     for axes in figure.axes[1:]:
         axes.set_ylabel("")
     legend_below(figure, 9)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from urllib.parse import quote
 
 from rm_plugin.arbiter.estimates import Interval
 from rm_plugin.service.entries import AppEntry
@@ -16,7 +17,7 @@ from themis.lifecycle import JobState
 from themis.rho import HEADLINE, RhoDefinition
 from themis.web.elements import Markup, element, facts, join, link, outside_link, section, table, tiles
 from themis.web.formatting import MISSING, assignments, duration, from_now, moment, number, percent
-from themis.web.frame import label, page
+from themis.web.frame import chart, label, page
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 
@@ -38,9 +39,11 @@ def app_page(page_state: PageState, entry: AppEntry) -> str:
         *_explanation(page_state, entry),
         *_waiting(page_state, names, entry),
         *_estimate(page_state, entry),
+        *_losses(entry),
         section("Jobs", *_jobs(page_state, entry)),
         *_leases(page_state, entry),
         section("Newest events", *_events(page_state, entry), note="Newest first, without the progress of jobs."),
+        charts_from="../static/",
     )
 
 
@@ -137,6 +140,14 @@ def _interval(interval: Interval) -> str:
     if not math.isfinite(interval.median):
         return "not in sight"
     return f"in about {duration(interval.median)} (80 %: {duration(interval.low)} to {duration(interval.high)})"
+
+
+def _losses(entry: AppEntry) -> list[Markup]:
+    if not entry.loss_curves:
+        return []
+    source = f"../api/v1/apps/{quote(entry.app_id, safe='')}/losses"
+    note = "Each point is the mean of some losses in a row. A click on a job in the legend hides its curve."
+    return [section("Losses", chart("losses", source, "losses of the jobs over their iterations"), note=note)]
 
 
 def _jobs(page_state: PageState, entry: AppEntry) -> list[Markup]:

@@ -84,6 +84,18 @@ def _lease_document(lease: Lease) -> Document:
     }
 
 
+def usage_document(page_state: PageState) -> Document:
+    """The use of the cluster and its largest rho over time."""
+    samples = page_state.usage.samples
+    return {
+        "device_noun": page_state.device_noun,
+        "time_s": [sample.time_s for sample in samples],
+        "leased": [sample.leased for sample in samples],
+        "there": [sample.there for sample in samples],
+        "max_rho": [finite(sample.max_rho) for sample in samples],
+    }
+
+
 # ---- apps -----------------------------------------------------------------------------------------------------------
 
 
@@ -145,6 +157,15 @@ def app_document(page_state: PageState, entry: AppEntry) -> Document:
         "estimate": None if estimate is None else _estimate_document(estimate),
         "explanation": [{"label": label, "text": text} for label, text in explanation_of(page_state, entry)],
     }
+
+
+def losses_document(entry: AppEntry) -> Document:
+    """The losses of an app's jobs over their iterations, thinned. Jobs without losses are left out."""
+    jobs = [
+        {"job_id": curve.job_id, "iterations": list(curve.iterations), "losses": list(curve.losses)}
+        for curve in entry.loss_curves
+    ]
+    return {"app_id": entry.app_id, "best_job": entry.best_job or None, "jobs": jobs}
 
 
 def explanation_of(page_state: PageState, entry: AppEntry) -> Explanation:

@@ -10,7 +10,7 @@ from themis.lifecycle import LeaseState
 from themis.rho import HEADLINE
 from themis.web.elements import Markup, element, join, link, markup, section, tiles
 from themis.web.formatting import counted, from_now, number
-from themis.web.frame import label, page
+from themis.web.frame import chart, label, page
 
 MAX_MACHINES = 200
 MAX_APPS = 200
@@ -28,6 +28,7 @@ def home_page(page_state: PageState) -> str:
         element("p", _emulation(page_state)),
         _tiles(page_state),
         section("Cluster", *_cluster(page_state, names), note=_CLUSTER_NOTE.format(page_state.device_noun)),
+        section("Use and fairness", chart("usage", "api/v1/usage", _USAGE), note=_USAGE_NOTE),
         section("Apps", *_apps(page_state, names), note=_APPS_NOTE),
         section("Newest rounds", *_rounds(page_state, names), note=_ROUNDS_NOTE.format(page_state.device_noun)),
         element(
@@ -38,14 +39,17 @@ def home_page(page_state: PageState) -> str:
             element("code", "submarine"),
             ".",
         ),
+        charts_from="static/",
     )
 
 
-_ADDRESSES = ("api/v1/cluster", "api/v1/apps", "api/v1/rounds", "api/v1/events", "metrics", "healthz")
+_ADDRESSES = ("api/v1/cluster", "api/v1/apps", "api/v1/usage", "api/v1/rounds", "api/v1/events", "metrics", "healthz")
 _CLUSTER_NOTE = (
     "A box is a {}, with the number of the app that holds it; striped while its holder gives it back. "
     "Boxes side by side share a slot."
 )
+_USAGE = "leased GPUs and the largest rho over time"
+_USAGE_NOTE = f"Since the start of the ResourceManager. Max rho is that of apps active at the time, by {HEADLINE}."
 _APPS_NOTE = (
     f"Finish-time fairness rho by {HEADLINE}: the time to the end over {HEADLINE.sentence}. Of an app that runs "
     "the end is an estimate; pages of ended apps have the other definitions."
@@ -67,7 +71,6 @@ def _emulation(page_state: PageState) -> str:
 
 def _tiles(page_state: PageState) -> Markup:
     gpus = page_state.gpus_by_state()
-    rhos = [rho for entry in page_state.manager.entries.active() if (rho := page_state.rho(entry)) is not None]
     rows: list[tuple[str, object]] = [
         (page_state.devices_label, sum(gpus.values())),
         ("leased", gpus[GpuState.LEASED]),
@@ -75,7 +78,7 @@ def _tiles(page_state: PageState) -> Markup:
         ("closed", gpus[GpuState.CLOSED]),
         ("lost", gpus[GpuState.LOST]),
         ("active apps", page_state.manager.arbiter.active_count),
-        (f"max rho, {HEADLINE}", number(max(rhos, default=None))),
+        (f"max rho, {HEADLINE}", number(page_state.max_rho())),
         ("rounds", page_state.manager.rounds.rounds),
     ]
     hidden = {name for name, value in rows if name in ("closed", "lost") and not value}

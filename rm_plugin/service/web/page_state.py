@@ -9,6 +9,7 @@ from enum import StrEnum
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.web.event_index import EventIndex
+from rm_plugin.service.web.usage_history import UsageHistory, UsageSample
 from themis.cluster import GpuId, Machine
 from themis.leases import Lease
 from themis.values import Value
@@ -38,6 +39,7 @@ class PageState(Value, frozen=True):
     manager: ResourceManager
     policy: str
     event_index: EventIndex
+    usage: UsageHistory
 
     @property
     def now_s(self) -> float:
@@ -108,6 +110,17 @@ class PageState(Value, frozen=True):
         """Return finish-time fairness by `fluid`, or None if it is unknown."""
         rho = self.manager.estimates.rho(entry)
         return rho if math.isfinite(rho) else None
+
+    def max_rho(self) -> float | None:
+        """Return the largest rho of the active apps by `fluid`, or None if none is known."""
+        rhos = [rho for entry in self.manager.entries.active() if (rho := self.rho(entry)) is not None]
+        return max(rhos, default=None)
+
+    def sample_usage(self) -> None:
+        """Add the present moment to the usage over time."""
+        gpus, rho = self.gpus_by_state(), self.max_rho()
+        there = sum(gpus.values()) - gpus[GpuState.LOST]
+        self.usage.add(UsageSample(self.now_s, gpus[GpuState.LEASED], there, math.nan if rho is None else rho))
 
     def newest_first(self) -> list[AppEntry]:
         """Return all apps: active apps before ended ones, the newest of each first."""

@@ -8,7 +8,14 @@ from rm_plugin.service.app_pages import MAX_APPS
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.web.app_page import app_page
 from rm_plugin.service.web.apps_page import APPS_A_PAGE, apps_page
-from rm_plugin.service.web.documents import app_document, apps_document, cluster_document, events_document
+from rm_plugin.service.web.documents import (
+    app_document,
+    apps_document,
+    cluster_document,
+    events_document,
+    losses_document,
+    usage_document,
+)
 from rm_plugin.service.web.home_page import home_page
 from rm_plugin.service.web.metrics import CONTENT_TYPE, metrics_text
 from rm_plugin.service.web.page_state import PageState
@@ -34,6 +41,8 @@ def application(page_state: PageState) -> web.Application:
             web.get("/api/v1/cluster", routes.cluster_data),
             web.get("/api/v1/apps", routes.apps_data),
             web.get("/api/v1/apps/{app_id:[^/]+}", routes.app_data),
+            web.get("/api/v1/apps/{app_id:[^/]+}/losses", routes.losses_data),
+            web.get("/api/v1/usage", routes.usage_data),
             web.get("/api/v1/rounds", routes.rounds_data),
             web.get("/api/v1/events", routes.events_data),
             web.get("/metrics", routes.metrics),
@@ -80,6 +89,14 @@ class Routes:
         """One app, whole."""
         await self._page_state.event_index.ready()
         return json_answer(app_document(self._page_state, await self._entry(request.match_info["app_id"])))
+
+    async def usage_data(self, _request: web.Request) -> web.Response:
+        """The use of the cluster over time."""
+        return json_answer(usage_document(self._page_state))
+
+    async def losses_data(self, request: web.Request) -> web.Response:
+        """The loss curves of an app's jobs."""
+        return json_answer(losses_document(await self._entry(request.match_info["app_id"])))
 
     async def rounds_data(self, request: web.Request) -> web.Response:
         """The newest rounds, newest first."""

@@ -26,6 +26,7 @@ PAGES = (
     "README.md",
     "docs/tutorials/first-app.md",
     "docs/tutorials/keras.md",
+    "docs/tutorials/pytorch.md",
     "docs/reference/group-files.md",
     "docs/explanation/auction.md",
     "docs/how-to/audit.md",
@@ -92,7 +93,7 @@ class Workplace:
         run_id = store.meta("run_id")
         store.close()
         self.rm.send_signal(signal.SIGTERM)
-        assert self.rm.wait(20) == 0
+        assert self.rm.wait(60) == 0
         assert find_marked({"THEMIS_RUN_ID": run_id or "?"}) == ()
 
 

@@ -39,7 +39,7 @@ def settings(folder: Path, **changes: object) -> RmSettings:
         "report_deadline_s": 1,
         "bid_deadline_s": 1,
         "heartbeat_s": 0.3,
-        "am_expiry_s": 5,
+        "am_expiry_s": 10,
         # What a failed test leaves must end soon.
         "rm_absence_s": 60,
         "time_scale": 30,
@@ -82,20 +82,20 @@ class Live:
     async def show(self, app_id: str) -> pb.AppStatus:
         return await self.stub.Show(pb.ShowRequest(app_id=app_id))
 
-    async def wait(self, app_id: str, wanted: Callable[[pb.AppStatus], bool], timeout_s: float = 30) -> pb.AppStatus:
+    async def wait(self, app_id: str, wanted: Callable[[pb.AppStatus], bool], timeout_s: float = 60) -> pb.AppStatus:
         async with asyncio.timeout(timeout_s):
             while not wanted(status := await self.show(app_id)):
                 await asyncio.sleep(0.05)
             return status
 
-    async def ended(self, app_id: str, timeout_s: float = 40) -> pb.AppStatus:
+    async def ended(self, app_id: str, timeout_s: float = 60) -> pb.AppStatus:
         return await self.wait(app_id, lambda status: status.state in ENDED, timeout_s)
 
     def events(self, kind: str, app_id: str = "") -> list[StoredEvent]:
         return [event for event in self.store.events(app_id=app_id) if event.kind == kind]
 
     async def event(
-        self, kind: str, app_id: str, count: int = 1, *, after: int = 0, timeout_s: float = 20
+        self, kind: str, app_id: str, count: int = 1, *, after: int = 0, timeout_s: float = 60
     ) -> StoredEvent:
         async with asyncio.timeout(timeout_s):
             while len(found := [e for e in self.events(kind, app_id) if e.sequence > after]) < count:

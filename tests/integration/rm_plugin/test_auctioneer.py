@@ -55,13 +55,13 @@ def test_an_outcome_comes_from_another_process_and_close_ends_it() -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("idle_s", [0.0, 0.5])
+@pytest.mark.parametrize("idle_s", [0.0, 2.0])
 @pytest.mark.parametrize("used", [False, True])
 def test_a_worker_that_dies_while_idle_costs_at_most_one_outcome(used: bool, idle_s: float) -> None:
     """The pool learns of a death a moment later. From then on it takes no more work, and another one is started."""
 
     async def scenario() -> None:
-        worker = Auctioneer("highs", 5.0)
+        worker = Auctioneer("highs", 60.0)
         try:
             if used:
                 assert await worker.run(MARKET) is not None

@@ -224,7 +224,7 @@ def test_a_killed_app_stops_and_keeps_nothing(tmp_path: Path) -> None:
             app = await rm.submit(replay_app("unwanted", iterations=3000, tasks=4))
             await rm.event("first_step", app)
             await rm.stub.Kill(_kill_request(app))
-            status = await rm.ended(app, timeout_s=15)
+            status = await rm.ended(app)
             assert status.state == "KILLED"
             assert not owners(rm)
             ended = await rm.event("tasks_ended", app)
@@ -516,7 +516,7 @@ def test_a_kill_completes_if_the_resource_manager_stops_first(
                 first.kill()
                 first.wait()
         async with live(configured) as rm:
-            status = await rm.ended(app, timeout_s=20)
+            status = await rm.ended(app)
             assert (status.state, status.diagnostics, status.attempts) == ("KILLED", "no longer wanted", 1)
             assert status.progress > 0
             assert not owners(rm)

@@ -64,7 +64,7 @@ def operated(tmp_path, capsys, monkeypatch) -> Iterator[Operated]:
         if rm.process.poll() is None:
             rm.process.terminate()
             rm.process.wait(30)
-        kill_marked({"THEMIS_RUN_ID": RUN_ID + tmp_path.name}, wait_s=5.0)
+        kill_marked({"THEMIS_RUN_ID": RUN_ID + tmp_path.name}, wait_s=30.0)
 
 
 def masters(operated: Operated) -> set[int]:
@@ -97,7 +97,7 @@ def test_stop_with_keep_apps_leaves_apps_running_for_the_next_start(operated):
     assert len(before) == 1
     code, text = operated.rm("stop", "--keep-apps")
     assert (code, "its apps run on" in text) == (0, True)
-    assert operated.process.wait(10) == 0
+    assert operated.process.wait(60) == 0
     assert all(psutil.pid_exists(pid) for pid in before)
 
     async def scenario() -> None:
@@ -129,7 +129,7 @@ def test_drained_machine_gets_no_leases_also_after_a_restart(operated, capsys):
     leased = {lease.machine_id for lease in operated.client.show(app_id).leases}
     assert leased and first not in leased and leased <= set(others)
     assert operated.rm("stop", "--keep-apps")[0] == 0
-    operated.process.wait(10)
+    operated.process.wait(60)
     operated.__init__(operated.configured, capsys)
     assert operated.node(first)["state"] == "drained"
     assert operated.rm("undrain", first) == (0, f"{first} is used again\n")

@@ -58,7 +58,7 @@ def test_a_locked_store_refuses_submissions_while_apps_continue(
             assert [event.sequence for event in rm.store.events()][-1] == before
             other.execute("ROLLBACK")
             other.close()
-            await asyncio.wait_for(rm.server.manager.changes.usable(), 10)
+            await asyncio.wait_for(rm.server.manager.changes.usable(), 40)
             after = await rm.submit(replay_app("after", iterations=10))
             assert after == "app-0003"
             for app in (short, after):
@@ -88,7 +88,7 @@ def test_a_submission_fails_on_a_full_disk_and_succeeds_after_cleanup(tmp_path: 
                 assert [app.app_id for app in (await stub.List(pb.ListRequest())).apps] == [first]
                 rm.rlimit(psutil.RLIMIT_FSIZE, (-1, -1))
                 second = ""
-                async with asyncio.timeout(15):
+                async with asyncio.timeout(60):
                     while not second:
                         try:
                             second = (await stub.Submit(request)).app_id
@@ -98,7 +98,7 @@ def test_a_submission_fails_on_a_full_disk_and_succeeds_after_cleanup(tmp_path: 
                 assert len((await stub.List(pb.ListRequest())).apps) == 2
         finally:
             rm.terminate()
-            rm.wait(20)
+            rm.wait(60)
         assert not (tmp_path / "address").exists()
 
     asyncio.run(scenario())

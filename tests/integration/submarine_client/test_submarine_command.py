@@ -417,7 +417,7 @@ def test_ctrl_c_while_waiting_is_exit_code_3_and_says_that_the_app_goes_on(rm: F
         first = process.stderr.readline()
         assert b"app-0001 RUNNING" in first
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 3
     assert out == b"app-0001\n"
     assert b"interrupted: app app-0001 goes on running" in err

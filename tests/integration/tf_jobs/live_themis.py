@@ -100,11 +100,12 @@ def live_themis(folder: Path, *, lease_s: int = 60, gpus: int = 2) -> Iterator[L
         path = folder / "state" / "address"
         until(lambda: path.is_file() and path.read_text().strip(), "the ResourceManager listens")
         address = path.read_text().strip()
-        with Connection(address) as client:
+        # TensorFlow may have the cores to itself for a while.
+        with Connection(address, timeout_s=60.0) as client:
             yield LiveThemis(folder, address, client)
     finally:
         rm.send_signal(signal.SIGTERM)
-        assert rm.wait(60) == 0, (folder / "rm.log").read_text()[-3000:]
+        assert rm.wait(120) == 0, (folder / "rm.log").read_text()[-3000:]
 
 
 def until(condition, what: str, limit_s: float = WAIT_S) -> None:

@@ -218,7 +218,14 @@ def test_a_snapshot_is_not_changed_by_later_steps():
 
 @pytest.mark.parametrize(
     ("program", "at_most"),
-    [("digits_lstm", 0.1), ("digits_dense", 0.1), ("digits_cnn", 0.1), ("text_transformer", 0.1), ("text_lstm", 0.15)],
+    [
+        ("digits_cnn", 0.1),
+        ("text_lstm", 0.15),
+        *(
+            pytest.param(program, 0.1, marks=pytest.mark.nightly)
+            for program in ("digits_lstm", "digits_dense", "text_transformer")
+        ),
+    ],
 )
 def test_training_stalls_for_a_small_part_of_the_writing(program, at_most, tmp_path):
     """A tenth is the aim. `text_lstm` was seen at 0.08, too near for a machine that is busy with other things."""

@@ -1,4 +1,4 @@
-"""Jobs of 1 to 8 tasks, resized ten times and moved between two nodes, learn what they would have learnt left alone."""
+"""Jobs of 1 to 8 tasks, resized and moved between two nodes, learn what they would have learnt left alone."""
 
 import asyncio
 import csv
@@ -17,6 +17,16 @@ SPEC.loader.exec_module(recorder)
 real = pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="real programs need the extra 'tf'")
 FLOAT_NOISE = 2e-5
 """Relative, of nets without a branch that a last bit can turn."""
+FEW = ({"node0": 1}, {"node0": 2, "node1": 1}, {"node1": 1})
+"""Two resizes and two moves: what each change shows of the programs that start slowly."""
+CASES = [
+    pytest.param("digits_cnn", recorder.PLACEMENTS, id="digits_cnn"),
+    *(
+        pytest.param(program, placements, id=f"{program}-{len(placements) - 1}", marks=marks)
+        for program in ("text_lstm", "text_transformer")
+        for placements, marks in ((FEW, ()), (recorder.PLACEMENTS, pytest.mark.nightly))
+    ),
+]
 
 
 def changes(placements):
@@ -32,17 +42,21 @@ def read(nodes):
 @real
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("program", recorder.PROGRAMS)
-def test_ten_resizes_over_two_nodes_change_no_bit(program, tmp_path):
+@pytest.mark.parametrize(("program", "placements"), CASES)
+def test_resizes_over_two_nodes_change_no_bit(program, placements, tmp_path):
     """`digits_cnn` is the one that parts, in iteration 170, with one share a task (docs/explanation/elastic.md)."""
-    resized, alone = asyncio.run(recorder.both(tmp_path, recorder.program_command(program)))
+    resized, alone = asyncio.run(recorder.both(tmp_path, recorder.program_command(program), placements))
     assert [point.iteration for point in resized] == list(range(1, len(resized) + 1)), "an iteration lost or repeated"
-    assert len(resized) > 11 * recorder.MIN_ITERATIONS
-    placements = [read(nodes) for nodes, _ in groupby(point.nodes for point in resized)]
-    assert placements == [dict(placement) for placement in recorder.PLACEMENTS]
+    assert len(resized) >= len(placements) * recorder.MIN_ITERATIONS
+    seen = [read(nodes) for nodes, _ in groupby(point.nodes for point in resized)]
+    assert seen == [dict(placement) for placement in placements]
     assert [point.loss for point in resized] == [point.loss for point in alone]
     assert recorder.state(tmp_path / "resized") == recorder.state(tmp_path / "alone"), "weights and optimizer's state"
     assert alone[-1].loss < 0.9 * alone[0].loss, "a curve to compare"
+
+
+def test_every_program_is_resized():
+    assert {case.values[0] for case in CASES} == set(recorder.PROGRAMS)
 
 
 def test_recorded_placements_have_ten_resizes_and_one_move():

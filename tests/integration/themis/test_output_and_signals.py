@@ -93,7 +93,7 @@ def test_a_full_output_device_is_reported_once():
 def test_an_interrupted_run_leaves_no_partial_recording(tmp_path, number):
     started = recording(tmp_path)
     started.send_signal(number)
-    _, output = started.communicate(timeout=20)
+    _, output = started.communicate(timeout=60)
     assert (started.returncode, output) == (3, "themis: interrupted\n")
     assert list(tmp_path.iterdir()) == []
 
@@ -105,7 +105,7 @@ def test_a_second_interrupt_changes_nothing(tmp_path, apart_s):
         if started.poll() is None:
             started.send_signal(signal.SIGINT)
         time.sleep(apart_s)
-    _, output = started.communicate(timeout=20)
+    _, output = started.communicate(timeout=60)
     assert (started.returncode, output) == (3, "themis: interrupted\n")
 
 

@@ -92,7 +92,7 @@ class Attempt:
         return sorted(number - 1 for message in messages for number in message.release.lease_ids)
 
     async def until(self, condition):
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(30.0):
             while not condition():
                 await asyncio.sleep(0.001)
 
@@ -186,7 +186,7 @@ def test_app_master_asked_to_end_does_not_wait_for_an_absent_resource_manager(tm
             assert not delivering.done()
             one.master.stop("the machine goes down")
         with pytest.raises(UnreachableError):
-            await asyncio.wait_for(delivering, 10.0)
+            await asyncio.wait_for(delivering, 30.0)
 
     run(tmp_path, scenario)
 
@@ -227,7 +227,7 @@ def test_moving_job_restarts_on_reserved_gpus(tmp_path):
 def test_heartbeat_that_fails_is_skipped(tmp_path, monkeypatch):
     beats = itertools.chain([ValueError("Value out of range")], itertools.repeat(pb.Heartbeat(progress=0.5)))
 
-    def next_beat(app, view):
+    def next_beat(app, view, curves):
         beat = next(beats)
         if isinstance(beat, Exception):
             raise beat
@@ -252,7 +252,7 @@ def test_repeated_heartbeat_failure_is_logged_once(tmp_path, monkeypatch, caplog
     told, all_told = [True, False, False, False, True, False, False], asyncio.Event()
     beats = iter(told)
 
-    def next_beat(app, view):
+    def next_beat(app, view, curves):
         good = next(beats, None)
         if good is None:
             all_told.set()

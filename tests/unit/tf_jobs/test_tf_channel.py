@@ -48,7 +48,7 @@ def dialled(context):
         yield connected
 
 
-def poll_until(condition, *sides, timeout_s=5.0):
+def poll_until(condition, *sides, timeout_s=30.0):
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline_s
@@ -61,7 +61,7 @@ def answer(connected, chief):
     """What the chief says to a connection before it hangs up on it."""
     connected.setblocking(False)
     heard = b""
-    deadline_s = time.monotonic() + 5.0
+    deadline_s = time.monotonic() + 30.0
     while time.monotonic() < deadline_s:
         chief.poll()
         try:

@@ -144,15 +144,15 @@ def test_ends_are_found_by_events_or_by_polling(fake, host):
         ids = [host.start(spec(name)).container_id for name in ("a", "b", "c")]
         fake.boxes[ids[0]].end(3, tell=False)
         first, second, third = (watch.follow(container_id) for container_id in ids)
-        assert (await asyncio.wait_for(first, 5)).exit_code == 3
+        assert (await asyncio.wait_for(first, 30)).exit_code == 3
         fake.boxes[ids[1]].end(4, tell=False)
-        assert (await asyncio.wait_for(second, 5)).exit_code == 4
+        assert (await asyncio.wait_for(second, 30)).exit_code == 4
         fake.away = True
         await asyncio.sleep(0.2)
         assert not third.done()
         fake.away = False
         host.remove(ids[2])
-        assert (await asyncio.wait_for(third, 5)).exit_code is None
+        assert (await asyncio.wait_for(third, 30)).exit_code is None
         await watch.close()
         fake.news.put(None)
 
@@ -167,13 +167,13 @@ def test_an_event_is_enough(fake, host):
         await asyncio.sleep(0.1)
         assert not end.done()
         fake.boxes[container_id].end(0)
-        assert (await asyncio.wait_for(end, 5)).exit_code == 0
+        assert (await asyncio.wait_for(end, 30)).exit_code == 0
         # The connection breaks, and comes back: everything is looked at.
         other = watch.follow(host.start(spec("other")).container_id)
         await asyncio.sleep(0.1)
         fake.boxes["2"].end(1, tell=False)
         fake.news.put(None)
-        assert (await asyncio.wait_for(other, 5)).exit_code == 1
+        assert (await asyncio.wait_for(other, 30)).exit_code == 1
         await watch.close()
         fake.news.put(None)
 

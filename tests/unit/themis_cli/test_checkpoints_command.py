@@ -109,7 +109,7 @@ def test_interrupted_copy_leaves_whole_checkpoints_and_resumes(folder, server, t
             assert time.monotonic() < deadline_s and copying.poll() is None
             time.sleep(0.01)
         copying.send_signal(signal.SIGINT)
-        _, output = copying.communicate(timeout=20)
+        _, output = copying.communicate(timeout=60)
     assert copying.returncode == 3
     assert output.splitlines()[-1] == "themis: interrupted"
     assert not list((tmp_path / "spool").iterdir())

@@ -10,7 +10,16 @@ import pytest
 from documents import ROOT
 
 from rm_plugin.policies.registry import POLICIES
-from themis.choices import BundleRule, EmptyBundle, LeaseEnds, Rounding
+from themis.choices import (
+    Bidders,
+    BidValues,
+    BundleRule,
+    EmptyBundle,
+    GangPlacement,
+    LeaseEnds,
+    LeftoverOrder,
+    Rounding,
+)
 from themis_cli import simulate_command
 from themis_cli.main import main
 from themis_cli.simulate_progress import Progress, span
@@ -112,6 +121,7 @@ def test_every_setting_has_an_option():
     values = {action.dest: action.choices for action in parser._actions if action.choices}
     for dest, kind in (
         ("lease_ends", LeaseEnds), ("bundle_rule", BundleRule), ("empty_bundle", EmptyBundle), ("rounding", Rounding),
+        ("bidders", Bidders), ("values", BidValues), ("leftovers", LeftoverOrder), ("gang_placement", GangPlacement),
     ):  # fmt: skip
         assert values[dest] == [each.value for each in kind]
 
@@ -129,6 +139,10 @@ def options_of(name):
         (("--lease-ends", "staggered"), lambda run: run.leases.ends),
         (("--f", "0.5"), lambda run: run.rounds.f),
         (("--rounding", "nearest"), lambda run: run.rounds.rounding),
+        (("--bidders", "pressed"), lambda run: run.rounds.bidders),
+        (("--values", "slack"), lambda run: run.rounds.values),
+        (("--leftovers", "shortest"), lambda run: run.rounds.leftovers),
+        (("--gang-placement", "blind"), lambda run: run.rounds.gang_placement),
         (("--tenant-of", "queue"), lambda run: run.rounds.tenant_of),
         (("--tenant-weight", "ann:2", "--tenant-weight", "team:b:0.5"), lambda run: run.rounds.tenant_weights),
         (("--placer", "plain"), lambda run: run.rounds.placer),

@@ -25,6 +25,8 @@ _DRAWS = 128
 _MIN_ODDS = 0.2
 """Draws with less even odds are not checked. Of honest draws with at least these odds, all 128 agree once in 10^12."""
 _TWIN = "twin"
+_CUTTING = (Rounding.BY_GPU, Rounding.CAPPED)
+"""The roundings that may cut one gang."""
 
 
 def grants(case: Case) -> list[str]:
@@ -43,18 +45,19 @@ def grants(case: Case) -> list[str]:
 
 
 def _unexpected(case: Case, snapshot: RoundSnapshot) -> Iterator[str]:
-    """In expectation over the rounding, a winner keeps c k of k gangs or k GPUs.
+    """In expectation over the rounding, a winner keeps c k of k gangs or k GPUs; under `capped` at least as many.
 
     It never keeps a gang at a looser level than one that it gives up.
     """
     rounding = snapshot.settings.rounding
-    unit, size = ("GPUs", _gpus) if rounding is Rounding.BY_GPU else ("gangs", len)
+    unit, size = ("GPUs", _gpus) if rounding in _CUTTING else ("gangs", len)
     for app_id, win in case.outcome.wins.items():
         share = case.outcome.shares[app_id]
         wanted = share * size(win.gangs)
         odds = kept_odds(win.gangs, share, rounding, snapshot.reports[app_id].demands)
         kept = expected(odds, size)
-        if rounding is not Rounding.NEAREST and not abs(kept - wanted) <= _NOISE:
+        too_much = rounding is not Rounding.CAPPED and kept > wanted + _NOISE
+        if rounding is not Rounding.NEAREST and (too_much or not kept >= wanted - _NOISE):
             yield f"{app_id} keeps {kept!r} {unit} in expectation where c k is {wanted!r}"
         if any(_farther_kept(outcome, win.gangs) for outcome in odds):
             yield f"{app_id} may keep a gang that lies farther apart than one that it gives up"
@@ -108,11 +111,11 @@ def _problems(case: Case, snapshot: RoundSnapshot, decision: Decision) -> Iterat
 def _not_as_won(
     app_id: str, kept: tuple[PlacedGang, ...], won: tuple[PlacedGang, ...], snapshot: RoundSnapshot
 ) -> Iterator[str]:
-    """Gangs are kept whole. `by_gpu` may cut one of them to a size that a job can run on."""
+    """Gangs are kept whole. `by_gpu` and `capped` may cut one of them to a size that a job can run on."""
     parts = list((Counter(kept) - Counter(won)).elements())
     if not parts:
         return
-    may_cut = snapshot.settings.rounding is Rounding.BY_GPU and len(parts) == 1
+    may_cut = snapshot.settings.rounding in _CUTTING and len(parts) == 1
     if not may_cut or not any(_is_part(parts[0], gang) for gang in Counter(won) - Counter(kept)):
         yield f"{app_id} keeps gangs that it did not win, or parts of gangs"
     elif not any(_can_run(demand, parts[0]) for demand in snapshot.reports[app_id].demands):

@@ -62,13 +62,13 @@ def test_ctrl_c_ends_it_at_once_in_the_midst_of_a_solve():
         text=True,
     )
     own = psutil.Process(started.pid)
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + 60
     while not any(child.cpu_times().user > 1.0 for child in own.children()) and time.monotonic() < deadline_s:
         time.sleep(0.05)
     children = own.children(recursive=True)
     assert children
     os.killpg(started.pid, signal.SIGINT)
-    _, told = started.communicate(timeout=10)
+    _, told = started.communicate(timeout=40)
     assert (started.returncode, told.strip()) == (3, "themis: interrupted")
-    _, alive = psutil.wait_procs(children, timeout=5)
+    _, alive = psutil.wait_procs(children, timeout=30)
     assert not alive

@@ -7,6 +7,8 @@ import sys
 import pytest
 from documents import ROOT
 
+MARK = "<!-- below: tools/write_reproduction.py -->\n\n"
+
 
 def results(text):
     """The lines of results that hold no measured times; figures by their names alone."""
@@ -22,6 +24,11 @@ def results(text):
 def test_the_page_shows_the_findings_of_all_experiments(tmp_path, name, page_name):
     command = [sys.executable, "-m", "themis_cli.main", "reproduce", name, "--scale", "quick", "--out", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
-    page = results((ROOT / "docs" / "explanation" / f"{page_name}.md").read_text(encoding="utf-8"))
+    folder = ROOT / "docs" / "explanation"
+    details = folder / f"{page_name}-details.md"
+    whole = (folder / f"{page_name}.md").read_text(encoding="utf-8")
+    if details.is_file():
+        whole += "\n" + details.read_text(encoding="utf-8").partition(MARK)[2]
+    page = results(whole)
     assert results((tmp_path / "summary.md").read_text(encoding="utf-8")) == page
     assert len(list(tmp_path.glob("*.png"))) == sum(line.startswith("![") for line in page)

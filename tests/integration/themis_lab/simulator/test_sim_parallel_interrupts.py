@@ -93,5 +93,5 @@ def test_an_interrupt_during_process_start_prints_one_line():
         time.sleep(0.01)
     time.sleep(0.15)
     os.killpg(started.pid, signal.SIGINT)
-    _, output = started.communicate(timeout=20)
+    _, output = started.communicate(timeout=60)
     assert (started.returncode, output) == (3, "themis: interrupted\n")

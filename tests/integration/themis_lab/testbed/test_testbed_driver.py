@@ -199,7 +199,7 @@ def wait_until(condition, process: subprocess.Popen[bytes] | None = None, limit_
 def test_a_signal_ends_the_command_with_code_3(place: Place, number: signal.Signals):
     process = driver_process(place, "silent")
     process.send_signal(number)
-    output, _ = process.communicate(timeout=15)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 3, output
     assert b"interrupted: everything was stopped" in output
 

@@ -15,7 +15,7 @@ from themis.hadoop.webhdfs import open_webhdfs
 from themis.hadoop.webhdfs_retry import RetryRule
 
 PART_BYTES = 100_000
-QUICK = RetryRule(first_wait_s=0.01, longest_wait_s=0.05, deadline_s=5.0)
+QUICK = RetryRule(first_wait_s=0.01, longest_wait_s=0.05, deadline_s=30.0)
 SHORT = RetryRule(first_wait_s=0.01, deadline_s=0.1)
 
 

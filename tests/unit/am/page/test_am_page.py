@@ -321,7 +321,7 @@ class TestListening:
 
 def reaches(host, port):
     # A whole exchange: a connection that is cut before it is taken up may outlive the loop.
-    connection = http.client.HTTPConnection(host, port, timeout=5)
+    connection = http.client.HTTPConnection(host, port, timeout=30)
     with contextlib.closing(connection), contextlib.suppress(ConnectionRefusedError):
         connection.request("GET", "/status.json", headers={"Connection": "close"})
         return connection.getresponse().status == 503

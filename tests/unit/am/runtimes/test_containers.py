@@ -111,7 +111,7 @@ def run(scenario):
             await world.containers.close()
             assert world.engine.alive == set()
 
-    return asyncio.run(asyncio.wait_for(whole(), 10))
+    return asyncio.run(asyncio.wait_for(whole(), 60))
 
 
 def ids(seats):
@@ -119,7 +119,7 @@ def ids(seats):
 
 
 async def soon(condition):
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(30.0):
         while not condition():
             await asyncio.sleep(0.001)
 

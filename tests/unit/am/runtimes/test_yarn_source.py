@@ -483,7 +483,7 @@ def test_ask_waits_while_yarns_resource_manager_is_away(monkeypatch):
     async def scenario(source):
         answer = yarn.allocate
         away = threading.Event()
-        yarn.allocate = lambda progress: (away.wait(5), answer(progress))[1]
+        yarn.allocate = lambda progress: (away.wait(60), answer(progress))[1]
         asking = asyncio.ensure_future(source.acquire([wish("a")]))
         await asyncio.sleep(3 * LIMITS.pin_timeout_s)
         assert not asking.done()

@@ -94,6 +94,24 @@ def test_rounding_by_gpu_keeps_the_share_even_if_a_gang_cannot_be_cut(demands, l
     assert statistics.fmean(gpus) == pytest.approx(7.2, abs=0.2)
 
 
+@pytest.mark.parametrize(
+    ("demands", "least"), [(of_size(1, 4), 1), (of_size(4, 8, unit=4), 4), ((), 8)], ids=["elastic", "tasks", "unknown"]
+)
+def test_capped_payment_leaves_the_smallest_gang_that_a_job_can_use(demands, least):
+    won = [gang(Level.MACHINE, m0=8)]
+    kept = [keep_share(won, 0.01, CRUDE_SLOWDOWN, random.Random(seed), Rounding.CAPPED, demands) for seed in range(200)]
+    gpus = [sum(each.gpus.gpus for each in gangs) for gangs in kept]
+    assert min(gpus) == least
+    assert any(not by_gpu(won, 0.01, seed, demands) for seed in range(200))
+
+
+def test_capped_payment_is_that_by_gpu_if_something_is_left():
+    for seed in range(200):
+        capped = keep_share(FIVE, 0.45, CRUDE_SLOWDOWN, random.Random(seed), Rounding.CAPPED, of_size(1, 2))
+        assert capped == by_gpu(FIVE, 0.45, seed, of_size(1, 2))
+    assert keep_share([], 0.5, CRUDE_SLOWDOWN, random.Random(0), Rounding.CAPPED) == ()
+
+
 @pytest.mark.parametrize("rounding", Rounding)
 def test_a_pinned_gang_over_machines_is_kept_or_lost_as_one(rounding):
     gangs = [gang(Level.RACK, pinned=True, m0=1, m1=1), gang(Level.MACHINE, pinned=True, m0=2)]

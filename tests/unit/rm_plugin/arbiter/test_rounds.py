@@ -17,8 +17,9 @@ from rm_plugin.arbiter.round_values import (
 )
 from rm_plugin.arbiter.rounds import check_bids, check_reports, play_round
 from rm_plugin.arbiter.seeds import child_digests, child_seed
+from rm_plugin.policies.auction_options import bidding_apps
 from rm_plugin.policies.demands import claims_of
-from rm_plugin.policies.themis import ThemisPolicy, worst_apps
+from rm_plugin.policies.themis import ThemisPolicy
 from themis.bids import AppReport, Bid, BidRow, FreeMachine, GangDemand, GangRequest, PlacedGang, RhoOf
 from themis.choices import EmptyBundle
 from themis.cluster import Allocation, Cluster, Level, Machine
@@ -136,7 +137,7 @@ class TestReportsThatAreChecked:
     def test_the_worst_apps_that_could_use_more_are_asked_to_bid(self):
         reports = {"c": report("c", 4.0), "a": report("a", 3.0), "b": report("b", 5.0)}
         shot = replace(snapshot("a", "b", "c", settings=RoundSettings(f=0.5)), reports=reports)
-        assert worst_apps(shot) == ("b", "c")
+        assert bidding_apps(shot, {}) == ("b", "c")
         assert [claim.app_id for claim in claims_of(shot, {})] == ["a", "b", "c"]
 
 

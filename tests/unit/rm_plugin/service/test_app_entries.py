@@ -148,3 +148,18 @@ def test_place_of_the_checkpoints_outlasts_the_app_and_a_restart(tmp_path):
     case, entry = ended(tmp_path, reported_then_lost)
     again = after_a_restart(case, entry)
     assert app_status(case.manager, again, whole=True).checkpoint_uri == "hdfs://nn/c"
+
+
+CURVE = pb.LossCurve(job_id="job-0", iterations=[1, 2], losses=[0.5, 0.25])
+
+
+@pytest.mark.parametrize("finish", [pb.Finish(), pb.Finish(state="FINISHED", loss_curves=[CURVE])])
+def test_loss_curves_outlast_the_app_and_a_restart(tmp_path, finish):
+    async def reported_then_lost(manager, entry):
+        entry.take_heartbeat(pb.Heartbeat(loss_curves=[CURVE]))
+        entry.take_heartbeat(pb.Heartbeat(progress=0.5))
+        entry.finish = finish
+        await lost(manager, entry)
+
+    case, entry = ended(tmp_path, reported_then_lost)
+    assert list(after_a_restart(case, entry).loss_curves) == [CURVE]

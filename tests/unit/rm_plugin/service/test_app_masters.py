@@ -100,7 +100,7 @@ def test_failed_check_does_not_end_watch(tmp_path):
         case.manager.app_masters.check_apps = look
         case.manager.app_masters.settings = case.manager.settings.model_copy(update={"am_expiry_s": 0.04})
         watch = asyncio.ensure_future(case.manager.app_masters.watch_over())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(looks) < 2 and not watch.done():
                 await asyncio.sleep(0.005)
         watch.cancel()

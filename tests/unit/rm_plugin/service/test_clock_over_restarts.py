@@ -36,20 +36,20 @@ def store_of(ahead_s, *, state=AppState.RUNNING, boot=None, monotonic_s=None):
 @pytest.mark.parametrize("boot", [None, "another boot"])
 def test_time_continues_from_store_if_wall_clock_was_set_back(state, boot):
     now_s = clock_of(store_of(7_200.0, state=state, boot=boot)).now_s()
-    assert now_s == pytest.approx(time.time() + 7_200.0, abs=1.0)
+    assert now_s == pytest.approx(time.time() + 7_200.0, abs=60.0)
 
 
 def test_wall_clock_set_ahead_adds_no_time_for_active_apps():
     """It was down for three seconds, and the wall clock says two hours."""
     store = store_of(-7_200.0, monotonic_s=time.monotonic() - 3.0)
-    assert clock_of(store).now_s() == pytest.approx(time.time() - 7_200.0 + 3.0, abs=1.0)
+    assert clock_of(store).now_s() == pytest.approx(time.time() - 7_200.0 + 3.0, abs=2.0)
 
 
 @pytest.mark.parametrize(
     ("state", "boot"), [(AppState.FINISHED, None), (AppState.RUNNING, "another boot"), (AppState.RUNNING, "")]
 )
 def test_time_follows_wall_clock_without_apps_or_after_reboot(state, boot):
-    assert clock_of(store_of(-7_200.0, state=state, boot=boot)).now_s() == pytest.approx(time.time(), abs=1.0)
+    assert clock_of(store_of(-7_200.0, state=state, boot=boot)).now_s() == pytest.approx(time.time(), abs=60.0)
 
 
 def test_store_without_mark_starts_after_its_apps_and_leases():
@@ -59,7 +59,7 @@ def test_store_without_mark_starts_after_its_apps_and_leases():
     with store.transaction() as transaction:
         transaction.put_app(APP)
         transaction.put_lease(lease)
-    assert clock_of(store).now_s() == pytest.approx(ahead_s, abs=1.0)
+    assert clock_of(store).now_s() == pytest.approx(ahead_s, abs=60.0)
 
 
 @pytest.mark.parametrize("served", [False, True])
@@ -84,4 +84,4 @@ def test_lease_ended_before_grant_has_no_gpu_time():
 
 
 def test_new_clock_is_wall_clock():
-    assert WallClock().now_s() == pytest.approx(time.time(), abs=1.0)
+    assert WallClock().now_s() == pytest.approx(time.time(), abs=60.0)

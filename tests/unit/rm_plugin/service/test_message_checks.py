@@ -70,6 +70,16 @@ REFUSED = [
     {"heartbeat": changed(heartbeat(), phases_left__gpus=0.0)},
     {"heartbeat": changed(heartbeat(), phases_left__time_s=math.nan)},
     {"heartbeat": changed(heartbeat(), restart_s=-1.0)},
+    *[
+        {"heartbeat": pb.Heartbeat(loss_curves=[pb.LossCurve(job_id=job, iterations=at, losses=losses)])}
+        for job, at, losses in (
+            ("nobody", [1], [0.5]),
+            ("job-0", [1], []),
+            ("job-0", [2, 1], [0.5, 0.5]),
+            ("job-0", [1], [math.inf]),
+            ("job-0", [1] * 129, [0.5] * 129),
+        )
+    ],
     {"heartbeat": changed(heartbeat(), declaration__cluster_time_s=-1.0)},
     {"finish": changed(finish(), declaration__share_demand=1.5)},
     {"heartbeat": changed(heartbeat(), unmet_gpus=-5)},

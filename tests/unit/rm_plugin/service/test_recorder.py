@@ -111,12 +111,12 @@ class TestRecorder:
             waiting = [asyncio.ensure_future(recorder.news()) for _ in range(2)]
             await asyncio.sleep(0)
             recorder.record("one")
-            await asyncio.wait_for(asyncio.gather(*waiting), 5)
+            await asyncio.wait_for(asyncio.gather(*waiting), 30)
             later = asyncio.ensure_future(recorder.news())
             await asyncio.sleep(0.01)
             assert not later.done()
             await recorder.commit(recorder.batch())
-            await asyncio.wait_for(later, 5)
+            await asyncio.wait_for(later, 30)
 
         recorded(store, scenario)
 

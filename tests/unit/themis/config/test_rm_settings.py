@@ -30,7 +30,13 @@ def test_defaults_match_the_specification():
 def test_the_arbiters_own_defaults_are_the_same():
     auction, lease = settings().auction, settings().lease
     assert RoundSettings() == RoundSettings(
-        f=auction.f, empty_bundle=auction.empty_bundle, rounding=auction.rounding, payments=auction.payments
+        f=auction.f,
+        empty_bundle=auction.empty_bundle,
+        rounding=auction.rounding,
+        payments=auction.payments,
+        bidders=auction.bidders,
+        values=auction.values,
+        leftovers=auction.leftovers,
     )
     assert LeasePolicy() == LeasePolicy(
         duration_s=lease.duration_s,
@@ -49,6 +55,9 @@ def test_the_arbiters_own_defaults_are_the_same():
         ("auction: {payments: 1}", "auction.payments: should be true or false"),
         ("auction: {rounding: floor}", "auction.rounding.*probabilistic"),
         ("auction: {bundle_rule: lexicographic}", "empty_bundle"),
+        ("auction: {values: seconds, empty_bundle: lexicographic}", "set empty_bundle finite"),
+        ("auction: {bidders: worst}", "auction.bidders.*worst_rho"),
+        ("auction: {leftovers: shorter}", "auction.leftovers.*shortest"),
         ("auction: {fairness: 1}", "unknown key auction.fairness"),
         ("lease: {duration: 600}", "did you mean 'duration_s'"),
         ("lease: {duration_s: 0}", "lease.duration_s"),
@@ -112,3 +121,25 @@ def test_the_shipped_file_equals_the_defaults():
 
 def test_weights_of_tenants_may_be_whole_or_fractions():
     assert settings("tenant_weights: {ann: 2, 'team:b': 0.5}").tenant_weights == {"ann": 2.0, "team:b": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("standby: {enabled: true}", "standby.enabled and standby.folder go together"),
+        ("standby: {folder: shared}", "standby.enabled and standby.folder go together"),
+        ("engine: yarn\nstandby: {enabled: true, folder: shared}", "remove standby.folder"),
+        ("standby: {enabled: true, folder: shared, addresses: [rm1]}", "write HOST:PORT"),
+    ],
+)
+def test_standby_that_cannot_work_is_refused(text, problem):
+    with pytest.raises(InputError, match=problem):
+        settings(text)
+
+
+def test_files_of_apps_are_in_the_shared_folder_if_there_is_one(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text("cluster: testbed-64\nstate_dir: state\nstandby: {enabled: true, folder: shared}\n")
+    assert load_rm_settings(path).files_dir == tmp_path / "shared"
+    path.write_text("cluster: testbed-64\nstate_dir: state\n")
+    assert load_rm_settings(path).files_dir == tmp_path / "state"

@@ -149,7 +149,6 @@ def test_user_can_get_less_than_60_percent_of_an_equal_share():
 
 
 @pytest.mark.slow
-@pytest.mark.alone
 @pytest.mark.timeout(600)
 def test_papers_10000_jobs_take_less_than_two_minutes():
     trace, began_s = large(1), time.process_time()

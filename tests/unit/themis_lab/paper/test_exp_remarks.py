@@ -15,7 +15,7 @@ from themis_lab.paper.port import Comparison, Findings, Scale
 from themis_lab.paper.registry import MODULES, experiment_named
 from themis_lab.paper.statistics import summary
 
-PAGE = ROOT / "docs" / "explanation" / "reproduction.md"
+PAGE = ROOT / "docs" / "explanation" / "reproduction-details.md"
 NOT_DRAWN = {"fig6"}
 """Not tested: its findings use allocations of single rounds, which made-up records lack. The page itself is tested."""
 

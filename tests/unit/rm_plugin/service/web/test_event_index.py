@@ -25,10 +25,10 @@ def test_follow_reads_old_and_new_events(monkeypatch):
             case.recorder.record("client", detail={"number": number})
         index = EventIndex(case.recorder)
         follow = asyncio.get_running_loop().create_task(index.follow())
-        await asyncio.wait_for(index.ready(), 5)
+        await asyncio.wait_for(index.ready(), 30)
         assert index.totals.events == 10
         case.round(1, {"a": 1.0}, offered=["a"], won={"a": 1})
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while index.totals.events < 17:
                 await asyncio.sleep(0)
         assert [record.outcome for record in index.rounds()] == ["granted"]
@@ -46,7 +46,7 @@ def test_follow_is_ready_if_log_is_multiple_of_chunk(monkeypatch):
             case.recorder.record("client")
         index = EventIndex(case.recorder)
         follow = asyncio.get_running_loop().create_task(index.follow())
-        await asyncio.wait_for(index.ready(), 5)
+        await asyncio.wait_for(index.ready(), 30)
         assert index.totals.events == 4
         follow.cancel()
 

@@ -4,6 +4,8 @@ from web_cases import HOSTILE, NOW_S, Elements, RmCase, busy, run, served
 
 from rm_plugin.service.web import routes
 from themis.cluster import GpuId
+from themis.web.static_files import CHART_SCRIPTS
+from themis.wire import themis_pb2 as pb
 
 
 class TestHome:
@@ -65,14 +67,42 @@ class TestHome:
         async def scenario():
             async with served(busy()) as site:
                 page = Elements(await site.text("/"))
+                for script in page.of("script"):
+                    assert "//" not in script.get("src", "")
+                for name in [attrs["src"] for attrs in page.of("script") if "src" in attrs]:
+                    assert (await site.get(f"/{name}"))[0] == 200
+                for sheet in page.of("link"):
+                    assert (await site.get(f"/{sheet['href']}"))[0] == 200
             assert {"http-equiv": "refresh", "content": "5"} in page.of("meta")
-            assert not any("src" in attrs for _, attrs in page.found)
-            assert page.of("link") == []
+            assert not any("src" in attrs for tag, attrs in page.found if tag != "script")
 
         run(scenario)
 
 
 class TestAppPage:
+    def test_jobs_with_losses_have_a_chart_of_them(self):
+        async def scenario():
+            case = busy()
+            entry = case.entries.get("app-0001")
+            entry.take_heartbeat(pb.Heartbeat(loss_curves=[pb.LossCurve(job_id="job-0", iterations=[1], losses=[0.5])]))
+            entry.take_heartbeat(pb.Heartbeat(loss_curves=[pb.LossCurve(job_id="job-1", iterations=[2], losses=[0.7])]))
+            async with served(case) as site:
+                (chart,) = [
+                    attrs for _, attrs in Elements(await site.text("/apps/app-0001")).found if "data-chart" in attrs
+                ]
+                losses = await site.json("/" + chart["data-source"].removeprefix("../"))
+            assert [(job["job_id"], job["losses"]) for job in losses["jobs"]] == [("job-0", [0.5]), ("job-1", [0.7])]
+
+        run(scenario)
+
+    def test_without_losses_there_is_no_chart(self):
+        async def scenario():
+            async with served(busy()) as site:
+                page = Elements(await site.text("/apps/app-0001"))
+            assert not [attrs for _, attrs in page.found if "data-chart" in attrs]
+
+        run(scenario)
+
     def test_shows_jobs_leases_and_the_reason_for_waiting(self):
         async def scenario():
             case = busy()
@@ -161,8 +191,9 @@ class TestHostileNames:
                 for path in ("/", "/apps/app-0001", f"/apps/{HOSTILE}".replace("/script", "").replace("\n", "")):
                     _, _, text = await site.get(path)
                     page = Elements(text)
-                    # The one script is ours, and no element or attribute came with a name.
-                    assert len(page.of("script")) == 1, path
+                    # The scripts are ours, and no element or attribute came with a name.
+                    sources = [script.get("src", "").rpartition("/")[2] for script in page.of("script")]
+                    assert sources in ([""], ["", *CHART_SCRIPTS]), path
                     assert not [tag for tag, attrs in page.found if any(name.startswith("on") for name in attrs)]
                     assert "alert(7)" in page.text
 

@@ -13,6 +13,7 @@ from rm_plugin.service.web.home_page import home_page
 from rm_plugin.service.web.metrics import metrics_text
 from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.rm_page import RmPage
+from rm_plugin.service.web.usage_history import UsageHistory
 from themis.errors import InputError
 
 
@@ -29,7 +30,7 @@ def test_plain_http_clients_are_served():
         page = RmPage(busy().manager, "themis")
         url = await page.start("127.0.0.1:0")
         try:
-            answer = await asyncio.to_thread(urllib.request.urlopen, url + "healthz", timeout=5)
+            answer = await asyncio.to_thread(urllib.request.urlopen, url + "healthz", timeout=30)
             assert answer.read() == b"ok\n"
             answer.close()
         finally:
@@ -83,7 +84,7 @@ def test_a_hundred_apps_of_75_jobs_take_milliseconds():
         rho = {f"app-{place + 1:04d}": float(place) for place in range(100)}
         for round_id in range(1, 12):
             case.round(round_id, rho, offered=list(rho)[:20], won=dict.fromkeys(list(rho)[:20], 1))
-        page_state = PageState(case.manager, "themis", EventIndex(case.recorder))
+        page_state = PageState(case.manager, "themis", EventIndex(case.recorder), UsageHistory())
         for event in case.recorder.events(0, "", 100_000):
             page_state.event_index.take(event)
         page = await case.manager.page_of_apps(limit=200)
