@@ -28,7 +28,7 @@ def cluster_of(*slots, racks=("r0",)):
 
 
 def job(name="j", work=100.0, shape=ONE, slowdown=FLAT):
-    """A job of so many GPU seconds, in iterations of one second."""
+    """A job of `work` GPU seconds, in one iteration."""
     return JobView(job_id=name, iterations_left=1, serial_iteration_s=float(work), slowdown=slowdown, shape=shape)
 
 

@@ -88,7 +88,7 @@ def random_cluster_view(rng, cluster):
 
 
 def random_market(rng, bidders, most_gpus=8, most_jobs=3):
-    """Apps and the offer that is made to all of them: what nobody keeps, less what strangers hold."""
+    """Apps and the offer that is made to all of them: all GPUs that no app keeps, without those of other holders."""
     cluster = random_cluster(rng, most_gpus)
     left, up = set(cluster.gpu_ids()), set()
     apps = []

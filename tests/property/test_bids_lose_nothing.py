@@ -29,7 +29,7 @@ EQUAL = 1e-9
 
 
 def tables_of(app, offer, cluster_view, cluster):
-    """V by bundle as the rows of the bid tell it, and as it is."""
+    """V by bundle: from the rows of the bid, and the true one."""
     bid = make_bid(app, offer, cluster_view)
     assert bid.rows_dropped == 0
     enumeration = Enumeration(app, offer, cluster_view, cluster)
