@@ -113,6 +113,6 @@ __all__ = [
 ]
 
 
-def space_of(kinds, most_gangs, most_gpus, jobs, **more):
+def space_of(kinds, max_gangs, max_gpus, jobs, **more):
     """A search space for new gangs."""
-    return SearchSpace(kinds=kinds, most_gangs=most_gangs, most_gpus=most_gpus, jobs=jobs, **more)
+    return SearchSpace(kinds=kinds, max_gangs=max_gangs, max_gpus=max_gpus, jobs=jobs, **more)
