@@ -97,7 +97,7 @@ def test_a_second_failure_of_the_app_master_ends_the_app_and_frees_its_gpus(them
 
 
 def test_a_node_manager_alone(themis, breakable_cluster):
-    """Its containers live on as orphans: they must end before YARN hears of the node again."""
+    """Its containers live on as orphans: they must end before the node reports to YARN again."""
     app_id = at_work(themis)
     (am,) = themis.app_masters(app_id)
     hosts = set(themis.gpus_in_use())

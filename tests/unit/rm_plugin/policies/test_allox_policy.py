@@ -362,10 +362,10 @@ def test_unknown_memory_counts_as_none():
 @cache
 def sampled_apps():
     """A run of three apps with sampling runs."""
-    told = History()
+    reported = History()
     apps = [app(f"a{place}", 2000 + 300 * place, 6000, user=f"u{place}") for place in range(3)]
-    simulation(apps, cluster(2, 2), observer=told, profiling_runs=True).run()
-    return told
+    simulation(apps, cluster(2, 2), observer=reported, profiling_runs=True).run()
+    return reported
 
 
 class TestSamplingRuns:

@@ -19,7 +19,7 @@ def test_fairness_compares_max_rho_with_themis():
     farthest = lines["max rho, farthest baseline / themis, aligned"]
     assert (farthest.ours, farthest.ratio) == (3.0, pytest.approx(3.0 / 3.25))
     assert "smaller than in the paper" in farthest.remark
-    assert lines["max rho, drf / themis, aligned"].ours == 9.0, "our own baselines are told, but are not the paper's"
+    assert lines["max rho, drf / themis, aligned"].ours == 9.0, "our own baselines are shown, but are not the paper's"
 
 
 def test_better_baseline_is_named():
