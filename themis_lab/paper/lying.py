@@ -127,7 +127,7 @@ class LyingOverRuns(Value, frozen=True, kw_only=True):
         ):
             _bars(axes, rows, column)
             axes.set_xlabel(label)
-        legend_below(figure, len(CONTENDERS))
+        legend_below(figure, (len(CONTENDERS) + 1) // 2)
         return figure
 
 
@@ -330,7 +330,13 @@ def _stands_out(gains: Sequence[float]) -> bool:
 
 # ---- the figure -----------------------------------------------------------------------------------------------------
 
-_COLOURS: Mapping[str, str] = {**COLOURS, "themis, f = 0": "#e6a39b"}
+_COLOURS: Mapping[str, str] = {
+    **COLOURS,
+    "themis, f = 0": "#e6a39b",
+    "themis, f = 0, no payments": "#f3d5d1",
+    "themis, f = 0, capped": "#b98a84",
+    "themis, shortest leftovers": "#7d2a20",
+}
 
 
 _THICK = 0.3
