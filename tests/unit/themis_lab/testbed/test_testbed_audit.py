@@ -441,9 +441,9 @@ def test_other_bidders_than_the_worst_are_found_only_if_their_number_is_wrong():
         changed("round_offered", {"apps": ["a", "b"]}, place=1),
         changed("round_reported", {"rho": {"a": 4.0, "b": 3.0}}, place=1),
     )
-    assert audit(run_of(better, limits=with_limits(bidders=Bidders.PRESSED))).ok
-    assert not audit(run_of(both, limits=with_limits(bidders=Bidders.PRESSED))).ok
-    assert not audit(run_of(better, limits=with_limits(bidders=Bidders.ALL))).ok
+    assert audit(run_of(better, limits=with_limits(bidders=Bidders.PRESSED))).clean
+    assert not audit(run_of(both, limits=with_limits(bidders=Bidders.PRESSED))).clean
+    assert not audit(run_of(better, limits=with_limits(bidders=Bidders.ALL))).clean
 
 
 def test_offers_of_other_policies_are_not_checked():
