@@ -1,7 +1,7 @@
 # Two commands do all set-up: `make testbed` (the testbed run) and `make test`.
 PYTHON ?= python3.11
 VENV   ?= .venv
-POLICY ?= themis
+POLICY ?=
 ENGINE ?= local
 OUT    ?= out/testbed
 MIX    ?= conf/testbed/$(if $(filter yarn,$(ENGINE)),yarn,main).yaml
@@ -18,7 +18,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt setup.py $(wildcard rm_plugin/sol
 	touch $@
 
 testbed: setup
-	@exec $(BIN)/themis testbed run $(MIX) --policy $(POLICY) --engine $(ENGINE) --out $(OUT)
+	@exec $(BIN)/themis testbed run $(MIX) $(addprefix --policy ,$(POLICY)) --engine $(ENGINE) --out $(OUT)
 
 # In two processes, as many tests wait for programs that they started. A file's tests stay together, with their fixtures.
 # Files begin in their order: by the number of tests, as pytest-xdist has it, those that take longest would come last.

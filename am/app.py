@@ -28,11 +28,12 @@ from am.checkpoints.uri import open_store
 from am.jobs.planner import Holdings
 from am.jobs.search_state import SearchState
 from am.journal import Journal
+from themis.apps import AppSpec, CodeArchive
 from themis.choices import BundleRule
 from themis.clock import Clock
 from themis.cluster import GpuId
 from themis.durations import median_with_cuts
-from themis.errors import InputError
+from themis.errors import InputError, MissingHereError
 from themis.fluid_cluster import Declaration, FluidPhase
 from themis.leases import Lease, renewable_until_s
 from themis.lifecycle import LeaseState
@@ -42,6 +43,22 @@ from themis.wire.values import app_from_message, cluster_from_message, lease_fro
 _STARTS_REMEMBERED = 9
 PRIOR_RESTART_S = {True: 0.5, False: 8.0}
 """Seconds from the start of a job's tasks to its first step before any was measured: replayed, trained."""
+
+
+def _kept_code(spec: AppSpec, content: bytes, folder: Path) -> Path | None:
+    """Write the archive of the app's code to its folder. Returns its path, or None if there is no code.
+
+    Raises:
+        MissingHereError: The ResourceManager did not send the archive, or sent another one.
+    """
+    if spec.program.code is None:
+        return None
+    if CodeArchive.of(content).sha256 != spec.program.code.sha256:
+        remedy = "submit the app again"
+        raise MissingHereError("the app's code is not there", value=spec.program.code.sha256, remedy=remedy)
+    path = folder / "code.tar.gz"
+    path.write_bytes(content)
+    return path
 
 
 class App:
@@ -66,6 +83,7 @@ class App:
         self.time_scale = registered.time_scale
         self.task_log_mb = registered.task_log_mb
         self.folder = folder
+        self.code = _kept_code(self.spec, registered.code, folder)
         self.checkpoint_uri = self.spec.checkpoint_uri or f"{kept_at}/checkpoints"
         self.store: CheckpointStore = open_store(self.checkpoint_uri)
         self.search = SearchState(self.spec, folder, self.time_scale, journal, self.store.latest_iteration)

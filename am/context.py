@@ -18,7 +18,7 @@ class AmContext(Value, frozen=True, kw_only=True):
     """Where the ResourceManager is, who we are, where our files lie.
 
     Attributes:
-        rm_address: `host:port`.
+        rm_address: `host:port`, or several with commas between, of which one serves.
         app_id: The app.
         attempt: Counts from 1.
         token: Proves the attempt.

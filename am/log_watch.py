@@ -12,6 +12,7 @@ from am.jobs.saved_state import checkpoint_folders
 from am.log_caps import LogCaps
 from am.profiler.job_reader import JobReader
 from am.profiler.records import CheckpointFailed, CheckpointSaved, Imported, Record, Restored, StepLoss, Validation
+from am.runtimes.port import MeasuredTask
 from themis.lifecycle import JobState
 
 PROGRESS_EVENT_S = 1.0
@@ -47,6 +48,8 @@ class LogWatch:
         """Read on in the logs of all jobs that run, and keep these within their cap."""
         for job in self._app.search.jobs.values():
             if job.running:
+                peaks_mb = [task.peak_memory_mb for task in job.handles if isinstance(task, MeasuredTask)]
+                job.profile.used_memory(max(peaks_mb, default=0.0))
                 self.read(job)
         self._caps.keep()
 

@@ -120,6 +120,7 @@ class AppMaster:
             pid=os.getpid(),
             page_url=self._engine.page_url,
             engine_id=self._engine.engine_id,
+            has_code=self._app is not None,
         )
 
     def _on_message(self, message: pb.RmMessage) -> None:

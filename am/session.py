@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import grpc
 
+from themis.addresses import grpc_target, keepalive_options
 from themis.clock import Clock
 from themis.errors import UnreachableError
 from themis.wire import themis_pb2 as pb
@@ -36,7 +37,7 @@ class RmSession:
     """Sends and receives over one bidirectional stream at a time.
 
     Args:
-        address: `host:port` of the ResourceManager.
+        address: `host:port` of the ResourceManager, or several with commas between.
         register: Makes the registration of the moment, at every (re)connection.
         on_message: Called for every message except acknowledgements' effect on the outbox.
         clock: For `sent_at_s`, when each message was sent that is not acknowledged yet.
@@ -77,7 +78,9 @@ class RmSession:
         """Keep the session until cancelled; raises UnreachableError when the ResourceManager stays away or refuses."""
         loop = asyncio.get_running_loop()
         away_since_s = loop.time()
-        async with grpc.aio.insecure_channel(self._address, options=_OPTIONS) as channel:
+        target = await asyncio.to_thread(grpc_target, self._address)
+        options = [*_OPTIONS, *keepalive_options(self._address)]
+        async with grpc.aio.insecure_channel(target, options=options) as channel:
             while True:
                 try:
                     async for message in self._stream(rpc.ArbiterServiceStub(channel)):

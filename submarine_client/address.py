@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from themis.addresses import is_address
 from themis.config.defaults import DEFAULT_RM_ADDRESS, RM_ADDRESS_VARIABLE
 from themis.errors import InputError
 
 
 def rm_address(given: str | None, environment: Mapping[str, str]) -> str:
-    """Return the address to connect to, `HOST:PORT`.
+    """Return the address to connect to: `HOST:PORT`, or several with commas between, of which one serves.
 
     Args:
         given: The value of `--rm`, or None if it is not given.
         environment: The environment, for THEMIS_RM.
 
     Raises:
-        InputError: The address is not HOST:PORT.
+        InputError: An address is not HOST:PORT.
     """
     if given is not None:
         return _checked(given, "--rm")
@@ -25,8 +26,6 @@ def rm_address(given: str | None, environment: Mapping[str, str]) -> str:
 
 
 def _checked(address: str, source: str) -> str:
-    host, _, port = address.rpartition(":")
-    plain = not any(character.isspace() or character == "/" for character in host)
-    if not host or not plain or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    if not all(is_address(each) for each in address.split(",")):
         raise InputError(f"{source} must be HOST:PORT", value=address, remedy=f"for example {DEFAULT_RM_ADDRESS}")
     return address

@@ -9,6 +9,7 @@ from typing import Self
 import grpc
 
 from submarine_client.rpc_errors import translated
+from themis.addresses import grpc_target
 from themis.errors import UnreachableError
 from themis.wire import themis_pb2 as pb
 from themis.wire.themis_pb2_grpc import AdminServiceStub
@@ -23,13 +24,13 @@ class Admin:
     Every call raises UnreachableError if the ResourceManager does not answer.
 
     Args:
-        address: HOST:PORT of the ResourceManager.
+        address: HOST:PORT of the ResourceManager, or several with commas between.
     """
 
     def __init__(self, address: str) -> None:
         self._address = address
         # A web proxy does not reach a ResourceManager.
-        self._channel = grpc.insecure_channel(address, options=(("grpc.enable_http_proxy", 0),))
+        self._channel = grpc.insecure_channel(grpc_target(address), options=(("grpc.enable_http_proxy", 0),))
         self._stub = AdminServiceStub(self._channel)
 
     def __enter__(self) -> Self:
@@ -50,13 +51,20 @@ class Admin:
             status: pb.RmStatus = self._stub.Stop(pb.StopRequest(keep_apps=keep_apps), timeout=_TIMEOUT_S)
         return status
 
-    def wait_until_gone(self, limit_s: float, *, now_s: Callable[[], float], sleep: Callable[[float], None]) -> bool:
-        """Wait until the ResourceManager does not answer any more. Returns False if it still does after `limit_s`."""
+    def wait_until_gone(
+        self, process: pb.RmStatus, limit_s: float, *, now_s: Callable[[], float], sleep: Callable[[float], None]
+    ) -> bool:
+        """Wait until a ResourceManager does not answer any more, or its standby answers.
+
+        Returns False if it still answers after `limit_s`.
+        """
         deadline_s = now_s() + limit_s
         while now_s() < deadline_s:
             sleep(_LOOK_S)
             try:
-                self.status()
+                status = self.status()
+                if (status.host, status.pid) != (process.host, process.pid):
+                    return True
             except UnreachableError:
                 return True
         return False

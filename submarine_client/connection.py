@@ -10,6 +10,7 @@ from typing import Any, Self
 import grpc
 
 from submarine_client.rpc_errors import translated, unreachable
+from themis.addresses import grpc_target, keepalive_options
 from themis.apps import AppSpec
 from themis.errors import InputError
 from themis.wire import themis_pb2 as pb
@@ -41,14 +42,14 @@ class Connection:
     InputError for a request that the ResourceManager refuses.
 
     Args:
-        address: HOST:PORT of the ResourceManager.
+        address: HOST:PORT of the ResourceManager, or several with commas between.
         timeout_s: The limit of each call in seconds; streams with `follow` have none.
     """
 
     def __init__(self, address: str, *, timeout_s: float = CALL_TIMEOUT_S) -> None:
         self.address = address
         self._timeout_s = timeout_s
-        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+        self._channel = grpc.insecure_channel(grpc_target(address), options=(*_OPTIONS, *keepalive_options(address)))
         self._stub = ClientServiceStub(self._channel)
 
     def __enter__(self) -> Self:
@@ -75,7 +76,8 @@ class Connection:
 
     def submission(self, spec: AppSpec) -> pb.SubmitReply:
         """Submit an app. Returns its id and the device types that can run it."""
-        reply: pb.SubmitReply = self._call(self._stub.Submit, pb.SubmitRequest(spec=_message(spec)))
+        code = spec.program.code.content if spec.program.code else b""
+        reply: pb.SubmitReply = self._call(self._stub.Submit, pb.SubmitRequest(spec=_message(spec), code=code))
         return reply
 
     def validate(self, spec: AppSpec) -> str:

@@ -6,15 +6,18 @@ number. It has `themis.iterations` iterations; with the default of 1 it runs unt
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from submarine_client.job_flags import FLAGS, Given
-from submarine_client.job_rules import check_rules, whole
+from submarine_client.job_rules import check_rules, framework_of, localization, whole
 from submarine_client.programs import check_command
 from submarine_client.resources import Resources, parse_resources
-from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TaskResources, TunerSpec
+from submarine_client.tony import check_tony_setting
+from themis.apps import AppSpec, CodeArchive, JobShape, JobSpec, ProgramSpec, TaskResources, TunerSpec
+from themis.code_archive import pack_code
 from themis.config.app_limits import check_limits
 from themis.config.names import check_app_name, check_label, login_name
 from themis.config.placeholders import CHECKPOINT_PATH_VARIABLE, check_placeholders, substitute
@@ -64,6 +67,8 @@ def build_job_app(options: Given, parameters: Sequence[str]) -> AppSpec:
     resources = _worker_resources(options)
     paths = _paths(options)
     conf = _conf(options)
+    command, code = _command(options, paths), _code(options)
+    check_command(command, "--worker_launch_cmd", code)
     job = JobSpec(
         job_id="job-00",
         shape=JobShape(tasks=workers, min_tasks=workers, gpus_per_task=resources.gpus or 0),
@@ -74,7 +79,12 @@ def build_job_app(options: Given, parameters: Sequence[str]) -> AppSpec:
         user=check_label(login_name(), "user", COMMAND_LINE),
         queue=check_label(_one(options, "queue", "default"), "--queue", COMMAND_LINE),
         tuner=TunerSpec(name=SINGLE),
-        program=ProgramSpec(command=_command(options, paths), environment=_environment(options, paths, parameters)),
+        program=ProgramSpec(
+            command=command,
+            code=code,
+            environment=_environment(options, paths, parameters),
+            framework=framework_of(options),
+        ),
         jobs=(job,),
         resources=TaskResources(memory_mb=resources.memory_mb or 1024, vcores=resources.vcores or 1),
         checkpoint_every=conf["themis.checkpoint_every"],
@@ -124,9 +134,25 @@ def _command(options: Given, paths: Mapping[str, str]) -> str:
     template = options["worker_launch_cmd"][0]
     check_placeholders(template, paths, "--worker_launch_cmd")
     # Quoted as the app master quotes the values of placeholders.
-    command = substitute(template, {name: shlex.quote(path) for name, path in paths.items()}, doubled="%%")
-    check_command(command, "--worker_launch_cmd")
-    return command
+    return substitute(template, {name: shlex.quote(path) for name, path in paths.items()}, doubled="%%")
+
+
+def _code(options: Given) -> CodeArchive | None:
+    """Pack the files that travel with the job. Each has the name by which the command finds it."""
+    sources: dict[str, Path] = {}
+    pairs = [(path, ".") for path in _listed(options, "files")]
+    for path, local in (*pairs, *map(localization, options.get("localization", ()))):
+        name = posixpath.normpath(local)
+        name = Path(path).absolute().name if name == "." else name
+        if name in sources:
+            remedy = "give one of them another name with --localization PATH:NAME"
+            raise InputError("two files have one name", value=name, remedy=remedy)
+        sources[name] = Path(path)
+    return pack_code(sources, "--files") if sources else None
+
+
+def _listed(options: Given, name: str) -> list[str]:
+    return [each.strip() for text in options.get(name, ()) for each in text.split(",") if each.strip()]
 
 
 def _environment(options: Given, paths: Mapping[str, str], parameters: Sequence[str]) -> dict[str, str]:
@@ -153,6 +179,7 @@ def _conf(options: Given) -> dict[str, int]:
         name, equals, text = entry.partition("=")
         if not equals:
             raise InputError("--conf is not K=V", value=entry)
+        check_tony_setting(name)
         if name not in CONF:
             if name.startswith("themis."):
                 raise UnknownNameError("setting in --conf", name, CONF)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 
+from submarine_client.tony import TONY_FLAGS
 from themis.errors import InputError, UnknownNameError
 from themis.values import Value
 
@@ -46,7 +47,7 @@ class JobFlag(Value, frozen=True, kw_only=True):
 
 
 _PROCESSES = "tasks run as processes of the machine that their lease names, not in containers"
-_NO_PS = "there are no parameter servers yet"
+_NO_PS = "there are no parameter servers"
 _NO_KERBEROS = "no engine with Kerberos yet"
 _NO_TENSORBOARD = "no TensorBoard is started"
 
@@ -63,7 +64,7 @@ FLAGS: tuple[JobFlag, ...] = (
     JobFlag(name="worker_docker_image", help="image of the workers", placeholder="IMAGE", ignored=_PROCESSES),
     JobFlag(name="docker_image", help="image of every role", placeholder="IMAGE", ignored=_PROCESSES),
     JobFlag(name="env", takes=Takes.MANY, help="environment variable of every task", placeholder="K=V"),
-    JobFlag(name="num_ps", help="parameter servers; only 0 for now", placeholder="N"),
+    JobFlag(name="num_ps", help="parameter servers; only 0", placeholder="N"),
     JobFlag(name="ps_resources", help="of each parameter server", placeholder="RES", ignored=_NO_PS),
     JobFlag(name="ps_launch_cmd", help="what each parameter server runs", placeholder="COMMAND", ignored=_NO_PS),
     JobFlag(name="ps_docker_image", help="image of the parameter servers", placeholder="IMAGE", ignored=_NO_PS),
@@ -73,9 +74,14 @@ FLAGS: tuple[JobFlag, ...] = (
     JobFlag(
         name="localization",
         takes=Takes.MANY,
-        help="file to bring to every task",
-        placeholder="REMOTE:LOCAL[:rw]",
-        refused="files are not brought to tasks yet: the command would not find this one; name its whole path instead",
+        help="file or folder of this machine that travels with the job; LOCAL is where the command finds it",
+        placeholder="PATH:LOCAL[:rw]",
+    ),
+    JobFlag(
+        name="files",
+        takes=Takes.MANY,
+        help="files and folders that travel with the job, comma-separated; the command finds each by its last name",
+        placeholder="PATH,..",
     ),
     JobFlag(
         name="quicklink",
@@ -84,7 +90,7 @@ FLAGS: tuple[JobFlag, ...] = (
         placeholder="LABEL=URL",
         ignored="no page shows it yet",
     ),
-    JobFlag(name="framework", help="tensorflow, pytorch, mxnet, xgboost or standalone", placeholder="NAME"),
+    JobFlag(name="framework", help="tensorflow, pytorch or standalone: how tasks find each other", placeholder="NAME"),
     JobFlag(name="keytab", help="Kerberos keytab", placeholder="FILE", refused=_NO_KERBEROS),
     JobFlag(name="principal", help="Kerberos principal", placeholder="NAME", refused=_NO_KERBEROS),
     JobFlag(name="distribute_keytab", takes=Takes.NOTHING, help="send the keytab along", refused=_NO_KERBEROS),
@@ -138,6 +144,8 @@ def _flag_of(word: str) -> tuple[JobFlag, str | None]:
         raise InputError("unexpected word", value=word, remedy="is a value with spaces in quotes?")
     dashes = "--" if word.startswith("--") else "-"
     name, equals, value = word.removeprefix(dashes).partition("=")
+    if name in TONY_FLAGS:
+        raise InputError(f"--{name} is a flag of TonY", remedy=TONY_FLAGS[name])
     if name not in _BY_NAME:
         raise UnknownNameError("flag of job run", f"{dashes}{name}", (f"{dashes}{known}" for known in _BY_NAME))
     return _BY_NAME[name], value if equals else None

@@ -6,10 +6,13 @@ import re
 
 from submarine_client.job_flags import FLAGS, Given
 from submarine_client.resources import parse_resources
+from themis.apps import NO_FRAMEWORK, PYTORCH, TENSORFLOW
 from themis.errors import InputError, UnknownNameError
 
-FRAMEWORKS = ("tensorflow", "pytorch", "mxnet", "xgboost", "standalone")
-_LOCALIZATION = re.compile(r"(?P<remote>.+):(?P<local>[^:]+)(:rw?)?")
+FRAMEWORKS = {"tensorflow": TENSORFLOW, "pytorch": PYTORCH, "standalone": NO_FRAMEWORK}
+"""The values of `--framework`, and what a group file calls them."""
+_OTHER_FRAMEWORKS = ("mxnet", "xgboost")
+_LOCALIZATION = re.compile(r"(?P<remote>.+?):(?P<local>[^:/][^:]*|/[^/:][^:]*)(:r[ow]?)?")
 _QUICKLINK = re.compile(r"[^=]+=https?://\S+")
 
 
@@ -38,6 +41,46 @@ def whole(options: Given, name: str, default: int) -> int:
     return int(text)
 
 
+def framework_of(options: Given) -> str:
+    """Return the framework as a group file calls it, or an empty text if none is given.
+
+    Raises:
+        InputError: It is unknown, or not supported.
+    """
+    if "framework" not in options:
+        return ""
+    framework = options["framework"][0].lower()
+    if framework in _OTHER_FRAMEWORKS:
+        remedy = "leave --framework out; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT then tell each task of its peers"
+        raise InputError("--framework is not supported", value=framework, remedy=remedy)
+    if framework not in FRAMEWORKS:
+        raise UnknownNameError("framework", framework, (*FRAMEWORKS, *_OTHER_FRAMEWORKS))
+    return FRAMEWORKS[framework]
+
+
+def localization(entry: str) -> tuple[str, str]:
+    """Return the path of a `--localization` on this machine, and where the command finds it.
+
+    Raises:
+        InputError: It is malformed, is not on this machine, or is to lie outside of the working folder.
+    """
+    match = _LOCALIZATION.fullmatch(entry)
+    if match is None:
+        raise InputError("--localization is not PATH:LOCAL[:rw]", value=entry)
+    _check_here(match["remote"], "--localization")
+    local = match["local"]
+    if local.startswith("/") or ".." in local.split("/"):
+        remedy = "give a relative path: every task finds its copy in its working folder"
+        raise InputError("--localization cannot put a file there", value=local, remedy=remedy)
+    return match["remote"], local
+
+
+def _check_here(path: str, flag: str) -> None:
+    if "://" in path:
+        remedy = "fetch it first, with `hdfs dfs -get` for example, and name the copy; or let the program read it"
+        raise InputError(f"{flag} takes files of this machine only", value=path, remedy=remedy)
+
+
 def _check_required(options: Given) -> None:
     _require(options, "name", "every job has one")
     if whole(options, "num_workers", 1) == 0:
@@ -61,8 +104,8 @@ def _check_servers(options: Given) -> None:
         raise InputError("parameter servers need more than one worker", value=f"num_ps={servers}", remedy=remedy)
     _require(options, "ps_resources", "parameter servers need it")
     parse_resources(options["ps_resources"][0], "--ps_resources")
-    remedy = "leave --num_ps out; use workers only"
-    raise InputError("parameter servers are not supported yet", value=f"num_ps={servers}", remedy=remedy)
+    remedy = "leave --num_ps out; let the workers share the model, with tf.distribute.MultiWorkerMirroredStrategy"
+    raise InputError("parameter servers are not supported", value=f"num_ps={servers}", remedy=remedy)
 
 
 def _check_forms(options: Given) -> None:
@@ -71,14 +114,13 @@ def _check_forms(options: Given) -> None:
         if name in options:
             parse_resources(options[name][0], f"--{name}")
     for entry in options.get("localization", ()):
-        if not _LOCALIZATION.fullmatch(entry):
-            raise InputError("--localization is not REMOTE:LOCAL[:rw]", value=entry)
+        localization(entry)
+    for entry in options.get("files", ()):
+        _check_here(entry, "--files")
     for entry in options.get("quicklink", ()):
         if not _QUICKLINK.fullmatch(entry):
             raise InputError("--quicklink is not LABEL=http(s)://ROLE-N:PORT", value=entry)
-    framework = options.get("framework", (FRAMEWORKS[0],))[0].lower()
-    if framework not in FRAMEWORKS:
-        raise UnknownNameError("framework", framework, FRAMEWORKS)
+    framework_of(options)
 
 
 def _check_security(options: Given) -> None:

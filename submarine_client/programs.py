@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -12,7 +13,8 @@ from msgspec.structs import replace
 from tf_jobs.catalog import Program, check_values, program
 from tf_jobs.dealing import check_batch_size, check_parts
 from tf_jobs.tables_reader import model_speed, nearest_curve, parse_slowdown
-from themis.apps import AppSpec, HyperParameter, JobSpec
+from themis.apps import AppSpec, CodeArchive, HyperParameter, JobSpec
+from themis.code_archive import files_in
 from themis.errors import InputError
 
 _SHELL_WORDS = frozenset(
@@ -39,7 +41,7 @@ def check_program(app: AppSpec, source: str) -> AppSpec:
             small for the most tasks that a job may get, or the command's first word cannot be run.
     """
     if app.program.command:
-        check_command(app.program.command, source)
+        check_command(app.program.command, source, app.program.code, app.program.python)
         return app
     entry = program(app.program.name)
     arguments: dict[str, HyperParameter] = dict(check_values(entry.name, app.program.arguments))
@@ -62,8 +64,14 @@ def _check_replayed(arguments: Mapping[str, HyperParameter]) -> None:
         nearest_curve(str(arguments["curve"]), 1.0)
 
 
-def check_command(command: str, source: str) -> None:
+def check_command(command: str, source: str, code: CodeArchive | None = None, python: str = "") -> None:
     """Check that a shell command begins with something that can be run.
+
+    Args:
+        command: The command.
+        source: Where it was given, for errors.
+        code: The code that travels with the app. The command starts in its folder.
+        python: An interpreter whose folder comes first in PATH, so that this machine does not know all commands.
 
     Raises:
         InputError: The command is empty, or has an open quote, or its first word is no executable,
@@ -78,8 +86,11 @@ def check_command(command: str, source: str) -> None:
         raise InputError(f"{source}: the command is empty", value=command, remedy="write what each task is to run")
     if first in _SHELL_WORDS or any(character in first for character in "$`(){};&|<>%*?~#"):
         return  # Only the shell can expand this.
-    if shutil.which(first) is None:
-        exists = _is_file(first)
+    exists, runs = _is_file(first), shutil.which(first) is not None
+    if code is not None and "/" in first and not first.startswith("/"):
+        runs = files_in(code).get(posixpath.normpath(first), False)
+        exists = posixpath.normpath(first) in files_in(code)
+    if not runs and ("/" in first or not python):
         what = "is not executable" if exists else "is not a command on PATH, nor a file"
         remedy = "chmod +x makes it so" if exists else "check its spelling, or give its whole path"
         shown = first if len(first) <= _SHOWN else f"{first[:_SHOWN]}.."

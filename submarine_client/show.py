@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from submarine_client import status
 from submarine_client.table import MISSING, assignments, moment, number, percent, seconds, table
 from submarine_client.terminal import harmless
-from themis.apps import AppSpec
+from themis.apps import AppSpec, ProgramSpec
+from themis.code_archive import files_in
 from themis.rho import FLUID_DEFINITIONS, HEADLINE, SCHEDULE_DEFINITIONS
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
@@ -91,6 +92,7 @@ def spec_text(app: AppSpec) -> str:
         _field("User, queue", f"{app.user}, {app.queue}"),
         _field("Program", f"{program} ({kind})"),
         _field("Arguments", assignments(app.program.arguments)),
+        *_code_lines(app.program),
         _field("Tuner", f"{app.tuner.name} {assignments(app.tuner.settings)}".removesuffix(f" {MISSING}")),
         _field("Jobs", f"{len(app.jobs)}, each of {tasks} tasks with {_gpus(shape.gpus_per_task)} a task"),
         _field("Iterations", str(max(job.iterations_total for job in app.jobs))),
@@ -102,6 +104,17 @@ def spec_text(app: AppSpec) -> str:
         lines.append(_field("Speed by type", f"{stated}; on other GPU types that of the type, on no other CPU type"))
     rows = [(job.job_id, assignments(job.hyper_parameters)) for job in app.jobs]
     return "\n".join([*lines, "", table(("JOB", "HYPER-PARAMETERS"), rows)])
+
+
+def _code_lines(program: ProgramSpec) -> list[str]:
+    """Format what travels with the app, and its interpreter."""
+    lines = []
+    if program.code is not None:
+        files, kb = len(files_in(program.code)), len(program.code.content) / 1024
+        lines.append(_field("Code", f"{files} files, {kb:.0f} kB packed, SHA-256 {program.code.sha256[:12]}"))
+    if program.python:
+        lines.append(_field("Interpreter", program.python))
+    return lines
 
 
 def jobs_table(app: pb.AppStatus) -> str:

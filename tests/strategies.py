@@ -5,6 +5,7 @@ import math
 from hypothesis import strategies as st
 
 from themis.apps import (
+    FRAMEWORKS,
     AppSpec,
     Estimate,
     JobShape,
@@ -48,16 +49,18 @@ JOBS = st.builds(
     speed_by_device=st.dictionaries(NAMES, POSITIVE, max_size=2),
 )
 PROGRAMS = st.builds(
-    lambda named, text, arguments, environment: ProgramSpec(
+    lambda named, text, arguments, environment, framework: ProgramSpec(
         name=text if named else "",
         command="" if named else text,
         arguments=arguments,
         environment=environment,
+        framework=framework,
     ),
     st.booleans(),
     NAMES,
     SETTINGS,
     st.dictionaries(NAMES, TEXTS, max_size=2),
+    st.sampled_from(("", *FRAMEWORKS)),
 )
 APPS = st.builds(
     AppSpec,

@@ -60,7 +60,12 @@ class RmCase:
             clock=self.clock,
         )
         self.explanations = {}
-        self.manager.rounds = SimpleNamespace(rounds=0, explanation=lambda app_id: self.explanations.get(app_id, ()))
+        self.figures = ()
+        self.manager.rounds = SimpleNamespace(
+            rounds=0,
+            explanation=lambda app_id: self.explanations.get(app_id, ()),
+            figures=lambda: self.figures,
+        )
 
     def app(self, name: str, *, jobs: int = 2, user: str = "ada", queue: str = "default", **entry: object) -> AppEntry:
         """Another app that was submitted."""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 
 from msgspec import field
 
 from themis.cluster import Level, check_speed
-from themis.errors import InputError
-from themis.values import Value
+from themis.errors import InputError, UnknownNameError
+from themis.values import Value, repr_without
 
 HyperParameter = str | int | float | bool
 Setting = str | int | float | bool
 
 DEFAULT_PEER_WAIT_S = 600.0
 """See `AppSpec.peer_wait_s`. MapReduce waits as long for a task without progress."""
+
+TENSORFLOW, PYTORCH, NO_FRAMEWORK = FRAMEWORKS = ("tensorflow", "pytorch", "none")
+"""Values of `ProgramSpec.framework`."""
 
 
 class Slowdown(Value, frozen=True):
@@ -104,22 +109,58 @@ class TunerSpec(Value, frozen=True, kw_only=True):
     settings: Mapping[str, Setting] = field(default_factory=dict)
 
 
+class CodeArchive(Value, frozen=True, kw_only=True):
+    """The packed code of an app.
+
+    Attributes:
+        sha256: Hash of the archive, in hexadecimal digits.
+        content: The archive. Empty where only the hash is known: it is sent once, with the submission.
+    """
+
+    sha256: str
+    content: bytes = b""
+
+    __repr__ = repr_without("content")
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
+            raise InputError("the hash of the code is not a SHA-256", value=self.sha256[:80])
+
+    @classmethod
+    def of(cls, content: bytes) -> CodeArchive:
+        """Return the archive with these bytes."""
+        return cls(sha256=hashlib.sha256(content).hexdigest(), content=content)
+
+
 class ProgramSpec(Value, frozen=True, kw_only=True):
     """What a task runs: a program of the catalogue by `name`, or a shell `command` of the user's own.
 
-    `arguments` go to every job unchanged; `environment` is added to each task's.
+    `arguments` go to every job unchanged; `environment` is added to each task's. `framework` says which variables tell
+    a task of its peers: one of FRAMEWORKS, or empty for those of TensorFlow and PyTorch. A command starts in a copy of
+    `code`, if there is any. The folder of the interpreter `python`, an absolute path, comes first in its PATH.
     """
 
     name: str = ""
     command: str = ""
     arguments: Mapping[str, HyperParameter] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    framework: str = ""
+    code: CodeArchive | None = None
+    python: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.name) == bool(self.command):
             raise InputError(
                 "a program needs either a name or a command", value=self.name or self.command, remedy="give exactly one"
             )
+        if self.framework and self.framework not in FRAMEWORKS:
+            raise UnknownNameError("framework", self.framework, FRAMEWORKS)
+        if self.name and (self.code or self.python):
+            remedy = "leave code and python out, or run a command of your own"
+            raise InputError("a program of the catalogue takes no code or interpreter", value=self.name, remedy=remedy)
+        if self.python and not self.python.startswith("/"):
+            remedy = "give its absolute path, on the machines of the tasks"
+            raise InputError("the interpreter is no absolute path", value=self.python, remedy=remedy)
 
 
 class TaskResources(Value, frozen=True, kw_only=True):

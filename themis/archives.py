@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+import stat
 import tarfile
 import zlib
 from collections.abc import Iterable
@@ -29,30 +31,41 @@ def pack_files(folder: Path, files: Iterable[Path]) -> bytes:
     return buffer.getvalue()
 
 
-def unpack_files(content: bytes, folder: Path) -> None:
-    """Write an archive's files below the folder, in place of any that are there.
+def unpack_files(content: bytes, folder: Path, *, most_bytes: float = math.inf) -> None:
+    """Write an archive's files below the folder, in place of any that are there. Programs stay executable.
 
     Links, devices and names that lead out of the folder are skipped. (Extraction filters would do, but not every
     Python 3.11 has them.)
 
+    Args:
+        content: The archive.
+        folder: The folder, which is created if it is missing.
+        most_bytes: The most bytes that all files may have.
+
     Raises:
-        ArchiveError: It is damaged; what came before the damage is written.
+        ArchiveError: It is damaged or too large; what came before that is written.
     """
-    root = folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    root, left = folder.resolve(), most_bytes
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
             for member in archive:
                 target = (root / member.name).resolve()
                 file = archive.extractfile(member) if member.isfile() else None
                 if file is not None and root in target.parents:
-                    _write(target, file.read())
+                    left -= member.size
+                    if left < 0:
+                        raise ArchiveError("an archive is too large", value=f"more than {most_bytes} bytes")
+                    _write(target, file.read(), executable=bool(member.mode & stat.S_IXUSR))
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ArchiveError("an archive cannot be unpacked", value=str(folder), remedy=str(error)) from error
 
 
-def _write(target: Path, content: bytes) -> None:
+def _write(target: Path, content: bytes, *, executable: bool) -> None:
     # Replace by renaming: a process may be reading the present file.
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial")
     partial.write_bytes(content)
+    if executable:
+        partial.chmod(0o700)
     partial.replace(target)

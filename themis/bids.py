@@ -173,7 +173,7 @@ class PlacedGang(Value, frozen=True, order=True):
 
     `device` is the device type of its GPUs if the gang was placed by type (see `themis.placement`), else empty.
     `job_id` binds it to a job of the app, which runs on it until the job ends, or the lease of a profiling run; if
-    empty, the app chooses the job.
+    empty, the app chooses the job. `at_most_s` shortens its lease; 0 leaves it as long as others.
     """
 
     gpus: Allocation
@@ -182,6 +182,7 @@ class PlacedGang(Value, frozen=True, order=True):
     pinned: bool = False
     device: str = ""
     job_id: str = ""
+    at_most_s: float = 0.0
 
 
 class LossForecast(Value, frozen=True, kw_only=True):
@@ -242,17 +243,21 @@ class SampleTimes(Value, frozen=True, kw_only=True):
         device: The type.
         work_gpu_s: The work of each sample, the shorter first, in seconds of the reference GPU.
         seconds: How long each took.
+        memory_mb: The most memory that the task had in use during the longer one; 0 if its engine does not measure it.
     """
 
     device: str
     work_gpu_s: tuple[float, float]
     seconds: tuple[float, float]
+    memory_mb: float = 0.0
 
     def __post_init__(self) -> None:
         for name, (first, second) in (("work", self.work_gpu_s), ("times", self.seconds)):
             # False for NaN too.
             if not 0.0 < first < second < math.inf:
                 raise InputError(f"the {name} of two samples must be positive and ascend", value=(first, second))
+        if not 0.0 <= self.memory_mb < math.inf:
+            raise InputError("the memory of a sample must be a number of 0 or more", value=self.memory_mb)
 
 
 class GangDemand(Value, frozen=True, kw_only=True):

@@ -16,13 +16,24 @@ if TYPE_CHECKING:
 
 def add_to(group: Subcommands) -> None:
     """Add `allox` to `bench`."""
-    parser = group.add_parser("allox", help="time AlloX' matchings against the plain assignment, and AlloX+")
+    parser = group.add_parser("allox", help="time AlloX' matchings against plain and Gavel's ones, AlloX+, and a trace")
     parser.add_argument(
         "--sizes", default="50x10,200x40,1000x200", metavar="JOBSxMACHINES,..", help="default: %(default)s"
     )
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="instances a size; default: %(default)s")
     parser.add_argument(
-        "--plain", type=int, default=200, metavar="N", help="plain assignment to this many jobs; default: %(default)s"
+        "--plain",
+        type=int,
+        default=200,
+        metavar="N",
+        help="plain and Gavel's to this many jobs; default: %(default)s",
+    )
+    parser.add_argument(
+        "--trace",
+        type=int,
+        default=10_000,
+        metavar="JOBS",
+        help="jobs of the simulated trace, 0 for none; default: %(default)s",
     )
     parser.add_argument("--seed", type=int, default=1, help="seed of the first instance (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -47,7 +58,7 @@ def _allox(options: argparse.Namespace) -> int:
 def _plan(options: argparse.Namespace) -> AlloxPlan:
     from themis_lab.bench.allox_run import AlloxPlan
 
-    for name, least in (("repeats", 1), ("plain", 0)):
+    for name, least in (("repeats", 1), ("plain", 0), ("trace", 0)):
         if getattr(options, name) < least:
             raise InputError(f"--{name} must be {least} or more", value=getattr(options, name))
     pairs = [part.strip().split("x") for part in options.sizes.split(",")]
@@ -56,4 +67,4 @@ def _plan(options: argparse.Namespace) -> AlloxPlan:
     ):
         raise InputError("--sizes does not parse", value=options.sizes, remedy="write jobs and machines: 50x10,200x40")
     sizes = tuple(sorted({(int(jobs), int(machines)) for jobs, machines in pairs}))
-    return AlloxPlan(sizes=sizes, repeats=options.repeats, plain=options.plain, seed=options.seed)
+    return AlloxPlan(sizes=sizes, repeats=options.repeats, plain=options.plain, seed=options.seed, trace=options.trace)

@@ -57,7 +57,7 @@ def _run(options: argparse.Namespace) -> int:
     began_s = time.perf_counter()
     fair = evaluate(instance, rule)
     solve_s = time.perf_counter() - began_s
-    more = None if options.one_more is None else one_more(instance, rule, options.one_more)
+    more = None if options.one_more is None else one_more(instance, rule, fair, options.one_more)
     if options.json:
         sys.stdout.write(json.dumps(as_document(options.mode, instance, fair, solve_s, more), allow_nan=False) + "\n")
     else:

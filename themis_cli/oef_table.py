@@ -54,6 +54,7 @@ def print_shares(
     ]
     if fair.prices is not None:
         prices = zip(instance.types, fair.prices, strict=True)
-        lines.append("prices: " + ", ".join(f"{printable(name)} {price:.4g}" for name, price in prices))
+        known = (f"{printable(name)} {price:.4g}" for name, price in prices if price is not None)
+        lines.append(f"prices: {', '.join(known)}")
     for line in (*lines, *(f"warning: {warning}" for warning in fair.speedups.warnings)):
         console.print(Text(printable(line)), soft_wrap=True)

@@ -23,6 +23,7 @@ def add_to(commands: Subcommands) -> None:
     group = commands.add_parser("rm", help="run a ResourceManager").add_subparsers(metavar="COMMAND", required=True)
     start = group.add_parser("start", help="run one in the foreground until SIGTERM or Ctrl-C")
     start.add_argument("-c", "--config", required=True, metavar="FILE", help="settings, YAML; or an example's name")
+    start.add_argument("--standby", action="store_true", help="wait while another one runs, and take over at its end")
     start.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     start.set_defaults(run=_start)
     status = group.add_parser("status", help="show a running one and its machines; exit code 1 if it is in trouble")
@@ -56,10 +57,14 @@ def _start(options: argparse.Namespace) -> int:
     from themis.config.rm_settings import load_rm_settings
 
     settings = load_rm_settings(file_or_example(options.config, ExampleKind.SETTINGS))
+    if options.standby and not settings.standby.enabled:
+        from themis.errors import InputError
+
+        raise InputError("--standby needs a shared state", remedy="set standby.enabled in the settings of all of them")
     # Imported even later: gRPC and the solvers are slow to import, and bad settings are reported at once.
     from rm_plugin.service.server import run
 
-    return run(settings)
+    return run(settings, standby=options.standby)
 
 
 def _admin(options: argparse.Namespace) -> Admin:
@@ -91,6 +96,7 @@ def _status_text(status: pb.RmStatus) -> str:
         f"engine           {status.engine_trouble or 'ok'}",
         f"apps             {status.apps_running} running, {status.apps_waiting} waiting to start",
         *[f"limit            {limit}" for limit in status.limits],
+        *[f"standby          {standby}" for standby in status.standbys],
         "",
         f"{'machine':<20} {'state':<8} {'GPUs':>5} {'leased':>7} {'closed':>7}  last lease ends",
     ]
@@ -106,7 +112,7 @@ def _node_line(node: pb.NodeStatus) -> str:
 def _stop(options: argparse.Namespace) -> int:
     with _admin(options) as admin:
         status = admin.stop(keep_apps=options.keep_apps)
-        if not admin.wait_until_gone(options.timeout, now_s=time.monotonic, sleep=time.sleep):
+        if not admin.wait_until_gone(status, options.timeout, now_s=time.monotonic, sleep=time.sleep):
             sys.stderr.write(f"themis: process {status.pid} on {status.host} still answers; see its log\n")
             return 1
     apps = "its apps run on; the next start takes them up" if options.keep_apps else "its apps have ended"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from themis.config.defaults import DEFAULT_POLICY
 from themis.errors import InputError
 from themis_cli.parsers import Subcommands
 from themis_cli.simulate_options import DEFAULT_SEED, add_choices, check_ranges, chosen_lies, chosen_settings
@@ -31,9 +32,8 @@ def add_to(commands: Subcommands) -> None:
     add(
         "--policy",
         action="append",
-        required=True,
         metavar="NAME",
-        help="policy to run; repeat the option to compare several, or write `all`",
+        help=f"policy to run; repeat the option to compare several, or write `all` (default: {DEFAULT_POLICY})",
     )
     add("--workload", required=True, metavar="NAME|FILE", help="w1, w2-small, .., a public trace, or a mix (.yaml)")
     add(
@@ -170,7 +170,7 @@ def planned(options: argparse.Namespace) -> list[Run]:
     from themis_lab.simulator.runs import Run
 
     check_ranges(options)
-    named = list(dict.fromkeys(options.policy))
+    named = list(dict.fromkeys(options.policy or [DEFAULT_POLICY]))
     for policy in named:
         if policy != _ALL:
             make_policy(policy)

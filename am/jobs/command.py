@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 import sys
@@ -16,6 +17,9 @@ from themis.python_programs import module_command
 from themis.values import Value
 
 CATALOGUE_PACKAGE = "tf_jobs"
+EXIT_USAGE = 2
+"""A program's word for: called wrongly."""
+
 RESERVED = ("iterations", "checkpoint_every", "keep_checkpoints", "seed")
 _MODULE = re.compile(r"[a-z][a-z0-9_]*")
 _FLAG = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -60,11 +64,21 @@ def job_command(
     values = {**dict(zip(RESERVED, ours, strict=True)), **_given(program, job)}
     if program.command:
         known = {**run.paths, **{name: value_text(value) for name, value in values.items()}}
-        return substitute(program.command, {name: shlex.quote(text) for name, text in known.items()})
+        text = substitute(program.command, {name: shlex.quote(value) for name, value in known.items()})
+        return _with_interpreter(program.python, text) if program.python else text
     if not _MODULE.fullmatch(program.name):
         raise InputError("unusable program name", value=program.name, remedy="use a-z, 0-9 and '_'")
     flags = (f"--{name}={value_text(value)}" for name, value in values.items())
     return module_command(f"{CATALOGUE_PACKAGE}.{program.name}", *flags, python=python)
+
+
+def _with_interpreter(path: str, command: str) -> str:
+    """Put the folder of an interpreter first in PATH. On a machine without it the task ends as for wrong usage."""
+    missing = shlex.quote(f"themis: no interpreter here: {path}")
+    return (
+        f"[ -x {shlex.quote(path)} ] || {{ echo {missing} >&2; exit {EXIT_USAGE}; }}\n"
+        f'export PATH={shlex.quote(posixpath.dirname(path))}:"$PATH"\n{command}'
+    )
 
 
 def value_text(value: HyperParameter) -> str:

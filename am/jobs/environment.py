@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from msgspec import field
 
 from am.runtimes.port import visible_devices
+from themis.apps import NO_FRAMEWORK, PYTORCH, TENSORFLOW
 from themis.cluster import Allocation, GpuId, Level
 from themis.errors import InputError
 from themis.reporting import FILE_VARIABLE
@@ -23,7 +24,8 @@ class JobIncarnation(Value, frozen=True, kw_only=True):
     Attributes:
         incarnation: Counts the starts of the job, from 1; a later one never has a lower number.
         gpus: For each task, in order, its leased GPUs, all on one machine.
-        addresses: For each task `host:port`, where it may listen to its peers. Needed when there are two tasks or more.
+        addresses: For each task `host:port`, where it may listen to its peers. Needed when there are two tasks or more,
+            and for the variables of torchrun.
         level: How far apart all GPUs of the gang lie.
         checkpoint_uri: Where the job's checkpoints go.
         job_dir: Folder of the job's own files, as the task sees it.
@@ -33,6 +35,8 @@ class JobIncarnation(Value, frozen=True, kw_only=True):
         speed: The speed of emulated work on that type.
         threads: For each task the threads that it may use on its CPU node; none on GPUs.
         environment: The user's own variables; the contract's names win over them.
+        framework: Whose variables tell a task of its peers: one of `themis.apps.FRAMEWORKS`, or empty for all.
+        most_tasks: How many tasks an incarnation of the job may have.
     """
 
     app_id: str
@@ -49,6 +53,8 @@ class JobIncarnation(Value, frozen=True, kw_only=True):
     speed: float = 1.0
     threads: tuple[int, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    framework: str = ""
+    most_tasks: int = 1
 
     __repr__ = repr_without("environment")
 
@@ -58,7 +64,7 @@ class JobIncarnation(Value, frozen=True, kw_only=True):
         scattered = [task for task in self.gpus if len({gpu.machine_id for gpu in task}) > 1]
         if scattered:
             raise InputError("a task cannot span machines", value=[str(gpu) for gpu in scattered[0]])
-        if len(self.gpus) > 1 and len(self.addresses) != len(self.gpus):
+        if (len(self.gpus) > 1 or self.runs_as_torchrun) and len(self.addresses) != len(self.gpus):
             raise InputError("every task of a gang needs an address", value=self.addresses)
 
     @property
@@ -66,11 +72,18 @@ class JobIncarnation(Value, frozen=True, kw_only=True):
         """Number of tasks."""
         return len(self.gpus)
 
+    @property
+    def runs_as_torchrun(self) -> bool:
+        """Whether tasks get torchrun's variables.
+
+        By default all jobs do that may have several tasks, also while they have one: a program that shrinks to one task
+        initialises its process group all the same.
+        """
+        return self.framework == PYTORCH or (not self.framework and self.most_tasks > 1)
+
 
 def task_environment(gang: JobIncarnation, task_index: int) -> dict[str, str]:
     """The environment of one task of a gang, to be laid over what its machine gives to every process.
-
-    TF_CONFIG is there only when the gang has two tasks or more.
 
     Raises:
         InputError: The gang has no task of this index.
@@ -101,9 +114,12 @@ def task_environment(gang: JobIncarnation, task_index: int) -> dict[str, str]:
     }
     if gang.threads:
         environment |= dict.fromkeys(_THREAD_VARIABLES, str(gang.threads[task_index]))
-    environment.pop("TF_CONFIG", None)
-    if gang.tasks > 1:
+    if gang.framework != NO_FRAMEWORK:
+        environment.pop("TF_CONFIG", None)
+    if gang.framework in ("", TENSORFLOW) and gang.tasks > 1:
         environment["TF_CONFIG"] = tf_config(gang, task_index)
+    if gang.runs_as_torchrun:
+        environment |= torchrun_variables(gang, task_index)
     return environment
 
 
@@ -117,3 +133,32 @@ def tf_config(gang: JobIncarnation, task_index: int) -> str:
     """TF_CONFIG of one task, as TensorFlow's multi-worker strategies read it."""
     cluster = {"worker": list(gang.addresses)}
     return json.dumps({"cluster": cluster, "task": {"type": "worker", "index": task_index}})
+
+
+def torchrun_variables(gang: JobIncarnation, task_index: int) -> dict[str, str]:
+    """Variables of one task, as torchrun gives them to its processes, and defaults for a torchrun in the command.
+
+    A task is a node of one process, also if several tasks share a machine: it sees only its own cards, so the local
+    rank 0 is right for `torch.cuda.set_device`. Example: task 1 of 2 has RANK=1, WORLD_SIZE=2, LOCAL_RANK=0 and
+    NODE_RANK=1.
+
+    A task of several cards runs `torchrun train.py` to have a process for each. torchrun reads its options from the
+    variables that begin with PET_, and replaces the others.
+    """
+    host, _, port = gang.addresses[0].rpartition(":")
+    index, tasks = str(task_index), str(gang.tasks)
+    return {
+        "RANK": index,
+        "WORLD_SIZE": tasks,
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "NODE_RANK": index,
+        "GROUP_RANK": index,
+        "MASTER_ADDR": host,
+        "MASTER_PORT": port,
+        "PET_NNODES": tasks,
+        "PET_NODE_RANK": index,
+        "PET_NPROC_PER_NODE": str(len(gang.gpus[task_index])),
+        "PET_MASTER_ADDR": host,
+        "PET_MASTER_PORT": port,
+    }

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from am.app import App
-from am.jobs.command import RunValues, job_command
+from am.jobs.command import EXIT_USAGE, RunValues, job_command
 from am.jobs.environment import JobIncarnation, task_environment
 from am.jobs.fault_policy import fault_of, limit_fault
 from am.jobs.gang import start_gang, wait_gang
@@ -28,7 +28,6 @@ from themis.speeds import speed_on
 
 LOG = logging.getLogger("themis.am.jobs")
 
-EXIT_USAGE = 2
 EXIT_CHECKPOINTED = 75
 """A program's word for: stopped on request, work saved (EX_TEMPFAIL)."""
 
@@ -338,7 +337,7 @@ class JobRunner:
             job_id=job.job_id,
             incarnation=job.incarnation,
             gpus=tasks,
-            addresses=tuple(seat.address for seat in seats) if len(tasks) > 1 else (),
+            addresses=tuple(seat.address for seat in seats),
             level=job.level,
             checkpoint_uri=app.checkpoint_uri,
             job_dir=str(job.folder),
@@ -348,6 +347,8 @@ class JobRunner:
             speed=speed_on(job.spec, device),
             threads=() if device.is_gpu else tuple(threads),
             environment=app.spec.program.environment,
+            framework=app.spec.program.framework,
+            most_tasks=job.spec.shape.tasks,
         )
         command = job_command(app.spec.program, job.spec, self._values(job))
         return [
@@ -365,6 +366,7 @@ class JobRunner:
                 working_dir=job.folder,
                 log_path=job.task_log(index),
                 memory_mb=app.spec.resources.memory_mb,
+                code=app.code,
             )
             for index, (gpus, seat) in enumerate(zip(tasks, seats, strict=True))
         ]

@@ -17,10 +17,11 @@ _MAX_POINTS = 64
 
 @dataclass(slots=True)
 class _Run:
-    """A run on one device of a type: the last line of the log, and points (iterations, seconds) in equal steps."""
+    """A run on one device of a type: its last line, points (iterations, seconds) in equal steps, and peak memory."""
 
     device: str
     first_step: int
+    memory_mb: float = 0.0
     iterations: int = 0
     seconds: float = 0.0
     lines: int = 0
@@ -57,6 +58,11 @@ class FirstIterations:
         self._device = device
         self._run = None
 
+    def used_memory(self, peak_mb: float) -> None:
+        """Note the most memory that the present run's task was seen to use."""
+        if self._run is not None:
+            self._run.memory_mb = max(self._run.memory_mb, peak_mb)
+
     def add(self, step: int, seconds: float | None) -> None:
         """Add a line of the log, `seconds` after the one before. The time of a run's first line is not needed."""
         run = self._run
@@ -86,5 +92,12 @@ class FirstIterations:
             # Rounding can lose a very short time.
             if first is not None and second is not None and first[1] < second[1]:
                 work_gpu_s = (first[0] * serial_iteration_s, second[0] * serial_iteration_s)
-                found.append(SampleTimes(device=device, work_gpu_s=work_gpu_s, seconds=(first[1], second[1])))
+                found.append(
+                    SampleTimes(
+                        device=device,
+                        work_gpu_s=work_gpu_s,
+                        seconds=(first[1], second[1]),
+                        memory_mb=run.memory_mb,
+                    )
+                )
         return tuple(found)

@@ -209,6 +209,10 @@ class JobProfile:
         """
         return self._first_iterations.samples(iterations, serial_iteration_s) if self._assumed_speeds.by_type else ()
 
+    def used_memory(self, peak_mb: float) -> None:
+        """Note the most memory that the task of the present run was seen to use; 0 if that is unknown."""
+        self._first_iterations.used_memory(peak_mb)
+
     @property
     def measured_devices(self) -> frozenset[str]:
         """The device types whose speed is measured: by comparison with the first type that the job ran on."""

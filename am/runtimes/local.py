@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import Coroutine, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 from am.runtimes.memory_use import tree_memory_mb
 from am.runtimes.port import (
@@ -22,6 +23,7 @@ from am.runtimes.port import (
     TaskLaunch,
 )
 from am.runtimes.task_process import RUN_MARK, inherited_environment, own_environment, process_command, task_marks
+from themis.code_archive import CODE_FOLDER, unpack_code
 from themis.errors import InvariantError
 from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
 
@@ -35,6 +37,7 @@ class LocalTask:
         self.launch = launch
         self.process = process
         self.reason = ExitReason.EXITED
+        self.peak_memory_mb = 0.0
         self.end: asyncio.Future[TaskExit] = asyncio.get_running_loop().create_future()
 
     @property
@@ -82,11 +85,17 @@ class LocalRuntime:
 
     async def start(self, launch: TaskLaunch) -> LocalTask:
         """Start a task. Raises StartError if its folders or its program cannot be used."""
+        working_dir = launch.working_dir
+        if launch.code is not None:
+            working_dir /= CODE_FOLDER
+            # The tasks of a gang share the job's folder, and task 0 starts first.
+            if launch.task_index == 0:
+                await asyncio.to_thread(_unpack, launch.code, working_dir)
         process = start(
             ProcessSpec(
                 command=process_command(launch),
                 environment={**self._inherited, **own_environment(launch, os.environ.get(RUN_MARK, ""))},
-                working_dir=launch.working_dir,
+                working_dir=working_dir,
                 stdout=launch.log_path,
                 dies_with_parent=True,
                 cores=launch.cores,
@@ -130,6 +139,7 @@ class LocalRuntime:
         while task.process.exit_code is None:
             task.process.note_sessions()
             used_mb = tree_memory_mb(task.pid)
+            task.peak_memory_mb = max(task.peak_memory_mb, used_mb)
             if used_mb > limit_mb:
                 task.reason = ExitReason.MEMORY
                 task.process.kill()
@@ -151,6 +161,10 @@ class LocalRuntime:
         if handle.process.exit_code is None and handle.reason is ExitReason.EXITED:
             handle.reason = ExitReason.STOPPED
         return handle
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    unpack_code(archive.read_bytes(), folder)
 
 
 def free_addresses(count: int) -> tuple[str, ...]:

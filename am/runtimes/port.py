@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import field
 
@@ -83,6 +83,7 @@ class TaskLaunch(Value, frozen=True, kw_only=True):
         log_path: File to which standard output and standard error are appended. Its folder is created if missing.
         memory_mb: Memory limit in MB, 0 for none. How strictly it is enforced depends on the runtime.
         seat: The task's reservation. None if the runtime needs none.
+        code: An archive, which is unpacked into `code` within the job's folder. The task then starts there.
     """
 
     app_id: str
@@ -98,6 +99,7 @@ class TaskLaunch(Value, frozen=True, kw_only=True):
     log_path: Path
     memory_mb: int = 0
     seat: Seat | None = None
+    code: Path | None = None
 
     __repr__ = repr_without("environment")
 
@@ -149,6 +151,16 @@ class TaskHandle(Protocol):
 
     async def wait(self) -> TaskExit:
         """Wait until the task has ended for any reason. Any number of callers may wait."""
+        ...
+
+
+@runtime_checkable
+class MeasuredTask(TaskHandle, Protocol):
+    """A started task whose runtime measures its memory."""
+
+    @property
+    def peak_memory_mb(self) -> float:
+        """The most memory that it was seen to use so far, with its children; 0 before the first measurement."""
         ...
 
 

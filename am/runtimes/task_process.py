@@ -11,7 +11,7 @@ from themis.errors import InputError
 RUN_MARK = "THEMIS_RUN_ID"
 """Variable that identifies a run of a ResourceManager. Two ResourceManagers on one machine may use the same app ids."""
 
-_PREFIXES_NOT_INHERITED = ("THEMIS_", "SLURM_", "SBATCH_", "PMI_", "PMIX_", "OMPI_", "TORCHELASTIC_")
+_PREFIXES_NOT_INHERITED = ("THEMIS_", "SLURM_", "SBATCH_", "PMI_", "PMIX_", "OMPI_", "TORCHELASTIC_", "PET_")
 _NOT_INHERITED = frozenset(
     (
         # A place in a gang, as TensorFlow, PyTorch and Submarine read it.

@@ -17,6 +17,7 @@ from rm_plugin.arbiter.contention import Contention
 from rm_plugin.arbiter.lease_table import EndOf, LeaseTable
 from rm_plugin.arbiter.round_values import (
     NO_OWNER,
+    NO_RESOURCES,
     AppOwner,
     AppStanding,
     Decision,
@@ -26,6 +27,7 @@ from rm_plugin.arbiter.round_values import (
 )
 from rm_plugin.arbiter.rounds import RoundResult
 from rm_plugin.arbiter.seeds import child_seed
+from themis.apps import TaskResources
 from themis.bids import PlacedGang
 from themis.choices import LeaseEnds
 from themis.cluster import Allocation, Cluster, GpuId
@@ -64,6 +66,7 @@ class _Account:
     submitted_at_s: float
     attained_gpu_s: float = 0.0
     owner: AppOwner = NO_OWNER
+    resources: TaskResources = NO_RESOURCES
     silent: bool = False
     leaving: bool = False
 
@@ -154,9 +157,19 @@ class Arbiter:
         """What the policy remembers of the newest round."""
         return self._memory
 
-    def add_app(self, app_id: str, *, now_s: float, attained_gpu_s: float = 0.0, owner: AppOwner = NO_OWNER) -> None:
+    def add_app(
+        self,
+        app_id: str,
+        *,
+        now_s: float,
+        attained_gpu_s: float = 0.0,
+        owner: AppOwner = NO_OWNER,
+        resources: TaskResources = NO_RESOURCES,
+    ) -> None:
         """An app was accepted."""
-        self._apps[app_id] = _Account(submitted_at_s=now_s, attained_gpu_s=attained_gpu_s, owner=owner)
+        self._apps[app_id] = _Account(
+            submitted_at_s=now_s, attained_gpu_s=attained_gpu_s, owner=owner, resources=resources
+        )
         self._standings[app_id] = self._standing(app_id)
         self._contention.enter(app_id, now_s)
 
@@ -250,6 +263,7 @@ class Arbiter:
         up = self._up
         renewable = [lease for lease in self.table.live.values() if lease.lease_id in up] if up else []
         grants = self._that_stand(result.decision.grants())
+        grants = {app_id: tuple([self._not_too_short(gang) for gang in gangs]) for app_id, gangs in grants.items()}
         # No lease ends with it, so no app's account changes.
         return self.table.settle(
             grants,
@@ -383,6 +397,7 @@ class Arbiter:
             silent=account.silent,
             owner=account.owner,
             bound=self.table.bound_to(app_id),
+            resources=account.resources,
         )
 
     def _some_up(self, app_id: str, leases: Sequence[Lease]) -> AppStanding:
@@ -399,6 +414,12 @@ class Arbiter:
 
     def _that_stand(self, grants: Mapping[str, tuple[PlacedGang, ...]]) -> dict[str, tuple[PlacedGang, ...]]:
         return {app_id: self._there(gangs) for app_id, gangs in grants.items() if self._stays(app_id)}
+
+    def _not_too_short(self, gang: PlacedGang) -> PlacedGang:
+        """A gang whose leases last two leads at least: one of them is warning, and work needs some time too."""
+        if not gang.at_most_s:
+            return gang
+        return replace(gang, at_most_s=max(gang.at_most_s, 2 * self._leases.checkpoint_lead_s, MIN_LEASE_S))
 
     def _there(self, gangs: Iterable[PlacedGang]) -> tuple[PlacedGang, ...]:
         lost = self.table.lost

@@ -20,6 +20,7 @@ class GangAssignment:
         app_id: The app.
         slot: The slot that the gang was won in, if any.
         job_id: The job that the gang is bound to, if any.
+        at_most_s: How long its leases may last at most; 0 for as long as others.
         renewed: The app's own renewable GPUs that it keeps.
         missing: GPUs that the gang needs in addition, by machine.
         others: The GPUs assigned for `missing`.
@@ -29,6 +30,7 @@ class GangAssignment:
     app_id: str
     slot: int | None
     job_id: str
+    at_most_s: float
     renewed: list[GpuId]
     missing: Mapping[str, int]
     others: Sequence[GpuId] = ()
@@ -88,7 +90,7 @@ def _renew(cluster: Cluster, app_id: str, gang: PlacedGang, own: dict[str, int])
             count -= len(indices)
         if count:
             missing[machine_id] = count
-    return GangAssignment(app_id, gang.slot, gang.job_id, renewed, missing)
+    return GangAssignment(app_id, gang.slot, gang.job_id, gang.at_most_s, renewed, missing)
 
 
 def _assign_others(

@@ -224,6 +224,8 @@ class LeaseTable:
             if begins_s not in ends_s:
                 ends_s[begins_s] = end_s(begins_s)
             gang.expires_at_s = ends_s[begins_s]
+            if gang.at_most_s:
+                gang.expires_at_s = min(gang.expires_at_s, begins_s + gang.at_most_s)
         renewed = [
             self._prolong_in_place(up.pop(gpu), gang.expires_at_s, round_id, gang.job_id)
             for gang in gangs

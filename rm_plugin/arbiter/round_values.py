@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.contention import Contentions
 from rm_plugin.arbiter.leftovers import Claim
+from themis.apps import TaskResources
 from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang, RhoOf
 from themis.choices import (
     Bidders,
@@ -88,6 +89,9 @@ class AppOwner(Value, frozen=True, kw_only=True):
 NO_OWNER = AppOwner()
 """The owner of an app without a user."""
 
+NO_RESOURCES = TaskResources(memory_mb=0, vcores=0)
+"""Those of an app that does not say what its tasks need beside their GPUs, such as one of a trace."""
+
 
 class AppStanding(Value, frozen=True, kw_only=True):
     """An active app as the arbiter knows it when a round begins.
@@ -97,7 +101,7 @@ class AppStanding(Value, frozen=True, kw_only=True):
     `renewable` are the GPUs whose leases end with this round, `kept` the others that it holds or has won.
     `ended_gpu_s` is the GPU time that it had of leases that ended, `granted_at_s` when those began that it holds.
     `silent`: its app master does not answer at present. `bound` are the (job, machine) pairs of its bound leases, whose
-    jobs run until they end.
+    jobs run until they end. `resources` is what each of its tasks requests beside its GPUs.
     """
 
     app_id: str
@@ -109,6 +113,7 @@ class AppStanding(Value, frozen=True, kw_only=True):
     silent: bool = False
     owner: AppOwner = NO_OWNER
     bound: tuple[tuple[str, str], ...] = ()
+    resources: TaskResources = NO_RESOURCES
 
     def attained_gpu_s(self, now_s: float) -> float:
         """GPU time that it had so far, leases that still run included."""

@@ -14,6 +14,7 @@ from typing import Any
 from rm_plugin.engines.docker_launcher import AmContainers, DockerAppLauncher
 from rm_plugin.engines.inventory import FixedInventory, NodeInventory
 from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
+from rm_plugin.engines.shared_folder import SharedFolder, shared_by_files
 from themis.cluster import Cluster
 from themis.config.rm_settings import DockerSettings, RmSettings
 from themis.docker_host import CONTAINER_SOCKET, DockerHost
@@ -40,10 +41,15 @@ class DockerEngine:
         self._url = settings.docker.host or os.environ.get("DOCKER_HOST", "")
         _check_reachable(settings, self._url)
         self._settings = settings.docker
+        self._standby_folder = settings.standby.folder
         self._cluster = cluster
         self._cards = machines_with_cards(cluster)
         self._socket = socket_to_mount(settings.docker.socket, self._url)
         self._host: DockerHost | None = None
+
+    async def shared_folder(self) -> SharedFolder | None:
+        """The folder of the settings. Without one, a lock of the state store keeps other ResourceManagers away."""
+        return shared_by_files(self._standby_folder)
 
     async def open(self) -> Cluster:
         """Connect; the cluster is that of the file."""
@@ -66,11 +72,6 @@ class DockerEngine:
 
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """Do nothing: app masters write the logs to the app's own folder."""
-
-    async def lost(self) -> str:
-        """Wait for ever: a lock of the state store keeps other ResourceManagers away."""
-        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        return await never
 
     async def close(self) -> None:
         """Disconnect. Containers continue to run."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Protocol
 
 from rm_plugin.engines.inventory import FixedInventory, NodeInventory
 from rm_plugin.engines.local import LocalAppLauncher
 from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
+from rm_plugin.engines.shared_folder import SharedFolder, shared_by_files
 from themis.cluster import Cluster
 from themis.config.cluster_file import load_cluster
 from themis.config.examples import ExampleKind, file_or_example
@@ -25,8 +25,15 @@ class Engine(Protocol):
 
     poll_s: float
 
+    async def shared_folder(self) -> SharedFolder | None:
+        """Return the folder that all ResourceManagers of this engine share, for their lock. None if there is none."""
+        ...
+
     async def open(self) -> Cluster:
-        """Connect, and return the machines. Raises ThemisError if this fails."""
+        """Connect, and return the machines. Raises ThemisError if this fails.
+
+        Call it only while no other ResourceManager uses the engine.
+        """
         ...
 
     def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> AppLauncher:
@@ -49,10 +56,6 @@ class Engine(Protocol):
         """
         ...
 
-    async def lost(self) -> str:
-        """Wait until this ResourceManager must not use the engine any more, and return the reason."""
-        ...
-
     async def close(self) -> None:
         """Disconnect."""
         ...
@@ -63,8 +66,13 @@ class LocalEngine:
 
     poll_s = 60.0
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, standby_folder: Path | None = None) -> None:
         self._cluster = cluster
+        self._standby_folder = standby_folder
+
+    async def shared_folder(self) -> SharedFolder | None:
+        """The folder of the settings. Without one, a lock of the state store keeps other ResourceManagers away."""
+        return shared_by_files(self._standby_folder)
 
     async def open(self) -> Cluster:
         """The cluster of the file."""
@@ -83,11 +91,6 @@ class LocalEngine:
 
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """Do nothing: the logs are already there."""
-
-    async def lost(self) -> str:
-        """Wait for ever: a lock of the state store keeps other ResourceManagers away."""
-        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        return await never
 
     async def close(self) -> None:
         """Do nothing."""
@@ -111,4 +114,4 @@ def open_engine(settings: RmSettings) -> Engine:
         from rm_plugin.engines.docker import DockerEngine
 
         return DockerEngine(settings, cluster)
-    return LocalEngine(cluster)
+    return LocalEngine(cluster, settings.standby.folder)

@@ -19,16 +19,17 @@ from msgspec.structs import replace
 from rm_plugin.engines.inventory import NodeInventory
 from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
 from rm_plugin.engines.remote_logs import fetch_archive, fetch_page
+from rm_plugin.engines.shared_folder import SharedFolder
 from rm_plugin.engines.yarn_devices import NodeDevices
+from rm_plugin.engines.yarn_folder import HdfsFolder
 from rm_plugin.engines.yarn_inventory import YarnInventory
 from rm_plugin.engines.yarn_launcher import AmTemplate, YarnAppLauncher
-from rm_plugin.engines.yarn_lock import RENEW_S, LockHolder, LockLostError, StorageLock
 from rm_plugin.engines.yarn_package import AT_START, ENV_FOLDER, PACKAGE_FOLDER, archive_resource, ship_package
 from rm_plugin.engines.yarn_queue import check_app_queue, check_queue
 from themis.cluster import Cluster, DeviceType
 from themis.config.cluster_file import device_types
 from themis.config.rm_settings import RmSettings, YarnSettings
-from themis.errors import InvariantError, ThemisError, UnreachableError
+from themis.errors import InvariantError, UnreachableError
 from themis.hadoop.class_path import GPU_VARIABLE
 from themis.hadoop.jvm import handed_on, start_jvm
 from themis.hadoop.security import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE, current_user
@@ -57,7 +58,6 @@ class YarnEngine:
 
     def __init__(self, settings: RmSettings, overlay: Cluster | None) -> None:
         self.poll_s = settings.yarn.poll_s
-        self._state_dir = settings.state_dir
         self._settings = settings.yarn
         self._environment = _environment(settings.yarn, os.environ)
         self._overlay = overlay
@@ -67,20 +67,23 @@ class YarnEngine:
         self._storage = settings.yarn.storage.rstrip("/")
         self._run_id = ""
         self._launcher: YarnAppLauncher | None = None
-        self._lock: StorageLock | None = None
-        self._renewing: asyncio.Task[None] | None = None
+
+    async def shared_folder(self) -> SharedFolder:
+        """The folder `resource-manager` of the storage on HDFS."""
+        # Hadoop's classes and HdfsCLI read some of these from the process's own environment.
+        os.environ.update(self._environment)
+        await asyncio.to_thread(start_jvm, self._environment)
+        self._storage = self._storage or f"hdfs:///user/{current_user()}/themis"
+        return await _once_reachable(self._make_folder)
 
     async def open(self) -> Cluster:
-        """Connect to YARN, lock the storage, and send our packages to HDFS unless they are there.
+        """Connect to YARN, and send our packages to HDFS unless they are there. Call `shared_folder` before.
 
         Waits while HDFS or YARN does not answer, for example because it is still starting.
 
         Raises:
-            InputError: Another ResourceManager uses this storage, or the settings cannot be used.
+            InputError: The settings cannot be used.
         """
-        # Hadoop's classes and HdfsCLI read some of these from the process's own environment.
-        os.environ.update(self._environment)
-        await asyncio.to_thread(start_jvm, self._environment)
         client = self._client = await asyncio.to_thread(YarnClient)
         if self._settings.as_submitter:
             LOG.warning(
@@ -99,11 +102,6 @@ class YarnEngine:
             node_label=self._settings.node_label,
             queues=self._queues,
         )
-        self._storage = self._storage or f"hdfs:///user/{current_user()}/themis"
-        lock = await _once_reachable(self._make_lock)
-        await _once_reachable(lock.acquire)
-        self._lock = lock
-        self._renewing = asyncio.get_running_loop().create_task(self._renew(lock))
         self._resources = await _once_reachable(self._ship)
         while True:
             try:
@@ -148,26 +146,8 @@ class YarnEngine:
         if not page_url or not await fetch_page(page_url, folder):
             await asyncio.to_thread(fetch_archive, self._app_storage(app_id), folder)
 
-    async def lost(self) -> str:
-        """Wait until another ResourceManager has taken this one's lock, which happens if this one stood still."""
-        if self._renewing is None:
-            raise InvariantError("the engine is not open")
-        try:
-            await asyncio.shield(self._renewing)
-        except LockLostError as error:
-            return str(error)
-        raise InvariantError("the renewal of a lock ended")
-
     async def close(self) -> None:
-        """Disconnect, and release the lock; applications live on."""
-        if self._renewing is not None:
-            self._renewing.cancel()
-            await asyncio.gather(self._renewing, return_exceptions=True)
-        if self._lock is not None:
-            try:
-                await asyncio.to_thread(self._lock.release)
-            except ThemisError as error:
-                LOG.warning("the lock of yarn.storage is not released, and will expire: %s", error)
+        """Disconnect; applications live on."""
         if self._client is not None:
             await asyncio.to_thread(self._client.close)
 
@@ -181,20 +161,8 @@ class YarnEngine:
             raise InvariantError("the engine is not open")
         return self._client, self._inventory
 
-    def _make_lock(self) -> StorageLock:
-        hdfs, folder = open_webhdfs(f"{self._storage}/resource-manager", rule=AT_START)
-        return StorageLock(hdfs, folder, LockHolder.this_process(self._state_dir))
-
-    async def _renew(self, lock: StorageLock) -> None:
-        """Renew the lock until it is lost. While HDFS is away, no other process can take it either."""
-        while True:
-            await asyncio.sleep(RENEW_S)
-            try:
-                await asyncio.to_thread(lock.renew)
-            except LockLostError:
-                raise
-            except ThemisError as error:
-                LOG.warning("the lock of yarn.storage is not renewed: %s", error)
+    def _make_folder(self) -> SharedFolder:
+        return HdfsFolder(*open_webhdfs(f"{self._storage}/resource-manager", rule=AT_START))
 
     def _ship(self) -> tuple[LocalResource, ...]:
         resources = [ship_package(f"{self._storage}/packages")] if self._settings.ship else []

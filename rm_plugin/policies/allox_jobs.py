@@ -11,9 +11,13 @@ from rm_plugin.policies.allox.estimator import extrapolate
 from rm_plugin.policies.allox.values import Capacity, Configuration, Job, Machine, RunningJob
 from rm_plugin.policies.oef.profiling import Profile, Profiles, ProfileState
 from rm_plugin.policies.oef_tenants import startable
+from themis.apps import TaskResources
 from themis.bids import GangDemand, SampleTimes
 from themis.cluster import Cluster
+from themis.cluster import Machine as ClusterMachine
 from themis.values import Value
+
+_MB_PER_GB = 1024.0
 
 _MIN_WORK_GPU_S = 1e-6
 """Work of a job that reports none, since values divide by its time."""
@@ -27,6 +31,9 @@ JobsByApp = Mapping[str, Mapping[str, float]]
 Samples = Mapping[str, tuple[SampleTimes, ...]]
 """Samples by app id. One job of the app is measured on behalf of all."""
 
+Bounds = Mapping[str, Mapping[str, float]]
+"""What cut samples prove, by app id and device type: that a second of work on the reference GPU takes longer there."""
+
 Wanted = Mapping[str, tuple[GangDemand, ...]]
 """The demands of jobs that have no device, by app."""
 
@@ -38,7 +45,7 @@ class Devices(Value, frozen=True, kw_only=True):
         machines: A machine of AlloX for each device. A cluster machine with one device lends it its id; the devices of
             others are numbered, such as `gpu-0:1`.
         machine_of: The cluster machine of each.
-        capacity: Devices by type. Memory is not limited: demands do not say how much a job needs.
+        capacity: Devices by type, and the memory and cores of their machines (`_declared`).
     """
 
     machines: tuple[Machine, ...]
@@ -90,7 +97,22 @@ def devices_of(snapshot: RoundSnapshot, ends_at_s: JobsByApp, device_ids: TextBy
             )
             machine_of[device_id] = machine.machine_id
             units[machine.device] = units.get(machine.device, 0.0) + 1.0
-    return Devices(machines=tuple(machines), machine_of=machine_of, capacity=Capacity(units=units))
+    present = [snapshot.cluster.machine(machine_id) for machine_id in dict.fromkeys(machine_of.values())]
+    return Devices(machines=tuple(machines), machine_of=machine_of, capacity=_declared(units, present))
+
+
+def _declared(units: Mapping[str, float], machines: Sequence[ClusterMachine]) -> Capacity:
+    """The capacity of machines. Memory and cores are limited only if every machine declares them.
+
+    A cluster file that says nothing of cores gives each machine one. So fewer cores than GPUs count as not declared.
+    """
+    memory_mb = [machine.memory_mb for machine in machines]
+    has_cores = all(machine.cpus >= machine.gpus for machine in machines)
+    return Capacity(
+        units=units,
+        memory_gb=sum(memory_mb) / _MB_PER_GB if all(memory_mb) else 0.0,
+        cores=float(sum(machine.cpus for machine in machines)) if has_cores else 0.0,
+    )
 
 
 def _ends_by_device(taken: list[tuple[float, str]], names: list[str]) -> dict[str, float]:
@@ -126,7 +148,7 @@ def running_jobs(
                 job_id=f"{app.app_id}/{job_id}",
                 user=owners[app.app_id],
                 arrival_s=app.submitted_at_s,
-                configurations={device: Configuration(time_s=0.0)},
+                configurations={device: _configuration(0.0, device, snapshot.cluster, app.resources)},
             )
             running.append(RunningJob(job=job, machine_id=machine_id, type_name=device))
     return tuple(running)
@@ -167,6 +189,7 @@ def waiting_jobs(
     arrived_s: JobsByApp,
     profiles: Profiles,
     samples: Samples,
+    bounds: Bounds,
 ) -> WaitingJobs:
     """Return the jobs that may start.
 
@@ -177,7 +200,9 @@ def waiting_jobs(
         arrived_s: When each of these jobs arrived.
         profiles: Profiles by app, with sampling runs. The jobs of an app wait while its profile is open, and count with
             the speeds that it measured.
-        samples: Samples by app. On their types they count instead of speeds.
+        samples: Samples by app. On their types they count instead of speeds, and their memory instead of what the app
+            requests.
+        bounds: From cut samples. A job takes as long at least.
     """
     jobs, keys = [], {}
     for app_id, demands in wanted.items():
@@ -191,7 +216,14 @@ def waiting_jobs(
                     job_id=name,
                     user=owners[app_id],
                     arrival_s=arrived_s[app_id][demand.job_id],
-                    configurations=_configurations(demand, snapshot.cluster, profile, samples.get(app_id, ())),
+                    configurations=_configurations(
+                        demand,
+                        snapshot.cluster,
+                        snapshot.standing(app_id).resources,
+                        profile,
+                        {sample.device: sample for sample in samples.get(app_id, ())},
+                        bounds.get(app_id, {}),
+                    ),
                 )
             )
             keys[name] = app_id, demand.job_id
@@ -199,12 +231,18 @@ def waiting_jobs(
 
 
 def _configurations(
-    demand: GangDemand, cluster: Cluster, profile: Profile | None, samples: Sequence[SampleTimes]
+    demand: GangDemand,
+    cluster: Cluster,
+    resources: TaskResources,
+    profile: Profile | None,
+    samples: Mapping[str, SampleTimes],
+    bounds: Mapping[str, float],
 ) -> dict[str, Configuration]:
-    """The job's time by type.
+    """The job's time by type, and what it occupies there.
 
-    It is on the line through the samples of its app, if there are some. Otherwise it is the job's work at S of one
-    device, divided by its speed: measured for its app, else its own.
+    The time is on the line through the samples of its app, if there are some. Otherwise it is the work at S of one
+    device, divided by its speed: measured for its app, else its own. Where a sample was cut, it is as long at least as
+    that proves.
     """
     work_s = max(demand.work_left_gpu_s, _MIN_WORK_GPU_S) * demand.slowdown.slot
     speeds = {name: demand.speeds.on(name) for name in cluster.gpus_by_device}
@@ -212,8 +250,25 @@ def _configurations(
         measured = dict(zip(profile.types, profile.rates, strict=True))
         speeds = {name: measured.get(name, speed) if speed > 0.0 else 0.0 for name, speed in speeds.items()}
     times_s = {name: work_s / speed for name, speed in speeds.items() if speed > 0.0}
-    for sample in samples:
-        if sample.device in times_s:
-            first, second = zip(sample.work_gpu_s, sample.seconds, strict=True)
-            times_s[sample.device] = extrapolate(first, second, work_s)
-    return {name: Configuration(time_s=time_s) for name, time_s in times_s.items()}
+    for name, time_s in times_s.items():
+        if name in samples:
+            first, second = zip(samples[name].work_gpu_s, samples[name].seconds, strict=True)
+            times_s[name] = extrapolate(first, second, work_s)
+        elif name in bounds:
+            times_s[name] = max(time_s, bounds[name] * work_s)
+    return {
+        name: _configuration(time_s, name, cluster, resources, samples[name].memory_mb if name in samples else 0.0)
+        for name, time_s in times_s.items()
+    }
+
+
+def _configuration(
+    time_s: float, device: str, cluster: Cluster, resources: TaskResources, measured_mb: float = 0.0
+) -> Configuration:
+    """A job's time on a device type, with what its app requests for each task: here a job is one task.
+
+    The memory that a sample was seen to use counts instead of the request, if there is one.
+    """
+    kind = cluster.devices.get(device)
+    cores = float(resources.vcores) if kind is None or kind.is_gpu else 0.0
+    return Configuration(time_s=time_s, memory_gb=(measured_mb or resources.memory_mb) / _MB_PER_GB, cores=cores)

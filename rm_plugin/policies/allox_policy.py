@@ -25,6 +25,7 @@ from rm_plugin.policies.allox.decision import AlloxDecision
 from rm_plugin.policies.allox.explain import explain
 from rm_plugin.policies.allox.progress import ProgressLedger
 from rm_plugin.policies.allox_explanation import explain_app
+from rm_plugin.policies.allox_figures import RoundCounts, counted, figures_of
 from rm_plugin.policies.allox_jobs import (
     Devices,
     Samples,
@@ -37,11 +38,18 @@ from rm_plugin.policies.allox_jobs import (
     waiting_jobs,
 )
 from rm_plugin.policies.allox_rules import Rule
-from rm_plugin.policies.allox_samples import samples_of, sampling_runs, sampling_waits
+from rm_plugin.policies.allox_samples import (
+    SampleLimits,
+    after_runs,
+    cut_runs,
+    samples_of,
+    sampling_runs,
+    sampling_waits,
+)
 from rm_plugin.policies.demands import capacity_after, gangs_of
 from rm_plugin.policies.oef.profiling import Profiles
 from rm_plugin.policies.oef_tenants import tenant_of_app
-from rm_plugin.policies.port import Explanation, PolicyTraits
+from rm_plugin.policies.port import Explanation, Figure, PolicyTraits
 from themis.bids import PlacedGang, RhoOf
 from themis.placement.free_capacity import FreeCapacity
 from themis.values import Value
@@ -90,11 +98,13 @@ class AlloxMemory(Value, frozen=True, kw_only=True):
         arrived_s: When each unfinished job was first seen, by job by app. A job that lost its machine keeps its time.
         profiles: Profiles by app, with profiling runs.
         samples: Samples of the job that was measured for its app, by app, if its log gives them.
+        sample_limits: How long samples took, and what the cut ones prove.
         last_sample_s: When the last sampling run of each user began.
         bindings: The device whose queue each waiting job has joined, by job by app, under policies with queues.
         tenants: The tenant of each app, to explain decisions.
         times_s: The estimated length by device type of the app's first job that waits or waited, by app, to explain
             decisions.
+        counts: Counts of the newest round, and totals, for operators.
     """
 
     running: Mapping[str, Mapping[str, RunningJob]] = msgspec.field(default_factory=dict)
@@ -102,10 +112,12 @@ class AlloxMemory(Value, frozen=True, kw_only=True):
     arrived_s: Mapping[str, Mapping[str, float]] = msgspec.field(default_factory=dict)
     profiles: Profiles = msgspec.field(default_factory=dict)
     samples: Samples = msgspec.field(default_factory=dict)
+    sample_limits: SampleLimits = msgspec.field(default_factory=SampleLimits)
     last_sample_s: Mapping[str, float] = msgspec.field(default_factory=dict)
     bindings: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
     tenants: Mapping[str, str] = msgspec.field(default_factory=dict)
     times_s: Mapping[str, Mapping[str, float]] = msgspec.field(default_factory=dict)
+    counts: RoundCounts = msgspec.field(default_factory=RoundCounts)
 
     @property
     def runs(self) -> Mapping[str, str]:
@@ -147,10 +159,14 @@ class AlloxPolicy:
         for app_id, job_id in memory.runs.items():
             ends_at_s.setdefault(app_id, {})[job_id] = snapshot.now_s + snapshot.lease_s
         runs, profiles = sampling_runs(snapshot, memory.profiles, memory.last_sample_s)
+        samples = samples_of(snapshot, memory.samples, memory.profiles, profiles)
+        limits = after_runs(snapshot, memory.sample_limits, memory.samples, samples, profiles)
+        runs, limits = cut_runs(snapshot, runs, profiles, limits)
         memory = replace(
             memory,
             profiles=profiles,
-            samples=samples_of(snapshot, memory.samples, memory.profiles, profiles),
+            samples=samples,
+            sample_limits=limits,
             last_sample_s={**memory.last_sample_s, **{owners[app_id]: snapshot.now_s for app_id in sorted(runs)}},
         )
         sampled = {app_id: profile for app_id, profile in profiles.items() if profile.is_open}
@@ -163,7 +179,7 @@ class AlloxPolicy:
             app_id: {job_id: job.device_id for job_id, job in jobs.items()} for app_id, jobs in memory.running.items()
         }
         devices = devices_of(rest, ends_at_s, device_ids)
-        waiting = waiting_jobs(rest, wanted, owners, memory.arrived_s, profiles, memory.samples)
+        waiting = waiting_jobs(rest, wanted, owners, memory.arrived_s, profiles, samples, limits.bounds)
         frame = values.Snapshot(
             now_s=snapshot.now_s,
             machines=devices.machines,
@@ -178,11 +194,18 @@ class AlloxPolicy:
             },
         )
         decided = self._rule(frame, snapshot)
+        counts = counted(
+            memory.counts,
+            frame,
+            decided,
+            sampling_runs=len(runs),
+            short_sampling_runs=sum(app_id in limits.short_runs for app_id in runs),
+        )
         started = {waiting.keys[start.job.job_id] for start in decided.starts}
         return Decision(
             auction={**gangs_of(runs), **_gangs(rest, decided.starts, waiting, devices)},
             unserved=_unserved(wanted, started),
-            memory=_after(snapshot, memory, decided, waiting),
+            memory=_after(snapshot, replace(memory, counts=counts), decided, waiting),
             waits={
                 **_waits(decided, frame, waiting, devices),
                 **sampling_waits(rest, sampled),
@@ -201,7 +224,15 @@ class AlloxPolicy:
             times_s=memory.times_s,
             progress=_users(memory) if self.name == "allox" else None,
             running={job_id: (job.device_id, job.time_s) for job_id, job in running},
+            at_least=memory.sample_limits.bounds.get(app_id, ()),
+            memory_mb={sample.device: sample.memory_mb for sample in memory.samples.get(app_id, ())},
         )
+
+    def figures(self, memory: Value) -> tuple[Figure, ...]:
+        """Return queues, progress, sampling runs, and the size of the newest matching."""
+        if not isinstance(memory, AlloxMemory):
+            return ()
+        return figures_of(memory.counts, _users(memory), memory.tenants.values(), memory.profiles)
 
 
 def _memory_of(snapshot: RoundSnapshot, wanted: Wanted, owners: Mapping[str, str]) -> AlloxMemory:

@@ -6,6 +6,9 @@ job has done 1 % before, so one lease has both samples of the paper: the profile
 log. The time of every job of the app is then on the line through both (`allox.estimator.extrapolate`). If the run was
 too short for that, or the log has no times of steps, the speed counts that the profiler measured. Sampling runs go
 before jobs, on at most half of the devices of each type, and users take turns. They do not count as progress.
+
+A run much longer than others is cut, as in `allox.estimator`: its lease is shorter than others. If it ends without
+samples, the job takes at least as long as if it had done its 2 % at the end of that lease.
 """
 
 from __future__ import annotations
@@ -14,16 +17,23 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 
+from msgspec import field
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.leftovers import Claim
 from rm_plugin.arbiter.round_values import RoundSnapshot, Wait
-from rm_plugin.policies.allox_jobs import Samples
+from rm_plugin.policies.allox.estimator import MIN_SAMPLE_S, cut_after_s
+from rm_plugin.policies.allox_jobs import Bounds, Samples
 from rm_plugin.policies.demands import claims_of
 from rm_plugin.policies.oef.profiling import Profile, Profiles, ProfileState
 from rm_plugin.policies.oef_gangs import Gangs
 from rm_plugin.policies.oef_profiles import present_types, start_runs, updated_profiles
 from rm_plugin.policies.oef_tenants import startable, tenant_of_app, types_of
+from themis.bids import SAMPLE_FRACTIONS, PlacedGang
+from themis.values import Value
+
+_FINISHED_KEPT = 21
+"""Finished samples of a type whose median counts: the newest."""
 
 
 def sampling_runs(
@@ -69,6 +79,97 @@ def samples_of(snapshot: RoundSnapshot, former: Samples, before: Profiles, profi
         if found:
             samples[app_id] = found
     return samples
+
+
+class ShortRun(Value, frozen=True, kw_only=True):
+    """A sampling run with a shorter lease.
+
+    Attributes:
+        device: The type that it measures.
+        started_at_s: When it began.
+        work_gpu_s: The work of the longer sample, in seconds of the reference GPU.
+    """
+
+    device: str
+    started_at_s: float
+    work_gpu_s: float
+
+
+class SampleLimits(Value, frozen=True, kw_only=True):
+    """How long samples took, and what the cut ones prove.
+
+    Attributes:
+        finished_s: Seconds of the newest finished samples by device type, the longer one of each pair.
+        short_runs: By app the run whose lease is shorter.
+        bounds: What cut runs prove.
+    """
+
+    finished_s: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    short_runs: Mapping[str, ShortRun] = field(default_factory=dict)
+    bounds: Bounds = field(default_factory=dict)
+
+
+def after_runs(
+    snapshot: RoundSnapshot, limits: SampleLimits, former: Samples, samples: Samples, profiles: Profiles
+) -> SampleLimits:
+    """Note the samples that finished since the last round, and the shorter runs that ended without samples.
+
+    Args:
+        snapshot: The round.
+        limits: Those of the last round.
+        former: Samples after the last round.
+        samples: Samples by app now.
+        profiles: The profiles after this round.
+    """
+    finished_s = dict(limits.finished_s)
+    for app_id, pairs in samples.items():
+        known = {pair.device for pair in former.get(app_id, ())}
+        for pair in pairs:
+            if pair.device not in known:
+                newest = (*finished_s.get(pair.device, ()), max(MIN_SAMPLE_S, pair.seconds[1]))
+                finished_s[pair.device] = newest[-_FINISHED_KEPT:]
+    present = {app.app_id for app in snapshot.apps}
+    short_runs, bounds = {}, {app_id: known for app_id, known in limits.bounds.items() if app_id in present}
+    for app_id, run in limits.short_runs.items():
+        profile = profiles.get(app_id)
+        if profile is None:
+            continue
+        if profile.state is ProfileState.RUNNING and profile.next_type == run.device:
+            short_runs[app_id] = run
+        elif all(pair.device != run.device for pair in samples.get(app_id, ())):
+            least = (snapshot.now_s - run.started_at_s) / run.work_gpu_s
+            bounds[app_id] = {**bounds.get(app_id, {}), run.device: least}
+    return SampleLimits(finished_s=finished_s, short_runs=short_runs, bounds=bounds)
+
+
+def cut_runs(
+    snapshot: RoundSnapshot, runs: Gangs, profiles: Profiles, limits: SampleLimits
+) -> tuple[Gangs, SampleLimits]:
+    """Shorten the leases of runs on types with enough finished samples.
+
+    Start-up comes in addition, since a sample's time begins with the first line of the log. Returns the gangs, and the
+    limits with the shorter runs.
+
+    Args:
+        snapshot: The round.
+        runs: The runs that start, by app.
+        profiles: The profiles after this round.
+        limits: From `after_runs`.
+    """
+    cut: dict[str, Mapping[str, PlacedGang]] = {}
+    short_runs = dict(limits.short_runs)
+    for app_id, gangs in runs.items():
+        device, report = profiles[app_id].next_type or "", snapshot.reports[app_id]
+        limit_s = cut_after_s(sorted(limits.finished_s.get(device, ())))
+        demand = next(each for each in report.demands if each.job_id in gangs)
+        work_gpu_s = SAMPLE_FRACTIONS[1] * demand.work_left_gpu_s * demand.slowdown.slot
+        if limit_s is None or report.restart_s + limit_s >= snapshot.lease_s or not work_gpu_s:
+            cut[app_id] = gangs
+            continue
+        at_most_s = report.restart_s + limit_s
+        cut[app_id] = {job_id: replace(gang, at_most_s=at_most_s) for job_id, gang in gangs.items()}
+        short_runs[app_id] = ShortRun(device=device, started_at_s=snapshot.now_s, work_gpu_s=work_gpu_s)
+    return cut, replace(limits, short_runs=short_runs)
 
 
 def _is_closed(profiles: Profiles, app_id: str) -> bool:

@@ -4,8 +4,9 @@ Shortest remaining service first gives the best mean completion, and lets large 
 its end on the fluid fair cluster (`themis.fluid_cluster`), where all apps share the GPUs fairly at every moment. No
 schedule can move it. In each round:
 
-    1. An app is pressed if its laxity, due - now - time left, is less than a lease and a restart. The pressed apps,
-       most pressed first, get one gang each, for their longest job.
+    1. An app is pressed if its laxity, due - now - time left, is less than a lease and a restart. The pressed apps
+       get one gang each, for their longest job. First comes the app that would be latest, relative to its time until
+       the due date, if it waited one more lease: a lease matters more to a short app.
     2. All apps get all that they can use: those of the user with the least service left first, of one user the app
        with the least. So to split an app into several does not make it shorter.
 
@@ -17,8 +18,9 @@ One gang is enough for the pressed: what makes an app late is its critical path,
 it can use would let one late app hold the whole cluster.
 
 The policy believes what an app declares in its first report, once. What is left of it is metered: GPU time that the
-arbiter granted, at the speed and S of the granted gangs. An app that used far more than it declared is served last. So
-to report more or less work later changes nothing.
+arbiter granted, at the speed and S of the granted gangs. So to report more or less work later changes nothing. An app
+that used more than it declared is assumed to need as much again, and one that used far more is served last: a lie that
+gains a place is paid for before the app ends.
 
 Sources: due dates from a fair simulation are those of the fair sojourn protocol (Friedman and Henderson, 2003), which
 HFSP (Pastorelli et al., 2013) brought to Hadoop. One gang for the pressed, and shortest first otherwise, are ours:
@@ -41,8 +43,9 @@ from themis.cluster import Cluster
 from themis.fluid_cluster import FluidCluster, FluidPhase, FluidState
 from themis.values import Value
 
-_OVERRUN, _OVERRUN_GPU_S = 1.25, 600.0
-"""An app is served last once it has done more than 1.25 times its declared work plus 600 reference GPU seconds. Honest
+_DOUBTED, _OVERRUN, _SLACK_GPU_S = 1.05, 1.25, 600.0
+"""Once an app has done more than 1.05 times its declared work plus 600 reference GPU seconds, its declaration was too
+small, and it is assumed to need as much again. Beyond 1.25 times, with the same slack, it is served last. Honest
 estimates err, and short apps err by whole restarts."""
 
 
@@ -67,13 +70,15 @@ class MeteredApp(Value, frozen=True, kw_only=True):
 
     @property
     def left_gpu_s(self) -> float:
-        """Declared work that is not done yet."""
+        """Declared work that is not done yet. Of an app that did more than it declared, its whole declaration."""
+        if self.done_gpu_s > _DOUBTED * self.work_gpu_s + _SLACK_GPU_S:
+            return self.work_gpu_s
         return max(0.0, self.work_gpu_s - self.done_gpu_s)
 
     @property
     def overran(self) -> bool:
         """Whether it has done far more work than it declared."""
-        return self.done_gpu_s > _OVERRUN * self.work_gpu_s + _OVERRUN_GPU_S
+        return self.done_gpu_s > _OVERRUN * self.work_gpu_s + _SLACK_GPU_S
 
     def after(self, attained_gpu_s: float) -> MeteredApp:
         """The app after the GPU time that it had since the last round."""
@@ -109,7 +114,8 @@ class FairFinishPolicy:
             span_s = due_s[claim.app_id] - standing.submitted_at_s
             needed_s = snapshot.now_s - standing.submitted_at_s + _time_left_s(app, standing, claim.restart_s)
             if not app.overran and span_s - needed_s < snapshot.lease_s + claim.restart_s:
-                pressed.append((-needed_s / span_s if span_s > 0.0 else -math.inf, claim.app_id))
+                later_s = needed_s + snapshot.lease_s
+                pressed.append((-later_s / span_s if span_s > 0.0 else -math.inf, claim.app_id))
 
         user_left_gpu_s = _left_by_user(snapshot, metered)
 
@@ -147,19 +153,25 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp
     fluid, apps = FluidCluster.restored(memory.fluid), dict(memory.apps)
     if memory.fluid.gpus != snapshot.cluster.gpus:
         fluid.resize(snapshot.cluster.gpus, memory.fluid.now_s)
-    for app in sorted(snapshot.apps, key=lambda app: (app.submitted_at_s, app.app_id)):
-        report = snapshot.reports.get(app.app_id)
-        if app.app_id not in apps and report is not None and report.demands and report.phases_left:
+    # What an app did under another policy is not metered: it arrives now, with what it has left.
+    attained = {app.app_id: app.attained_gpu_s(snapshot.now_s) for app in snapshot.apps}
+    arrived_s = {app.app_id: snapshot.now_s if attained[app.app_id] else app.submitted_at_s for app in snapshot.apps}
+    for app_id in sorted(arrived_s, key=lambda app_id: (arrived_s[app_id], app_id)):
+        report = snapshot.reports.get(app_id)
+        if app_id not in apps and report is not None and report.demands and report.phases_left:
             phases = _declared_phases(report, snapshot.cluster)
             # An app may report late; fluid time does not run back.
-            fluid.arrive(app.app_id, phases, max(app.submitted_at_s, fluid.now_s))
-            whole_time_s = math.fsum(phase.time_s for phase in phases)
-            apps[app.app_id] = MeteredApp(work_gpu_s=report.work_left_gpu_s, whole_time_s=whole_time_s)
+            fluid.arrive(app_id, phases, max(arrived_s[app_id], fluid.now_s))
+            apps[app_id] = MeteredApp(
+                work_gpu_s=report.work_left_gpu_s,
+                whole_time_s=math.fsum(phase.time_s for phase in phases),
+                attained_gpu_s=attained[app_id],
+            )
     fluid.advance(snapshot.now_s)
     metered = {}
     for app in snapshot.apps:
         if app.app_id in apps:
-            known = apps[app.app_id].after(app.attained_gpu_s(snapshot.now_s))
+            known = apps[app.app_id].after(attained[app.app_id])
             life = fluid.ended.get(app.app_id)
             metered[app.app_id] = known if life is None else replace(known, fair_end_s=life.ends_s)
     return fluid, metered

@@ -28,10 +28,11 @@ from rm_plugin.policies.oef.evaluator import Rule
 from rm_plugin.policies.oef.profiling import Profiles
 from rm_plugin.policies.oef.rounding import Shares, Whole, grant_claims, settle_claims
 from rm_plugin.policies.oef_explanation import explain_app
+from rm_plugin.policies.oef_figures import RoundCounts, figures_of
 from rm_plugin.policies.oef_gangs import Gangs, choose_jobs, place_gangs
 from rm_plugin.policies.oef_profiles import present_types, start_runs, updated_profiles
 from rm_plugin.policies.oef_tenants import TenantsOfRound, counts_by_type, tenants_of, types_of
-from rm_plugin.policies.port import Explanation
+from rm_plugin.policies.port import Explanation, Figure
 from themis.bids import PlacedGang, RhoOf
 from themis.cluster import Allocation
 from themis.values import Value
@@ -48,6 +49,7 @@ class OefPolicyMemory(Value, frozen=True, kw_only=True):
         tenants: Virtual tenants by app.
         starved: Rounds since an app last had GPUs, for apps that wait.
         profiles: Profiles by app, with profiling runs.
+        counts: Counts of the newest round in which leases ended, and totals, for operators.
     """
 
     rule: str
@@ -57,6 +59,7 @@ class OefPolicyMemory(Value, frozen=True, kw_only=True):
     tenants: Mapping[str, str] = msgspec.field(default_factory=dict)
     starved: Mapping[str, int] = msgspec.field(default_factory=dict)
     profiles: Profiles = msgspec.field(default_factory=dict)
+    counts: RoundCounts = msgspec.field(default_factory=RoundCounts)
 
     @property
     def runs(self) -> Mapping[str, str]:
@@ -83,17 +86,25 @@ class OefPolicy:
         """Decide a round, in the steps of this module."""
         memory = self._memory(snapshot)
         claims = _by_starvation(snapshot, claims_of(snapshot, {}), memory.starved)
+        # Step 0: profiling runs. What they leave of the GPUs is shared.
         rest, runs, profiles = self._profiled(snapshot, memory, claims)
         memory = replace(memory, profiles=profiles or {})
+        # Step 1: the tenants.
         tenants = tenants_of(rest, memory.speedups, profiles)
         if tenants.instance is None:
             # No app has a profile yet, or none has or wants a GPU that there is.
             return replace(_fill(rest, claims, {}, runs), memory=memory if snapshot.apps else None)
+        # Step 2: their fair shares.
         former = replace(memory.shares, deviation=_carried_over(memory, tenants.by_app))
-        _, shares = with_fair_shares(former, tenants.instance, self._rule)
+        fair, shares = with_fair_shares(former, tenants.instance, self._rule)
+        if fair is not None:
+            memory = replace(memory, counts=replace(memory.counts, programmes=memory.counts.programmes + 1))
+        # Step 3: whole GPUs.
         owed = tenants.claims(shares.share, shares.deviation)
         granted = grant_claims(tenants.offered, owed, tenants.limits)
+        # Step 4: jobs, and their places.
         gangs = place_gangs(rest, choose_jobs(claims, granted, tenants.by_app, memory.types))
+        # Step 5: what is left, to the largest backlog first.
         backlog = _backlog(owed, _used(snapshot, gangs_of(gangs), tenants, memory.types))
         first = sorted(claims, key=lambda claim: -backlog.get(tenants.by_app.get(claim.app_id, ""), 0.0))
         decision = _fill(rest, first, gangs, runs)
@@ -110,7 +121,14 @@ class OefPolicy:
             tenants=memory.tenants,
             speedups=memory.speedups,
             starved=memory.starved,
+            profile=memory.profiles.get(app_id),
         )
+
+    def figures(self, memory: Value) -> tuple[Figure, ...]:
+        """Return efficiency, sharing incentive, envy, deviations and starvation."""
+        if not isinstance(memory, OefPolicyMemory):
+            return ()
+        return figures_of(memory.types, memory.shares, memory.starved, memory.profiles, memory.counts)
 
     def _profiled(
         self, snapshot: RoundSnapshot, memory: OefPolicyMemory, claims: Sequence[Claim]
@@ -153,7 +171,7 @@ class OefPolicy:
         """The memory after a round. Apps that are gone are forgotten; silent ones keep what they are owed."""
         granted = decision.grants()
         starved = {app.app_id: memory.starved.get(app.app_id, 0) for app in snapshot.apps}
-        deviation = shares.deviation
+        deviation, counts = shares.deviation, memory.counts
         if _leases_end(snapshot):
             starved = {
                 app_id: rounds + 1 if app_id in snapshot.answered and snapshot.answered[app_id].demands else rounds
@@ -161,6 +179,9 @@ class OefPolicy:
             }
             used = _used(snapshot, granted, tenants, memory.types)
             deviation = {**deviation, **settle_claims(owed, used, tenants.limits)}
+            gangs = [gang for mine in granted.values() for gang in mine]
+            split = sum(len(gang.gpus.counts) > 1 for gang in gangs)
+            counts = replace(counts, granted=used, gangs=len(gangs), split_gangs=split)
         served = {app.app_id for app in snapshot.apps if app.kept or granted.get(app.app_id)}
         known = set(tenants.by_app.values())
         return replace(
@@ -169,6 +190,7 @@ class OefPolicy:
             speedups=dict(sorted(tenants.speedups.items())),
             tenants=dict(sorted(tenants.by_app.items())),
             starved={app_id: rounds for app_id, rounds in sorted(starved.items()) if rounds and app_id not in served},
+            counts=counts,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
@@ -77,4 +78,34 @@ class ExplainingPolicy(PolicyWithMemory, Protocol):
 
     def explain(self, memory: Value, app_id: str) -> Explanation:
         """Return what decides about an app; empty if the policy does not know it (yet)."""
+        ...
+
+
+class Figure(Value, frozen=True, kw_only=True):
+    """A number that a policy publishes for operators, or several with labels.
+
+    Attributes:
+        name: What it measures, with its unit, in lower case. A total ends in `_total`.
+        what: One sentence for operators.
+        values: Labels and values.
+        is_total: Whether it only grows, until the policy's memory begins again.
+    """
+
+    name: str
+    what: str
+    values: tuple[tuple[Mapping[str, str], float], ...]
+    is_total: bool = False
+
+    @classmethod
+    def one(cls, name: str, what: str, value: float, *, is_total: bool = False) -> Figure:
+        """A figure of one value without labels."""
+        return cls(name=name, what=what, values=(({}, float(value)),), is_total=is_total)
+
+
+@runtime_checkable
+class MeasuredPolicy(PolicyWithMemory, Protocol):
+    """A policy that publishes figures, from what it remembers."""
+
+    def figures(self, memory: Value) -> tuple[Figure, ...]:
+        """Return the figures after the newest round; empty if the memory is not its own."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -35,12 +35,20 @@ class AdminService(rpc.AdminServiceServicer):  # type: ignore[misc]
         manager: The ResourceManager.
         nodes: Applies drains.
         stop: Orders the process to stop; takes `keep_apps`.
+        standbys: Returns the ResourceManagers that wait to take over.
     """
 
-    def __init__(self, manager: ResourceManager, nodes: NodeWatch, stop: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        manager: ResourceManager,
+        nodes: NodeWatch,
+        stop: Callable[..., None],
+        standbys: Callable[[], Sequence[str]] = lambda: (),
+    ) -> None:
         self._manager = manager
         self._nodes = nodes
         self._stop = stop
+        self._standbys = standbys
         self._started_at_s = manager.clock.now_s()
         self._looks: set[asyncio.Task[None]] = set()
 
@@ -63,6 +71,7 @@ class AdminService(rpc.AdminServiceServicer):  # type: ignore[misc]
             apps_running=manager.entries.count([AppState.RUNNING]),
             apps_waiting=manager.entries.count(waiting),
             limits=manager.live_cluster.limits,
+            standbys=self._standbys(),
             nodes=node_statuses(manager),
         )
 

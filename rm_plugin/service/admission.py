@@ -126,14 +126,19 @@ def _check_fits(job: JobSpec, cluster: Cluster) -> None:
         parts, key=lambda part: (_tasks_that_fit(job, part), max(machine.gpus for machine in part)), default=[]
     )
     one_type = len(largest) == len(cluster.machines)
-    _check_shape(job, cluster if one_type else replace(cluster, machines=tuple(largest)))
+    if one_type:
+        _check_shape(job, cluster, f"the cluster {cluster.name} of {cluster.gpus} {cluster.device_noun}s")
+    else:
+        part = replace(cluster, machines=tuple(largest))
+        place = f"the {part.gpus} {part.device_noun}s of type {largest[0].device} in the cluster {cluster.name}"
+        _check_shape(job, part, place)
 
 
 def _tasks_that_fit(job: JobSpec, machines: Sequence[Machine]) -> int:
     return sum(machine.gpus // job.shape.gpus_per_task for machine in machines)
 
 
-def _check_shape(job: JobSpec, cluster: Cluster) -> None:
+def _check_shape(job: JobSpec, cluster: Cluster, place: str) -> None:
     shape, noun = job.shape, cluster.device_noun
     if shape.gpus_per_task > cluster.largest_machine_gpus:
         raise InputError(
@@ -144,7 +149,7 @@ def _check_shape(job: JobSpec, cluster: Cluster) -> None:
     room = _tasks_that_fit(job, cluster.machines)
     if shape.tasks > room:
         raise InputError(
-            f"job {job.job_id} is larger than the cluster {cluster.name} of {cluster.gpus} {noun}s",
+            f"job {job.job_id} is larger than {place}",
             value=f"{shape.tasks} tasks of {shape.gpus_per_task} {noun}s",
             remedy=f"ask for at most {room} tasks",
         )

@@ -302,7 +302,7 @@ class AppMasters:
         """Start the attempt. The app stays ACCEPTED while the engine is unavailable or this machine lacks resources."""
         folder = app_folder(self.settings, entry.app_id)
         environment = {
-            "THEMIS_RM_ADDRESS": self.rm_address,
+            "THEMIS_RM_ADDRESS": ",".join(self.settings.standby.addresses) or self.rm_address,
             "THEMIS_APP_TOKEN": entry.token,
             "THEMIS_APP_DIR": str(folder),
             "THEMIS_RM_ABSENCE_S": repr(self.settings.rm_absence_s),
@@ -488,7 +488,7 @@ class AppMasters:
 
 def app_folder(settings: RmSettings, app_id: str) -> Path:
     """Return the folder of an app's files."""
-    return settings.state_dir.absolute() / "apps" / app_id
+    return settings.files_dir.absolute() / "apps" / app_id
 
 
 def _is_shortage(error: ThemisError) -> bool:

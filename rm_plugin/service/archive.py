@@ -15,7 +15,7 @@ from rm_plugin.service.store import StoredEvent
 from themis.files import sync_folder
 
 FOLDER = "archive"
-"""Below `state_dir`."""
+"""Below `RmSettings.files_dir`."""
 NO_ARCHIVE = "none"
 """Stands for the name of the file if events are dropped."""
 

@@ -42,7 +42,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
     async def Submit(self, request: pb.SubmitRequest, context: Context) -> pb.SubmitReply:
         """Accept an app."""
         try:
-            entry = await self._manager.submit(app_from_message(request.spec))
+            entry = await self._manager.submit(app_from_message(request.spec), request.code)
         except (ThemisError, ValueError) as error:
             await refuse(context, error)
             raise

@@ -17,6 +17,7 @@ from rm_plugin.service.app_masters import AppMasters, app_folder
 from rm_plugin.service.app_pages import AppPage, app_page, mark_key, page_size
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE
 from rm_plugin.service.changes import Change, Changes
+from rm_plugin.service.code_store import CodeStore
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.fluid_fairness import FluidFairness
 from rm_plugin.service.live_cluster import LiveCluster
@@ -96,6 +97,7 @@ class ResourceManager:
         )
         self._fairness = FluidFairness(entries)
         self.estimates = AppEstimates(settings, arbiter, entries, self._fairness, clock, self.waits_for)
+        self._codes = CodeStore(settings.state_dir)
         self._fetch_logs = fetch_logs
         self._check_queue = check_queue
         self._fetching: dict[str, asyncio.Lock] = {}
@@ -168,14 +170,19 @@ class ResourceManager:
             self._fetched.pop(entry.app_id, None)
         return folder
 
-    async def submit(self, spec: AppSpec) -> AppEntry:
+    async def submit(self, spec: AppSpec, code: bytes = b"") -> AppEntry:
         """Accept an app and start its app master.
 
+        Args:
+            spec: The app.
+            code: The archive of its code; empty if there is none, or if an earlier app had the same.
+
         Raises:
-            InputError: The app is invalid.
+            InputError: The app or its code is invalid.
             StoreError: The app cannot be written; nothing of it remains.
         """
         await self.check(spec)
+        await self._codes.keep(spec.program.code, code)
 
         def accept(change: Change) -> AppEntry:
             now_s = change.now_s
@@ -195,7 +202,7 @@ class ResourceManager:
 
     def _add(self, entry: AppEntry) -> None:
         self.entries.add(entry)
-        self.arbiter.add_app(entry.app_id, now_s=self.clock.now_s(), owner=entry.owner)
+        self.arbiter.add_app(entry.app_id, now_s=self.clock.now_s(), owner=entry.owner, resources=entry.spec.resources)
 
     async def kill(self, app_id: str, reason: str) -> AppEntry:
         """Ask an app to stop, and end it by force if it does not. An app that has ended stays as it is.
@@ -268,7 +275,7 @@ class ResourceManager:
     def archive_path(self, entry: AppEntry) -> str:
         """Return the file with an app's events, empty if they are in the store or were dropped."""
         in_file = entry.archive not in ("", NO_ARCHIVE)
-        return str(self.settings.state_dir.absolute() / FOLDER / entry.archive) if in_file else ""
+        return str(self.settings.files_dir.absolute() / FOLDER / entry.archive) if in_file else ""
 
     # ---- for sessions ----
 
@@ -280,8 +287,9 @@ class ResourceManager:
         """
         entry = self.entries.get(check_reference(message.app_id))
         session = Session(entry.app_id, message.attempt)
+        code = b"" if message.has_code else await self._codes.content(entry.spec.program.code)
         try:
-            await self.changes.make_surely(lambda change: self._open(change, entry, session, message))
+            await self.changes.make_surely(lambda change: self._open(change, entry, session, message, code))
         except asyncio.CancelledError:
             # The stream broke during the write: its messages would have no reader.
             session.close()
@@ -289,7 +297,7 @@ class ResourceManager:
             raise
         return entry, session
 
-    def _open(self, change: Change, entry: AppEntry, session: Session, message: pb.Register) -> None:
+    def _open(self, change: Change, entry: AppEntry, session: Session, message: pb.Register, code: bytes) -> None:
         check_registration(message, entry)
         if message.attempt > entry.attempt:
             self.app_masters.note_next_attempt(change, entry, message)
@@ -307,7 +315,7 @@ class ResourceManager:
             registered_attempt=message.attempt,
         )
         change.event("am_registered", app_id=entry.app_id, detail={"attempt": message.attempt, "pid": message.pid})
-        change.then(lambda: self._greet(entry, session))
+        change.then(lambda: self._greet(entry, session, code))
 
     def _take_session(self, entry: AppEntry, session: Session) -> None:
         if entry.session is not None:
@@ -315,9 +323,9 @@ class ResourceManager:
         entry.session, entry.last_seen_s = (None if session.closed else session), self.clock.now_s()
         self.arbiter.set_silent(entry.app_id, session.closed or bool(entry.kill_reason))
 
-    def _greet(self, entry: AppEntry, session: Session) -> None:
+    def _greet(self, entry: AppEntry, session: Session, code: bytes) -> None:
         self.app_masters.registered(entry.app_id)
-        session.send(pb.RmMessage(registered=self._welcome(entry)))
+        session.send(pb.RmMessage(registered=self._welcome(entry, code)))
         if entry.kill_reason:
             session.send(pb.RmMessage(shut_down=pb.ShutDown(reason=entry.kill_reason)))
         self.rounds.trigger("app arrived")
@@ -378,7 +386,7 @@ class ResourceManager:
             if not entry.ended:
                 self.arbiter.set_silent(entry.app_id, True)
 
-    def _welcome(self, entry: AppEntry) -> pb.Registered:
+    def _welcome(self, entry: AppEntry, code: bytes) -> pb.Registered:
         lease = self.settings.lease
         now_s = self.clock.now_s()
         return pb.Registered(
@@ -398,6 +406,7 @@ class ResourceManager:
             app_id=entry.app_id,
             gpus_available=self.arbiter.gpus_available,
             task_log_mb=self.settings.task_log_mb,
+            code=code,
         )
 
     def _acknowledge(self, entry: AppEntry, message_id: int) -> pb.Acknowledge:

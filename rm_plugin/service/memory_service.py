@@ -111,7 +111,9 @@ class MemoryService:
             Cluster(name="here", machines=(machine,)), LeasePolicy(), RoundSettings(), seed=0, grid_origin_s=0.0
         )
         for entry in self.entries.active():
-            self.arbiter.add_app(entry.app_id, now_s=entry.submitted_at_s, owner=entry.owner)
+            self.arbiter.add_app(
+                entry.app_id, now_s=entry.submitted_at_s, owner=entry.owner, resources=entry.spec.resources
+            )
         self.launcher = MemoryAppLauncher(self._am_exited)
         self.manager = ResourceManager(
             settings=self.settings,

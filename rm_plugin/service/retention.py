@@ -50,7 +50,7 @@ class Retention:
     ) -> None:
         self._settings = settings.retention
         self._final_rho = final_rho
-        self._folder = settings.state_dir / FOLDER
+        self._folder = settings.files_dir / FOLDER
         self._entries = entries
         self._changes = changes
         self._recorder = recorder

@@ -16,7 +16,7 @@ from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundSnapshot, SolveAuction, Wait
 from rm_plugin.arbiter.rounds import Answer, Question, RoundResult, play_round
 from rm_plugin.policies.demands import usable_left
-from rm_plugin.policies.port import ExplainingPolicy, Explanation, Policy
+from rm_plugin.policies.port import ExplainingPolicy, Explanation, Figure, MeasuredPolicy, Policy
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries
 from rm_plugin.service.market_folder import MarketFolder
@@ -99,6 +99,13 @@ class RoundRunner:
         if memory is None or not isinstance(self._policy, ExplainingPolicy):
             return ()
         return self._policy.explain(memory, app_id)
+
+    def figures(self) -> tuple[Figure, ...]:
+        """Return the figures that the policy publishes after the newest round. Empty if it publishes none."""
+        memory = self._arbiter.policy_memory
+        if memory is None or not isinstance(self._policy, MeasuredPolicy):
+            return ()
+        return self._policy.figures(memory)
 
     def trigger(self, reason: str) -> None:
         """Ask for a round, as GPUs came free or an app could use some."""
@@ -188,8 +195,8 @@ class RoundRunner:
             return
         self.rounds = snapshot.round_id
         try:
-            result = await self._answer_all(snapshot)
-            granted = await self._changes.make(lambda change: self._apply(change, result))
+            result, decide_s = await self._answer_all(snapshot)
+            granted = await self._changes.make(lambda change: self._apply(change, result, decide_s))
             outcome = "granted" if any(granted.grants().values()) else "nothing granted"
         except asyncio.CancelledError:
             # The service stops: a start later closes the round where this cannot be written.
@@ -214,17 +221,20 @@ class RoundRunner:
         self._seen_free = self._arbiter.table.free_version
         self._seen_unmet = {entry.app_id: entry.heartbeat.unmet_gpus for entry in self._entries.active()}
 
-    async def _answer_all(self, snapshot: RoundSnapshot) -> RoundResult:
+    async def _answer_all(self, snapshot: RoundSnapshot) -> tuple[RoundResult, float]:
+        """Play the round. Returns the result, and the seconds that the policy itself took."""
         # The questions are few: reports, then for an auction bids and the solve.
         round_ = play_round(snapshot, self._policy)
-        question = next(round_)
+        question, decide_s = next(round_), 0.0
         while True:
             answer = await self._answer(question, snapshot)
+            sent_s = self._clock.now_s()
             try:
                 question = round_.send(answer)
             except StopIteration as end:
                 result: RoundResult = end.value
-                return result
+                return result, decide_s + self._clock.now_s() - sent_s
+            decide_s += self._clock.now_s() - sent_s
 
     async def _answer(self, question: Question, snapshot: RoundSnapshot) -> Answer:
         if isinstance(question, AskReports):
@@ -308,7 +318,7 @@ class RoundRunner:
             LOG.warning("the market of round %d is not kept: %s", round_id, error)
             return ""
 
-    def _apply(self, change: Change, result: RoundResult) -> Decision:
+    def _apply(self, change: Change, result: RoundResult, decide_s: float) -> Decision:
         """Grant the decision, except for apps and machines that are gone since the round began."""
         decision = self._arbiter.what_stands(result.decision)
         detail: dict[str, object] = {
@@ -318,6 +328,7 @@ class RoundRunner:
             # Of the decision as made: the policy could not know what happened later.
             "usable_left": usable_left(result.snapshot.machines, result.decision),
             "refused": dict(result.refused),
+            "decide_ms": 1e3 * decide_s,
         }
         remembered, memory_written = self._memory.record(result.snapshot.round_id, decision.memory)
         detail |= remembered

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +19,9 @@ from rm_plugin.arbiter.core import Arbiter, LeasePolicy
 from rm_plugin.arbiter.lease_table import LeaseTable
 from rm_plugin.arbiter.round_values import RoundSettings
 from rm_plugin.engines.engine import Engine, LocalEngine, open_engine
+from rm_plugin.engines.folder_lock import FolderLock, LockHolder, LockLostError
 from rm_plugin.engines.port import AmExit
+from rm_plugin.engines.shared_folder import SharedFolder
 from rm_plugin.policies.port import Policy, traits_of
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.admin_service import AdminService
@@ -34,13 +36,16 @@ from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.restoring import is_finite, lasting_leases, restored_entries, restored_memory, warn_of_refused
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session_service import ArbiterService
-from rm_plugin.service.store import StateStore
+from rm_plugin.service.shared_log import SharedLog
+from rm_plugin.service.shared_store import SharedStore
+from rm_plugin.service.store import StateStore, StoreError
 from rm_plugin.service.store_sqlite import SqliteStore
 from rm_plugin.service.web.rm_page import RmPage
+from rm_plugin.service.web.standby_page import StandbyPage
 from themis.clock import Clock, ClockMark, WallClock
 from themis.cluster import Cluster
 from themis.config.rm_settings import RmSettings
-from themis.errors import InputError
+from themis.errors import InputError, ThemisError
 from themis.files import keep_private, make_private
 from themis.lifecycle import APP_LIFECYCLE
 from themis.wire import themis_pb2_grpc as rpc
@@ -57,44 +62,101 @@ _OPTIONS = [
     ("grpc.max_receive_message_length", _MESSAGE_BYTES),
     ("grpc.max_send_message_length", _MESSAGE_BYTES),
     ("grpc.so_reuseport", 0),
+    # App masters that know a standby ping every ten seconds (`themis.addresses.keepalive_options`).
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
 ]
 
 
-def run(settings: RmSettings) -> int:
-    """Run a ResourceManager until SIGTERM or SIGINT. Returns the exit code."""
+def run(settings: RmSettings, *, standby: bool = False) -> int:
+    """Run a ResourceManager until SIGTERM or SIGINT. Returns the exit code.
+
+    With `standby` it waits while another one runs, and takes over when that one ends.
+    """
     keep_private()
     # Earlier versions created these readable for all users. The folder itself may hold files of others.
-    for name in ("rm.sqlite", "rm.sqlite-wal", "rm.sqlite-shm", "address", "apps", "markets", "archive"):
+    for name in ("rm.sqlite", "rm.sqlite-wal", "rm.sqlite-shm", "address", "apps", "markets", "archive", "code"):
         make_private(settings.state_dir / name)
     engine = open_engine(settings)
     make_policy(settings.policy)
-    return asyncio.run(_serve(settings, engine))
+    return asyncio.run(_serve(settings, engine, standby=standby))
 
 
-async def _serve(settings: RmSettings, engine: Engine) -> int:
+async def _serve(settings: RmSettings, engine: Engine, *, standby: bool = False) -> int:
     stop = StopOrder()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.give)
-    store = SqliteStore(settings.state_dir / "rm.sqlite")
-    try:
-        clock = clock_of(store)
-        cluster = await _unless_stopped(engine.open(), stop)
-        if cluster is None:
-            return 0
-        server = Server(settings, cluster, store, clock, engine, stop)
-        losing = asyncio.ensure_future(_stop_if_lost(engine, stop))
-        try:
-            await _unless_stopped(server.start(), stop)
-            await stop.given.wait()
-        finally:
-            losing.cancel()
-            # No order means that the start failed, for example on a full disk. Apps of a former process then run on.
-            await server.stop(keep_apps=stop.keep_apps or not stop.given.is_set())
-    finally:
-        await engine.close()
-        store.close()
+    async with contextlib.AsyncExitStack() as opened:
+        opened.push_async_callback(engine.close)
+        folder = await _unless_stopped(engine.shared_folder(), stop)
+        lock = None if folder is None else FolderLock(folder, LockHolder.this_process(settings.state_dir))
+        if lock is not None:
+            opened.push_async_callback(_released, lock)
+            await _unless_stopped(_locked(lock, settings, standby=standby), stop)
+            losing = asyncio.ensure_future(_stop_if_lost(lock, stop))
+            opened.callback(losing.cancel)
+        if stop.given.is_set():
+            return stop.exit_code
+        store = await asyncio.to_thread(_open_store, settings, folder, lock)
+        opened.callback(store.close)
+
+        def standbys() -> Sequence[str]:
+            return () if lock is None else lock.standbys
+
+        await _serve_from(store, settings, engine, stop, standbys)
     return stop.exit_code
+
+
+async def _serve_from(
+    store: StateStore, settings: RmSettings, engine: Engine, stop: StopOrder, standbys: Callable[[], Sequence[str]]
+) -> None:
+    clock = clock_of(store)
+    cluster = await _unless_stopped(engine.open(), stop)
+    if cluster is None:
+        return
+    server = Server(settings, cluster, store, clock, engine, stop=stop, standbys=standbys)
+    try:
+        await _unless_stopped(server.start(), stop)
+        await stop.given.wait()
+    finally:
+        # No order means that the start failed, for example on a full disk. Apps of a former process then run on.
+        await server.stop(keep_apps=stop.keep_apps or not stop.given.is_set())
+
+
+def _open_store(settings: RmSettings, folder: SharedFolder | None, lock: FolderLock | None) -> SqliteStore:
+    path = settings.state_dir / "rm.sqlite"
+    if not settings.standby.enabled or folder is None or lock is None:
+        return SqliteStore(path)
+
+    def check_lock() -> None:
+        if not lock.is_fresh():
+            raise StoreError("the lock of the shared folder was not renewed for too long", value=folder.place)
+
+    return SharedStore(path, SharedLog(folder), check_lock)
+
+
+async def _locked(lock: FolderLock, settings: RmSettings, *, standby: bool) -> None:
+    """Take the lock. While another ResourceManager has it, a standby shows a page that says so."""
+    page = StandbyPage()
+
+    def waits_for(holder: str) -> None:
+        if standby:
+            LOG.info("standby of %s", holder)
+            page.holder = holder
+
+    if standby and settings.page:
+        await page.start(settings.page)
+    try:
+        await lock.acquire(wait=standby, on_wait=waits_for)
+    finally:
+        await page.stop()
+
+
+async def _released(lock: FolderLock) -> None:
+    try:
+        await asyncio.to_thread(lock.release)
+    except ThemisError as error:
+        LOG.warning("the lock of the shared folder is not released, and will expire: %s", error)
 
 
 class StopOrder:
@@ -112,11 +174,13 @@ class StopOrder:
             self.given.set()
 
 
-async def _stop_if_lost(engine: Engine, stop: StopOrder) -> None:
-    """Stop once another ResourceManager has the engine. The apps run on, because they may be its apps now."""
-    reason = await engine.lost()
-    LOG.error("%s: this ResourceManager stops, and leaves its apps running", reason)
-    stop.give(keep_apps=True, exit_code=1)
+async def _stop_if_lost(lock: FolderLock, stop: StopOrder) -> None:
+    """Stop once another ResourceManager has the lock. The apps run on, because they are its apps now."""
+    try:
+        await lock.keep()
+    except LockLostError as error:
+        LOG.error("%s: this ResourceManager stops, and leaves its apps running", error)
+        stop.give(keep_apps=True, exit_code=1)
 
 
 async def _unless_stopped(work: Coroutine[None, None, T], stop: StopOrder) -> T | None:
@@ -144,6 +208,7 @@ class Server:
         clock: The wall clock, see `clock_of`.
         engine: The opened engine; by default processes of this machine.
         stop: Takes the order to stop of an operator's command.
+        standbys: Returns the ResourceManagers that wait to take over.
     """
 
     def __init__(
@@ -154,7 +219,9 @@ class Server:
         clock: Clock,
         engine: Engine | None = None,
         stop: StopOrder | None = None,
+        standbys: Callable[[], Sequence[str]] = lambda: (),
     ) -> None:
+        self._standbys = standbys
         self._settings = settings
         self._store = store
         self._clock = clock
@@ -206,7 +273,7 @@ class Server:
         """Listen, recover and begin to run rounds. Returns the address, and writes it to the file `address`."""
         rpc.add_ArbiterServiceServicer_to_server(ArbiterService(self.manager), self._server)
         rpc.add_ClientServiceServicer_to_server(ClientService(self.manager, self._settings.policy), self._server)
-        admin = AdminService(self.manager, self._nodes, self._stop_order.give)
+        admin = AdminService(self.manager, self._nodes, self._stop_order.give, self._standbys)
         rpc.add_AdminServiceServicer_to_server(admin, self._server)
         address = self.manager.app_masters.rm_address = self._listen()
         _abandon_open_round(self.manager.recorder)
@@ -359,7 +426,13 @@ def _arbiter(
     )
     for entry in entries.active():
         attained = summary.attained_gpu_s.get(entry.app_id, 0.0)
-        arbiter.add_app(entry.app_id, now_s=entry.submitted_at_s, attained_gpu_s=attained, owner=entry.owner)
+        arbiter.add_app(
+            entry.app_id,
+            now_s=entry.submitted_at_s,
+            attained_gpu_s=attained,
+            owner=entry.owner,
+            resources=entry.spec.resources,
+        )
         arbiter.set_silent(entry.app_id, True)
     return arbiter
 

@@ -173,15 +173,20 @@ class _Reader:
 class SqliteStore(_Reader):
     """The state store in the file `path`. Creates the folder if it is missing, and migrates an older store.
 
+    Args:
+        path: The file.
+        before_open: Called once no other process can have the store, before the file is opened.
+
     Raises:
         StoreError: Another ResourceManager holds the store, or the file is damaged, no store, or of a newer version.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, before_open: Callable[[], None] = lambda: None) -> None:
         _make_folder(path.parent)
         with contextlib.ExitStack() as opened:
             self._lock = _locked(path)
             opened.callback(os.close, self._lock)
+            before_open()
             self._connection = _connect(f"{path.absolute().as_uri()}?mode=rwc", path)
             opened.callback(self._connection.close)
             _prepare(self._connection, path)

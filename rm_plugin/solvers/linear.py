@@ -61,6 +61,17 @@ class LinearModel(Protocol):
         """Solve the present programme."""
         ...
 
+    def growth(self, constraint: int) -> Vector:
+        """By variable, how much it grows per unit that a binding constraint's bound is raised (a column of B^-1).
+
+        It holds at the optimum that `maximise` found last, and as far as its basis stays feasible. `costs . growth` is
+        the constraint's dual.
+
+        Args:
+            constraint: Its number, in the order in which constraints were added.
+        """
+        ...
+
 
 MakeModel = Callable[[Vector], LinearModel]
 """Begins a programme without constraints, from the costs of its variables."""

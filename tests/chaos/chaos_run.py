@@ -18,6 +18,7 @@ from fault_plan import Fault
 from job_witness import CHECKPOINT_EVERY, broken_rules
 from process_witness import ProcessWitness, now_s
 
+from themis.addresses import grpc_target, keepalive_options
 from themis.apps import AppSpec, Estimate, JobShape, JobSpec, ProgramSpec, TaskResources, TunerSpec
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
@@ -100,7 +101,8 @@ class ChaosRun:
         while not self._done.wait(0.1):
             if self.service.address() not in ("", address):
                 address = self.service.address()
-                channel = grpc.insecure_channel(address, options=[("grpc.max_reconnect_backoff_ms", 500)])
+                options = [("grpc.max_reconnect_backoff_ms", 500), *keepalive_options(address)]
+                channel = grpc.insecure_channel(grpc_target(address), options=options)
             if channel is None:
                 continue
             stub = rpc.ClientServiceStub(channel)
@@ -125,7 +127,7 @@ class ChaosRun:
 
     def _read_logs(self) -> None:
         """Ask for the logs of finished apps: on YARN, they come to this machine when asked for."""
-        with grpc.insecure_channel(self.service.address()) as channel:
+        with grpc.insecure_channel(grpc_target(self.service.address())) as channel:
             stub = rpc.ClientServiceStub(channel)
             for app_id, app in self.states.items():
                 if app.state == "FINISHED" and not any(stub.Logs(pb.LogsRequest(app_id=app_id), timeout=60)):

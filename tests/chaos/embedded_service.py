@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -46,14 +46,23 @@ class EmbeddedService:
         folder: For all of its files.
         settings: More settings of the ResourceManager, by key.
         environment: More environment variables.
+        options: More options of `themis rm start`.
+        run_id: The mark of the run's processes, if the store has it already.
     """
 
     on_yarn = False
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, object] = NOTHING, environment: Mapping[str, str] = NOTHING_SET
+        self,
+        folder: Path,
+        settings: Mapping[str, object] = NOTHING,
+        environment: Mapping[str, str] = NOTHING_SET,
+        *,
+        options: Sequence[str] = (),
+        run_id: str = "",
     ) -> None:
-        self.run_id = uuid.uuid4().hex
+        self.run_id = run_id or uuid.uuid4().hex
+        self._options = options
         self.disk = folder / "disk"
         self.disk.mkdir()
         self.has_own_disk = os.getuid() == 0 and _run(
@@ -77,7 +86,7 @@ class EmbeddedService:
         self._environment = {
             **os.environ,
             **environment,
-            "THEMIS_RUN_ID": self.run_id,
+            **({} if run_id else {"THEMIS_RUN_ID": self.run_id}),
             "CHAOS_CLOCK": str(self._clock),
             "PYTHONPATH": os.pathsep.join([str(HERE / "machine"), str(ROOT)]),
         }
@@ -90,6 +99,7 @@ class EmbeddedService:
     def _start(self) -> subprocess.Popen[bytes]:
         self.starts += 1
         command = [sys.executable, "-P", "-m", "themis_cli.main", "rm", "start", "-c", str(self._config)]
+        command += self._options
         with self._log.open("ab") as log:
             return subprocess.Popen(command, env=self._environment, stdout=log, stderr=log, start_new_session=True)
 

@@ -63,7 +63,7 @@ def test_second_resource_manager_on_the_same_storage_is_refused(themis, tmp_path
         second.start()
     assert second.process.wait() == 2
     log = second.log()
-    assert "another ResourceManager uses this yarn.storage" in log and f"process {themis.process.pid} " in log
+    assert "another ResourceManager uses the same shared folder" in log and f"process {themis.process.pid} " in log
     assert str(themis.folder / "state") in log and "Traceback" not in log
 
 

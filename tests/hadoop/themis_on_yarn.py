@@ -47,6 +47,7 @@ class ThemisOnYarn:
             "rm_absence_s": 120,
             "validate_state": True, "yarn": {**fast, **yarn},
         }  # fmt: skip
+        self.options = ()
         self.process = None
 
     def __enter__(self):
@@ -60,12 +61,20 @@ class ThemisOnYarn:
 
     def start(self):
         """Start it and wait until it answers."""
+        (self.folder / "state" / "address").unlink(missing_ok=True)
+        self.launch()
+        self.wait_until_it_answers()
+
+    def launch(self):
+        """Start the process."""
         path = self.folder / "rm.yaml"
         path.write_text(yaml.safe_dump(self.settings))
-        (self.folder / "state" / "address").unlink(missing_ok=True)
         with (self.folder / "rm.log").open("ab") as log:
-            command = [sys.executable, "-m", "themis_cli.main", "rm", "start", "-c", str(path)]
+            command = [sys.executable, "-m", "themis_cli.main", "rm", "start", "-c", str(path), *self.options]
             self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=subprocess.STDOUT)
+
+    def wait_until_it_answers(self):
+        """Wait until it listens, and connect."""
         address = self.folder / "state" / "address"
         self.until(address.exists, "the ResourceManager listens", 60)
         self.client = Connection(address.read_text().strip(), timeout_s=30.0)

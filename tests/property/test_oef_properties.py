@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from oef_cases import instance, random_capacity, random_rows, solve
 from scipy.optimize import linprog
 
@@ -29,6 +30,14 @@ def draw(seed, types, most=6):
     return rng, random_rows(rng, tenants, types), random_capacity(rng, types), weights
 
 
+def resolved(rule, fair, step):
+    """By type, the efficiencies of a new solve with `step` more devices of it."""
+    for number, devices in enumerate(fair.speedups.capacity):
+        capacity = fair.speedups.capacity.copy()
+        capacity[number] = devices + step
+        yield rule_named(rule, HighsModel)(replace(fair.speedups, capacity=capacity)).efficiencies
+
+
 @pytest.mark.parametrize("types", EVERY_TYPES)
 @pytest.mark.parametrize("seed", SEEDS)
 class TestRandomInstances:
@@ -39,6 +48,22 @@ class TestRandomInstances:
         assert per_weight == pytest.approx(np.full(len(rows), per_weight[0]), rel=1e-7)
         assert pareto_gap(fair, HighsModel) <= 1e-6 * fair.total
         assert (fair.matrix > 0).sum() <= len(rows) + types - 1
+
+    @pytest.mark.parametrize("rule", ["cooperative", "noncooperative", "pure_efficiency"])
+    def test_marginals_are_what_solving_again_with_more_devices_gains(self, rule, seed, types):
+        _, rows, capacity, weights = draw(seed, types)
+        fair = solve(rule, rows, capacity, weights)
+        less, more = (
+            np.column_stack([(again - fair.efficiencies) / step for again in resolved(rule, fair, step)])
+            for step in (-1e-5, 1e-5)
+        )
+        totals = fair.marginals.sum(axis=0)
+        assert (more.sum(axis=0) <= totals + 1e-5).all() and (totals <= less.sum(axis=0) + 1e-5).all()
+        whole = np.array([again.sum() - fair.total for again in resolved(rule, fair, 1.0)])
+        assert (whole <= totals + 1e-6).all()
+        # Where the optimum bends, a basis can tell what one side of the bend gains.
+        smooth = np.isclose(less, more, atol=1e-4).all(axis=0)
+        assert fair.marginals[:, smooth] == pytest.approx(more[:, smooth], abs=1e-3)
 
     def test_noncooperative_pays_no_inflation(self, seed, types):
         rng, rows, capacity, weights = draw(seed, types)

@@ -47,6 +47,7 @@ ALLOWED = {
         "themis_lab.simulator",
         "themis_lab.testbed",
         "themis_lab.devcluster",
+        "themis_lab.paper.allox",
     ),
     "themis_lab": (),
     "themis_cli": ("themis", "rm_plugin", "am", "submarine_client", "tf_jobs", "themis_lab"),

@@ -35,6 +35,7 @@ def check_limits(spec: AppSpec, source: str) -> None:
     _check_values("setting", spec.tuner.settings, source)
     _check_values("argument", spec.program.arguments, source)
     _check_environment(spec.program.environment, source)
+    _check_text("python", spec.program.python, source)
     for job in spec.jobs:
         _check_values("hyper-parameter", job.hyper_parameters, source)
         _check_command(spec.program, job, source)

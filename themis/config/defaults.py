@@ -1,4 +1,4 @@
-"""Defaults that the ResourceManager and its clients must agree on."""
+"""Defaults that several programs must agree on."""
 
 from __future__ import annotations
 
@@ -11,3 +11,6 @@ RM_PORT = 8650
 
 DEFAULT_RM_ADDRESS = f"{RM_HOST}:{RM_PORT}"
 """Where a client looks for the ResourceManager when nothing else is said."""
+
+DEFAULT_POLICY = "fair_finish"
+"""The policy of the service, of the testbed and of simulations if none is named: decision 0061."""

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from msgspec.structs import replace
 from pydantic import BeforeValidator, Field, StrictInt
 
 from themis.apps import (
@@ -26,6 +27,7 @@ from themis.apps import (
     TaskResources,
     TunerSpec,
 )
+from themis.code_archive import pack_code
 from themis.config.app_limits import check_limits
 from themis.config.loader import Section, fit, load_yaml
 from themis.config.names import check_app_name, check_label, check_parameter_name, login_name
@@ -174,6 +176,13 @@ class GroupFile(Section):
     command: str = Field(default="", description="a shell command; %name% stands for a hyper-parameter or argument")
     arguments: dict[str, Scalar] = Field(default={}, description="the same for every job")
     environment: dict[VariableName, Variable] = Field(default={}, description="added to the environment of every task")
+    code: str = Field(
+        default="", description="a folder or file that travels with the app; relative to the group file's folder"
+    )
+    python: str = Field(default="", description="absolute path of an interpreter; its folder comes first in PATH")
+    framework: Literal["", "tensorflow", "pytorch", "none"] = Field(
+        default="", description="whose variables tell a task of its peers; default: those of TensorFlow and PyTorch"
+    )
     tuner: Annotated[TunerSection, BeforeValidator(_tuner)] = TunerSection()
     metric: Annotated[MetricSection | None, BeforeValidator(_metric)] = MetricSection()
     job: JobSection = JobSection()
@@ -201,7 +210,12 @@ class GroupFile(Section):
 
 def load_group(path: Path) -> AppSpec:
     """Read a group file; whatever does not fit raises InputError."""
-    return build_app(fit(GroupFile, load_yaml(path), str(path)), str(path))
+    file = fit(GroupFile, load_yaml(path), str(path))
+    app = build_app(file, str(path))
+    if not file.code:
+        return app
+    code = pack_code({".": path.parent / file.code}, f"{path}: code")
+    return replace(app, program=replace(app.program, code=code))
 
 
 def build_app(file: GroupFile, source: str) -> AppSpec:
@@ -247,7 +261,12 @@ def _app(
         queue=file.queue,
         tuner=tuner,
         program=ProgramSpec(
-            name=file.program, command=file.command, arguments=file.arguments, environment=file.environment
+            name=file.program,
+            command=file.command,
+            arguments=file.arguments,
+            environment=file.environment,
+            framework=file.framework,
+            python=file.python,
         ),
         jobs=jobs,
         resources=TaskResources(memory_mb=file.resources.memory_mb, vcores=file.resources.vcores),
@@ -271,6 +290,9 @@ def _check_exclusive(file: GroupFile, source: str) -> None:
     if bool(file.program) == bool(file.command):
         remedy = "program names one of the catalogue, command is a shell command of your own"
         raise InputError(f"{source}: give exactly one of program and command", remedy=remedy)
+    if file.program and (file.code or file.python):
+        remedy = "they are for a command of your own"
+        raise InputError(f"{source}: a program takes neither code nor python", value=file.program, remedy=remedy)
 
 
 def _sets(file: GroupFile, source: str) -> tuple[HyperParameters, ...]:

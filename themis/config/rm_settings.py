@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from themis.addresses import is_address
 from themis.choices import (
     Bidders,
     BidValues,
@@ -20,7 +21,7 @@ from themis.choices import (
     TenantOf,
 )
 from themis.config.cluster_file import DeviceSection
-from themis.config.defaults import DEFAULT_RM_ADDRESS
+from themis.config.defaults import DEFAULT_POLICY, DEFAULT_RM_ADDRESS
 from themis.config.examples import ExampleKind, file_or_example
 from themis.config.loader import Section, load
 from themis.config.scalars import Variable, VariableName, number
@@ -83,6 +84,29 @@ class RetentionSettings(Section):
         default=2_000, ge=0, description="largest number of ended apps whose events stay in the store"
     )
     archive: bool = Field(default=True, description="write events that leave the store to files; if false, delete them")
+
+
+class StandbySettings(Section):
+    """A second ResourceManager that takes over when the first one dies."""
+
+    enabled: bool = Field(
+        default=False, description="write the state to a shared folder too, so that a standby can take over"
+    )
+    folder: Path | None = Field(
+        default=None,
+        description="folder that all ResourceManagers share; with the engine yarn always `yarn.storage`",
+    )
+    addresses: tuple[str, ...] = Field(
+        default=(),
+        description="HOST:PORT of each ResourceManager, for app masters; empty: that of the one that starts them",
+    )
+
+    @model_validator(mode="after")
+    def _addresses_can_be_used(self) -> StandbySettings:
+        for address in self.addresses:
+            if not is_address(address):
+                raise ValueError(f"addresses: write HOST:PORT, not {address!r}")
+        return self
 
 
 class YarnSettings(Section):
@@ -204,6 +228,7 @@ class RmSettings(Section):
         description="a cluster file, or an example's name such as `testbed-64`; with the engine yarn, what YARN's node"
         " reports lack: slots and racks",
     )
+    standby: StandbySettings = StandbySettings()
     yarn: YarnSettings = YarnSettings()
     docker: DockerSettings = DockerSettings()
     state_dir: Path = Path("out/rm")
@@ -211,7 +236,7 @@ class RmSettings(Section):
     advertise: str = Field(default="", description="host at which app masters reach it; empty: the host of `listen`")
     page: str = Field(default="", description="HOST:PORT of the web page and REST; empty: none")
     engine: Literal["local", "yarn", "docker"] = "local"
-    policy: str = "themis"
+    policy: str = DEFAULT_POLICY
     tenant_of: TenantOf = Field(default=TenantOf.USER, description="who shares the cluster under `oef` and `allox`")
     tenant_weights: dict[str, Annotated[float, Field(gt=0, strict=True), BeforeValidator(number)]] = Field(
         default={}, description="weights of tenants by user, queue or app"
@@ -268,6 +293,19 @@ class RmSettings(Section):
             raise ValueError(f"the engine {self.engine} needs a cluster file: set `cluster`")
         return self
 
+    @model_validator(mode="after")
+    def _standby_has_a_folder(self) -> RmSettings:
+        if self.engine == "yarn" and self.standby.folder is not None:
+            raise ValueError("the engine yarn shares yarn.storage: remove standby.folder")
+        if self.engine != "yarn" and self.standby.enabled != (self.standby.folder is not None):
+            raise ValueError(f"with the engine {self.engine}, standby.enabled and standby.folder go together")
+        return self
+
+    @property
+    def files_dir(self) -> Path:
+        """The folder of apps' files and of archives: `standby.folder` if there is one, else `state_dir`."""
+        return self.standby.folder or self.state_dir
+
     def report_time_s(self, apps: int) -> float:
         """Seconds that apps may take to report: the deadline, and the same time again for every hundred apps.
 
@@ -289,6 +327,8 @@ def load_rm_settings(path: Path) -> RmSettings:
     elif settings.engine != "local":
         # One engine must not take up the apps of another.
         inside["state_dir"] = settings.state_dir.with_name(f"rm-{settings.engine}")
+    if settings.standby.folder is not None:
+        inside["standby"] = settings.standby.model_copy(update={"folder": folder / settings.standby.folder})
     if settings.cluster is not None:
         inside["cluster"] = file_or_example(settings.cluster, ExampleKind.CLUSTER, folder)
     if settings.yarn.keytab:

@@ -98,7 +98,7 @@ class TunerSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., settings: _Optional[_Mapping[str, Scalar]] = ...) -> None: ...
 
 class ProgramSpec(_message.Message):
-    __slots__ = ("name", "command", "arguments", "environment")
+    __slots__ = ("name", "command", "arguments", "environment", "framework", "code_sha256", "python")
     class ArgumentsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -117,11 +117,17 @@ class ProgramSpec(_message.Message):
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    FRAMEWORK_FIELD_NUMBER: _ClassVar[int]
+    CODE_SHA256_FIELD_NUMBER: _ClassVar[int]
+    PYTHON_FIELD_NUMBER: _ClassVar[int]
     name: str
     command: str
     arguments: _containers.MessageMap[str, Scalar]
     environment: _containers.ScalarMap[str, str]
-    def __init__(self, name: _Optional[str] = ..., command: _Optional[str] = ..., arguments: _Optional[_Mapping[str, Scalar]] = ..., environment: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    framework: str
+    code_sha256: str
+    python: str
+    def __init__(self, name: _Optional[str] = ..., command: _Optional[str] = ..., arguments: _Optional[_Mapping[str, Scalar]] = ..., environment: _Optional[_Mapping[str, str]] = ..., framework: _Optional[str] = ..., code_sha256: _Optional[str] = ..., python: _Optional[str] = ...) -> None: ...
 
 class TaskResources(_message.Message):
     __slots__ = ("memory_mb", "vcores")
@@ -274,18 +280,20 @@ class LossForecast(_message.Message):
     def __init__(self, floor: _Optional[float] = ..., drop: _Optional[float] = ..., scale: _Optional[float] = ..., power: _Optional[float] = ..., iteration: _Optional[int] = ..., serial_iteration_s: _Optional[float] = ...) -> None: ...
 
 class SampleTimes(_message.Message):
-    __slots__ = ("device", "first_work_gpu_s", "first_s", "second_work_gpu_s", "second_s")
+    __slots__ = ("device", "first_work_gpu_s", "first_s", "second_work_gpu_s", "second_s", "memory_mb")
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     FIRST_WORK_GPU_S_FIELD_NUMBER: _ClassVar[int]
     FIRST_S_FIELD_NUMBER: _ClassVar[int]
     SECOND_WORK_GPU_S_FIELD_NUMBER: _ClassVar[int]
     SECOND_S_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
     device: str
     first_work_gpu_s: float
     first_s: float
     second_work_gpu_s: float
     second_s: float
-    def __init__(self, device: _Optional[str] = ..., first_work_gpu_s: _Optional[float] = ..., first_s: _Optional[float] = ..., second_work_gpu_s: _Optional[float] = ..., second_s: _Optional[float] = ...) -> None: ...
+    memory_mb: float
+    def __init__(self, device: _Optional[str] = ..., first_work_gpu_s: _Optional[float] = ..., first_s: _Optional[float] = ..., second_work_gpu_s: _Optional[float] = ..., second_s: _Optional[float] = ..., memory_mb: _Optional[float] = ...) -> None: ...
 
 class GangDemand(_message.Message):
     __slots__ = ("job_id", "min_gpus", "max_gpus", "unit_gpus", "slowdown", "work_left_gpu_s", "held", "forecast", "faster_than", "speeds", "samples")
@@ -369,7 +377,7 @@ class AmMessage(_message.Message):
     def __init__(self, id: _Optional[int] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., rho: _Optional[_Union[RhoReport, _Mapping]] = ..., bid: _Optional[_Union[Bid, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., job_event: _Optional[_Union[JobEvent, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ...) -> None: ...
 
 class Register(_message.Message):
-    __slots__ = ("app_id", "attempt", "token", "held_lease_ids", "pid", "page_url", "engine_id")
+    __slots__ = ("app_id", "attempt", "token", "held_lease_ids", "pid", "page_url", "engine_id", "has_code")
     APP_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -377,6 +385,7 @@ class Register(_message.Message):
     PID_FIELD_NUMBER: _ClassVar[int]
     PAGE_URL_FIELD_NUMBER: _ClassVar[int]
     ENGINE_ID_FIELD_NUMBER: _ClassVar[int]
+    HAS_CODE_FIELD_NUMBER: _ClassVar[int]
     app_id: str
     attempt: int
     token: str
@@ -384,7 +393,8 @@ class Register(_message.Message):
     pid: int
     page_url: str
     engine_id: str
-    def __init__(self, app_id: _Optional[str] = ..., attempt: _Optional[int] = ..., token: _Optional[str] = ..., held_lease_ids: _Optional[_Iterable[int]] = ..., pid: _Optional[int] = ..., page_url: _Optional[str] = ..., engine_id: _Optional[str] = ...) -> None: ...
+    has_code: bool
+    def __init__(self, app_id: _Optional[str] = ..., attempt: _Optional[int] = ..., token: _Optional[str] = ..., held_lease_ids: _Optional[_Iterable[int]] = ..., pid: _Optional[int] = ..., page_url: _Optional[str] = ..., engine_id: _Optional[str] = ..., has_code: _Optional[bool] = ...) -> None: ...
 
 class RhoReport(_message.Message):
     __slots__ = ("round_id", "rho", "t_shared_s", "t_ideal_s", "demands", "phases_left", "restart_s")
@@ -615,7 +625,7 @@ class RmMessage(_message.Message):
     def __init__(self, id: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., ask_rho: _Optional[_Union[AskRho, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., shut_down: _Optional[_Union[ShutDown, _Mapping]] = ..., cluster: _Optional[_Union[ClusterUpdate, _Mapping]] = ...) -> None: ...
 
 class Registered(_message.Message):
-    __slots__ = ("spec", "cluster", "submitted_at_s", "now_s", "lease_s", "checkpoint_lead_s", "grace_s", "heartbeat_s", "time_scale", "leases", "active_apps", "contention", "bundle_rule", "app_id", "gpus_available", "task_log_mb")
+    __slots__ = ("spec", "cluster", "submitted_at_s", "now_s", "lease_s", "checkpoint_lead_s", "grace_s", "heartbeat_s", "time_scale", "leases", "active_apps", "contention", "bundle_rule", "app_id", "gpus_available", "task_log_mb", "code")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_AT_S_FIELD_NUMBER: _ClassVar[int]
@@ -632,6 +642,7 @@ class Registered(_message.Message):
     APP_ID_FIELD_NUMBER: _ClassVar[int]
     GPUS_AVAILABLE_FIELD_NUMBER: _ClassVar[int]
     TASK_LOG_MB_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
     spec: AppSpec
     cluster: Cluster
     submitted_at_s: float
@@ -648,7 +659,8 @@ class Registered(_message.Message):
     app_id: str
     gpus_available: int
     task_log_mb: int
-    def __init__(self, spec: _Optional[_Union[AppSpec, _Mapping]] = ..., cluster: _Optional[_Union[Cluster, _Mapping]] = ..., submitted_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., lease_s: _Optional[float] = ..., checkpoint_lead_s: _Optional[float] = ..., grace_s: _Optional[float] = ..., heartbeat_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., active_apps: _Optional[int] = ..., contention: _Optional[float] = ..., bundle_rule: _Optional[str] = ..., app_id: _Optional[str] = ..., gpus_available: _Optional[int] = ..., task_log_mb: _Optional[int] = ...) -> None: ...
+    code: bytes
+    def __init__(self, spec: _Optional[_Union[AppSpec, _Mapping]] = ..., cluster: _Optional[_Union[Cluster, _Mapping]] = ..., submitted_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., lease_s: _Optional[float] = ..., checkpoint_lead_s: _Optional[float] = ..., grace_s: _Optional[float] = ..., heartbeat_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., active_apps: _Optional[int] = ..., contention: _Optional[float] = ..., bundle_rule: _Optional[str] = ..., app_id: _Optional[str] = ..., gpus_available: _Optional[int] = ..., task_log_mb: _Optional[int] = ..., code: _Optional[bytes] = ...) -> None: ...
 
 class AskRho(_message.Message):
     __slots__ = ("round_id", "now_s", "deadline_s", "contention", "active_apps")
@@ -725,10 +737,12 @@ class ClusterUpdate(_message.Message):
     def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ..., gpus_available: _Optional[int] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("spec",)
+    __slots__ = ("spec", "code")
     SPEC_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
     spec: AppSpec
-    def __init__(self, spec: _Optional[_Union[AppSpec, _Mapping]] = ...) -> None: ...
+    code: bytes
+    def __init__(self, spec: _Optional[_Union[AppSpec, _Mapping]] = ..., code: _Optional[bytes] = ...) -> None: ...
 
 class SubmitReply(_message.Message):
     __slots__ = ("app_id", "runs_on", "page_url")
@@ -974,7 +988,7 @@ class RmStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class RmStatus(_message.Message):
-    __slots__ = ("version", "host", "pid", "started_at_s", "now_s", "engine", "policy", "state_dir", "store_trouble", "engine_trouble", "apps_running", "apps_waiting", "nodes", "limits")
+    __slots__ = ("version", "host", "pid", "started_at_s", "now_s", "engine", "policy", "state_dir", "store_trouble", "engine_trouble", "apps_running", "apps_waiting", "nodes", "limits", "standbys")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
@@ -989,6 +1003,7 @@ class RmStatus(_message.Message):
     APPS_WAITING_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
+    STANDBYS_FIELD_NUMBER: _ClassVar[int]
     version: str
     host: str
     pid: int
@@ -1003,7 +1018,8 @@ class RmStatus(_message.Message):
     apps_waiting: int
     nodes: _containers.RepeatedCompositeFieldContainer[NodeStatus]
     limits: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, version: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., started_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., engine: _Optional[str] = ..., policy: _Optional[str] = ..., state_dir: _Optional[str] = ..., store_trouble: _Optional[str] = ..., engine_trouble: _Optional[str] = ..., apps_running: _Optional[int] = ..., apps_waiting: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., limits: _Optional[_Iterable[str]] = ...) -> None: ...
+    standbys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., started_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., engine: _Optional[str] = ..., policy: _Optional[str] = ..., state_dir: _Optional[str] = ..., store_trouble: _Optional[str] = ..., engine_trouble: _Optional[str] = ..., apps_running: _Optional[int] = ..., apps_waiting: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., limits: _Optional[_Iterable[str]] = ..., standbys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
     __slots__ = ("machine_id", "state", "gpus", "gpus_leased", "gpus_closed", "last_lease_end_s", "gpus_free")

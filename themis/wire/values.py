@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from themis.apps import (
     DEFAULT_PEER_WAIT_S,
     AppSpec,
+    CodeArchive,
     Estimate,
     HyperParameter,
     JobShape,
@@ -124,7 +125,7 @@ def _metric_from_message(message: pb.MetricSpec) -> MetricSpec:
 
 
 def app_to_message(app: AppSpec) -> pb.AppSpec:
-    """An app's specification."""
+    """An app's specification. Of its code only the hash is in it."""
     program = app.program
     return pb.AppSpec(
         name=app.name,
@@ -136,6 +137,9 @@ def app_to_message(app: AppSpec) -> pb.AppSpec:
             command=program.command,
             arguments=scalars_to_messages(program.arguments),
             environment=program.environment,
+            framework=program.framework,
+            code_sha256=program.code.sha256 if program.code else "",
+            python=program.python,
         ),
         jobs=[job_to_message(job) for job in app.jobs],
         resources=pb.TaskResources(memory_mb=app.resources.memory_mb, vcores=app.resources.vcores),
@@ -166,6 +170,9 @@ def app_from_message(message: pb.AppSpec) -> AppSpec:
             command=program.command,
             arguments=scalars_from_messages(program.arguments),
             environment=dict(program.environment),
+            framework=program.framework,
+            code=CodeArchive(sha256=program.code_sha256) if program.code_sha256 else None,
+            python=program.python,
         ),
         jobs=tuple(job_from_message(job) for job in message.jobs),
         resources=TaskResources(memory_mb=message.resources.memory_mb, vcores=message.resources.vcores),
@@ -448,6 +455,7 @@ def _demand_to_message(demand: GangDemand) -> pb.GangDemand:
                 first_s=each.seconds[0],
                 second_work_gpu_s=each.work_gpu_s[1],
                 second_s=each.seconds[1],
+                memory_mb=each.memory_mb,
             )
             for each in demand.samples
         ],
@@ -471,6 +479,7 @@ def _demand_from_message(message: pb.GangDemand) -> GangDemand:
                 device=each.device,
                 work_gpu_s=(each.first_work_gpu_s, each.second_work_gpu_s),
                 seconds=(each.first_s, each.second_s),
+                memory_mb=each.memory_mb,
             )
             for each in message.samples
         ),

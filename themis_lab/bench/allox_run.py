@@ -1,4 +1,4 @@
-"""The benchmark of AlloX: CPU time of matchings and of AlloX+, and of the plain assignment, in one run."""
+"""The benchmark of AlloX: CPU time of matchings, AlloX+ and a whole trace, and of the plain and Gavel's matching."""
 
 from __future__ import annotations
 
@@ -12,10 +12,18 @@ from rm_plugin.policies.allox import allox_plus
 from rm_plugin.policies.allox.decision import free_at_s, match_jobs
 from rm_plugin.policies.allox.values import Snapshot
 from themis.values import Value
-from themis_lab.simulator.workloads.interchangeable import queued
+from themis_lab.bench.allox_peers import match_as_gavel
+from themis_lab.paper.allox.driver import run
+from themis_lab.paper.allox.policies import policy_named
+from themis_lab.simulator.workloads.interchangeable import USERS, large, queued
 
-LIMITS_S = {("matching", 200, 40): 0.01, ("matching", 1000, 200): 2.0, ("allox_plus", 1000, 10_000): 0.1}
-"""CPU seconds that one decision should not exceed, by what decides, jobs and machines."""
+LIMITS_S = {
+    ("matching", 200, 40): 0.01,
+    ("matching", 1000, 200): 2.0,
+    ("allox_plus", 1000, 10_000): 0.1,
+    ("trace", 10_000, 40): 120.0,
+}
+"""CPU seconds that one decision, or the simulation of the trace, should not exceed, by kind, jobs and machines."""
 
 _BUSY = (0.0, 0.9)
 """Shares of machines that run a job: with equal waits the matching is easier."""
@@ -29,23 +37,25 @@ class AlloxPlan(Value, frozen=True, kw_only=True):
 
     Attributes:
         sizes: Pairs of jobs and machines for matchings.
-        plain: The most jobs for which the plain assignment is solved too.
+        plain: The most jobs for which the plain assignment and Gavel's matching are solved too.
         repeats: Instances of each size; the least time counts, because other processes only add to it.
         seed: Of the first instance.
+        trace: Jobs of the simulated trace; 0 for none.
     """
 
     sizes: tuple[tuple[int, int], ...]
     plain: int
     repeats: int
     seed: int
+    trace: int = 0
 
 
 class AlloxRow(Value, frozen=True, kw_only=True):
-    """One kind of decision at one size.
+    """One kind of decision at one size, or the simulation of a trace.
 
     Attributes:
-        kind: `matching` or `allox_plus`.
-        jobs: Waiting jobs.
+        kind: `matching`, `allox_plus` or `trace`.
+        jobs: Waiting jobs, or those of the trace.
         machines: Machines, half of them GPUs.
         busy: Share of the machines that run a job.
         cpu_s: CPU seconds, the least over the instances.
@@ -54,6 +64,9 @@ class AlloxRow(Value, frozen=True, kw_only=True):
         plain_s: CPU seconds of the assignment with all n positions of all machines; None if not measured.
         ratio: `plain_s` over `cpu_s`.
         difference: The largest relative difference of the two totals.
+        gavel_s: CPU seconds of the matching as Gavel decides it, over idle machines only; None if not measured.
+        gavel_ratio: `gavel_s` over `cpu_s`.
+        gavel_excess: How much larger the total of Gavel's matching is, relatively, at most.
     """
 
     kind: str
@@ -66,6 +79,9 @@ class AlloxRow(Value, frozen=True, kw_only=True):
     plain_s: float | None = None
     ratio: float | None = None
     difference: float | None = None
+    gavel_s: float | None = None
+    gavel_ratio: float | None = None
+    gavel_excess: float | None = None
 
     @property
     def is_over(self) -> bool:
@@ -74,7 +90,7 @@ class AlloxRow(Value, frozen=True, kw_only=True):
 
 
 def run_plan(plan: AlloxPlan) -> Iterator[AlloxRow]:
-    """Measure matchings at every size on an idle and on a busy cluster, then AlloX+ at its one size."""
+    """Measure matchings at every size on an idle and on a busy cluster, then AlloX+ at its one size, then the trace."""
     for jobs, machines in plan.sizes:
         for busy in _BUSY:
             yield _matching(plan, jobs, machines, busy)
@@ -88,10 +104,13 @@ def run_plan(plan: AlloxPlan) -> Iterator[AlloxRow]:
         cpu_s=min(_allox_plus_s(snapshot) for snapshot in snapshots),
         limit_s=LIMITS_S["allox_plus", jobs, machines],
     )
+    if plan.trace:
+        yield _trace(plan)
 
 
 def _matching(plan: AlloxPlan, jobs: int, machines: int, busy: float) -> AlloxRow:
     ours_s, plain_s, differences, columns = [], [], [], 0
+    gavel_s, excesses = [], []
     with_plain = jobs <= plan.plain and jobs * jobs * machines <= _MAX_PLAIN_CELLS
     for place in range(plan.repeats):
         snapshot = queued(plan.seed + place, jobs, machines, busy)
@@ -104,6 +123,10 @@ def _matching(plan: AlloxPlan, jobs: int, machines: int, busy: float) -> AlloxRo
             total_s = plain_total_s(snapshot)
             plain_s.append(time.process_time() - began_s)
             differences.append(abs(matching.total_s / total_s - 1.0))
+            if any(machine.is_idle for machine in snapshot.machines):
+                peer = match_as_gavel(snapshot)
+                gavel_s.append(peer.cpu_s)
+                excesses.append(peer.total_s / matching.total_s - 1.0)
     return AlloxRow(
         kind="matching",
         jobs=jobs,
@@ -115,6 +138,9 @@ def _matching(plan: AlloxPlan, jobs: int, machines: int, busy: float) -> AlloxRo
         plain_s=min(plain_s) if plain_s else None,
         ratio=min(plain_s) / min(ours_s) if plain_s else None,
         difference=max(differences) if differences else None,
+        gavel_s=min(gavel_s) if gavel_s else None,
+        gavel_ratio=min(gavel_s) / min(ours_s) if gavel_s else None,
+        gavel_excess=max(excesses) if excesses else None,
     )
 
 
@@ -127,6 +153,18 @@ def plain_total_s(snapshot: Snapshot) -> float:
     return float(cost[linear_sum_assignment(cost)].sum())
 
 
+def _trace(plan: AlloxPlan) -> AlloxRow:
+    """The trace of section 5.2.2, simulated under AlloX without samples and errors; once, because it takes long."""
+    trace = large(plan.seed, max(1, plan.trace // USERS))
+    policy = policy_named("allox", trace)
+    began_s = time.process_time()
+    run(trace, policy)
+    cpu_s = time.process_time() - began_s
+    jobs, machines = len(trace.jobs), sum(trace.machines.values())
+    limit_s = LIMITS_S.get(("trace", jobs, machines))
+    return AlloxRow(kind="trace", jobs=jobs, machines=machines, busy=0.0, cpu_s=cpu_s, limit_s=limit_s)
+
+
 def _allox_plus_s(snapshot: Snapshot) -> float:
     began_s = time.process_time()
     allox_plus.decide(snapshot)
@@ -135,14 +173,15 @@ def _allox_plus_s(snapshot: Snapshot) -> float:
 
 def table(rows: list[AlloxRow]) -> str:
     """The rows for readers."""
-    lines = [("kind", "jobs", "machines", "busy", "CPU s", "limit s", "columns", "plain s", "ratio", "difference")]
+    heads = ("kind", "jobs", "machines", "busy", "CPU s", "limit s", "columns", "plain s", "ratio", "difference")
+    lines = [(*heads, "Gavel s", "ratio", "excess")]
     for row in rows:
-        numbers = (row.limit_s, row.plain_s, row.ratio, row.difference)
-        limit, plain, ratio, difference = ("-" if number is None else f"{number:.3g}" for number in numbers)
+        numbers = (row.limit_s, row.plain_s, row.ratio, row.difference, row.gavel_s, row.gavel_ratio, row.gavel_excess)
+        limit, *compared = ("-" if number is None else f"{number:.3g}" for number in numbers)
         sizes = (str(row.jobs), str(row.machines), f"{row.busy:.0%}")
         limit += ", over" if row.is_over else ""
         columns = str(row.columns) if row.columns else "-"
-        lines.append((row.kind, *sizes, f"{row.cpu_s:.4f}", limit, columns, plain, ratio, difference))
+        lines.append((row.kind, *sizes, f"{row.cpu_s:.4f}", limit, columns, *compared))
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return "\n".join(
         "  ".join(

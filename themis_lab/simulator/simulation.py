@@ -233,7 +233,7 @@ class Simulation:
         self.fluid.arrive(app.app_id, declaration.phases, self.now_s)
         self._without_chance[app.app_id] = None
         self._cohort.enter(app.app_id, self._make_agent(trace))
-        self.arbiter.add_app(app.app_id, now_s=self.now_s, owner=trace.owner)
+        self.arbiter.add_app(app.app_id, now_s=self.now_s, owner=trace.owner, resources=trace.resources)
         if trace.startup_s:
             self.arbiter.set_silent(app.app_id, True)
             self._queue.add(self.now_s + trace.startup_s, Phase.ARRIVAL, lambda: self._registered(app))

@@ -8,8 +8,8 @@ from typing import ClassVar, Protocol
 
 from msgspec import field
 
-from rm_plugin.arbiter.round_values import NO_OWNER, AppOwner
-from themis.apps import JobShape, JobSpec, Slowdown, TunerSpec
+from rm_plugin.arbiter.round_values import NO_OWNER, NO_RESOURCES, AppOwner
+from themis.apps import JobShape, JobSpec, Slowdown, TaskResources, TunerSpec
 from themis.errors import InputError, UnknownNameError
 from themis.values import Value
 from themis_lab.simulator.costs import A_CENTURY_S, Costs
@@ -91,7 +91,8 @@ class AppTrace(Value, frozen=True, kw_only=True):
     """An app: its arrival, its jobs and the tuner that searches them. `model` is for readers only.
 
     `startup_s` is the time from the app's arrival until its app master can answer the arbiter. `costs` are those of its
-    jobs if they differ from the run's. `owner` is whose app it is, for policies that share among users.
+    jobs if they differ from the run's. `owner` is whose app it is, for policies that share among users. `resources` is
+    what each task requests beside its GPUs, for policies that count memory and cores.
     """
 
     name: str
@@ -102,8 +103,9 @@ class AppTrace(Value, frozen=True, kw_only=True):
     tuner: TunerSpec = field(default_factory=lambda: TunerSpec(name="single"))
     model: str = ""
     owner: AppOwner = NO_OWNER
+    resources: TaskResources = NO_RESOURCES
 
-    OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {"owner": NO_OWNER}
+    OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {"owner": NO_OWNER, "resources": NO_RESOURCES}
 
     def __post_init__(self) -> None:
         if not self.jobs:

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from themis.config.defaults import DEFAULT_POLICY
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -24,7 +26,7 @@ def add_arguments(subparsers: argparse._SubParsersAction[argparse.ArgumentParser
     play.add_argument(
         "mix", metavar="MIX", help="mix file, or the name of an example: main, small, hybrid, yarn, hybrid-yarn"
     )
-    play.add_argument("--policy", default="themis", help="policy of the ResourceManager; default: %(default)s")
+    play.add_argument("--policy", default=DEFAULT_POLICY, help="policy of the ResourceManager; default: %(default)s")
     play.add_argument("--out", type=Path, default=DEFAULT_OUT, help="folder for the run; default: %(default)s")
     play.add_argument("--engine", default="local", help="local, or yarn: Hadoop on this machine; default: %(default)s")
     play.add_argument("--seed", type=int, default=None, help="in place of the mix's own")

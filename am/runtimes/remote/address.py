@@ -11,8 +11,8 @@ _ELSEWHERE = "192.0.2.1"
 
 
 def own_address(rm_address: str) -> str:
-    """Return this machine's address on the ResourceManager's network."""
-    host, _, port = rm_address.rpartition(":")
+    """Return this machine's address on the network of the ResourceManager; of several, of the first."""
+    host, _, port = rm_address.partition(",")[0].rpartition(":")
     address = _source(host, int(port))
     if _is_loopback(address) and not _means_loopback(host):
         # The ResourceManager runs on this machine, whose own name resolves to 127.0.1.1 here, as on Debian. Other

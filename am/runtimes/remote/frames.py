@@ -5,6 +5,7 @@ A frame is a line of JSON, its header, then `size` bytes of payload. The task ho
     H: {"kind": "hello", "size": 0, "seat": "app1-1-7", "token": "..", "pid": 41, "task_run": 1,
         "address": "10.0.0.4:40123", "job_dir": "/tmp/job"}
     A: {"kind": "welcome", "size": 0, "received": {}}
+    A: {"kind": "code", "size": 2048, "task_run": 1, "offset": 0}, then 2048 bytes, if code travels with the app
     A: {"kind": "run", "size": 0, "task_run": 1, "command": ["python", "train.py"], ..}
     H: {"kind": "file", "size": 812, "task_run": 1, "name": "log", "offset": 0}, then 812 bytes of the log
     H: {"kind": "exit", "size": 0, "task_run": 1, "code": 0, "tidy": true}

@@ -136,6 +136,7 @@ class TaskHosts:
         marks: Mapping[str, str],
         log_path: Path,
         folder: Path,
+        code: bytes = b"",
     ) -> None:
         """Order the seat's host to start its task.
 
@@ -147,11 +148,16 @@ class TaskHosts:
             marks: Variables that identify the task's processes.
             log_path: File to which the task's output is appended.
             folder: Folder to which the MIRRORED files in the job's folder are copied as they grow.
+            code: Archive to unpack before the start. The task then starts in its folder.
         """
         state = self._hosts[seat_id]
         state.files = {"log": log_path, **{name: folder / name for name in MIRRORED}}
         log_path.parent.mkdir(parents=True, exist_ok=True)
-        state.order = frames.encode(
+        parts = (
+            frames.encode("code", code[offset : offset + frames.CHUNK_BYTES], task_run=state.task_run, offset=offset)
+            for offset in range(0, len(code), frames.CHUNK_BYTES)
+        )
+        state.order = b"".join(parts) + frames.encode(
             "run",
             task_run=state.task_run,
             command=list(command),
@@ -159,6 +165,7 @@ class TaskHosts:
             environment=dict(environment),
             marks=dict(marks),
             mirrored=list(MIRRORED),
+            code_bytes=len(code),
         )
         self._send(state, state.order)
 

@@ -99,6 +99,7 @@ class RemoteRuntime:
         if seat is None:
             raise InvariantError("a task in a container needs a seat", value=launch.job_id)
         command = process_command(launch)
+        code = b"" if launch.code is None else await asyncio.to_thread(launch.code.read_bytes)
         task = RemoteTask(launch, self._containers.of(seat), self._hosts.pid(seat.seat_id))
         self._hosts.run(
             seat.seat_id,
@@ -108,6 +109,7 @@ class RemoteRuntime:
             marks=task_marks(launch, self._run_id),
             log_path=launch.log_path,
             folder=Path(launch.working_dir),
+            code=code,
         )
         watcher = asyncio.get_running_loop().create_task(self._watch(task))
         self._watchers.add(watcher)

@@ -134,7 +134,10 @@ class TaskHost:
             self._take(frame)
 
     def _take(self, frame: Frame) -> None:
-        if frame.kind == "run":
+        if frame.kind == "code":
+            if int(frame.fields["task_run"]) == self._task_run.number:
+                self._task_run.add_code(int(frame.fields["offset"]), frame.payload)
+        elif frame.kind == "run":
             self._start(frame)
         elif frame.kind == "stop":
             self._stop(float(frame.fields["grace_s"]))

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from am.runtimes.remote import frames
 from am.runtimes.remote.frames import Frame
+from themis.archives import ArchiveError
 from themis.capped_files import give_back
+from themis.code_archive import CODE_FOLDER, unpack_code
 from themis.errors import ThemisError
 from themis.files import open_regular
 from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
@@ -47,6 +49,7 @@ class TaskRun:
         self.ended = asyncio.Event()
         self._marks: Mapping[str, str] = {}
         self._process: RunningProcess | None = None
+        self._code = bytearray()
         # Keep the port open until the task starts, so that no other task host of this machine gets it.
         self._port = socket.create_server(("", 0))
         self.port: int = self._port.getsockname()[1]
@@ -69,13 +72,19 @@ class TaskRun:
         self._marks = order.fields["marks"]
         self.files |= {str(name): self.job_dir / str(name) for name in order.fields["mirrored"]}
         self._port.close()
+        working_dir = self.job_dir / CODE_FOLDER if self._code else self.job_dir
         environment = {**inherited, **order.fields["environment"], "THEMIS_JOB_DIR": str(self.job_dir)}
         try:
+            if len(self._code) != int(order.fields["code_bytes"]):
+                raise ArchiveError("a part of the code is missing", value=f"{len(self._code)} bytes")
+            if self._code:
+                unpack_code(bytes(self._code), working_dir)
+                self._code.clear()
             self._process = start(
                 ProcessSpec(
                     command=command,
                     environment=environment,
-                    working_dir=self.job_dir,
+                    working_dir=working_dir,
                     stdout=self.files["log"],
                     dies_with_parent=True,
                 )
@@ -84,6 +93,11 @@ class TaskRun:
             with self.files["log"].open("a", encoding="utf-8") as log:
                 log.write(f"themis: {error}\n")
             self._end(_EXIT_NOT_STARTED)
+
+    def add_code(self, offset: int, part: bytes) -> None:
+        """Add a part of the code's archive. A part that came before is ignored, since orders are repeated."""
+        if offset == len(self._code) and not self.begun:
+            self._code += part
 
     async def watch(self) -> None:
         """Wait until the task has ended, and kill the rest of its processes."""

@@ -55,12 +55,18 @@ class Solve(Value, frozen=True, kw_only=True):
         considered: How many of them were let in; the paper's A is their jobs.
         widening: 1, or the factor by which `considered` was raised because no idle machine got a job.
         places: Place by job that was let in.
+        positions_used: Jobs on the machine with the longest queue.
+        positions_offered: The most positions that the solver saw of a machine.
+        is_certified: Whether the offered positions prove optimality.
     """
 
     ranked_users: tuple[tuple[str, float], ...]
     considered: int
     widening: int
     places: Mapping[str, Place]
+    positions_used: int = 0
+    positions_offered: int = 0
+    is_certified: bool = True
 
 
 class AlloxDecision(Decision, frozen=True, kw_only=True):
@@ -110,6 +116,9 @@ def decide(snapshot: Snapshot, alpha: float = 0.1) -> AlloxDecision:
                 considered=considered,
                 widening=widening,
                 places=places_of(jobs, machines, matching, snapshot.now_s),
+                positions_used=max(map(len, matching.queues)),
+                positions_offered=max(matching.positions_offered),
+                is_certified=matching.is_certified,
             )
         )
         # Step 5: the candidate of an idle machine is the first job of its queue.

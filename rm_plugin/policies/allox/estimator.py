@@ -29,6 +29,10 @@ MIN_FINISHED = 3
 """No sample of a type is cut before this many have finished there; our choice."""
 
 
+MIN_SAMPLE_S = 1.0
+"""A sample lasts this long at least, as in the authors' simulator."""
+
+
 class SampleState(StrEnum):
     """States of a sample. A sample whose machine is lost is queued again."""
 
@@ -112,6 +116,14 @@ def extrapolate(first: tuple[float, float], second: tuple[float, float], iterati
     return t2 * iterations / n2 if slope <= 0.0 else t1 - slope * n1 + slope * iterations
 
 
+def cut_after_s(finished_s: Sequence[float]) -> float | None:
+    """Seconds after which a sample is cut, from those of the finished samples of its type, in ascending order.
+
+    None if too few have finished. Example: samples of 8, 10 and 30 s have the median 10 s: the next is cut after 50 s.
+    """
+    return CUT_FACTOR * finished_s[len(finished_s) // 2] if len(finished_s) >= MIN_FINISHED else None
+
+
 class Estimator:
     """All samples of all jobs. The caller starts and stops runs as instructed, and reports how they end.
 
@@ -171,7 +183,7 @@ class Estimator:
         """Cut running samples that are much longer than the finished ones. Returns those to stop."""
         cut = []
         for sample in [self._samples[key] for key in self._running]:
-            limit_s = self._cut_after_s(sample.type_name)
+            limit_s = cut_after_s(self._finished_s.get(sample.type_name, []))
             if limit_s is not None and now_s - sample.started_s >= limit_s:
                 self._end(sample, SampleState.CUT, elapsed_s=now_s - sample.started_s)
                 cut.append(self._samples[sample.key])
@@ -272,10 +284,6 @@ class Estimator:
         other = self._samples[ended.job_id, ended.type_name, 1 - ended.part]
         if other.state is SampleState.QUEUED:
             self._move(other, state)
-
-    def _cut_after_s(self, type_name: str) -> float | None:
-        finished_s = self._finished_s.get(type_name, [])
-        return CUT_FACTOR * finished_s[len(finished_s) // 2] if len(finished_s) >= MIN_FINISHED else None
 
 
 def _estimate(first: Sample, second: Sample) -> Estimate | None:

@@ -27,9 +27,10 @@ def best_type(job: Job, capacity: Capacity) -> str:
 
 
 def dominant_share(configuration: Configuration, type_name: str, capacity: Capacity) -> float:
-    """The larger of the configuration's shares of the type's units and of the cluster's memory."""
+    """The largest of the configuration's shares of the type's units, the cluster's memory and its cores."""
     memory = configuration.memory_gb / capacity.memory_gb if capacity.memory_gb else 0.0
-    return max(configuration.units / capacity.units[type_name], memory)
+    cores = configuration.cores / capacity.cores if capacity.cores else 0.0
+    return max(configuration.units / capacity.units[type_name], memory, cores)
 
 
 def value_of(job: Job, placed_type: str, capacity: Capacity) -> float:

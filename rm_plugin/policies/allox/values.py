@@ -15,11 +15,13 @@ class Configuration(Value, frozen=True, kw_only=True):
         time_s: Estimated processing time of the whole job, alone on one machine of the type.
         units: Units of the type that it occupies: 1 for a whole GPU or a whole CPU node.
         memory_gb: Memory that it occupies.
+        cores: CPU cores that it occupies beside a GPU; 0 on a CPU node, whose cores are in its unit.
     """
 
     time_s: float
     units: float = 1.0
     memory_gb: float = 0.0
+    cores: float = 0.0
 
 
 class Job(Value, frozen=True, kw_only=True):
@@ -69,10 +71,11 @@ class RunningJob(Value, frozen=True, kw_only=True):
 
 
 class Capacity(Value, frozen=True, kw_only=True):
-    """Totals of the cluster: units by device type, and memory in GB (0 if it is not limited)."""
+    """Totals of the cluster: units by device type, memory in GB and CPU cores (0 if these are not limited)."""
 
     units: Mapping[str, float]
     memory_gb: float = 0.0
+    cores: float = 0.0
 
 
 class UserState(Value, frozen=True, kw_only=True):

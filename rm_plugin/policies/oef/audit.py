@@ -103,18 +103,29 @@ def gain_from_lie(instance: Instance, rule: Rule, tenant_id: str, claim: tuple[f
     return after - true_efficiency(rule(honest), tenant, honest.reference)
 
 
-def one_more(instance: Instance, rule: Rule, gpu_type: str) -> Mapping[str, float]:
+def one_more(instance: Instance, rule: Rule, fair: FairShare, gpu_type: str) -> Mapping[str, float]:
     """What one more device of a type would be worth to each tenant: the change of its efficiency.
 
-    This solves the programme again. The programme's own prices (`FairShare.prices`) say the same of the whole
-    objective, for a small part of a device. Where the optimum is not unique, the change of a single tenant is not
-    either.
+    The last basis of the programme tells it (`FairShare.marginals`), and a policy explains its shares by the same
+    numbers. They add up to the price of the type. So the tenants together gain at most this from a whole device, and
+    less if the optimal basis changes on the way. A rule without prices is computed again with one more device, and
+    so is every rule for a type without devices, which has no variables.
+
+    Example: one K80 and one V100; tenants (1, 2) and (1, 5). With another V100 the cooperative total grows by 3.5: by 1
+    for the first, which then has the K80 and 3/4 of a V100, and by 2.5 for the second.
+
+    Args:
+        instance: What the shares were computed from.
+        rule: The rule that computed them.
+        fair: Its result.
+        gpu_type: The type.
 
     Raises:
         ValueError: No such type.
     """
     number = instance.types.index(gpu_type)
+    if fair.marginal and instance.capacity[number]:
+        return {tenant: row[number] for tenant, row in fair.marginal.items()}
     capacity = tuple(devices + (place == number) for place, devices in enumerate(instance.capacity))
-    larger = Instance(types=instance.types, capacity=capacity, tenants=instance.tenants)
-    before, after = rule(normalise(instance)).efficiency, rule(normalise(larger)).efficiency
-    return {tenant: after[tenant] - before[tenant] for tenant in before}
+    larger = rule(normalise(Instance(types=instance.types, capacity=capacity, tenants=instance.tenants))).efficiency
+    return {tenant: larger[tenant] - before for tenant, before in fair.efficiency.items()}

@@ -65,15 +65,16 @@ def cooperative(speedups: Speedups, make_model: MakeModel, *, generate_rows: boo
         solves += 1
         if optimum.status is not LinearStatus.OPTIMAL:
             break
-        per_weight = share_matrix(optimum, variables)
+        per_weight = share_matrix(optimum.values, variables)
         pairs = [pair for pair in _most_violated(speedups, per_weight) if pair not in stated]
         if not pairs:
             break
     return fair_share(
         speedups,
         variables,
+        model,
         optimum,
-        prices=slice(types),
+        capacity_at=0,
         constraints=types + len(stated),
         scale=speedups.weights,
         solves=solves,

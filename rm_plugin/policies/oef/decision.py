@@ -26,12 +26,14 @@ class OefMemory(Value, frozen=True, kw_only=True):
     Attributes:
         instance: What `share` was computed from; None if nothing was.
         share: Fair shares by tenant and type.
+        marginal: By tenant and type, how much its efficiency grows per further device; empty if the rule has no prices.
         status: Where they come from.
         deviation: From the last rounding.
     """
 
     instance: Instance | None = None
     share: Shares = msgspec.field(default_factory=dict)
+    marginal: Shares = msgspec.field(default_factory=dict)
     status: ShareStatus = ShareStatus.OPTIMAL
     deviation: Shares = msgspec.field(default_factory=dict)
 
@@ -93,7 +95,9 @@ def with_fair_shares(memory: OefMemory, instance: Instance, rule: Rule) -> tuple
     if instance == memory.instance and memory.status is ShareStatus.OPTIMAL:
         return None, memory
     fair = evaluate(instance, rule, memory.share or None)
-    return fair, replace(memory, instance=instance, share=dict(fair.share), status=fair.status)
+    return fair, replace(
+        memory, instance=instance, share=dict(fair.share), marginal=dict(fair.marginal), status=fair.status
+    )
 
 
 def _limits(jobs: Sequence[WaitingJob], smallest_gangs: bool) -> dict[str, GangLimits]:

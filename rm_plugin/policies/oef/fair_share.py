@@ -37,7 +37,12 @@ class FairShare(Value, frozen=True, kw_only=True):
         status: Where it comes from.
         speedups: The instance in normal form.
         matrix: X, GPUs of shape (tenants, types), tenants in the order of `speedups`.
-        prices: By type, how much the programme's objective grows per further device; None if the rule is no LP.
+        prices: By type, how much the programme's objective grows per further device: the duals of the capacity
+            constraints. None if the rule is no LP, or its other constraints depend on the capacity too. A type without
+            devices has no variables, and so no price.
+        marginals: dE_l / dm_j: how much the efficiency of each tenant grows per further device of a type, of shape
+            (tenants, types). None without prices. It holds for a small part of a device. For a whole one it
+            promises too much if the optimal basis changes on the way.
         constraints: Those of the programme when it was solved; 0 if the rule is no LP.
         solves: How often the programme was solved; more than 1 by row generation.
     """
@@ -45,7 +50,8 @@ class FairShare(Value, frozen=True, kw_only=True):
     status: ShareStatus
     speedups: Speedups
     matrix: Matrix
-    prices: tuple[float, ...] | None = None
+    prices: tuple[float | None, ...] | None = None
+    marginals: Matrix | None = None
     constraints: int = 0
     solves: int = 0
 
@@ -62,18 +68,24 @@ class FairShare(Value, frozen=True, kw_only=True):
     @property
     def share(self) -> Mapping[str, tuple[float, ...]]:
         """GPUs by tenant and type, tenants by id, those that were left out included."""
-        nothing = (0.0,) * self.matrix.shape[1]
-        shares = {
-            tenant_id: tuple(map(float, gpus))
-            for tenant_id, gpus in zip(self.speedups.tenant_ids, self.matrix, strict=True)
-        }
-        return _by_id({**dict.fromkeys(self.speedups.left_out, nothing), **shares})
+        return self._by_tenant(self.matrix)
+
+    @property
+    def marginal(self) -> Mapping[str, tuple[float, ...]]:
+        """`marginals` by tenant, tenants by id, those that were left out included. Empty without prices."""
+        return MappingProxyType({}) if self.marginals is None else self._by_tenant(self.marginals)
 
     @property
     def efficiency(self) -> Mapping[str, float]:
         """E by tenant, tenants by id, those that were left out included."""
         efficiency = dict(zip(self.speedups.tenant_ids, map(float, self.efficiencies), strict=True))
         return _by_id({**dict.fromkeys(self.speedups.left_out, 0.0), **efficiency})
+
+    def _by_tenant(self, matrix: Matrix) -> Mapping[str, tuple[float, ...]]:
+        rows = {
+            tenant_id: tuple(map(float, row)) for tenant_id, row in zip(self.speedups.tenant_ids, matrix, strict=True)
+        }
+        return _by_id({**dict.fromkeys(self.speedups.left_out, (0.0,) * matrix.shape[1]), **rows})
 
 
 def clean(matrix: Matrix, capacity: NDArray[np.float64]) -> Matrix:

@@ -39,4 +39,4 @@ def noncooperative(speedups: Speedups, make_model: MakeModel) -> FairShare:
         equalities.append(Constraint(columns=columns, values=values, lower=0.0, upper=0.0))
     model.add_constraints([*equalities, *capacity_constraints(speedups, x)])
     optimum = model.maximise()
-    return fair_share(speedups, x, optimum, prices=slice(tenants, None), constraints=tenants + types)
+    return fair_share(speedups, x, model, optimum, capacity_at=tenants, constraints=tenants + types)

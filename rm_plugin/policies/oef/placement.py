@@ -2,12 +2,10 @@
 
 OEF's placer:
     1. In each tenant, jobs that have waited longest run first (ties: arrival, then id), each up to its largest gang.
-    2. A job takes one GPU type if its tenant holds enough of it. Otherwise it takes neighbouring types, and runs at the
-    speed
-       of the slowest: all its workers wait for each other.
+    2. A job takes one GPU type if its tenant holds enough of it. Otherwise it takes neighbouring types, and runs at
+       the speed of the slowest: all its workers wait for each other.
     3. Larger gangs are placed first: on one host if any has the GPUs, the one with the fewest free GPUs; else on the
-    fewest
-       hosts.
+       fewest hosts.
     4. A job that runs stays on its GPUs, unless another gang would then be split over hosts that need not be.
 
 The plain placer is for comparison: it mixes types freely, and places jobs in the order of step 1, host by host.

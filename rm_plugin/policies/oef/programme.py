@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rm_plugin.policies.oef.fair_share import FairShare, ShareStatus, clean, equal_split
-from rm_plugin.policies.oef.speedup import Speedups
-from rm_plugin.solvers.linear import Constraint, LinearStatus, Optimum, Vector
+from rm_plugin.policies.oef.speedup import Matrix, Speedups
+from rm_plugin.solvers.linear import Constraint, LinearModel, LinearStatus, Optimum, Vector
 
 Variables = NDArray[np.int32]
 """The number of each variable x_l^j, of shape (tenants, types); -1 if tenant l cannot use type j or j has no device."""
@@ -35,17 +35,18 @@ def capacity_constraints(speedups: Speedups, variables: Variables, scale: Vector
     return constraints
 
 
-def share_matrix(optimum: Optimum, variables: Variables) -> Vector:
-    """The values of the variables, of shape (tenants, types)."""
-    return np.where(variables >= 0, optimum.values[variables], 0.0)
+def share_matrix(values: Vector, variables: Variables) -> Matrix:
+    """Numbers by variable, in shape (tenants, types); 0 where there is no variable."""
+    return np.where(variables >= 0, values[variables], 0.0)
 
 
 def fair_share(
     speedups: Speedups,
     variables: Variables,
+    model: LinearModel,
     optimum: Optimum,
     *,
-    prices: slice,
+    capacity_at: int | None,
     constraints: int,
     scale: Vector | None = None,
     solves: int = 1,
@@ -55,20 +56,33 @@ def fair_share(
     Args:
         speedups: The instance in normal form.
         variables: From `share_variables`.
-        optimum: The solver's answer.
-        prices: Where the capacity constraints are among the programme's constraints.
+        model: The programme.
+        optimum: The answer of its last solve.
+        capacity_at: The number of its first capacity constraint; those of the other types follow. None if other
+            constraints depend on the capacity as well: then the duals of these are not the whole price.
         constraints: Those of the programme when it was solved.
         scale: GPUs that a 1 in tenant l's variables stands for; 1 by default.
         solves: How often the programme was solved.
     """
     if optimum.status is not LinearStatus.OPTIMAL:
         return FairShare(status=ShareStatus.EQUAL_SPLIT, speedups=speedups, matrix=equal_split(speedups))
-    matrix = share_matrix(optimum, variables)
+    matrix = share_matrix(optimum.values, variables)
+    scales = np.ones((len(matrix), 1)) if scale is None else scale[:, None]
+    prices = marginals = None
+    if capacity_at is not None:
+        rows = range(capacity_at, capacity_at + len(speedups.capacity))
+        prices = tuple(
+            float(optimum.duals[row]) if devices else None for row, devices in zip(rows, speedups.capacity, strict=True)
+        )
+        # dE_l / dm_j is the sum over the types i of W_l^i dx_l^i / dm_j.
+        growth = [share_matrix(model.growth(row), variables) * scales for row in rows]
+        marginals = np.column_stack([(speedups.matrix * each).sum(axis=1) for each in growth])
     return FairShare(
         status=ShareStatus.OPTIMAL,
         speedups=speedups,
-        matrix=clean(matrix if scale is None else matrix * scale[:, None], speedups.capacity),
-        prices=tuple(map(float, optimum.duals[prices])),
+        matrix=clean(matrix * scales, speedups.capacity),
+        prices=prices,
+        marginals=marginals,
         constraints=constraints,
         solves=solves,
     )

@@ -149,7 +149,8 @@ def normalise(instance: Instance) -> Speedups:
         t for t in instance.tenants if any(w > 0 for w, there in zip(t.speedup, has_devices, strict=True) if there)
     ]
     # Rows of tenants that are left out still have efficiencies, of 0, so the reference type counts them too.
-    reference, shared = _reference_type(instance.tenants)
+    shared = reference_type(instance.tenants)
+    reference = shared or 0
     rows = sorted(
         (tuple(w / _reference_entry(tenant, reference) for w in tenant.speedup), tenant.tenant_id, tenant.weight)
         for tenant in served
@@ -162,16 +163,16 @@ def normalise(instance: Instance) -> Speedups:
         capacity=np.array(instance.capacity, dtype=np.float64),
         reference=reference,
         left_out=tuple(sorted({t.tenant_id for t in instance.tenants} - {tenant_id for _, tenant_id, _ in rows})),
-        warnings=tuple(_warnings(instance, served, shared)),
+        warnings=tuple(_warnings(instance, served, shared is not None)),
     )
 
 
-def _reference_type(tenants: Sequence[Tenant]) -> tuple[int, bool]:
-    """Return the slowest type that all tenants can use, and whether there is one; type 0 if there is none."""
+def reference_type(tenants: Sequence[Tenant]) -> int | None:
+    """Return the number of the slowest type that all tenants can use; None if there is none."""
     for number in range(len(tenants[0].speedup)):
         if all(tenant.speedup[number] > 0 for tenant in tenants):
-            return number, True
-    return 0, False
+            return number
+    return None
 
 
 def _reference_entry(tenant: Tenant, reference: int) -> float:

@@ -50,6 +50,7 @@ class Totals:
     round: Total = field(default_factory=Total)
     auction: Total = field(default_factory=Total)
     bids: Total = field(default_factory=Total)
+    decide: Total = field(default_factory=Total)
     checkpoint: Total = field(default_factory=Total)
     resize: Total = field(default_factory=Total)
     job_restarts: int = 0
@@ -137,6 +138,8 @@ class EventIndex:
             totals.bids.add(record.bids_s)
         elif event.kind == "round_auctioned" and record.solve_s is not None:
             totals.auction.add(record.solve_s)
+        elif event.kind == "round_granted" and record.decide_s is not None:
+            totals.decide.add(record.decide_s)
         elif event.kind == "round_ended":
             totals.rounds[record.outcome] = totals.rounds.get(record.outcome, 0) + 1
             totals.round.add(record.duration_s or 0.0)

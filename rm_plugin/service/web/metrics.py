@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
 from rm_plugin.service.web.event_index import Total
-from rm_plugin.service.web.page_state import MachineState, PageState
+from rm_plugin.service.web.page_state import GpuState, MachineState, PageState
 from themis.lifecycle import LEASE_LIFECYCLE, AppState, LeaseState
 from themis.rho import HEADLINE
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_QUANTILES = (0.5, 0.95, 0.99)
+
+_TAIL = 0.01
 
 S = TypeVar("S", bound=StrEnum)
 
@@ -22,7 +27,8 @@ Sample = tuple[str, Mapping[str, str], float]
 
 def metrics_text(page_state: PageState) -> str:
     """All metrics."""
-    return "".join((*_state(page_state), *_newest_round(page_state), *_sums(page_state)))
+    parts = (_state, _completion, _newest_round, _sums, _policy)
+    return "".join(text for part in parts for text in part(page_state))
 
 
 def _state(page_state: PageState) -> Iterable[str]:
@@ -36,6 +42,20 @@ def _state(page_state: PageState) -> Iterable[str]:
     apps = {state: manager.entries.count([state]) for state in AppState}
     yield _gauge("themis_apps", "Apps by state, those that ended included.", _by_state(apps))
     yield _gauge("themis_gpus", "GPUs by state.", _by_state(page_state.gpus_by_state()))
+    devices = Counter(
+        (machine.device, page_state.gpu_state(gpu))
+        for machine in arbiter.cluster.machines
+        for gpu in arbiter.cluster.gpus_of(machine.machine_id)
+    )
+    yield _gauge(
+        "themis_devices",
+        "Devices by type and state: GPUs and CPU nodes.",
+        [
+            ("", {"type": device, "state": str(state)}, devices[device, state])
+            for device in arbiter.cluster.gpus_by_device
+            for state in GpuState
+        ],
+    )
     machines = _counts(MachineState, (page_state.machine_state(machine) for machine in arbiter.cluster.machines))
     yield _gauge("themis_machines", "Machines by state.", _by_state(machines))
     held = [state for state in LeaseState if not LEASE_LIFECYCLE.is_final(state)]
@@ -50,11 +70,39 @@ def _state(page_state: PageState) -> Iterable[str]:
     yield _gauge("themis_unmet_gpus", "GPUs that active apps could use beyond their leases.", [("", {}, unmet)])
 
 
+def _completion(page_state: PageState) -> Iterable[str]:
+    """How long finished apps took. Archived ones are not known any more."""
+    taken_s = sorted(
+        entry.finished_at_s - entry.submitted_at_s
+        for entry in page_state.manager.entries
+        if entry.state is AppState.FINISHED and entry.finished_at_s is not None
+    )
+    if not taken_s:
+        return
+    quantiles: list[Sample] = [
+        ("", {"quantile": str(share)}, taken_s[math.ceil(share * len(taken_s)) - 1]) for share in _QUANTILES
+    ]
+    sums: list[Sample] = [("_sum", {}, math.fsum(taken_s)), ("_count", {}, len(taken_s))]
+    what = "From submission to end, of finished apps that are not archived."
+    yield _metric("themis_app_completion_seconds", "summary", what, [*quantiles, *sums])
+    longest_s = taken_s[-max(1, round(_TAIL * len(taken_s))) :]
+    yield _gauge(
+        "themis_app_completion_tail_seconds",
+        "Mean of the longest 1 % of these, of at least one.",
+        [("", {}, math.fsum(longest_s) / len(longest_s))],
+    )
+
+
 def _newest_round(page_state: PageState) -> Iterable[str]:
     ended = next((record for record in page_state.event_index.rounds() if record.duration_s is not None), None)
     if ended is None:
         return
-    parts = {"whole": ended.duration_s, "bids": ended.bids_s, "auction": ended.solve_s}
+    parts = {
+        "whole": ended.duration_s,
+        "bids": ended.bids_s,
+        "auction": ended.solve_s,
+        "decide": ended.decide_s,
+    }
     samples = [("", {"part": part}, seconds) for part, seconds in parts.items() if seconds is not None]
     yield _gauge("themis_newest_round_seconds", "How long the newest round that ended took, by part.", samples)
 
@@ -77,8 +125,17 @@ def _sums(page_state: PageState) -> Iterable[str]:
     yield _summary("themis_round_seconds", "Whole rounds.", totals.round)
     yield _summary("themis_bids_seconds", "From the offer to the last bid or the deadline.", totals.bids)
     yield _summary("themis_auction_seconds", "Winner determination and payments.", totals.auction)
+    yield _summary("themis_decide_seconds", "The policy's own computation, without bids and auction.", totals.decide)
     yield _summary("themis_checkpoint_seconds", "Writing one checkpoint.", totals.checkpoint)
     yield _summary("themis_resize_seconds", "Moving a job to other GPUs, without waiting for them.", totals.resize)
+
+
+def _policy(page_state: PageState) -> Iterable[str]:
+    """The figures that the policy publishes, whichever policy it is."""
+    for figure in page_state.manager.rounds.figures():
+        kind = "counter" if figure.is_total else "gauge"
+        samples: list[Sample] = [("", labels, float(value)) for labels, value in figure.values]
+        yield _metric(f"themis_policy_{figure.name}", kind, figure.what, samples)
 
 
 def _counts(states: Iterable[S], found: Iterable[S]) -> dict[S, int]:

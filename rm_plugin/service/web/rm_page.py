@@ -37,7 +37,7 @@ class RmPage:
         Raises:
             InputError: Nothing can listen there, or it is no HOST:PORT.
         """
-        host, port = _parsed(listen)
+        host, port = parsed_page_address(listen)
         # Here and not above: a ResourceManager without a page has no use for a web server.
         from rm_plugin.service.web.routes import application
         from themis.web.answers import listen as serve
@@ -70,7 +70,8 @@ class RmPage:
             await asyncio.sleep(SAMPLE_S)
 
 
-def _parsed(listen: str) -> tuple[str, int]:
+def parsed_page_address(listen: str) -> tuple[str, int]:
+    """Return host and port of HOST:PORT. Raises InputError for any other text."""
     host, separator, port = listen.rpartition(":")
     if not separator or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise InputError("a page listens at HOST:PORT", value=listen, remedy="write for instance 127.0.0.1:8080")

@@ -41,6 +41,7 @@ class RoundRecord:
     refused: dict[str, str] = field(default_factory=dict)
     waits: dict[str, str] = field(default_factory=dict)
     granted: bool = False
+    decide_s: float | None = None
     duration_s: float | None = None
     outcome: str = ""
 
@@ -159,6 +160,8 @@ def _granted(record: RoundRecord, detail: Detail, _time_s: float) -> None:
     record.refused = dict(detail.get("refused", {}))
     record.waits = {app_id: wait["reason"] for app_id, wait in detail.get("waits", {}).items()}
     record.granted = True
+    decide_ms = detail.get("decide_ms")
+    record.decide_s = None if decide_ms is None else 1e-3 * float(decide_ms)
 
 
 def _ended(record: RoundRecord, detail: Detail, _time_s: float) -> None:

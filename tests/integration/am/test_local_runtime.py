@@ -14,9 +14,10 @@ from living import is_alive
 from am.runtimes.local import LocalRuntime
 from am.runtimes.memory import MemoryRuntime, MemoryTask
 from am.runtimes.memory_use import tree_memory_mb
-from am.runtimes.port import ExitReason, TaskExit, TaskLaunch
+from am.runtimes.port import ExitReason, MeasuredTask, TaskExit, TaskLaunch
 from am.runtimes.task_process import inherited_environment, task_marks
 from themis.cluster import GpuId
+from themis.code_archive import pack_code
 from themis.errors import InputError, InvariantError
 from themis.processes import StartError, find_marked, kill_marked
 
@@ -222,6 +223,8 @@ def test_task_above_memory_limit_is_killed_with_log_line(tmp_path, app_id):
         await eventually(lambda: tree_memory_mb(modest.pid) > 80, "the modest task holds its memory")
         await asyncio.sleep(0.2)
         assert modest.ended is None
+        assert isinstance(modest, MeasuredTask)
+        assert 80 < modest.peak_memory_mb < 200
         await runtime.close()
         return modest.pid
 
@@ -266,3 +269,20 @@ def test_tasks_die_with_an_app_master_that_is_killed(tmp_path, app_id):
     while find_marked({"THEMIS_APP_ID": app_id}):
         assert time.monotonic() < deadline_s, "tasks outlived their app master"
         time.sleep(0.01)
+
+
+def test_tasks_start_in_the_code_that_travels_with_them(tmp_path, app_id):
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "train.sh").write_text("pwd; echo $THEMIS_TASK_INDEX >> own; cat own\n")
+    archive = tmp_path / "code.tar.gz"
+    archive.write_bytes(pack_code({".": tmp_path / "training"}, "test").content)
+
+    async def scenario(runtime):
+        for index in range(2):
+            task = await runtime.start(launch(tmp_path, app_id, "sh train.sh", task_index=index, code=archive))
+            assert (await task.wait()).succeeded
+
+    run(scenario)
+    where = tmp_path / "work" / "code"
+    # Files of its own survive.
+    assert (tmp_path / "logs" / "task-0.log").read_text() == f"{where}\n0\n{where}\n0\n1\n"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import signal
 import sys
 import time
@@ -9,6 +10,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from am.jobs.gang import start_gang, wait_gang
 from am.runtimes.port import ExitReason, NoRoomError, SeatRequest, TaskLaunch
@@ -17,6 +19,7 @@ from am.runtimes.remote.hosts import TaskHosts
 from am.runtimes.remote.processes import ProcessSource
 from am.runtimes.remote.runtime import RemoteRuntime
 from themis.cluster import GpuId
+from themis.code_archive import pack_code
 from themis.processes import find_marked, kill_marked
 
 
@@ -121,6 +124,33 @@ def test_history_file_is_mirrored_in_job_folder(tmp_path, app_id):
     run(world, scenario)
     assert json.loads((tmp_path / "job" / "history.jsonl").read_text()) == {"n": 1}
     assert world.log().read_text().startswith(str(tmp_path / "containers"))
+
+
+def test_code_travels_to_each_container_and_each_task(tmp_path, app_id):
+    (tmp_path / "training").mkdir()
+    # More than one frame.
+    (tmp_path / "training" / "noise").write_bytes(random.Random(1).randbytes(3 * frames.CHUNK_BYTES))
+    (tmp_path / "training" / "train.sh").write_text("wc -c < noise; test -e own && echo dirty; touch own; pwd\n")
+    archive = tmp_path / "code.tar.gz"
+    archive.write_bytes(pack_code({".": tmp_path / "training"}, "test").content)
+
+    async def scenario(world):
+        addresses = []
+        for _ in range(2):
+            (seat,) = await world.reserve("m0")
+            addresses.append(seat.address)
+            task = await world.runtime.start(replace(world.launch(seat, "sh train.sh"), code=archive))
+            assert (await task.wait()).succeeded
+        return addresses
+
+    world = World(tmp_path, app_id)
+    first, second = run(world, scenario)
+    assert first != second
+    lines = world.log().read_text().splitlines()
+    size = str(3 * frames.CHUNK_BYTES)
+    assert [lines[0], lines[2], len(lines)] == [size, size, 4]
+    assert [Path(lines[at]).name for at in (1, 3)] == ["code", "code"]
+    assert str(tmp_path / "containers") in lines[1]
 
 
 def test_stopped_task_may_save_first(tmp_path, app_id):

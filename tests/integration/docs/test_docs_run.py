@@ -26,6 +26,7 @@ PAGES = (
     "README.md",
     "docs/tutorials/first-app.md",
     "docs/tutorials/keras.md",
+    "docs/tutorials/pytorch.md",
     "docs/reference/group-files.md",
     "docs/explanation/auction.md",
     "docs/how-to/audit.md",

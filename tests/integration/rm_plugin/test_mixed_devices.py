@@ -110,6 +110,8 @@ def test_task_on_a_cpu_node_is_pinned_to_its_cores_and_others_are_not(tmp_path: 
             explained = {line.label: line.text for line in status.explanation}
             assert explained["Speedups"] == "k80 1, cpu 2"
             assert explained["Fair share"] == "2 k80, 1 cpu of 2 k80, 1 cpu"
+            worth = "k80: worth 1 to all, 1 to this tenant; cpu: worth 2 to all, 2 to this tenant; in k80 GPUs"
+            assert explained["One more"] == worth
 
     asyncio.run(scenario())
 

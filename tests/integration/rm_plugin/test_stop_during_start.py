@@ -1,4 +1,4 @@
-"""A ResourceManager stops at SIGTERM although its start waits, and if another one takes its engine."""
+"""A ResourceManager stops at SIGTERM although its start waits, and if another one takes its lock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from live_rm import settings
 
+from rm_plugin.engines import folder_lock
 from rm_plugin.engines.engine import LocalEngine
+from rm_plugin.engines.shared_folder import MemoryFolder, SharedFolder
 from rm_plugin.service import server
 from rm_plugin.service.app_masters import AppMasters
 from themis.cluster import Cluster
@@ -53,15 +55,18 @@ def test_a_recovery_that_waits_ends_at_sigterm(tmp_path: Path, monkeypatch: pyte
     assert not (tmp_path / "address").exists()
 
 
-class EngineThatAnotherTakes(LocalEngine):
-    """Another ResourceManager takes its lock soon after the start."""
+class EngineWithLock(LocalEngine):
+    """Has a shared folder in memory."""
 
-    async def lost(self) -> str:
-        await asyncio.sleep(0.2)
-        return "another ResourceManager has taken the lock"
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.folder = MemoryFolder()
+
+    async def shared_folder(self) -> SharedFolder | None:
+        return self.folder
 
 
-def test_a_resource_manager_that_lost_its_engine_stops_and_keeps_its_apps(
+def test_a_resource_manager_that_lost_its_lock_stops_and_keeps_its_apps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = []
@@ -73,7 +78,16 @@ def test_a_resource_manager_that_lost_its_engine_stops_and_keeps_its_apps(
 
     monkeypatch.setattr(AppMasters, "close", note)
     configured = settings(tmp_path)
-    engine = EngineThatAnotherTakes(load_cluster(configured.cluster))
-    assert asyncio.run(asyncio.wait_for(server._serve(configured, engine), 60)) == 1
+    engine = EngineWithLock(load_cluster(configured.cluster))
+    monkeypatch.setattr(folder_lock, "RENEW_S", 0.2)
+
+    async def scenario() -> int:
+        serving = asyncio.ensure_future(server._serve(configured, engine))
+        await asyncio.sleep(1)
+        assert not serving.done()
+        engine.folder.create("lock-00000002", b"{}")
+        return await asyncio.wait_for(serving, 60)
+
+    assert asyncio.run(scenario()) == 1
     assert kept == [True]
     assert "another ResourceManager has taken the lock" in caplog.text

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from documents import blocks, code, table_rows, text_of
-from web_cases import busy
+from oef_round_cases import demand, round_of
+from web_cases import NOW_S, busy
 
 from am.page import log_files
 from am.page.routes import application as am_application
 from am.page.state import AmPageState, JobRow, LeaseRow
 from am.page.status_document import status_document
+from rm_plugin.policies.registry import make_policy
 from rm_plugin.service import app_estimates, app_pages
 from rm_plugin.service.web import event_index, home_page, routes
 from rm_plugin.service.web.documents import (
@@ -29,6 +31,7 @@ from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.round_record import round_document
 from rm_plugin.service.web.usage_history import UsageHistory
 from themis.config.rm_settings import RmSettings
+from themis.lifecycle import AppState
 from themis.web.frame import REFRESH_S
 from themis.wire import themis_pb2 as pb
 
@@ -39,6 +42,7 @@ PAGE = "docs/reference/web.md"
 def page_state():
     async def make():
         case = busy()
+        case.app("well", state=AppState.FINISHED, finished_at_s=NOW_S + 1.0)
         seen = PageState(case.manager, "themis", EventIndex(case.recorder), UsageHistory())
         for event in case.recorder.events(0, "", 1_000):
             seen.event_index.take(event)
@@ -122,6 +126,14 @@ def test_keys_of_rounds_and_events_are_all_there(page_state):
 def test_every_metric_is_documented(page_state):
     made = re.findall(r"^# TYPE (\w+)", metrics_text(page_state), flags=re.M)
     assert [code(row[0])[0] for row in table_rows(PAGE, "metric")] == made
+
+
+@pytest.mark.parametrize("policy", ["allox", "oef"])
+def test_every_metric_of_a_policy_is_documented(policy):
+    decider = make_policy(policy)
+    memory = decider.decide(round_of({"a": [demand(job="j", gpus=1)]}, alpha=1.0)).memory
+    made = [f"themis_policy_{figure.name}" for figure in decider.figures(memory)]
+    assert [name for row in table_rows(PAGE, f"metric of {policy}") for name in code(row[0])] == made
 
 
 def test_keys_of_the_status_are_all_there():

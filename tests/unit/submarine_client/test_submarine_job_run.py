@@ -71,7 +71,7 @@ def test_ignored_flags_of_the_documented_command_are_noted() -> None:
 
 def test_the_documented_command_line_is_refused_only_for_its_servers() -> None:
     assert parse_flags(shlex.split(DOCUMENTED_WITH_SERVERS))["num_ps"] == ("2",)
-    assert "parameter servers are not supported yet" in refusal(DOCUMENTED_WITH_SERVERS)
+    assert "parameter servers are not supported" in refusal(DOCUMENTED_WITH_SERVERS)
 
 
 def test_one_dash_two_dashes_and_equals_signs_are_the_same() -> None:
@@ -164,13 +164,21 @@ def test_a_setting_of_hadoop_is_noted_and_not_refused() -> None:
         (f"{BASE} --distribute_keytab", "needs --keytab"),
         (f"{BASE} --keytab k --principal p", "--keytab is not supported"),
         (f"{BASE} --localization x", "--localization is not"),
-        (f"{BASE} --localization hdfs:///f:./f:rw", "--localization is not supported"),
+        (f"{BASE} --localization hdfs:///f:./f:rw", "--localization takes files of this machine only"),
         (f"{BASE} --quicklink x", "--quicklink is not"),
         (f"{BASE} --framework tensorflw", "did you mean 'tensorflow'"),
+        (f"{BASE} --framework mxnet", "--framework is not supported: 'mxnet'; leave --framework out"),
     ],
 )
 def test_typos_and_unsupported_flags_are_refused(text: str, message: str) -> None:
     assert message in refusal(text)
+
+
+@pytest.mark.parametrize(
+    ("flags", "framework"), [("", ""), ("--framework PyTorch", "pytorch"), ("--framework standalone", "none")]
+)
+def test_framework_says_how_tasks_find_each_other(flags: str, framework: str) -> None:
+    assert build(f"{BASE} {flags}").program.framework == framework
 
 
 def test_a_login_name_that_cannot_be_shown_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

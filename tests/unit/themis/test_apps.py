@@ -69,3 +69,7 @@ class TestAppSpec:
     def test_a_program_is_a_name_or_a_command(self, program):
         with pytest.raises(InputError, match="exactly one"):
             ProgramSpec(**program)
+
+    def test_a_program_with_an_unknown_framework_is_refused(self):
+        with pytest.raises(InputError, match="did you mean 'pytorch'"):
+            ProgramSpec(name="p", framework="pytorh")

@@ -59,6 +59,13 @@ def test_every_rule_prints_a_table(oef, rule):
     assert out.startswith("tenant") and f"{rule}, optimal: total efficiency" in out
 
 
+def test_type_without_devices_has_no_price_but_a_first_device_has_a_worth(oef):
+    document = json.loads(oef("--one-more", "v100", "--json", instance=B | {"capacity": [1, 0]})[1])
+    assert document["prices"] == {"k80": pytest.approx(1.0), "v100": None}
+    assert document["one_more"] == pytest.approx({"u1": 1.0, "u2": 3.25})
+    assert oef(instance=B | {"capacity": [1, 0]})[1].endswith("prices: k80 1\n")
+
+
 def test_warnings_are_shown(oef):
     instance = B | {"tenants": [{"id": "u1", "speedup": [0, 1]}, {"id": "u2", "speedup": [1, 5]}]}
     assert "warning: guarantees are void: u1" in oef(instance=instance)[1]

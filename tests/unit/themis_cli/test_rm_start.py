@@ -47,3 +47,11 @@ def test_file_instead_of_folder_is_refused(tmp_path, capsys):
     (tmp_path / "state").write_text("a file")
     error = refusal(tmp_path, capsys)
     assert error.startswith(f"themis: cannot make the folder of the store (File exists): '{tmp_path}/state'; ")
+
+
+def test_standby_without_a_shared_state_is_refused(tmp_path, capsys):
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    settings = tmp_path / "rm.yaml"
+    settings.write_text(f"cluster: {tmp_path}/cluster.yaml\nstate_dir: {tmp_path}/state\n")
+    assert main(["rm", "start", "-c", str(settings), "--standby"]) == 2
+    assert "set standby.enabled" in capsys.readouterr().err

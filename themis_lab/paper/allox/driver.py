@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.policies.allox.decision import AlloxDecision
-from rm_plugin.policies.allox.estimator import Estimator, Sample
+from rm_plugin.policies.allox.estimator import MIN_SAMPLE_S, Estimator, Sample
 from rm_plugin.policies.allox.progress import ProgressLedger
 from rm_plugin.policies.allox.values import (
     Capacity,
@@ -36,9 +36,6 @@ Policy = Callable[[Snapshot], Decision]
 
 _ITERATIONS = 1000.0
 """Iterations of every job. Only shares of them matter."""
-
-_MIN_SAMPLE_S = 1.0
-"""A sample occupies its machine at least this long, as in the authors' simulator."""
 
 _MAX_ERROR = 0.99
 _BINS = 50
@@ -266,7 +263,7 @@ class _Run:
         for sample in self.estimator.next_samples(idle, self.now_s):
             self._occupy(self.slots[sample.machine_id], "", self.now_s)
             true_s = self.live[sample.job_id].trace.true_s[sample.type_name]
-            length_s = max(_MIN_SAMPLE_S, true_s * sample.iterations / sample.job_iterations)
+            length_s = max(MIN_SAMPLE_S, true_s * sample.iterations / sample.job_iterations)
             self._push(self.now_s + length_s, _SAMPLE_END, sample)
 
     def _sample_end(self, what: object) -> None:

@@ -211,12 +211,21 @@ class SharingIncentive(Value, frozen=True, kw_only=True):
         return (
             line("least estimate over max-min", summary([least.least]), paper="1 or more", band=(1 - 1e-6, 9.0)),
             line("user 4, estimate over max-min", fastest, paper="1.16", number=1.16, band=(1.05, 1.25)),
+            line("user 4's gain over the greatest of another user", self._lead(rows), paper="above 1", band=(1.0, 9.0)),
             line("user 4, further factor by the placer", summary([by_placer]), paper="1.24", number=1.24, why=placer),
             line(
                 "user 1's job types, greatest over least minus 1", types, paper="almost 0", band=(0.0, 0.05), why=gangs
             ),
             line("a job type of user 1 over another user", half, paper="0.5", number=0.5, band=(0.475, 0.525)),
         )
+
+    def _lead(self, rows: Sequence[Row]) -> Summary:
+        """By seed, user 4's estimate over max-min, divided by the greatest of the others: the fastest gains most."""
+        gains: dict[int, dict[str, float]] = {}
+        for each in rows:
+            if (each["panel"], each["series"]) == ("a", "estimated"):
+                gains.setdefault(int(each["seed"]), {})[str(each["group"])] = float(each["value"])
+        return summary(own["user4"] / max(own[name] for name in own if name != "user4") for own in gains.values())
 
     def _claims(self, rows: Sequence[Row]) -> tuple[Claim, ...]:
         fastest = point(rows, "a", "estimated", "user4")

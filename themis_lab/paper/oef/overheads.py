@@ -24,7 +24,7 @@ from themis_lab.simulator.workloads.speedups import random_speedups
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SIZES = {Scale.QUICK: (20, 50, 100), Scale.PAPER: (20, 50, 100, 200, 300)}
+SIZES = {Scale.QUICK: (20, 50, 100, 300), Scale.PAPER: (20, 50, 100, 200, 300)}
 GPU_TYPES = 10
 ERRORS = (0.0, 0.05, 0.10, 0.15, 0.20)
 DRAWS = 20

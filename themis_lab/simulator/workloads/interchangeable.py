@@ -16,7 +16,7 @@ from themis.values import Value
 
 GPU, CPU = "gpu", "cpu"
 
-_USERS = 10
+USERS = 10
 _SHARED_GPU_S, _LONG_USERS_GPU_S = 58.0, 32.0
 """Mean time on a GPU: of nine users, and of user 9, whose jobs are the longest on CPU nodes."""
 
@@ -67,7 +67,7 @@ def large(seed: int, jobs_per_user: int = 1000) -> Trace:
     span_s = 22.52 * jobs_per_user
     drawn = sorted(
         (rng.uniform(0.0, span_s), user, *_times(rng, user), rng.uniform(1.0, 16.0))
-        for user in range(_USERS)
+        for user in range(USERS)
         for _ in range(jobs_per_user)
     )
     return Trace(
@@ -89,7 +89,7 @@ def large(seed: int, jobs_per_user: int = 1000) -> Trace:
 def _times(rng: random.Random, user: int) -> tuple[float, float]:
     """Seconds on a GPU and on a CPU node."""
     spread = 0.5 + 0.04 * user
-    mean_s = _LONG_USERS_GPU_S if user == _USERS - 1 else _SHARED_GPU_S
+    mean_s = _LONG_USERS_GPU_S if user == USERS - 1 else _SHARED_GPU_S
     gpu_s = rng.lognormvariate(math.log(mean_s) - spread**2 / 2.0, spread)
     cpu_s = rng.gauss(81.0 + 30.0 * user, 20.0)
     return min(400.0, max(6.0, gpu_s)), max(41.0, cpu_s)

@@ -71,6 +71,7 @@ def from_specs(
             arrival_s=at_s,
             jobs=_jobs_of(spec, time_scale, seed),
             tuner=spec.tuner,
+            resources=spec.resources,
             model=str(spec.program.arguments.get("model", "") or spec.program.name),
         )
         for at_s, spec in ordered

@@ -46,18 +46,19 @@ def decide_by_shares(snapshot: Snapshot, order: Order, type_of: Callable[[Job], 
     return Decision(starts=tuple(starts))
 
 
-_MEMORY = ""
-"""Key of memory among the device types."""
+_MEMORY, _CORES = "", " "
+"""Keys of memory and cores among the device types."""
 
 
 def _add(used: dict[str, float], job: Job, type_name: str) -> None:
     configuration = job.configurations[type_name]
     used[type_name] = used.get(type_name, 0.0) + configuration.units
     used[_MEMORY] = used.get(_MEMORY, 0.0) + configuration.memory_gb
+    used[_CORES] = used.get(_CORES, 0.0) + configuration.cores
 
 
 def _share(snapshot: Snapshot, used: dict[str, float]) -> float:
-    """The dominant share: the largest share of any device type or of memory."""
+    """The dominant share: the largest share of any device type, of memory or of cores."""
     capacity = snapshot.capacity
-    totals = {**capacity.units, _MEMORY: capacity.memory_gb}
+    totals = {**capacity.units, _MEMORY: capacity.memory_gb, _CORES: capacity.cores}
     return max((used.get(name, 0.0) / total for name, total in totals.items() if total), default=0.0)

@@ -28,7 +28,7 @@ def gavel(speedups: Speedups, make_model: MakeModel, limit: float | None = 1.0) 
         make_model: Begins a linear programme.
         limit: GPUs that a tenant of mean weight can use at most; others in proportion. None for no limit.
     """
-    tenants, types = speedups.matrix.shape
+    tenants = len(speedups.tenant_ids)
     x = share_variables(speedups)
     r = int(x.max(initial=-1)) + 1
     objective = np.zeros(r + 1)
@@ -48,4 +48,4 @@ def gavel(speedups: Speedups, make_model: MakeModel, limit: float | None = 1.0) 
             constraints.append(Constraint(columns=columns, values=np.ones(len(columns)), upper=upper))
     model.add_constraints(constraints)
     optimum = model.maximise()
-    return fair_share(speedups, x, optimum, prices=slice(types), constraints=len(constraints))
+    return fair_share(speedups, x, model, optimum, capacity_at=None, constraints=len(constraints))

@@ -13,13 +13,16 @@ MakeConstraints = Callable[[Speedups, Variables], Sequence[Constraint]]
 
 
 def most_efficient(
-    speedups: Speedups, make_model: MakeModel, make_constraints: MakeConstraints = lambda *_: ()
+    speedups: Speedups, make_model: MakeModel, make_constraints: MakeConstraints | None = None
 ) -> FairShare:
     """Maximise the sum of W_l . x_l subject to capacity and the constraints of `make_constraints`."""
     variables = share_variables(speedups)
     model = make_model(speedups.matrix[variables >= 0])
-    constraints = [*capacity_constraints(speedups, variables), *make_constraints(speedups, variables)]
+    constraints = capacity_constraints(speedups, variables)
+    if make_constraints is not None:
+        constraints += make_constraints(speedups, variables)
     model.add_constraints(constraints)
     optimum = model.maximise()
-    types = len(speedups.capacity)
-    return fair_share(speedups, variables, optimum, prices=slice(types), constraints=len(constraints))
+    return fair_share(
+        speedups, variables, model, optimum, capacity_at=None if make_constraints else 0, constraints=len(constraints)
+    )

@@ -100,3 +100,20 @@ def test_the_catalogue_parses_our_arguments():
         command = job_command(ProgramSpec(name=name), job(learning_rate=0.25), RUN)
         values = parse(program(name), command[4:])
         assert (values.whole("iterations"), values.number("learning_rate")) == (50, 0.25)
+
+
+def test_the_folder_of_an_interpreter_comes_first_in_path(tmp_path):
+    python = tmp_path / "it's bin" / "python3"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\necho mine $*\n")
+    python.chmod(0o755)
+    command = job_command(ProgramSpec(command="python3 train.py", python=str(python)), job(), RUN)
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert ended.stdout == "mine train.py\n"
+
+
+def test_a_machine_without_the_interpreter_ends_the_task_as_for_wrong_usage():
+    command = job_command(ProgramSpec(command="echo started", python="/no/such/python3"), job(), RUN)
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == "themis: no interpreter here: /no/such/python3\n"

@@ -108,3 +108,51 @@ def test_a_task_on_a_cpu_node_sees_no_card_and_gets_its_threads():
 def test_each_task_of_a_gang_on_cpu_nodes_has_the_threads_of_its_node():
     nodes = gang(**TWO, device="cpu", threads=(4, 2), emulated=True)
     assert [task_environment(nodes, index)["OMP_NUM_THREADS"] for index in range(2)] == ["4", "2"]
+
+
+TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK")
+ONE = {"addresses": ("127.0.0.1:5000",)}
+
+
+def test_each_task_of_a_gang_is_a_torchrun_node_of_one_process():
+    seen = [task_environment(gang(**TWO, framework="pytorch"), index) for index in range(2)]
+    assert [[each[name] for name in TORCHRUN] for each in seen] == [list("020100"), list("120111")]
+    assert {(each["MASTER_ADDR"], each["MASTER_PORT"]) for each in seen} == {("127.0.0.1", "5000")}
+
+
+def test_torchrun_in_the_command_starts_a_process_for_each_card():
+    seen = task_environment(gang(**TWO, framework="pytorch"), 1)
+    assert (seen["PET_NNODES"], seen["PET_NODE_RANK"], seen["PET_NPROC_PER_NODE"]) == ("2", "1", "2")
+    assert (seen["PET_MASTER_ADDR"], seen["PET_MASTER_PORT"]) == ("127.0.0.1", "5000")
+
+
+@pytest.mark.parametrize(
+    ("framework", "tasks", "most_tasks", "tf_config", "torchrun"),
+    [
+        ("", 1, 1, False, False),
+        ("", 1, 2, False, True),
+        ("", 2, 2, True, True),
+        ("tensorflow", 1, 2, False, False),
+        ("tensorflow", 2, 2, True, False),
+        ("pytorch", 1, 1, False, True),
+        ("pytorch", 2, 2, False, True),
+        ("none", 2, 2, False, False),
+    ],
+)
+def test_the_framework_and_the_number_of_tasks_decide_on_the_variables(
+    framework, tasks, most_tasks, tf_config, torchrun
+):
+    seen = task_environment(gang(**(TWO if tasks == 2 else ONE), framework=framework, most_tasks=most_tasks), 0)
+    assert ("TF_CONFIG" in seen) is tf_config
+    assert {name in seen for name in (*TORCHRUN, "MASTER_ADDR", "MASTER_PORT")} == {torchrun}
+
+
+def test_variables_of_the_user_stay_if_the_framework_does_not_set_them():
+    mine = {"TF_CONFIG": "{}", "RANK": "7"}
+    seen = task_environment(gang(**TWO, environment=mine, framework="none"), 0)
+    assert (seen["TF_CONFIG"], seen["RANK"]) == ("{}", "7")
+
+
+def test_a_gang_of_one_without_an_address_cannot_run_as_torchrun():
+    with pytest.raises(InputError, match="needs an address"):
+        gang(framework="pytorch")

@@ -26,6 +26,17 @@ def test_one_run_has_both_samples_and_the_paper_s_estimate():
     assert extrapolate(*zip(sample.work_gpu_s, sample.seconds, strict=True), 1000.0) == 520.0
 
 
+def test_sample_has_the_most_memory_that_its_run_was_seen_to_use():
+    runs = logged((0, None), (10, 25.0))
+    for peak_mb in (0.0, 300.0, 200.0):
+        runs.used_memory(peak_mb)
+    runs.add(20, 5.0)
+    assert [sample.memory_mb for sample in runs.samples(1000, 1.0)] == [300.0]
+    runs.begin("gpu")
+    runs.used_memory(900.0)
+    assert [sample.memory_mb for sample in runs.samples(1000, 1.0)] == [300.0]
+
+
 def test_samples_count_work_on_the_reference_gpu():
     (sample,) = logged((0, None), (10, 25.0), (20, 5.0)).samples(1000, 0.5)
     assert sample.work_gpu_s == (5.0, 10.0)

@@ -8,11 +8,13 @@ from agent_cases import FLAT
 from event_log_cases import stored_memory
 from msgspec.structs import replace
 from oef_round_cases import demand, granted, round_of
+from restart_cases import Restarting
 
 from rm_plugin.arbiter.round_values import AppOwner, RoundSettings, Wait
 from rm_plugin.policies.allox_jobs import running_jobs
 from rm_plugin.policies.allox_policy import AlloxMemory, RunningJob
 from rm_plugin.policies.allox_rules import RULES
+from rm_plugin.policies.allox_samples import SampleLimits, ShortRun
 from rm_plugin.policies.oef.profiling import Profile, ProfileState
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.policy_memory import MemoryRecorder
@@ -309,6 +311,45 @@ def test_memory_comes_back_from_the_store_as_it_was():
         assert msgspec.convert(stored_memory(events), AlloxMemory) == memory
 
 
+@pytest.mark.parametrize("profiling_runs", [False, True])
+def test_restart_before_every_round_changes_no_decision(profiling_runs):
+    apps = [
+        app(f"a{place}", 800 + 70 * place, 2000 + 90 * place, at_s=100.0 * place, user=f"u{place % 3}")
+        for place in range(6)
+    ]
+
+    def decisions(restart):
+        history = History()
+        run = simulation(apps, cluster(2, 1), alpha=0.3, observer=history, profiling_runs=profiling_runs)
+        if restart:
+            run._policy = Restarting(run._policy)
+        run.run()
+        return [result.decision for result in history.results]
+
+    plain = decisions(restart=False)
+    assert len(plain) > 5
+    assert decisions(restart=True) == plain
+
+
+def joins_at(machine_id, time_s):
+    return (NodeOutage(machine_id=machine_id, lost_at_s=0.0, back_at_s=time_s),)
+
+
+def test_machine_of_a_new_type_that_joins_starts_the_job_that_waits():
+    run = simulation([app("a", 100, 1000), app("b", 100, 120)], cluster(1, 1), outages=joins_at("cpu0", 20.0))
+    assert ends_s(run) == {"a": pytest.approx(100.0), "b": pytest.approx(140.0)}
+
+
+def test_machine_of_a_type_without_a_speed_of_any_job_stays_idle():
+    only_gpus = [
+        replace(app(name, 100, 100), jobs=(replace(app(name, 100, 100).jobs[0], speed_by_device={}),)) for name in "ab"
+    ]
+    history = History()
+    run = simulation(only_gpus, cluster(1, 1), observer=history, outages=joins_at("cpu0", 20.0))
+    assert sorted(ends_s(run).values()) == pytest.approx([100.0, 200.0])
+    assert {change.lease.gpu.machine_id for change in history.changes} == {"gpu0"}
+
+
 def test_unknown_memory_counts_as_none():
     run = simulation([app("a", 10, 1000)], cluster(1, 0))
     run.play_rounds(1)
@@ -455,6 +496,40 @@ class TestSamplingRuns:
         later = sampled_round(wanted(replace(v100, seconds=(1.0, 2.0))), ended.memory, kept=kept)
         assert later.memory.samples == {"a": (v100,)}
 
+    def test_run_on_a_type_with_finished_samples_has_a_lease_of_five_times_their_median(self):
+        """Other samples took 8, 10 and 30 s on a K80; a start takes 7 s."""
+        limits = SampleLimits(finished_s={"k80": (30.0, 8.0, 10.0)})
+        assert sampled_for_s(limits, restart_s=7.0) == [57.0]
+
+    def test_run_on_a_type_with_two_finished_samples_has_a_whole_lease(self):
+        assert sampled_for_s(SampleLimits(finished_s={"k80": (8.0, 10.0)})) == [0.0]
+
+    def test_run_whose_limit_is_beyond_a_lease_has_a_whole_lease(self):
+        assert sampled_for_s(SampleLimits(finished_s={"k80": (200.0, 200.0, 200.0)})) == [0.0]
+
+    def test_job_whose_sample_was_cut_takes_at_least_what_that_proves(self):
+        """It had done less than 2 % of its 100 s of work after 50 s, so the whole takes more than 2500 s."""
+        run = ShortRun(device="k80", started_at_s=-50.0, work_gpu_s=2.0)
+        running = Profile(state=ProfileState.RUNNING, types=("v100", "k80"), rates=(2.0,), job_id="j")
+        memory = AlloxMemory(profiles={"a": running}, sample_limits=SampleLimits(short_runs={"a": run}))
+        apps = {"other": (), "a": [demand(2.0, job="j", gpus=1, work_left_gpu_s=100.0)]}
+        ended = sampled_round(apps, memory, renewable={"a": {"k": 1}}, kept={"other": {"v": 1}}).memory
+        assert ended.times_s["a"] == {"k80": 2500.0, "v100": 50.0}
+        assert (ended.sample_limits.short_runs, ended.sample_limits.bounds) == ({}, {"a": {"k80": 25.0}})
+        said = dict(make_policy("allox").explain(ended, "a"))
+        assert said["Time by type"] == "k80 at least 2500 s, v100 50 s; best on v100"
+
+    def test_cut_run_with_both_samples_counts_by_these(self):
+        run = ShortRun(device="k80", started_at_s=-50.0, work_gpu_s=2.0)
+        running = Profile(state=ProfileState.RUNNING, types=("v100", "k80"), rates=(2.0,), job_id="j")
+        memory = AlloxMemory(profiles={"a": running}, sample_limits=SampleLimits(short_runs={"a": run}))
+        pair = SampleTimes(device="k80", work_gpu_s=(1.0, 2.0), seconds=(11.0, 12.0), memory_mb=300.0)
+        apps = {"other": (), "a": [demand(2.0, job="j", gpus=1, work_left_gpu_s=100.0, samples=(pair,))]}
+        ended = sampled_round(apps, memory, renewable={"a": {"k": 1}}, kept={"other": {"v": 1}}).memory
+        assert ended.times_s["a"]["k80"] == pytest.approx(110.0)
+        assert ended.sample_limits == SampleLimits(finished_s={"k80": (12.0,)})
+        assert dict(make_policy("allox").explain(ended, "a"))["Memory of its sample"] == "k80 300 MB"
+
     def test_app_that_arrives_while_a_type_is_busy_is_sampled_there_later(self):
         closed = Profile(state=ProfileState.DONE, types=("k80", "v100"), rates=(1.0, 2.0), job_id="j")
         memory = AlloxMemory(profiles={"other": closed})
@@ -468,6 +543,18 @@ class TestSamplingRuns:
         still = sampled_round(apps, waits.memory, kept=busy)
         assert (still.memory.profiles["a"], granted(still)) == (waits.memory.profiles["a"], {})
         assert granted(sampled_round(apps, still.memory)) == {"a": {"v": 1}}
+
+
+def sampled_for_s(limits, restart_s=0.0):
+    """The lengths of the leases of a sampling run that starts, 0 for whole ones."""
+    frame = round_of(
+        {"a": [demand(2.0, job="j", gpus=1)]},
+        memory=AlloxMemory(sample_limits=limits),
+        profiling_runs=True,
+    )
+    reports = {app_id: replace(report, restart_s=restart_s) for app_id, report in frame.reports.items()}
+    decided = make_policy("allox").decide(replace(frame, reports=reports))
+    return [gang.at_most_s for gang in decided.auction["a"]]
 
 
 def sampled_round(demands, memory=None, **more):

@@ -58,6 +58,18 @@ def test_app_that_would_miss_its_fair_end_gets_one_gang(make_snapshot, gpus_of):
     assert totals(gpus_of(pressed)) == {"large": 1, "small": 5}
 
 
+def test_of_two_late_apps_the_one_to_which_a_lease_matters_more_is_served_first(make_snapshot, gpus_of):
+    """The long app takes twice its span by now; the short one just arrived, but a lease is five times its span."""
+    demands = {"long": jobs("long", 1, 6, 6, work=360_000.0), "short": jobs("short", 1, 6, 6, work=720.0)}
+    phases = {name: [phase(1, demand.work_left_gpu_s, 6)] for name, (demand,) in demands.items()}
+    shot = make_snapshot(demands, phases=phases)
+    alone = replace(shot, apps=shot.apps[:1], reports={"long": shot.reports["long"]})
+    memory = POLICY.decide(alone).memory
+    both = tuple(replace(app, submitted_at_s=69_990.0) if app.app_id == "short" else app for app in shot.apps)
+    late = later(replace(shot, apps=both), memory, 70_000.0, {})
+    assert totals(gpus_of(POLICY.decide(late))) == {"short": 6}
+
+
 def test_pressed_gang_is_for_the_longest_job(make_snapshot):
     shot = two_apps(make_snapshot)
     memory = POLICY.decide(shot).memory
@@ -166,3 +178,24 @@ def test_of_one_user_the_app_with_the_least_left_is_served_first(make_snapshot, 
     shot = two_apps(make_snapshot)
     owned = replace(shot, apps=tuple(replace(app, owner=AppOwner(user="one")) for app in shot.apps))
     assert totals(gpus_of(POLICY.decide(owned))) == {"small": 6}
+
+
+def test_work_done_under_another_policy_is_not_metered(make_snapshot, gpus_of):
+    """Both apps declare now. What they had before is more than what is left of the small one, which is still first."""
+    shot = later(two_apps(make_snapshot), None, 5_000.0, {"large": 100_000.0, "small": 500_000.0})
+    decision = POLICY.decide(shot)
+    assert totals(gpus_of(decision)) == {"small": 6}
+    assert decision.memory.apps["small"].done_gpu_s == 0.0
+    assert {app.arrived_s for app in decision.memory.fluid.apps} == {5_000.0}
+
+
+def test_app_that_did_more_than_it_declared_needs_as_much_again(make_snapshot, gpus_of):
+    """The app declared 60,000 GPU s, the other one has 30,000 left."""
+    demands = {"past": jobs("past", 6, work=10_000.0), "other": jobs("other", 6, work=5_000.0)}
+    phases = {"past": [phase(6, 10_000.0)], "other": [phase(6, 5_000.0)]}
+    shot = make_snapshot(demands, phases=phases)
+    memory = POLICY.decide(shot).memory
+    within = later(shot, memory, 600.0, {"past": 1.05 * 60_000.0 + 599.0})
+    assert totals(gpus_of(POLICY.decide(within))) == {"past": 6}
+    beyond = later(shot, memory, 600.0, {"past": 1.05 * 60_000.0 + 601.0})
+    assert totals(gpus_of(POLICY.decide(beyond))) == {"other": 6}

@@ -203,7 +203,29 @@ def test_a_tenant_with_two_job_types_may_gain_by_inflating_one():
 # ---- one more device -------------------------------------------------------------------------------------------------
 
 
-def test_the_value_of_one_more_device_is_the_programmes_gain():
-    more = one_more(instance(B), rule_named("noncooperative", HighsModel), "g2")
-    assert more == pytest.approx({"u1": 10 / 7, "u2": 10 / 7})
+def worth(name, rows, gpu_type, capacity=None):
+    rule, case = rule_named(name, HighsModel), instance(rows, capacity)
+    return one_more(case, rule, rule(normalise(case)), gpu_type)
+
+
+def test_one_more_device_is_worth_the_programmes_gain():
+    assert worth("noncooperative", B, "g2") == pytest.approx({"u1": 10 / 7, "u2": 10 / 7})
     assert solve("noncooperative", B).prices == pytest.approx((5 / 7, 10 / 7))
+
+
+def test_cooperative_worths_of_one_more_device_add_up_to_its_price():
+    assert worth("cooperative", B, "g2") == pytest.approx({"u1": 1.0, "u2": 2.5})
+    assert solve("cooperative", B).prices == pytest.approx((1.75, 3.5))
+
+
+def test_first_device_of_a_type_is_worth_what_a_solve_with_it_gains():
+    assert worth("cooperative", B, "g2", capacity=(1, 0)) == pytest.approx({"u1": 1.0, "u2": 3.25})
+
+
+@pytest.mark.parametrize(
+    ("name", "u1", "u2"), [("max_min", 1.0, 2.5), ("incentive_only", 1.0, 2.5), ("gavel", 140 / 141, 355 / 141)]
+)
+def test_rule_without_prices_is_computed_again_with_one_more_device(name, u1, u2):
+    # What Gavel and the sharing incentive promise grows with the capacity, so their duals tell half of it.
+    assert solve(name, B).prices is None and solve(name, B).marginal == {}
+    assert worth(name, B, "g2") == pytest.approx({"u1": u1, "u2": u2})

@@ -1,20 +1,17 @@
 """OEF behind the Policy port: tenants of a snapshot, shares over many rounds, and its memory."""
 
-import json
-
-import msgspec
 import pytest
 from msgspec.structs import replace
 from oef_round_cases import CLUSTER, K80, V100, demand, four_apps, granted, jobs, played, round_of
+from restart_cases import Restarting
 
 from rm_plugin.arbiter.round_values import AppOwner
-from rm_plugin.policies.oef_policy import OefPolicyMemory
 from rm_plugin.policies.oef_tenants import tenants_of
 from rm_plugin.policies.port import traits_of
 from rm_plugin.policies.registry import make_policy
 from themis.bids import FreeMachine
 from themis.choices import Placer, TenantOf
-from themis.cluster import Cluster, DeviceType, Level, Machine
+from themis.cluster import Cluster, DeviceKind, DeviceType, Level, Machine
 from themis.speeds import NOWHERE, SAME_SPEED, Speeds
 from themis_lab.paper.plans import FOR_MIXED_DEVICES
 from themis_lab.simulator.observer import History
@@ -203,23 +200,6 @@ class TestTenants:
         assert set(granted(make_policy("oef").decide(snapshot))) <= {"a", "b"}
 
 
-def restarted(memory):
-    """Memory as a restart reads it."""
-    stored = json.loads(json.dumps(msgspec.to_builtins(memory), allow_nan=False))
-    return msgspec.convert(stored, OefPolicyMemory)
-
-
-class Restarting:
-    """A policy whose ResourceManager is killed and restarted before every round."""
-
-    def __init__(self, policy):
-        self._policy, self.name, self.rho_of, self.memory_type = policy, policy.name, policy.rho_of, policy.memory_type
-
-    def decide(self, snapshot):
-        memory = None if snapshot.memory is None else restarted(snapshot.memory)
-        return self._policy.decide(replace(snapshot, memory=memory))
-
-
 class TestMemory:
     def history(self, restart, **rounds):
         history = History()
@@ -309,6 +289,21 @@ class TestChangesOfTypes:
         assert starving <= set(granted(decision))
         fresh = make_policy("oef").decide(self.round_on(CLUSTER, self.gangs_of_three(), None))
         assert granted(decision) != granted(fresh)
+
+    def test_joined_type_without_a_speed_of_any_job_stays_idle_and_changes_no_grant(self):
+        cpus = DeviceType(name="cpu", kind=DeviceKind.CPU)
+        nodes = (*CLUSTER.machines, Machine(machine_id="c", rack_id="r", slots=(4,), device="cpu"))
+        joined = Cluster(name="with CPU nodes", machines=nodes, devices={**CLUSTER.devices, "cpu": cpus})
+        _, memory = played("oef", self.gangs_of_three(), 1)
+        plain, wider = (
+            make_policy("oef").decide(self.round_on(cluster, self.gangs_of_three(), memory))
+            for cluster in (CLUSTER, joined)
+        )
+        assert granted(wider) == granted(plain)
+        assert set(wider.memory.types) == {"k80", "v100", "cpu"}
+        assert {key: value for key, value in self.owed(wider.memory).items() if key[1] != "cpu"} == self.owed(
+            plain.memory
+        )
 
     def test_an_app_whose_only_type_is_gone_waits_and_the_others_run(self):
         only = {"a": [demand(speeds=Speeds.of([("p100", 1.0)]))], "b": jobs()}

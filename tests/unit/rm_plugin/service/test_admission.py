@@ -88,7 +88,7 @@ def test_an_app_that_one_device_type_can_hold_is_taken():
             "estimate.speed of job job-00: no machine of mixed has this type: 'a100'",
         ),
         ({}, CPU_ONLY, "job job-00 can run on no device type of mixed; give its speed"),
-        ({"shape": JobShape(tasks=5)}, MIXED, "job job-00 is larger than the cluster mixed of 4 GPUs"),
+        ({"shape": JobShape(tasks=5)}, MIXED, "job job-00 is larger than the 4 GPUs of type k80 in the cluster mixed"),
     ],
 )
 def test_an_app_that_no_device_type_can_hold_is_refused(job, cluster, message):

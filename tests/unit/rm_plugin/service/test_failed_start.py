@@ -10,13 +10,13 @@ from themis.config.rm_settings import RmSettings
 
 
 class Engine:
-    """An engine that is there at once and is never lost."""
+    """An engine that is there at once."""
+
+    async def shared_folder(self):
+        return None
 
     async def open(self):
         return CLUSTER
-
-    async def lost(self):
-        await asyncio.Event().wait()
 
     async def close(self):
         pass
@@ -30,8 +30,8 @@ def stopped(monkeypatch):
     class Server:
         during_start = staticmethod(lambda stop: None)
 
-        def __init__(self, *parts):
-            self.order = parts[-1]
+        def __init__(self, *_parts, stop, standbys):
+            self.order = stop
 
         async def start(self):
             Server.during_start(self.order)

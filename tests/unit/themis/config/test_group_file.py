@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from themis.apps import AppSpec, JobShape, Slowdown, TunerSpec
+from themis.code_archive import files_in
 from themis.config.group_file import GroupFile, build_app, load_group
 from themis.config.loader import fit, parse_yaml
 from themis.errors import InputError, UnknownNameError
@@ -46,6 +47,7 @@ queue: research
 program: digits_cnn
 arguments: {batch_size: 64}
 environment: {KEY: value, NUMBER: 3}
+framework: pytorch
 tuner: {name: successive_halving, eta: 3, first_iterations: 40}
 job: {tasks: 4, min_tasks: 2, gpus_per_task: 2, iterations: 400}
 hyper_parameters: [{learning_rate: 0.1}, {learning_rate: 1e-3}]
@@ -65,6 +67,7 @@ estimate:
     assert (app.name, app.user, app.queue) == ("digits-search", "alice", "research")
     assert app.program.arguments == {"batch_size": 64}
     assert app.program.environment == {"KEY": "value", "NUMBER": "3"}
+    assert app.program.framework == "pytorch"
     assert app.tuner == TunerSpec(name="successive_halving", settings={"eta": 3, "first_iterations": 40})
     assert [dict(job.hyper_parameters) for job in app.jobs] == [{"learning_rate": 0.1}, {"learning_rate": 0.001}]
     assert all(job.shape == JobShape(tasks=4, min_tasks=2, gpus_per_task=2) for job in app.jobs)
@@ -75,6 +78,17 @@ estimate:
     assert app.estimate.serial_iteration_s == 0.05
     assert app.estimate.slowdown == Slowdown(1.0, 1.0, 1.1, 1.3)
     assert all(job.speed_by_device == {"k80": 1.0, "v100": 3.1, "cpu": 0.2} for job in app.jobs)
+
+
+def test_code_is_packed_from_beside_the_group_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "groups" / "training").mkdir(parents=True)
+    (tmp_path / "groups" / "training" / "train.py").write_text("1")
+    group = tmp_path / "groups" / "g.yaml"
+    group.write_text("{name: a, command: python3 train.py, code: ./training, python: /opt/env/bin/python3}")
+    monkeypatch.chdir(tmp_path)
+    program = load_group(group).program
+    assert program.code is not None
+    assert (set(files_in(program.code)), program.python) == ({"train.py"}, "/opt/env/bin/python3")
 
 
 def test_values_keep_the_type_that_the_file_gives_them() -> None:
@@ -174,6 +188,10 @@ def test_a_search_is_the_same_to_the_byte_for_the_same_seed_and_name() -> None:
             "the command of job-01 cannot be run: '100003 bytes'",
         ),
         (MINIMAL + "environment: {A: 1.50}\n", "put it in quotes"),
+        (MINIMAL + "code: ./training\n", "a program takes neither code nor python: 'digits_cnn'"),
+        (MINIMAL + "python: /usr/bin/python3\n", "a program takes neither code nor python"),
+        ("name: a\ncommand: sh\npython: bin/python3\n", "no absolute path: 'bin/python3'; give its absolute path"),
+        (f"name: a\ncommand: sh\npython: /{'x' * 100_000}\n", "python cannot be passed on"),
         (MINIMAL + "environment: {A: 010}\n", "in quotes where it is text"),
         (MINIMAL + "estimate: {serial_iteration_s: 0}\n", "estimate.serial_iteration_s"),
         (MINIMAL + "estimate: {slowdown: {rack: 2, cluster: 1.5}}\n", "a slowdown cannot shrink"),

@@ -121,3 +121,25 @@ def test_the_shipped_file_equals_the_defaults():
 
 def test_weights_of_tenants_may_be_whole_or_fractions():
     assert settings("tenant_weights: {ann: 2, 'team:b': 0.5}").tenant_weights == {"ann": 2.0, "team:b": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("standby: {enabled: true}", "standby.enabled and standby.folder go together"),
+        ("standby: {folder: shared}", "standby.enabled and standby.folder go together"),
+        ("engine: yarn\nstandby: {enabled: true, folder: shared}", "remove standby.folder"),
+        ("standby: {enabled: true, folder: shared, addresses: [rm1]}", "write HOST:PORT"),
+    ],
+)
+def test_standby_that_cannot_work_is_refused(text, problem):
+    with pytest.raises(InputError, match=problem):
+        settings(text)
+
+
+def test_files_of_apps_are_in_the_shared_folder_if_there_is_one(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text("cluster: testbed-64\nstate_dir: state\nstandby: {enabled: true, folder: shared}\n")
+    assert load_rm_settings(path).files_dir == tmp_path / "shared"
+    path.write_text("cluster: testbed-64\nstate_dir: state\n")
+    assert load_rm_settings(path).files_dir == tmp_path / "state"

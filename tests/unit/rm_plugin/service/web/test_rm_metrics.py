@@ -3,7 +3,9 @@
 import re
 
 import pytest
-from web_cases import busy, run, served
+from web_cases import NOW_S, RmCase, busy, run, served
+
+from themis.lifecycle import AppState
 
 
 class TestMetrics:
@@ -38,6 +40,26 @@ class TestMetrics:
             rhos = [case.manager.estimates.rho(entry) for entry in case.entries.active()]
             assert float(samples["themis_rho_max"]) == pytest.approx(max(rhos), rel=1e-2)
             assert {name: float(samples[name]) for name in expected} == pytest.approx(expected)
+
+        run(scenario)
+
+    def test_completion_of_finished_apps_has_quantiles_and_the_mean_of_the_longest(self):
+        async def scenario():
+            case = RmCase(((1,),))
+            for taken_s in (30.0, 10.0, 20.0):
+                case.app(f"took-{taken_s:g}", state=AppState.FINISHED, finished_at_s=NOW_S + taken_s)
+            case.app("failed", state=AppState.FAILED, finished_at_s=NOW_S + 500.0)
+            async with served(case) as site:
+                text = await site.text("/metrics")
+            samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+            expected = {
+                'themis_app_completion_seconds{quantile="0.5"}': 20.0,
+                'themis_app_completion_seconds{quantile="0.99"}': 30.0,
+                "themis_app_completion_seconds_sum": 60.0,
+                "themis_app_completion_seconds_count": 3,
+                "themis_app_completion_tail_seconds": 30.0,
+            }
+            assert {name: float(samples[name]) for name in expected} == expected
 
         run(scenario)
 

@@ -1,0 +1,45 @@
+"""The page of a standby: every address answers 503 and says which ResourceManager is active."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rm_plugin.service.web.rm_page import parsed_page_address
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+
+class StandbyPage:
+    """A web server that says only that this ResourceManager waits. `holder` is the one that it waits for."""
+
+    def __init__(self) -> None:
+        self.holder = "a ResourceManager that is not known yet"
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, listen: str) -> str:
+        """Listen at HOST:PORT, port 0 for any free one; returns the page's address.
+
+        Raises:
+            InputError: Nothing can listen there, or it is no HOST:PORT.
+        """
+        host, port = parsed_page_address(listen)
+        # Imported here, as `RmPage` does: a ResourceManager without a page needs no web server.
+        from aiohttp import web
+
+        from themis.web.answers import listen as serve
+
+        async def answer(_request: web.Request) -> web.Response:
+            # 503, so that a load balancer sends readers to the active one.
+            return web.Response(text=f"standby of {self.holder}\n", status=503)
+
+        application = web.Application()
+        application.router.add_get("/{path:.*}", answer)
+        self._runner, bound = await serve(application, host.strip("[]"), port)
+        return f"http://{host}:{bound}/"
+
+    async def stop(self) -> None:
+        """End the server."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None

@@ -1,0 +1,60 @@
+"""Addresses of ResourceManagers: `HOST:PORT`, or several with commas between, of which one serves at a time."""
+
+from __future__ import annotations
+
+import socket
+
+
+def keepalive_options(addresses: str) -> tuple[tuple[str, int], ...]:
+    """Return options of a channel to several addresses, so that it leaves a machine that is down.
+
+    Such a machine closes no connection. Without pings a client would wait for it for a quarter of an hour. The last
+    option is also the time limit of an attempt to connect, during which no other address is tried again.
+    """
+    if "," not in addresses:
+        return ()
+    return (
+        ("grpc.keepalive_time_ms", 10_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.min_reconnect_backoff_ms", 5_000),
+    )
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is one HOST:PORT.
+
+    >>> is_address("rm1:8650"), is_address("rm1"), is_address("http://rm1:8650")
+    (True, False, False)
+    """
+    host, _, port = text.rpartition(":")
+    plain = not any(character.isspace() or character in "/," for character in host)
+    return bool(host) and plain and port.isascii() and port.isdigit() and 0 < int(port) < 65536
+
+
+def grpc_target(addresses: str) -> str:
+    """Return the target of a gRPC channel to whichever of several addresses accepts connections.
+
+    gRPC tries the addresses of one target in turn, again after each loss of the connection. It knows several addresses
+    only as numbers, so this function resolves names. Names that do not resolve now are left out.
+
+    >>> grpc_target("rm1:8650")
+    'rm1:8650'
+    >>> grpc_target("127.0.0.1:8650,127.0.0.1:8651")
+    'ipv4:127.0.0.1:8650,127.0.0.1:8651'
+    """
+    if "," not in addresses:
+        return addresses
+    found: dict[socket.AddressFamily, list[str]] = {socket.AF_INET: [], socket.AF_INET6: []}
+    for address in addresses.split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            resolved = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        except OSError:
+            continue
+        for family, _type, _protocol, _name, place in resolved:
+            if family in found:
+                found[family].append(f"{place[0]}:{port}" if family == socket.AF_INET else f"[{place[0]}]:{port}")
+    for family, scheme in ((socket.AF_INET, "ipv4"), (socket.AF_INET6, "ipv6")):
+        if found[family]:
+            return f"{scheme}:" + ",".join(dict.fromkeys(found[family]))
+    return addresses.partition(",")[0]
