@@ -46,11 +46,13 @@ test-soak: setup
 CHAOS_KILLS ?= 300
 CHAOS_OUTAGES ?= 60
 CHAOS_SEED ?= 0
+# Of the active of two ResourceManagers, in a run of its own.
+CHAOS_STANDBY_KILLS ?= 20
 # Or yarn, a development cluster of Hadoop, which takes several times as long for each fault.
 CHAOS_ENGINE ?= local
 test-chaos: setup
 	@THEMIS_CHAOS_KILLS=$(CHAOS_KILLS) THEMIS_CHAOS_OUTAGES=$(CHAOS_OUTAGES) THEMIS_CHAOS_SEED=$(CHAOS_SEED) \
-	    THEMIS_CHAOS_ENGINE=$(CHAOS_ENGINE) \
+	    THEMIS_CHAOS_ENGINE=$(CHAOS_ENGINE) THEMIS_STANDBY_KILLS=$(CHAOS_STANDBY_KILLS) \
 	    exec $(BIN)/python -m pytest -s -m slow tests/chaos
 
 # Against real daemons of Hadoop (docs/how-to/devcluster.md), a cluster for each of two processes, of 1 GB each; needs Java and

@@ -28,10 +28,11 @@ from am.checkpoints.uri import open_store
 from am.jobs.planner import Holdings
 from am.jobs.search_state import SearchState
 from am.journal import Journal
-from themis.apps import AppSpec, CodeArchive
+from themis.apps import CodeArchive
 from themis.choices import BundleRule
 from themis.clock import Clock
 from themis.cluster import GpuId
+from themis.code_archive import CODE_ARCHIVE
 from themis.durations import median_with_cuts
 from themis.errors import InputError, MissingHereError
 from themis.fluid_cluster import Declaration, FluidPhase
@@ -45,18 +46,24 @@ PRIOR_RESTART_S = {True: 0.5, False: 8.0}
 """Seconds from the start of a job's tasks to its first step before any was measured: replayed, trained."""
 
 
-def _kept_code(spec: AppSpec, content: bytes, folder: Path) -> Path | None:
-    """Write the archive of the app's code to its folder. Returns its path, or None if there is no code.
+def kept_code(code: CodeArchive | None, content: bytes, folder: Path) -> Path | None:
+    """Write the archive of an app's code to the app's folder, or use that of an earlier attempt there.
+
+    Args:
+        code: The hash; None if no code travels with the app.
+        content: What the ResourceManager sent; empty if it does not have the archive any more.
+        folder: The app's folder.
 
     Raises:
-        MissingHereError: The ResourceManager did not send the archive, or sent another one.
+        MissingHereError: There is no archive with this hash.
     """
-    if spec.program.code is None:
+    if code is None:
         return None
-    if CodeArchive.of(content).sha256 != spec.program.code.sha256:
-        remedy = "submit the app again"
-        raise MissingHereError("the app's code is not there", value=spec.program.code.sha256, remedy=remedy)
-    path = folder / "code.tar.gz"
+    path = folder / CODE_ARCHIVE
+    if not content and path.is_file():
+        content = path.read_bytes()
+    if CodeArchive.of(content).sha256 != code.sha256:
+        raise MissingHereError("the app's code is not there", value=code.sha256, remedy="submit the app again")
     path.write_bytes(content)
     return path
 
@@ -83,7 +90,7 @@ class App:
         self.time_scale = registered.time_scale
         self.task_log_mb = registered.task_log_mb
         self.folder = folder
-        self.code = _kept_code(self.spec, registered.code, folder)
+        self.code = kept_code(self.spec.program.code, registered.code, folder)
         self.checkpoint_uri = self.spec.checkpoint_uri or f"{kept_at}/checkpoints"
         self.store: CheckpointStore = open_store(self.checkpoint_uri)
         self.search = SearchState(self.spec, folder, self.time_scale, journal, self.store.latest_iteration)

@@ -1,4 +1,4 @@
-"""Archive the logs of an app's jobs in one file, where the next attempt and the ResourceManager find it."""
+"""Archive an app's logs and code in one file, where the next attempt and the ResourceManager find it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from themis.archives import pack_files, unpack_files
+from themis.code_archive import CODE_ARCHIVE
 from themis.errors import ThemisError
 
 LOG = logging.getLogger("themis.am.archive")
@@ -17,7 +18,7 @@ ARCHIVE_NAME = "logs.tar.gz"
 PERIOD_S = 10.0
 _SHARE = 0.05
 """Maximum share of the time for archiving. Large logs are archived less often."""
-_PATTERNS = ("jobs/*/task-*.log", "jobs/*/history.jsonl")
+_PATTERNS = ("jobs/*/task-*.log", "jobs/*/history.jsonl", CODE_ARCHIVE)
 
 
 class ArchiveStore(Protocol):
@@ -47,7 +48,7 @@ class LogArchive:
         self._writing = asyncio.Lock()
 
     def restore(self) -> None:
-        """Restore the logs of earlier attempts. If this fails, only the profiles learnt from them are lost."""
+        """Restore the files of earlier attempts. If this fails, the profiles learnt from their logs are lost."""
         try:
             content = self._store.get()
             if content is not None:

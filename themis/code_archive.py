@@ -17,6 +17,9 @@ from themis.errors import InputError
 CODE_FOLDER = "code"
 """The folder within a job's folder that the code is unpacked to, and in which the command starts."""
 
+CODE_ARCHIVE = "code.tar.gz"
+"""The archive in the folder of an app."""
+
 MAX_PACKED_BYTES = 8 * 1024 * 1024
 MAX_FILES = 10_000
 MAX_UNPACKED_BYTES = 64 * 1024 * 1024
@@ -24,6 +27,9 @@ SKIPPED = frozenset(
     (".git", ".hg", ".svn", ".venv", "__pycache__", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache")
 )
 """Folders that do not travel, by name."""
+
+_EVENT_FILE_MARK = ".tfevents."
+"""Part of the names of TensorBoard's event files. They stay too: the profiler would take old ones for the job's own."""
 
 _REMEDY = "leave data out: keep it where tasks can read it, and pass its path"
 
@@ -82,7 +88,7 @@ def _files_of(name: str, path: Path, source: str) -> Iterator[tuple[str, Path]]:
             if (Path(folder) / each).is_symlink():
                 remedy = "copy it, or leave it out"
                 raise InputError(f"{source}: a link to a folder", value=str(Path(folder) / each), remedy=remedy)
-        for each in sorted(names):
+        for each in sorted(name for name in names if _EVENT_FILE_MARK not in name):
             file = Path(folder) / each
             if not file.is_file():
                 raise InputError(f"{source}: neither a file nor a folder", value=str(file), remedy="leave it out")

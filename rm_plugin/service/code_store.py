@@ -1,4 +1,4 @@
-"""The code of submitted apps: one archive for each content, in the state folder, for app masters that register."""
+"""The code of submitted apps: one archive for each content, for app masters that register."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class CodeStore:
     """Archives by their hash. Files are read and written in threads.
 
     Args:
-        state_dir: The ResourceManager's state folder.
+        files_dir: The folder of apps' files and of archives.
     """
 
-    def __init__(self, state_dir: Path) -> None:
-        self._folder = state_dir / FOLDER
+    def __init__(self, files_dir: Path) -> None:
+        self._folder = files_dir / FOLDER
 
     async def keep(self, code: CodeArchive | None, content: bytes) -> None:
         """Keep the code of an app that is being submitted.

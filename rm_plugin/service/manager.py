@@ -97,7 +97,7 @@ class ResourceManager:
         )
         self._fairness = FluidFairness(entries)
         self.estimates = AppEstimates(settings, arbiter, entries, self._fairness, clock, self.waits_for)
-        self._codes = CodeStore(settings.state_dir)
+        self._codes = CodeStore(settings.files_dir)
         self._fetch_logs = fetch_logs
         self._check_queue = check_queue
         self._fetching: dict[str, asyncio.Lock] = {}

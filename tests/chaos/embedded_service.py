@@ -76,7 +76,7 @@ class EmbeddedService:
         (folder / "cluster.yaml").write_text(json.dumps(CLUSTER))
         settings = {
             "cluster": str(folder / "cluster.yaml"), "state_dir": str(self.state), "listen": "127.0.0.1:0",
-            "lease": {"duration_s": 4, "checkpoint_lead_s": 1, "grace_s": 3}, "auction": {"f": 0.0},
+            "lease": {"duration_s": 4, "checkpoint_lead_s": 1, "grace_s": 3}, "policy": "themis", "auction": {"f": 0.0},
             "coalesce_s": 0.1, "report_deadline_s": 1, "bid_deadline_s": 1, "heartbeat_s": 0.3, "am_expiry_s": 5,
             "am_start_s": 60, "am_max_attempts": 1000, "rm_absence_s": 120, "time_scale": TIME_SCALE,
             "validate_state": True, **settings,

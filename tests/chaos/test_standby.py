@@ -1,6 +1,6 @@
 """The active ResourceManager is killed, or stands still, under load: the standby takes over, and loses nothing.
 
-`THEMIS_STANDBY_KILLS` sets the number of kills.
+`make test-chaos` kills 20 times, `make test-slow` three times. `THEMIS_STANDBY_KILLS` sets the number.
 """
 
 import os

@@ -122,7 +122,7 @@ def test_two_apps_share_the_cluster_and_no_gpu_has_two_owners(tmp_path: Path) ->
 
 def test_a_recorded_auction_can_be_replayed(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with live(settings(tmp_path, auction=AuctionSettings(f=0.0, keep_markets=2))) as rm:
+        async with live(settings(tmp_path, policy="themis", auction=AuctionSettings(f=0.0, keep_markets=2))) as rm:
             apps = [await rm.submit(replay_app(f"app{n}", iterations=150, jobs=2, tasks=2)) for n in range(3)]
             for app in apps:
                 assert (await rm.ended(app)).state == "FINISHED"

@@ -99,8 +99,8 @@ def test_task_on_a_cpu_node_is_pinned_to_its_cores_and_others_are_not(tmp_path: 
             task, other = (psutil.Process(detail["pids"][0]) for detail in (on_cpu, on_gpu))
             first = min(os.sched_getaffinity(0))
             async with asyncio.timeout(10):
-                # The process is reported before its guard has become the program.
-                while task.cpu_affinity() != [first]:
+                # It is reported before its guard has become the program, and has no environment at that moment.
+                while task.cpu_affinity() != [first] or "THEMIS_DEVICE" not in task.environ():
                     await asyncio.sleep(0.05)
             assert set(other.cpu_affinity()) == os.sched_getaffinity(0)
             environment = task.environ()

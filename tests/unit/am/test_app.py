@@ -4,11 +4,12 @@ import pytest
 from agent_cases import cluster_of
 from msgspec.structs import replace
 
-from am.app import PRIOR_RESTART_S, App
+from am.app import PRIOR_RESTART_S, App, kept_code
 from am.journal import Journal
-from themis.apps import AppSpec, Estimate, JobSpec, ProgramSpec, TunerSpec
+from themis.apps import AppSpec, CodeArchive, Estimate, JobSpec, ProgramSpec, TunerSpec
 from themis.clock import VirtualClock
 from themis.cluster import Allocation, GpuId
+from themis.errors import MissingHereError
 from themis.rho import SCHEDULE_DEFINITIONS
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, cluster_to_message
@@ -178,3 +179,18 @@ class TestTimes:
         # The one that was quick enough to be seen does not stand for those that were not.
         app.restarted(5.0)
         assert app.restart_s == 17.0
+
+
+def test_an_attempt_uses_the_code_of_an_earlier_one_if_the_resource_manager_lost_it(tmp_path):
+    code = CodeArchive.of(b"an archive")
+    path = kept_code(code, b"an archive", tmp_path)
+    assert path is not None
+    assert path.read_bytes() == b"an archive"
+    assert kept_code(code, b"", tmp_path) == path
+    assert kept_code(None, b"", tmp_path) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"another"])
+def test_an_attempt_without_the_right_code_does_not_go_on(tmp_path, content):
+    with pytest.raises(MissingHereError, match="submit the app again"):
+        kept_code(CodeArchive.of(b"an archive"), content, tmp_path)

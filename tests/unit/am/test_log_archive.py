@@ -41,16 +41,24 @@ def keep(archive, times=1):
     asyncio.run(kept())
 
 
-def test_archive_restores_only_logs_and_histories(tmp_path):
+def test_archive_restores_only_logs_histories_and_code(tmp_path):
     store = MemoryArchive()
-    for name in ("jobs/j0/task-0.log", "jobs/j0/history.jsonl", "jobs/j1/task-12.log", "jobs/j0/scratch/big", "other"):
+    for name in (
+        "jobs/j0/task-0.log",
+        "jobs/j0/history.jsonl",
+        "jobs/j1/task-12.log",
+        "jobs/j0/scratch/big",
+        "code.tar.gz",
+        "jobs/j0/code/a.py",
+        "other",
+    ):
         write(tmp_path / "one", name, f"{name}\n")
     keep(LogArchive(tmp_path / "one", store))
     LogArchive(tmp_path / "two", store).restore()
     found = sorted(
         path.relative_to(tmp_path / "two").as_posix() for path in (tmp_path / "two").rglob("*") if path.is_file()
     )
-    assert found == ["jobs/j0/history.jsonl", "jobs/j0/task-0.log", "jobs/j1/task-12.log"]
+    assert found == ["code.tar.gz", "jobs/j0/history.jsonl", "jobs/j0/task-0.log", "jobs/j1/task-12.log"]
     assert (tmp_path / "two/jobs/j0/task-0.log").read_text() == "jobs/j0/task-0.log\n"
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from submarine_client.groups import load_app
 from submarine_client.programs import check_command
+from themis.code_archive import pack_code
 from themis.errors import InputError
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "conf" / "apps").glob("*.yaml"))
@@ -197,3 +198,38 @@ def test_commands_that_cannot_run_are_refused(tmp_path: Path, command: str, mess
     with pytest.raises(InputError) as caught:
         check_command(command.replace("{file}", str(tmp_path / "file")), "g")
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("command", "wrong"),
+    [
+        ("./run.sh --x 1", ""),
+        ("bin/../run.sh", ""),
+        ("sh notes.txt", ""),
+        ("./notes.txt", "is not executable: './notes.txt'; chmod +x makes it so"),
+        ("./own.sh", "is not a command on PATH, nor a file: './own.sh'"),
+        ("nosuchprogram", "is not a command on PATH, nor a file"),
+    ],
+)
+def test_a_command_may_begin_with_a_program_of_the_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, wrong: str
+) -> None:
+    for name, mode in (("training/run.sh", 0o755), ("training/notes.txt", 0o644), ("own.sh", 0o755)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(mode)
+    # A program of this folder does not travel.
+    monkeypatch.chdir(tmp_path)
+    code = pack_code({".": tmp_path / "training"}, "g.yaml")
+    if wrong:
+        with pytest.raises(InputError) as refused:
+            check_command(command, "g.yaml", code)
+        assert wrong in str(refused.value)
+    else:
+        check_command(command, "g.yaml", code)
+
+
+def test_a_program_beside_another_interpreter_need_not_be_on_this_machine() -> None:
+    check_command("accelerate launch train.py", "g.yaml", python="/srv/env/bin/python3")
+    with pytest.raises(InputError, match="nor a file"):
+        check_command("/no/such/program", "g.yaml", python="/srv/env/bin/python3")

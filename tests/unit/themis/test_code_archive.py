@@ -16,13 +16,13 @@ def folder(tmp_path):
     root = tmp_path / "training"
     (root / "pkg" / "__pycache__").mkdir(parents=True)
     (root / ".git").mkdir()
-    for name in (".git/config", "pkg/__pycache__/a.pyc", "pkg/a.py", "run.sh", ".hidden"):
+    for name in (".git/config", "pkg/__pycache__/a.pyc", "pkg/a.py", "run.sh", ".hidden", "events.out.tfevents.1.me"):
         (root / name).write_text(name)
     (root / "run.sh").chmod(0o755)
     return root
 
 
-def test_unpacked_files_are_those_of_the_folder_without_caches_and_repositories(folder, tmp_path):
+def test_unpacked_files_are_those_of_the_folder_without_caches_repositories_and_event_files(folder, tmp_path):
     unpack_code(pack_code({".": folder}, "g.yaml").content, tmp_path / "out")
     found = {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert found == {"pkg/a.py", "run.sh", ".hidden"}

@@ -156,6 +156,27 @@ def test_a_snapshot_that_vanishes_for_a_newer_one_is_read_again():
     assert (loaded.snapshot, loaded.contents) == (b"one and all", ())
 
 
+def test_a_record_that_is_faster_than_a_claim_counts():
+    class Racing(MemoryFolder):
+        """The former writer writes just before a file is created."""
+
+        before_create = staticmethod(lambda: None)
+
+        def create(self, name, content):
+            act, self.before_create = self.before_create, lambda: None
+            act()
+            return super().create(name, content)
+
+    folder = Racing()
+    former = begun(folder)
+    folder.before_create = lambda: former.append(b"just in time")
+    later = SharedLog(folder)
+    assert [content for _, content in later.claim().contents] == [b"just in time"]
+    later.append(b"next")
+    with pytest.raises(LogLostError):
+        former.append(b"late")
+
+
 @pytest.mark.parametrize("lacking", ["record-000000000002", "snapshot-000000000001"])
 def test_a_missing_file_is_reported(folder, lacking):
     log = begun(folder)

@@ -6,6 +6,9 @@ import sqlite3
 import pytest
 from msgspec.structs import replace
 
+from rm_plugin.engines.shared_folder import MemoryFolder
+from rm_plugin.service.shared_log import SharedLog
+from rm_plugin.service.shared_store import SharedStore
 from rm_plugin.service.store import StoredApp, StoreError
 from rm_plugin.service.store_json import from_json, to_json
 from rm_plugin.service.store_memory import MemoryStore
@@ -19,11 +22,25 @@ APP = StoredApp(app_id="app-1", state=AppState.SUBMITTED, token="t", spec=b"\x00
 LEASE = Lease(lease_id=1, gpu=GpuId("m0", 2), app_id="app-1", granted_at_s=1.0, expires_at_s=601.0)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "shared"])
 def store(request, tmp_path):
-    opened = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "deep" / "state.db")
+    if request.param != "shared":
+        opened = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "deep" / "state.db")
+        yield opened
+        opened.close()
+        return
+    folder = MemoryFolder()
+    opened = SharedStore(tmp_path / "deep" / "state.db", SharedLog(folder))
     yield opened
+    restored = SharedStore(tmp_path / "other" / "state.db", SharedLog(folder))
+    assert state_of(restored) == state_of(opened)
     opened.close()
+    restored.close()
+
+
+def state_of(store):
+    # Texts, as a NaN is not equal to itself.
+    return repr((store.events(), store.apps(), store.leases(held_only=False), store.archived_apps(limit=100)))
 
 
 def test_new_store_is_empty(store):
