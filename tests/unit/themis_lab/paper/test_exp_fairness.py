@@ -55,5 +55,7 @@ def test_figure_is_drawn_from_rows_only():
     experiment = experiment_named("fig9")
     with house_style():
         figure = experiment.draw(experiment.evaluate(runs(themis=1.0, gandiva=3.0)))
-    assert [axes.get_title() for axes in figure.axes] == ["aligned lease ends", "staggered lease ends"]
+    assert [axes.get_title() for axes in figure.axes] == [
+        f"{ends} lease ends" for ends in ("aligned", "aligned", "staggered")
+    ]
     assert [line.get_label() for line in figure.axes[0].lines[:2]] == ["gandiva", "themis"]
