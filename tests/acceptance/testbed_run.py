@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from submarine_client.connection import Connection
+from themis.config.defaults import DEFAULT_POLICY
 from themis.wire import themis_pb2 as pb
 
 THEMIS = [sys.executable, "-m", "themis_cli.main"]
@@ -59,7 +60,7 @@ class TestbedRun:
 
 
 @contextlib.contextmanager
-def started_testbed(mix: str, out: Path, policy: str = "themis") -> Iterator[TestbedRun]:
+def started_testbed(mix: str, out: Path, policy: str = DEFAULT_POLICY) -> Iterator[TestbedRun]:
     log = out.parent / f"{out.name}.log"
     command = [*THEMIS, "testbed", "run", mix, "--policy", policy, "--out", str(out)]
     with log.open("wb") as file:

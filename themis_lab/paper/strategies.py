@@ -12,7 +12,7 @@ from am.agent.model.fairness import ideal_times_s
 from am.agent.model.views import AppView, ClusterView
 from rm_plugin.arbiter.seeds import child_seed
 from themis.apps import Slowdown
-from themis.bids import AppReport, Bid, GangDemand, Offer, RhoOf
+from themis.bids import AppReport, Bid, GangDemand, Offer, PhaseLeft, RhoOf
 from themis.rho import RhoDefinition
 from themis_lab.simulator.agents import Agent, ErringAgent, HonestAgent, Lie, LyingAgent, lie_named, with_slowdowns
 from themis_lab.simulator.workload import AppTrace
@@ -66,10 +66,44 @@ def lie_about_loss(factor: float) -> Lie:
     return Lie(name=f"loss as at an iteration {factor:g} times earlier", report=report)
 
 
+def lie_about_demand(factor: float) -> Lie:
+    """The app claims that each of its jobs can use `factor` times as many GPUs, at least its smallest gang."""
+
+    def report(truth: AppReport) -> AppReport:
+        demands = tuple(
+            replace(demand, max_gpus=max(demand.min_gpus, round(demand.max_gpus * factor))) for demand in truth.demands
+        )
+        phases = tuple(replace(phase, gang_gpus=max(1, round(phase.gang_gpus * factor))) for phase in truth.phases_left)
+        return replace(truth, demands=demands, phases_left=phases)
+
+    return Lie(name=f"GPUs of a gang times {factor:g}", report=report)
+
+
+def lie_about_phases(factor: float) -> Lie:
+    """The app claims that the longest job of each phase has `factor` times the work, as far as the phase's work allows.
+
+    With a larger factor the app seems to need more time on the whole cluster, so it is pressed earlier.
+    """
+
+    def misstated(phase: PhaseLeft) -> PhaseLeft:
+        longest_gpu_s = max(phase.work_gpu_s / phase.jobs, phase.longest_gpu_s * factor)
+        return replace(phase, longest_gpu_s=min(phase.work_gpu_s, longest_gpu_s))
+
+    def report(truth: AppReport) -> AppReport:
+        return replace(truth, phases_left=tuple(misstated(phase) for phase in truth.phases_left))
+
+    return Lie(name=f"longest job of a phase times {factor:g}", report=report)
+
+
 OWN_LIES: Mapping[str, Callable[[float], Lie]] = MappingProxyType(
-    {"strictness": lie_about_strictness, "loss": lie_about_loss}
+    {
+        "strictness": lie_about_strictness,
+        "loss": lie_about_loss,
+        "demand": lie_about_demand,
+        "phases": lie_about_phases,
+    }
 )
-"""Lies made for baselines: gandiva and optimus go by S, slaq by forecasts of the loss."""
+"""Lies made for single policies: gandiva and optimus go by S, slaq by forecasts of the loss, fair_finish by phases."""
 
 
 class RankedAgent:

@@ -8,15 +8,16 @@ from exp_records import by_what, done, record
 from msgspec.structs import replace
 
 from rm_plugin.policies.registry import POLICIES
+from themis.bids import AppReport, GangDemand, PhaseLeft
 from themis.errors import UnknownNameError
 from themis_lab.paper.fig18 import APPS, GANG_GPUS, SETTINGS, like_apps, tipping_point
 from themis_lab.paper.lying import CONTENDERS, HONEST, carrier_of, standard_error
-from themis_lab.paper.plans import LEFT_OUT
+from themis_lab.paper.plans import FOR_MIXED_DEVICES
 from themis_lab.paper.plotting import house_style
 from themis_lab.paper.port import Scale
 from themis_lab.paper.registry import experiment_named
 from themis_lab.paper.runner import run_cell
-from themis_lab.paper.strategies import OWN_LIES, erring_agent, lying_agent
+from themis_lab.paper.strategies import OWN_LIES, erring_agent, lie_of, lying_agent
 from themis_lab.simulator.agents import LIES, HonestAgent, LyingAgent
 
 
@@ -56,7 +57,28 @@ def test_policies_without_auction_get_the_lies_of_themis():
     assert set(lies["worst_rho_first"]) <= set(lies["themis"])
     assert {lie for reported in lies.values() for lie in reported} <= LIES.keys() | OWN_LIES.keys()
     named = {name for name in lies if not name.startswith("themis, ")}
-    assert named == POLICIES.keys() - {"tiresias", "drf", *LEFT_OUT}
+    assert named == POLICIES.keys() - {"tiresias", "drf", *FOR_MIXED_DEVICES}
+
+
+@pytest.mark.parametrize(
+    ("lie", "factor", "largest_gang", "longest_gpu_s"),
+    [
+        ("demand", 2.0, 8, 300.0),
+        ("demand", 0.1, 2, 300.0),
+        ("phases", 2.0, 4, 600.0),
+        ("phases", 9.0, 4, 800.0),
+        ("phases", 0.1, 4, 200.0),
+    ],
+)
+def test_lies_about_demand_and_phases_stay_possible(lie, factor, largest_gang, longest_gpu_s):
+    """A phase of four jobs with 800 GPU s: its longest job has between a quarter of them and all."""
+    phase = PhaseLeft(jobs=4, work_gpu_s=800.0, longest_gpu_s=300.0, gang_gpus=4)
+    demand = GangDemand(job_id="a", min_gpus=2, max_gpus=4, work_left_gpu_s=300.0)
+    truth = AppReport(app_id="a", round_id=1, rho=1.0, t_shared_s=1.0, t_ideal_s=1.0, demands=(demand,))
+    told = lie_of(lie, factor).report(replace(truth, phases_left=(phase,)))
+
+    assert told.demands[0].max_gpus == largest_gang
+    assert told.phases_left[0].longest_gpu_s == longest_gpu_s
 
 
 def test_unknown_lie_lists_known_ones():
