@@ -26,7 +26,7 @@ def parse_resources(text: str, flag: str) -> Resources:
     """Read resources such as `memory=4G,vcores=2,gpu=2`.
 
     The aliases are memory for memory-mb and gpu for yarn.io/gpu; the units are M and G, of memory only.
-    `memory=2048` is refused: old Submarine read it as 2048 bytes, that is 0 MB, which is surely a mistake.
+    `memory=2048` is refused: old Submarine read it as 2048 bytes, that is 0 MB, which must be a mistake.
 
     Args:
         text: The text.

@@ -28,7 +28,7 @@ def cluster_of(*slots, racks=("r0",)):
 
 
 def job(name="j", work=100.0, shape=ONE, slowdown=FLAT):
-    """A job of so many GPU seconds, in iterations of one second."""
+    """A job of `work` GPU seconds, in one iteration."""
     return JobView(job_id=name, iterations_left=1, serial_iteration_s=float(work), slowdown=slowdown, shape=shape)
 
 
@@ -113,6 +113,6 @@ __all__ = [
 ]
 
 
-def space_of(kinds, most_gangs, most_gpus, jobs, **more):
+def space_of(kinds, max_gangs, max_gpus, jobs, **more):
     """A search space for new gangs."""
-    return SearchSpace(kinds=kinds, most_gangs=most_gangs, most_gpus=most_gpus, jobs=jobs, **more)
+    return SearchSpace(kinds=kinds, max_gangs=max_gangs, max_gpus=max_gpus, jobs=jobs, **more)

@@ -9,9 +9,9 @@ from themis.apps import JobShape
 MACHINES = [(2, 2), (2,), (4,), (1,), (3,), (2, 1)]
 
 
-def random_cluster(rng, most_gpus=8):
+def random_cluster(rng, max_gpus=8):
     layout = [rng.choice(MACHINES) for _ in range(rng.randint(2, 4))]
-    while sum(map(sum, layout)) > most_gpus:
+    while sum(map(sum, layout)) > max_gpus:
         layout.pop()
     return cluster_of(*layout, racks=rng.choice([("r0",), ("r0", "r1")]))
 
@@ -87,9 +87,9 @@ def random_cluster_view(rng, cluster):
     return cluster_view_of(cluster, active_apps=rng.randint(1, 4), lease_s=rng.choice([20.0, 100.0, 1000.0]))
 
 
-def random_market(rng, bidders, most_gpus=8, most_jobs=3):
-    """Apps and the offer that is made to all of them: what nobody keeps, less what strangers hold."""
-    cluster = random_cluster(rng, most_gpus)
+def random_market(rng, bidders, max_gpus=8, most_jobs=3):
+    """Apps and the offer that is made to all of them: all GPUs that no app keeps, without those of other holders."""
+    cluster = random_cluster(rng, max_gpus)
     left, up = set(cluster.gpu_ids()), set()
     apps = []
     for place in range(bidders):

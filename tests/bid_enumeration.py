@@ -1,7 +1,7 @@
 """V of every bundle of a tiny cluster, by trying every way to divide it: the measure of what the rows of a bid say.
 
 Written from the definition in `am/agent/bids/bidding.py` and from `finish_time_s`; otherwise it uses only
-`growth_pays` of the agent. A bundle is a vector: so many GPUs of each slot.
+`growth_pays` of the agent. A bundle is a vector: the number of GPUs of each slot.
 """
 
 import itertools

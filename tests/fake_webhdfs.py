@@ -29,7 +29,7 @@ class Fault:
     lost_reply: bool = False
     status: int = 403
     exception: str = ""
-    message: str = "told to fail"
+    message: str = "asked to fail"
     plain: bool = False
     match: str = ""
 

@@ -17,12 +17,12 @@ AT_ONCE = 64
 # ---- MULTIFIT -------------------------------------------------------------------------------------------------------
 
 
-def fit_by_end(times_s, takes, gang_gpus, most, most_gpus, most_gangs, end_s, gpus, out):
+def fit_by_end(times_s, takes, gang_gpus, most, max_gpus, max_gangs, end_s, gpus, out):
     """First fit under an end: gangs on which all jobs end in time; False if there are none."""
     sizes, takes_of = gang_gpus.tolist(), takes.tolist()
     loads_s = [[] for _ in sizes]
     opened = []
-    left = [float(math.ceil(count * gpus / most_gpus)) for count in most.tolist()]
+    left = [float(math.ceil(count * gpus / max_gpus)) for count in most.tolist()]
     for job_times_s in times_s.tolist():
         # The first kind of gang of which one is open and has time for the job.
         for place in opened:
@@ -32,12 +32,12 @@ def fit_by_end(times_s, takes, gang_gpus, most, most_gpus, most_gangs, end_s, gp
                 break
         else:
             new = _smallest(job_times_s, sizes, takes_of, end_s, gpus, left)
-            if new is None or not most_gangs:
+            if new is None or not max_gangs:
                 return False
             heapq.heappush(loads_s[new], job_times_s[new])
             opened = sorted({*opened, new})
             left = [have - taken for have, taken in zip(left, takes_of[new], strict=True)]
-            most_gangs, gpus = most_gangs - 1, gpus - sizes[new]
+            max_gangs, gpus = max_gangs - 1, gpus - sizes[new]
     out[:] = [len(mine_s) for mine_s in loads_s]
     return True
 
@@ -110,7 +110,7 @@ def lay_apart(most, within, kinds_of, sizes, aways):
 # ---- list scheduling ------------------------------------------------------------------------------------------------
 
 
-def by_work(work_s, shape, shapes, slowdown, most_gpus, step):
+def by_work(work_s, shape, shapes, slowdown, max_gpus, step):
     """The smallest gang for job after job, then task by task to the job that would end last."""
     found, counts = [], {}
     gpus, reported = 0, 0.0
@@ -120,7 +120,7 @@ def by_work(work_s, shape, shapes, slowdown, most_gpus, step):
         row = int(shape[place])
         smallest, unit, largest = shapes[row].tolist()
         more = unit if size else smallest
-        if size == largest or gpus + more > most_gpus:
+        if size == largest or gpus + more > max_gpus:
             continue
         if gpus and gpus + more > max(reported + 1, reported * step):
             reported = gpus
@@ -135,7 +135,7 @@ def by_work(work_s, shape, shapes, slowdown, most_gpus, step):
     return found
 
 
-def in_turn(work_s, members, shapes, most_gangs, most_gpus, step):
+def in_turn(work_s, members, shapes, max_gangs, max_gpus, step):
     """Step by step to the shape with most work for each of its GPUs."""
     rows, works_s, jobs = shapes.tolist(), work_s.tolist(), members.tolist()
     of_gangs, of_gpus = [0] * len(rows), [0] * len(rows)
@@ -148,7 +148,7 @@ def in_turn(work_s, members, shapes, most_gangs, most_gpus, step):
         smallest, unit, largest = rows[place]
         opens = of_gangs[place] < jobs[place]
         more = smallest if opens else unit if of_gpus[place] < of_gangs[place] * largest else 0
-        if not more or gpus + more > most_gpus or (opens and gangs == most_gangs):
+        if not more or gpus + more > max_gpus or (opens and gangs == max_gangs):
             continue
         if gpus + more > max(reported + 1, reported * step) and gpus > reported:
             reported = gpus
@@ -183,12 +183,12 @@ def _largest_first(counts):
 # ---- enumeration ----------------------------------------------------------------------------------------------------
 
 
-def on_grids(counts, ends, gang_gpus, most_gangs, most_gpus, out):
+def on_grids(counts, ends, gang_gpus, max_gangs, max_gpus, out):
     """All choices of a count for each kind; -1 if `out` cannot hold them."""
     asks = np.zeros((1, 0), dtype=np.int64)
     gangs = gpus = np.zeros(1, dtype=np.int64)
     for grid, size in zip(np.split(counts, ends[:-1]), gang_gpus.tolist(), strict=True):
-        left = np.minimum(most_gangs - gangs, (most_gpus - gpus) // size)
+        left = np.minimum(max_gangs - gangs, (max_gpus - gpus) // size)
         choices = grid.searchsorted(left, side="right")
         after = choices.cumsum()
         total = int(choices.sum())

@@ -93,12 +93,11 @@ def _table(checkpoints: tuple[Checkpoint, ...]) -> str:
         megabytes = f"{each.size_bytes / _MB:.1f}"
         rows.append((each.job_id, str(each.iteration), str(len(each.files)), megabytes, each.location))
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    return "".join(_padded(row, widths) + "\n" for row in rows)
-
-
-def _padded(row: tuple[str, ...], widths: list[int]) -> str:
-    numbers = [cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1], strict=True)]
-    return "  ".join((row[0].ljust(widths[0]), *numbers, row[-1]))
+    lines = []
+    for row in rows:
+        numbers = [cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1], strict=True)]
+        lines.append("  ".join((row[0].ljust(widths[0]), *numbers, row[-1])) + "\n")
+    return "".join(lines)
 
 
 def _document(checkpoint: Checkpoint) -> dict[str, object]:

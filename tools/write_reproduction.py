@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
             palette.save(FIGURES / name, optimize=True)
     _, _, body = summary.partition("\n\n")
     body = _FIGURE.sub(r"\1../figures/\2", body)
-    details = PAGES / f"{page.stem}-details.md"
+    details = page.with_stem(f"{page.stem}-details")
     if details.is_file():
         body, _, sections = body.partition(_EXPERIMENTS)
         _write_below_mark(details, _EXPERIMENTS + sections)

@@ -15,8 +15,8 @@ def fit_by_end(
     takes: Array,  # f8 [kinds, kinds]: `capacity_taken`
     gang_gpus: Array,  # i8 [kinds]
     most: Array,  # i8 [kinds]
-    most_gpus: int,  # the GPUs of the whole capacity, at least 1
-    most_gangs: int,
+    max_gpus: int,  # the GPUs of the whole capacity, at least 1
+    max_gangs: int,
     end_s: float,
     gpus: int,
     out: Array,  # i8 [kinds]
@@ -46,7 +46,7 @@ def by_work(
     shape: Array,  # i8 [jobs], numbers of shapes
     shapes: Array,  # i8 [shapes, 3]: GPUs of the smallest gang, of a task, of the largest gang
     slowdown: Array,  # f8 [shapes, tasks]: S by the number of tasks
-    most_gpus: int,
+    max_gpus: int,
     step: float,
 ) -> list[tuple[int, tuple[tuple[int, int, int], ...]]]:
     """List scheduling, each step for the job that would end last: totals of GPUs, and the gangs that they make."""
@@ -55,8 +55,8 @@ def in_turn(
     work_s: Array,  # f8 [shapes]
     members: Array,  # i8 [shapes]
     shapes: Array,  # i8 [shapes, 3]: GPUs of the smallest gang, of a task, of the largest gang
-    most_gangs: int,
-    most_gpus: int,
+    max_gangs: int,
+    max_gpus: int,
     step: float,
 ) -> list[tuple[int, tuple[tuple[int, int, int], ...]]]:
     """List scheduling, each step for the shape with most work per GPU: totals of GPUs, and the gangs that they make."""
@@ -65,8 +65,8 @@ def on_grids(
     counts: Array,  # i8: ascending from 0 for each kind, one kind after the other
     ends: Array,  # i8 [kinds]: where the counts of each kind end
     gang_gpus: Array,  # i8 [kinds]
-    most_gangs: int,
-    most_gpus: int,
+    max_gangs: int,
+    max_gpus: int,
     out: Array,  # i8 [most, kinds]
 ) -> int:
     """All choices of a count for each kind within the limits. Returns their number, -1 if they exceed `out`."""

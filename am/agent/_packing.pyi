@@ -43,7 +43,7 @@ def follow_s(
     gangs: Array,  # i8 [running, 2]: GPUs and level
     within: int,  # the level of all GPUs
     start_s: float,
-    surely: float,
+    certain: float,
     best_s: float,
 ) -> float:
     """When the last job ends if waiting jobs get the GPUs that others leave; the simulation stops past `best_s`."""

@@ -91,7 +91,10 @@ class HdfsStore:
             try:
                 self._hdfs.make_folders(staged)
                 self._sweep(job_id, staged, beside)
-                records = tuple(self._upload(files[name], f"{staged}/{name}") for name in sorted(files))
+                records = tuple(
+                    upload(self._hdfs, files[name], f"{staged}/{name}", part_bytes=self._part_bytes)
+                    for name in sorted(files)
+                )
                 manifest = encode(job_id, iteration, records, meta)
                 self._hdfs.create(f"{staged}/{MANIFEST_NAME}", lambda: manifest)
                 return self._put_in_place(staged, final, manifest, self._checked(staged, records))
@@ -243,9 +246,6 @@ class HdfsStore:
             raise BrokenCheckpointError(
                 "a checkpoint's file differs from its record", value=source, remedy="use an older checkpoint"
             )
-
-    def _upload(self, source: Path, target: str) -> FileRecord:
-        return upload(self._hdfs, source, target, part_bytes=self._part_bytes)
 
     def _checked(self, staged: str, records: tuple[FileRecord, ...]) -> tuple[HdfsStatus, ...]:
         """Return the staged folder's listing. The caller has already written the manifest.

@@ -80,7 +80,7 @@ def _best_divisions(
         return
     most = len(waiting)
     candidates, _ = enumerate_candidates(
-        SearchSpace(kinds=kinds, most_gangs=most, most_gpus=capacity.gpus, jobs=jobs, capacity=capacity)
+        SearchSpace(kinds=kinds, max_gangs=most, max_gpus=capacity.gpus, jobs=jobs, capacity=capacity)
     )
     candidates = Limits(kinds, capacity, most).within(candidates)
     gangs = [*(kind.at for kind in kinds), *held]

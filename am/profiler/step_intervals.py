@@ -80,7 +80,7 @@ class StepIntervals:
         writer.steps, writer.step, writer.line = record.step - writer.step, record.step, self._line
         if rate is not None and fits:
             return self._timed(writer, 1.0 / rate)
-        return self._timed(writer, record.seconds / writer.steps) if _is_time(record.seconds) else None
+        return self._timed(writer, record.seconds / writer.steps) if 0.0 < record.seconds < math.inf else None
 
     def _writer_of(self, step: int, seconds: float, rate: float | None) -> tuple[_LogWriter | None, bool]:
         """Return the writer of a line, None if it is a new one, and whether the rate fits."""
@@ -120,7 +120,3 @@ def _fits(steps: int, seconds: float, rate: float | None) -> bool:
         return False
     exact_s = steps / rate
     return abs(exact_s - seconds) <= _ROUNDING_S + _RATE_TOLERANCE * exact_s
-
-
-def _is_time(seconds: float) -> bool:
-    return math.isfinite(seconds) and seconds > 0.0

@@ -25,10 +25,6 @@ _OTHERS = re.compile(r"(?:INFO|WARNING|ERROR):(?:tensorflow|themis):")
 _BAR = re.compile(r"%\|[^|]{0,200}\| *([0-9]{1,12})/([0-9]{1,12}) \[")
 
 
-def _is_of_others(line: str) -> bool:
-    return _KERAS.search(line) is not None or _OTHERS.search(line) is not None
-
-
 class TextFormat:
     """Reads steps, losses and held-out values from lines that no other format knows.
 
@@ -77,7 +73,8 @@ class TextFormat:
         if diverged := says_diverged(line):
             return (diverged,)
         values = named_values(row or line, held_out=held_out)
-        if (values.loss is None and values.held_out_loss is None) or _is_of_others(line):
+        of_others = _KERAS.search(line) is not None or _OTHERS.search(line) is not None
+        if of_others or (values.loss is None and values.held_out_loss is None):
             self._read_head(line)
             return ()
         return self._records(values)

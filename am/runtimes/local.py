@@ -29,6 +29,9 @@ from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
 
 _LOG = logging.getLogger(__name__)
 
+_FIRST_MEMORY_CHECK_S = 0.25
+"""Seconds from the start of a task to the second check of its memory; each later pause is twice the one before."""
+
 
 class LocalTask:
     """A task that is a process of this machine."""
@@ -61,7 +64,8 @@ class LocalRuntime:
     When a task ends, the runtime finds children in other sessions by their marks, and kills them.
 
     Args:
-        memory_check_s: Seconds between two checks of tasks with a memory limit. A task may exceed its limit in between.
+        memory_check_s: Seconds between two checks of tasks with a memory limit, less at the start of a task. A task may
+            exceed its limit in between.
     """
 
     def __init__(self, *, memory_check_s: float = 5.0) -> None:
@@ -136,6 +140,8 @@ class LocalRuntime:
 
     async def _limit_memory(self, task: LocalTask) -> None:
         limit_mb = task.launch.memory_mb
+        # Often at first, so that a short run is measured too.
+        pause_s = min(_FIRST_MEMORY_CHECK_S, self._memory_check_s)
         while task.process.exit_code is None:
             task.process.note_sessions()
             used_mb = tree_memory_mb(task.pid)
@@ -147,7 +153,8 @@ class LocalRuntime:
                 with contextlib.suppress(OSError), task.launch.log_path.open("a", encoding="utf-8") as log:
                     log.write(message)
                 return
-            await asyncio.wait([task.end], timeout=self._memory_check_s)
+            await asyncio.wait([task.end], timeout=pause_s)
+            pause_s = min(2.0 * pause_s, self._memory_check_s)
 
     def _keep(self, work: Coroutine[object, object, None]) -> None:
         # The event loop only holds a weak reference.

@@ -29,7 +29,7 @@ from rm_plugin.policies.oef.profiling import Profile, Profiles, ProfileState
 from rm_plugin.policies.oef_gangs import Gangs
 from rm_plugin.policies.oef_profiles import present_types, start_runs, updated_profiles
 from rm_plugin.policies.oef_tenants import startable, tenant_of_app, types_of
-from themis.bids import SAMPLE_FRACTIONS, PlacedGang
+from themis.bids import SAMPLE_FRACTIONS, AppReport, PlacedGang
 from themis.values import Value
 
 _FINISHED_KEPT = 21
@@ -88,11 +88,13 @@ class ShortRun(Value, frozen=True, kw_only=True):
         device: The type that it measures.
         started_at_s: When it began.
         work_gpu_s: The work of the longer sample, in seconds of the reference GPU.
+        left_gpu_s: The work left of the job when it began, in the same.
     """
 
     device: str
     started_at_s: float
     work_gpu_s: float
+    left_gpu_s: float
 
 
 class SampleLimits(Value, frozen=True, kw_only=True):
@@ -136,10 +138,19 @@ def after_runs(
             continue
         if profile.state is ProfileState.RUNNING and profile.next_type == run.device:
             short_runs[app_id] = run
-        elif all(pair.device != run.device for pair in samples.get(app_id, ())):
+        elif all(pair.device != run.device for pair in samples.get(app_id, ())) and not _reached_end(
+            run, snapshot.answered.get(app_id), profile.job_id
+        ):
             least = (snapshot.now_s - run.started_at_s) / run.work_gpu_s
             bounds[app_id] = {**bounds.get(app_id, {}), run.device: least}
     return SampleLimits(finished_s=finished_s, short_runs=short_runs, bounds=bounds)
+
+
+def _reached_end(run: ShortRun, report: AppReport | None, job_id: str) -> bool:
+    """Whether a run without samples may have done their work all the same: its log has no times, or the job ended."""
+    demands = report.demands if report is not None else ()
+    left_gpu_s = next((demand.work_left_gpu_s for demand in demands if demand.job_id == job_id), 0.0)
+    return run.left_gpu_s - left_gpu_s >= SAMPLE_FRACTIONS[1] * run.left_gpu_s
 
 
 def cut_runs(
@@ -168,7 +179,12 @@ def cut_runs(
             continue
         at_most_s = report.restart_s + limit_s
         cut[app_id] = {job_id: replace(gang, at_most_s=at_most_s) for job_id, gang in gangs.items()}
-        short_runs[app_id] = ShortRun(device=device, started_at_s=snapshot.now_s, work_gpu_s=work_gpu_s)
+        short_runs[app_id] = ShortRun(
+            device=device,
+            started_at_s=snapshot.now_s,
+            work_gpu_s=work_gpu_s,
+            left_gpu_s=demand.work_left_gpu_s,
+        )
     return cut, replace(limits, short_runs=short_runs)
 
 

@@ -1,7 +1,7 @@
 """The choices of the policy `themis` by name: who bids, what bids are worth, and who gets the leftovers.
 
-The paper's choices are the defaults. The alternatives are for ablations (docs/explanation/auction.md,
-Options of the policy).
+The paper's choices are the defaults. The alternatives are for ablations (docs/explanation/auction.md, Options of the
+policy).
 """
 
 from __future__ import annotations

@@ -68,7 +68,9 @@ class Auctioneer:
         """End the worker; another auction starts one."""
         pool, self._pool = self._pool, None
         if pool is not None:
-            _kill(pool)
+            for process in list((pool._processes or {}).values()):
+                process.kill()
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _replace(self) -> None:
         self.close()
@@ -105,9 +107,3 @@ def _nothing() -> None:
 
 def _solve(market: Market, solver_name: str, time_limit_s: float) -> AuctionOutcome:
     return run_auction(market, solver(solver_name), time_limit_s)
-
-
-def _kill(pool: ProcessPoolExecutor) -> None:
-    for process in list((pool._processes or {}).values()):
-        process.kill()
-    pool.shutdown(wait=False, cancel_futures=True)

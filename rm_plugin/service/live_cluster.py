@@ -92,7 +92,7 @@ class LiveCluster:
         won = [lease.lease_id for lease in self._arbiter.table.of_app(app_id) if lease.state is LeaseState.RESERVED]
         ended = self._arbiter.release(won, now_s=change.now_s, reason=reason)
         # Its reserved leases are released by then, so this only prevents further grants.
-        change.then(lambda: self._leave(app_id, reason))
+        change.then(lambda: self._arbiter.leave(app_id, now_s=self._clock.now_s(), reason=reason))
         if ended:
             self.leases_ended(change, ended)
 
@@ -115,9 +115,6 @@ class LiveCluster:
 
     def _close_unfit(self, gpus: list[GpuId]) -> None:
         self._unfit_until_s |= dict.fromkeys(gpus, self._clock.now_s() + self._settings.unfit_s)
-
-    def _leave(self, app_id: str, reason: str) -> None:
-        self._arbiter.leave(app_id, now_s=self._clock.now_s(), reason=reason)
 
     def notify(self, changes: Iterable[LeaseChange]) -> None:
         """Send the affected apps all leases that they hold now."""

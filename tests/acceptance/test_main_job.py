@@ -171,7 +171,7 @@ def kill_a_client(run: TestbedRun, app_id: str) -> None:
 
 
 def check_search_went_on(run: TestbedRun, app_id: str) -> None:
-    """The second attempt resumed jobs from checkpoints and did not begin the search anew."""
+    """The second attempt resumed jobs from checkpoints and did not begin the search again."""
     events = [event for event in run.events() if event["app_id"] == app_id]
     lost = next(number for number, event in enumerate(events) if event["kind"] == "am_lost")
     before = [event["detail"] for event in events[:lost] if event["kind"] == "tuner"]

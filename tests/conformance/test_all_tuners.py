@@ -141,7 +141,7 @@ def test_settings_are_the_tuners_own(name):
 
 @EACH
 def test_it_begins_with_all_jobs(name, chosen):
-    """B is worked out from the first plan: its first phase holds every job, with what it has to do in it.
+    """B follows from the first plan: its first phase holds every job, with its iterations of that phase.
 
     Where a sampler chooses the jobs, it holds as many as run at once, and the later phases the others.
     """

@@ -1,4 +1,4 @@
-"""What every policy must do, whichever rule it goes by: over random apps, whole simulated searches long."""
+"""What every policy must do, in whole simulated searches of random apps."""
 
 import math
 import random
@@ -27,7 +27,7 @@ from themis_lab.simulator.simulation import Simulation
 from themis_lab.simulator.workload import AppTrace, JobTrace, LossCurve, Workload
 
 CLUSTER = cluster_of((2, 2), (2, 2), (2,), (2,), (2, 2), racks=("r0", "r1"))
-# Slot and machine alike: a demand tells what its job holds without the slot, so growth in one is judged by the machine.
+# Slot and machine are the same here: a demand states the GPUs of its job by machine, without the slot.
 FAR = Slowdown(1.0, 1.0, 2.0, 4.0)
 ENDS = [LeaseEnds.ALIGNED, LeaseEnds.STAGGERED]
 CHEAP = Costs(checkpoint_s=0.0, restore_s=8.0, container_s=0.0)
@@ -286,7 +286,7 @@ class TestOneRound:
 
 
 class TestThemis:
-    """What themis promises beyond: nobody starves, and sharing costs nobody more than its share would have."""
+    """What themis promises in addition: no app starves, and sharing costs no app more than its own share would."""
 
     def test_each_app_waits_at_most_one_lease_per_app(self):
         for seed in SEEDS:

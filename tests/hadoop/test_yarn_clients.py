@@ -331,7 +331,7 @@ def test_containers_outlive_a_killed_app_master(cluster, application):
     kept = first.granted(allocation_request_id=7, host="gpu-node-2", gpus=3)
     unused = first.granted(allocation_request_id=8, host="gpu-node-1", gpus=1)
     first.start(container_id=kept["container_id"], commands=[SLEEP])
-    # By then its node knows that it runs. YARN, which ends what it does not know to run, hears of it a heartbeat later.
+    # By then its node knows that it runs. YARN, which ends unknown containers, learns of it a heartbeat later.
     runs = f"{kept['container_id']} Container Transitioned from ACQUIRED to RUNNING"
     wait_until(lambda: runs in cluster.plan.layout.log("resourcemanager").read_text())
     os.kill(first.pid(), signal.SIGKILL)
@@ -386,7 +386,7 @@ def test_yarns_resource_manager_may_be_killed_and_come_back(breakable_cluster, y
     news = am.heartbeats_until(lambda news: news.get("granted"))
     assert [one["allocation_request_id"] for one in news["granted"]] == [3]
     if news["refused"]:
-        # As by one that has heard of the small node only.
+        # As by one that knows the small node only.
         am.ask(allocation_request_id=2, host="gpu-node-1", gpus=4)
     assert am.status(container_id=kept["container_id"]) == "RUNNING"
     assert yarn.report(app.app_id).attempt == 1
@@ -415,7 +415,7 @@ def test_a_heartbeat_waits_for_a_resource_manager_that_comes_back(breakable_clus
 
 
 def test_an_ask_is_refused_while_nodes_that_large_are_away(breakable_cluster, application):
-    """YARN's ResourceManager, started anew, goes by the nodes that have come back to it."""
+    """YARN's ResourceManager, restarted, counts the nodes that have come back to it."""
     am = application(connect_wait_s=60.0).attempt()
     am.register()
     large = [f"nodemanager-{host}" for host, gpus in breakable_cluster.node_gpus.items() if gpus >= 4]

@@ -100,7 +100,7 @@ def test_an_app_that_its_user_kills_is_killed_for_yarn_too(themis):
 
 def test_two_apps_that_want_all_gpus_share_them_and_none_has_two_owners(themis):
     # So long that leases end while both have much to do, however late YARN starts the first tasks.
-    wide = {"jobs": 10, "job": {"tasks": 1, "gpus_per_task": 1, "iterations": 600}}
+    wide = {"jobs": 10, "job": {"tasks": 1, "gpus_per_task": 1, "iterations": 450}}
     first = themis.submit(name="first", **wide)
     themis.wait_until_iterating(first)
     second = themis.submit(name="second", **wide)

@@ -16,6 +16,8 @@ from am.runtimes.yarn_source import YarnLimits
 
 JOB = {"tasks": 1, "gpus_per_task": 1, "iterations": 300}
 """Half a minute of work: a lost node is reported a quarter of a minute after its end."""
+SHORT = 200
+"""Iterations where nothing has to be noticed by its absence."""
 
 
 @pytest.fixture
@@ -63,10 +65,10 @@ def node_of(pid):
 
 
 def test_a_task(themis):
-    app_id = at_work(themis)
+    app_id = at_work(themis, SHORT)
     victim = next(iter(themis.tasks(app_id)))
     os.kill(victim, signal.SIGKILL)
-    app = ends_well(themis, app_id)
+    app = ends_well(themis, app_id, SHORT)
     assert (sum(job.restarts for job in app.jobs), app.attempts) == (1, 1)
 
 
@@ -95,7 +97,7 @@ def test_a_second_failure_of_the_app_master_ends_the_app_and_frees_its_gpus(them
 
 
 def test_a_node_manager_alone(themis, breakable_cluster):
-    """Its containers live on as orphans: they must end before YARN hears of the node again."""
+    """Its containers live on as orphans: they must end before the node reports to YARN again."""
     app_id = at_work(themis)
     (am,) = themis.app_masters(app_id)
     hosts = set(themis.gpus_in_use())
@@ -192,27 +194,27 @@ def test_two_outages_of_yarns_resource_manager_beyond_the_ends_of_leases(themis,
 
 
 def test_the_resource_manager_of_themis(themis):
-    app_id = at_work(themis)
+    app_id = at_work(themis, SHORT)
     (am,) = themis.app_masters(app_id)
     themis.kill()
     themis.start()
     assert themis.app_masters(app_id) == [am], "its app master was not taken back"
-    app = ends_well(themis, app_id)
+    app = ends_well(themis, app_id, SHORT)
     assert app.attempts == 1
 
 
 def test_a_data_node(themis, breakable_cluster):
-    app_id = at_work(themis)
+    app_id = at_work(themis, SHORT)
     breakable_cluster.kill("datanode")
     breakable_cluster.start_daemon("datanode")
-    ends_well(themis, app_id)
+    ends_well(themis, app_id, SHORT)
 
 
 def test_the_name_node(themis, breakable_cluster):
-    app_id = at_work(themis)
+    app_id = at_work(themis, SHORT)
     breakable_cluster.kill("namenode")
     breakable_cluster.start_daemon("namenode")
-    ends_well(themis, app_id)
+    ends_well(themis, app_id, SHORT)
 
 
 def test_a_start_waits_for_the_name_node(breakable_cluster, tmp_path):
@@ -234,7 +236,7 @@ def test_a_start_waits_for_the_name_node(breakable_cluster, tmp_path):
 
 def test_killing_a_task_host_ends_its_task(themis):
     """What YARN started is killed, the task behind it is not: no orphan may stay on the GPU."""
-    app_id = at_work(themis)
+    app_id = at_work(themis, SHORT)
     victim = next(iter(themis.processes("task_host", app_id=app_id)))
     os.kill(victim, signal.SIGKILL)
-    ends_well(themis, app_id)
+    ends_well(themis, app_id, SHORT)

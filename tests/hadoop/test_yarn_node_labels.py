@@ -10,10 +10,9 @@ from themis_on_yarn import ThemisOnYarn
 _QUEUES = "yarn.scheduler.capacity.root"
 
 
-@pytest.fixture
-def labelled_cluster(breakable_cluster, tmp_path):
+@pytest.fixture(scope="module")
+def labelled_cluster(cluster, tmp_path_factory):
     """gpu-node-3 has the label `gpu`, and all queues may use it. Afterwards no node has a label."""
-    cluster = breakable_cluster
     site, queues = cluster.conf_dir / "yarn-site.xml", cluster.conf_dir / "capacity-scheduler.xml"
     former = {path: path.read_text() for path in (site, queues)}
     labels = {
@@ -25,7 +24,7 @@ def labelled_cluster(breakable_cluster, tmp_path):
     }
     store = {
         "yarn.node-labels.enabled": "true",
-        "yarn.node-labels.fs-store.root-dir": f"file://{tmp_path}/labels",
+        "yarn.node-labels.fs-store.root-dir": f"file://{tmp_path_factory.mktemp('labels')}/store",
     }
 
     def restart():

@@ -201,7 +201,7 @@ def test_ideal_times_are_positive_and_ordered_where_they_must_be(works, shape, s
     assert ideal["attainable"] >= ideal["themis"]
     flat = app_of(jobs_of(works, shape, FLAT))
     alone = ideal_times_s(flat, cluster_view_of(CLUSTER))
-    # Nobody is faster than the whole cluster at S = 1 on all the work at once.
+    # No app is faster than the whole cluster at S = 1 on all the work at once.
     assert alone["isolated_share"] >= alone["themis"] * (1 - 1e-9)
     assert alone["private_cluster"] >= alone["themis"] * (1 - 1e-9)
 

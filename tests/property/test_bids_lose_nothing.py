@@ -29,7 +29,7 @@ EQUAL = 1e-9
 
 
 def tables_of(app, offer, cluster_view, cluster):
-    """V by bundle as the rows of the bid tell it, and as it is."""
+    """V by bundle: from the rows of the bid, and the true one."""
     bid = make_bid(app, offer, cluster_view)
     assert bid.rows_dropped == 0
     enumeration = Enumeration(app, offer, cluster_view, cluster)
@@ -50,7 +50,7 @@ def test_each_bundle_contains_a_row_of_its_value(block):
 @pytest.mark.parametrize("bidders", [2, 3])
 def test_the_optimum_over_rows_is_the_optimum_over_all_divisions_of_all_bundles(bidders, block):
     for seed in range(15 * block, 15 * block + 15):
-        apps, offer, cluster_view, cluster = random_market(random.Random(seed), bidders, most_gpus=7)
+        apps, offer, cluster_view, cluster = random_market(random.Random(seed), bidders, max_gpus=7)
         if not offer.free:
             continue
         bids = tuple(make_bid(app, offer, cluster_view) for app in apps)

@@ -83,7 +83,7 @@ def test_kept_shares_do_not_depend_on_problems_solved_before():
 def test_kept_shares_use_the_first_of_equal_choices_without_the_winner():
     shares = set()
     for number in range(12):
-        # Without the rich one, any of the others may have its machine: only the digests of ids tell which.
+        # Without the rich one, any of the others may have its machine: only the digests of ids decide which.
         machines = [machine("best", 1), machine("rich", 1), machine("poor", 5)]
         rich = bid("a", 0.0, row(4.0, best=1, rich=1))
         poor = (bid(f"{name}{number}", 0.0, row(1.0, best=1), row(0.5, poor=1)) for name in "bcdefg")

@@ -277,7 +277,7 @@ class LeaseTableMachine(RuleBasedStateMachine):
         assert sum(len(self.table.of_app(app)) for app in APPS) == len(live) + len(self.table.reserved)
         reported = {lease_id for lease_id, state in self.states.items() if not LEASE_LIFECYCLE.is_final(state)}
         there = {lease.lease_id for lease in (*live.values(), *self.table.reserved.values())}
-        assert reported == there, "the table and what it told differ"
+        assert reported == there, "the table differs from what it reported"
 
 
 LeaseTableMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=20)

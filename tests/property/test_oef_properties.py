@@ -172,7 +172,7 @@ def solve_cooperative(wild):
 
 
 def interior_point_total(speedups):
-    """Equation 10 stated anew, and solved by an interior-point method."""
+    """Equation 10 written out again, and solved by an interior-point method."""
     tenants, types = speedups.matrix.shape
     capacity = np.tile(np.eye(types), tenants)
     envy = np.zeros((tenants * (tenants - 1), tenants * types))

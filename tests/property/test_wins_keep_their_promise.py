@@ -102,7 +102,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("shapes", SHAPES)
 def test_of_many_jobs_too_where_starting_costs_nothing(shapes):
-    """The planner packs anew whenever a job ends; by what it forgets an app ends a little later at most."""
+    """The planner packs again whenever a job ends and keeps no former packing. So an app may end a little later."""
     late = []
     for seed in range(6):
         rng = random.Random(f"{shapes} {seed}")

@@ -230,7 +230,7 @@ def check_acts(tuner: TunerSpec, *, jobs: int, iterations: int, source: str) -> 
         InputError: A setting that can never have an effect.
     """
     if jobs == 1:
-        # A lone job is compared with no other, whatever the settings.
+        # A single job is compared with no other, whatever the settings.
         return
     for name in _BEFORE_THE_END.get(tuner.name, ()):
         if iterations > 1:

@@ -50,12 +50,11 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: It
     right = frozenset(numbers)
     classes = [' class="number"' if head in right else "" for head in heads]
     head = "".join(f"<th{style}>{markup(name)}</th>" for name, style in zip(heads, classes, strict=True))
-    body = "".join(f"<tr>{_cells(row, classes)}</tr>" for row in rows)
+    body = ""
+    for row in rows:
+        cells = (f"<td{style}>{markup(cell)}</td>" for cell, style in zip(row, classes, strict=True))
+        body += f"<tr>{''.join(cells)}</tr>"
     return Markup(f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>')
-
-
-def _cells(row: Sequence[object], classes: Sequence[str]) -> str:
-    return "".join(f"<td{style}>{markup(cell)}</td>" for cell, style in zip(row, classes, strict=True))
 
 
 def facts(rows: Iterable[tuple[str, object]]) -> Markup:

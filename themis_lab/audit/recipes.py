@@ -92,7 +92,10 @@ def _row(rng: random.Random, machines: tuple[FreeMachine, ...], recipe: Recipe) 
     gangs = tuple(_gang(rng, recipe) for _ in range(rng.randint(0 if recipe.pinned else 1, 2)))
     pinned: tuple[Allocation, ...] = ()
     if recipe.pinned and (not gangs or rng.random() < 0.3):
-        pinned = tuple(_pin(rng, machines) for _ in range(rng.randint(1, 2) if recipe.pinned_gangs else 1))
+        pinned = tuple(
+            Allocation.of({rng.choice(machines).machine_id: rng.randint(1, 2)})
+            for _ in range(rng.randint(1, 2) if recipe.pinned_gangs else 1)
+        )
     return BidRow(
         value=recipe.value(rng),
         gangs=gangs,
@@ -107,10 +110,6 @@ def _regrouped(row: BidRow) -> Iterator[BidRow]:
         yield replace(row, pinned_gangs=(row.pinned,))
         alone = [Allocation.of({machine: 1}) for machine, count in row.pinned for _ in range(count)]
         yield replace(row, pinned_gangs=tuple(alone))
-
-
-def _pin(rng: random.Random, machines: tuple[FreeMachine, ...]) -> Allocation:
-    return Allocation.of({rng.choice(machines).machine_id: rng.randint(1, 2)})
 
 
 def _gang(rng: random.Random, recipe: Recipe) -> GangRequest:

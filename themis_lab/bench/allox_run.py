@@ -174,7 +174,7 @@ def _allox_plus_s(snapshot: Snapshot) -> float:
 def table(rows: list[AlloxRow]) -> str:
     """The rows for readers."""
     heads = ("kind", "jobs", "machines", "busy", "CPU s", "limit s", "columns", "plain s", "ratio", "difference")
-    lines = [(*heads, "Gavel s", "ratio", "excess")]
+    lines: list[tuple[str, ...]] = [(*heads, "Gavel s", "ratio", "excess")]
     for row in rows:
         numbers = (row.limit_s, row.plain_s, row.ratio, row.difference, row.gavel_s, row.gavel_ratio, row.gavel_excess)
         limit, *compared = ("-" if number is None else f"{number:.3g}" for number in numbers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote, urlencode, urlsplit
@@ -81,10 +81,5 @@ def _consume(response: http.client.HTTPResponse) -> None:
 
 def _keep(response: http.client.HTTPResponse, target: Path) -> None:
     with target.open("wb") as stream:
-        for piece in _pieces(response):
+        while piece := response.read(PIECE_BYTES):
             stream.write(piece)
-
-
-def _pieces(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    while piece := response.read(PIECE_BYTES):
-        yield piece

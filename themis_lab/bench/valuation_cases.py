@@ -78,8 +78,8 @@ def small_case(seed: int) -> Case:
     return _case(cluster, [_job(place, work_s, rng.choice(shapes), slowdown) for place, work_s in enumerate(works_s)])
 
 
-def _small_shape(rng: Random, most_gpus: int) -> JobShape:
-    tasks = rng.randint(1, min(4, most_gpus))
+def _small_shape(rng: Random, max_gpus: int) -> JobShape:
+    tasks = rng.randint(1, min(4, max_gpus))
     return JobShape(tasks=tasks, min_tasks=rng.randint(1, tasks))
 
 

@@ -206,16 +206,13 @@ def bid_time_s(case: Case, bid: Bid, machines: Sequence[FreeMachine]) -> float:
     win = solution.wins.get(bid.app_id)
     if win is None:
         return math.inf
-    ideal_s = case.app.contention * case.app.work_total_gpu_s / _cluster_gpus(case)
+    usable_gpus = min(case.cluster_view.cluster_gpus, case.app.demand_max_gpus)
+    ideal_s = case.app.contention * case.app.work_total_gpu_s / usable_gpus
     return ideal_s / bid.rows[win.row].value
 
 
 _NOTHING = 1e-9
 """Used instead of a value of 0, whose logarithm a market could not use."""
-
-
-def _cluster_gpus(case: Case) -> int:
-    return min(case.cluster_view.cluster_gpus, case.app.demand_max_gpus)
 
 
 def _gap(by_bid_s: float, best_s: float) -> float:

@@ -46,7 +46,8 @@ def read_state(folder: Path) -> tuple[Plan, dict[str, KnownProcess]]:
     layout = Layout(folder.absolute())
     try:
         document = json.loads(layout.state.read_text(encoding="utf-8"))
-        return _plan(document, layout), _processes(document)
+        processes = {daemon: KnownProcess(**process) for daemon, process in document["processes"].items()}
+        return _plan(document, layout), processes
     except FileNotFoundError:
         remedy = "start one: themis devcluster start --dir DIR"
         raise InputError("there is no development cluster in this folder", value=str(folder), remedy=remedy) from None
@@ -73,7 +74,3 @@ def _spec(fields: Mapping[str, Any]) -> ClusterSpec:
     kerberos = fields.get("kerberos")
     typed = {name: tuple(fields[name]) for name in ("gpus", "names", "devices")}
     return ClusterSpec(**{**fields, **typed, "kerberos": Kerberos(**kerberos) if kerberos else None})
-
-
-def _processes(document: Mapping[str, Any]) -> dict[str, KnownProcess]:
-    return {daemon: KnownProcess(**process) for daemon, process in document["processes"].items()}

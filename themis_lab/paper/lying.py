@@ -45,25 +45,25 @@ CONTENDERS = (
         name="themis, f = 0",
         policy="themis",
         rounds=RoundSettings(f=0.0),
-        lies=("work", "rows", "largest_row", "strictness"),
+        lies=("work", "rows", "largest_row"),
     ),
     Contender(
         name="themis, f = 0, no payments",
         policy="themis",
         rounds=RoundSettings(f=0.0, payments=False),
-        lies=("rows", "strictness"),
+        lies=("rows",),
     ),
     Contender(
         name="themis, f = 0, capped",
         policy="themis",
         rounds=RoundSettings(f=0.0, rounding=Rounding.CAPPED),
-        lies=("rows", "strictness"),
+        lies=("rows",),
     ),
     Contender(
         name="themis, shortest leftovers",
         policy="themis",
         rounds=RoundSettings(leftovers=LeftoverOrder.SHORTEST),
-        lies=("rho", "work"),
+        lies=("work",),
     ),
     Contender(name="worst_rho_first", policy="worst_rho_first", lies=("rho", "work")),
     Contender(name="gandiva", policy="gandiva", lies=("strictness",)),
@@ -128,7 +128,7 @@ class LyingOverRuns(Value, frozen=True, kw_only=True):
         ):
             _bars(axes, rows, column)
             axes.set_xlabel(label)
-        legend_below(figure, len(CONTENDERS))
+        legend_below(figure, (len(CONTENDERS) + 1) // 2)
         return figure
 
 
@@ -331,7 +331,13 @@ def _stands_out(gains: Sequence[float]) -> bool:
 
 # ---- the figure -----------------------------------------------------------------------------------------------------
 
-_COLOURS: Mapping[str, str] = {**COLOURS, "themis, f = 0": "#e6a39b"}
+_COLOURS: Mapping[str, str] = {
+    **COLOURS,
+    "themis, f = 0": "#e6a39b",
+    "themis, f = 0, no payments": "#f3d5d1",
+    "themis, f = 0, capped": "#b98a84",
+    "themis, shortest leftovers": "#7d2a20",
+}
 
 
 _THICK = 0.3

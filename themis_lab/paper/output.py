@@ -82,9 +82,10 @@ def summary_markdown(done: Sequence[tuple[Shown, Findings]], how: str) -> str:
 
 
 def _overview_table(claims: Sequence[Claim]) -> list[str]:
-    """A line per claim. Columns that no claim has are left out."""
-    columns = [("claim of the paper", "paper"), ("here", "here"), ("here / paper", "ratio"), ("by `fluid`", "fluid")]
-    shown = [(heading, name) for heading, name in columns if any(getattr(claim, name) for claim in claims)]
+    """A line per claim. The last two columns are left out if no claim has them."""
+    more = [("here / paper", "ratio"), ("by `fluid`", "fluid")]
+    used = [(heading, name) for heading, name in more if any(getattr(claim, name) for claim in claims)]
+    shown = [("claim of the paper", "paper"), ("here", "here"), *used]
     return [
         f"| {' | '.join(heading for heading, _ in shown)} |",
         f"|{'---|' * len(shown)}",

@@ -41,7 +41,7 @@ class RunCache:
 
     def __init__(self, folder: Path, keys: Iterable[str]) -> None:
         self._folder = folder / FOLDER
-        self._paths = {key: self._folder / _name(key) for key in keys}
+        self._paths = {key: self._folder / hashlib.sha256(f"{_code()} {key}".encode()).hexdigest()[:32] for key in keys}
         records = {key: _read(path) for key, path in self._paths.items()}
         self.found: Mapping[str, RunRecord] = {key: record for key, record in records.items() if record is not None}
         self._count = len(self.found)
@@ -95,10 +95,6 @@ def _read(path: Path) -> RunRecord | None:
     if hashlib.sha256(content).digest() != digest:
         return None
     return msgspec.msgpack.decode(content, type=RunRecord)
-
-
-def _name(key: str) -> str:
-    return hashlib.sha256(f"{_code()} {key}".encode()).hexdigest()[:32]
 
 
 @cache

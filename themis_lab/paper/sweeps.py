@@ -186,10 +186,10 @@ def bars_by_policy(
         decorate: Sets labels and lines of a panel.
         fluid: Draw one more panel: aligned runs by definition `fluid`, which no schedule can change.
     """
-    by = ", definition themis" if fluid else ""
-    panels = [(f"{ends} lease ends{by}", chosen, column) for (ends,), chosen in grouped(rows, "ends").items()]
+    by = " (by themis)" if fluid else " lease ends"
+    panels = [(f"{ends}{by}", chosen, column) for (ends,), chosen in grouped(rows, "ends").items()]
     if fluid:
-        panels.insert(1, (f"{ALIGNED} lease ends, definition {FLUID[0]}", where(rows, ends=ALIGNED), BY_FLUID))
+        panels.insert(1, (f"{ALIGNED} (by {FLUID[0]})", where(rows, ends=ALIGNED), BY_FLUID))
     points = [float(len(axis(chosen, along))) for _, chosen, _ in panels]
     width = {1: 8.4, 2: 13.2}.get(len(panels), 16.0)
     figure = new_figure(len(panels), width=width, height=3.6, sharey=True, widths=points)

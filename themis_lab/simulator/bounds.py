@@ -27,13 +27,11 @@ def least_rho(
         start_s: What starting a job costs.
     """
     gpus = min(cluster.cluster_gpus, whole.demand_max_gpus)
-    phases_s = sum_in_order(_phase_s(jobs, gpus, cluster) for jobs in phases)
-    return (first_chance_s + start_s + phases_s) / ideal_time_s(whole, cluster)
-
-
-def _phase_s(jobs: Sequence[JobView], gpus: int, cluster: ClusterView) -> float:
-    longest_s = max(_fastest_s(job, cluster) for job in jobs)
-    return max(longest_s, sum_in_order(job.serial_work_s / job.speeds.highest for job in jobs) / gpus)
+    phases_s = []
+    for jobs in phases:
+        longest_s = max(_fastest_s(job, cluster) for job in jobs)
+        phases_s.append(max(longest_s, sum_in_order(job.serial_work_s / job.speeds.highest for job in jobs) / gpus))
+    return (first_chance_s + start_s + sum_in_order(phases_s)) / ideal_time_s(whole, cluster)
 
 
 def _fastest_s(job: JobView, cluster: ClusterView) -> float:

@@ -7,7 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from themis_lab.testbed.audit_values import AuditInput, Findings
+from themis.choices import Bidders
+from themis_lab.testbed.audit_values import AuditInput, AuditLimits, Findings
 from themis_lab.testbed.rounds import RoundTrail, granted_by_machine, granted_gpus, round_trails
 
 ENDS = "each round ends once, before the next begins"
@@ -30,7 +31,7 @@ def check_rounds(run: AuditInput, findings: Findings) -> None:
         _check_free(trail, findings)
         _check_auction(trail, findings)
         if run.limits.policy == THEMIS:
-            _check_asked(trail, run.limits.f, findings)
+            _check_asked(trail, run.limits, findings)
     _check_leases(trails, run, findings)
 
 
@@ -76,8 +77,11 @@ def _check_auction(trail: RoundTrail, findings: Findings) -> None:
         findings.look(PAYMENT_TAKES, gpus <= before[app_id], text)
 
 
-def _check_asked(trail: RoundTrail, f: float, findings: Findings) -> None:
-    """N counts the apps that answered. Apps that could use no more GPUs are not asked."""
+def _check_asked(trail: RoundTrail, limits: AuditLimits, findings: Findings) -> None:
+    """N counts the apps that answered. Apps that could use no more GPUs are not asked.
+
+    Events do not say how pressed an app is, so for bidders by that order only their number is checked.
+    """
     if not trail.count("round_offered"):
         return
     reported = trail.detail("round_reported")
@@ -85,10 +89,13 @@ def _check_asked(trail: RoundTrail, f: float, findings: Findings) -> None:
     wanting = [app for app in rho if int(reported.get("demand_gpus", {}).get(app, 0)) > 0]
     asked = [str(app) for app in trail.detail("round_offered").get("apps", ())]
     # 1 - 0.8 is 0.19999999999999996: without rounding, five apps would count as less than a fifth of themselves.
-    places = max(1, math.ceil(round((1.0 - f) * len(rho), 9)))
+    share = 1.0 if limits.bidders is Bidders.ALL else 1.0 - limits.f
+    places = max(1, math.ceil(round(share * len(rho), 9)))
     wanted = min(places, len(wanting))
     text = f"round {trail.round_id} asks {len(asked)} of {len(wanting)} apps with a demand, not {wanted}"
     findings.look(WORST_ASKED, len(asked) == wanted and set(asked) <= set(wanting), text)
+    if limits.bidders is Bidders.PRESSED:
+        return
     passed_over = max((rho[app] for app in wanting if app not in asked), default=-math.inf)
     least = min((rho.get(app, math.inf) for app in asked), default=math.inf)
     text = f"round {trail.round_id} asks an app of rho {least:.3f} and passes over one of {passed_over:.3f}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
+from themis.choices import Bidders
 from themis.values import Value
 from themis_lab.testbed.events import Event
 
@@ -24,6 +25,7 @@ class AuditLimits(Value, frozen=True, kw_only=True):
         notice_s: How late the end of a killed process may be noticed and recorded.
         policy: Name of the policy.
         f: The fairness knob of the policy `themis`.
+        bidders: Which apps it asks to bid.
     """
 
     lease_s: float
@@ -33,6 +35,7 @@ class AuditLimits(Value, frozen=True, kw_only=True):
     notice_s: float = 1.0
     policy: str = "themis"
     f: float = 0.8
+    bidders: Bidders = Bidders.WORST_RHO
 
 
 class AuditedJob(Value, frozen=True, kw_only=True):

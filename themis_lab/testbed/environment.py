@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -38,15 +37,11 @@ def environment() -> dict[str, Any]:
 def code_digest(root: Path) -> str:
     """A digest of all code and data of PACKAGES below a folder. Runs with equal digests used the same code."""
     digest = hashlib.sha256()
-    for path in _sources(root):
-        digest.update(f"{path.relative_to(root).as_posix()}\0{path.stat().st_size}\0".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:_CODE_DIGITS]
-
-
-def _sources(root: Path) -> Iterator[Path]:
     for package in PACKAGES:
-        yield from sorted(path for suffix in _KINDS for path in (root / package).rglob(f"*.{suffix}"))
+        for path in sorted(path for suffix in _KINDS for path in (root / package).rglob(f"*.{suffix}")):
+            digest.update(f"{path.relative_to(root).as_posix()}\0{path.stat().st_size}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:_CODE_DIGITS]
 
 
 def _version_of(*names: str) -> str | None:

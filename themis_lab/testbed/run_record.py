@@ -81,6 +81,7 @@ def audit_limits(settings: RmSettings, apps: int) -> AuditLimits:
         round_s=round_s,
         policy=settings.policy,
         f=settings.auction.f,
+        bidders=settings.auction.bidders,
     )
 
 

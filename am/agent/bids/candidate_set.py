@@ -49,11 +49,11 @@ class CandidateSet:
         self._gpus = np.concatenate([_NO_INDICES, *[table.gpus for table in tables]])
         self._needs = _needs(tables)
         self._harder, self._easier = _neighbour_pairs(tables, self._starts)
-        # A steady table has one candidate. `chosen` sends it beside the undominated ones, so pruning must not choose
-        # it: pruning skips candidates of 0 GPUs.
-        self._steady_indices = [start for start, table in zip(self._starts, tables, strict=False) if table.steady]
+        # An in-place table has one candidate, which `chosen` sends in addition to the undominated ones. Pruning skips
+        # candidates of 0 GPUs, so it does not choose this one.
+        self._in_place_indices = [start for start, table in zip(self._starts, tables, strict=False) if table.in_place]
         self._gpus_to_prune = self._gpus.copy()
-        self._gpus_to_prune[self._steady_indices] = 0
+        self._gpus_to_prune[self._in_place_indices] = 0
         self._requests: dict[int, _Request] = {}
 
     def __len__(self) -> int:
@@ -77,13 +77,13 @@ class CandidateSet:
             values, gains, self._needs, self._gpus_to_prune, *pairs, empty_value, undominated
         )
         indices = undominated[:many]
-        steady = [index for index in self._steady_indices if values[index] > empty_value][: cap // 4]
-        if many > cap - len(steady):
-            indices = indices[thinned(self._needs[indices], gains[indices], self._gpus[indices], cap - len(steady))]
+        in_place = [index for index in self._in_place_indices if values[index] > empty_value][: cap // 4]
+        if many > cap - len(in_place):
+            indices = indices[thinned(self._needs[indices], gains[indices], self._gpus[indices], cap - len(in_place))]
         # A solver takes the first of equal rows: rows that keep jobs where they are come first.
-        sent = [*steady, *indices.tolist()]
+        sent = [*in_place, *indices.tolist()]
         sent.sort(key=self._gpus.__getitem__)
-        return sent, many + len(steady)
+        return sent, many + len(in_place)
 
     def row(self, index: int, value: float) -> BidRow:
         """The row of a candidate."""
@@ -141,8 +141,8 @@ def _needs(tables: Sequence[Table]) -> NDArray[np.int16]:
     kinds = kinds_requested(tables)
     requested = [table.gangs_requested(kinds) for table in tables]
     needed = DominanceKey(kinds).needs(np.concatenate(requested) if requested else np.zeros((0, 0), dtype=np.int64))
-    loose = [table for table in tables if not table.steady]
-    machines = sorted({machine for table in loose for gang in table.pinned for machine, _ in gang})
+    others = [table for table in tables if not table.in_place]
+    machines = sorted({machine for table in others for gang in table.pinned for machine, _ in gang})
     if not machines:
         return needed
     pinned = np.concatenate([table.pinned_on(machines) for table in tables])

@@ -37,7 +37,7 @@ class Table(Value, frozen=True, dict=True, kw_only=True):
         kinds: K kinds of new gangs.
         candidates: New gangs of each row, R rows by K kinds.
         switch_s: Seconds of restart that every row costs.
-        steady: Whether the rows only keep jobs where they are: they are worth no more than others.
+        in_place: Whether the rows only keep jobs where they are: they are worth no more than others.
         missing: Candidates that a complete table would have in addition.
     """
 
@@ -47,7 +47,7 @@ class Table(Value, frozen=True, dict=True, kw_only=True):
     kinds: tuple[GangKind, ...] = ()
     candidates: Counts
     switch_s: float = 0.0
-    steady: bool = False
+    in_place: bool = False
     missing: int = 0
 
     def counts_of(self, gangs: Mapping[GangAt, int]) -> Counts:
@@ -139,8 +139,8 @@ def _all_stay(app: AppView, free: Allocation, pinned: tuple[Allocation, ...], ca
 
     space = SearchSpace(
         kinds=kinds,
-        most_gangs=new,
-        most_gpus=free.gpus,
+        max_gangs=new,
+        max_gpus=free.gpus,
         jobs=app.jobs,
         tables=2 if pinned else 1,
         capacity=capacity,
@@ -172,7 +172,7 @@ def _some_stay(app: AppView, renewable: Sequence[HeldGang]) -> Iterator[Table]:
     for staying in range(most, 0, -1):
         gangs = (*kept, *ats[:staying], *itertools.chain.from_iterable(parts[staying:]))
         pinned = tuple(ups[:staying])
-        yield Table(gangs=gangs, pinned=pinned, candidates=_NOTHING_NEW, switch_s=app.restart_s, steady=True)
+        yield Table(gangs=gangs, pinned=pinned, candidates=_NOTHING_NEW, switch_s=app.restart_s, in_place=True)
 
 
 def _restarted(app: AppView, offer: Offer, capacity: GangCapacity) -> Iterator[Table]:
@@ -190,7 +190,7 @@ def _restarted(app: AppView, offer: Offer, capacity: GangCapacity) -> Iterator[T
         left = offer.free.gpus - sum(gang.gpus for gang in way.pinned) - sum(gang.gpus for gang in way.anywhere)
         new = len(app.jobs) - len(way.gangs)
         if (new, left) not in known:
-            space = SearchSpace(kinds=kinds, most_gangs=new, most_gpus=left, jobs=app.jobs, tables=tables)
+            space = SearchSpace(kinds=kinds, max_gangs=new, max_gpus=left, jobs=app.jobs, tables=tables)
             known[new, left] = enumerate_candidates(space)
         yield _table_of_growth(app, kinds, way, *known[new, left])
 

@@ -47,32 +47,32 @@ def enumerate_candidates(space: SearchSpace) -> tuple[Counts, int]:
     gangs at one level or two (`_balanced`). Both are joined by `generate_candidates`.
 
     Returns:
-        The candidates, and how many of the complete ones are missing (an upper bound: those beyond `most_gpus` count).
+        The candidates, and how many of the complete ones are missing (an upper bound: those beyond `max_gpus` count).
     """
-    kinds, most_gangs, tables = space.kinds, space.most_gangs, space.tables
-    most_gpus = min(space.most_gpus, most_gangs * max((kind.at.gpus for kind in kinds), default=0))
-    complete, candidates = _on_grids(kinds, most_gangs, most_gpus, tables)
+    kinds, max_gangs, tables = space.kinds, space.max_gangs, space.tables
+    max_gpus = min(space.max_gpus, max_gangs * max((kind.at.gpus for kind in kinds), default=0))
+    complete, candidates = _on_grids(kinds, max_gangs, max_gpus, tables)
     if complete is not None:
         return complete, 0
     if candidates is None:
         budget = max(1, min(_ON_GRID, _BALANCED // max(1, len(space.jobs))) // tables)
-        rows = _balanced(kinds, most_gangs, most_gpus, space.jobs, budget)
+        rows = _balanced(kinds, max_gangs, max_gpus, space.jobs, budget)
     else:
         rows = list(map(tuple, candidates.tolist()))
-    generated = generate_candidates(replace(space, most_gpus=most_gpus))
-    candidates = _that_may_fit(kinds, _each_once([*rows, *generated]))
-    return candidates, _complete([min(kind.most, most_gangs) for kind in kinds], most_gangs) - len(candidates)
+    generated = generate_candidates(replace(space, max_gpus=max_gpus))
+    candidates = _that_may_fit(kinds, np.array(list(dict.fromkeys([*rows, *generated])), dtype=np.int64))
+    return candidates, _complete([min(kind.most, max_gangs) for kind in kinds], max_gangs) - len(candidates)
 
 
 def _on_grids(
-    kinds: tuple[GangKind, ...], most_gangs: int, most_gpus: int, tables: int
+    kinds: tuple[GangKind, ...], max_gangs: int, max_gpus: int, tables: int
 ) -> tuple[Counts | None, Counts | None]:
     """The complete candidates that may fit, or else those on the finest grid; None for each that is not available."""
-    limits = [min(kind.most, most_gangs) for kind in kinds]
+    limits = [min(kind.most, max_gangs) for kind in kinds]
     sizes = [kind.at.gpus for kind in kinds]
     for ratio in RATIOS:
         budget = max(_FEW, _COMPLETE // max(1, tables - 1)) if ratio == 1.0 else max(1, _ON_GRID // tables)
-        candidates = _product([_grid(limit, ratio) for limit in limits], sizes, most_gangs, most_gpus, budget)
+        candidates = _product([_grid(limit, ratio) for limit in limits], sizes, max_gangs, max_gpus, budget)
         if candidates is None:
             continue
         complete = ratio == 1.0
@@ -93,10 +93,6 @@ def _that_may_fit(kinds: Sequence[GangKind], candidates: Counts) -> Counts:
     return np.asarray(candidates[(taken <= [kind.most for kind in kinds]).all(axis=1)])
 
 
-def _each_once(candidates: Sequence[tuple[int, ...]]) -> Counts:
-    return np.array(list(dict.fromkeys(candidates)), dtype=np.int64)
-
-
 def _grid(most: int, ratio: float) -> list[int]:
     """Counts from 0 to `most`, growing by one, or by the ratio if that is more."""
     counts = [0]
@@ -106,7 +102,7 @@ def _grid(most: int, ratio: float) -> list[int]:
 
 
 def _product(
-    grids: Sequence[Sequence[int]], sizes: Sequence[int], most_gangs: int, most_gpus: int, budget: int
+    grids: Sequence[Sequence[int]], sizes: Sequence[int], max_gangs: int, max_gpus: int, budget: int
 ) -> Counts | None:
     """All choices of a count from each grid within the two limits. Returns None if they exceed the budget."""
     if not grids:
@@ -114,18 +110,18 @@ def _product(
     ends = np.array(list(itertools.accumulate(map(len, grids))), dtype=np.int64)
     counts = np.array(list(itertools.chain.from_iterable(grids)), dtype=np.int64)
     candidates = np.empty((budget, len(grids)), dtype=np.int64)
-    many = _candidates.on_grids(counts, ends, np.array(sizes, dtype=np.int64), most_gangs, most_gpus, candidates)
+    many = _candidates.on_grids(counts, ends, np.array(sizes, dtype=np.int64), max_gangs, max_gpus, candidates)
     return None if many < 0 else candidates[:many].copy()
 
 
-def _complete(limits: Sequence[int], most_gangs: int) -> int:
-    """The number of multisets of at most `most_gangs` gangs, each kind up to its limit."""
-    ways = [1] + [0] * most_gangs
+def _complete(limits: Sequence[int], max_gangs: int) -> int:
+    """The number of multisets of at most `max_gangs` gangs, each kind up to its limit."""
+    ways = [1] + [0] * max_gangs
     for limit in limits:
         sums = [0]
         for count in ways:
             sums.append(sums[-1] + count)
-        ways = [sums[gangs + 1] - sums[max(0, gangs - limit)] for gangs in range(most_gangs + 1)]
+        ways = [sums[gangs + 1] - sums[max(0, gangs - limit)] for gangs in range(max_gangs + 1)]
     return sum(ways)
 
 
@@ -137,7 +133,7 @@ Split = tuple[tuple[int, int, int], ...]
 
 
 def _balanced(
-    kinds: Sequence[GangKind], most_gangs: int, most_gpus: int, jobs: Sequence[JobView], budget: int
+    kinds: Sequence[GangKind], max_gangs: int, max_gpus: int, jobs: Sequence[JobView], budget: int
 ) -> list[Candidate]:
     """Candidates that share a total of GPUs evenly, at one level or two; totals on ever finer grids."""
     layout = _Layout(kinds)
@@ -145,22 +141,19 @@ def _balanced(
     rows: dict[tuple[int, ...], None] = {(0,) * len(kinds): None}
     done: set[int] = set()
     known: set[Split] = set()
-    for gpus in itertools.chain.from_iterable(_grid(most_gpus, ratio) for ratio in (8.0, 4.0, *RATIOS[::-1])):
+    for gpus in itertools.chain.from_iterable(_grid(max_gpus, ratio) for ratio in (8.0, 4.0, *RATIOS[::-1])):
         if len(rows) >= budget:
             break
         if gpus in done:
             continue
         done.add(gpus)
         for sizes in (_split_by_work(shares, gpus, at_once) for at_once in PARTS_AT_ONCE):
-            if sizes not in known and _fits(sizes, most_gangs, most_gpus):
+            gangs = sum([count for _, _, count in sizes])
+            taken_gpus = sum([size * count for size, _, count in sizes])
+            if sizes not in known and gangs <= max_gangs and taken_gpus <= max_gpus:
                 rows |= dict.fromkeys(layout.laid_out(sizes))
             known.add(sizes)
     return list(itertools.islice(rows, budget))
-
-
-def _fits(sizes: Split, most_gangs: int, most_gpus: int) -> bool:
-    gangs = sum([count for _, _, count in sizes])
-    return gangs <= most_gangs and sum([size * count for size, _, count in sizes]) <= most_gpus
 
 
 def _shares(jobs: Sequence[JobView]) -> list[tuple[JobShape, int, float]]:

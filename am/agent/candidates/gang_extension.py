@@ -225,11 +225,11 @@ def _ways_to(base: _Base, level: Level, more: Iterable[Allocation]) -> Iterator[
             yield job_time_s(base.job, at), GangExtension((at,), pinned=(base.pinned + gpus,), grown=int(base.must_pay))
 
 
-def _ways_anywhere(base: _Base, level: Level, most_units: int) -> Iterator[tuple[float, GangExtension]]:
+def _ways_anywhere(base: _Base, level: Level, max_units: int) -> Iterator[tuple[float, GangExtension]]:
     """Seconds and growth for each number of additional tasks, anywhere."""
     unit = base.job.shape.gpus_per_task
     pinned = (base.pinned,) if base.pinned else ()
-    for units in range(1, min(base.growth_gpus // unit, most_units) + 1):
+    for units in range(1, min(base.growth_gpus // unit, max_units) + 1):
         at = base.with_gpus(base.job.shape.usable_gpus(base.whole + units * unit), max(level, base.at.level))
         if at is not None:
             more = GangRequest(gpus=units * unit, within=Level.CLUSTER, unit_gpus=unit)

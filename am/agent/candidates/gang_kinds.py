@@ -95,21 +95,21 @@ def relevant_slowdown(job: JobView) -> Slowdown:
     return Slowdown(slot, slot, slot, slot) if job.shape.demand_max_gpus == 1 else job.slowdown
 
 
-def gang_options(app: AppView, capacity: GangCapacity, most_gpus: int) -> Iterator[GangOption]:
+def gang_options(app: AppView, capacity: GangCapacity, max_gpus: int) -> Iterator[GangOption]:
     """The gangs that a job can run on; of equally fast ones only the one that needs least."""
     sensitivity = LocalitySensitivity.of(app)
-    for gpus, unit_gpus in sorted(_sizes({job.shape for job in app.jobs}, most_gpus), reverse=True):
+    for gpus, unit_gpus in sorted(_sizes({job.shape for job in app.jobs}, max_gpus), reverse=True):
         levels = _levels(gpus, unit_gpus, capacity)
         for index, (at, within) in enumerate(levels):
             if index + 1 == len(levels) or not sensitivity.same_speed(at, levels[index + 1][0]):
                 yield at, within, unit_gpus
 
 
-def _sizes(shapes: Iterable[JobShape], most_gpus: int) -> set[tuple[int, int]]:
-    """Sizes of gangs of at most `most_gpus` GPUs, with their units."""
+def _sizes(shapes: Iterable[JobShape], max_gpus: int) -> set[tuple[int, int]]:
+    """Sizes of gangs of at most `max_gpus` GPUs, with their units."""
     sizes = set()
     for shape in shapes:
-        largest = min(shape.demand_max_gpus, most_gpus)
+        largest = min(shape.demand_max_gpus, max_gpus)
         unit = shape.gpus_per_task
         sizes |= {(gpus, unit) for gpus in range(shape.demand_min_gpus, largest + 1, unit)}
     return sizes

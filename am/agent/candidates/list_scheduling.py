@@ -64,15 +64,15 @@ class Jobs:
         self._shapes = shapes_array([job.shape for job in unlike])
         self._slowdowns = self._slowdowns_of(unlike)
 
-    def scheduled_by_job(self, at_once: int, most_gpus: int) -> list[Dealt]:
+    def scheduled_by_job(self, at_once: int, max_gpus: int) -> list[Dealt]:
         """The smallest gang for job after job, longest first, then one task at a time for the job that would end last.
 
         Args:
             at_once: The number of longest jobs that run at once.
-            most_gpus: GPUs to hand out.
+            max_gpus: GPUs to hand out.
         """
         some = self._works_s[:at_once], self._rows[:at_once]
-        return _candidates.by_work(*some, self._shapes, self._slowdowns, most_gpus, _STEP)
+        return _candidates.by_work(*some, self._shapes, self._slowdowns, max_gpus, _STEP)
 
     def _slowdown_of(self, job: JobView, gpus: int) -> float:
         return job.slowdown.at(self._nearest.get((gpus, job.shape.gpus_per_task), Level.CLUSTER))
@@ -97,13 +97,13 @@ def shapes_array(shapes: Sequence[JobShape]) -> NDArray[np.int64]:
 # ---- shape by shape -------------------------------------------------------------------------------------------------
 
 
-def scheduled_by_shape(jobs: Sequence[JobView], most_gangs: int, most_gpus: int, least: float) -> list[Dealt]:
+def scheduled_by_shape(jobs: Sequence[JobView], max_gangs: int, max_gpus: int, least: float) -> list[Dealt]:
     """Each step goes to the shape of jobs with most work per GPU that it has.
 
     Args:
         jobs: The jobs.
-        most_gangs: Gangs at most.
-        most_gpus: GPUs to hand out.
+        max_gangs: Gangs at most.
+        max_gpus: GPUs to hand out.
         least: Gangs have at least this part of the tasks that their job could use.
     """
     members: dict[JobShape, list[float]] = {}
@@ -112,7 +112,7 @@ def scheduled_by_shape(jobs: Sequence[JobView], most_gangs: int, most_gpus: int,
     works_s = np.array([sum_in_order(each) for each in members.values()], dtype=np.float64)
     counts = np.array([len(each) for each in members.values()], dtype=np.int64)
     shapes = [replace(shape, min_tasks=least_tasks(shape, least)) for shape in members]
-    return _candidates.in_turn(works_s, counts, shapes_array(shapes), most_gangs, most_gpus, _STEP)
+    return _candidates.in_turn(works_s, counts, shapes_array(shapes), max_gangs, max_gpus, _STEP)
 
 
 def least_tasks(shape: JobShape, least: float) -> int:
@@ -133,25 +133,25 @@ def sizes_by_work(jobs: Sequence[JobView], gpus: int) -> list[Sizes]:
 def whole_offer_candidates(space: SearchSpace) -> list[Candidate]:
     """All GPUs shared among shapes of jobs by their work, gangs at their tightest levels."""
     layout = _Nearest(space.kinds)
-    by_work = sizes_by_work(space.jobs, space.most_gpus)
+    by_work = sizes_by_work(space.jobs, space.max_gpus)
     return [candidate for sizes in by_work for candidate in layout.layouts(sizes, _WHOLE_NEAR)]
 
 
 def list_scheduling_candidates(space: SearchSpace, _found: Sequence[Candidate] = ()) -> Iterator[Candidate]:
     """List-scheduling candidates, gangs at their tightest levels; coarse totals first."""
-    kinds, most_gangs, most_gpus, jobs = space.kinds, space.most_gangs, space.most_gpus, space.jobs
+    kinds, max_gangs, max_gpus, jobs = space.kinds, space.max_gangs, space.max_gpus, space.jobs
     layout = _Nearest(kinds)
     nearest = {(kind.at.gpus, kind.unit_gpus): kind.at.level for kind in reversed(kinds)}
     longest = Jobs(jobs, nearest)
-    at_once = dict.fromkeys(min(most_gangs, math.ceil(part * len(jobs))) for part in PARTS_AT_ONCE)
+    at_once = dict.fromkeys(min(max_gangs, math.ceil(part * len(jobs))) for part in PARTS_AT_ONCE)
     by_total: dict[int, dict[Sizes, None]] = {}
     for gpus, sizes in itertools.chain(
-        *(longest.scheduled_by_job(some, most_gpus) for some in at_once),
-        *(scheduled_by_shape(jobs, most_gangs, most_gpus, least) for least in _leasts_of(jobs)),
+        *(longest.scheduled_by_job(some, max_gpus) for some in at_once),
+        *(scheduled_by_shape(jobs, max_gangs, max_gpus, least) for least in _leasts_of(jobs)),
     ):
         by_total.setdefault(gpus, {})[sizes] = None
     for gpus in sorted(by_total, key=_fineness):
-        share = gpus / most_gpus
+        share = gpus / max_gpus
         parts = tuple([min(1.0, share * near) if near else 0.0 for near in _NEAR])
         for sizes in by_total[gpus]:
             yield from dict.fromkeys(layout.layouts(sizes, parts))

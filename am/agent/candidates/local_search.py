@@ -99,7 +99,7 @@ class _PartLimits:
         self._taken = np.array(capacity_taken(space.kinds)).T
         self._capacity = np.array([float(kind.most) for kind in space.kinds])
         self._sizes = np.array([kind.at.gpus for kind in space.kinds])
-        self._most_gangs, self._most_gpus = space.most_gangs, space.most_gpus
+        self._most_gangs, self._most_gpus = space.max_gangs, space.max_gpus
 
     def within(self, candidates: Counts, part: float) -> Counts:
         """The candidates that fit into a part of the GPUs and about that part of the capacity for each kind."""
@@ -146,7 +146,7 @@ def target_search(space: SearchSpace, starts: Sequence[Candidate]) -> Iterator[C
         return
     sizes = tuple(kind.at.gpus for kind in kinds)
     moves = _all_moves(sizes, _REPEATS)
-    limits = Limits(kinds, space.capacity, space.most_gangs)
+    limits = Limits(kinds, space.capacity, space.max_gangs)
     candidates = limits.within(np.array(starts, dtype=np.int64).reshape(-1, len(kinds)))
     if not len(moves) or not len(candidates):
         return
@@ -186,8 +186,8 @@ def target_search(space: SearchSpace, starts: Sequence[Candidate]) -> Iterator[C
 class Limits:
     """What candidates for the whole offer keep to: gangs, and the free capacity."""
 
-    def __init__(self, kinds: Sequence[GangKind], capacity: GangCapacity, most_gangs: int) -> None:
-        limits = [((1,) * len(kinds), most_gangs), *capacity.limits([kind.gang for kind in kinds])]
+    def __init__(self, kinds: Sequence[GangKind], capacity: GangCapacity, max_gangs: int) -> None:
+        limits = [((1,) * len(kinds), max_gangs), *capacity.limits([kind.gang for kind in kinds])]
         # Whole numbers, but a product of floats is faster.
         self._taken = np.array([taken for taken, _ in limits], dtype=np.float64).T
         self._most = np.array([most for _, most in limits], dtype=np.float64)

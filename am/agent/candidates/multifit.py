@@ -56,7 +56,7 @@ def multifit_candidates(space: SearchSpace, _found: Sequence[Candidate] = ()) ->
     the factor.
     """
     fitting, step = _Fitting(space), _END_STEP**space.tables
-    found = list(_sooner_and_sooner(fitting, space.most_gpus))
+    found = list(_sooner_and_sooner(fitting, space.max_gpus))
     yield from [candidate for _, candidate in found]
     if not found:
         return
@@ -101,13 +101,13 @@ class _Fitting:
     """
 
     def __init__(self, space: SearchSpace) -> None:
-        kinds, most_gpus, jobs = space.kinds, space.most_gpus, space.jobs
+        kinds, max_gpus, jobs = space.kinds, space.max_gpus, space.jobs
         self._order = _unbeaten_kinds(kinds, jobs)
         self._kinds = [kinds[index] for index in self._order]
         self._all_kinds = len(kinds)
         self._takes = [list(column) for column in zip(*capacity_taken(self._kinds), strict=True)]
         self._sizes = [kind.at.gpus for kind in self._kinds]
-        self._most_gangs, self._most_gpus = space.most_gangs, most_gpus
+        self._most_gangs, self._most_gpus = space.max_gangs, max_gpus
         times_s = JobTimes(jobs).times_s([kind.at for kind in self._kinds])
         self._arrays = (
             times_s,
@@ -117,7 +117,7 @@ class _Fitting:
         )
         self._times_s: list[list[float]] = times_s.tolist()
         work_gpu_s = sum_in_order(min(map(mul, times_s, self._sizes)) for times_s in self._times_s)
-        self.least_s = max(max(map(min, self._times_s)), work_gpu_s / most_gpus)
+        self.least_s = max(max(map(min, self._times_s)), work_gpu_s / max_gpus)
 
     def gpus_of(self, candidate: Candidate) -> int:
         """The GPUs of a candidate."""

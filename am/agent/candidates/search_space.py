@@ -14,23 +14,23 @@ PARTS_AT_ONCE = (1.0, 0.75, 0.5)
 
 
 class SearchSpace(Value, frozen=True, kw_only=True):
-    """All candidates of at most `most_gangs` gangs and `most_gpus` GPUs.
+    """All candidates of at most `max_gangs` gangs and `max_gpus` GPUs.
 
     For example, three jobs of 1 to 2 GPUs and 4 free GPUs make the kinds (2 GPUs, 1 GPU), with at most 3 gangs and 4
     GPUs. The candidates (2, 0) and (1, 2) are in this space, (2, 1) needs 5 GPUs and (0, 4) has too many gangs.
 
     Attributes:
         kinds: Kinds of gangs that fit.
-        most_gangs: Gangs at most.
-        most_gpus: GPUs at most.
+        max_gangs: Gangs at most.
+        max_gpus: GPUs at most.
         jobs: The jobs without a gang.
         tables: The number of tables of the bid, which share the time of a bid.
         capacity: The free capacity. Generators that need it propose nothing without it.
     """
 
     kinds: tuple[GangKind, ...]
-    most_gangs: int
-    most_gpus: int
+    max_gangs: int
+    max_gpus: int
     jobs: Sequence[JobView]
     tables: int = 1
     capacity: GangCapacity | None = None

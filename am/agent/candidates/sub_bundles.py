@@ -47,7 +47,7 @@ def sub_bundle_candidates(space: SearchSpace, _found: Sequence[Candidate] = ()) 
         Level.RACK: (units // (size // unit)).sum(axis=1),
         Level.CLUSTER: units.sum(axis=1) // (size // unit),
     }
-    within = np.minimum(np.column_stack([most[kind.within] for kind in kinds]), space.most_gangs)
+    within = np.minimum(np.column_stack([most[kind.within] for kind in kinds]), space.max_gangs)
     candidates = np.diff(within, axis=1, prepend=0)
     return [candidate for candidate in dict.fromkeys(map(tuple, candidates.tolist())) if any(candidate)]
 

@@ -15,13 +15,13 @@ static PyObject *fit_by_end(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *objects[5], *result = NULL;
     Py_buffer *times, *takes, *gpus, *most, *out;
-    long long most_gpus, most_gangs, gpus_here;
+    long long max_gpus, max_gangs, gpus_here;
     double end_s;
     Arrays arrays = {.held = 0};
-    if (!PyArg_ParseTuple(args, "OOOOLLdLO", &objects[0], &objects[1], &objects[2], &objects[3], &most_gpus,
-                          &most_gangs, &end_s, &gpus_here, &objects[4]))
+    if (!PyArg_ParseTuple(args, "OOOOLLdLO", &objects[0], &objects[1], &objects[2], &objects[3], &max_gpus,
+                          &max_gangs, &end_s, &gpus_here, &objects[4]))
         return NULL;
-    if (most_gpus < 1) return PyErr_Format(PyExc_ValueError, "%lld GPUs are not enough for a gang", most_gpus);
+    if (max_gpus < 1) return PyErr_Format(PyExc_ValueError, "%lld GPUs are not enough for a gang", max_gpus);
     if ((times = array(&arrays, objects[0], is_float64, 2, 0)) &&
         (takes = array(&arrays, objects[1], is_float64, 2, 0)) &&
         agree("kinds", times->shape[1], takes->shape[0]) && agree("kinds", takes->shape[0], takes->shape[1]) &&
@@ -33,7 +33,7 @@ static PyObject *fit_by_end(PyObject *self, PyObject *args) {
         if (times->shape[0] > INT_MAX || times->shape[1] > INT_MAX) {
             PyErr_SetString(PyExc_ValueError, "too many jobs or kinds");
         } else {
-            int fits = fit_jobs(&fitting, end_s, gpus_here, most_gpus, most_gangs, out->buf);
+            int fits = fit_jobs(&fitting, end_s, gpus_here, max_gpus, max_gangs, out->buf);
             result = fits < 0 ? PyErr_NoMemory() : PyBool_FromLong(fits);
         }
     }
@@ -224,7 +224,7 @@ static PyObject *lay_out_apart(PyObject *self, PyObject *args) {
 /* Appends GPUs and the gangs that they make, largest first, to a list; 0 with an error set. */
 static int append_dealt(void *to, int64_t gpus, const Dealt *dealt) {
     PyObject *sizes = PyList_New(0), *entry = NULL;
-    for (int64_t size = dealt->most_gpus; sizes && size > 0; size--)
+    for (int64_t size = dealt->max_gpus; sizes && size > 0; size--)
         for (int unit = 0; sizes && unit < dealt->units; unit++) {
             long long count = dealt->gangs[size * dealt->units + unit];
             if (!count) continue;
@@ -248,7 +248,7 @@ static int are_gpus(long long gpus) {
 
 /* Whether every job has a shape, and S is given for all gangs that it may get. */
 static int have_slowdowns(const Py_buffer *shape_of, const Py_buffer *shapes, const Py_buffer *slowdown,
-                          int64_t most_gpus) {
+                          int64_t max_gpus) {
     const Shape *shape = shapes->buf;
     for (Py_ssize_t job = 0; job < shape_of->shape[0]; job++) {
         int64_t number = ((const int64_t *)shape_of->buf)[job];
@@ -258,7 +258,7 @@ static int have_slowdowns(const Py_buffer *shape_of, const Py_buffer *shapes, co
         }
     }
     for (Py_ssize_t n = 0; n < shapes->shape[0]; n++) {
-        int64_t most = shape[n].largest < most_gpus ? shape[n].largest : most_gpus;
+        int64_t most = shape[n].largest < max_gpus ? shape[n].largest : max_gpus;
         if (most / shape[n].unit >= slowdown->shape[1]) {
             PyErr_Format(PyExc_ValueError, "there is no slowdown for %lld tasks", (long long)(most / shape[n].unit));
             return 0;
@@ -278,21 +278,21 @@ static PyObject *by_work(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *objects[4], *list = NULL;
     Py_buffer *work, *shape_of, *shapes, *slowdown;
-    long long most_gpus;
+    long long max_gpus;
     double step;
     Arrays arrays = {.held = 0};
-    if (!PyArg_ParseTuple(args, "OOOOLd", &objects[0], &objects[1], &objects[2], &objects[3], &most_gpus, &step))
+    if (!PyArg_ParseTuple(args, "OOOOLd", &objects[0], &objects[1], &objects[2], &objects[3], &max_gpus, &step))
         return NULL;
-    if (are_gpus(most_gpus) && (work = array(&arrays, objects[0], is_float64, 1, 0)) &&
+    if (are_gpus(max_gpus) && (work = array(&arrays, objects[0], is_float64, 1, 0)) &&
         (shape_of = array(&arrays, objects[1], is_int64, 1, 0)) && agree("jobs", work->shape[0], shape_of->shape[0]) &&
         (shapes = array(&arrays, objects[2], is_int64, 2, 0)) && are_shapes(shapes) &&
         (slowdown = array(&arrays, objects[3], is_float64, 2, 0)) &&
         agree("shapes", shapes->shape[0], slowdown->shape[0]) &&
-        have_slowdowns(shape_of, shapes, slowdown, most_gpus) &&
+        have_slowdowns(shape_of, shapes, slowdown, max_gpus) &&
         (list = PyList_New(0))) {
         Jobs jobs = {work->shape[0], work->buf, shape_of->buf, slowdown->buf, slowdown->shape[1]};
         list = dealt_or_error(
-            list, deal_by_work(&jobs, shapes->buf, shapes->shape[0], most_gpus, step, append_dealt, list));
+            list, deal_by_work(&jobs, shapes->buf, shapes->shape[0], max_gpus, step, append_dealt, list));
     }
     release(&arrays);
     return list;
@@ -302,17 +302,17 @@ static PyObject *in_turn(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *objects[3], *list = NULL;
     Py_buffer *work, *members, *shapes;
-    long long most_gangs, most_gpus;
+    long long max_gangs, max_gpus;
     double step;
     Arrays arrays = {.held = 0};
-    if (!PyArg_ParseTuple(args, "OOOLLd", &objects[0], &objects[1], &objects[2], &most_gangs, &most_gpus, &step))
+    if (!PyArg_ParseTuple(args, "OOOLLd", &objects[0], &objects[1], &objects[2], &max_gangs, &max_gpus, &step))
         return NULL;
-    if (are_gpus(most_gpus) && (work = array(&arrays, objects[0], is_float64, 1, 0)) &&
+    if (are_gpus(max_gpus) && (work = array(&arrays, objects[0], is_float64, 1, 0)) &&
         (members = array(&arrays, objects[1], is_int64, 1, 0)) && agree("shapes", work->shape[0], members->shape[0]) &&
         (shapes = array(&arrays, objects[2], is_int64, 2, 0)) && are_shapes(shapes) &&
         agree("shapes", work->shape[0], shapes->shape[0]) && (list = PyList_New(0))) {
         Parts parts = {work->buf, members->buf};
-        list = dealt_or_error(list, deal_in_turn(&parts, shapes->buf, shapes->shape[0], most_gangs, most_gpus, step,
+        list = dealt_or_error(list, deal_in_turn(&parts, shapes->buf, shapes->shape[0], max_gangs, max_gpus, step,
                                                  append_dealt, list));
     }
     release(&arrays);
@@ -345,17 +345,17 @@ static PyObject *on_grids(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *objects[4], *result = NULL;
     Py_buffer *counts, *ends, *gpus, *out;
-    long long most_gangs, most_gpus;
+    long long max_gangs, max_gpus;
     Arrays arrays = {.held = 0};
-    if (!PyArg_ParseTuple(args, "OOOLLO", &objects[0], &objects[1], &objects[2], &most_gangs, &most_gpus, &objects[3]))
+    if (!PyArg_ParseTuple(args, "OOOLLO", &objects[0], &objects[1], &objects[2], &max_gangs, &max_gpus, &objects[3]))
         return NULL;
-    if (are_gpus(most_gpus) && (counts = array(&arrays, objects[0], is_int64, 1, 0)) &&
+    if (are_gpus(max_gpus) && (counts = array(&arrays, objects[0], is_int64, 1, 0)) &&
         (ends = array(&arrays, objects[1], is_int64, 1, 0)) && (gpus = array(&arrays, objects[2], is_int64, 1, 0)) &&
         agree("kinds", ends->shape[0], gpus->shape[0]) && are_grids(counts, ends, gpus) &&
         (out = array(&arrays, objects[3], is_int64, 2, PyBUF_WRITABLE)) &&
         agree("kinds", ends->shape[0], out->shape[1])) {
         Grids grids = {ends->shape[0], counts->buf, ends->buf, gpus->buf};
-        int64_t written = choose(&grids, most_gangs, most_gpus, out->shape[0], out->buf);
+        int64_t written = choose(&grids, max_gangs, max_gpus, out->shape[0], out->buf);
         result = written == -2 ? PyErr_NoMemory() : PyLong_FromLongLong(written);
     }
     release(&arrays);

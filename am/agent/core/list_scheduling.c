@@ -11,8 +11,8 @@ static void let_go(Dealt *dealt, int *unit_of) {
 }
 
 /* Allocates counts for gangs of these shapes, all 0, and the index of each shape's unit. NULL if out of memory. */
-static int *no_gangs(Dealt *dealt, const Shape *shapes, int64_t shape_count, int64_t most_gpus) {
-    dealt->most_gpus = dealt->units = 0;
+static int *no_gangs(Dealt *dealt, const Shape *shapes, int64_t shape_count, int64_t max_gpus) {
+    dealt->max_gpus = dealt->units = 0;
     dealt->unit = malloc(sizeof(int64_t) * (size_t)(shape_count + 1));
     int *unit_of = malloc(sizeof(int) * (size_t)(shape_count + 1));
     dealt->gangs = NULL;
@@ -23,10 +23,10 @@ static int *no_gangs(Dealt *dealt, const Shape *shapes, int64_t shape_count, int
             for (int later = dealt->units++; later > at; later--) dealt->unit[later] = dealt->unit[later - 1];
             dealt->unit[at] = shapes[n].unit;
         }
-        int64_t largest = shapes[n].largest < most_gpus ? shapes[n].largest : most_gpus;
-        if (largest > dealt->most_gpus) dealt->most_gpus = largest;
+        int64_t largest = shapes[n].largest < max_gpus ? shapes[n].largest : max_gpus;
+        if (largest > dealt->max_gpus) dealt->max_gpus = largest;
     }
-    dealt->gangs = calloc((size_t)(dealt->most_gpus + 1) * (size_t)(dealt->units + 1), sizeof(int64_t));
+    dealt->gangs = calloc((size_t)(dealt->max_gpus + 1) * (size_t)(dealt->units + 1), sizeof(int64_t));
     if (!dealt->unit || !dealt->gangs || !unit_of) {
         let_go(dealt, unit_of);
         return NULL;
@@ -67,7 +67,7 @@ static void sift(Turn *heap, int64_t size, Turn turn) {
     heap[at] = turn;
 }
 
-static int deal_tasks(const Jobs *jobs, const Shape *shapes, const int *unit_of, int64_t most_gpus, double step,
+static int deal_tasks(const Jobs *jobs, const Shape *shapes, const int *unit_of, int64_t max_gpus, double step,
                       Dealt *dealt, Turn *heap, Report report, void *to) {
     int64_t gpus = 0, reported = 0, size = jobs->jobs;
     for (int64_t job = 0; job < size; job++) heap[job] = (Turn){-INFINITY, job, 0};
@@ -76,7 +76,7 @@ static int deal_tasks(const Jobs *jobs, const Shape *shapes, const int *unit_of,
         int64_t number = jobs->shape[turn.job];
         const Shape *shape = &shapes[number];
         int64_t more = turn.gpus ? shape->unit : shape->smallest;
-        if (turn.gpus == shape->largest || gpus + more > most_gpus) {
+        if (turn.gpus == shape->largest || gpus + more > max_gpus) {
             size--;
             sift(heap, size, heap[size]);
             continue;
@@ -95,13 +95,13 @@ static int deal_tasks(const Jobs *jobs, const Shape *shapes, const int *unit_of,
     return gpus ? report(to, gpus, dealt) : 1;
 }
 
-int deal_by_work(const Jobs *jobs, const Shape *shapes, int64_t shape_count, int64_t most_gpus, double step,
+int deal_by_work(const Jobs *jobs, const Shape *shapes, int64_t shape_count, int64_t max_gpus, double step,
                  Report report, void *to) {
     Dealt dealt;
-    int *unit_of = no_gangs(&dealt, shapes, shape_count, most_gpus);
+    int *unit_of = no_gangs(&dealt, shapes, shape_count, max_gpus);
     Turn *heap = malloc(sizeof(Turn) * (size_t)(jobs->jobs + 1));
     int result = -1;
-    if (unit_of && heap) result = deal_tasks(jobs, shapes, unit_of, most_gpus, step, &dealt, heap, report, to);
+    if (unit_of && heap) result = deal_tasks(jobs, shapes, unit_of, max_gpus, step, &dealt, heap, report, to);
     free(heap);
     if (unit_of) let_go(&dealt, unit_of);
     return result;
@@ -148,7 +148,7 @@ static int report_even(const Shape *shapes, const Share *shares, int64_t shape_c
 }
 
 static int deal_steps(const Parts *parts, const Shape *shapes, int64_t shape_count, const int *unit_of,
-                      int64_t most_gangs, int64_t most_gpus, double step, Dealt *dealt, Share *shares, Report report, void *to) {
+                      int64_t max_gangs, int64_t max_gpus, double step, Dealt *dealt, Share *shares, Report report, void *to) {
     int64_t gangs = 0, gpus = 0, reported = 0;
     for (int64_t n = 0; n < shape_count; n++) shares[n] = (Share){-INFINITY, 0, 0, 0};
     for (int64_t n; (n = next_part(parts, shares, shape_count)) >= 0;) {
@@ -156,7 +156,7 @@ static int deal_steps(const Parts *parts, const Shape *shapes, int64_t shape_cou
         int opens = share->gangs < parts->members[n];
         int64_t more = opens ? shapes[n].smallest : shapes[n].unit;
         int full = !opens && share->gpus >= share->gangs * shapes[n].largest;
-        if (full || gpus + more > most_gpus || (opens && gangs == most_gangs)) {
+        if (full || gpus + more > max_gpus || (opens && gangs == max_gangs)) {
             share->done = 1;
             continue;
         }
@@ -171,15 +171,15 @@ static int deal_steps(const Parts *parts, const Shape *shapes, int64_t shape_cou
     return gpus > reported ? report_even(shapes, shares, shape_count, unit_of, dealt, gpus, report, to) : 1;
 }
 
-int deal_in_turn(const Parts *parts, const Shape *shapes, int64_t shape_count, int64_t most_gangs, int64_t most_gpus,
+int deal_in_turn(const Parts *parts, const Shape *shapes, int64_t shape_count, int64_t max_gangs, int64_t max_gpus,
                  double step, Report report, void *to) {
     Dealt dealt;
-    int *unit_of = no_gangs(&dealt, shapes, shape_count, most_gpus);
+    int *unit_of = no_gangs(&dealt, shapes, shape_count, max_gpus);
     Share *shares = malloc(sizeof(Share) * (size_t)(shape_count + 1));
     int result = -1;
     if (unit_of && shares)
         result =
-            deal_steps(parts, shapes, shape_count, unit_of, most_gangs, most_gpus, step, &dealt, shares, report, to);
+            deal_steps(parts, shapes, shape_count, unit_of, max_gangs, max_gpus, step, &dealt, shares, report, to);
     free(shares);
     if (unit_of) let_go(&dealt, unit_of);
     return result;

@@ -6,10 +6,10 @@
 
 /* The number of gangs of each size and unit. */
 typedef struct {
-    int64_t most_gpus; /* of a gang */
+    int64_t max_gpus; /* of a gang */
     int units;
     int64_t *unit; /* distinct, the largest first */
-    int64_t *gangs; /* (most_gpus + 1) x units */
+    int64_t *gangs; /* (max_gpus + 1) x units */
 } Dealt;
 
 /* Receives the gangs at a total of GPUs. Returns 0 to stop. */
@@ -32,9 +32,9 @@ typedef struct {
 
 /* Hand out GPUs by the work of each job, or of each shape of jobs. `report` receives totals that grow by one, or by the
  * factor `step`. Returns 1, 0 if `report` stopped it, -1 if out of memory. */
-int deal_by_work(const Jobs *jobs, const Shape *shapes, int64_t shape_count, int64_t most_gpus, double step,
+int deal_by_work(const Jobs *jobs, const Shape *shapes, int64_t shape_count, int64_t max_gpus, double step,
                  Report report, void *to);
-int deal_in_turn(const Parts *parts, const Shape *shapes, int64_t shape_count, int64_t most_gangs, int64_t most_gpus,
+int deal_in_turn(const Parts *parts, const Shape *shapes, int64_t shape_count, int64_t max_gangs, int64_t max_gpus,
                  double step, Report report, void *to);
 
 #endif

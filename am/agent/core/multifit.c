@@ -67,7 +67,7 @@ static int put_all(const Fitting *f, double end_s, int64_t gpus, int64_t gangs, 
     return 1;
 }
 
-int fit_jobs(const Fitting *f, double end_s, int64_t gpus, int64_t most_gpus, int64_t most_gangs, int64_t *counts) {
+int fit_jobs(const Fitting *f, double end_s, int64_t gpus, int64_t max_gpus, int64_t max_gangs, int64_t *counts) {
     size_t kinds = (size_t)f->kinds;
     Heap *heaps = malloc(sizeof(Heap) * (kinds + 1));
     double *loads_s = malloc(sizeof(double) * (kinds * f->jobs + 1)), *left = malloc(sizeof(double) * (kinds + 1));
@@ -75,9 +75,9 @@ int fit_jobs(const Fitting *f, double end_s, int64_t gpus, int64_t most_gpus, in
     if (heaps && loads_s && left) {
         for (size_t k = 0; k < kinds; k++) {
             heaps[k] = (Heap){loads_s + k * f->jobs, 0};
-            left[k] = ceil((double)(f->most[k] * gpus) / (double)most_gpus);
+            left[k] = ceil((double)(f->most[k] * gpus) / (double)max_gpus);
         }
-        fits = put_all(f, end_s, gpus, most_gangs, heaps, left);
+        fits = put_all(f, end_s, gpus, max_gangs, heaps, left);
         for (size_t k = 0; k < kinds; k++) counts[k] = heaps[k].count;
     }
     free(heaps);

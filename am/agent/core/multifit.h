@@ -13,7 +13,7 @@ typedef struct {
 } Fitting;
 
 /* Sets `counts` to gangs of each kind on which all jobs end by `end_s`: at most `gpus` GPUs, that part of the capacity
- * for `most_gpus`, and `most_gangs` gangs. Returns 1, 0 if first fit needs more, -1 if out of memory. */
-int fit_jobs(const Fitting *fitting, double end_s, int64_t gpus, int64_t most_gpus, int64_t most_gangs, int64_t *counts);
+ * for `max_gpus`, and `max_gangs` gangs. Returns 1, 0 if first fit needs more, -1 if out of memory. */
+int fit_jobs(const Fitting *fitting, double end_s, int64_t gpus, int64_t max_gpus, int64_t max_gangs, int64_t *counts);
 
 #endif

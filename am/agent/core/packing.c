@@ -25,12 +25,12 @@ static void find_shortest_and_fastest(Packer *p) {
     }
 }
 
-Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, int in_pairs, int closely,
+Packer *new_packer(const double *times_s, int jobs, int kinds, int max_gangs, int in_pairs, int closely,
                    int shaken) {
     Packer *p = calloc(1, sizeof *p);
     if (!p) return NULL;
     p->times_s = times_s, p->jobs = jobs, p->kinds = kinds, p->in_pairs = in_pairs, p->closely = closely, p->shaken = shaken;
-    size_t gangs = (size_t)most_gangs + 1;
+    size_t gangs = (size_t)max_gangs + 1;
     p->load_s = malloc(sizeof(double) * gangs);
     p->start_s = malloc(sizeof(double) * gangs);
     p->heap = malloc(sizeof(int) * gangs);

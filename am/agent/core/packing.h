@@ -11,7 +11,7 @@ typedef struct Packer Packer;
  * in_pairs: also exchange pairs of jobs.
  * closely: also fill gangs one after the other.
  * shaken: restarts of the iterated local search, for each job. */
-Packer *new_packer(const double *times_s, int jobs, int kinds, int most_gangs, int in_pairs, int closely,
+Packer *new_packer(const double *times_s, int jobs, int kinds, int max_gangs, int in_pairs, int closely,
                    int shaken);
 void free_packer(Packer *packer);
 

@@ -175,10 +175,10 @@ static PyObject *follow_s(PyObject *self, PyObject *args) {
     PyObject *objects[5], *result = NULL;
     Py_buffer *shapes, *gpu_s, *queue, *end_s, *gangs;
     long long within;
-    double start_s, surely, best_s;
+    double start_s, certain, best_s;
     Arrays arrays = {.held = 0};
     if (!PyArg_ParseTuple(args, "OOOOOLddd", &objects[0], &objects[1], &objects[2], &objects[3], &objects[4], &within,
-                          &start_s, &surely, &best_s))
+                          &start_s, &certain, &best_s))
         return NULL;
     if (within < 0 || within >= LEVELS) return PyErr_Format(PyExc_ValueError, "there is no level %lld", within);
     if ((shapes = array(&arrays, objects[0], is_int64, 2, 0)) && are_shapes(shapes) &&
@@ -190,7 +190,7 @@ static PyObject *follow_s(PyObject *self, PyObject *args) {
         Following following = {shapes->buf, gpu_s->buf, queue->buf, queue->shape[0], end_s->buf, gangs->buf,
                                end_s->shape[0], within, start_s};
         double last_s;
-        result = follow(&following, surely, best_s, &last_s) ? PyFloat_FromDouble(last_s) : PyErr_NoMemory();
+        result = follow(&following, certain, best_s, &last_s) ? PyFloat_FromDouble(last_s) : PyErr_NoMemory();
     }
     release(&arrays);
     return result;

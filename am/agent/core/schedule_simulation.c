@@ -68,7 +68,7 @@ static double latest(const End *heap, int64_t count) {
     return latest_s;
 }
 
-static double follow_on(const Following *following, double surely, double best_s, End *heap, int64_t *sizes,
+static double follow_on(const Following *following, double certain, double best_s, End *heap, int64_t *sizes,
                         int64_t *full) {
     int64_t count = 0, served = 0, idle = 0;
     double last_s = 0.0;
@@ -78,7 +78,7 @@ static double follow_on(const Following *following, double surely, double best_s
         if (served == following->waiting) return latest(heap, count);
         End end = pop(heap, &count);
         last_s = end.end_s;
-        if (last_s * surely >= best_s) return last_s;
+        if (last_s * certain >= best_s) return last_s;
         int64_t starting = share(following, served, idle + end.gpus, sizes, full), left = end.gpus;
         for (int64_t n = 0; n < starting; n++) {
             left -= sizes[n];
@@ -94,12 +94,12 @@ static double follow_on(const Following *following, double surely, double best_s
     return served < following->waiting ? INFINITY : last_s;
 }
 
-int follow(const Following *following, double surely, double best_s, double *last_s) {
+int follow(const Following *following, double certain, double best_s, double *last_s) {
     size_t most = (size_t)(following->waiting + following->running + 1);
     End *heap = malloc(sizeof(End) * most);
     int64_t *sizes = malloc(sizeof(int64_t) * most), *full = malloc(sizeof(int64_t) * most);
     int enough = heap && sizes && full;
-    if (enough) *last_s = follow_on(following, surely, best_s, heap, sizes, full);
+    if (enough) *last_s = follow_on(following, certain, best_s, heap, sizes, full);
     free(heap);
     free(sizes);
     free(full);

@@ -16,8 +16,8 @@ typedef struct {
     double start_s;
 } Following;
 
-/* Sets `last_s` to the end of the last job. Stops early at an end that, times `surely`, is not before `best_s`, and
+/* Sets `last_s` to the end of the last job. Stops early at an end that, times `certain`, is not before `best_s`, and
  * sets that one. Returns 1, or 0 if out of memory. */
-int follow(const Following *following, double surely, double best_s, double *last_s);
+int follow(const Following *following, double certain, double best_s, double *last_s);
 
 #endif

@@ -211,13 +211,11 @@ def _job_document(job: pb.JobStatus, submitted: Mapping[str, HyperParameter]) ->
         "device": job.device or None,
         "speeds": {each.device: {"speed": finite(each.speed), "measured": each.measured} for each in job.speeds},
         "restarts": job.restarts,
-        "hyper_parameters": {name: _plain(value) for name, value in values.items()},
+        "hyper_parameters": {
+            name: finite(value) if isinstance(value, float) else value for name, value in values.items()
+        },
         "health": job.health or None,
     }
-
-
-def _plain(value: object) -> object:
-    return finite(value) if isinstance(value, float) else value
 
 
 # ---- events ---------------------------------------------------------------------------------------------------------

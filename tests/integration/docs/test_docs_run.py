@@ -119,20 +119,20 @@ def run_block(part: Block, place: Workplace) -> None:
         return
     for command in commands(part):
         ended = place.run(command.line)
-        told = f"$ {command.line}\n{ended.stdout}"
-        assert ended.returncode == wanted, told
+        output = f"$ {command.line}\n{ended.stdout}"
+        assert ended.returncode == wanted, output
         line = missing(command.shown, ended.stdout)
-        assert line is None, f"shown, but not printed: {line}\n{told}"
+        assert line is None, f"shown, but not printed: {line}\n{output}"
 
 
 def run_exact(part: Block, place: Workplace) -> None:
     for command in commands(part):
         # Progress goes to standard error, on a slow machine only.
         ended = place.run(command.line, stderr=subprocess.PIPE)
-        told = f"$ {command.line}\n{ended.stdout}{ended.stderr}"
-        assert ended.returncode == 0, told
+        output = f"$ {command.line}\n{ended.stdout}{ended.stderr}"
+        assert ended.returncode == 0, output
         assert whole(command.shown, ended.stdout), (
-            f"not what is shown; python tests/write_examples.py brings figures up to date\n{told}"
+            f"not what is shown; python tests/write_examples.py brings figures up to date\n{output}"
         )
 
 

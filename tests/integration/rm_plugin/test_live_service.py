@@ -427,6 +427,8 @@ def test_allox_estimates_jobs_by_samples_and_kill_9_loses_none(tmp_path: Path) -
             assert after["profiles"][app]["job_id"] == before["profiles"][app]["job_id"] == "job-00"
             samples = {each["device"]: each for each in after["samples"][app]}
             assert samples["cpu"]["seconds"] == before["samples"][app][0]["seconds"]
+            # A replayed job is a small Python program.
+            assert all(5.0 < each["memory_mb"] < 256.0 for each in samples.values())
             # Near the stated speeds, at which replayed jobs run.
             assert {name: slope(each) for name, each in samples.items()} == pytest.approx(
                 {"cpu": 2.0, "gpu": 1.0}, rel=0.3

@@ -43,8 +43,8 @@ class Operated:
         """Run `themis rm` in this process. Returns the exit code and all output."""
         self._capsys.readouterr()
         code = main(["rm", *words, "--rm", self.address])
-        told = self._capsys.readouterr()
-        return code, told.out + told.err
+        printed = self._capsys.readouterr()
+        return code, printed.out + printed.err
 
     def node(self, machine_id: str) -> dict[str, object]:
         code, text = self.rm("status", "--json")
@@ -143,8 +143,8 @@ def test_drained_machine_gets_no_leases_also_after_a_restart(operated, capsys):
 
 def test_status_without_a_resource_manager_exits_2(capsys):
     assert main(["rm", "status", "--rm", "127.0.0.1:9"]) == 2
-    told = capsys.readouterr()
-    assert told.out == "" and told.err.startswith("themis: no ResourceManager answers at")
+    output = capsys.readouterr()
+    assert output.out == "" and output.err.startswith("themis: no ResourceManager answers at")
 
 
 def test_drain_reports_the_leases_of_the_machine(operated: Operated, tmp_path: Path) -> None:

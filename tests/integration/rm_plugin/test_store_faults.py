@@ -22,7 +22,7 @@ LOCKED_S = 20.0
 
 
 async def refused(call: object) -> str:
-    """The text of a refusal for want of a store."""
+    """The text of a refusal without a store."""
     with pytest.raises(grpc.aio.AioRpcError) as raised:
         await call  # type: ignore[misc]
     assert raised.value.code() is grpc.StatusCode.UNAVAILABLE

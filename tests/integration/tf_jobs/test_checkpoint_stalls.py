@@ -50,9 +50,9 @@ def share_of_writing(folder, program):
     }
     words = ["--iterations", "210", "--checkpoint_every", "20", "--learning_rate", "0.01"]
     command = [sys.executable, "-m", f"tf_jobs.{program}", *words]
-    told = subprocess.run(command, env=environment, check=True, text=True, stderr=subprocess.PIPE).stderr
-    stalls = {int(iteration): float(seconds) for iteration, seconds in COPIED.findall(told)}
-    records = [parse_line(line) for line in told.splitlines()]
+    output = subprocess.run(command, env=environment, check=True, text=True, stderr=subprocess.PIPE).stderr
+    stalls = {int(iteration): float(seconds) for iteration, seconds in COPIED.findall(output)}
+    records = [parse_line(line) for line in output.splitlines()]
     writes = {record.iteration: record.seconds for record in records if isinstance(record, CheckpointSaved)}
     assert len(stalls) == 10
     # The last is of the program's end, which nothing goes on beside. Where a write takes longer than twenty iterations
@@ -167,27 +167,27 @@ def beside_a_write(step, number):
     usual_s = statistics.median(alone_s + [timed(step) for _ in range(10)])
     return {"write_s": seconds, "step_s": usual_s, "beside_s": seconds / steps, "lost": 1.0 - steps * usual_s / seconds}
 
-told = {}
+medians = {}
 for place, step in enumerate((writes, computes)):
     timed(step)
     runs = [beside_a_write(step, 10 * place + number) for number in range(7)]
-    told[step.python_function.__name__] = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
-print(json.dumps(told))
+    medians[step.python_function.__name__] = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+print(json.dumps(medians))
 """
 
 
 def most_lost_beside_a_write(folder):
     """The greater of the shares of their pace that both kinds of steps lose beside a write."""
-    return max(told["lost"] for told in steps_beside_a_write(folder).values())
+    return max(reported["lost"] for reported in steps_beside_a_write(folder).values())
 
 
 def share_of_keeping(folder):
     """Seconds that training stands still for 152 MB, over those that writing them takes; medians of seven."""
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-c", LARGE, str(folder)]
-    told = json.loads(subprocess.run(command, env=environment, check=True, text=True, stdout=subprocess.PIPE).stdout)
-    assert told["stood_still_s"] > 0.0
-    return told["stood_still_s"] / told["written_s"]
+    output = json.loads(subprocess.run(command, env=environment, check=True, text=True, stdout=subprocess.PIPE).stdout)
+    assert output["stood_still_s"] > 0.0
+    return output["stood_still_s"] / output["written_s"]
 
 
 def steps_beside_a_write(folder):

@@ -18,6 +18,7 @@ FLOAT_NOISE = 2e-4
 @real
 @long
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_ten_resizes_do_not_change_the_loss_curve(recorder, tmp_path):
     assert len(recorder.TASKS) == 11
     assert max(recorder.TASKS) == 4

@@ -38,7 +38,7 @@ class Dawdles(keras.layers.Layer):
         return slow
 
 
-def tell(name):
+def logs(name):
     return lambda epoch, logs: print(name, epoch, sorted(logs), float(model.optimizer.learning_rate), flush=True)
 
 
@@ -47,8 +47,8 @@ held_out = np.zeros((200, 2), np.float32), np.zeros((200, 1), np.float32)
 model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1), Dawdles()])
 model.compile(keras.optimizers.SGD(0.5), "mse", jit_compile=False)
 halves = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2)
-told = keras.callbacks.LambdaCallback(on_epoch_begin=tell("begins"), on_epoch_end=tell("ends"))
-callbacks = [halves, told] if job.chief else [halves]
+logged = keras.callbacks.LambdaCallback(on_epoch_begin=logs("begins"), on_epoch_end=logs("ends"))
+callbacks = [halves, logged] if job.chief else [halves]
 job.fit(model, x, x.sum(1), batch_size=2, epochs=3, validation_data=held_out, callbacks=callbacks, log_every=1)
 print("done")
 """

@@ -27,9 +27,9 @@ for fold in range(2):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)])
     model.compile("adam", "mse")
     held = np.arange(120) % 2 == fold
-    told = job.fit(model, x[~held], y[~held], 6, 8, validation_data=(x[held], y[held]), callbacks=slow, log_every=1)
+    history = job.fit(model, x[~held], y[~held], 6, 8, validation_data=(x[held], y[held]), callbacks=slow, log_every=1)
     if job.chief:
-        print("fold", fold, len(told.history["loss"]), f"{told.history['val_loss'][-1]:.4f}", flush=True)
+        print("fold", fold, len(history.history["loss"]), f"{history.history['val_loss'][-1]:.4f}", flush=True)
 """
 ITERATIONS = 2 * 80
 

@@ -63,9 +63,9 @@ def check_resumed(themis, app_id, saved):
     job = themis.client.show(app_id).jobs[0]
     assert (job.iteration, job.state) == (STEPS, "FINISHED")
     assert 0.0 < job.loss < 0.5
-    told = [(event["incarnation"], event["iteration"]) for event in themis.events(app_id, "job_progress")]
-    assert told == sorted(told), "no incarnation runs backwards"
-    again = [iteration for incarnation, iteration in told if incarnation > 1]
+    reported = [(event["incarnation"], event["iteration"]) for event in themis.events(app_id, "job_progress")]
+    assert reported == sorted(reported), "no incarnation runs backwards"
+    again = [iteration for incarnation, iteration in reported if incarnation > 1]
     assert again, "the second one is followed too"
     assert min(again) >= saved, "it begins at the checkpoint, below what the first had reached and lost"
     pace = [event["iteration_s"] for event in themis.events(app_id, "job_progress")]

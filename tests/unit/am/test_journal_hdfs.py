@@ -147,14 +147,14 @@ def test_replaced_master_cannot_write_and_gets_an_error(server):
     new = opened(server)
     assert new.content() == b"1\n"
 
-    def told():
+    def reported():
         try:
             old.append(b"stray\n")
         except JournalError as error:
             return "taken the journal over" in str(error)
         return False
 
-    until(told)
+    until(reported)
     new.append(b"2\n")
     new.close()
     old.close()

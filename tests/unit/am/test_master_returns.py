@@ -160,12 +160,12 @@ def test_app_ends_after_all_its_containers(tmp_path):
         one.master._opening = asyncio.ensure_future(asyncio.sleep(0))
         one.master.stop("changed my mind")
         working = asyncio.ensure_future(one.master._work())
-        told = lambda: any(m.HasField("finish") for m in one.master._session._unacknowledged.values())  # noqa: E731
+        reported = lambda: any(m.HasField("finish") for m in one.master._session._unacknowledged.values())  # noqa: E731
         await one.until(lambda: one.kept.cleared)
         await asyncio.sleep(0.05)
-        assert not told()
+        assert not reported()
         one.kept.there = set()
-        await one.until(told)
+        await one.until(reported)
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
 
@@ -249,8 +249,8 @@ def test_heartbeat_that_fails_is_skipped(tmp_path, monkeypatch):
 
 
 def test_repeated_heartbeat_failure_is_logged_once(tmp_path, monkeypatch, caplog):
-    told, all_told = [True, False, False, False, True, False, False], asyncio.Event()
-    beats = iter(told)
+    reported, all_told = [True, False, False, False, True, False, False], asyncio.Event()
+    beats = iter(reported)
 
     def next_beat(app, view, curves):
         good = next(beats, None)
@@ -282,8 +282,8 @@ def test_final_report_omits_job_whose_status_fails(tmp_path, monkeypatch, caplog
         (job,) = finish_message(one.app, AppState.FAILED, "why").jobs
         assert job.job_id == "j0"
         monkeypatch.setattr("am.status.job_status", untellable)
-        told = finish_message(one.app, AppState.FAILED, "why")
-        assert (told.state, told.diagnostics, list(told.jobs)) == ("FAILED", "why", [])
+        reported = finish_message(one.app, AppState.FAILED, "why")
+        assert (reported.state, reported.diagnostics, list(reported.jobs)) == ("FAILED", "why", [])
         assert "omits job j0" in caplog.text
 
     run(tmp_path, scenario)
@@ -302,13 +302,13 @@ def test_app_that_cannot_start_fails_with_the_reason(tmp_path):
         one.master._registered(one.registered())
         working = asyncio.ensure_future(one.master._work())
         await one.until(lambda: session._unacknowledged or working.done())
-        (told,) = session._unacknowledged.values()
-        assert told.finish.state == "FAILED"
-        assert "did you mean 'median'?" in told.finish.diagnostics
-        assert not ends, "told to the engine only when the ResourceManager knows"
-        session._take(pb.RmMessage(acknowledge=pb.Acknowledge(of_id=told.id)))
+        (reported,) = session._unacknowledged.values()
+        assert reported.finish.state == "FAILED"
+        assert "did you mean 'median'?" in reported.finish.diagnostics
+        assert not ends, "the engine learns of it only when the ResourceManager knows"
+        session._take(pb.RmMessage(acknowledge=pb.Acknowledge(of_id=reported.id)))
         assert await working == 1
-        assert ends == [(AppState.FAILED, told.finish.diagnostics)]
+        assert ends == [(AppState.FAILED, reported.finish.diagnostics)]
         one.master._journal.close()
 
     asyncio.run(asyncio.wait_for(scenario(), 10))

@@ -219,7 +219,7 @@ def test_training_goes_on_over_a_full_store_and_tries_less_and_less_often(job, t
     made.saver.offer(201, made.snapshot)
     made.saver.settle()
     clock[0] = 212.0
-    assert not made.recorder.backs_off, "a saved checkpoint starts the pauses anew"
+    assert not made.recorder.backs_off, "a saved checkpoint resets the pauses"
 
 
 def test_stop_over_a_full_store_says_that_it_is_not_saved(job):

@@ -22,7 +22,7 @@ print("asked", flush=True)
 
 @pytest.fixture(params=[False, True], ids=["blocked", "handled"])
 def handled(request):
-    """Whether stops are heard by handlers, as a thread that blocks no signals was there first."""
+    """Whether handlers receive stops. A thread that blocks no signals was started first."""
     return request.param
 
 

@@ -38,7 +38,7 @@ def test_iteration_time_follows_the_paper():
     speed = model_speed("bert")
     serial = speed.serial_iteration_time_s
     assert speed.iteration_time_s(4, "rack") == pytest.approx(serial * speed.slowdown["rack"] / 4)
-    assert speed.iteration_time_s(1, "cluster") == serial, "one GPU has nobody to talk to"
+    assert speed.iteration_time_s(1, "cluster") == serial, "one GPU does not communicate"
 
 
 def test_tables_are_small_and_name_their_sources():

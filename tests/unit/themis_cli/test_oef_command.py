@@ -23,8 +23,8 @@ def oef(capsys, tmp_path):
         path = tmp_path / "instance.json"
         path.write_text(json.dumps(instance), encoding="utf-8")
         code = main(["oef", "--instance", str(path), *arguments])
-        told = capsys.readouterr()
-        return code, told.out, told.err
+        output = capsys.readouterr()
+        return code, output.out, output.err
 
     return run
 

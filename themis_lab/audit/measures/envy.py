@@ -41,13 +41,11 @@ def _of_one(case: Case, bid: Bid, valuer: Valuer) -> Iterator[Sample]:
 
 def _least_but_one(valuer: Valuer, bid: Bid, gangs: Sequence[PlacedGang]) -> float:
     """The value of a bundle without the GPU whose loss lowers it most."""
-    return min(valuer.value(bid, _less_one(gangs, place, machine)) for place, machine in _gpus(gangs))
-
-
-def _gpus(gangs: Sequence[PlacedGang]) -> Iterator[tuple[int, str]]:
-    for place, gang in enumerate(gangs):
-        for machine_id, _ in gang.gpus:
-            yield place, machine_id
+    return min(
+        valuer.value(bid, _less_one(gangs, place, machine_id))
+        for place, gang in enumerate(gangs)
+        for machine_id, _ in gang.gpus
+    )
 
 
 def _less_one(gangs: Sequence[PlacedGang], place: int, machine_id: str) -> list[PlacedGang]:

@@ -31,7 +31,7 @@ def _out_of_range(case: Case) -> Iterator[str]:
         if app_id not in case.outcome.wins and share != 1.0:
             yield f"{app_id} wins nothing and keeps only {share!r}"
     if len(case.bids) == 1 and set(shares.values()) != {1.0}:
-        yield f"a lone bidder keeps {shares}"
+        yield f"a single bidder keeps {shares}"
 
 
 def _against_definition(case: Case) -> Iterator[str]:

@@ -30,13 +30,12 @@ def time_limited(case: Case) -> list[str] | None:
     """
     if not case.solved:
         return None
-    return [finding for limit_s in LIMITS_S for finding in _findings(case, limit_s)]
-
-
-def _findings(case: Case, limit_s: float) -> Iterator[str]:
-    outcome = case.mechanism.auction(case.market, case.mechanism.make_solver(), limit_s)
-    for finding in (*infeasible(case.market, outcome.wins), *_out_of_range(case, outcome), *_too_sure(case, outcome)):
-        yield f"within {limit_s} s: {finding}"
+    found = []
+    for limit_s in LIMITS_S:
+        outcome = case.mechanism.auction(case.market, case.mechanism.make_solver(), limit_s)
+        findings = (*infeasible(case.market, outcome.wins), *_out_of_range(case, outcome), *_too_sure(case, outcome))
+        found += [f"within {limit_s} s: {finding}" for finding in findings]
+    return found
 
 
 def _out_of_range(case: Case, outcome: AuctionOutcome) -> Iterator[str]:

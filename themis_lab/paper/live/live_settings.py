@@ -5,7 +5,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.core import LeasePolicy
-from rm_plugin.arbiter.round_values import RoundSettings
 from themis.config.rm_settings import AuctionSettings, LeaseSettings
 from themis_lab.simulator.costs import Costs
 from themis_lab.simulator.settings import Settings
@@ -24,16 +23,15 @@ def as_live(base: Settings, *, auction: AuctionSettings, lease: LeaseSettings, t
             checkpoint_lead_s=lease.checkpoint_lead_s,
             grace_s=lease.grace_s,
         ),
-        rounds=RoundSettings(
+        rounds=replace(
+            base.rounds,
             f=auction.f,
             empty_bundle=auction.empty_bundle,
             rounding=auction.rounding,
             payments=auction.payments,
-            tenant_of=base.rounds.tenant_of,
-            tenant_weights=base.rounds.tenant_weights,
-            placer=base.rounds.placer,
-            profiling_runs=base.rounds.profiling_runs,
-            alpha=base.rounds.alpha,
+            bidders=auction.bidders,
+            values=auction.values,
+            leftovers=auction.leftovers,
         ),
         bundle_rule=auction.bundle_rule,
         solver=auction.solver,

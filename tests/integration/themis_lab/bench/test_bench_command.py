@@ -31,7 +31,7 @@ def test_a_small_run_prints_one_document_and_progress_goes_elsewhere():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         (["--sizes", "65"], "no such size: 65; known: 64, 168, 1024, 10000"),
         (["--sizes", "64,"], "--sizes does not parse: '64,'; write numbers of GPUs: 64,168"),
@@ -39,17 +39,17 @@ def test_a_small_run_prints_one_document_and_progress_goes_elsewhere():
         (["--solver", "exat"], "unknown solver: 'exat'; did you mean 'exact'?"),
     ],
 )
-def test_invalid_options_are_refused(options, told):
+def test_invalid_options_are_refused(options, expected):
     ended = bench(*options)
-    assert (ended.returncode, ended.stderr.strip()) == (2, f"themis: {told}")
+    assert (ended.returncode, ended.stderr.strip()) == (2, f"themis: {expected}")
 
 
 def test_missing_highspy_is_reported_with_the_install_command(tmp_path, monkeypatch):
     (tmp_path / "highspy.py").write_text("raise ImportError('there is none')\n", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH")))))
     ended = bench("--sizes", "64", "--markets", "1", "--gangs", "powers", "--cluster", "empty")
-    told = "themis: HiGHS needs highspy: 'there is none'; pip install highspy\n"
-    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", told)
+    reported = "themis: HiGHS needs highspy: 'there is none'; pip install highspy\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", reported)
 
 
 def test_ctrl_c_ends_it_at_once_in_the_midst_of_a_solve():
@@ -68,7 +68,7 @@ def test_ctrl_c_ends_it_at_once_in_the_midst_of_a_solve():
     children = own.children(recursive=True)
     assert children
     os.killpg(started.pid, signal.SIGINT)
-    _, told = started.communicate(timeout=40)
-    assert (started.returncode, told.strip()) == (3, "themis: interrupted")
+    _, output = started.communicate(timeout=40)
+    assert (started.returncode, output.strip()) == (3, "themis: interrupted")
     _, alive = psutil.wait_procs(children, timeout=30)
     assert not alive

@@ -42,7 +42,7 @@ def test_a_given_trace_is_run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         (["--sizes", "65/2"], "no such size: '65/2'; write GPUS/APPS, GPUs being a multiple of 8: 80/16,400/80"),
         (["--repeats", "0"], "--repeats must be 1 or more: 0"),
@@ -52,10 +52,10 @@ def test_a_given_trace_is_run(tmp_path):
         (["--throughputs", "t.csv"], "--throughputs belongs to a trace; name the trace with --trace"),
     ],
 )
-def test_invalid_options_are_refused(options, told):
+def test_invalid_options_are_refused(options, expected):
     ended = bench(*options)
     assert ended.returncode == 2
-    assert ended.stderr.strip().startswith(f"themis: {told}")
+    assert ended.stderr.strip().startswith(f"themis: {expected}")
 
 
 def test_ctrl_c_ends_it_at_once_and_leaves_no_process():
@@ -74,7 +74,7 @@ def test_ctrl_c_ends_it_at_once_and_leaves_no_process():
     children = own.children(recursive=True)
     assert len(children) == 2
     os.kill(started.pid, signal.SIGINT)
-    _, told = started.communicate(timeout=40)
-    assert (started.returncode, told.strip().splitlines()[-1]) == (3, "themis: interrupted")
+    _, output = started.communicate(timeout=40)
+    assert (started.returncode, output.strip().splitlines()[-1]) == (3, "themis: interrupted")
     _, alive = psutil.wait_procs(children, timeout=30)
     assert not alive

@@ -41,14 +41,14 @@ def test_the_result_does_not_depend_on_how_many_run_at_a_time(tmp_path):
     for jobs in ("1", "2"):
         ended = reproduce("fig6", "--seeds", "1", "--jobs", jobs, "--out", str(tmp_path / jobs), "--json")
         assert ended.returncode == 0, ended.stderr
-        (told,) = json.loads(ended.stdout)["experiments"]
-        assert (told["name"], len(told["comparisons"])) == ("fig6", 14)
+        (reported,) = json.loads(ended.stdout)["experiments"]
+        assert (reported["name"], len(reported["comparisons"])) == ("fig6", 14)
     for name in ("fig6.csv", "fig6.md", "fig6.png", "fig6.txt"):
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         (["fig66"], "unknown experiment: 'fig66'; did you mean 'fig6'? known: fig6, fig9, "),
         (["all", "fig66"], "unknown experiment: 'fig66'; did you mean 'fig6'? known: fig6, fig9, "),
@@ -58,10 +58,10 @@ def test_the_result_does_not_depend_on_how_many_run_at_a_time(tmp_path):
         (["fig6", "--jobs", "0"], "--jobs must be 1 or more: 0"),
     ],
 )
-def test_invalid_options_are_refused(options, told):
+def test_invalid_options_are_refused(options, expected):
     ended = reproduce(*options)
     assert ended.returncode == 2
-    assert ended.stderr.startswith(f"themis: {told}")
+    assert ended.stderr.startswith(f"themis: {expected}")
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
@@ -71,8 +71,8 @@ def test_findings_are_printed_if_their_files_cannot_be_written(tmp_path, options
     assert ended.returncode == 2
     assert ended.stderr.splitlines()[-1].startswith(f"themis: cannot write {tmp_path}/fig6.csv: 'Is a directory'; make")
     if options:
-        (told,) = json.loads(ended.stdout)["experiments"]
-        assert (told["name"], told["files"]) == ("fig6", None)
+        (reported,) = json.loads(ended.stdout)["experiments"]
+        assert (reported["name"], reported["files"]) == ("fig6", None)
     else:
         assert ended.stdout.startswith("fig6: two instances")
     # The runs stay: with room made, the same command only evaluates them.
@@ -112,9 +112,9 @@ def begun(folder):
 def test_an_interrupt_of_the_whole_terminal_ends_it_and_leaves_no_process(tmp_path, number):
     started, children = begun(tmp_path)
     os.killpg(started.pid, number)
-    _, told = started.communicate(timeout=40)
-    assert (started.returncode, told.strip().splitlines()[-1]) == (3, "themis: interrupted")
-    assert not {"Traceback", "resource_tracker"} & set(re.findall(r"\w+", told))
+    _, output = started.communicate(timeout=40)
+    assert (started.returncode, output.strip().splitlines()[-1]) == (3, "themis: interrupted")
+    assert not {"Traceback", "resource_tracker"} & set(re.findall(r"\w+", output))
     _, alive = psutil.wait_procs(children, timeout=30)
     assert not alive
 
@@ -136,11 +136,11 @@ def test_runs_finished_before_an_interrupt_are_reused(tmp_path):
         assert time.monotonic() < deadline_s, "no run was kept"
         time.sleep(0.05)
     os.killpg(started.pid, signal.SIGINT)
-    _, told = started.communicate(timeout=40)
+    _, output = started.communicate(timeout=40)
     assert started.returncode == 3
-    assert f"kept in {kept}: the same command goes on from there\n" in told
+    assert f"kept in {kept}: the same command goes on from there\n" in output
     there = sum(1 for _ in kept.iterdir())
     again, _ = begun(tmp_path)
     os.killpg(again.pid, signal.SIGINT)
-    _, told = again.communicate(timeout=40)
-    assert told.startswith(f"54 runs at scale quick, {there} of them made before, 2 at a time: about ")
+    _, output = again.communicate(timeout=40)
+    assert output.startswith(f"54 runs at scale quick, {there} of them made before, 2 at a time: about ")

@@ -24,11 +24,8 @@ def results(text):
 def test_the_page_shows_the_findings_of_all_experiments(tmp_path, name, page_name):
     command = [sys.executable, "-m", "themis_cli.main", "reproduce", name, "--scale", "quick", "--out", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
-    folder = ROOT / "docs" / "explanation"
-    details = folder / f"{page_name}-details.md"
-    whole = (folder / f"{page_name}.md").read_text(encoding="utf-8")
-    if details.is_file():
-        whole += "\n" + details.read_text(encoding="utf-8").partition(MARK)[2]
-    page = results(whole)
+    parts = [ROOT / "docs" / "explanation" / f"{part}.md" for part in (page_name, f"{page_name}-details")]
+    texts = [path.read_text(encoding="utf-8").partition(MARK)[2] for path in parts if path.is_file()]
+    page = results("\n".join(texts))
     assert results((tmp_path / "summary.md").read_text(encoding="utf-8")) == page
     assert len(list(tmp_path.glob("*.png"))) == sum(line.startswith("![") for line in page)

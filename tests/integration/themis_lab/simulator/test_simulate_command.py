@@ -47,8 +47,8 @@ def test_ctrl_c_ends_it_at_once_and_leaves_no_process(options):
     children = own.children(recursive=True)
     assert bool(children) == bool(options)
     os.killpg(started.pid, signal.SIGINT)
-    _, told = started.communicate(timeout=40)
-    assert (started.returncode, told.splitlines()[-1]) == (3, "themis: interrupted")
+    _, output = started.communicate(timeout=40)
+    assert (started.returncode, output.splitlines()[-1]) == (3, "themis: interrupted")
     _, alive = psutil.wait_procs(children, timeout=30)
     assert not alive
 

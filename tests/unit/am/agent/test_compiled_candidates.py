@@ -62,18 +62,18 @@ class TestReference:
         assert list(multifit_candidates(space_of(*case))) == plain(lambda: list(multifit_candidates(space_of(*case))))
 
     def test_generated_candidates_equal_the_reference(self, seed):
-        kinds, most_gangs, most_gpus, jobs = drawn(seed)
-        found = list(generate_candidates(space_of(kinds, most_gangs, most_gpus, jobs)))
-        assert found == plain(lambda: list(generate_candidates(space_of(kinds, most_gangs, most_gpus, jobs))))
+        kinds, max_gangs, max_gpus, jobs = drawn(seed)
+        found = list(generate_candidates(space_of(kinds, max_gangs, max_gpus, jobs)))
+        assert found == plain(lambda: list(generate_candidates(space_of(kinds, max_gangs, max_gpus, jobs))))
         assert seed or len(found) > 10
 
     def test_list_schedules_equal_the_reference(self, seed):
-        kinds, most_gangs, most_gpus, jobs = drawn(seed)
+        kinds, max_gangs, max_gpus, jobs = drawn(seed)
         longest = Jobs(jobs, {(kind.at.gpus, kind.unit_gpus): kind.at.level for kind in reversed(kinds)})
-        for at_once in (1, most_gangs, len(jobs)):
-            assert longest.scheduled_by_job(at_once, most_gpus) == plain(longest.scheduled_by_job, at_once, most_gpus)
+        for at_once in (1, max_gangs, len(jobs)):
+            assert longest.scheduled_by_job(at_once, max_gpus) == plain(longest.scheduled_by_job, at_once, max_gpus)
         for least in (0.0, 0.5, 1.0):
-            case = jobs, most_gangs, most_gpus, least
+            case = jobs, max_gangs, max_gpus, least
             assert scheduled_by_shape(*case) == plain(scheduled_by_shape, *case)
 
     def test_list_schedules_of_many_gpus_equal_the_reference(self, seed):
@@ -99,11 +99,11 @@ class TestReference:
         assert found == plain(lambda: [layout.laid_out(sizes) for sizes in cases])
 
     def test_balanced_divisions_equal_the_reference(self, seed):
-        kinds, most_gangs, most_gpus, jobs = drawn(seed)
-        found = enumeration._balanced(kinds, most_gangs, most_gpus, jobs, 200)
-        candidates, missing = enumerate_candidates(space_of(kinds, most_gangs, most_gpus, jobs))
-        assert found == plain(enumeration._balanced, kinds, most_gangs, most_gpus, jobs, 200)
-        expected = plain(enumerate_candidates, space_of(kinds, most_gangs, most_gpus, jobs))
+        kinds, max_gangs, max_gpus, jobs = drawn(seed)
+        found = enumeration._balanced(kinds, max_gangs, max_gpus, jobs, 200)
+        candidates, missing = enumerate_candidates(space_of(kinds, max_gangs, max_gpus, jobs))
+        assert found == plain(enumeration._balanced, kinds, max_gangs, max_gpus, jobs, 200)
+        expected = plain(enumerate_candidates, space_of(kinds, max_gangs, max_gpus, jobs))
         assert np.array_equal(candidates, expected[0])
         assert missing == expected[1]
 
@@ -130,8 +130,8 @@ class TestReference:
         assert kept[:many].tolist() == expected[:many].tolist()
 
     def test_neighbours_equal_the_reference(self, seed):
-        kinds, most_gangs, most_gpus, jobs = drawn(seed)
-        candidates, _ = enumerate_candidates(space_of(kinds, most_gangs, most_gpus, jobs))
+        kinds, max_gangs, max_gpus, jobs = drawn(seed)
+        candidates, _ = enumerate_candidates(space_of(kinds, max_gangs, max_gpus, jobs))
         found, expected = neighbours(kinds, candidates), plain(neighbours, kinds, candidates)
         assert [each.tolist() for each in found] == [each.tolist() for each in expected]
 

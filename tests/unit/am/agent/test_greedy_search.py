@@ -1,4 +1,4 @@
-"""Steps from a candidate to a better one: never worse, within the room, and none where there is nothing to change."""
+"""Steps from a candidate to a better one: never worse, within the free capacity, and none if nothing can change."""
 
 import pytest
 from agent_cases import FLAT, STRICT, app_of, cluster_of, cluster_view_of, job, space_of, whole_offer

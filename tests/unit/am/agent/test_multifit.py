@@ -1,4 +1,4 @@
-"""Asks fitted to an end: they keep to the room there is, and need no more GPUs than it takes."""
+"""MULTIFIT candidates: they stay within the free capacity, and need no more GPUs than the end time takes."""
 
 import pytest
 from agent_cases import FLAT, STRICT, app_of, cluster_of, cluster_view_of, job, jobs_of, space_of, whole_offer

@@ -1,4 +1,4 @@
-"""What a report tells of the work still to do."""
+"""The work left that a report states."""
 
 import pytest
 from agent_cases import app_of, cluster_view_of, job, jobs_of

@@ -12,13 +12,13 @@ PAIRS = JobShape(tasks=2, min_tasks=2)
 CLUSTER = cluster_of((2,), (2,), (1, 1), (1, 1), (1,), (1,), (1,), racks=("r0",) * 7)
 
 
-def sub_bundles(shape=PAIRS, most_gangs=20, slowdown=STRICT, cluster=CLUSTER):
+def sub_bundles(shape=PAIRS, max_gangs=20, slowdown=STRICT, cluster=CLUSTER):
     app = app_of([job(f"j{place}", 100.0, shape, slowdown) for place in range(20)])
     offer = whole_offer(cluster)
     capacity = GangCapacity(offer.free.by_machine(), offer.slots, cluster_view_of(cluster).rack_of)
     kinds = gang_kinds(app, capacity)
     return [kind.within.name for kind in kinds], sub_bundle_candidates(
-        space_of(kinds, most_gangs, capacity.gpus, app.jobs, capacity=capacity)
+        space_of(kinds, max_gangs, capacity.gpus, app.jobs, capacity=capacity)
     )
 
 
@@ -37,7 +37,7 @@ def test_all_combinations_of_identical_machines_are_found():
 
 
 def test_no_more_gangs_than_are_wanted_the_farthest_left_out():
-    _, found = sub_bundles(most_gangs=3)
+    _, found = sub_bundles(max_gangs=3)
     assert found[0] == (2, 1, 0)
     assert all(0 < sum(candidate) <= 3 for candidate in found)
 

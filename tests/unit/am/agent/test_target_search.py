@@ -52,7 +52,7 @@ def test_each_ends_earlier_than_the_one_before_and_keeps_to_the_capacity(shapes,
         assert all(np.dot(taken, candidate) <= most for taken, most in limits)
         assert 0 < sum(candidate) <= 24
         ends_s.append(phase_time_s(app.jobs, gangs_of(kinds, candidate)))
-    # The last step may change nothing; what is told after it are the next best changes.
+    # The last step may change nothing. The next best changes follow it.
     assert all(later < sooner for sooner, later in itertools.pairwise(ends_s[: len(steps)]))
     assert ends_s[len(steps) :] == sorted(ends_s[len(steps) :])
     assert ends_s[len(steps)] == min(ends_s)

@@ -1,4 +1,4 @@
-"""Which way to share idle GPUs is chosen; those that surely end later are not followed to their end."""
+"""The choice of a division of idle GPUs. Divisions that provably end later are not simulated to their end."""
 
 import heapq
 import math

@@ -232,7 +232,7 @@ def test_refused_ask_of_granted_size_raises_no_room():
     ("largest", "kind"), [((1, 1024, 1), NoRoomError), ((4, 4096, 8), NoRoomError), ((1, 1023, 8), ResourceAskError)]
 )
 def test_refused_ask_within_registered_size_raises_no_room(largest, kind):
-    """As by a ResourceManager that was started anew, before its nodes have come back to it."""
+    """As by a restarted ResourceManager, before its nodes have come back to it."""
     yarn = FakeYarn(full=["h"])
 
     async def scenario(source):

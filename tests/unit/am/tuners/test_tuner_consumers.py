@@ -215,7 +215,7 @@ class TestSimulator:
         record, app = searched(name, settings, gpus)
         assert record.counts.violations == []
         assert record.counts.checks > 0
-        assert app.ideal_gpu_s < 8 * 400.0, "somebody is stopped"
+        assert app.ideal_gpu_s < 8 * 400.0, "at least one job is stopped"
         assert app.bound <= app.rho["themis"]
         assert app.rho["themis"] < 3.0
 

@@ -42,7 +42,7 @@ def grant(one, now_s, **grants):
     return one.settle(RoundResult(snapshot=snapshot, decision=decision), now_s=now_s)
 
 
-def told(changes):
+def reported(changes):
     return [
         (change.kind.value.removeprefix("lease_"), change.lease.app_id, str(change.lease.gpu)) for change in changes
     ]
@@ -171,13 +171,13 @@ class TestSilence:
         one = self.table()
         one.set_silent("a", True)
         snapshot, prolonged = one.begin_round(570.0)
-        assert told(prolonged) == [("renewed", "a", "m1/0")]
+        assert reported(prolonged) == [("renewed", "a", "m1/0")]
         assert prolonged[0].lease.expires_at_s == 1200.0
         assert snapshot.standing("a").silent
         assert snapshot.standing("a").kept == Allocation.of({"m1": 1})
         assert snapshot.standing("b").renewable == Allocation.of({"m0": 1})
         assert snapshot.free == Allocation.of({"m0": 4, "m1": 1})
-        assert told(one.settle(RoundResult(snapshot=snapshot, decision=Decision()), now_s=570.0)) == [
+        assert reported(one.settle(RoundResult(snapshot=snapshot, decision=Decision()), now_s=570.0)) == [
             ("expiring", "b", "m0/0")
         ]
 
@@ -218,7 +218,7 @@ class TestLeaving:
         assert one.leave("a", now_s=11.0, reason="killed") == []
         decision = Decision(auction={"a": (gang(m0=2),), "b": (gang(m0=2),)})
         changes = one.settle(RoundResult(snapshot=snapshot, decision=decision), now_s=12.0)
-        assert {(kind, app) for kind, app, _ in told(changes)} == {("granted", "b")}
+        assert {(kind, app) for kind, app, _ in reported(changes)} == {("granted", "b")}
         assert [str(lease.gpu) for lease in one.table.of_app("a")] == ["m1/0", "m1/1"]
         one.validate()
 
@@ -228,12 +228,12 @@ class TestLeaving:
         one.leave("a", now_s=571.0, reason="killed")
         decision = Decision(auction={"b": (gang(m1=1),), "a": (gang(m1=1),)})
         changes = one.settle(RoundResult(snapshot=snapshot, decision=decision), now_s=572.0)
-        assert sorted(told(changes)) == [
+        assert sorted(reported(changes)) == [
             ("expiring", "a", "m1/0"),
             ("expiring", "a", "m1/1"),
             ("reserved", "b", "m1/0"),
         ]
-        assert told(one.end_app("a", now_s=580.0, reason="it ended")) == [
+        assert reported(one.end_app("a", now_s=580.0, reason="it ended")) == [
             ("released", "a", "m1/0"),
             ("granted", "b", "m1/0"),
             ("released", "a", "m1/1"),
@@ -245,8 +245,8 @@ class TestLeaving:
         grant(one, 570.0, b=gang(m1=2))
         changes = one.leave("b", now_s=575.0, reason="killed")
         assert [(change.reserved, change.reason) for change in changes] == [(True, "killed")] * 2
-        assert told(changes) == [("released", "b", "m1/0"), ("released", "b", "m1/1")]
-        assert told(one.end_app("a", now_s=580.0, reason="it ended")) == [
+        assert reported(changes) == [("released", "b", "m1/0"), ("released", "b", "m1/1")]
+        assert reported(one.end_app("a", now_s=580.0, reason="it ended")) == [
             ("released", "a", "m1/0"),
             ("released", "a", "m1/1"),
         ]
@@ -280,7 +280,7 @@ class TestSettling:
         one.end_app("a", now_s=1.0, reason="it ended")
         decision = Decision(auction={"a": (gang(m0=4),), "b": (gang(m1=2),)})
         changes = one.settle(RoundResult(snapshot=snapshot, decision=decision), now_s=2.0)
-        assert told(changes) == [("granted", "b", "m1/0"), ("granted", "b", "m1/1")]
+        assert reported(changes) == [("granted", "b", "m1/0"), ("granted", "b", "m1/1")]
         one.validate()
 
     def test_gpus_given_back_meanwhile_are_granted_at_once(self):
@@ -291,7 +291,7 @@ class TestSettling:
         snapshot, _ = one.begin_round(570.0)
         one.release([lease.lease_id for lease in one.table.of_app("a")], now_s=571.0, reason="early")
         changes = one.settle(RoundResult(snapshot=snapshot, decision=Decision(auction={"b": (gang(m1=2),)})), now_s=572)
-        assert told(changes) == [("granted", "b", "m1/0"), ("granted", "b", "m1/1")]
+        assert reported(changes) == [("granted", "b", "m1/0"), ("granted", "b", "m1/1")]
 
     def test_only_leases_that_this_round_put_up_expire(self):
         one = arbiter()
@@ -355,7 +355,7 @@ class TestGpuTime:
         one.add_app("a", now_s=0.0)
         grant(one, 0.0, a=gang(m1=2))
         changes = one.end_app("a", now_s=10.0, reason="done")
-        assert told(changes) == [("released", "a", "m1/0"), ("released", "a", "m1/1")]
+        assert reported(changes) == [("released", "a", "m1/0"), ("released", "a", "m1/1")]
         assert {change.reason for change in changes} == {"done"}
         assert one.active_apps == ()
         assert one.table.live == {}
@@ -383,7 +383,7 @@ class TestLostMachines:
     def test_its_leases_end_at_once_and_count_up_to_then(self):
         one = self.arbiter()
         changes = one.machine_lost("m1", now_s=100.0, reason="no heartbeat")
-        assert told(changes) == [("revoked", "b", "m1/0"), ("revoked", "b", "m1/1")]
+        assert reported(changes) == [("revoked", "b", "m1/0"), ("revoked", "b", "m1/1")]
         assert one.attained_gpu_s("b", 500.0) == 200.0
         assert one.attained_gpu_s("a", 500.0) == 1500.0
         one.validate()
@@ -422,7 +422,7 @@ class TestLostMachines:
         one.machine_lost("m1", now_s=1.0, reason="x")
         decision = Decision(auction={"a": (gang(m0=1, m1=1), gang(m0=1)), "b": (gang(m1=1),)})
         changes = one.settle(RoundResult(snapshot=snapshot, decision=decision), now_s=2.0)
-        assert told(changes) == [("granted", "a", "m0/0")]
+        assert reported(changes) == [("granted", "a", "m0/0")]
         one.validate()
 
     def test_a_renewable_lease_on_a_lost_machine_is_not_renewed(self):
@@ -493,7 +493,7 @@ class TestBoundLeases:
 
     def test_they_are_prolonged_and_not_offered(self, one):
         snapshot, changes = one.begin_round(570.0)
-        assert told(changes) == [("renewed", "a", "m0/0"), ("renewed", "a", "m1/0")]
+        assert reported(changes) == [("renewed", "a", "m0/0"), ("renewed", "a", "m1/0")]
         assert {(change.lease.job_id, change.reason) for change in changes} == {
             ("j0", "its job runs until it ends"),
             ("j1", "its job runs until it ends"),
@@ -504,7 +504,7 @@ class TestBoundLeases:
     def test_on_a_closed_gpu_it_expires(self, one):
         one.close_gpus([GpuId("m1", 0)])
         snapshot, changes = one.begin_round(570.0)
-        assert told(changes) == [("renewed", "a", "m0/0"), ("expiring", "a", "m1/0")]
+        assert reported(changes) == [("renewed", "a", "m0/0"), ("expiring", "a", "m1/0")]
         assert snapshot.standing("a").bound == (("j0", "m0"),)
 
     def test_released_one_is_gone(self, one):
@@ -517,5 +517,5 @@ class TestBoundLeases:
         one.add_app("a", now_s=0.0)
         grant(one, 0.0, a=gang(m1=1))
         changes = grant(one, 570.0, a=replace(gang(m1=1), job_id="j"))
-        assert told(changes) == [("renewed", "a", "m1/0")]
+        assert reported(changes) == [("renewed", "a", "m1/0")]
         assert one.begin_round(580.0)[0].standing("a").bound == (("j", "m1"),)

@@ -1,4 +1,4 @@
-"""The auction and its payments on markets worked out by hand, and with solvers that run out of time."""
+"""The auction and its payments on markets solved by hand, and with solvers that run out of time."""
 
 import math
 from types import SimpleNamespace

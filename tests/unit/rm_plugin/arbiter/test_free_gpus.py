@@ -1,4 +1,4 @@
-"""GPUs to give out: what is kept from lease to lease is what a table made anew would find."""
+"""Free GPUs: the table that follows every lease equals a table computed from scratch."""
 
 import random
 

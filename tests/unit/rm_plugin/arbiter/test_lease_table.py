@@ -430,7 +430,7 @@ class TestIndices:
         table._free._offers["m1"] = 0b11, LeaseTable(CLUSTER).offered_machines([])[1]
         with pytest.raises(InvariantError, match="offer"):
             table.validate()
-        # It is made anew before anybody sees it where the machine is known to have changed.
+        # A machine that is known to have changed is computed again before its next use.
         table._free._stirred.add("m1")
         table.validate()
         assert table.offered_machines([])[1].free == 1

@@ -65,7 +65,7 @@ def test_by_gpu_keeps_the_share_of_gpus_in_expectation_and_may_cut_a_gang():
     assert {each.gpus.gpus for gangs in kept for each in gangs} == {1, 2}
 
 
-@pytest.mark.parametrize("demands", [of_size(2, 2), ()], ids=["too small to run on", "nobody knows"])
+@pytest.mark.parametrize("demands", [of_size(2, 2), ()], ids=["too small to run on", "unknown"])
 def test_by_gpu_keeps_a_gang_whole_where_a_part_of_it_would_be_useless(demands):
     kept = [by_gpu(FIVE, 0.45, seed, demands) for seed in range(4000)]
     assert {each.gpus.gpus for gangs in kept for each in gangs} == {2}

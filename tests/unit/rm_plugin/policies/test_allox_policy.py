@@ -362,10 +362,10 @@ def test_unknown_memory_counts_as_none():
 @cache
 def sampled_apps():
     """A run of three apps with sampling runs."""
-    told = History()
+    reported = History()
     apps = [app(f"a{place}", 2000 + 300 * place, 6000, user=f"u{place}") for place in range(3)]
-    simulation(apps, cluster(2, 2), observer=told, profiling_runs=True).run()
-    return told
+    simulation(apps, cluster(2, 2), observer=reported, profiling_runs=True).run()
+    return reported
 
 
 class TestSamplingRuns:
@@ -509,7 +509,7 @@ class TestSamplingRuns:
 
     def test_job_whose_sample_was_cut_takes_at_least_what_that_proves(self):
         """It had done less than 2 % of its 100 s of work after 50 s, so the whole takes more than 2500 s."""
-        run = ShortRun(device="k80", started_at_s=-50.0, work_gpu_s=2.0)
+        run = ShortRun(device="k80", started_at_s=-50.0, work_gpu_s=2.0, left_gpu_s=100.0)
         running = Profile(state=ProfileState.RUNNING, types=("v100", "k80"), rates=(2.0,), job_id="j")
         memory = AlloxMemory(profiles={"a": running}, sample_limits=SampleLimits(short_runs={"a": run}))
         apps = {"other": (), "a": [demand(2.0, job="j", gpus=1, work_left_gpu_s=100.0)]}
@@ -519,8 +519,17 @@ class TestSamplingRuns:
         said = dict(make_policy("allox").explain(ended, "a"))
         assert said["Time by type"] == "k80 at least 2500 s, v100 50 s; best on v100"
 
+    def test_cut_run_whose_log_has_no_times_proves_nothing_once_its_job_did_2_percent(self):
+        run = ShortRun(device="k80", started_at_s=-50.0, work_gpu_s=2.0, left_gpu_s=100.0)
+        running = Profile(state=ProfileState.RUNNING, types=("v100", "k80"), rates=(2.0,), job_id="j")
+        memory = AlloxMemory(profiles={"a": running}, sample_limits=SampleLimits(short_runs={"a": run}))
+        apps = {"other": (), "a": [demand(2.0, job="j", gpus=1, work_left_gpu_s=98.0)]}
+        ended = sampled_round(apps, memory, renewable={"a": {"k": 1}}, kept={"other": {"v": 1}}).memory
+        assert ended.sample_limits == SampleLimits()
+        assert ended.times_s["a"]["k80"] == 98.0
+
     def test_cut_run_with_both_samples_counts_by_these(self):
-        run = ShortRun(device="k80", started_at_s=-50.0, work_gpu_s=2.0)
+        run = ShortRun(device="k80", started_at_s=-50.0, work_gpu_s=2.0, left_gpu_s=100.0)
         running = Profile(state=ProfileState.RUNNING, types=("v100", "k80"), rates=(2.0,), job_id="j")
         memory = AlloxMemory(profiles={"a": running}, sample_limits=SampleLimits(short_runs={"a": run}))
         pair = SampleTimes(device="k80", work_gpu_s=(1.0, 2.0), seconds=(11.0, 12.0), memory_mb=300.0)

@@ -81,7 +81,7 @@ def test_rule_without_prices_explains_no_worth():
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "expected"),
     [
         (ProfileState.REQUESTED, "waits for v100 to be measured there; the app shares once all types are"),
         (ProfileState.RUNNING, "job-0 runs on v100 to be measured; the app shares once all types are"),
@@ -90,8 +90,8 @@ def test_rule_without_prices_explains_no_worth():
         (ProfileState.STALE, "job-0 was measured on k80, v100, and will be again: its speed has changed"),
     ],
 )
-def test_app_with_profiling_runs_reads_how_far_its_profile_is(state, told):
+def test_app_with_profiling_runs_reads_how_far_its_profile_is(state, expected):
     rates = (1.0,) if state in (ProfileState.REQUESTED, ProfileState.RUNNING) else (1.0, 4.0)
     profile = Profile(state=state, types=("k80", "v100"), rates=rates, reason="its GPUs were lost", job_id="job-0")
-    assert explained("new", replace(MEMORY, profiles={"new": profile})) == {"Profile": told}
-    assert explained("a1", replace(MEMORY, profiles={"a1": profile}))["Profile"] == told
+    assert explained("new", replace(MEMORY, profiles={"new": profile})) == {"Profile": expected}
+    assert explained("a1", replace(MEMORY, profiles={"a1": profile}))["Profile"] == expected

@@ -46,7 +46,7 @@ class TestUnmet:
         assert ids(unmet([demand("a", 4, 4)], [gang(m0=2)])) == ["a"]
 
     def test_renewed_gangs_on_one_machine_serve_a_job_each(self):
-        """Pinned GPUs are told by machine: two gangs of two on one machine are four GPUs pinned there."""
+        """Pinned GPUs are counted by machine: two gangs of two on one machine are four GPUs pinned there."""
         demands = [demand("a"), demand("b"), demand("c")]
         left = unmet(demands, [gang(pinned=True, m0=4)], Allocation.of({"m0": 4}))
         assert ids(left) == ["c"]

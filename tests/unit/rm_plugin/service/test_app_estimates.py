@@ -91,6 +91,6 @@ def test_apps_served_before_it_are_ahead():
         case.running("waits", rho=2.0, unmet=4)
         found = waiting(case)
         assert (found.rank, found.of, found.ahead) == (2, 2, ("app-0001",))
-        assert found.reason == "4 GPUs free, and themis serves 1 app before it"
+        assert found.reason == "4 GPUs free, and fair_finish serves 1 app before it"
 
     run(check)

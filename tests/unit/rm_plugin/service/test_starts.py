@@ -32,7 +32,7 @@ def test_burst_starts_at_most_limit_until_one_registers(tmp_path):
             await rm.manager.register(registration(entries[1]))
             await until(lambda: len(launched(rm)) == 4)
             assert launched(rm)[-1] == "app-0004"
-            # The registration of an app that is no longer starting gives nobody a turn.
+            # The registration of an app that is no longer starting lets no other app start.
             await rm.manager.register(registration(entries[1]))
             await asyncio.sleep(0.05)
             assert len(launched(rm)) == 4

@@ -1,4 +1,4 @@
-"""Every registered solver on markets worked out by hand: what the port promises, whoever is behind it."""
+"""Every registered solver on markets solved by hand: what the port promises."""
 
 import math
 from itertools import permutations

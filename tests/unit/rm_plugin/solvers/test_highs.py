@@ -1,4 +1,4 @@
-"""What HiGHS needs to be told to be right."""
+"""The settings with which HiGHS is right."""
 
 from small_markets import bid, gang, machine, market, row, rows_won
 

@@ -21,7 +21,7 @@ MARKET = market(
 
 
 class Clock:
-    """A clock that stands still unless told; models take `model_s` to build."""
+    """A clock that stands still until a test moves it; models take `model_s` to build."""
 
     def __init__(self, monkeypatch, model_s):
         self.now_s = 100.0

@@ -233,9 +233,9 @@ def test_setting_of_a_tuner_may_end_in_zeros() -> None:
 @pytest.mark.parametrize("key", ["user", "queue"])
 @pytest.mark.parametrize("name", ["a\\nb", "a\\r", "\\e[31mred", "\\x9b2J", "a\\u2028b", "\\u202Ea", "a\\0", ""])
 def test_users_and_queues_hold_only_printable_text(key: str, name: str) -> None:
-    told = refusal(f'{MINIMAL}{key}: "{name}"\n')
-    assert told.startswith(f"g.yaml: {key} is not text that can be shown: ")
-    assert told.isprintable() and "; write letters" in told
+    reported = refusal(f'{MINIMAL}{key}: "{name}"\n')
+    assert reported.startswith(f"g.yaml: {key} is not text that can be shown: ")
+    assert reported.isprintable() and "; write letters" in reported
 
 
 def test_users_and_queues_may_be_of_any_language() -> None:
@@ -250,13 +250,13 @@ def test_a_login_name_that_cannot_be_shown_is_refused_too(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("name", ["", "A=B", "=", "A\\0"])
 def test_a_variable_has_a_name_that_a_system_takes(name: str) -> None:
-    told = refusal(f'{MINIMAL}environment: {{"{name}": x}}\n')
-    assert told.startswith("g.yaml: environment: the name of an environment variable is not empty and holds no '='")
+    reported = refusal(f'{MINIMAL}environment: {{"{name}": x}}\n')
+    assert reported.startswith("g.yaml: environment: the name of an environment variable is not empty and holds no '='")
 
 
 def test_the_value_of_a_variable_holds_no_nul() -> None:
-    told = refusal(MINIMAL + 'environment: {A: "x\\0y"}\n')
-    assert told == "g.yaml: environment.A: the value of an environment variable holds no NUL: 'x\\x00y'"
+    reported = refusal(MINIMAL + 'environment: {A: "x\\0y"}\n')
+    assert reported == "g.yaml: environment.A: the value of an environment variable holds no NUL: 'x\\x00y'"
 
 
 def test_letters_of_a_date_format_and_the_app_masters_own_names_are_let_through() -> None:

@@ -1,4 +1,4 @@
-"""Every value comes back from its message; what no value can be is refused; what is not known is passed over."""
+"""Every value comes back from its message. Impossible values are refused, unknown fields are skipped."""
 
 import math
 

@@ -73,6 +73,7 @@ def test_options_and_keys_are_documented():
     assert keys == list(AlloxRow.__struct_fields__)
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_limits_are_kept(capsys):
     assert main(["bench", "allox", "--plain", "0", "--trace", "0", "--json"]) == 0

@@ -65,6 +65,7 @@ def test_options_and_keys_are_documented():
     assert keys == list(OefRow.__struct_fields__)
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_limits_are_kept(capsys):
     assert main(["bench", "oef", "--sizes", "100,300", "--full", "0", "--json"]) == 0

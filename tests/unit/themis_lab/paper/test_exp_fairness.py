@@ -19,7 +19,7 @@ def test_fairness_compares_max_rho_with_themis():
     farthest = lines["max rho, farthest baseline / themis, aligned"]
     assert (farthest.ours, farthest.ratio) == (3.0, pytest.approx(3.0 / 3.25))
     assert "smaller than in the paper" in farthest.remark
-    assert lines["max rho, drf / themis, aligned"].ours == 9.0, "our own baselines are told, but are not the paper's"
+    assert lines["max rho, drf / themis, aligned"].ours == 9.0, "our own baselines are shown, but are not the paper's"
 
 
 def test_better_baseline_is_named():
@@ -55,5 +55,7 @@ def test_figure_is_drawn_from_rows_only():
     experiment = experiment_named("fig9")
     with house_style():
         figure = experiment.draw(experiment.evaluate(runs(themis=1.0, gandiva=3.0)))
-    assert [axes.get_title() for axes in figure.axes] == ["aligned lease ends", "staggered lease ends"]
+    assert [axes.get_title() for axes in figure.axes] == [
+        f"{ends} lease ends" for ends in ("aligned", "aligned", "staggered")
+    ]
     assert [line.get_label() for line in figure.axes[0].lines[:2]] == ["gandiva", "themis"]

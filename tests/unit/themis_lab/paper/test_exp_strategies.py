@@ -1,4 +1,4 @@
-"""Agents of the experiments only: lies aimed at baselines, and rho by other definitions."""
+"""Agents of the experiments only: lies against baselines, and rho by other definitions."""
 
 import pytest
 from msgspec.structs import replace

@@ -22,7 +22,7 @@ from themis_lab.paper.strategies import FILTERS, RankedAgent
 from themis_lab.simulator.clusters import cluster_named
 from themis_lab.simulator.simulation import Simulation
 
-NAMES = ("fig14", "fig15", "fig16", "fig17", "fig18", "fig19", "ablations", "lying", "standins")
+NAMES = ("fig14", "fig15", "fig16", "fig17", "fig18", "fig19", "ablations", "lying", "standins", "blind")
 
 
 def worst(rho, gpu_h=1.0):
@@ -42,7 +42,7 @@ def test_cells_can_be_pickled_and_have_equal_labels(name):
     assert len({tuple(cell.labels.values()) for cell in cells}) == len(cells)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "standins"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("standins", "blind")])
 def test_paper_scale_has_more_runs(name):
     experiment = experiment_named(name)
 
@@ -341,6 +341,31 @@ def test_ablation_compares_some_variants_with_another_than_the_default():
         assert (variant.rounds is not None and variant.rounds.f == 0.0) is (
             (variant.choice == "f" and variant.alternative == "0") or variant.against == "f: 0"
         )
+
+
+def test_blind_baselines_are_compared_with_themis_seed_by_seed():
+    runs = [
+        done(worst(rho), workload=workload, policy=policy, placement=placement, seed=seed)
+        for workload in ("w1", "w2")
+        for seed in (1, 2)
+        for policy, placement, rho in (
+            ("themis", "best_fit", 2.0),
+            ("slaq", "best_fit", 3.0),
+            ("slaq", "blind", 5.0),
+            ("srtf", "best_fit", 2.0),
+            ("srtf", "blind", 4.4),
+        )
+    ]
+    findings = experiment_named("blind").evaluate(runs)
+    lines = by_what(findings)
+
+    assert lines["max rho, slaq, blind / themis, w2"].ours == 2.5
+    assert lines["max rho, nearest baseline, blind / themis, w1"].remark == ""
+    assert lines["max rho, farthest baseline, blind / themis, w1"].remark == "this is slaq."
+    assert findings.claims[0].here == "w1 2.20 to 2.50, w2 2.20 to 2.50 times"
+    assert "placed by best fit w1 1.00 to 1.50" in findings.causes[0]
+    with house_style():
+        assert len(experiment_named("blind").draw(findings).axes) == 6
 
 
 # ---- figures --------------------------------------------------------------------------------------------------------

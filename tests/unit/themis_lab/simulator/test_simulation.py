@@ -1,4 +1,4 @@
-"""Whole runs that can be worked out by hand."""
+"""Whole runs with results computed by hand."""
 
 import pytest
 from msgspec.structs import replace

@@ -16,6 +16,7 @@ from audit_samples import (
     with_limits,
 )
 
+from themis.choices import Bidders
 from themis_lab.testbed import audit_idle, audit_leases, audit_ownership, audit_progress, audit_rounds
 from themis_lab.testbed.audit import audit
 from themis_lab.testbed.audit_values import HistoryLine
@@ -433,6 +434,16 @@ def test_too_many_asked_apps_are_found():
 def test_offer_to_app_that_is_not_worst_is_found():
     spoilt = changed("round_reported", {"rho": {"a": 4.0, "b": 3.0}}, place=1)
     found(spoilt, audit_rounds.WORST_ASKED)
+
+
+def test_other_bidders_than_the_worst_are_found_only_if_their_number_is_wrong():
+    both, better = (
+        changed("round_offered", {"apps": ["a", "b"]}, place=1),
+        changed("round_reported", {"rho": {"a": 4.0, "b": 3.0}}, place=1),
+    )
+    assert audit(run_of(better, limits=with_limits(bidders=Bidders.PRESSED))).clean
+    assert not audit(run_of(both, limits=with_limits(bidders=Bidders.PRESSED))).clean
+    assert not audit(run_of(better, limits=with_limits(bidders=Bidders.ALL))).clean
 
 
 def test_offers_of_other_policies_are_not_checked():

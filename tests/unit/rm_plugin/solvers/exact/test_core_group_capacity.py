@@ -50,7 +50,7 @@ class Load:
         return sum(weight * many for weight, many in zip(weights, count, strict=True))
 
     def holds(self, count):
-        """Whether the machines hold so many of each, by brute force."""
+        """Whether the machines hold these numbers of each kind, by brute force."""
         items, gangs = len(self.items), len(self.gangs)
         asked = [
             GangRequest(size, Level.SLOT if in_slot else Level.MACHINE, many)

@@ -39,7 +39,7 @@ class Rack:
         )
 
     def beside(self, pinned):
-        """The most weight of items and gangs beside so many GPUs pinned on each machine."""
+        """The most weight of items and gangs in addition to the pinned GPUs of each machine."""
         count = np.empty(len(self.items) + len(self.gangs) + 1 + len(self.free), dtype=np.int32)
         left = [free - gpus for free, gpus in zip(self.free, pinned, strict=True)]
         return _core.weigh(*self._arrays(left, [(0, 0)] * len(self.free)), count)

@@ -149,7 +149,7 @@ def test_the_steps_of_the_target_change_no_answer_where_states_are_many(seed):
 
 
 def test_bounds_are_valid_at_any_cut_of_a_search():
-    """Completions tell states apart at the target; of those that they leave out no more is known than that."""
+    """Completions distinguish states at the target. States that they drop are worth less than that."""
     cut = 0
     for seed in range(60):
         bidders, kinds = 2 + seed % 7, 1 + seed % 3

@@ -128,7 +128,7 @@ def test_highs_decides_if_the_search_does_not(name, monkeypatch):
 
 
 def undecided(market, skip, *_):
-    """Nobody wins, and no row is fixed."""
+    """No app wins, and no row is fixed."""
     rows = tuple(range(market.arrays.rows.rows))
     return replace(no_winners(market.arrays, skip), status=SearchStatus.UNDECIDED, open_rows=rows)
 

@@ -80,7 +80,7 @@ def test_rows_of_a_bidder_are_sorted_best_first():
 
 
 def test_rescuing_one_more_bidder_gains_more_than_all_else_together():
-    """Values from 1e-9 to 1e9: whoever starts at 0 goes before any product."""
+    """Values from 1e-9 to 1e9: bidders that start at 0 count before any product."""
     rng = random.Random(0)
     for _ in range(100):
         bids = [

@@ -26,7 +26,7 @@ MANY = Recipe(machines=10, bidders=8, rows=20, sizes=(1, 2, 3, 4, 5), racks=3, s
 
 
 def wide_market(bidders=24):
-    """Rows of gangs of any size, worth as much as they are large: nothing tells good choices from bad ones."""
+    """Rows of gangs of any size, valued by their sizes: no bound separates good choices from bad ones."""
     rng = random.Random(2)
     sizes = [[[rng.randint(5, 25) for _ in range(rng.randint(1, 4))] for _ in range(10)] for _ in range(bidders)]
     bids = [

@@ -45,7 +45,7 @@ class Case:
         self.pinned = pinned_resources(self.free, len(self.arrays.kinds), asked)
 
     def choices(self, rng, most):
-        """Choices that win something and pin no more than is free: all, or so many of them."""
+        """Choices that win something and pin no more than is free: all, or at most `most` random ones."""
         every = [[row for row in choice if row >= 0] for choice in all_choices(self.rows)]
         every = [choice for choice in every if choice]
         for chosen in rng.sample(every, min(most, len(every))):

@@ -55,7 +55,7 @@ def test_replayed_jobs_log_every_second_on_few_gpus():
         by_iterations_s = given["log_every"] * slowest_s / experiment.scale.time_scale
         seldom += by_iterations_s > 2.0
         assert given["log_every_s"] == 1.0
-    assert seldom, "there are some that would tell it seldom by their iterations"
+    assert seldom, "some apps would report seldom by their iterations alone"
 
 
 def test_pair_has_divided_gpu_time_of_table_5():
