@@ -6,7 +6,7 @@ import threading
 import pytest
 from fake_webhdfs import Server
 
-from am.checkpoints import CheckpointError
+from am.checkpoints import CheckpointError, hdfs_upload
 from am.checkpoints.hdfs import LEFTOVER_AGE_S, WRITING_PREFIX, HdfsStore
 from am.checkpoints.manifest import CHUNK_BYTES
 from am.checkpoints.store import FullStoreError, UnreachableStoreError
@@ -143,20 +143,20 @@ def test_only_old_hidden_folders_are_removed(store, hdfs, source):
     assert [each.iteration for each in store.checkpoints("j")] == [2]
 
 
-def test_first_of_two_writers_wins(server, store, hdfs, tmp_path):
+def test_first_of_two_writers_wins(server, store, hdfs, tmp_path, monkeypatch):
     """The second begins before the first has ended, so neither sees the other's until it renames."""
     first, second = tmp_path / "1", tmp_path / "2"
     first.write_bytes(b"first")
     second.write_bytes(b"second")
     rival = new_store(server)
-    upload = store._upload
 
-    def beaten(source, target):
-        record = upload(source, target)
+    def beaten(*arguments, **named):
+        monkeypatch.undo()
+        record = hdfs_upload.upload(*arguments, **named)
         rival.save("j", 1, {"f": first}, {})
         return record
 
-    store._upload = beaten
+    monkeypatch.setattr("am.checkpoints.hdfs.upload", beaten)
     assert store.save("j", 1, {"f": second}, {}) == rival.latest("j")
     assert hdfs.files()["/ck/j/000000000001/f"] == b"first"
     assert not left(hdfs)
@@ -202,17 +202,15 @@ def test_many_writers_at_once_end_with_one_whole_checkpoint(server, hdfs, source
     assert not left(hdfs)
 
 
-def test_removed_staged_folder_never_becomes_checkpoint(store, hdfs, source):
-    upload = store._upload
-
-    def swept(path, target):
-        record = upload(path, target)
+def test_removed_staged_folder_never_becomes_checkpoint(store, hdfs, source, monkeypatch):
+    def swept(client, path, target, **named):
+        record = hdfs_upload.upload(client, path, target, **named)
         if target.endswith("/a"):
             with hdfs.lock:
                 del hdfs.nodes[target]
         return record
 
-    store._upload = swept
+    monkeypatch.setattr("am.checkpoints.hdfs.upload", swept)
     with pytest.raises(CheckpointError, match="differ from those on HDFS"):
         store.save("j", 1, {"a": source, "b": source}, {})
     assert store.latest("j") is None

@@ -66,4 +66,6 @@ def test_page_has_one_mark(tool, page):
 @pytest.mark.parametrize("page", (*PAGES[:3], "reproduction-details"))
 def test_page_of_a_paper_has_no_results_above_its_mark(tool, page):
     text = (ROOT / "docs" / "explanation" / f"{page}.md").read_text(encoding="utf-8")
-    assert "max rho" not in text.partition(tool.MARK)[0].lower()
+    # The live testbed's results are no results of `themis reproduce`, so they stand above the mark.
+    above = text.partition(tool.MARK)[0].partition("## The simulator against the live testbed")[0]
+    assert "max rho" not in above.lower()

@@ -14,6 +14,7 @@ from rich.console import Console
 from synthetic_run import LIMITS, SampleApp, SyntheticRun
 
 from themis.cluster import DeviceType
+from themis.config.defaults import DEFAULT_POLICY
 from themis.config.rm_settings import LeaseSettings, RmSettings
 from themis.errors import InputError
 from themis.wire import themis_pb2 as pb
@@ -291,7 +292,7 @@ def test_invalid_facts_are_refused(tmp_path: Path, text: str):
 def test_round_bounds_come_from_settings(record: RunRecord):
     limits = audit_limits(record.settings, 0)
     assert limits.round_s == pytest.approx(1.0 + 2.0 + 5.0 + 10.0 + 3.5)
-    assert (limits.lease_s, limits.policy, limits.f) == (LIMITS.lease_s, "themis", 0.8)
+    assert (limits.lease_s, limits.policy, limits.f) == (LIMITS.lease_s, DEFAULT_POLICY, 0.8)
 
 
 def snapshot() -> Snapshot:
