@@ -69,10 +69,12 @@ class YarnEngine:
         self._launcher: YarnAppLauncher | None = None
 
     async def shared_folder(self) -> SharedFolder:
-        """The folder `resource-manager` of the storage on HDFS."""
+        """The folder `resource-manager` of the storage on HDFS, by default in the home of the user who logs in."""
         # Hadoop's classes and HdfsCLI read some of these from the process's own environment.
         os.environ.update(self._environment)
         await asyncio.to_thread(start_jvm, self._environment)
+        # It logs in, so the user is known from here on.
+        self._client = await asyncio.to_thread(YarnClient)
         self._storage = self._storage or f"hdfs:///user/{current_user()}/themis"
         return await _once_reachable(self._make_folder)
 
@@ -84,7 +86,9 @@ class YarnEngine:
         Raises:
             InputError: The settings cannot be used.
         """
-        client = self._client = await asyncio.to_thread(YarnClient)
+        client = self._client
+        if client is None:
+            raise InvariantError("the shared folder comes before the engine")
         if self._settings.as_submitter:
             LOG.warning(
                 "yarn.as_submitter: every client of this ResourceManager can run programs as any user for whom %s may "

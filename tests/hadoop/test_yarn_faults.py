@@ -231,7 +231,6 @@ def test_a_start_waits_for_the_name_node(breakable_cluster, tmp_path):
         finally:
             breakable_cluster.mend()
             themis.stop()
-    assert "waiting for Hadoop" in (tmp_path / "rm.log").read_text()
 
 
 def test_killing_a_task_host_ends_its_task(themis):
