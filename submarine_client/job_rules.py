@@ -51,7 +51,7 @@ def framework_of(options: Given) -> str:
         return ""
     framework = options["framework"][0].lower()
     if framework in _OTHER_FRAMEWORKS:
-        remedy = "leave --framework out; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT then tell each task of its peers"
+        remedy = "leave --framework out; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT then describe each task's peers"
         raise InputError("--framework is not supported", value=framework, remedy=remedy)
     if framework not in FRAMEWORKS:
         raise UnknownNameError("framework", framework, (*FRAMEWORKS, *_OTHER_FRAMEWORKS))

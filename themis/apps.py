@@ -135,9 +135,9 @@ class CodeArchive(Value, frozen=True, kw_only=True):
 class ProgramSpec(Value, frozen=True, kw_only=True):
     """What a task runs: a program of the catalogue by `name`, or a shell `command` of the user's own.
 
-    `arguments` go to every job unchanged; `environment` is added to each task's. `framework` says which variables tell
-    a task of its peers: one of FRAMEWORKS, or empty for those of TensorFlow and PyTorch. A command starts in a copy of
-    `code`, if there is any. The folder of the interpreter `python`, an absolute path, comes first in its PATH.
+    `arguments` go to every job unchanged; `environment` is added to each task's. `framework` says which variables
+    describe a task's peers: one of FRAMEWORKS, or empty for those of TensorFlow and PyTorch. A command starts in a copy
+    of `code`, if there is any. The folder of the interpreter `python`, an absolute path, comes first in its PATH.
     """
 
     name: str = ""

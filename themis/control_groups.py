@@ -79,17 +79,20 @@ def _folder_of(pid: str) -> Path | None:
     path = next((line.removeprefix("0::") for line in groups.splitlines() if line.startswith("0::")), None)
     # `31 23 0:30 ROOT MOUNT_POINT OPTIONS .. - cgroup2 ..` (proc(5)); ROOT is the group that is mounted there.
     found = (line.split() for line in mounts.splitlines() if " - cgroup2 " in line)
-    root, mount_point = next(((fields[3], fields[4]) for fields in found), (None, ""))
-    if path is None or root is None or ".." in path or not path.startswith(root):
+    root, mount_point = next(((fields[3], Path(fields[4])) for fields in found), (None, Path()))
+    if path is None or root is None or ".." in path or not Path(path).is_relative_to(root):
         return None
-    return Path(mount_point, path.removeprefix(root).lstrip("/"))
+    return mount_point / Path(path).relative_to(root)
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove empty groups whose makers were killed before they could."""
+    """Remove empty groups whose makers were killed before they could.
+
+    A group with processes stays whole: an app master in it may just have made an empty one for its next task.
+    """
     for folder in parent.glob(f"{_PREFIX}*"):
         maker = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        if maker.isdigit() and not Path("/proc", maker).exists():
+        if maker.isdigit() and not Path("/proc", maker).exists() and not ControlGroup(folder).populated:
             _remove(folder)
 
 

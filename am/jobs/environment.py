@@ -35,7 +35,7 @@ class JobIncarnation(Value, frozen=True, kw_only=True):
         speed: The speed of emulated work on that type.
         threads: For each task the threads that it may use on its CPU node; none on GPUs.
         environment: The user's own variables; the contract's names win over them.
-        framework: Whose variables tell a task of its peers: one of `themis.apps.FRAMEWORKS`, or empty for all.
+        framework: Whose variables describe a task's peers: one of `themis.apps.FRAMEWORKS`, or empty for all.
         most_tasks: How many tasks an incarnation of the job may have.
     """
 

@@ -1,4 +1,4 @@
-"""The pages in a real Chromium: charts are drawn, nothing overflows, and a renewal disturbs nobody."""
+"""The pages in a real Chromium: charts are drawn, nothing overflows, and a renewal does not disturb the reader."""
 
 import asyncio
 import contextlib
@@ -132,7 +132,7 @@ def test_new_losses_appear_without_a_reload():
     run(scenario)
 
 
-def test_page_says_so_when_nobody_answers():
+def test_page_says_so_when_there_is_no_answer():
     async def scenario():
         async with opened("/") as (page, _):
             await page.route("**/*", lambda route: route.abort())

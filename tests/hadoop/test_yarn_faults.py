@@ -223,6 +223,11 @@ def test_a_start_waits_for_the_name_node(breakable_cluster, tmp_path):
     with ThreadPoolExecutor(1) as pool:
         starting = pool.submit(themis.start)
         try:
+            log = tmp_path / "rm.log"
+            deadline_s = time.monotonic() + 90.0
+            while not (log.exists() and "HDFS has been away" in log.read_text()):
+                assert time.monotonic() < deadline_s, "the start did not ask HDFS"
+                time.sleep(0.2)
             # Longer than any single call waits for HDFS.
             time.sleep(20.0)
             assert not starting.done() and themis.process.poll() is None

@@ -181,7 +181,7 @@ class GroupFile(Section):
     )
     python: str = Field(default="", description="absolute path of an interpreter; its folder comes first in PATH")
     framework: Literal["", "tensorflow", "pytorch", "none"] = Field(
-        default="", description="whose variables tell a task of its peers; default: those of TensorFlow and PyTorch"
+        default="", description="whose variables describe a task's peers; default: those of TensorFlow and PyTorch"
     )
     tuner: Annotated[TunerSection, BeforeValidator(_tuner)] = TunerSection()
     metric: Annotated[MetricSection | None, BeforeValidator(_metric)] = MetricSection()

@@ -12,7 +12,6 @@ from aiohttp import web
 from themis.errors import InputError, ThemisError, UnknownNameError, UnreachableError
 from themis.web.elements import element
 from themis.web.frame import HEADERS, page
-from themis.web.static_files import FOLDER, ROUTE
 
 LOG = logging.getLogger("themis.web")
 
@@ -66,9 +65,7 @@ def site(is_document: Callable[[str], bool]) -> web.Application:
         answer.headers.update(HEADERS)
         return answer
 
-    application = web.Application(middlewares=[guard])
-    application.router.add_static(ROUTE, FOLDER)
-    return application
+    return web.Application(middlewares=[guard])
 
 
 async def listen(application: web.Application, host: str, port: int) -> tuple[web.AppRunner, int]:

@@ -106,7 +106,7 @@ def gain_from_lie(instance: Instance, rule: Rule, tenant_id: str, claim: tuple[f
 def one_more(instance: Instance, rule: Rule, fair: FairShare, gpu_type: str) -> Mapping[str, float]:
     """What one more device of a type would be worth to each tenant: the change of its efficiency.
 
-    The last basis of the programme tells it (`FairShare.marginals`), and a policy explains its shares by the same
+    It follows from the last basis of the programme (`FairShare.marginals`). A policy explains its shares by the same
     numbers. They add up to the price of the type. So the tenants together gain at most this from a whole device, and
     less if the optimal basis changes on the way. A rule without prices is computed again with one more device, and
     so is every rule for a type without devices, which has no variables.

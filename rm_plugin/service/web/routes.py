@@ -23,6 +23,7 @@ from rm_plugin.service.web.round_record import round_document
 from themis.errors import InputError, UnknownNameError
 from themis.lifecycle import AppState
 from themis.web.answers import NotThereError, html_answer, json_answer, site, text_answer, whole_number
+from themis.web.static_files import FOLDER, ROUTE
 
 APPS_DEFAULT = 200
 ROUNDS_DEFAULT, MAX_ROUNDS = 10, 100
@@ -33,6 +34,7 @@ def application(page_state: PageState) -> web.Application:
     """Everything that is served."""
     routes = Routes(page_state)
     served = site(is_document=lambda path: path.startswith("/api/"))
+    served.router.add_static(ROUTE, FOLDER)
     served.add_routes(
         [
             web.get("/", routes.home),

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from live_rm import settings
+from shared_folder_cases import MemoryFolder
 
 from rm_plugin.engines import folder_lock
 from rm_plugin.engines.engine import LocalEngine
-from rm_plugin.engines.shared_folder import MemoryFolder, SharedFolder
+from rm_plugin.engines.shared_folder import SharedFolder
 from rm_plugin.service import server
 from rm_plugin.service.app_masters import AppMasters
 from themis.cluster import Cluster

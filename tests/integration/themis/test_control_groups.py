@@ -84,3 +84,24 @@ def test_without_control_groups_none_is_made(tmp_path, monkeypatch):
     monkeypatch.setattr(control_groups, "_MOUNTS", mounts)
     assert ControlGroup.make() is None
     assert run(tmp_path, "exit 4") == 4
+
+
+def test_group_with_processes_keeps_its_empty_groups_though_its_maker_is_dead(tmp_path, group):
+    """An app master of a ResourceManager that was killed has just made a group for its next task."""
+    left = ControlGroup(group.folder.parent / "themis-4999999-1")
+
+    async def scenario() -> None:
+        process = start(
+            ProcessSpec(command=("sleep", "60"), environment=os.environ, working_dir=tmp_path, stdout=tmp_path / "log")
+        )
+        (left.folder / "themis-1-0").mkdir(parents=True)
+        left.add(process.pid)
+        ControlGroup.make().remove()
+        assert (left.folder / "themis-1-0").exists()
+        left.kill()
+        await process.wait()
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        left.remove()

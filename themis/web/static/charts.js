@@ -2,7 +2,7 @@
 // (the address of its data). It has an id and `data-keep`, so that the page's own renewal leaves it alone.
 "use strict";
 
-const HUES = 137.508; // The golden angle: neighbours in the list have very different hues.
+const GOLDEN_ANGLE = 137.508; // Neighbours in the list have very different hues.
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
 const HEIGHT = 260;
 
@@ -33,7 +33,7 @@ const KINDS = {
       series: jobs.map((job, index) => ({
         label: job.job_id + (job.job_id === data.best_job ? " (best)" : ""),
         width: job.job_id === data.best_job ? 2.5 : 1.3,
-        stroke: `hsl(${(210 + index * HUES) % 360} 60% 50%)`,
+        stroke: `hsl(${(210 + index * GOLDEN_ANGLE) % 360} 60% 50%)`,
         dash: DASHES[index % DASHES.length],
         spanGaps: true,
         points: { show: job.iterations.length < 3 },
@@ -98,7 +98,7 @@ class Chart {
       if (!answer.ok) return;
       data = await answer.json();
     } catch {
-      return; // The page says that nobody answers.
+      return; // The page says that there is no answer.
     }
     const text = JSON.stringify(data);
     if (text === this.text) return;

@@ -2,8 +2,9 @@
 
 import pytest
 from fake_webhdfs import Server
+from shared_folder_cases import MemoryFolder
 
-from rm_plugin.engines.shared_folder import FileSystemFolder, MemoryFolder
+from rm_plugin.engines.shared_folder import FileSystemFolder
 from rm_plugin.engines.yarn_folder import HdfsFolder
 from themis.errors import UnreachableError
 from themis.hadoop.webhdfs import open_webhdfs

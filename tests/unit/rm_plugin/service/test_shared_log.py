@@ -1,8 +1,9 @@
 """The shared log: every process agrees on its records, former writers are refused, and lost answers do no harm."""
 
 import pytest
+from shared_folder_cases import MemoryFolder
 
-from rm_plugin.engines.shared_folder import FileSystemFolder, MemoryFolder
+from rm_plugin.engines.shared_folder import FileSystemFolder
 from rm_plugin.service.shared_log import KEPT_CLAIMS, LogLostError, SharedLog
 from rm_plugin.service.store import StoreError
 from themis.errors import UnreachableError
@@ -71,25 +72,14 @@ def test_a_former_writer_is_refused_after_many_snapshots(folder):
     assert contents(folder) == []
 
 
-def test_a_record_whose_answer_was_lost_is_void_for_every_reader():
+@pytest.mark.parametrize("undone", [[b"undone"], [b"undone", b"undone too"]])
+def test_records_whose_answers_were_lost_are_void_for_every_reader(undone):
     folder = LossyFolder()
     log = begun(folder)
-    folder.lost = 1
-    with pytest.raises(StoreError, match="no answer"):
-        log.append(b"undone")
-    log.append(b"done")
-    assert contents(folder) == [b"done"]
-
-
-def test_void_records_of_several_lost_answers_stay_void():
-    folder = LossyFolder()
-    log = begun(folder)
-    folder.lost = 1
-    with pytest.raises(StoreError):
-        log.append(b"undone")
-    folder.lost = 1
-    with pytest.raises(StoreError):
-        log.append(b"undone too")
+    for content in undone:
+        folder.lost = 1
+        with pytest.raises(StoreError, match="no answer"):
+            log.append(content)
     log.append(b"done")
     assert contents(folder) == [b"done"]
 

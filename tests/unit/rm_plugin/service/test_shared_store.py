@@ -5,8 +5,8 @@ import sqlite3
 
 import pytest
 from msgspec.structs import replace
+from shared_folder_cases import MemoryFolder
 
-from rm_plugin.engines.shared_folder import MemoryFolder
 from rm_plugin.service import shared_store
 from rm_plugin.service.shared_log import LogLostError, SharedLog
 from rm_plugin.service.shared_store import SharedStore

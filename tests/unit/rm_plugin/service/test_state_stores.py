@@ -5,8 +5,8 @@ import sqlite3
 
 import pytest
 from msgspec.structs import replace
+from shared_folder_cases import MemoryFolder
 
-from rm_plugin.engines.shared_folder import MemoryFolder
 from rm_plugin.service.shared_log import SharedLog
 from rm_plugin.service.shared_store import SharedStore
 from rm_plugin.service.store import StoredApp, StoreError

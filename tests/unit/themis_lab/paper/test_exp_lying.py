@@ -75,10 +75,10 @@ def test_lies_about_demand_and_phases_stay_possible(lie, factor, largest_gang, l
     phase = PhaseLeft(jobs=4, work_gpu_s=800.0, longest_gpu_s=300.0, gang_gpus=4)
     demand = GangDemand(job_id="a", min_gpus=2, max_gpus=4, work_left_gpu_s=300.0)
     truth = AppReport(app_id="a", round_id=1, rho=1.0, t_shared_s=1.0, t_ideal_s=1.0, demands=(demand,))
-    told = lie_of(lie, factor).report(replace(truth, phases_left=(phase,)))
+    reported = lie_of(lie, factor).report(replace(truth, phases_left=(phase,)))
 
-    assert told.demands[0].max_gpus == largest_gang
-    assert told.phases_left[0].longest_gpu_s == longest_gpu_s
+    assert reported.demands[0].max_gpus == largest_gang
+    assert reported.phases_left[0].longest_gpu_s == longest_gpu_s
 
 
 def test_unknown_lie_lists_known_ones():
