@@ -4,8 +4,8 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
+from shared_folder_cases import MemoryFolder
 
-from rm_plugin.engines.shared_folder import MemoryFolder
 from rm_plugin.service.shared_log import LogLostError, SharedLog
 from rm_plugin.service.store import StoreError
 from themis.errors import UnreachableError
