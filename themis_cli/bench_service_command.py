@@ -47,6 +47,6 @@ def _service(options: argparse.Namespace) -> int:
     )
     # Treat SIGTERM like Ctrl-C. Otherwise the folder of the benchmark would remain.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    result = run_plan(plan, lambda phase: print(phase, file=sys.stderr))
+    result = run_plan(plan, lambda phase: sys.stderr.write(f"{phase}\n"))
     sys.stdout.write((json.dumps(document(result)) if options.json else table(plan, result)) + "\n")
     return 0

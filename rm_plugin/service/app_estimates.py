@@ -120,7 +120,7 @@ class AppEstimates:
         if not entry.heartbeat.jobs:
             return "its app master has not reported yet"
         policy, table, noun = self._settings.policy, self._arbiter.table, self._arbiter.cluster.device_noun
-        free = len(table.free_gpus())
+        free = table.free_count
         if not free:
             end_s = table.next_end_s()
             due = "" if end_s is None else f"; the next leases end in {duration(max(0.0, end_s - self._clock.now_s()))}"

@@ -75,7 +75,7 @@ class EmulatedApp:
         self._contention = contention
         self.cluster_view = replace(self.cluster_view, active_apps=max(1, active_apps))
 
-    def view(self, planned: Mapping[str, tuple[GpuId, ...]], round_at_s: float = -math.inf) -> AppView:
+    def view(self, planned: Mapping[str, tuple[GpuId, ...]], round_at_s: float = -math.inf) -> AppView:  # noqa: ARG002
         """The app now; its job holds all its GPUs, reserved ones included."""
         gpus = sorted({gpu for gpu, lease in self.leases.items() if lease.state is LeaseState.GRANTED} | self.reserved)
         until_s = renewable_until_s(round_at_s, self._lead_s)

@@ -25,6 +25,7 @@ def table(plan: Plan, result: Result) -> str:
         ("reports in time", "-" if result.reports_in_time is None else f"{100 * result.reports_in_time:.1f} %"),
         ("rounds", str(result.rounds)),
         ("round", _shown(result.round_s)),
+        *[(f"  its {step}", _shown(times)) for step, times in result.steps_s.items()],
         ("heartbeat", _shown(result.heartbeat_s)),
         ("REST", _shown(result.rest_s)),
         ("list", _shown(result.list_s)),

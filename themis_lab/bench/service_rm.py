@@ -1,6 +1,6 @@
-"""The ResourceManager of `bench service`, a process of its own: `python -m themis_lab.bench.service_rm FILE GPUS DRIVERS`.
+"""The ResourceManager of `bench service`: `python -m themis_lab.bench.service_rm SETTINGS GPUS DRIVERS`.
 
-FILE are the settings. It is the product's service on an engine that emulates app masters (`service_engine`).
+It is the product's service on an engine that emulates app masters (`service_engine`).
 """
 
 from __future__ import annotations

@@ -15,10 +15,12 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import psutil
@@ -85,8 +87,8 @@ class Plan(Value, frozen=True, kw_only=True):
 
     @property
     def gang_gpus(self) -> int:
-        """GPUs of each job."""
-        return max(1, self.gpus // self.apps)
+        """GPUs of each job: the largest power of two that `apps` of them have room for."""
+        return int(2 ** max(0, (self.gpus // self.apps).bit_length() - 1))
 
 
 class Quantiles(Value, frozen=True, kw_only=True):
@@ -107,6 +109,7 @@ class Result(Value, frozen=True, kw_only=True):
     Attributes:
         reports_in_time: Reports that arrived by the deadline, as a share of those that rounds wanted; None: no round.
         round_s: Seconds of whole rounds.
+        steps_s: Seconds of their steps: until all reports, then all bids, the auction, the grants.
         rest_s: Seconds of requests to the REST interface.
         list_s: Seconds of lists of at most 200 apps over gRPC.
         heartbeat_s: Seconds from a heartbeat to its acknowledgement, as app masters see it.
@@ -122,6 +125,7 @@ class Result(Value, frozen=True, kw_only=True):
 
     reports_in_time: float | None
     round_s: Quantiles
+    steps_s: Mapping[str, Quantiles]
     rest_s: Quantiles
     list_s: Quantiles
     heartbeat_s: Quantiles
@@ -135,7 +139,7 @@ class Result(Value, frozen=True, kw_only=True):
     registered_s: float
 
 
-def run_plan(plan: Plan, say: Callable[[str], None]) -> Result:
+def run_plan(plan: Plan, say: Callable[[str], object]) -> Result:
     """Run the benchmark. `say` is called with each phase as it begins.
 
     Raises:
@@ -164,22 +168,21 @@ def run_plan(plan: Plan, say: Callable[[str], None]) -> Result:
         start_s = service.start()
         service.end()
         _end(driving)
-        rounds_s, in_time = _rounds(folder / "state" / "rm.sqlite", measured.began_at_s, measured.ended_at_s)
-        beats_s = [
-            beat for driver in range(drivers) for beat in json.loads(heartbeats_file(folder, driver).read_text())
-        ]
+        rounds = _rounds(folder / "state" / "rm.sqlite", measured.began_at_s, measured.ended_at_s)
+        beats = [json.loads(heartbeats_file(folder, driver).read_text()) for driver in range(drivers)]
         return Result(
-            reports_in_time=in_time,
-            round_s=Quantiles.of(rounds_s),
+            reports_in_time=rounds.reports / rounds.reports_wanted if rounds.reports_wanted else None,
+            round_s=Quantiles.of(rounds.took_s),
+            steps_s={step: Quantiles.of(values_s) for step, values_s in rounds.steps_s.items()},
             rest_s=Quantiles.of(measured.rest_s),
             list_s=Quantiles.of(measured.list_s),
-            heartbeat_s=Quantiles.of(beats_s),
+            heartbeat_s=Quantiles.of(list(chain.from_iterable(beats))),
             submissions_per_s=(plan.apps + plan.waiting) / submitted_s,
             cpu_share=measured.cpu_s / (measured.ended_at_s - measured.began_at_s),
             worker_cpu_share=measured.worker_cpu_s / (measured.ended_at_s - measured.began_at_s),
             rss_mb=measured.rss_mb,
             start_s=start_s,
-            rounds=len(rounds_s),
+            rounds=len(rounds.took_s),
             registered=registered,
             registered_s=registered_s,
         )
@@ -202,7 +205,7 @@ class Service:
             "page": "127.0.0.1:0",
             "policy": plan.policy,
             "lease": {"duration_s": plan.lease_s, "checkpoint_lead_s": min(2.0, plan.lease_s / 4), "grace_s": 30.0},
-            # As many as in the issue of a busy machine may be late: what is late is measured, not killed.
+            # App masters that are late are measured, not killed.
             "am_expiry_s": 600.0,
         }
         self._settings.write_text(yaml.safe_dump(settings), encoding="utf-8")
@@ -328,7 +331,9 @@ def _measure(client: Connection, service: Service, page_url: str, seconds: float
     def probe(one: Callable[[int], object], took_s: list[float]) -> None:
         while not stop.is_set():
             begun_s = time.monotonic()
-            one(len(took_s))
+            # A request that ran into its time limit counts with that time.
+            with suppress(ThemisError, OSError):
+                one(len(took_s))
             took_s.append(time.monotonic() - begun_s)
             stop.wait(_PROBE_EVERY_S)
 
@@ -372,22 +377,42 @@ def _peak_mb(process: psutil.Process) -> float:
     return float(process.memory_info().rss) / _MIB
 
 
-def _rounds(path: Path, began_at_s: float, ended_at_s: float) -> tuple[list[float], float | None]:
-    """Seconds of the rounds that ended between two times, and the share of reports that arrived in time."""
+class Rounds(Value, frozen=True, kw_only=True):
+    """The rounds that ended between two times: seconds of each and of their steps, and the reports."""
+
+    took_s: tuple[float, ...]
+    steps_s: Mapping[str, tuple[float, ...]]
+    reports: int
+    reports_wanted: int
+
+
+_STEPS = {"round_reported": "reports", "round_bids": "bids", "round_auctioned": "auction", "round_granted": "grants"}
+"""Steps of a round by the event that ends each."""
+
+
+def _rounds(path: Path, began_at_s: float, ended_at_s: float) -> Rounds:
     store = SqliteStore(path)
     took_s: list[float] = []
+    steps_s: dict[str, list[float]] = {step: [] for step in _STEPS.values()}
     arrived = wanted = after = 0
+    last_s = 0.0
     try:
         while events := store.events(after=after, app_id="", limit=_EVENTS_A_READ):
             after = events[-1].sequence
             for event in events:
-                if not began_at_s <= event.time_s <= ended_at_s:
+                if not event.kind.startswith("round_") or not began_at_s <= event.time_s <= ended_at_s:
                     continue
+                detail: Mapping[str, Any] = event.detail
                 if event.kind == "round_ended":
-                    took_s.append(event.detail["duration_ms"] / 1e3)
+                    took_s.append(detail["duration_ms"] / 1e3)
                 elif event.kind == "round_reported":
-                    arrived += len(event.detail["rho"])
-                    wanted += len(event.detail["rho"]) + len(event.detail["absent"])
+                    answered = len(detail["rho"]) - len(detail.get("kept", ()))
+                    arrived += answered
+                    wanted += answered + len(detail["absent"])
+                if event.kind in _STEPS:
+                    steps_s[_STEPS[event.kind]].append(event.time_s - last_s)
+                last_s = event.time_s
     finally:
         store.close()
-    return took_s, arrived / wanted if wanted else None
+    steps = {step: tuple(values) for step, values in steps_s.items()}
+    return Rounds(took_s=tuple(took_s), steps_s=steps, reports=arrived, reports_wanted=wanted)
