@@ -397,7 +397,7 @@ class ResourceManager:
             lease_s=lease.duration_s,
             checkpoint_lead_s=lease.checkpoint_lead_s,
             grace_s=lease.grace_s,
-            heartbeat_s=self.settings.heartbeat_s,
+            heartbeat_s=self.settings.heartbeat_time_s(self.arbiter.active_count),
             time_scale=self.settings.time_scale,
             leases=self.live_cluster.lease_update(entry.app_id),
             active_apps=self.arbiter.active_count,

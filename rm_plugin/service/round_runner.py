@@ -283,9 +283,12 @@ class RoundRunner:
         most_s = self._settings.answer_time_s(self._settings.bid_deadline_s, len(question.app_ids))
         deadline_s = self._clock.now_s() + most_s
 
+        offer = offer_to_message(snapshot.offer_to_anybody(deadline_s))
+
         def ask(session: Session) -> asyncio.Future[Bid]:
-            offer = snapshot.offer_to(session.app_id, deadline_s)
-            session.send(pb.RmMessage(offer=offer_to_message(offer)))
+            # `RmMessage` copies the offer.
+            offer.contention = snapshot.contentions.of(session.app_id)
+            session.send(pb.RmMessage(offer=offer))
             return session.expect_bid(snapshot.round_id)
 
         bids = await self._gather(question.app_ids, ask, self._settings.bid_deadline_s, most_s, snapshot.round_id)
@@ -407,13 +410,14 @@ class RoundRunner:
 
 
 async def answered(waiting: Collection[asyncio.Future[Any]], *, pause_s: float, most_s: float) -> None:
-    """Wait until all futures are done, or none was done for `pause_s` seconds, or `most_s` seconds have passed.
+    """Wait until all futures are done, or no other one was for `pause_s` seconds, or `most_s` seconds have passed.
 
-    So a round waits for thousands of answers as long as they keep coming in, and little longer for a single app master
+    The first answer may take `most_s`: on a busy machine thousands of app masters first have to be asked. So a round waits for thousands of answers as long as they keep coming in, and little longer for a single app master
     that hangs. While this process itself stands still, no pause begins: the answers are there but unread.
     """
     loop = asyncio.get_running_loop()
-    left, all_done, end_s = len(waiting), asyncio.Event(), loop.time() + most_s
+    asked = left = len(waiting)
+    all_done, end_s = asyncio.Event(), loop.time() + most_s
 
     def note(_future: asyncio.Future[Any]) -> None:
         nonlocal left
@@ -429,7 +433,7 @@ async def answered(waiting: Collection[asyncio.Future[Any]], *, pause_s: float, 
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause_s / LOOKS):
                 await all_done.wait()
-        quiet = 0 if left < before else quiet + 1
+        quiet = 0 if left < before or left == asked else quiet + 1
 
 
 def _is_played(snapshot: RoundSnapshot) -> bool:
