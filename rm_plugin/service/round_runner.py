@@ -18,6 +18,7 @@ from rm_plugin.arbiter.rounds import Answer, Question, RoundResult, play_round
 from rm_plugin.policies.demands import usable_left
 from rm_plugin.policies.port import ExplainingPolicy, Explanation, Figure, MeasuredPolicy, Policy
 from rm_plugin.service.changes import Change, Changes
+from rm_plugin.service.claims import AppFacts, Cuts, checked_bid, checked_report
 from rm_plugin.service.entries import AppEntries
 from rm_plugin.service.market_folder import MarketFolder
 from rm_plugin.service.policy_memory import MemoryRecorder
@@ -39,6 +40,8 @@ RETRY_FIRST_S, MAX_RETRY_S = 1.0, 30.0
 
 MAX_WAITS = 50
 """Apps of which the record of a round says what they wait for."""
+MAX_CUTS = 5
+"""Cuts of an app's claims that the record of a round names."""
 
 A = TypeVar("A")
 Notify = Callable[[list[LeaseChange]], None]
@@ -87,6 +90,9 @@ class RoundRunner:
         self._seen_free = 0
         self._seen_unmet: dict[str, int] = {}
         self._unanswered = False
+        # Of the apps that answered the present round: what is known of them, and their reports as believed.
+        self._facts: dict[str, AppFacts] = {}
+        self._reports: dict[str, AppReport] = {}
         self._retry_at_s: float | None = None
         self._retry_after_s = RETRY_FIRST_S
         self._memory = MemoryRecorder()
@@ -257,21 +263,54 @@ class RoundRunner:
             session.send(pb.RmMessage(ask_rho=message))
             return session.expect_report(snapshot.round_id)
 
-        reports = await self._gather(question.app_ids, ask, deadline_s, snapshot.round_id)
-        await self._record(
-            "round_reported",
-            {
-                "round_id": snapshot.round_id,
-                "rho": {app_id: report.rho for app_id, report in reports.items()},
-                "absent": sorted(app.app_id for app in snapshot.apps if app.app_id not in reports),
-                "demand_gpus": {app_id: report.demand_gpus for app_id, report in reports.items()},
-            },
-        )
+        claims = await self._gather(question.app_ids, ask, deadline_s, snapshot.round_id)
+        self._facts = {app_id: self._facts_of(snapshot, app_id) for app_id in claims}
+        believed = {app_id: checked_report(claim, self._facts[app_id]) for app_id, claim in claims.items()}
+        reports = self._reports = {app_id: report for app_id, (report, _) in believed.items()}
+        for app_id, report in reports.items():
+            self._entries.get(app_id).note_claim(report.work_left_gpu_s)
+        detail: dict[str, object] = {
+            "round_id": snapshot.round_id,
+            "rho": {app_id: report.rho for app_id, report in reports.items()},
+            "absent": sorted(app.app_id for app in snapshot.apps if app.app_id not in reports),
+            "demand_gpus": {app_id: report.demand_gpus for app_id, report in reports.items()},
+        }
+        detail |= self._cut_detail({app_id: cuts for app_id, (_, cuts) in believed.items() if cuts})
+        await self._record("round_reported", detail)
         return reports
 
+    def _facts_of(self, snapshot: RoundSnapshot, app_id: str) -> AppFacts:
+        """Return what is known of an app in this round, without asking it."""
+        standing, entry = snapshot.standing(app_id), self._entries.get(app_id)
+        return AppFacts(
+            spec=entry.spec,
+            cluster=snapshot.cluster,
+            free=snapshot.free,
+            kept=standing.kept,
+            elapsed_s=snapshot.now_s - standing.submitted_at_s,
+            attained_gpu_s=standing.attained_gpu_s(snapshot.now_s),
+            contention=snapshot.contentions.of(app_id),
+            active_apps=len(snapshot.apps),
+            lease_s=snapshot.lease_s,
+            rule=self._settings.auction.bundle_rule,
+            claimed_gpu_s=entry.claimed_gpu_s,
+        )
+
+    def _cut_detail(self, cuts: Mapping[str, Cuts]) -> dict[str, object]:
+        """Count and log what was cut from claims, and return the part of an event that says so."""
+        for app_id, notes in cuts.items():
+            entry = self._entries.get(app_id)
+            entry.cut_claims += len(notes)
+            LOG.log(
+                logging.WARNING if entry.cut_claims == len(notes) else logging.DEBUG,
+                "%s: not believed: %s",
+                app_id,
+                notes[0],
+            )
+        return {"not_believed": {app_id: notes[:MAX_CUTS] for app_id, notes in cuts.items()}} if cuts else {}
+
     async def _ask_bids(self, question: AskBids, snapshot: RoundSnapshot) -> dict[str, Bid]:
-        detail: dict[str, object] = {"round_id": snapshot.round_id, "apps": list(question.app_ids)}
-        await self._record("round_offered", detail)
+        await self._record("round_offered", {"round_id": snapshot.round_id, "apps": list(question.app_ids)})
         deadline_s = self._clock.now_s() + self._settings.bid_deadline_s
 
         def ask(session: Session) -> asyncio.Future[Bid]:
@@ -279,8 +318,16 @@ class RoundRunner:
             session.send(pb.RmMessage(offer=offer_to_message(offer)))
             return session.expect_bid(snapshot.round_id)
 
-        bids = await self._gather(question.app_ids, ask, deadline_s, snapshot.round_id)
-        await self._record("round_bids", _bids_detail(snapshot, question, bids, self._prepare_ms(bids)))
+        claims = await self._gather(question.app_ids, ask, deadline_s, snapshot.round_id)
+        believed = {
+            app_id: checked_bid(claim, self._reports[app_id], self._facts[app_id])
+            for app_id, claim in claims.items()
+            if app_id in self._reports
+        }
+        bids = {app_id: bid for app_id, (bid, _) in believed.items()}
+        detail = _bids_detail(snapshot, question, bids, self._prepare_ms(bids))
+        detail |= self._cut_detail({app_id: cuts for app_id, (_, cuts) in believed.items() if cuts})
+        await self._record("round_bids", detail)
         return bids
 
     async def _solve(self, question: SolveAuction, snapshot: RoundSnapshot) -> AuctionOutcome | None:
