@@ -1,7 +1,7 @@
 """The testbed run under fire: kill -9 of an app master, of a task and of a client, and Ctrl-C.
 
-`make test` plays it on the small mix, `make test-slow` on the whole testbed of 64 emulated GPUs with replayed jobs twice
-as fast, `make test-nightly` as `make testbed` runs it.
+`make test` plays it on the small mix, `make test-slow` on the whole testbed of 64 emulated GPUs with replayed jobs
+twice as fast, `make test-nightly` as `make testbed` runs it.
 """
 
 from __future__ import annotations
