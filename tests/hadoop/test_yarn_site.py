@@ -21,11 +21,7 @@ short_leases = pytest.mark.parametrize("themis", [15], indirect=True, ids=["shor
 
 @pytest.fixture
 def themis(request, cluster, tmp_path):
-    made = ThemisOnYarn(cluster, tmp_path, lease_s=getattr(request, "param", 30))
-    # Under `fair_finish` an app may ask for gangs that another tenant's containers leave no room for, again and again
-    # (docs/how-to/hadoop.md, GPUs of other tenants).
-    made.settings |= {"policy": "themis"}
-    with made as themis:
+    with ThemisOnYarn(cluster, tmp_path, lease_s=getattr(request, "param", 30)) as themis:
         yield themis
         if themis.kinds()["lease_granted"]:
             assert themis.audit() == ()
