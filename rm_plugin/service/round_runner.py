@@ -412,8 +412,9 @@ class RoundRunner:
 async def answered(waiting: Collection[asyncio.Future[Any]], *, pause_s: float, most_s: float) -> None:
     """Wait until all futures are done, or no other one was for `pause_s` seconds, or `most_s` seconds have passed.
 
-    The first answer may take `most_s`: on a busy machine thousands of app masters first have to be asked. So a round waits for thousands of answers as long as they keep coming in, and little longer for a single app master
-    that hangs. While this process itself stands still, no pause begins: the answers are there but unread.
+    So a round waits for thousands of answers as long as they keep coming in, and little longer for a single app master
+    that hangs. The first answer may take `most_s`, since on a busy machine all have to be asked before. While this
+    process itself stands still, no pause begins: the answers are there but unread.
     """
     loop = asyncio.get_running_loop()
     asked = left = len(waiting)

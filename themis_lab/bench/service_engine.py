@@ -49,7 +49,7 @@ class EmulatedEngine(LocalEngine):
         super().__init__(cluster)
         self._folder, self._drivers = folder, drivers
 
-    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> EmulatedLauncher:  # type: ignore[override]
+    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> EmulatedLauncher:
         """Orders app masters from the drivers."""
         return EmulatedLauncher(on_exit, [launch_file(self._folder, driver) for driver in range(self._drivers)])
 
