@@ -177,8 +177,10 @@ class LiveCluster:
 
         await self._changes.make_surely(fit)
 
-    async def drain(self, machine_id: str, *, drained: bool) -> None:
+    async def drain(self, machine_id: str, *, drained: bool, by: str = "") -> None:
         """Drain a machine, or open it again. The next look at the machines closes or opens its GPUs.
+
+        `by` is the administrator who asks.
 
         Raises:
             UnknownNameError: The cluster has no such machine.
@@ -191,7 +193,7 @@ class LiveCluster:
         def turn(change: Change) -> None:
             if (machine_id in self.drained) == drained:
                 return
-            detail = {"machine_id": machine_id}
+            detail = {"machine_id": machine_id, **({"user": by} if by else {})}
             if drained:
                 machines = self.drained | {machine_id}
                 change.event("machine_drained", detail=detail)

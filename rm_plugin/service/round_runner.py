@@ -18,6 +18,7 @@ from rm_plugin.arbiter.rounds import Answer, Question, RoundResult, play_round
 from rm_plugin.policies.demands import usable_left
 from rm_plugin.policies.port import ExplainingPolicy, Explanation, Figure, MeasuredPolicy, Policy
 from rm_plugin.service.changes import Change, Changes
+from rm_plugin.service.claims import AppFacts, Cuts, checked_bid, checked_report
 from rm_plugin.service.entries import AppEntries
 from rm_plugin.service.last_reports import LastReports
 from rm_plugin.service.market_folder import MarketFolder
@@ -43,6 +44,8 @@ LOOKS = 10
 
 MAX_WAITS = 50
 """Apps of which the record of a round says what they wait for."""
+MAX_CUTS = 5
+"""Cuts of an app's claims that the record of a round names."""
 
 A = TypeVar("A")
 Notify = Callable[[list[LeaseChange]], None]
@@ -91,6 +94,8 @@ class RoundRunner:
         self._seen_free = 0
         self._seen_unmet: dict[str, int] = {}
         self._unanswered = False
+        self._reports: dict[str, AppReport] = {}
+        """The reports of the present round, after the checks against what is known."""
         self._retry_at_s: float | None = None
         self._retry_after_s = RETRY_FIRST_S
         self._memory = MemoryRecorder()
@@ -263,23 +268,60 @@ class RoundRunner:
             session.send(pb.RmMessage(ask_rho=message))
             return session.expect_report(snapshot.round_id)
 
-        reports = await self._gather(question.app_ids, ask, self._settings.report_deadline_s, most_s, snapshot.round_id)
+        claims = await self._gather(question.app_ids, ask, self._settings.report_deadline_s, most_s, snapshot.round_id)
+        cut_reports = {
+            app_id: checked_report(claim, self._facts_of(snapshot, app_id)) for app_id, claim in claims.items()
+        }
+        reports = {app_id: report for app_id, (report, _) in cut_reports.items()}
+        for app_id, report in reports.items():
+            self._entries.get(app_id).note_claim(report.work_left_gpu_s)
         self._last_reports.take(snapshot, reports)
         kept = self._last_reports.of_late(snapshot, [app for app in question.app_ids if app not in reports])
+        self._reports = reports | kept
         detail: dict[str, object] = {
             "round_id": snapshot.round_id,
-            "rho": {app_id: report.rho for app_id, report in (reports | kept).items()},
+            "rho": {app_id: report.rho for app_id, report in self._reports.items()},
             "absent": sorted(app.app_id for app in snapshot.apps if app.app_id not in reports),
-            "demand_gpus": {app_id: report.demand_gpus for app_id, report in (reports | kept).items()},
+            "demand_gpus": {app_id: report.demand_gpus for app_id, report in self._reports.items()},
         }
         if kept:
             detail["kept"] = sorted(kept)
+        detail |= self._cut_detail({app_id: cuts for app_id, (_, cuts) in cut_reports.items() if cuts})
         await self._record("round_reported", detail)
-        return reports | kept
+        return self._reports
+
+    def _facts_of(self, snapshot: RoundSnapshot, app_id: str) -> AppFacts:
+        """Return what is known of an app in this round, without asking it."""
+        standing, entry = snapshot.standing(app_id), self._entries.get(app_id)
+        return AppFacts(
+            spec=entry.spec,
+            cluster=snapshot.cluster,
+            free=snapshot.free,
+            kept=standing.kept,
+            elapsed_s=snapshot.now_s - standing.submitted_at_s,
+            attained_gpu_s=standing.attained_gpu_s(snapshot.now_s),
+            contention=snapshot.contentions.of(app_id),
+            active_apps=len(snapshot.apps),
+            lease_s=snapshot.lease_s,
+            rule=self._settings.auction.bundle_rule,
+            claimed_gpu_s=entry.claimed_gpu_s,
+        )
+
+    def _cut_detail(self, cuts: Mapping[str, Cuts]) -> dict[str, object]:
+        """Count and log what was cut from claims, and return the part of an event that says so."""
+        for app_id, notes in cuts.items():
+            entry = self._entries.get(app_id)
+            entry.cut_claims += len(notes)
+            LOG.log(
+                logging.WARNING if entry.cut_claims == len(notes) else logging.DEBUG,
+                "%s: not believed: %s",
+                app_id,
+                notes[0],
+            )
+        return {"not_believed": {app_id: notes[:MAX_CUTS] for app_id, notes in cuts.items()}} if cuts else {}
 
     async def _ask_bids(self, question: AskBids, snapshot: RoundSnapshot) -> dict[str, Bid]:
-        detail: dict[str, object] = {"round_id": snapshot.round_id, "apps": list(question.app_ids)}
-        await self._record("round_offered", detail)
+        await self._record("round_offered", {"round_id": snapshot.round_id, "apps": list(question.app_ids)})
         most_s = self._settings.answer_time_s(self._settings.bid_deadline_s, len(question.app_ids))
         deadline_s = self._clock.now_s() + most_s
 
@@ -291,8 +333,16 @@ class RoundRunner:
             session.send(pb.RmMessage(offer=offer))
             return session.expect_bid(snapshot.round_id)
 
-        bids = await self._gather(question.app_ids, ask, self._settings.bid_deadline_s, most_s, snapshot.round_id)
-        await self._record("round_bids", _bids_detail(snapshot, question, bids, self._prepare_ms(bids)))
+        claims = await self._gather(question.app_ids, ask, self._settings.bid_deadline_s, most_s, snapshot.round_id)
+        cut_bids = {
+            app_id: checked_bid(claim, self._reports[app_id], self._facts_of(snapshot, app_id))
+            for app_id, claim in claims.items()
+            if app_id in self._reports
+        }
+        bids = {app_id: bid for app_id, (bid, _) in cut_bids.items()}
+        detail = _bids_detail(snapshot, question, bids, self._prepare_ms(bids))
+        detail |= self._cut_detail({app_id: cuts for app_id, (_, cuts) in cut_bids.items() if cuts})
+        await self._record("round_bids", detail)
         return bids
 
     async def _solve(self, question: SolveAuction, snapshot: RoundSnapshot) -> AuctionOutcome | None:
@@ -412,9 +462,9 @@ class RoundRunner:
 async def answered(waiting: Collection[asyncio.Future[Any]], *, pause_s: float, most_s: float) -> None:
     """Wait until all futures are done, or no other one was for `pause_s` seconds, or `most_s` seconds have passed.
 
-    So a round waits for thousands of answers as long as they keep coming in, and little longer for a single app master
-    that hangs. The first answer may take `most_s`, since on a busy machine all have to be asked before. While this
-    process itself stands still, no pause begins: the answers are there but unread.
+    The first answer may take `most_s`, because on a busy machine thousands of app masters first have to be asked. So a
+    round waits for thousands of answers as long as they keep coming in, but only `pause_s` for one app master that
+    hangs. A pause does not begin while this process itself stands still: answers have arrived then, but are unread.
     """
     loop = asyncio.get_running_loop()
     asked = left = len(waiting)

@@ -235,6 +235,13 @@ class RmSettings(Section):
     listen: str = DEFAULT_RM_ADDRESS
     advertise: str = Field(default="", description="host at which app masters reach it; empty: the host of `listen`")
     page: str = Field(default="", description="HOST:PORT of the web page and REST; empty: none")
+    admins: tuple[str, ...] = Field(
+        default=(), description="users who may do everything, in addition to the user of the ResourceManager"
+    )
+    insecure: bool = Field(
+        default=False,
+        description="callers without a token count as the user of the ResourceManager; it may listen beyond loopback",
+    )
     engine: Literal["local", "yarn", "docker"] = "local"
     policy: str = DEFAULT_POLICY
     tenant_of: TenantOf = Field(default=TenantOf.USER, description="who shares the cluster under `oef` and `allox`")

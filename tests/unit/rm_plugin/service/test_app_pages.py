@@ -7,10 +7,12 @@ from service_cases import SPEC, app
 
 from rm_plugin.service import client_service
 from rm_plugin.service.app_pages import MAX_APPS, app_page
+from rm_plugin.service.authentication import set_caller
 from rm_plugin.service.client_service import ClientService
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.memory_service import memory_service
 from themis.errors import InputError, UnknownNameError
+from themis.identity import Identity
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 
@@ -82,6 +84,7 @@ def listed(tmp_path, *requests, jobs=2, apps=5):
         async with memory_service(tmp_path, gpus=64) as rm:
             for number in range(apps):
                 await rm.manager.submit(app(f"app-{number}", jobs))
+            set_caller(Identity(user="operator", is_admin=True))
             service = ClientService(rm.manager, "srtf")
             return [await service.List(request, None) for request in requests]
 
