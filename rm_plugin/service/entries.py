@@ -224,6 +224,10 @@ def _hex(message: pb.Heartbeat | pb.Finish) -> str:
 class AppEntries:
     """All apps by id, in order of submission. An app can also be found by its name, see `get`.
 
+    The apps that have not ended are an index, which `note_end` keeps up to date. `version` grows whenever an app
+    arrives, declares itself for the first time (`take_heartbeat`), ends or is archived: what is computed from these is
+    valid as long as it stays the same.
+
     `lost` holds the ids of apps whose rows in the store cannot be read. Their ids are not used again. Archived apps are
     in the store only; `archived` counts them by state.
     """
@@ -241,7 +245,8 @@ class AppEntries:
         self.archived = Counter(archived or {})
         self._refused_by_archived = 0
         self._last_number = max([last_number, *map(app_number, self._entries), *map(app_number, self.lost)])
-        self._active = dict(self._entries)
+        self._active = {entry.app_id: entry for entry in entries if not entry.ended}
+        self.version = 0
 
     def __iter__(self) -> Iterator[AppEntry]:
         return iter(self._entries.values())
@@ -251,8 +256,23 @@ class AppEntries:
 
     def add(self, entry: AppEntry) -> None:
         """Add a new app."""
-        self._entries[entry.app_id] = self._active[entry.app_id] = entry
+        self._entries[entry.app_id] = entry
+        if not entry.ended:
+            self._active[entry.app_id] = entry
         self._last_number = max(self._last_number, entry.number)
+        self.version += 1
+
+    def take_heartbeat(self, entry: AppEntry, heartbeat: pb.Heartbeat) -> None:
+        """Take the newest heartbeat of an app."""
+        declared = bool(entry.declaration.phases)
+        entry.take_heartbeat(heartbeat)
+        if declared != bool(entry.declaration.phases):
+            self.version += 1
+
+    def note_end(self, entry: AppEntry) -> None:
+        """Note that an app has ended."""
+        self._active.pop(entry.app_id, None)
+        self.version += 1
 
     def archive(self, app_ids: Iterable[str]) -> None:
         """Forget ended apps, which are archived now."""
@@ -261,6 +281,7 @@ class AppEntries:
             self.archived[entry.state] += 1
             self._refused_by_archived += entry.refused_messages
             self._active.pop(app_id, None)
+        self.version += 1
 
     def next_id(self) -> str:
         """Return an unused id for the next app."""
@@ -281,9 +302,13 @@ class AppEntries:
         self._last_number = max(self._last_number, app_number(app_id))
 
     def active(self) -> list[AppEntry]:
-        """Return the apps that have not ended, in order of submission. An ended app is examined once only."""
-        self._active = {app_id: entry for app_id, entry in self._active.items() if not entry.ended}
+        """Return the apps that have not ended, in order of submission."""
         return list(self._active.values())
+
+    def newest_first(self) -> Iterator[AppEntry]:
+        """Yield the apps that have not ended, then the others, the newest of each first."""
+        yield from reversed(self._active.values())
+        yield from (entry for app_id, entry in reversed(self._entries.items()) if app_id not in self._active)
 
     def find(self, app_id: str) -> AppEntry | None:
         """Return the app of an id, or None if there is none or it is archived."""
