@@ -20,9 +20,10 @@ $(VENV)/.ready: pyproject.toml constraints.txt setup.py $(wildcard rm_plugin/sol
 testbed: setup
 	@exec $(BIN)/themis testbed run $(MIX) $(addprefix --policy ,$(POLICY)) --engine $(ENGINE) --out $(OUT)
 
-# In two processes, as many tests wait for programs that they started. A file's tests stay together, with their fixtures.
-# Files begin in their order: by the number of tests, as pytest-xdist has it, those that take longest would come last.
-BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
+# In three processes on two cores, as many tests wait for programs that they started. A file's tests stay together, with
+# their fixtures. Files begin in their order: by the number of tests, as pytest-xdist has it, those that take longest
+# would come last.
+BY_FILE := -n 3 --dist loadfile --no-loadscope-reorder
 
 test: setup lint
 	@exec $(BIN)/python -m pytest $(BY_FILE) -m "not slow and not hadoop and not stack and not docker"
@@ -31,11 +32,14 @@ test: setup lint
 test-unit: setup
 	@exec $(BIN)/python -m pytest $(BY_FILE) -m "not slow" tests/unit tests/golden
 
+# The files that have tests with a mark: to collect all tests takes half a minute.
+marked = $(shell grep -rl --include='test_*.py' 'mark\.$(1)' tests)
+
 # Tests that measure how long something takes run after the others, by themselves. The others share no fixtures that
 # take long, so each goes to the process that is free: half of them are in one file.
 test-slow: setup
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not alone and not nightly and not hadoop and not stack and not docker"
-	$(BIN)/python -m pytest -m "slow and alone and not nightly and not hadoop and not stack and not docker"
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "slow and not alone and not nightly" $(call marked,slow)
+	$(BIN)/python -m pytest -m "slow and alone and not nightly" $(call marked,alone)
 
 # Short apps over months of virtual time, with a ResourceManager that is killed now and then; prints what it measures.
 SOAK_APPS ?= 30000

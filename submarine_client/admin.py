@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import grpc
 
+from submarine_client.credentials import Credentials
 from submarine_client.rpc_errors import translated
 from themis.addresses import grpc_target
 from themis.errors import UnreachableError
@@ -32,6 +33,7 @@ class Admin:
         # A web proxy does not reach a ResourceManager.
         self._channel = grpc.insecure_channel(grpc_target(address), options=(("grpc.enable_http_proxy", 0),))
         self._stub = AdminServiceStub(self._channel)
+        self._credentials = Credentials(address)
 
     def __enter__(self) -> Self:
         return self
@@ -41,14 +43,12 @@ class Admin:
 
     def status(self) -> pb.RmStatus:
         """Return the state of the ResourceManager and its machines."""
-        with translated(self._address):
-            status: pb.RmStatus = self._stub.Status(pb.RmStatusRequest(), timeout=_TIMEOUT_S)
+        status: pb.RmStatus = self._call(self._stub.Status, pb.RmStatusRequest())
         return status
 
     def stop(self, *, keep_apps: bool) -> pb.RmStatus:
         """Order the ResourceManager to stop. Returns its last state, before its end."""
-        with translated(self._address):
-            status: pb.RmStatus = self._stub.Stop(pb.StopRequest(keep_apps=keep_apps), timeout=_TIMEOUT_S)
+        status: pb.RmStatus = self._call(self._stub.Stop, pb.StopRequest(keep_apps=keep_apps))
         return status
 
     def wait_until_gone(
@@ -72,6 +72,23 @@ class Admin:
     def drain(self, machine_id: str, *, drained: bool) -> pb.NodeStatus:
         """Drain a machine, or open it again. Raises NotFoundError for an unknown one."""
         request = pb.DrainRequest(machine_id=machine_id, drained=drained)
-        with translated(self._address):
-            status: pb.NodeStatus = self._stub.Drain(request, timeout=_TIMEOUT_S)
+        status: pb.NodeStatus = self._call(self._stub.Drain, request)
         return status
+
+    def add_user(self, user: str, *, valid_s: float) -> str:
+        """Give a user a token, and return it."""
+        token: str = self._call(self._stub.AddUser, pb.AddUserRequest(user=user, valid_s=valid_s)).token
+        return token
+
+    def users(self) -> Sequence[pb.UserStatus]:
+        """Return the users who have tokens."""
+        users: Sequence[pb.UserStatus] = self._call(self._stub.ListUsers, pb.ListUsersRequest()).users
+        return users
+
+    def revoke_user(self, user: str) -> None:
+        """Make a user's token invalid. Raises NotFoundError if the user has none."""
+        self._call(self._stub.RevokeUser, pb.RevokeUserRequest(user=user))
+
+    def _call(self, method: Any, request: Any) -> Any:
+        with translated(self._address):
+            return self._credentials.call(lambda metadata: method(request, timeout=_TIMEOUT_S, metadata=metadata))

@@ -9,9 +9,11 @@ from typing import Any, Self
 
 import grpc
 
+from submarine_client.credentials import Credentials, Metadata
 from submarine_client.rpc_errors import translated, unreachable
 from themis.addresses import grpc_target, keepalive_options
 from themis.apps import AppSpec
+from themis.config.names import login_name
 from themis.errors import InputError
 from themis.wire import themis_pb2 as pb
 from themis.wire.themis_pb2_grpc import ClientServiceStub
@@ -51,6 +53,7 @@ class Connection:
         self._timeout_s = timeout_s
         self._channel = grpc.insecure_channel(grpc_target(address), options=(*_OPTIONS, *keepalive_options(address)))
         self._stub = ClientServiceStub(self._channel)
+        self._credentials = Credentials(address)
 
     def __enter__(self) -> Self:
         return self
@@ -151,13 +154,21 @@ class Connection:
 
     def _call(self, method: Any, request: Any) -> Any:
         with translated(self.address):
-            return method(request, timeout=self._timeout_s)
+            return self._credentials.call(lambda metadata: method(request, timeout=self._timeout_s, metadata=metadata))
 
     def _stream(self, method: Any, request: Any, *, follow: bool) -> Iterator[Any]:
         with translated(self.address):
             # A whole log may take longer than `timeout_s`. gRPC itself reports a ResourceManager that never answers.
-            call = method(request, timeout=None if follow else self._timeout_s * 6)
+            timeout_s = None if follow else self._timeout_s * 6
+
+            def begun(metadata: Metadata) -> tuple[Any, list[Any]]:
+                """Wait for the first message, or the end: a refused caller is known then."""
+                call = method(request, timeout=timeout_s, metadata=metadata)
+                return call, list(itertools.islice(call, 1))
+
+            call, first = self._credentials.call(begun)
             try:
+                yield from first
                 yield from call
             finally:
                 call.cancel()
@@ -170,7 +181,11 @@ def _submission(app: pb.AppStatus) -> tuple[float, int, str]:
 
 def _message(spec: AppSpec) -> pb.AppSpec:
     try:
-        return app_to_message(spec)
+        message = app_to_message(spec)
+        # The ResourceManager knows its caller, maybe by another name. The name of another user is the caller's wish.
+        if message.user == login_name():
+            message.ClearField("user")
+        return message
     except ValueError as error:
         raise InputError(
             "a number is too large", value=str(error), remedy="whole numbers have at most 63 bits"

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import grpc
 
 from themis.errors import InputError, ThemisError, UnreachableError
+from themis.identity import NoIdentityError, NotAllowedError
 
 _BAD_INPUT = frozenset(
     {
@@ -18,6 +19,10 @@ _BAD_INPUT = frozenset(
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     }
 )
+_REFUSED_CALLER = {
+    grpc.StatusCode.UNAUTHENTICATED: NoIdentityError,
+    grpc.StatusCode.PERMISSION_DENIED: NotAllowedError,
+}
 
 
 class NotFoundError(InputError):
@@ -54,6 +59,8 @@ def _translate(error: grpc.RpcError, address: str) -> ThemisError:
         return UnreachableError("the ResourceManager did not answer in time", value=address, remedy="try again")
     if code is grpc.StatusCode.NOT_FOUND:
         return NotFoundError(details)
+    if code in _REFUSED_CALLER:
+        return _REFUSED_CALLER[code](details)
     if code in _BAD_INPUT:
         return InputError(details)
     if code is grpc.StatusCode.UNIMPLEMENTED:

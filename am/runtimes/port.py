@@ -207,10 +207,10 @@ class ContainerRuntime(Protocol):
     cores: tuple[int, ...]
 
     async def reserve(self, requests: Sequence[SeatRequest]) -> tuple[Seat, ...]:
-        """Reserve a seat for every task of a gang, or for none. If one seat fails, the others are given back.
+        """Reserve a seat for every task of a gang, or for none.
 
-        The caller then starts a task in each seat, or gives the seat back with `vacate`. A cancelled call gives back
-        all.
+        The caller then starts a task in each seat, or gives the seat back with `vacate`. If one seat fails or the call
+        is cancelled, the other seats are given back, or kept idle for a smaller gang (`KeptSeats`).
 
         Raises:
             NoRoomError: There is no room, or the engine does not answer in time.

@@ -7,9 +7,12 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from msgspec.structs import replace
 
 from rm_plugin.service.admission import types_that_run
 from rm_plugin.service.app_pages import mark_of
+from rm_plugin.service.authentication import caller
+from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.logs import LogFollower
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.message_checks import check_reference, check_states
@@ -18,10 +21,13 @@ from rm_plugin.service.refusals import refuse
 from rm_plugin.service.status import app_status
 from rm_plugin.service.store import StoredEvent, app_number
 from rm_plugin.service.store_json import to_json
+from rm_plugin.service.visibility import visible_event, visible_status
+from themis.apps import AppSpec
 from themis.errors import ThemisError
+from themis.identity import NotAllowedError
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
-from themis.wire.values import app_from_message, cluster_to_message
+from themis.wire.values import app_from_message
 
 if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -42,7 +48,8 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
     async def Submit(self, request: pb.SubmitRequest, context: Context) -> pb.SubmitReply:
         """Accept an app."""
         try:
-            entry = await self._manager.submit(app_from_message(request.spec), request.code)
+            spec = _owned(app_from_message(request.spec))
+            entry = await self._manager.submit(spec, request.code, by=caller().user)
         except (ThemisError, ValueError) as error:
             await refuse(context, error)
             raise
@@ -53,7 +60,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
     async def Validate(self, request: pb.SubmitRequest, context: Context) -> pb.ValidateReply:
         """Check an app against the cluster without accepting it."""
         try:
-            spec = app_from_message(request.spec)
+            spec = _owned(app_from_message(request.spec))
             await self._manager.check(spec)
         except (ThemisError, ValueError) as error:
             await refuse(context, error)
@@ -78,7 +85,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         reply = pb.ListReply(next=page.next_mark, total=self._manager.entries.count(wanted))
         size = 0
         for index, entry in enumerate(page.entries):
-            status = app_status(self._manager, entry, whole=False)
+            status = visible_status(app_status(self._manager, entry, whole=False), caller())
             size += status.ByteSize()
             if index and size > _LIST_BYTES:
                 reply.next = mark_of(page.entries[index - 1])
@@ -91,7 +98,8 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
     async def Show(self, request: pb.ShowRequest, context: Context) -> pb.AppStatus:
         """Return one app with its leases and specification."""
         try:
-            return app_status(self._manager, await self._manager.find(request.app_id), whole=True)
+            entry = await self._manager.find(request.app_id)
+            return visible_status(app_status(self._manager, entry, whole=True), caller())
         except ThemisError as error:
             await refuse(context, error)
             raise
@@ -99,17 +107,21 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
     async def Kill(self, request: pb.KillRequest, context: Context) -> pb.AppStatus:
         """Stop an app."""
         try:
-            entry = await self._manager.kill(request.app_id, request.reason)
+            entry = await self._manager.find(request.app_id)
+            caller().check_controls(entry.app_id, entry.spec.user)
+            await self._manager.kill(entry.app_id, request.reason, by=caller().user)
         except ThemisError as error:
             await refuse(context, error)
             raise
-        return app_status(self._manager, entry, whole=False)
+        return visible_status(app_status(self._manager, entry, whole=False), caller())
 
     async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncIterator[pb.Event]:
         """Stream events after a sequence number.
 
-        With `follow` the stream ends when the app has ended. For all apps it never ends.
+        With `follow` the stream ends when the app has ended. For all apps it never ends. Events of an app whose owner
+        is another user come as `visible_event` shows them.
         """
+        identity = caller()
         entry = None
         if request.app_id:
             try:
@@ -129,8 +141,9 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
                 await refuse(context, error)
                 raise
             for event in events:
-                yield _event_message(event)
                 after = event.sequence
+                if (shown := await visible_event(self._manager, event, identity)) is not None:
+                    yield _event_message(shown)
             if not events:
                 if not request.follow or ended:
                     news.cancel()
@@ -145,6 +158,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         """
         try:
             entry = await self._manager.find(request.app_id)
+            await self._check_may_read_logs(entry)
             job_id = check_reference(request.job_id, "job")
             folder = await self._manager.fetch_logs(entry)
             # In threads, since a disk may be slow and a log long.
@@ -163,6 +177,16 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             await asyncio.sleep(_LOG_POLL_S)
             await self._manager.fetch_logs(entry)
 
+    async def _check_may_read_logs(self, entry: AppEntry) -> None:
+        """Raise NotAllowedError for other users. Logs that an administrator reads are noted in the event log."""
+        reader = caller()
+        reader.check_controls(entry.app_id, entry.spec.user)
+        if reader.user != entry.spec.user and not self._manager.identities.insecure:
+            detail = {"user": reader.user, "action": "logs_read"}
+            await self._manager.changes.make(
+                lambda change: change.event("user_acted", app_id=entry.app_id, detail=detail)
+            )
+
     async def ClusterInfo(
         self,
         request: pb.ClusterRequest,
@@ -171,7 +195,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         """Return the cluster and how many of its GPUs are in use."""
         manager = self._manager
         return pb.ClusterStatus(
-            cluster=cluster_to_message(manager.arbiter.cluster),
+            cluster=manager.live_cluster.cluster_message(),
             policy=self._policy,
             gpus=manager.arbiter.cluster.gpus,
             gpus_leased=len(manager.arbiter.table.live),
@@ -182,6 +206,19 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             now_s=manager.clock.now_s(),
             nodes=node_statuses(manager),
         )
+
+
+def _owned(spec: AppSpec) -> AppSpec:
+    """Return the specification with its owner: the caller, or the user whom an administrator names.
+
+    Raises:
+        NotAllowedError: The caller names another user.
+    """
+    identity = caller()
+    if spec.user and not identity.controls(spec.user):
+        remedy = f"leave `user` out of the group file; you are {identity.user}"
+        raise NotAllowedError("you may not submit for another user", value=spec.user, remedy=remedy)
+    return spec if spec.user else replace(spec, user=identity.user)
 
 
 def _event_message(event: StoredEvent) -> pb.Event:

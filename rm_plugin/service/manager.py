@@ -14,12 +14,13 @@ from rm_plugin.policies.gang_check import check_gang
 from rm_plugin.service.admission import check_app
 from rm_plugin.service.app_estimates import AppEstimates
 from rm_plugin.service.app_masters import AppMasters, app_folder
-from rm_plugin.service.app_pages import AppPage, app_page, mark_key, page_size
+from rm_plugin.service.app_pages import AppPage, app_page, list_key, mark_key, page_size
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.code_store import CodeStore
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.fluid_fairness import FluidFairness
+from rm_plugin.service.identities import Identities
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.message_checks import check_message, check_reference, check_registration, read_detail
 from rm_plugin.service.recorder import Recorder
@@ -33,7 +34,7 @@ from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError, UnknownNameError
 from themis.lifecycle import APP_LIFECYCLE, AppState
 from themis.wire import themis_pb2 as pb
-from themis.wire.values import app_to_message, bid_from_message, cluster_to_message, report_from_message
+from themis.wire.values import app_to_message, bid_from_message, report_from_message
 
 LOG = logging.getLogger("themis.rm")
 
@@ -86,6 +87,7 @@ class ResourceManager:
         self.clock = clock
         self.rounds: RoundRunner
         self.page_url = ""
+        self.identities = Identities(admins=settings.admins, insecure=settings.insecure, clock=clock)
         self.changes = Changes(arbiter, recorder, validate=settings.validate_state)
         self.live_cluster = LiveCluster(
             settings=settings,
@@ -170,12 +172,13 @@ class ResourceManager:
             self._fetched.pop(entry.app_id, None)
         return folder
 
-    async def submit(self, spec: AppSpec, code: bytes = b"") -> AppEntry:
+    async def submit(self, spec: AppSpec, code: bytes = b"", *, by: str = "") -> AppEntry:
         """Accept an app and start its app master.
 
         Args:
             spec: The app.
             code: The archive of its code; empty if there is none, or if an earlier app had the same.
+            by: The user who submits it; empty: the app's own user.
 
         Raises:
             InputError: The app or its code is invalid.
@@ -188,7 +191,7 @@ class ResourceManager:
             now_s = change.now_s
             entry = AppEntry(app_id=self.entries.next_id(), spec=spec, submitted_at_s=now_s, last_seen_s=now_s)
             change.put(entry)
-            change.event("app_submitted", app_id=entry.app_id, detail=_submitted_detail(spec))
+            change.event("app_submitted", app_id=entry.app_id, detail=_submitted_detail(spec, by or spec.user))
             change.then(lambda: self._add(entry))
             return entry
 
@@ -204,8 +207,10 @@ class ResourceManager:
         self.entries.add(entry)
         self.arbiter.add_app(entry.app_id, now_s=self.clock.now_s(), owner=entry.owner, resources=entry.spec.resources)
 
-    async def kill(self, app_id: str, reason: str) -> AppEntry:
+    async def kill(self, app_id: str, reason: str, *, by: str = "") -> AppEntry:
         """Ask an app to stop, and end it by force if it does not. An app that has ended stays as it is.
+
+        `by` is the user who asks; empty: the app's own user.
 
         Raises:
             InputError: The app is unknown, or the reason cannot be shown.
@@ -218,9 +223,11 @@ class ResourceManager:
         def want(change: Change) -> None:
             if entry.ended or entry.kill_reason:
                 return
-            kill_reason = reason or "killed by its user"
+            killer = "its user" if by in ("", entry.spec.user) else by
+            kill_reason = reason or f"killed by {killer}"
             # Written, so that the promise to end the app holds after a restart of this service too.
-            change.event("app_kill_wanted", app_id=entry.app_id, detail={"reason": kill_reason})
+            detail = {"reason": kill_reason, "user": by or entry.spec.user}
+            change.event("app_kill_wanted", app_id=entry.app_id, detail=detail)
             change.put(entry, kill_reason=kill_reason)
             self.live_cluster.leave(change, entry.app_id, kill_reason)
             change.then(lambda: self._shut_down(entry))
@@ -257,7 +264,7 @@ class ResourceManager:
             InputError: `after` is not the mark of a page.
             StoreError: The store, which has the archived apps, cannot be read.
         """
-        page = app_page(self.entries, states=states, after=after, limit=limit)
+        page = app_page(self.entries.newest_first(), states=states, after=after, limit=limit)
         if not self.entries.archived or (page.entries and not page.entries[-1].ended and page.next_mark):
             return page
         # From before the store is read: an app that is archived meanwhile must be in one of both.
@@ -266,7 +273,7 @@ class ResourceManager:
         # One more than the page holds shows whether there is another page.
         archived = await self.recorder.archived_apps(-key if has_ended else math.inf, states, page_size(limit) + 1)
         everything = {entry.app_id: entry for entry in (*archived, *kept)}
-        return app_page(everything.values(), states=states, after=after, limit=limit)
+        return app_page(sorted(everything.values(), key=list_key), states=states, after=after, limit=limit)
 
     def folder(self, app_id: str) -> Path:
         """Return the folder of an app's files."""
@@ -357,7 +364,7 @@ class ResourceManager:
             session.bid_prepare_ms = message.bid.prepare_ms
             session.take_bid(bid_from_message(message.bid, entry.app_id))
         elif body == "heartbeat" and not entry.ended:
-            entry.take_heartbeat(message.heartbeat)
+            self.entries.take_heartbeat(entry, message.heartbeat)
             self.rounds.demand_changed(entry.app_id, message.heartbeat.unmet_gpus)
 
     def _keep(self, change: Change, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
@@ -391,13 +398,13 @@ class ResourceManager:
         now_s = self.clock.now_s()
         return pb.Registered(
             spec=app_to_message(entry.spec),
-            cluster=cluster_to_message(self.arbiter.cluster),
+            cluster=self.live_cluster.cluster_message(),
             submitted_at_s=entry.submitted_at_s,
             now_s=now_s,
             lease_s=lease.duration_s,
             checkpoint_lead_s=lease.checkpoint_lead_s,
             grace_s=lease.grace_s,
-            heartbeat_s=self.settings.heartbeat_s,
+            heartbeat_s=self.settings.heartbeat_time_s(self.arbiter.active_count),
             time_scale=self.settings.time_scale,
             leases=self.live_cluster.lease_update(entry.app_id),
             active_apps=self.arbiter.active_count,
@@ -419,10 +426,11 @@ class ResourceManager:
         )
 
 
-def _submitted_detail(spec: AppSpec) -> dict[str, object]:
+def _submitted_detail(spec: AppSpec, by: str) -> dict[str, object]:
     return {
         "name": spec.name,
         "user": spec.user,
+        **({} if by == spec.user else {"by": by}),
         "tuner": spec.tuner.name,
         "program": spec.program.name or "command",
         "replay": spec.replay,

@@ -8,6 +8,7 @@ import grpc
 
 from rm_plugin.service.store import StoreError
 from themis.errors import InputError, UnknownNameError
+from themis.identity import NoIdentityError, NotAllowedError
 
 if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -25,6 +26,10 @@ async def refuse(context: Context, error: Exception) -> None:
     """End a call with the status of an error. Never returns."""
     if isinstance(error, UnknownNameError):
         code = grpc.StatusCode.NOT_FOUND
+    elif isinstance(error, NoIdentityError):
+        code = grpc.StatusCode.UNAUTHENTICATED
+    elif isinstance(error, NotAllowedError):
+        code = grpc.StatusCode.PERMISSION_DENIED
     elif isinstance(error, StoreError):
         # Clients try again. The text says that the ResourceManager was reached, but cannot write its store.
         code = grpc.StatusCode.UNAVAILABLE

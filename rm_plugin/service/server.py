@@ -26,8 +26,10 @@ from rm_plugin.policies.port import Policy, traits_of
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.admin_service import AdminService
 from rm_plugin.service.auctioneer import Auctioneer
+from rm_plugin.service.authentication import Authentication, LocalTokens
 from rm_plugin.service.client_service import ClientService
 from rm_plugin.service.entries import AppEntries
+from rm_plugin.service.identities import USER_TOKENS
 from rm_plugin.service.live_cluster import DRAINED
 from rm_plugin.service.log_summary import LogSummary, report_unreadable
 from rm_plugin.service.manager import ResourceManager
@@ -67,16 +69,19 @@ _OPTIONS = [
 ]
 
 
-def run(settings: RmSettings, *, standby: bool = False) -> int:
+def run(settings: RmSettings, engine: Engine | None = None, *, standby: bool = False) -> int:
     """Run a ResourceManager until SIGTERM or SIGINT. Returns the exit code.
 
-    With `standby` it waits while another one runs, and takes over when that one ends.
+    Args:
+        settings: All settings.
+        engine: Not yet opened; by default the one that the settings name.
+        standby: Wait while another ResourceManager runs, and take over when that one ends.
     """
     keep_private()
     # Earlier versions created these readable for all users. The folder itself may hold files of others.
     for name in ("rm.sqlite", "rm.sqlite-wal", "rm.sqlite-shm", "address", "apps", "markets", "archive", "code"):
         make_private(settings.state_dir / name)
-    engine = open_engine(settings)
+    engine = engine or open_engine(settings)
     make_policy(settings.policy)
     return asyncio.run(_serve(settings, engine, standby=standby))
 
@@ -227,7 +232,6 @@ class Server:
         self._clock = clock
         self._background: list[asyncio.Task[None]] = []
         self._page: RmPage | None = None
-        self._server = grpc.aio.server(options=_OPTIONS)
         run_id = _run_id(store)
         self._auctioneer = Auctioneer(settings.auction.solver, settings.auction.time_limit_s)
         recorder = Recorder(store, clock)
@@ -255,6 +259,10 @@ class Server:
             check_queue=engine.check_queue,
         )
         self.manager.live_cluster.drained = frozenset(json.loads(store.meta(DRAINED) or "[]"))
+        identities = self.manager.identities
+        identities.restore(store.meta(USER_TOKENS))
+        self._server = grpc.aio.server(options=_OPTIONS, interceptors=[Authentication(identities)])
+        self._local_tokens = LocalTokens(identities)
         self._stop_order = stop or StopOrder()
         self._nodes = NodeWatch(self.manager, engine.inventory(), engine.poll_s)
         self.manager.rounds = RoundRunner(
@@ -276,6 +284,7 @@ class Server:
         admin = AdminService(self.manager, self._nodes, self._stop_order.give, self._standbys)
         rpc.add_AdminServiceServicer_to_server(admin, self._server)
         address = self.manager.app_masters.rm_address = self._listen()
+        await self._local_tokens.start(int(address.rpartition(":")[2]))
         _abandon_open_round(self.manager.recorder)
         self._record_start(recovered=bool(list(self._entries)))
         await self._server.start()
@@ -315,6 +324,7 @@ class Server:
             await self._page.stop()
         await self.manager.app_masters.close(keep_apps=keep_apps)
         await self._server.stop(grace=0.5)
+        await self._local_tokens.stop()
         await self.manager.changes.close()
         self._auctioneer.close()
         with contextlib.suppress(FileNotFoundError):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import grpc
+from authorized_stub import LocalStub
 from embedded_service import TIME_SCALE, EmbeddedService
 from fault_plan import Fault
 from job_witness import CHECKPOINT_EVERY, broken_rules
@@ -105,7 +106,7 @@ class ChaosRun:
                 channel = grpc.insecure_channel(grpc_target(address), options=options)
             if channel is None:
                 continue
-            stub = rpc.ClientServiceStub(channel)
+            stub = LocalStub(rpc.ClientServiceStub(channel), address)
             with contextlib.suppress(grpc.RpcError):
                 sent_s = now_s()
                 reply = stub.List(pb.ListRequest(), timeout=CALL_S)
@@ -127,8 +128,9 @@ class ChaosRun:
 
     def _read_logs(self) -> None:
         """Ask for the logs of finished apps: on YARN, they come to this machine when asked for."""
-        with grpc.insecure_channel(grpc_target(self.service.address())) as channel:
-            stub = rpc.ClientServiceStub(channel)
+        address = self.service.address()
+        with grpc.insecure_channel(grpc_target(address)) as channel:
+            stub = LocalStub(rpc.ClientServiceStub(channel), address)
             for app_id, app in self.states.items():
                 if app.state == "FINISHED" and not any(stub.Logs(pb.LogsRequest(app_id=app_id), timeout=60)):
                     self.troubles.append(f"{app_id} has no logs")

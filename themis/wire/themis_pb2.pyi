@@ -1052,3 +1052,51 @@ class DrainRequest(_message.Message):
     machine_id: str
     drained: bool
     def __init__(self, machine_id: _Optional[str] = ..., drained: _Optional[bool] = ...) -> None: ...
+
+class AddUserRequest(_message.Message):
+    __slots__ = ("user", "valid_s")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    VALID_S_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    valid_s: float
+    def __init__(self, user: _Optional[str] = ..., valid_s: _Optional[float] = ...) -> None: ...
+
+class AddUserReply(_message.Message):
+    __slots__ = ("token",)
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    token: str
+    def __init__(self, token: _Optional[str] = ...) -> None: ...
+
+class ListUsersRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListUsersReply(_message.Message):
+    __slots__ = ("users",)
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    users: _containers.RepeatedCompositeFieldContainer[UserStatus]
+    def __init__(self, users: _Optional[_Iterable[_Union[UserStatus, _Mapping]]] = ...) -> None: ...
+
+class UserStatus(_message.Message):
+    __slots__ = ("user", "is_admin", "created_at_s", "expires_at_s", "created_by")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    IS_ADMIN_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_S_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_S_FIELD_NUMBER: _ClassVar[int]
+    CREATED_BY_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    is_admin: bool
+    created_at_s: float
+    expires_at_s: float
+    created_by: str
+    def __init__(self, user: _Optional[str] = ..., is_admin: _Optional[bool] = ..., created_at_s: _Optional[float] = ..., expires_at_s: _Optional[float] = ..., created_by: _Optional[str] = ...) -> None: ...
+
+class RevokeUserRequest(_message.Message):
+    __slots__ = ("user",)
+    USER_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    def __init__(self, user: _Optional[str] = ...) -> None: ...
+
+class RevokeUserReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

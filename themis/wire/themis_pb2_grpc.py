@@ -496,6 +496,21 @@ class AdminServiceStub:
                 request_serializer=themis__pb2.DrainRequest.SerializeToString,
                 response_deserializer=themis__pb2.NodeStatus.FromString,
                 _registered_method=True)
+        self.AddUser = channel.unary_unary(
+                '/themis.v1.AdminService/AddUser',
+                request_serializer=themis__pb2.AddUserRequest.SerializeToString,
+                response_deserializer=themis__pb2.AddUserReply.FromString,
+                _registered_method=True)
+        self.ListUsers = channel.unary_unary(
+                '/themis.v1.AdminService/ListUsers',
+                request_serializer=themis__pb2.ListUsersRequest.SerializeToString,
+                response_deserializer=themis__pb2.ListUsersReply.FromString,
+                _registered_method=True)
+        self.RevokeUser = channel.unary_unary(
+                '/themis.v1.AdminService/RevokeUser',
+                request_serializer=themis__pb2.RevokeUserRequest.SerializeToString,
+                response_deserializer=themis__pb2.RevokeUserReply.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -520,6 +535,24 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AddUser(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListUsers(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeUser(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -537,6 +570,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Drain,
                     request_deserializer=themis__pb2.DrainRequest.FromString,
                     response_serializer=themis__pb2.NodeStatus.SerializeToString,
+            ),
+            'AddUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddUser,
+                    request_deserializer=themis__pb2.AddUserRequest.FromString,
+                    response_serializer=themis__pb2.AddUserReply.SerializeToString,
+            ),
+            'ListUsers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListUsers,
+                    request_deserializer=themis__pb2.ListUsersRequest.FromString,
+                    response_serializer=themis__pb2.ListUsersReply.SerializeToString,
+            ),
+            'RevokeUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeUser,
+                    request_deserializer=themis__pb2.RevokeUserRequest.FromString,
+                    response_serializer=themis__pb2.RevokeUserReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -621,6 +669,87 @@ class AdminService:
             '/themis.v1.AdminService/Drain',
             themis__pb2.DrainRequest.SerializeToString,
             themis__pb2.NodeStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/themis.v1.AdminService/AddUser',
+            themis__pb2.AddUserRequest.SerializeToString,
+            themis__pb2.AddUserReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListUsers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/themis.v1.AdminService/ListUsers',
+            themis__pb2.ListUsersRequest.SerializeToString,
+            themis__pb2.ListUsersReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/themis.v1.AdminService/RevokeUser',
+            themis__pb2.RevokeUserRequest.SerializeToString,
+            themis__pb2.RevokeUserReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import grpc
 import psutil
+from authorized_stub import AuthorizedStub
 
 from rm_plugin.engines.engine import Engine
 from rm_plugin.service.server import Server
@@ -73,7 +74,7 @@ def replay_app(name: str, *, iterations: int, jobs: int = 1, tasks: int = 1, tun
 class Live:
     """A server and a client of it."""
 
-    def __init__(self, server: Server, store: SqliteStore, stub: rpc.ClientServiceStub, address: str) -> None:
+    def __init__(self, server: Server, store: SqliteStore, stub: AuthorizedStub, address: str) -> None:
         self.server, self.store, self.stub, self.address = server, store, stub, address
 
     async def submit(self, spec: AppSpec) -> str:
@@ -111,7 +112,11 @@ async def live(configured: RmSettings, engine: Engine | None = None) -> AsyncIte
     try:
         address = await server.start()
         async with grpc.aio.insecure_channel(address) as channel:
-            yield Live(server, store, rpc.ClientServiceStub(channel), address)
+            identities = server.manager.identities
+            stub = AuthorizedStub(
+                rpc.ClientServiceStub(channel), lambda: identities.local_token(os.geteuid(), identities.user)
+            )
+            yield Live(server, store, stub, address)
     finally:
         await server.stop()
         store.close()

@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
+from authorized_stub import LocalStub
 from event_log_cases import stored_memory
 from live_rm import Live, address_of, kill, live, replay_app, settings, start_process
 from msgspec.structs import replace
@@ -240,8 +241,8 @@ def test_a_killed_resource_manager_comes_back_to_its_apps_and_leases(tmp_path: P
         configured = settings(tmp_path)
         first = start_process(configured)
         try:
-            async with grpc.aio.insecure_channel(await address_of(configured)) as channel:
-                stub = rpc.ClientServiceStub(channel)
+            async with grpc.aio.insecure_channel(address := await address_of(configured)) as channel:
+                stub = LocalStub(rpc.ClientServiceStub(channel), address)
                 spec = replay_app("survivor", iterations=250, tasks=4)
                 app = (await stub.Submit(pb.SubmitRequest(spec=app_to_message(spec)))).app_id
                 while (await stub.Show(pb.ShowRequest(app_id=app))).progress == 0:
@@ -271,8 +272,8 @@ def test_oef_on_three_gpu_types_remembers_over_kill_9(tmp_path: Path) -> None:
         configured = settings(tmp_path, policy="oef", tenant_of="app", cluster=cluster)
         first = start_process(configured)
         try:
-            async with grpc.aio.insecure_channel(await address_of(configured)) as channel:
-                stub = rpc.ClientServiceStub(channel)
+            async with grpc.aio.insecure_channel(address := await address_of(configured)) as channel:
+                stub = LocalStub(rpc.ClientServiceStub(channel), address)
                 specs = [replay_app(f"app{n}", iterations=400, tasks=4, jobs=3) for n in range(2)]
                 apps = [(await stub.Submit(pb.SubmitRequest(spec=app_to_message(spec)))).app_id for spec in specs]
                 while not all([(await stub.Show(pb.ShowRequest(app_id=app))).progress > 0 for app in apps]):
@@ -353,8 +354,8 @@ def test_allox_on_gpus_and_cpus_keeps_every_start_over_kill_9(tmp_path: Path) ->
     async def scenario() -> None:
         first = start_process(configured)
         try:
-            async with grpc.aio.insecure_channel(await address_of(configured)) as channel:
-                stub = rpc.ClientServiceStub(channel)
+            async with grpc.aio.insecure_channel(address := await address_of(configured)) as channel:
+                stub = LocalStub(rpc.ClientServiceStub(channel), address)
                 specs = [on_cpus_too(replay_app(f"app{n}", iterations=100, jobs=3), f"user{n}") for n in range(2)]
                 apps = [(await stub.Submit(pb.SubmitRequest(spec=app_to_message(spec)))).app_id for spec in specs]
                 while not all([(await stub.Show(pb.ShowRequest(app_id=app))).progress > 0 for app in apps]):
@@ -410,9 +411,9 @@ def test_allox_estimates_jobs_by_samples_and_kill_9_loses_none(tmp_path: Path) -
     async def scenario() -> None:
         first = start_process(configured)
         try:
-            async with grpc.aio.insecure_channel(await address_of(configured)) as channel:
+            async with grpc.aio.insecure_channel(address := await address_of(configured)) as channel:
                 message = pb.SubmitRequest(spec=app_to_message(quick))
-                app = (await rpc.ClientServiceStub(channel).Submit(message)).app_id
+                app = (await LocalStub(rpc.ClientServiceStub(channel), address).Submit(message)).app_id
                 with closing(SqliteReader(tmp_path / "rm.sqlite")) as store:
                     before = await remembered(
                         store, lambda memory: app in memory["samples"] and memory["profiles"][app]["state"] == "running"
@@ -509,8 +510,8 @@ def test_a_kill_completes_if_the_resource_manager_stops_first(
         else:
             first = start_process(configured)
             try:
-                async with grpc.aio.insecure_channel(await address_of(configured)) as channel:
-                    stub = rpc.ClientServiceStub(channel)
+                async with grpc.aio.insecure_channel(address := await address_of(configured)) as channel:
+                    stub = LocalStub(rpc.ClientServiceStub(channel), address)
                     app = await begun(stub)
                     with closing(SqliteReader(configured.state_dir / "rm.sqlite")) as store:
                         await stopped_at_once(stub, app, store)
@@ -555,8 +556,8 @@ def test_an_app_that_is_killed_while_the_engine_is_away_stays_killed_once_it_is_
 
         async def kill_it() -> None:
             nonlocal away
-            async with grpc.aio.insecure_channel(await address_of(configured)) as channel:
-                stub = rpc.ClientServiceStub(channel)
+            async with grpc.aio.insecure_channel(address := await address_of(configured)) as channel:
+                stub = LocalStub(rpc.ClientServiceStub(channel), address)
                 await stub.Kill(_kill_request(app))
                 async with asyncio.timeout(10):
                     while (await stub.Show(pb.ShowRequest(app_id=app))).state != "KILLED":

@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import grpc
+from authorized_stub import LocalStub
 from live_rm import ENDED, address_of, replay_app, settings, start_process
 
 from themis.wire import themis_pb2 as pb
@@ -27,8 +28,8 @@ def test_a_run_is_private_and_a_pipe_among_its_logs_stops_nothing(tmp_path: Path
         (tmp_path / "apps").mkdir(mode=0o755)
         process = start_process(configured)
         try:
-            async with grpc.aio.insecure_channel(await address_of(configured)) as channel:
-                stub = rpc.ClientServiceStub(channel)
+            async with grpc.aio.insecure_channel(address := await address_of(configured)) as channel:
+                stub = LocalStub(rpc.ClientServiceStub(channel), address)
                 request = pb.SubmitRequest(spec=app_to_message(replay_app("mine", iterations=40)))
                 app = (await stub.Submit(request)).app_id
                 async with asyncio.timeout(60):

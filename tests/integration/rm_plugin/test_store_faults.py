@@ -11,6 +11,7 @@ from pathlib import Path
 import grpc
 import psutil
 import pytest
+from authorized_stub import LocalStub
 from live_rm import address_of, live, replay_app, settings, start_process
 
 from rm_plugin.service import app_masters
@@ -79,7 +80,7 @@ def test_a_submission_fails_on_a_full_disk_and_succeeds_after_cleanup(tmp_path: 
         try:
             address = await address_of(configured)
             async with grpc.aio.insecure_channel(address) as channel:
-                stub = rpc.ClientServiceStub(channel)
+                stub = LocalStub(rpc.ClientServiceStub(channel), address)
                 request = pb.SubmitRequest(spec=app_to_message(replay_app("one", iterations=10)))
                 first = (await stub.Submit(request)).app_id
                 rm.rlimit(psutil.RLIMIT_FSIZE, (4096, -1))

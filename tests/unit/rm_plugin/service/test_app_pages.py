@@ -7,10 +7,12 @@ from service_cases import SPEC, app
 
 from rm_plugin.service import client_service
 from rm_plugin.service.app_pages import MAX_APPS, app_page
+from rm_plugin.service.authentication import set_caller
 from rm_plugin.service.client_service import ClientService
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.memory_service import memory_service
 from themis.errors import InputError, UnknownNameError
+from themis.identity import Identity
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 
@@ -28,7 +30,7 @@ def all_pages(apps, limit, between=lambda page: None, **choices):
     """The numbers of every page, one page after the other."""
     pages, mark = [], ""
     while True:
-        page = app_page(apps, after=mark, limit=limit, **choices)
+        page = app_page(apps.newest_first(), after=mark, limit=limit, **choices)
         pages.append([entry.number for entry in page.entries])
         between(page)
         if not (mark := page.next_mark):
@@ -56,6 +58,7 @@ def test_app_that_ends_between_two_pages_is_never_missed():
     def end_all(_page):
         for entry in apps:
             entry.state = FINISHED
+            apps.note_end(entry)
 
     assert [number for page in all_pages(apps, 1, between=end_all) for number in page] == [3, 3, 2, 1]
 
@@ -66,7 +69,7 @@ def test_no_apps_make_one_empty_page():
 
 @pytest.mark.parametrize("limit", [0, MAX_APPS + 5, 2**31 - 1])
 def test_page_holds_at_most_its_bound(limit):
-    page = app_page(entries(*[FINISHED] * (MAX_APPS + 1)), limit=limit)
+    page = app_page(entries(*[FINISHED] * (MAX_APPS + 1)).newest_first(), limit=limit)
     assert (len(page.entries), page.next_mark) == (MAX_APPS, "ended-2")
 
 
@@ -81,6 +84,7 @@ def listed(tmp_path, *requests, jobs=2, apps=5):
         async with memory_service(tmp_path, gpus=64) as rm:
             for number in range(apps):
                 await rm.manager.submit(app(f"app-{number}", jobs))
+            set_caller(Identity(user="operator", is_admin=True))
             service = ClientService(rm.manager, "srtf")
             return [await service.List(request, None) for request in requests]
 

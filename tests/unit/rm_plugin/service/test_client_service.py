@@ -4,8 +4,10 @@ import asyncio
 
 import grpc
 import pytest
+from authorized_stub import AuthorizedStub
 from service_cases import SPEC
 
+from rm_plugin.service.authentication import Authentication
 from rm_plugin.service.client_service import ClientService
 from rm_plugin.service.memory_service import memory_service
 from rm_plugin.service.session_service import ArbiterService
@@ -18,7 +20,8 @@ async def refusal(tmp_path, call):
     """Return the gRPC status of a refused call."""
     async with memory_service(tmp_path) as rm:
         await rm.registered(SPEC)
-        server = grpc.aio.server()
+        identities = rm.manager.identities
+        server = grpc.aio.server(interceptors=[Authentication(identities)])
         rpc.add_ClientServiceServicer_to_server(ClientService(rm.manager, "srtf"), server)
         rpc.add_ArbiterServiceServicer_to_server(ArbiterService(rm.manager), server)
         port = server.add_insecure_port("127.0.0.1:0")
@@ -32,6 +35,11 @@ async def refusal(tmp_path, call):
             await server.stop(None)
 
 
+def stub_of(channel, rm):
+    identities = rm.manager.identities
+    return AuthorizedStub(rpc.ClientServiceStub(channel), lambda: identities.local_token(0, identities.user))
+
+
 def run(tmp_path, call):
     return asyncio.run(asyncio.wait_for(refusal(tmp_path, call), 20))
 
@@ -40,15 +48,15 @@ def run(tmp_path, call):
 def test_refusal_of_very_long_name_reaches_client(tmp_path, name):
     message = app_to_message(SPEC)
     message.name = name
-    error = run(tmp_path, lambda channel, _rm: rpc.ClientServiceStub(channel).Submit(pb.SubmitRequest(spec=message)))
+    error = run(tmp_path, lambda channel, rm: stub_of(channel, rm).Submit(pb.SubmitRequest(spec=message)))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert 100 < len(error.details()) <= 2_000
 
 
 @pytest.mark.parametrize("job_id", ["x" * 200_000, "../../app-0002", "a\0b"])
 def test_logs_of_invalid_job_id_are_refused(tmp_path, job_id):
-    async def read(channel, _rm):
-        async for _ in rpc.ClientServiceStub(channel).Logs(pb.LogsRequest(app_id="app-0001", job_id=job_id)):
+    async def read(channel, rm):
+        async for _ in stub_of(channel, rm).Logs(pb.LogsRequest(app_id="app-0001", job_id=job_id)):
             pass
 
     error = run(tmp_path, read)

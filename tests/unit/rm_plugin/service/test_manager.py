@@ -136,7 +136,7 @@ class TestKills:
             (stored,) = rm.store.apps()
             assert stored.final["kill_reason"] == "unwanted"
             assert [event.detail for event in rm.store.events() if event.kind == "app_kill_wanted"] == [
-                {"reason": "unwanted"}
+                {"reason": "unwanted", "user": "user"}
             ]
             snapshot, _ = rm.arbiter.begin_round(rm.clock.now_s())
             assert all(each.silent for each in snapshot.apps)

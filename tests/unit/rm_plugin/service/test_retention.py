@@ -8,11 +8,13 @@ from service_cases import app, registration
 from web_cases import RmCase, served
 
 from rm_plugin.service import retention
+from rm_plugin.service.authentication import set_caller
 from rm_plugin.service.client_service import ClientService
 from rm_plugin.service.log_summary import read_summary
 from rm_plugin.service.memory_service import memory_service, until
 from rm_plugin.service.store import StoreError
 from themis.errors import UnknownNameError
+from themis.identity import Identity
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 
@@ -103,6 +105,7 @@ def test_archived_app_is_still_shown_listed_killed_and_watched(tmp_path):
         async with memory_service(tmp_path, **settings(keep_apps=1)) as rm:
             await ended(rm, 4)
             later(rm, 100.0)
+            set_caller(Identity(user="operator", is_admin=True))
             service = ClientService(rm.manager, "srtf")
             before = await service.Show(pb.ShowRequest(app_id="app-0002"), None)
             await rm.manager.retention.archive_old()
@@ -241,6 +244,7 @@ def test_events_are_dropped_without_archive(tmp_path):
             await rm.manager.retention.archive_old()
             assert not (tmp_path / "archive").exists()
             assert rm.store.events(app_id="app-0001") == ()
+            set_caller(Identity(user="operator", is_admin=True))
             shown = await ClientService(rm.manager, "srtf").Show(pb.ShowRequest(app_id="app-0001"), None)
             assert shown.archive == ""
 

@@ -1,0 +1,98 @@
+"""Who calls: an interceptor of gRPC that finds the caller, and the socket that gives local users tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any
+
+import grpc
+
+from rm_plugin.service.identities import Identities, user_name
+from rm_plugin.service.refusals import refuse
+from themis.errors import InputError
+from themis.identity import HEADER, Identity, NoIdentityError, local_socket, token_of
+
+LOG = logging.getLogger("themis.rm.identity")
+
+_OF_ATTEMPTS = "/themis.v1.ArbiterService/"
+"""Calls that carry the token of an attempt in their first message."""
+_CREDENTIALS = struct.Struct("3i")
+
+_CALLER: ContextVar[Identity] = ContextVar("caller")
+
+
+def set_caller(identity: Identity) -> None:
+    """Set the caller of the gRPC call that the present task answers."""
+    _CALLER.set(identity)
+
+
+def caller() -> Identity:
+    """Return the caller of the gRPC call that is being answered. Raises LookupError outside of such a call."""
+    return _CALLER.get()
+
+
+class Authentication(grpc.aio.ServerInterceptor):
+    """Finds the caller of every call; one without an identity is refused before its service sees it."""
+
+    def __init__(self, identities: Identities) -> None:
+        self._identities = identities
+
+    async def intercept_service(
+        self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any
+    ) -> grpc.RpcMethodHandler[Any, Any]:
+        """Set the caller for the service, or return a handler that refuses the call."""
+        if not handler_call_details.method.startswith(_OF_ATTEMPTS):
+            header = dict(handler_call_details.invocation_metadata or ()).get(HEADER, "")
+            try:
+                # gRPC runs this and the service's method in one task, which has a context of its own.
+                set_caller(self._identities.of_token(token_of(header)))
+            except NoIdentityError as error:
+                refused = error
+
+                async def refusal(_request: object, context: Any) -> None:
+                    await refuse(context, refused)
+
+                return grpc.unary_unary_rpc_method_handler(refusal)
+        handler: grpc.RpcMethodHandler[Any, Any] = await continuation(handler_call_details)
+        return handler
+
+
+class LocalTokens:
+    """Listens on the Unix socket of a port, and writes a token to each client for the client's own user."""
+
+    def __init__(self, identities: Identities) -> None:
+        self._identities = identities
+        self._server: asyncio.Server | None = None
+
+    async def start(self, port: int) -> None:
+        """Listen. Raises InputError if another process has the socket."""
+        try:
+            self._server = await asyncio.start_unix_server(self._give, local_socket(port))
+        except OSError as error:
+            remedy = "end the process that has it (`ss -xlp | grep themis-rm`), or listen at another port"
+            raise InputError(
+                "the socket for users of this machine is taken", value=f"@{local_socket(port)[1:]}", remedy=remedy
+            ) from error
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _give(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            credentials = writer.get_extra_info("socket").getsockopt(
+                socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+            )
+            _pid, uid, _gid = _CREDENTIALS.unpack(credentials)
+            # In a thread: names of users may come from a directory service.
+            user = await asyncio.to_thread(user_name, uid)
+            writer.write(self._identities.local_token(uid, user).encode())
+            await writer.drain()
+        writer.close()

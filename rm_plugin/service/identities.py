@@ -1,0 +1,165 @@
+"""Tokens and their users: which caller a token stands for, and which users have one."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import pwd
+import secrets
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from rm_plugin.service.changes import Change, Changes
+from themis.clock import Clock
+from themis.config.names import check_label
+from themis.errors import InputError, UnknownNameError
+from themis.identity import LOCAL, Identity, NoIdentityError
+from themis.values import Value
+
+USER_TOKENS = "user_tokens"
+"""The key of the users' tokens in the store."""
+
+LOCAL_TOKEN_S = 600.0
+"""How long a token of the local socket is valid."""
+
+_REMEDY = (
+    "ask an administrator for one (`themis user add NAME`), and put it into ~/.config/themis/token or THEMIS_TOKEN"
+)
+
+
+class UserToken(Value, frozen=True, kw_only=True):
+    """What the store keeps of a user's token: never the token itself. Times are seconds since the epoch."""
+
+    sha256: str
+    created_at_s: float
+    expires_at_s: float
+    created_by: str
+
+
+class Identities:
+    """Finds the caller of a token, and keeps the tokens of users.
+
+    Args:
+        admins: Users who are administrators, in addition to the service's own.
+        insecure: Whether callers without a token count as the service's own user.
+        clock: The service's clock.
+        user: The service's own user.
+    """
+
+    def __init__(self, *, admins: Collection[str], insecure: bool, clock: Clock, user: str | None = None) -> None:
+        self.user = user_name(os.geteuid()) if user is None else user
+        self.insecure = insecure
+        self.tokens: Mapping[str, UserToken] = {}
+        self._admins = frozenset(admins) | {self.user}
+        self._clock = clock
+        # Local tokens end with the process. A client whose token is refused asks for another one.
+        self._key = secrets.token_bytes(32)
+
+    def restore(self, text: str | None) -> None:
+        """Take the users' tokens as the store has them."""
+        self.tokens = msgspec.json.decode(text or "{}", type=dict[str, UserToken])
+
+    def of_user(self, user: str) -> Identity:
+        """Return the identity of a user."""
+        return Identity(user=user, is_admin=user in self._admins)
+
+    def of_token(self, token: str) -> Identity:
+        """Return the caller whose call carries this token; it is empty if the call carries none.
+
+        Raises:
+            NoIdentityError: The token is missing, wrong, revoked or expired.
+        """
+        if not token:
+            if self.insecure:
+                return self.of_user(self.user)
+            raise NoIdentityError("this ResourceManager needs a token", remedy=_REMEDY)
+        if token.startswith(LOCAL + "."):
+            return self.of_user(self._user_of_local(token))
+        digest = _digest(token)
+        for user, known in self.tokens.items():
+            if hmac.compare_digest(known.sha256, digest):
+                if known.expires_at_s < self._clock.now_s():
+                    raise NoIdentityError("the token has expired", value=user, remedy=_REMEDY)
+                return self.of_user(user)
+        raise NoIdentityError("the token is unknown or revoked", remedy=_REMEDY)
+
+    # ---- local users ----
+
+    def local_token(self, uid: int, user: str) -> str:
+        """Return a new token for a user of this machine."""
+        name = base64.urlsafe_b64encode(user.encode()).decode()
+        content = f"{LOCAL}.{uid}.{name}.{int(self._clock.now_s() + LOCAL_TOKEN_S)}"
+        return f"{content}.{self._signature(content)}"
+
+    def _user_of_local(self, token: str) -> str:
+        content, _, signature = token.rpartition(".")
+        if not hmac.compare_digest(signature.encode(), self._signature(content).encode()):
+            raise NoIdentityError("the local token is of another run of the ResourceManager", remedy="call again")
+        _, _, name, expires_at_s = content.split(".")
+        if int(expires_at_s) < self._clock.now_s():
+            raise NoIdentityError("the local token has expired", remedy="call again")
+        return base64.urlsafe_b64decode(name).decode()
+
+    def _signature(self, content: str) -> str:
+        return hmac.new(self._key, content.encode(), hashlib.sha256).hexdigest()
+
+    # ---- users of the network ----
+
+    async def add(self, changes: Changes, user: str, *, valid_s: float, by: str) -> str:
+        """Give a user a token, and return it. Only its hash is kept.
+
+        Raises:
+            InputError: The name cannot be shown, or the user has a token.
+            StoreError: The token cannot be written.
+        """
+        check_label(user, "user", "themis user add")
+        token = f"themis_{secrets.token_urlsafe(32)}"
+
+        def put(change: Change) -> None:
+            if user in self.tokens:
+                raise InputError("this user has a token", value=user, remedy=f"themis user revoke {user}")
+            made = UserToken(
+                sha256=_digest(token), created_at_s=change.now_s, expires_at_s=change.now_s + valid_s, created_by=by
+            )
+            change.event("user_acted", detail={"user": by, "action": "user_added", "of": user})
+            self._keep(change, {**self.tokens, user: made})
+
+        await changes.make(put)
+        return token
+
+    async def revoke(self, changes: Changes, user: str, *, by: str) -> None:
+        """Make a user's token invalid.
+
+        Raises:
+            UnknownNameError: This user has no token.
+            StoreError: The change cannot be written; the token stays valid.
+        """
+
+        def remove(change: Change) -> None:
+            if user not in self.tokens:
+                raise UnknownNameError("user with a token", user, self.tokens)
+            change.event("user_acted", detail={"user": by, "action": "user_revoked", "of": user})
+            self._keep(change, {name: token for name, token in self.tokens.items() if name != user})
+
+        await changes.make(remove)
+
+    def _keep(self, change: Change, tokens: Mapping[str, UserToken]) -> None:
+        change.keep(USER_TOKENS, json.dumps(msgspec.to_builtins(tokens)))
+        change.then(lambda: setattr(self, "tokens", tokens))
+
+
+def user_name(uid: int) -> str:
+    """Return the name of a user number of this machine, or the number as text if it has no name."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _digest(token: str) -> str:
+    # A token has 256 random bits, so that a plain hash cannot be reversed by trying.
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -1,0 +1,52 @@
+"""What users see of each other's apps: that an app exists, how it fares, and what it holds.
+
+Owners and administrators see all of it. Other users see neither specification, environment, jobs, losses, paths nor
+any text that the app's programs may have written.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from rm_plugin.service.manager import ResourceManager
+from rm_plugin.service.store import StoredEvent
+from themis.errors import UnknownNameError
+from themis.events import EMITTERS, Emitter
+from themis.identity import Identity
+from themis.wire import themis_pb2 as pb
+
+_PRIVATE_FIELDS = (
+    *("diagnostics", "best", "best_checkpoint", "page_url", "engine_id", "archive", "checkpoint_uri", "jobs"),
+    *("spec", "folder", "explanation", "waiting", "estimate"),
+)
+_PRIVATE_DETAIL = frozenset({"diagnostics", "reason"})
+
+
+def visible_status(status: pb.AppStatus, identity: Identity) -> pb.AppStatus:
+    """Return the status of an app as a caller may see it. Clears the private fields of `status` itself."""
+    if not identity.controls(status.user):
+        for field in _PRIVATE_FIELDS:
+            status.ClearField(field)
+    return status
+
+
+async def visible_event(manager: ResourceManager, event: StoredEvent, identity: Identity | None) -> StoredEvent | None:
+    """Return an event as a caller may see it, or None for an event of another user's app master.
+
+    An `identity` of None stands for a reader of the pages whom the ResourceManager does not know.
+    """
+    if not event.app_id or (identity is not None and await _controls(manager, event.app_id, identity)):
+        return event
+    if EMITTERS.get(event.kind) is not Emitter.RESOURCE_MANAGER:
+        return None
+    return replace(event, detail={key: value for key, value in event.detail.items() if key not in _PRIVATE_DETAIL})
+
+
+async def _controls(manager: ResourceManager, app_id: str, identity: Identity) -> bool:
+    if identity.is_admin:
+        return True
+    try:
+        return identity.controls((await manager.find(app_id)).spec.user)
+    except UnknownNameError:
+        # The app's row cannot be read: its owner is not known.
+        return False

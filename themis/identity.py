@@ -1,0 +1,87 @@
+"""Callers of the ResourceManager: who they are, what they may do, and how their tokens travel. Pure.
+
+A call carries a token in the gRPC metadata or HTTP header `authorization`, as `Bearer TOKEN`. On the machine of the
+ResourceManager, a client gets its token from a Unix socket, whose other end knows its user from the kernel.
+"""
+
+from __future__ import annotations
+
+from themis.errors import InputError
+from themis.values import Value
+
+HEADER = "authorization"
+_SCHEME = "Bearer "
+
+TOKEN_VARIABLE = "THEMIS_TOKEN"
+TOKEN_FILE = "~/.config/themis/token"
+
+
+class NoIdentityError(InputError):
+    """A call has no token, or one that is wrong, revoked or expired."""
+
+
+class NotAllowedError(InputError):
+    """The caller is known, but may not do this."""
+
+
+class Identity(Value, frozen=True, kw_only=True):
+    """A caller whom the ResourceManager knows.
+
+    An app's owner and administrators may end it and read its logs, its jobs and its specification. Every user sees
+    that an app exists, and which GPUs it holds.
+    """
+
+    user: str
+    is_admin: bool = False
+
+    def controls(self, owner: str) -> bool:
+        """Whether the caller may read and end apps of this user."""
+        return self.is_admin or self.user == owner
+
+    def check_controls(self, app_id: str, owner: str) -> None:
+        """Raise NotAllowedError unless the caller may read and end this app of `owner`."""
+        if not self.controls(owner):
+            remedy = f"only {owner} and administrators may do this, and you are {self.user}"
+            raise NotAllowedError(f"{app_id} is not your app", remedy=remedy)
+
+    def check_admin(self, what: str) -> None:
+        """Raise NotAllowedError unless the caller is an administrator; `what` names the operation."""
+        if not self.is_admin:
+            remedy = "ask an administrator (`admins` in the settings)"
+            raise NotAllowedError(f"only an administrator may {what}", value=self.user, remedy=remedy)
+
+
+def bearer(token: str) -> str:
+    """Return the value of the header for a token."""
+    return _SCHEME + token
+
+
+def token_of(header: str) -> str:
+    """Return the token of a header's value; empty if it carries none."""
+    return header.removeprefix(_SCHEME) if header.startswith(_SCHEME) else ""
+
+
+def local_socket(port: int) -> str:
+    """Return the Unix socket at which the ResourceManager with this port gives tokens to users of its machine.
+
+    The name is abstract: every user of the machine can connect, the kernel removes it with the process, and no other
+    process can have it meanwhile. It depends on the port alone. Otherwise a client that does not know which address
+    the ResourceManager listens on might ask another process's socket, and would act as that process's user.
+    """
+    return f"\0themis-rm-{port}"
+
+
+LOCAL = "local"
+"""How a token of the local socket begins: `local.UID.` and the user's number on this machine."""
+
+
+def is_local_token_of(token: str, uid: int) -> bool:
+    """Whether a token was made for this user number of this machine.
+
+    Clients check this. Another process could own the socket while the ResourceManager is in a container, and offer its
+    own token: the client would act as that process's user.
+
+    >>> is_local_token_of("local.1000.YW5u.1700000600.6f1e", 1000)
+    True
+    """
+    return token.startswith(f"{LOCAL}.{uid}.")

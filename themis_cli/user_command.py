@@ -1,0 +1,82 @@
+"""`themis user`: give users of the network tokens, list them, and revoke them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from themis_cli.parsers import Subcommands
+
+if TYPE_CHECKING:
+    from submarine_client.admin import Admin
+
+_DAY_S = 86_400.0
+
+
+def add_to(commands: Subcommands) -> None:
+    """Add `user add`, `list` and `revoke`."""
+    group = commands.add_parser("user", help="tokens of users on other machines").add_subparsers(
+        metavar="COMMAND", required=True
+    )
+    add = group.add_parser("add", help="give a user a token, and print it: it is shown this once")
+    add.add_argument(
+        "--days", type=float, default=365.0, metavar="DAYS", help="how long the token is valid; default: 365"
+    )
+    add.set_defaults(run=_add)
+    listed = group.add_parser("list", help="list the users who have tokens")
+    listed.set_defaults(run=_list)
+    revoke = group.add_parser("revoke", help="make a user's token invalid")
+    revoke.set_defaults(run=_revoke)
+    for parser in (add, revoke):
+        parser.add_argument("user", metavar="USER", help="name of the user")
+    for parser in (add, listed, revoke):
+        parser.add_argument(
+            "--rm", metavar="HOST:PORT", help="address of the ResourceManager; default: THEMIS_RM, or this machine"
+        )
+
+
+def _admin(options: argparse.Namespace) -> Admin:
+    from submarine_client.address import rm_address
+    from submarine_client.admin import Admin
+
+    return Admin(rm_address(options.rm, os.environ))
+
+
+def _add(options: argparse.Namespace) -> int:
+    from themis.errors import InputError
+
+    if not 0 < options.days <= 36_500:
+        raise InputError("--days must be above 0 and at most 36500", value=options.days)
+    with _admin(options) as admin:
+        token = admin.add_user(options.user, valid_s=options.days * _DAY_S)
+    sys.stdout.write(f"{token}\n")
+    sys.stderr.write(
+        f"the token of {options.user}, which is not shown again: put it into ~/.config/themis/token (mode 600) of"
+        " this user, or into THEMIS_TOKEN\n"
+    )
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    with _admin(options) as admin:
+        users = admin.users()
+    sys.stdout.write(f"{'user':<20} {'role':<6} {'added':<11} {'by':<20} valid until\n")
+    for user in users:
+        role = "admin" if user.is_admin else "user"
+        added, end = _day(user.created_at_s), _day(user.expires_at_s)
+        sys.stdout.write(f"{user.user:<20} {role:<6} {added:<11} {user.created_by:<20} {end}\n")
+    return 0
+
+
+def _revoke(options: argparse.Namespace) -> int:
+    with _admin(options) as admin:
+        admin.revoke_user(options.user)
+    sys.stdout.write(f"the token of {options.user} is no longer valid\n")
+    return 0
+
+
+def _day(time_s: float) -> str:
+    return datetime.fromtimestamp(time_s).astimezone().date().isoformat()
