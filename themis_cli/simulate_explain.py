@@ -28,7 +28,8 @@ def _round_lines(each: AppRound) -> Iterator[str]:
     yield f"round {each.round_id} at {span(each.now_s)} ({', '.join(each.reasons)})"
     yield (
         f"  reported rho {each.rho:.3f} ({RhoDefinition.THEMIS}), place {each.rank} of {each.apps};"
-        f" keeps {_machines(each.kept)}; renewable {_machines(each.renewable)}; could use {each.demand_gpus} more; {each.free_gpus} free"
+        f" keeps {_machines(each.kept)}; renewable {_machines(each.renewable)};"
+        f" could use {each.demand_gpus} more; {each.free_gpus} free"
     )
     if each.bid is not None:
         cut = f", {each.bid.rows_dropped} more left out" if each.bid.rows_dropped else ""
