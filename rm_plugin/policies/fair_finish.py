@@ -10,6 +10,8 @@ schedule can move it. In each round:
     2. All apps get all that they can use: those of the user with the least service left first, of one user the app
        with the least. So to split an app into several does not make it shorter.
 
+Ties go to the smaller app id. Of an app's jobs the longest comes first, of equal ones that of the smaller job id.
+
 Before that, the apps whose whole demand surely fits renew in place. Otherwise an app that takes a new gang could take
 the place of one that would be served as well, and restart it for nothing. Not so with several device types: there an
 app that holds fast GPUs could keep them from one with less service left.
