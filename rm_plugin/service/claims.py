@@ -60,6 +60,9 @@ is left for starts, and for work that is lost with a task."""
 _CLAIMED_IDEAL = 0.5
 """Share of the work left that t_ideal must hold: the tuner may plan other work than at the submission."""
 
+_EMPTY_SHARE = 0.9
+"""Share of 1/rho of the report that the empty bundle is worth at least. Jobs go on between report and bid."""
+
 _MARGIN = 1.0 + 1e-6
 """Room for rounding."""
 
@@ -341,7 +344,7 @@ def _most_value(row: BidRow, report: AppReport, facts: AppFacts) -> float:
 
 
 def _least_empty_value(bid: Bid, report: AppReport) -> float:
-    """1/rho of the report, of which the empty bundle is the value; 0 if either is none."""
+    """Most of 1/rho of the report, of which the empty bundle is the value; 0 if either is none."""
     if bid.empty_value <= 0.0 or not 0.0 < report.rho < math.inf:
         return 0.0
-    return 1.0 / (report.rho * _MARGIN)
+    return _EMPTY_SHARE / report.rho

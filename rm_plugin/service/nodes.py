@@ -188,9 +188,10 @@ class NodeWatch:
 
     def _count_foreign(self, nodes: dict[str, Node]) -> None:
         live = Counter(gpu.machine_id for gpu in self._manager.arbiter.table.live)
-        now_s, unfit_s = self._manager.clock.now_s(), self._manager.settings.unfit_s
+        now_s, settings = self._manager.clock.now_s(), self._manager.settings
+        keep_s = settings.unfit_s + settings.yarn.pin_timeout_s
         self._uses = {
-            name: self._uses.get(name, _Use()).next(node.used_gpus, live[name], now_s, unfit_s)
+            name: self._uses.get(name, _Use()).next(node.used_gpus, live[name], now_s, keep_s)
             for name, node in nodes.items()
         }
 
@@ -215,7 +216,7 @@ class _Use(Value, frozen=True, kw_only=True):
     GPUs in use beyond the leases are foreign. This counts too few while leases wait for their containers. Example: of
     four GPUs, another tenant uses two, and an app runs on one. Three are in use, so two are foreign. Now a second app
     gets the free GPU, and its container has not started yet. Three are in use and two leased, but still two are
-    foreign. So a count stays for `unfit_s` seconds, less the GPUs that have come out of use since.
+    foreign. So a count stays for longer than any lease waits, less the GPUs that have come out of use since.
 
     Attributes:
         used: GPUs in use, by any program.
@@ -230,12 +231,12 @@ class _Use(Value, frozen=True, kw_only=True):
     foreign: int = 0
     until_s: float = -math.inf
 
-    def next(self, used: int, leased: int, now_s: float, unfit_s: float) -> _Use:
-        """The use at the next look."""
+    def next(self, used: int, leased: int, now_s: float, keep_s: float) -> _Use:
+        """The use at the next look. An estimate above `beyond` stays for at most `keep_s` seconds."""
         beyond = max(0, used - leased)
         seen = min(beyond, self.beyond)
         kept = self.foreign - max(0, self.used - used) if now_s < self.until_s else 0
-        until_s = now_s + unfit_s if seen >= kept else self.until_s
+        until_s = now_s + keep_s if seen >= kept else self.until_s
         return _Use(used=used, beyond=beyond, foreign=max(seen, kept), until_s=until_s)
 
 
