@@ -108,7 +108,7 @@ def submission_tokens(file_systems: Iterable[str] = (), *, connect_wait_s: float
 
     Args:
         file_systems: URIs of the file systems that it will read or write; the cluster's default one if none is given.
-        connect_wait_s: How long to wait for what is away.
+        connect_wait_s: How long to wait for what is unavailable.
     """
     configuration = yarn_configuration(connect_wait_s)
     login(configuration)
@@ -133,8 +133,8 @@ def own_token(file_system: str, environment: Mapping[str, str]) -> IssuedToken:
         environment: Leads to configuration, jars and keytab.
 
     Raises:
-        LoginError: No login, because the KDC is away too, or the NameNode does not accept it.
-        UnreachableError: The NameNode is away.
+        LoginError: No login, because the KDC is unavailable too, or the NameNode does not accept it.
+        UnreachableError: The NameNode is unavailable.
     """
     start_jvm(environment)
     configuration = yarn_configuration(DEFAULT_CONNECT_WAIT_S)
