@@ -55,7 +55,7 @@ class NodeWatch:
     async def look(self) -> None:
         """Read the inventory once and apply it. If the engine does not answer, nothing changes.
 
-        While the engine is away no container can start or be reported as ended. Also while it does not mention a
+        While the engine is unavailable no container can start or be reported as ended. Also while it does not mention a
         machine that may still run: after its own restart it learns of its machines one by one. So deadlines of apps
         stand still (`AppMasters.engine_is_away`).
         """
