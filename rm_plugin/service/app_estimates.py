@@ -138,7 +138,7 @@ class AppEstimates:
         if not free:
             end_s = table.next_end_s()
             due = "" if end_s is None else f"; the next leases end in {duration(max(0.0, end_s - self._clock.now_s()))}"
-            return f"no {noun} is free: all {table.gpus_there} are leased{due}"
+            return f"no {noun} is free: all {table.gpus_available} are leased{due}"
         smallest = min(shape.demand_min_gpus for shape in entry.shapes.values())
         if not table.live_of(entry.app_id) and free < smallest:
             return f"{counted(free, noun)} free, and its smallest gang needs {smallest}"
