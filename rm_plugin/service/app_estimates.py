@@ -37,6 +37,9 @@ _TIMES_ITS_COST = 20.0
 _AT_ONCE_APPS = 200
 """The most apps whose forecast is made at once: it takes some 50 ms."""
 
+_MOST_APPS = 5_000
+"""The most apps of a forecast, the first ones submitted: its time grows faster than their number. Others have none."""
+
 MAX_AHEAD = 20
 
 
@@ -151,7 +154,7 @@ class AppEstimates:
         self._lives = lives = self._fairness.lives(self._arbiter.cluster.gpus)
         apps = {
             entry.app_id: self._app_now(entry, lives[entry.app_id].ends_s if entry.app_id in lives else math.inf)
-            for entry in self._entries.active()
+            for entry in self._entries.active()[:_MOST_APPS]
             if entry.heartbeat.phases_left
         }
         make = partial(

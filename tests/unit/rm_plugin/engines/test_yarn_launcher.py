@@ -52,7 +52,7 @@ def living(monkeypatch):
     """The containers that NodeManagers report as running, one answer after the other."""
     answers = []
     monkeypatch.setattr(yarn_launcher, "living_containers", lambda *_: answers.pop(0) if answers else ())
-    monkeypatch.setattr(yarn_launcher, "submission_tokens", lambda: b"")
+    monkeypatch.setattr(yarn_launcher, "submission_tokens", lambda **_: b"")
     monkeypatch.setattr(yarn_launcher, "current_user", lambda: "themis")
     monkeypatch.setattr(yarn_launcher, "_DRAIN_POLL_S", 0.01)
     return answers

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
+from service_cases import known_token
 from web_cases import RmCase
 
 from rm_plugin.engines.port import AmExit
@@ -201,7 +202,7 @@ def test_kill_ends_app_that_waits_for_engine(tmp_path: Path) -> None:
 def test_app_being_killed_is_not_asked_after_reconnect(tmp_path: Path) -> None:
     async def scenario(case, engine):
         entry = await case.manager.submit(SPEC)
-        message = pb.Register(app_id=entry.app_id, token=entry.token, attempt=1, pid=4711)
+        message = pb.Register(app_id=entry.app_id, token=known_token(entry), attempt=1, pid=4711)
 
         def is_asked():
             snapshot, _ = case.arbiter.begin_round(case.clock.now_s())
