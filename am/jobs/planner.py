@@ -28,7 +28,6 @@ from am.jobs.stragglers import find_stragglers
 from themis.cluster import Cluster, GpuId, Level
 from themis.leases import Lease
 from themis.lifecycle import LeaseState
-from themis.speeds import SAME_SPEED
 from themis.values import Value
 
 OnGpus = tuple[JobView, tuple[GpuId, ...]]
@@ -182,7 +181,7 @@ def _plan_by_type(
     served: set[str] = set()
     for device in sorted(cluster.gpus_by_device, key=lambda name: (-mean_speed(name), name)):
         mine = [
-            job if not job.view.speeds.by_type else replace(job, view=_view_on(job.view, device))
+            job if not job.view.speeds.by_type else replace(job, view=job.view.on_type(device))
             for job in jobs
             if job.view.speeds.on(device) > 0.0
             and (type_of(job.gpus[0]) == device if job.gpus else job.view.job_id not in served)
@@ -212,11 +211,6 @@ def _plan_by_type(
     )
 
 
-def _view_on(view: JobView, device: str) -> JobView:
-    """A job as it is on one device type."""
-    return replace(view, serial_iteration_s=view.serial_iteration_s / view.speeds.on(device), speeds=SAME_SPEED)
-
-
 def _plan_on_one_type(
     jobs: Sequence[PlannedJob],
     others: Mapping[str, tuple[GpuId, ...]],
@@ -241,10 +235,12 @@ def _plan_on_one_type(
     settled = not already and not taken and not unsettled
     idle = Pool(usable - busy - {gpu for gpus in goals.values() for gpu in gpus}, cluster)
     back = {job.view.job_id: goals[job.view.job_id] for job in jobs if job.view.job_id in goals and not job.gpus}
-    beside = [PlannedJob(view=job.view, gpus=back.get(job.view.job_id, job.gpus)) for job in jobs] if back else jobs
+    present_jobs = (
+        [PlannedJob(view=job.view, gpus=back.get(job.view.job_id, job.gpus)) for job in jobs] if back else jobs
+    )
     to_move_to = holdings.granted if settled and not goals else frozenset()
-    later = _wait_for_all(beside, idle, holdings.granted, to_move_to, restart_s)
-    gangs = {} if later else _serve_waiting(beside, idle, to_move_to, restart_s)
+    later = _wait_for_all(present_jobs, idle, holdings.granted, to_move_to, restart_s)
+    gangs = {} if later else _serve_waiting(present_jobs, idle, to_move_to, restart_s)
     move = {job.view.job_id: gangs.pop(job.view.job_id) for job in jobs if job.gpus and job.view.job_id in gangs}
     start = back | {job: gpus for job, gpus in gangs.items() if holdings.granted.issuperset(gpus)}
     wait = later or {job: gpus for job, gpus in gangs.items() if job not in start}
@@ -335,7 +331,11 @@ def _serve(
     """Start at least one of the jobs `able` to run on idle GPUs. Returns jobs with their gangs."""
     whole = max(idle.usable(unit) for unit in {view.shape.gpus_per_task for view in able})
     best = best_starts(
-        able, whole, idle.lay, restart_s, lambda: _context(able, waiting, running, idle, bool(to_move_to), restart_s)
+        able,
+        whole,
+        idle.place_in_turn,
+        restart_s,
+        lambda: _context(able, waiting, running, idle, bool(to_move_to), restart_s),
     )
     held = {view.job_id: gpus for view, gpus in running}
     served = []
@@ -375,7 +375,7 @@ def _context(
         behind=[view for view in waiting if view.job_id not in ids],
         stragglers=stragglers,
         within=idle.level_of(idle.gpus.union(*(gpus for _, gpus in running))),
-        of_bid=division_of_bid(able, gangs, idle.machines(), idle.lay) if many else None,
+        of_bid=division_of_bid(able, gangs, idle.machines(), idle.place_in_turn) if many else None,
     )
 
 
