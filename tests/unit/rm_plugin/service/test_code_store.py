@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from service_cases import known_token
 
 from rm_plugin.service import code_store
 from rm_plugin.service.code_store import CodeStore
@@ -35,7 +36,7 @@ def welcome(session):
 
 
 def registration(entry, **more):
-    return pb.Register(app_id=entry.app_id, token=entry.token, attempt=entry.attempt, pid=7, **more)
+    return pb.Register(app_id=entry.app_id, token=known_token(entry), attempt=entry.attempt, pid=7, **more)
 
 
 def test_an_attempt_gets_the_code_unless_it_has_it(tmp_path):
@@ -62,7 +63,7 @@ def test_an_app_with_known_code_need_not_send_it(tmp_path):
     ("code", "content", "what"),
     [
         (KNOWN, b"another", "damaged on its way"),
-        (KNOWN, b"", "not here any more"),
+        (KNOWN, b"", "no longer stored"),
         (None, b"an archive", "without its hash"),
         (KNOWN, b"x" * 21, "too large"),
     ],

@@ -1,0 +1,216 @@
+"""A malicious app master on the wire: for each rule, the liar gains nothing and others lose nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+from liar import Stage, spec_of, stage
+
+from themis.wire import themis_pb2 as pb
+
+
+def play(tmp_path, scenario, **changes):
+    async def whole():
+        async with stage(tmp_path, **changes) as on:
+            return await scenario(on)
+
+    return asyncio.run(asyncio.wait_for(whole(), 60))
+
+
+def report_with(**values):
+    """A lie that changes fields of every report, and of every demand in it by `demands__`."""
+
+    def lie(_master, message):
+        if message.WhichOneof("body") == "rho":
+            for name, value in values.items():
+                if name.startswith("demands__"):
+                    for demand in message.rho.demands:
+                        setattr(demand, name.removeprefix("demands__"), value)
+                else:
+                    setattr(message.rho, name, value)
+        return message
+
+    return lie
+
+
+# ---- demand ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_app_of_one_gpu_that_always_demands_one_more_has_one(tmp_path):
+    def hungry(_master, message):
+        if message.WhichOneof("body") == "rho":
+            del message.rho.demands[1:]
+            if not message.rho.demands:
+                message.rho.demands.add(
+                    job_id="j0", min_gpus=1, max_gpus=1, unit_gpus=1, work_left_gpu_s=1000.0,
+                    slowdown=pb.Slowdown(slot=1, machine=1, rack=1, cluster=1),
+                )  # fmt: skip
+        return message
+
+    async def scenario(on: Stage):
+        liar = await on.started(spec_of("liar"), hungry)
+        for _ in range(12):
+            on.manager.rounds.trigger("test")
+            await asyncio.sleep(0.05)
+        other = await on.started(spec_of("other", jobs=7))
+        await on.until(lambda: other.most_gpus == 7)
+        assert liar.most_gpus == 1
+
+    play(tmp_path, scenario, policy="srtf", lease={"duration_s": 60, "checkpoint_lead_s": 0.1, "grace_s": 0.5})
+
+
+def test_a_job_that_is_listed_twice_demands_once(tmp_path):
+    def twice(_master, message):
+        if message.WhichOneof("body") == "rho" and message.rho.demands:
+            demands = list(message.rho.demands)
+            del message.rho.demands[:]
+            message.rho.demands.extend([demands[0]] * 2)
+        return message
+
+    async def scenario(on: Stage):
+        liar = await on.started(spec_of("liar", jobs=2), twice)
+        await on.until(lambda: on.cut(liar) > 0)
+        # One of its two jobs, in a round; the other was not demanded for.
+        assert liar.most_gpus <= 2
+
+    play(tmp_path, scenario, policy="srtf")
+
+
+def test_unmet_gpus_of_a_heartbeat_are_those_of_the_specification(tmp_path):
+    async def scenario(on: Stage):
+        liar = await on.started(spec_of("liar"))
+        liar.send(heartbeat=pb.Heartbeat(unmet_gpus=64))
+        await on.until(lambda: on.manager.entries.get(liar.app_id).heartbeat.unmet_gpus == 1)
+
+    play(tmp_path, scenario)
+
+
+# ---- rho, work left, cost of a restart ------------------------------------------------------------------------------
+
+
+def believed(on: Stage, master):
+    """The rho of an app in each round."""
+    events = [event for event in on.manager.recorder.events(0, "", None) if event.kind == "round_reported"]
+    return [event.detail["rho"][master.app_id] for event in events if master.app_id in event.detail["rho"]]
+
+
+def test_a_false_rho_is_at_most_that_of_an_app_that_waits_for_its_share(tmp_path):
+    async def scenario(on: Stage):
+        honest = await on.started(spec_of("honest", jobs=8))
+        liar = await on.started(spec_of("liar", jobs=8), report_with(rho=1e9, t_shared_s=1e12))
+        await on.until(lambda: on.cut(liar) > 2)
+        assert max(believed(on, liar)) < 4.0
+        assert on.cut(honest) == 0
+
+    play(tmp_path, scenario, policy="worst_rho_first")
+
+
+def test_a_short_ideal_time_is_at_least_that_of_the_work_left(tmp_path):
+    async def scenario(on: Stage):
+        liar = await on.started(spec_of("liar", jobs=8), report_with(rho=1e9, t_ideal_s=1e-6))
+        await on.until(lambda: on.cut(liar) > 2)
+        assert max(believed(on, liar)) < 4.0
+
+    play(tmp_path, scenario, policy="worst_rho_first")
+
+
+def test_a_false_cost_of_a_restart_is_at_most_a_lease(tmp_path):
+    async def scenario(on: Stage):
+        honest = await on.started(spec_of("honest", jobs=8))
+        liar = await on.started(spec_of("liar", jobs=8), report_with(restart_s=1e9))
+        await on.until(lambda: on.cut(liar) > 2)
+        assert on.cut(honest) == 0
+
+    play(tmp_path, scenario, policy="fair_finish")
+
+
+# ---- bids -----------------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_any_value_are_cut_to_what_the_report_allows(tmp_path):
+    def dear(_master, message):
+        if message.WhichOneof("body") == "bid":
+            for row in message.bid.rows:
+                row.value = 1e12
+            message.bid.empty_value = 1e-12
+        return message
+
+    async def scenario(on: Stage):
+        honest = await on.started(spec_of("honest", jobs=8))
+        liar = await on.started(spec_of("liar", jobs=8), dear)
+        await on.until(lambda: on.cut(liar) > 0)
+        await asyncio.sleep(2.0)
+        assert on.cut(honest) == 0
+        assert on.gpu_s(honest) > 0.25 * on.gpu_s(liar)
+
+    play(tmp_path, scenario, policy="themis", auction={"keep_markets": 0, "f": 0.0})
+
+
+def test_a_bid_of_too_many_rows_is_refused(tmp_path):
+    def long(_master, message):
+        if message.WhichOneof("body") == "bid" and message.bid.rows:
+            message.bid.rows.extend([message.bid.rows[0]] * 2000)
+        return message
+
+    async def scenario(on: Stage):
+        liar = await on.started(spec_of("liar", jobs=8), long)
+        await on.until(lambda: on.manager.entries.get(liar.app_id).refused_messages > 0)
+
+    play(tmp_path, scenario, policy="themis")
+
+
+# ---- attempts -------------------------------------------------------------------------------------------------------
+
+
+def refused(on: Stage, victim, **changes):
+    """Register once more, changed, and return how the server refused it; the victim's session must go on."""
+
+    async def whole():
+        intruder = on.connect(victim.app_id, victim.spec, **changes)
+        await asyncio.wait_for(asyncio.gather(intruder.task), 20)
+        assert intruder.refusal is not None
+        assert not victim.task.done()
+        assert on.manager.entries.get(victim.app_id).session is not None
+        return intruder.refusal.details()
+
+    return whole()
+
+
+def test_attempts_that_the_engine_did_not_start_are_refused(tmp_path):
+    async def scenario(on: Stage):
+        victim = await on.started(spec_of("mine"))
+        entry = on.manager.entries.get(victim.app_id)
+        assert "token" in await refused(on, victim, token="guessed")
+        assert "token" in await refused(on, victim, token=entry.token_sha256)
+        assert "has not started this attempt" in await refused(on, victim, attempt=2)
+        assert "this attempt is over" in await refused(on, victim, attempt=0)
+        assert "another process" in await refused(on, victim, pid=815)
+        assert entry.attempt == 1
+
+    play(tmp_path, scenario)
+
+
+def test_token_of_a_lost_attempt_is_refused_once_the_next_one_starts(tmp_path):
+    async def scenario(on: Stage):
+        victim = await on.started(spec_of("mine"))
+        former = victim.registration
+        await on.engine.started.end(victim.app_id, 1)
+        await on.until(lambda: on.engine.started.living.get(victim.app_id) is not None)
+        stale = on.connect(victim.app_id, victim.spec, token=former.token)
+        await asyncio.wait_for(asyncio.gather(stale.task), 20)
+        assert "token" in stale.refusal.details()
+        again = on.connect(victim.app_id, victim.spec)
+        await asyncio.wait_for(again.registered.wait(), 20)
+
+    play(tmp_path, scenario)
+
+
+def test_store_has_no_token_in_clear(tmp_path):
+    async def scenario(on: Stage):
+        victim = await on.started(spec_of("mine"))
+        (stored,) = on.server._store.apps()
+        assert stored.token.startswith("sha256:")
+        assert victim.registration.token not in str(on.engine.started.living[victim.app_id].environment)
+        assert victim.registration.token not in repr(on.engine.started.living[victim.app_id])
+
+    play(tmp_path, scenario)
