@@ -107,7 +107,7 @@ def _cluster(page_state: PageState, names: AppNames) -> list[Markup]:
 def _machine(page_state: PageState, names: AppNames, machine: Machine) -> Markup:
     state = page_state.machine_state(machine)
     labels = [label(machine.device)] if not page_state.is_emulated(machine) else [label("emulated")]
-    if state is not MachineState.THERE:
+    if state is not MachineState.AVAILABLE:
         labels.append(label(state.value, "bad"))
     gpus = iter(page_state.manager.arbiter.cluster.gpus_of(machine.machine_id))
     slots = [
