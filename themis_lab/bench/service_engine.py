@@ -37,7 +37,7 @@ def launch_file(folder: Path, driver: int) -> Path:
 
 
 def orders_in(lines: Sequence[bytes]) -> Iterator[dict[str, str]]:
-    """The orders of a launch file, in their order: an app master's environment, or `{"kill": APP}`."""
+    """The orders of a launch file, in their order: an app master's environment and token, or `{"kill": APP}`."""
     for line in lines:
         yield json.loads(line)
 
@@ -65,7 +65,13 @@ class EmulatedLauncher:
     async def launch(self, launch: AmLaunch) -> int:
         """Order an attempt. Returns the app's number in place of a process id."""
         self._attempts[launch.app_id] = launch.attempt
-        order = {**launch.environment, "THEMIS_APP_ID": launch.app_id, "THEMIS_ATTEMPT": str(launch.attempt)}
+        # The file is in a private folder, and drivers are no programs of users.
+        order = {
+            **launch.environment,
+            "THEMIS_APP_ID": launch.app_id,
+            "THEMIS_ATTEMPT": str(launch.attempt),
+            "token": launch.token,
+        }
         self._write(launch.app_id, order)
         return app_number(launch.app_id)
 
@@ -81,6 +87,10 @@ class EmulatedLauncher:
     def queue(self, app_id: str) -> str:
         """Return nothing: this engine has no queues."""
         return ""
+
+    async def newest_attempt(self, app_id: str, attempt: int) -> int:
+        """Return the known attempt: this engine starts none by itself."""
+        return attempt
 
     async def kill(self, app_id: str) -> None:
         """End the app's master."""
