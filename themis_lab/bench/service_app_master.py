@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from am.agent.model.fairness import declaration_of
 from am.agent.model.views import AppView, ClusterView, JobView
 from am.app_view import held_gang, make_cluster_view, renewable_gpus
+from am.attempt_token import read_token
 from am.negotiator import Negotiator
 from am.session import RmSession
 from themis.apps import AppSpec, Slowdown
@@ -119,7 +120,7 @@ class EmulatedAppMaster:
 
     def __init__(self, environment: Mapping[str, str], clock: Clock, heartbeats_s: list[float]) -> None:
         self._environment = environment
-        self._token = environment["token"]
+        self._token = read_token(environment)
         self._clock = clock
         self._heartbeats_s = heartbeats_s
         self._app: EmulatedApp | None = None

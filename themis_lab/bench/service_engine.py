@@ -37,7 +37,7 @@ def launch_file(folder: Path, driver: int) -> Path:
 
 
 def orders_in(lines: Sequence[bytes]) -> Iterator[dict[str, str]]:
-    """The orders of a launch file, in their order: an app master's environment and token, or `{"kill": APP}`."""
+    """The orders of a launch file, in their order: an app master's environment, or `{"kill": APP}`."""
     for line in lines:
         yield json.loads(line)
 
@@ -65,12 +65,13 @@ class EmulatedLauncher:
     async def launch(self, launch: AmLaunch) -> int:
         """Order an attempt. Returns the app's number in place of a process id."""
         self._attempts[launch.app_id] = launch.attempt
-        # The file is in a private folder, and drivers are no programs of users.
+        token = self._files[0].parent / f"{launch.app_id}-{launch.attempt}.token"
+        token.write_text(launch.token, encoding="utf-8")
         order = {
             **launch.environment,
             "THEMIS_APP_ID": launch.app_id,
             "THEMIS_ATTEMPT": str(launch.attempt),
-            "token": launch.token,
+            "THEMIS_TOKEN_FILE": str(token),
         }
         self._write(launch.app_id, order)
         return app_number(launch.app_id)
