@@ -32,8 +32,8 @@ test: setup lint
 test-unit: setup
 	@exec $(BIN)/python -m pytest $(BY_FILE) -m "not slow" tests/unit tests/golden
 
-# The files that have tests with a mark: to collect all tests takes half a minute.
-marked = $(shell grep -rl --include='test_*.py' 'mark\.$(1)' tests)
+# The files that have tests with a mark. Collecting all tests would take half a minute.
+marked = $(shell grep -rl --include='test_*.py' 'mark\.$(1)' tests | sort)
 
 # Tests that measure how long something takes run after the others, by themselves. The others share no fixtures that
 # take long, so each goes to the process that is free: half of them are in one file.
@@ -46,7 +46,7 @@ SOAK_APPS ?= 30000
 test-soak: setup
 	@THEMIS_SOAK_APPS=$(SOAK_APPS) exec $(BIN)/python -m pytest -s -m slow tests/soak
 
-# Random faults under load, about a quarter of an hour; prints how long the service was away. The seed decides the faults.
+# Random faults under load, about a quarter of an hour; prints how long the service was unavailable. The seed decides the faults.
 CHAOS_KILLS ?= 300
 CHAOS_OUTAGES ?= 60
 CHAOS_SEED ?= 0
@@ -59,16 +59,16 @@ test-chaos: setup
 	    THEMIS_CHAOS_ENGINE=$(CHAOS_ENGINE) THEMIS_STANDBY_KILLS=$(CHAOS_STANDBY_KILLS) \
 	    exec $(BIN)/python -m pytest -s -m slow tests/chaos
 
-# Against real daemons of Hadoop (docs/how-to/devcluster.md), a cluster for each of two processes, of 1 GB each; needs Java and
-# Maven, and fails without them where CI is set. tests/hadoop/conftest.py says which tests stay together.
-BY_GROUP := -n 2 --dist loadgroup --no-loadscope-reorder
+# Against real daemons of Hadoop (docs/how-to/devcluster.md), a cluster for each of three processes, of 1 GB each; needs
+# Java and Maven, and fails without them where CI is set. tests/hadoop/conftest.py says which tests stay together.
+BY_GROUP := -n 3 --dist loadgroup --no-loadscope-reorder
 
 test-hadoop: setup
 	@exec $(BIN)/python -m pytest $(BY_GROUP) tests/hadoop -m "hadoop and not nightly"
 
 # What takes long and changes seldom (CONTRIBUTING.md lists it); needs what test-slow and test-hadoop need.
 test-nightly: setup
-	$(BIN)/python -m pytest -m "nightly and not hadoop"
+	$(BIN)/python -m pytest -m "nightly and not hadoop" $(call marked,nightly)
 	$(BIN)/python -m pytest $(BY_GROUP) tests/hadoop -m "hadoop and nightly"
 
 # The containers of docker-compose.yml (docs/how-to/stack.md); needs nothing but Docker.

@@ -39,7 +39,7 @@ _LINGER_S = 0.5
 """How long a GPU without a use is kept, since the next phase of the search may begin in a moment."""
 
 _FAREWELL_S = 60.0
-"""How long an app master that was asked to end waits for a ResourceManager that is away, to report the end."""
+"""How long an app master that was asked to end waits for a ResourceManager that is unavailable, to report the end."""
 
 
 class AttemptLostError(Exception):
@@ -163,6 +163,7 @@ class AppMaster:
             self._jobs = JobRunner(
                 app, self._engine.runtime, self._emit, self._logs.drain, self._dirty.set, self._no_room
             )
+            self._engine.runtime.kept.watch(self._dirty.set, self._prepared_in_vain)
             self._returns = LeaseReturn(self._engine.runtime.kept, self._dirty.set)
             self._negotiator = Negotiator(app, lambda: self._planned)
             self._app = app
@@ -256,7 +257,7 @@ class AppMaster:
             async with asyncio.timeout(_FAREWELL_S):
                 await delivered
         except TimeoutError:
-            raise UnreachableError("the ResourceManager is away", value=self._context.rm_address) from None
+            raise UnreachableError("the ResourceManager is unavailable", value=self._context.rm_address) from None
         finally:
             delivered.cancel()
             ending.cancel()
@@ -303,13 +304,20 @@ class AppMaster:
         return make_plan(planned, others, app.holdings(), app.cluster, app.restart_s, self._moving)
 
     def _apply(self, app: App, plan: Plan) -> None:
+        jobs, holdings = app.search.jobs, app.holdings()
+        # A job that grows works on until its new GPUs are ready, which the engine may not grant at all.
+        preparing = {
+            job_id
+            for job_id, gpus in plan.prepare.items()
+            if not self._jobs.prepare(jobs[job_id], gpus, holdings.granted)
+        }
         for job_id, reason in plan.stop.items():
-            self._jobs.stop(app.search.jobs[job_id], reason)
+            if job_id not in preparing:
+                self._jobs.stop(jobs[job_id], reason)
         for job_id, gpus in plan.start.items():
-            self._jobs.start(app.search.jobs[job_id], gpus)
-        holdings = app.holdings()
-        for job_id, gpus in (*plan.move.items(), *plan.prepare.items()):
-            self._jobs.prepare(app.search.jobs[job_id], gpus, holdings.granted)
+            self._jobs.start(jobs[job_id], gpus)
+        for job_id, gpus in plan.move.items():
+            self._jobs.prepare(jobs[job_id], gpus, holdings.granted)
         self._planned, self._moving = plan.wait, plan.move
         busy = {gpu for job in self._running(app) for gpu in job.gpus}
         self._returns.stay_only_on(holdings.granted)
@@ -322,15 +330,22 @@ class AppMaster:
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         self._idle_since_s = {gpu: self._idle_since_s.get(gpu, now_s) for gpu in gpus}
-        ripe = [gpu for gpu, since_s in self._idle_since_s.items() if now_s - since_s >= _LINGER_S]
-        if len(ripe) < len(gpus):
+        idle_past_linger = [gpu for gpu, since_s in self._idle_since_s.items() if now_s - since_s >= _LINGER_S]
+        if len(idle_past_linger) < len(gpus):
             loop.call_later(_LINGER_S, self._dirty.set)
-        return ripe
+        return idle_past_linger
 
     def _release(self, app: App, gpus: list[GpuId], reason: str) -> None:
         if gpus:
             release = pb.Release(lease_ids=app.give_back(gpus), reason=reason)
             self._session.send(pb.AmMessage(release=release))
+
+    def _prepared_in_vain(self, gpus: tuple[GpuId, ...], reason: str) -> None:
+        """Give GPUs back whose prepared containers failed, unless a job has begun to start there."""
+        assert self._app is not None
+        busy = {gpu for job in self._running(self._app) for gpu in job.gpus}
+        if busy.isdisjoint(gpus):
+            self._no_room(gpus, reason)
 
     def _no_room(self, gpus: tuple[GpuId, ...], reason: str) -> None:
         """Give GPUs back on which the engine could not start tasks, marked so that no app gets them at once."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_cases import cluster_of
+from msgspec.structs import replace
 
 from am.context import AmContext
 from am.master import AppMaster
@@ -28,6 +29,7 @@ from rm_plugin.service.server import Server
 from rm_plugin.service.store_memory import MemoryStore
 from themis.apps import AppSpec, Estimate, JobShape, JobSpec, ProgramSpec, TunerSpec
 from themis.clock import WallClock
+from themis.cluster import DeviceType
 from themis.config.rm_settings import LeaseSettings, RmSettings
 from themis.hadoop.values import AllocateReply, Container, ContainerAsk, ContainerEnd, Registration
 
@@ -86,8 +88,8 @@ class SharedYarn:
         self.asks: list[tuple[Tenant, ContainerAsk]] = []
         self.tenants: list[Tenant] = []
         self.queue_gpus: int | None = None
-        self.silent_gpus: int | None = None
-        """A limit of our queue that YARN does not report, as that of a user."""
+        self.unreported_gpus: int | None = None
+        """A limit of our apps that YARN does not report, as that of a user."""
         self._numbers = itertools.count(1)
         self._granted: dict[int, list[Container]] = {}
 
@@ -117,7 +119,7 @@ class SharedYarn:
         return self._granted.pop(id(to), granted)
 
     def _fits(self, tenant, ask):
-        limits = [limit for limit in (self.queue_gpus, self.silent_gpus) if limit is not None]
+        limits = [limit for limit in (self.queue_gpus, self.unreported_gpus) if limit is not None]
         over = tenant.is_ours and limits and self.used(ours=True).total() + ask.gpus > min(limits)
         return not over and self.used()[ask.host] + ask.gpus <= GPUS[ask.host]
 
@@ -132,6 +134,10 @@ class Stranger:
     def ask(self, **gpus):
         for number, host in enumerate(Counter(gpus).elements(), 1):
             self._tenant.ask(ContainerAsk(allocation_request_id=number, host=host, gpus=1, memory_mb=1))
+
+    def take(self):
+        """Take what is free of what was asked for."""
+        self._tenant.allocate()
 
     def leave(self):
         with self._yarn.lock:
@@ -245,7 +251,9 @@ class EngineInMemory(LocalEngine):
     poll_s = 0.1
 
     def __init__(self, yarn):
-        super().__init__(cluster_of(*((count,) for count in GPUS.values())))
+        plain = cluster_of(*((count,) for count in GPUS.values()))
+        devices = {name: DeviceType(name=name) for name in plain.gpus_by_device}
+        super().__init__(replace(plain, devices=devices))
         self.yarn = yarn
 
     def launcher(self, run_id, on_exit, machines_of):
@@ -285,7 +293,10 @@ class Site:
         """The number of tasks that run. Each has a GPU."""
         return sum(tenant.hosts.tasks for tenant in self.yarn.tenants)
 
-    async def until(self, condition, what, limit_s):
+    def events(self, kind, app_id):
+        return [event for event in self.manager.recorder.store.events(app_id=app_id) if event.kind == kind]
+
+    async def until(self, condition, what, limit_s=20):
         try:
             async with asyncio.timeout(limit_s):
                 while not condition():
@@ -302,6 +313,7 @@ async def site(folder: Path, policy: str, **changes):
         "cluster": Path("unused"), "state_dir": folder, "listen": "127.0.0.1:0", "policy": policy,
         "lease": LeaseSettings(duration_s=3, checkpoint_lead_s=0.5, grace_s=2), "coalesce_s": 0.05,
         "report_deadline_s": 1, "bid_deadline_s": 1, "heartbeat_s": 0.1, "unfit_s": 0.5, "validate_state": True,
+        "yarn": {"pin_timeout_s": LIMITS.pin_timeout_s},
     }  # fmt: skip
     server = Server(RmSettings(**(values | changes)), await engine.open(), MemoryStore(), WallClock(), engine)
     await server.start()

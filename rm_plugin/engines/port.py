@@ -74,7 +74,7 @@ class AppLauncher(Protocol):
         An earlier attempt of the app is ended first.
 
         Raises:
-            UnreachableError: The engine is away; the same attempt is launched again later.
+            UnreachableError: The engine is unavailable; the same attempt is launched again later.
             ThemisError: It cannot be started.
         """
         ...

@@ -119,7 +119,7 @@ class YarnAppLauncher:
         """Submit an application; returns the number in its id.
 
         Raises:
-            UnreachableError: YARN is away; what it may have taken all the same is followed by the next launch.
+            UnreachableError: YARN is unavailable; what it may have taken all the same is followed by the next launch.
             ThemisError: YARN refuses it.
         """
         await self._end_followed(launch.app_id)

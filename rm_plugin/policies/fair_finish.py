@@ -10,9 +10,11 @@ schedule can move it. In each round:
     2. All apps get all that they can use: those of the user with the least service left first, of one user the app
        with the least. So to split an app into several does not make it shorter.
 
-Before that, the apps whose whole demand surely fits renew in place. Otherwise an app that takes a new gang could take
-the place of one that would be served as well, and restart it for nothing. Not so with several device types: there an
-app that holds fast GPUs could keep them from one with less service left.
+Ties go to the smaller app id. Of an app's jobs the longest comes first, of equal ones that of the smaller job id.
+
+Before that, the apps whose whole demand certainly fits renew in place. Otherwise an app that takes a new gang could
+take the place of one that would be served as well, and restart it for nothing. Not so with several device types: there
+an app that holds fast GPUs could keep them from one with less service left.
 
 One gang is enough for the pressed: what makes an app late is its critical path, the longest job of its phases. All that
 it can use would let one late app hold the whole cluster.
@@ -35,6 +37,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from rm_plugin.arbiter.due_dates import lateness_after_lease
 from rm_plugin.arbiter.round_values import AppStanding, AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import claims_of
 from rm_plugin.policies.gang_allocator import GangAllocator
@@ -111,11 +114,16 @@ class FairFinishPolicy:
         pressed = []
         for claim in known:
             app, standing = metered[claim.app_id], snapshot.standing(claim.app_id)
-            span_s = due_s[claim.app_id] - standing.submitted_at_s
-            needed_s = snapshot.now_s - standing.submitted_at_s + _time_left_s(app, standing, claim.restart_s)
-            if not app.overran and span_s - needed_s < snapshot.lease_s + claim.restart_s:
-                later_s = needed_s + snapshot.lease_s
-                pressed.append((-later_s / span_s if span_s > 0.0 else -math.inf, claim.app_id))
+            lateness = lateness_after_lease(
+                submitted_at_s=standing.submitted_at_s,
+                due_s=due_s[claim.app_id],
+                now_s=snapshot.now_s,
+                left_s=_time_left_s(app, standing, claim.restart_s),
+                lease_s=snapshot.lease_s,
+                restart_s=claim.restart_s,
+            )
+            if lateness is not None and not app.overran:
+                pressed.append((-lateness, claim.app_id))
 
         user_left_gpu_s = _left_by_user(snapshot, metered)
 
@@ -129,7 +137,7 @@ class FairFinishPolicy:
 
         in_order = sorted(allocator.claims, key=service_left)
         most_pressed_first = [app_id for _, app_id in sorted(pressed)]
-        _renew_surely_served(snapshot.cluster, allocator, in_order, most_pressed_first)
+        _renew_certain_winners(snapshot.cluster, allocator, in_order, most_pressed_first)
         for app_id in most_pressed_first:
             job = _longest_job(allocator, app_id)
             if (proposal := allocator.propose(app_id, job)) is not None:
@@ -223,10 +231,10 @@ def _longest_job(allocator: GangAllocator, app_id: str) -> int:
     return max(range(len(demands)), key=lambda job: (demands[job].work_left_gpu_s, -job))
 
 
-def _renew_surely_served(
+def _renew_certain_winners(
     cluster: Cluster, allocator: GangAllocator, in_order: Sequence[str], pressed: Sequence[str]
 ) -> None:
-    """Renew in place the first apps whose whole demand fits beside that of the pressed apps.
+    """Renew in place the first apps whose whole demand fits in addition to that of the pressed apps.
 
     Does nothing on a cluster of several device types.
     """

@@ -22,6 +22,7 @@ from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.fluid_fairness import FluidFairness
 from themis.clock import Clock
 from themis.config.rm_settings import RmSettings
+from themis.fluid_cluster import FluidLife
 from themis.rho import HEADLINE
 from themis.values import Value
 from themis.web.formatting import counted, duration
@@ -35,6 +36,9 @@ _TIMES_ITS_COST = 20.0
 
 _AT_ONCE_APPS = 200
 """The most apps whose forecast is made at once: it takes some 50 ms."""
+
+_MOST_APPS = 5_000
+"""The most apps of a forecast, the first ones submitted: its time grows faster than their number. Others have none."""
 
 MAX_AHEAD = 20
 
@@ -83,6 +87,7 @@ class AppEstimates:
         self._made_at_s, self._cost_s = -math.inf, 0.0
         self._apps: Mapping[str, AppNow] = {}
         self._forecasts: Mapping[str, Forecast] = {}
+        self._lives: Mapping[str, FluidLife] = {}
         self._making: asyncio.Future[dict[str, Forecast]] | None = None
 
     def estimate(self, entry: AppEntry) -> Estimate | None:
@@ -98,10 +103,9 @@ class AppEstimates:
 
     def rho(self, entry: AppEntry) -> float:
         """Rho by `fluid`: the final one of an ended app, else one with the estimated end. NaN if it is unknown."""
-        gpus = self._arbiter.cluster.gpus
         if entry.ended:
-            return self._fairness.final_rho(entry, gpus).get(HEADLINE, math.nan)
-        estimate, life = self.estimate(entry), self._fairness.lives(gpus).get(entry.app_id)
+            return self._fairness.final_rho(entry, self._arbiter.cluster.gpus).get(HEADLINE, math.nan)
+        estimate, life = self.estimate(entry), self._lives.get(entry.app_id)
         if estimate is None or life is None or life.time_s <= 0.0:
             return math.nan
         return (self._made_at_s - entry.submitted_at_s + estimate.end_s.median) / life.time_s
@@ -134,7 +138,7 @@ class AppEstimates:
         if not free:
             end_s = table.next_end_s()
             due = "" if end_s is None else f"; the next leases end in {duration(max(0.0, end_s - self._clock.now_s()))}"
-            return f"no {noun} is free: all {table.gpus_there} are leased{due}"
+            return f"no {noun} is free: all {table.gpus_available} are leased{due}"
         smallest = min(shape.demand_min_gpus for shape in entry.shapes.values())
         if not table.live_of(entry.app_id) and free < smallest:
             return f"{counted(free, noun)} free, and its smallest gang needs {smallest}"
@@ -147,10 +151,10 @@ class AppEstimates:
         is_fresh = abs(now_s - self._made_at_s) < max(_FRESH_S, _TIMES_ITS_COST * self._cost_s)
         if is_fresh or self._making is not None:
             return
-        lives = self._fairness.lives(self._arbiter.cluster.gpus)
+        self._lives = lives = self._fairness.lives(self._arbiter.cluster.gpus)
         apps = {
             entry.app_id: self._app_now(entry, lives[entry.app_id].ends_s if entry.app_id in lives else math.inf)
-            for entry in self._entries.active()
+            for entry in self._entries.active()[:_MOST_APPS]
             if entry.heartbeat.phases_left
         }
         make = partial(

@@ -415,8 +415,8 @@ class AppMasters:
     def _failures(self, entry: AppEntry, attempt: int, now_s: float) -> tuple[tuple[float, ...], int]:
         """Return the times of failures that still count, and the number of excused losses, up to this attempt.
 
-        These are the failures that have left the window, and attempts that were lost to the engine: while it was away,
-        or within `am_expiry_s` after that.
+        These are the failures that have left the window, and attempts that were lost to the engine: while it was
+        unavailable, or within `am_expiry_s` after that.
         """
         new = max(0, attempt - entry.excused_attempts - len(entry.failed_at_s))
         lost_to_engine = now_s - self._engine_away_at_s < self.settings.am_expiry_s

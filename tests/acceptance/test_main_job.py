@@ -1,14 +1,12 @@
 """The testbed run under fire: kill -9 of an app master, of a task and of a client, and Ctrl-C.
 
-`make test` plays it on the small mix, `make test-slow` on the whole testbed of 64 emulated GPUs with replayed jobs
-twice as fast, `make test-nightly` as `make testbed` runs it.
+`make test` plays it on the small mix, `make test-slow` on the whole testbed of 64 emulated GPUs.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -16,7 +14,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from documents import ROOT
 from testbed_run import SUBMARINE, TestbedRun, first_event, started_testbed
 
 from submarine_client.connection import Connection
@@ -47,24 +44,12 @@ APP_KEYS = {
 
 SMALL = pytest.param("conf/testbed/small.yaml", 150, id="small", marks=pytest.mark.timeout(200))
 # 73 processes: beside another test its app masters miss the ends of leases.
-ALONE = (pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(500))
-FASTER = pytest.param("main, faster", 420, id="faster", marks=ALONE)
-MAIN = pytest.param("conf/testbed/main.yaml", 420, id="main", marks=[*ALONE, pytest.mark.nightly])
+ALONE = (pytest.mark.slow, pytest.mark.alone)
+MAIN = pytest.param("conf/testbed/main.yaml", 420, id="main", marks=[*ALONE, pytest.mark.timeout(500)])
 
 
-def faster_main(folder: Path) -> str:
-    """The main mix at twice its pace: the same apps and arrivals, and less time in which only the longest apps run."""
-    mix = shutil.copytree(ROOT / "conf", folder / "conf") / "testbed" / "main.yaml"
-    text = mix.read_text()
-    assert text.count("time_scale: 30 ") == 1
-    mix.write_text(text.replace("time_scale: 30 ", "time_scale: 60 "))
-    return str(mix)
-
-
-@pytest.mark.parametrize(("mix", "limit_s"), [SMALL, FASTER, MAIN])
+@pytest.mark.parametrize(("mix", "limit_s"), [SMALL, MAIN])
 def test_the_main_job_survives_kills_of_a_master_a_task_and_a_client(tmp_path: Path, mix: str, limit_s: int) -> None:
-    if mix == FASTER.values[0]:
-        mix = faster_main(tmp_path)
     with started_testbed(mix, tmp_path / "out") as run:
         with Connection(run.address) as client:
             victim = kill_a_master(client)

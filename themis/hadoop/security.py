@@ -111,7 +111,7 @@ def submission_tokens(
     Args:
         file_systems: URIs of the file systems that it will read or write; the cluster's default one if none is given.
         app_token: By which it proves its attempt to us: a secret of these credentials.
-        connect_wait_s: How long to wait for what is away.
+        connect_wait_s: How long to wait for what is unavailable.
     """
     configuration = yarn_configuration(connect_wait_s)
     login(configuration)
@@ -141,8 +141,8 @@ def own_token(file_system: str, environment: Mapping[str, str]) -> IssuedToken:
         environment: Leads to configuration, jars and keytab.
 
     Raises:
-        LoginError: No login, because the KDC is away too, or the NameNode does not accept it.
-        UnreachableError: The NameNode is away.
+        LoginError: No login, because the KDC is unavailable too, or the NameNode does not accept it.
+        UnreachableError: The NameNode is unavailable.
     """
     start_jvm(environment)
     configuration = yarn_configuration(DEFAULT_CONNECT_WAIT_S)

@@ -37,7 +37,7 @@ from themis.wire.values import (
 )
 
 GIVE_UP_S = 600.0
-"""How long an emulated app master looks for a ResourceManager that is away."""
+"""How long an emulated app master looks for a ResourceManager that is unavailable."""
 RESTART_S = 5.0
 _SLOWDOWN = Slowdown(1.0, 1.0, 1.1, 1.2)
 

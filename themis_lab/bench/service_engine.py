@@ -49,7 +49,7 @@ class EmulatedEngine(LocalEngine):
         super().__init__(cluster)
         self._folder, self._drivers = folder, drivers
 
-    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> EmulatedLauncher:  # type: ignore[override]
+    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> EmulatedLauncher:
         """Orders app masters from the drivers."""
         return EmulatedLauncher(on_exit, [launch_file(self._folder, driver) for driver in range(self._drivers)])
 
@@ -59,7 +59,7 @@ class EmulatedLauncher:
 
     def __init__(self, on_exit: OnAmExit, files: Sequence[Path]) -> None:
         self._on_exit = on_exit
-        self._files = [path.open("ab", buffering=0) for path in files]
+        self._files = files
         self._attempts: dict[str, int] = {}
 
     async def launch(self, launch: AmLaunch) -> int:
@@ -94,4 +94,5 @@ class EmulatedLauncher:
         """Do nothing: the benchmark ends its drivers itself."""
 
     def _write(self, app_id: str, order: dict[str, str]) -> None:
-        self._files[app_number(app_id) % len(self._files)].write(json.dumps(order).encode() + b"\n")
+        with self._files[app_number(app_id) % len(self._files)].open("ab") as file:
+            file.write(json.dumps(order).encode() + b"\n")

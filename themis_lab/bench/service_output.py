@@ -21,7 +21,7 @@ def table(plan: Plan, result: Result) -> str:
     lines = [
         (f"{apps} apps of {plan.gang_gpus} GPUs, {plan.gpus} GPUs", f"{result.registered} apps registered"),
         ("submissions a second", f"{result.submissions_per_s:.0f}"),
-        ("registered after", f"{result.registered_s:.1f} s"),
+        ("registered after", f"{result.registered_s:.1f} s, {result.registered_cpu_s:.1f} s of CPU"),
         ("reports in time", "-" if result.reports_in_time is None else f"{100 * result.reports_in_time:.1f} %"),
         ("rounds", str(result.rounds)),
         ("round", _shown(result.round_s)),
@@ -31,7 +31,7 @@ def table(plan: Plan, result: Result) -> str:
         ("list", _shown(result.list_s)),
         ("cores used", f"{result.cpu_share:.2f}, auctions {result.worker_cpu_share:.2f}"),
         ("peak memory", f"{result.rss_mb:.0f} MB"),
-        ("start from the store", f"{result.start_s:.1f} s"),
+        ("start from the store", f"{result.start_s:.1f} s, {result.start_cpu_s:.1f} s of CPU"),
     ]
     width = max(len(name) for name, _ in lines)
     return "\n".join([*[f"{name.ljust(width)}  {value}" for name, value in lines], EMULATION])

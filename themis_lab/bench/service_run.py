@@ -118,9 +118,11 @@ class Result(Value, frozen=True, kw_only=True):
         worker_cpu_share: The same of its other processes, which solve auctions.
         rss_mb: Peak memory of the ResourceManager's process in MiB.
         start_s: Seconds from a start on the filled store to the first answer to `list`.
+        start_cpu_s: CPU seconds of the ResourceManager's process until then.
         rounds: Rounds that ended.
         registered: Apps whose app master had registered when the measurement began.
         registered_s: Seconds from the first submission until then.
+        registered_cpu_s: CPU seconds of the ResourceManager's process for that.
     """
 
     reports_in_time: float | None
@@ -134,9 +136,11 @@ class Result(Value, frozen=True, kw_only=True):
     worker_cpu_share: float
     rss_mb: float
     start_s: float
+    start_cpu_s: float
     rounds: int
     registered: int
     registered_s: float
+    registered_cpu_s: float
 
 
 def run_plan(plan: Plan, say: Callable[[str], object]) -> Result:
@@ -155,17 +159,18 @@ def run_plan(plan: Plan, say: Callable[[str], object]) -> Result:
         driving = stack.enter_context(_drivers(folder, drivers))
         with Connection(service.address) as client:
             say(f"submitting {plan.apps + plan.waiting} apps, each with a job of {plan.gang_gpus} GPUs")
-            begun_s = time.monotonic()
+            begun_s, begun_cpu_s = time.monotonic(), _cpu_s(service.process)
             page_url = _submit_all(client, plan)
             submitted_s = time.monotonic() - begun_s
             say("waiting until all app masters have registered")
             registered = _wait_for_all(client, plan, driving)
-            registered_s = time.monotonic() - begun_s
+            registered_s, registered_cpu_s = time.monotonic() - begun_s, _cpu_s(service.process) - begun_cpu_s
             say(f"measuring for {plan.seconds:g} s")
             measured = _measure(client, service, page_url, plan.seconds)
         say("starting it again from its store")
         service.stop_alone()
         start_s = service.start()
+        start_cpu_s = _cpu_s(service.process)
         service.end()
         _end(driving)
         rounds = _rounds(folder / "state" / "rm.sqlite", measured.began_at_s, measured.ended_at_s)
@@ -182,9 +187,11 @@ def run_plan(plan: Plan, say: Callable[[str], object]) -> Result:
             worker_cpu_share=measured.worker_cpu_s / (measured.ended_at_s - measured.began_at_s),
             rss_mb=measured.rss_mb,
             start_s=start_s,
+            start_cpu_s=start_cpu_s,
             rounds=len(rounds.took_s),
             registered=registered,
             registered_s=registered_s,
+            registered_cpu_s=registered_cpu_s,
         )
 
 
@@ -400,7 +407,10 @@ def _rounds(path: Path, began_at_s: float, ended_at_s: float) -> Rounds:
         while events := store.events(after=after, app_id="", limit=_EVENTS_A_READ):
             after = events[-1].sequence
             for event in events:
-                if not event.kind.startswith("round_") or not began_at_s <= event.time_s <= ended_at_s:
+                if not event.kind.startswith("round_"):
+                    continue
+                step_s, last_s = event.time_s - last_s, event.time_s
+                if not began_at_s <= event.time_s <= ended_at_s:
                     continue
                 detail: Mapping[str, Any] = event.detail
                 if event.kind == "round_ended":
@@ -410,8 +420,7 @@ def _rounds(path: Path, began_at_s: float, ended_at_s: float) -> Rounds:
                     arrived += answered
                     wanted += answered + len(detail["absent"])
                 if event.kind in _STEPS:
-                    steps_s[_STEPS[event.kind]].append(event.time_s - last_s)
-                last_s = event.time_s
+                    steps_s[_STEPS[event.kind]].append(step_s)
     finally:
         store.close()
     steps = {step: tuple(values) for step, values in steps_s.items()}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
-from am.runtimes.port import NoRoomError, Seat, SeatRequest, TaskExit
+from am.runtimes.port import NoRoomError, OnNoRoom, Seat, SeatRequest, TaskExit
 from am.runtimes.remote import frames
 from am.runtimes.remote.hosts import TaskHosts
 from am.runtimes.remote.source import ContainerSource, ContainerWish
@@ -97,17 +97,27 @@ class Containers:
         self._address = address
         self._prefix = prefix
         self._environment = dict(environment)
+        self._on_change: Callable[[], None] = _ignore
+        self._on_no_room: OnNoRoom = _ignore
         self._numbers = itertools.count(1)
         self._containers: dict[str, Container] = {}
         self._work: set[asyncio.Task[Any]] = set()
 
     # ---- for the app master ----
 
-    def prepare(self, requests: Sequence[SeatRequest]) -> None:
-        """Request containers for these tasks. If one fails, a task that needs it will request it again."""
+    def watch(self, on_change: Callable[[], None], on_no_room: OnNoRoom) -> None:
+        """Call `on_change` when an idle container is ready, and `on_no_room` when one has failed and is gone."""
+        self._on_change, self._on_no_room = on_change, on_no_room
+
+    def prepare(self, requests: Sequence[SeatRequest]) -> bool:
+        """Request containers for these tasks. Returns whether each is ready, or waits for a task that still runs."""
         for request in requests:
             if not self._on(request.gpus):
                 self._bring(request, Use.IDLE)
+        there = self._on(gpu for request in requests for gpu in request.gpus)
+        return all(
+            container.use is Use.TAKEN or (container.coming.done() and not container.failed) for container in there
+        )
 
     def occupied(self) -> frozenset[GpuId]:
         """Return the GPUs of all containers, including requested ones."""
@@ -252,9 +262,16 @@ class Containers:
 
     def _came(self, container: Container) -> None:
         """End an idle container that failed to start. For a taken container, `reserve` gets the error and ends it."""
-        if container.failed and container.use is Use.IDLE:
-            LOG.info("%s did not start: %s", container.seat_id, container.coming)
-            self._end(container)
+        if container.use is not Use.IDLE:
+            return
+        if not container.failed:
+            self._on_change()
+            return
+        LOG.info("%s did not start: %s", container.seat_id, container.coming)
+        ending = self._end(container)
+        if not container.coming.cancelled():
+            reason = str(container.coming.exception())
+            ending.add_done_callback(lambda _: self._on_no_room(container.request.gpus, reason))
 
     def _wish(self, container: Container) -> ContainerWish:
         environment = {
@@ -364,6 +381,10 @@ class Containers:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
         return task
+
+
+def _ignore(*_: object) -> None:
+    """Do nothing: no app master watches."""
 
 
 def _is_same_size(one: SeatRequest, other: SeatRequest) -> bool:

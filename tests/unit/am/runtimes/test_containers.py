@@ -306,6 +306,47 @@ class TestPreparing:
 
         run(scenario)
 
+    def test_preparation_says_when_it_is_ready(self):
+        async def scenario(world):
+            changes = []
+            world.containers.watch(lambda: changes.append("ready"), lambda *_: changes.append("no room"))
+            await world.reserve("m0/0")
+            world.engine.full = {"m1"}
+            # The task on m0/0 has to end first, for which nothing is prepared.
+            growth = requests("m0/0 m0/1", "m1/0")
+            assert not world.containers.prepare(growth)
+            world.engine.full = set()
+            await soon(lambda: changes)
+            assert changes == ["ready"]
+            assert world.containers.prepare(growth)
+            assert len(world.engine.asked) == 2
+
+        run(scenario)
+
+    def test_failed_preparation_is_reported_once_its_container_is_gone(self):
+        async def scenario(world):
+            failed = []
+            world.containers.watch(lambda: None, lambda *what: failed.append((*what, world.containers.occupied())))
+            world.engine.full = {"m0", "no"}
+            assert not world.containers.prepare(requests("m0/0 m0/1"))
+            await soon(lambda: failed)
+            assert failed == [(gpus("m0/0 m0/1"), "full: 'm0'", frozenset())]
+
+        run(scenario)
+
+    def test_preparation_that_was_cleared_is_not_reported(self):
+        async def scenario(world):
+            failed = []
+            world.containers.watch(lambda: None, lambda *what: failed.append(what))
+            world.engine.full = {"m0"}
+            world.containers.prepare(requests("m0/0"))
+            await soon(lambda: world.engine.asked)
+            await world.containers.clear(gpus("m0/0"))
+            await asyncio.sleep(0.01)
+            assert failed == []
+
+        run(scenario)
+
     def test_failed_preparation_is_forgotten(self):
         async def scenario(world):
             world.engine.full = {"m0", "no"}

@@ -455,7 +455,7 @@ def test_shutdown_continues_after_failed_kill(living, monkeypatch, caplog):
 
     def kill_others(yarn_app_id, reason):
         if yarn_app_id == "application_17_0001":
-            raise UnreachableError("YARN is away")
+            raise UnreachableError("YARN is unavailable")
         kill(yarn_app_id, reason)
 
     monkeypatch.setattr(yarn, "kill", kill_others)

@@ -23,8 +23,8 @@ class TestApi:
             machines = {each["machine_id"]: each for rack in cluster["racks"] for each in rack["machines"]}
             assert [rack["rack_id"] for rack in cluster["racks"]] == ["rack0", "rack1"]
             assert {name: each["state"] for name, each in machines.items()} == {
-                "m00": "there",
-                "m01": "there",
+                "m00": "available",
+                "m01": "available",
                 "m10": "lost",
             }
             assert machines["m01"]["gpus_closed"] == [3]
