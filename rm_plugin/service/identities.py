@@ -45,14 +45,14 @@ class Identities:
 
     Args:
         admins: Users who are administrators, in addition to the service's own.
-        insecure: Whether callers without a token count as the service's own user.
+        anonymous: Whether callers without a token count as the service's own user.
         clock: The service's clock.
         user: The service's own user.
     """
 
-    def __init__(self, *, admins: Collection[str], insecure: bool, clock: Clock, user: str | None = None) -> None:
+    def __init__(self, *, admins: Collection[str], anonymous: bool, clock: Clock, user: str | None = None) -> None:
         self.user = user_name(os.geteuid()) if user is None else user
-        self.insecure = insecure
+        self.anonymous = anonymous
         self.tokens: Mapping[str, UserToken] = {}
         self._admins = frozenset(admins) | {self.user}
         self._clock = clock
@@ -74,7 +74,7 @@ class Identities:
             NoIdentityError: The token is missing, wrong, revoked or expired.
         """
         if not token:
-            if self.insecure:
+            if self.anonymous:
                 return self.of_user(self.user)
             raise NoIdentityError("this ResourceManager needs a token", remedy=_REMEDY)
         if token.startswith(LOCAL + "."):

@@ -89,7 +89,7 @@ class ResourceManager:
         self.clock = clock
         self.rounds: RoundRunner
         self.page_url = ""
-        self.identities = Identities(admins=settings.admins, insecure=settings.insecure, clock=clock)
+        self.identities = Identities(admins=settings.admins, anonymous=settings.anonymous, clock=clock)
         self.changes = Changes(arbiter, recorder, validate=settings.validate_state)
         self.live_cluster = LiveCluster(
             settings=settings,

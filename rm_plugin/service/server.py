@@ -50,6 +50,7 @@ from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError
 from themis.files import keep_private, make_private
 from themis.lifecycle import APP_LIFECYCLE
+from themis.web.local_peer import is_loopback_name
 from themis.wire import themis_pb2_grpc as rpc
 
 LOG = logging.getLogger("themis.rm")
@@ -78,12 +79,28 @@ def run(settings: RmSettings, engine: Engine | None = None, *, standby: bool = F
         standby: Wait while another ResourceManager runs, and take over when that one ends.
     """
     keep_private()
+    _check_listeners(settings)
     # Earlier versions created these readable for all users. The folder itself may hold files of others.
     for name in ("rm.sqlite", "rm.sqlite-wal", "rm.sqlite-shm", "address", "apps", "markets", "archive", "code"):
         make_private(settings.state_dir / name)
     engine = engine or open_engine(settings)
     make_policy(settings.policy)
     return asyncio.run(_serve(settings, engine, standby=standby))
+
+
+def _check_listeners(settings: RmSettings) -> None:
+    """Raise InputError if others than this machine's users could reach the service, unless `insecure` allows it."""
+    if settings.exposure:
+        LOG.warning("insecure: %s", settings.exposure)
+    if settings.insecure:
+        return
+    for key, address in (("listen", settings.listen), ("page", settings.page)):
+        host = address.rpartition(":")[0].strip("[]")
+        if address and not is_loopback_name(host):
+            remedy = "listen at 127.0.0.1, or set `insecure: true` in a network that you trust"
+            raise InputError(
+                f"{key}: beyond this machine, tokens would travel in the clear", value=address, remedy=remedy
+            )
 
 
 async def _serve(settings: RmSettings, engine: Engine, *, standby: bool = False) -> int:

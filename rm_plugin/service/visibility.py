@@ -6,10 +6,15 @@ any text that the app's programs may have written.
 
 from __future__ import annotations
 
+from dataclasses import replace as replace_record
+from typing import Any
+
 from msgspec.structs import replace
 
+from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.store import StoredEvent
+from themis.apps import ProgramSpec, TunerSpec
 from themis.errors import UnknownNameError
 from themis.events import EMITTERS, Emitter
 from themis.identity import Identity
@@ -30,10 +35,50 @@ def visible_status(status: pb.AppStatus, identity: Identity) -> pb.AppStatus:
     return status
 
 
+def visible_entry(entry: AppEntry, identity: Identity | None, *, whole: bool = True) -> AppEntry:
+    """Return an app as a reader of the pages may see it: the entry itself, or a copy without the private parts.
+
+    An `identity` of None stands for a reader whom the ResourceManager does not know. Without `whole` the copy is for a
+    list, and keeps the jobs.
+    """
+    if identity is not None and identity.controls(entry.spec.user):
+        return entry
+    texts: dict[str, Any] = dict.fromkeys(("diagnostics", "page_url", "engine_id", "archive", "token"), "")
+    if not whole:
+        return replace_record(entry, session=None, **texts)
+    spec = entry.spec
+    heartbeat, finish = pb.Heartbeat(), pb.Finish()
+    heartbeat.CopyFrom(entry.heartbeat)
+    finish.CopyFrom(entry.finish)
+    for message in (heartbeat, finish):
+        bare = [
+            pb.JobStatus(job_id=job.job_id, state=job.state, gpus=job.gpus, device=job.device) for job in message.jobs
+        ]
+        for field in ("jobs", "best", "loss_curves"):
+            message.ClearField(field)
+        message.jobs.extend(bare)
+    finish.best_checkpoint = finish.diagnostics = heartbeat.checkpoint_uri = ""
+    return replace_record(
+        entry,
+        spec=replace(
+            spec,
+            program=ProgramSpec(name=spec.program.name or "command"),
+            tuner=TunerSpec(name=spec.tuner.name),
+            jobs=tuple(replace(job, hyper_parameters={}) for job in spec.jobs),
+            checkpoint_uri="",
+        ),
+        heartbeat=heartbeat,
+        finish=finish,
+        _curves={},
+        session=None,
+        **texts,
+    )
+
+
 async def visible_event(manager: ResourceManager, event: StoredEvent, identity: Identity | None) -> StoredEvent | None:
     """Return an event as a caller may see it, or None for an event of another user's app master.
 
-    An `identity` of None stands for a reader of the pages whom the ResourceManager does not know.
+    For `identity` see `visible_entry`.
     """
     if not event.app_id or (identity is not None and await _controls(manager, event.app_id, identity)):
         return event

@@ -38,7 +38,7 @@ class ThemisOnDocker:
         self.settings = {
             "engine": "docker", "cluster": str(cluster), "state_dir": str(folder / "state"),
             "listen": listen or f"{self.bridge_address()}:0", "coalesce_s": 0.2, "unfit_s": 5, "validate_state": True,
-            "rm_absence_s": 60,
+            "rm_absence_s": 60, "insecure": True,
             "lease": {"duration_s": 60, "checkpoint_lead_s": 4, "grace_s": 15}, "docker": {"image": image},
         }  # fmt: skip
         self.process = None

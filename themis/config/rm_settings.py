@@ -239,8 +239,10 @@ class RmSettings(Section):
         default=(), description="users who may do everything, in addition to the user of the ResourceManager"
     )
     insecure: bool = Field(
-        default=False,
-        description="callers without a token count as the user of the ResourceManager; it may listen beyond loopback",
+        default=False, description="allow `listen` and `page` beyond loopback; tokens travel there without encryption"
+    )
+    anonymous: bool = Field(
+        default=False, description="callers without a token count as the user of the ResourceManager"
     )
     engine: Literal["local", "yarn", "docker"] = "local"
     policy: str = DEFAULT_POLICY
@@ -313,6 +315,13 @@ class RmSettings(Section):
         if self.engine != "yarn" and self.standby.enabled != (self.standby.folder is not None):
             raise ValueError(f"with the engine {self.engine}, standby.enabled and standby.folder go together")
         return self
+
+    @property
+    def exposure(self) -> str:
+        """What `insecure` and `anonymous` allow, for logs and pages; empty if neither is set."""
+        if self.anonymous:
+            return f"everybody who reaches {self.listen} can do everything"
+        return "tokens travel over the network without encryption" if self.insecure else ""
 
     @property
     def files_dir(self) -> Path:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from themis.errors import InputError, ThemisError, UnknownNameError, UnreachableError
+from themis.identity import NoIdentityError, NotAllowedError
 from themis.web.elements import element
 from themis.web.frame import HEADERS, page
 
@@ -22,7 +23,14 @@ class NotThereError(InputError):
     """What an address names is not there."""
 
 
-_STATUS = ((NotThereError, 404), (UnknownNameError, 404), (InputError, 400), (UnreachableError, 503))
+_STATUS = (
+    (NoIdentityError, 401),
+    (NotAllowedError, 403),
+    (NotThereError, 404),
+    (UnknownNameError, 404),
+    (InputError, 400),
+    (UnreachableError, 503),
+)
 _STOP_S = 1.0
 
 
@@ -86,7 +94,8 @@ async def listen(application: web.Application, host: str, port: int) -> tuple[we
 
 def _refusal(request: web.Request, error: Exception, as_document: bool) -> web.Response:
     status, what = _meaning(request, error)
-    headers = {"Allow": "GET, HEAD"} if status == 405 else {}
+    # A browser asks its user for a name and a password, here the token.
+    headers = {405: {"Allow": "GET, HEAD"}, 401: {"WWW-Authenticate": 'Basic realm="Themis"'}}.get(status, {})
     if as_document:
         value = None if what.value is None else str(what.value)
         answer = json_answer({"error": {"what": what.what, "value": value, "remedy": what.remedy}}, status)

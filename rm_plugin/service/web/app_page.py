@@ -42,7 +42,7 @@ def app_page(page_state: PageState, entry: AppEntry) -> str:
         *_losses(entry),
         section("Jobs", *_jobs(page_state, entry)),
         *_leases(page_state, entry),
-        section("Newest events", *_events(page_state, entry), note="Newest first, without the progress of jobs."),
+        _events(page_state, entry),
         charts_from="../static/",
     )
 
@@ -198,12 +198,18 @@ def _leases(page_state: PageState, entry: AppEntry) -> list[Markup]:
     ]
 
 
-def _events(page_state: PageState, entry: AppEntry) -> list[Markup]:
+def _events(page_state: PageState, entry: AppEntry) -> Markup:
+    if not page_state.controls(entry):
+        sign_in = link("../login", "sign in with a token")
+        text = ("Only its user and administrators see its events, jobs and settings: ", sign_in, ".")
+        return section("Another user's app", element("p", *text))
     events = page_state.event_index.events_of(entry.app_id)
     heads = ("when", "what", "detail")
     rows = [(moment(event.time_s), event.kind, element("code", _detail(event))) for event in events]
     address = f"../api/v1/events?app={entry.app_id}"
-    return [table(heads, rows), element("p", link(address, "All events as JSON"))]
+    everything = element("p", link(address, "All events as JSON"))
+    note = "Newest first, without the progress of jobs."
+    return section("Newest events", table(heads, rows), everything, note=note)
 
 
 def _detail(event: StoredEvent) -> str:

@@ -51,6 +51,6 @@ def apps_table(page_state: PageState, names: AppNames, entries: Sequence[AppEntr
             duration(page_state.gpu_time_s(entry)),
             outside_link(entry.page_url, "app master") if entry.page_url else "",
         )
-        for entry in entries
+        for entry in (page_state.seen(each, whole=False) for each in entries)
     ]
     return table(heads, rows, numbers=(_RHO, "progress", devices, "wants", time))

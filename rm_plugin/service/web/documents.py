@@ -104,7 +104,7 @@ def apps_document(page_state: PageState, page: AppPage, states: Collection[AppSt
     return {
         "total": page_state.manager.entries.count(states),
         "next_after": page.next_mark or None,
-        "apps": [summary(page_state, entry) for entry in page.entries],
+        "apps": [summary(page_state, page_state.seen(entry, whole=False)) for entry in page.entries],
     }
 
 
@@ -132,7 +132,7 @@ def summary(page_state: PageState, entry: AppEntry) -> Document:
         "phase": min(entry.heartbeat.phase + 1, entry.heartbeat.phases) or None,
         "phases": entry.heartbeat.phases or None,
         "jobs_total": len(entry.spec.jobs),
-        "best_job": entry.best_job or None,
+        "best_job": (page_state.controls(entry) and entry.best_job) or None,
         "page_url": entry.page_url or None,
         "engine_id": entry.engine_id or None,
         "diagnostics": entry.diagnostics,
@@ -221,10 +221,10 @@ def _job_document(job: pb.JobStatus, submitted: Mapping[str, HyperParameter]) ->
 # ---- events ---------------------------------------------------------------------------------------------------------
 
 
-def events_document(events: Sequence[StoredEvent], after: int) -> Document:
+def events_document(events: Sequence[StoredEvent], next_after: int) -> Document:
     """Events, and the sequence number to ask on from."""
     return {
-        "next_after": events[-1].sequence if events else after,
+        "next_after": next_after,
         "events": [
             {
                 "sequence": event.sequence,

@@ -8,9 +8,11 @@ from enum import StrEnum
 
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
+from rm_plugin.service.visibility import visible_entry
 from rm_plugin.service.web.event_index import EventIndex
 from rm_plugin.service.web.usage_history import UsageHistory, UsageSample
 from themis.cluster import GpuId, Machine
+from themis.identity import Identity
 from themis.leases import Lease
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
@@ -34,12 +36,24 @@ class MachineState(StrEnum):
 
 
 class PageState(Value, frozen=True):
-    """Read access to the ResourceManager, for its pages, REST interface and metrics."""
+    """Read access to the ResourceManager, for its pages, REST interface and metrics.
+
+    `reader` is who reads the page; None: a reader who is not known.
+    """
 
     manager: ResourceManager
     policy: str
     event_index: EventIndex
     usage: UsageHistory
+    reader: Identity | None = None
+
+    def seen(self, entry: AppEntry, *, whole: bool = True) -> AppEntry:
+        """Return an app as the reader may see it; without `whole`, for a list."""
+        return visible_entry(entry, self.reader, whole=whole)
+
+    def controls(self, entry: AppEntry) -> bool:
+        """Whether the reader may see everything of an app."""
+        return self.reader is not None and self.reader.controls(entry.spec.user)
 
     @property
     def now_s(self) -> float:

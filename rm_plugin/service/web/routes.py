@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from rm_plugin.service.app_pages import MAX_APPS
 from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.visibility import visible_event
 from rm_plugin.service.web.app_page import app_page
 from rm_plugin.service.web.apps_page import APPS_A_PAGE, apps_page
 from rm_plugin.service.web.documents import (
@@ -19,10 +21,13 @@ from rm_plugin.service.web.documents import (
 from rm_plugin.service.web.home_page import home_page
 from rm_plugin.service.web.metrics import CONTENT_TYPE, metrics_text
 from rm_plugin.service.web.page_state import PageState
+from rm_plugin.service.web.readers import reader_of
 from rm_plugin.service.web.round_record import round_document
 from themis.errors import InputError, UnknownNameError
+from themis.identity import NoIdentityError
 from themis.lifecycle import AppState
 from themis.web.answers import NotThereError, html_answer, json_answer, site, text_answer, whole_number
+from themis.web.elements import element
 from themis.web.static_files import FOLDER, ROUTE
 
 APPS_DEFAULT = 200
@@ -49,6 +54,7 @@ def application(page_state: PageState) -> web.Application:
             web.get("/api/v1/events", routes.events_data),
             web.get("/metrics", routes.metrics),
             web.get("/healthz", routes.health),
+            web.get("/login", routes.login),
         ]
     )
     return served
@@ -60,20 +66,40 @@ class Routes:
     def __init__(self, page_state: PageState) -> None:
         self._page_state = page_state
 
-    async def home(self, _request: web.Request) -> web.Response:
+    def _seen_by(self, request: web.Request) -> PageState:
+        """Return the state as the reader of a page may see it."""
+        return replace(self._page_state, reader=reader_of(request, self._page_state.manager.identities))
+
+    def _html(self, text: str) -> web.Response:
+        """Return a page. If the settings are insecure, each page begins with a warning."""
+        warning = self._page_state.manager.settings.exposure
+        if warning:
+            text = text.replace("<main>", f"<main>{element('p', f'Insecure: {warning}.', class_='bad')}", 1)
+        return html_answer(text)
+
+    async def login(self, request: web.Request) -> web.Response:
+        """Let a browser ask for a token, then show the cluster."""
+        if not request.headers.get("Authorization"):
+            raise NoIdentityError("sign in with any user name and, as the password, your token")
+        reader_of(request, self._page_state.manager.identities)
+        return web.Response(status=302, headers={"Location": "./"})
+
+    async def home(self, request: web.Request) -> web.Response:
         """The cluster, the apps, the newest rounds."""
+        page_state = self._seen_by(request)
         await self._page_state.event_index.ready()
-        return html_answer(home_page(self._page_state))
+        return self._html(home_page(page_state))
 
     async def apps(self, request: web.Request) -> web.Response:
         """A page of all apps, after the mark `after`."""
         page = await self._page_state.manager.page_of_apps(after=request.query.get("after", ""), limit=APPS_A_PAGE)
-        return html_answer(apps_page(self._page_state, page))
+        return self._html(apps_page(self._seen_by(request), page))
 
     async def app(self, request: web.Request) -> web.Response:
         """One app."""
+        page_state = self._seen_by(request)
         await self._page_state.event_index.ready()
-        return html_answer(app_page(self._page_state, await self._entry(request.match_info["app_id"])))
+        return self._html(app_page(page_state, page_state.seen(await self._entry(request.match_info["app_id"]))))
 
     async def cluster_data(self, _request: web.Request) -> web.Response:
         """The cluster and who holds what of it."""
@@ -85,12 +111,13 @@ class Routes:
         limit = whole_number(request, "limit", APPS_DEFAULT, most=MAX_APPS)
         after = request.query.get("after", "")
         page = await self._page_state.manager.page_of_apps(states=states, after=after, limit=limit)
-        return json_answer(apps_document(self._page_state, page, states))
+        return json_answer(apps_document(self._seen_by(request), page, states))
 
     async def app_data(self, request: web.Request) -> web.Response:
         """One app, whole."""
+        page_state = self._seen_by(request)
         await self._page_state.event_index.ready()
-        return json_answer(app_document(self._page_state, await self._entry(request.match_info["app_id"])))
+        return json_answer(app_document(page_state, page_state.seen(await self._entry(request.match_info["app_id"]))))
 
     async def usage_data(self, _request: web.Request) -> web.Response:
         """The use of the cluster over time."""
@@ -98,7 +125,8 @@ class Routes:
 
     async def losses_data(self, request: web.Request) -> web.Response:
         """The loss curves of an app's jobs."""
-        return json_answer(losses_document(await self._entry(request.match_info["app_id"])))
+        entry = await self._entry(request.match_info["app_id"])
+        return json_answer(losses_document(self._seen_by(request).seen(entry)))
 
     async def rounds_data(self, request: web.Request) -> web.Response:
         """The newest rounds, newest first."""
@@ -114,8 +142,10 @@ class Routes:
         limit = whole_number(request, "limit", EVENTS_DEFAULT, most=MAX_EVENTS)
         named = request.query.get("app", "")
         app_id = (await self._entry(named)).app_id if named else ""
-        events = await self._page_state.manager.recorder.read_events(after, app_id, limit)
-        return json_answer(events_document(events, after))
+        manager, reader = self._page_state.manager, self._seen_by(request).reader
+        events = await manager.recorder.read_events(after, app_id, limit)
+        shown = [seen for event in events if (seen := await visible_event(manager, event, reader)) is not None]
+        return json_answer(events_document(shown, events[-1].sequence if events else after))
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """Numbers for Prometheus."""

@@ -31,11 +31,13 @@ from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.round_record import round_document
 from rm_plugin.service.web.usage_history import UsageHistory
 from themis.config.rm_settings import RmSettings
+from themis.identity import Identity
 from themis.lifecycle import AppState
 from themis.web.frame import REFRESH_S
 from themis.wire import themis_pb2 as pb
 
 PAGE = "docs/reference/web.md"
+OPERATOR = Identity(user="operator", is_admin=True)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,7 @@ def page_state():
     async def make():
         case = busy()
         case.app("well", state=AppState.FINISHED, finished_at_s=NOW_S + 1.0)
-        seen = PageState(case.manager, "themis", EventIndex(case.recorder), UsageHistory())
+        seen = PageState(case.manager, "themis", EventIndex(case.recorder), UsageHistory(), OPERATOR)
         for event in case.recorder.events(0, "", 1_000):
             seen.event_index.take(event)
         return seen
@@ -119,7 +121,7 @@ def test_keys_of_rounds_and_events_are_all_there(page_state):
     for key in ("reports", "bids"):
         assert meaning("key of a round", key) == set(next(iter(document[key].values()))), key
     assert meaning("key of a round", "auction") == set(document["auction"])
-    events = events_document(page_state.manager.recorder.events(0, "", 1), 0)
+    events = events_document(page_state.manager.recorder.events(0, "", 1), 1)
     assert {*events, *events["events"][0]} <= set(code(between("### /api/v1/events", "## Metrics")))
 
 

@@ -1,0 +1,273 @@
+"""Two users who do not trust each other: what one of them tries against the other's app, and what it gets."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import aiohttp
+import grpc
+import pytest
+from live_rm import live, replay_app, settings
+from msgspec.structs import replace
+
+from submarine_client.admin import Admin
+from submarine_client.client import Client
+from themis.apps import ProgramSpec
+from themis.errors import InputError
+from themis.identity import NoIdentityError, NotAllowedError
+from themis.wire import themis_pb2 as pb
+from themis.wire import themis_pb2_grpc as rpc
+from themis.wire.values import app_to_message
+
+ANN_S_APP = replace(
+    replay_app("ann-s", iterations=2_000),
+    user="",
+    program=ProgramSpec(
+        name="replay",
+        arguments={"model": "resnet50", "serial_iteration_s": 1.5},
+        environment={"PASSWORD": "of-ann"},
+    ),
+)
+
+
+async def status(call) -> grpc.StatusCode:
+    """The status with which a call or a stream is refused."""
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        if hasattr(call, "__aiter__"):
+            async for _ in call:
+                pass
+        else:
+            await call
+    return raised.value.code()
+
+
+async def token(rm, user: str) -> str:
+    return await asyncio.to_thread(lambda: Admin(rm.address).add_user(user, valid_s=60.0))
+
+
+def test_user_cannot_touch_or_read_another_users_app(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with live(settings(tmp_path, page="127.0.0.1:0")) as rm, grpc.aio.insecure_channel(rm.address) as channel:
+            stub = rpc.ClientServiceStub(channel)
+            operator = rpc.AdminServiceStub(channel)
+            ann = {"metadata": (("authorization", f"Bearer {await token(rm, 'ann')}"),)}
+            bob_token = await token(rm, "bob")
+            bob = {"metadata": (("authorization", f"Bearer {bob_token}"),)}
+            message = pb.SubmitRequest(spec=app_to_message(ANN_S_APP))
+            app = (await stub.Submit(message, **ann)).app_id
+            show = pb.ShowRequest(app_id=app)
+            seen = await stub.Show(show, **ann)
+            assert seen.user == "ann" and seen.spec.program.environment["PASSWORD"] == "of-ann"
+            await rm.event("job_progress", app)
+
+            # As another user, or as an operator.
+            message.spec.user = "ann"
+            denied = grpc.StatusCode.PERMISSION_DENIED
+            assert await status(stub.Submit(message, **bob)) is denied
+            assert await status(stub.Validate(message, **bob)) is denied
+            assert await status(stub.Kill(pb.KillRequest(app_id=app), **bob)) is denied
+            assert await status(stub.Kill(pb.KillRequest(app_id="ann-s"), **bob)) is denied
+            assert await status(stub.Logs(pb.LogsRequest(app_id=app), **bob)) is denied
+            assert await status(stub.Logs(pb.LogsRequest(app_id=app, job_id="am"), **bob)) is denied
+            for call in (
+                operator.Stop(pb.StopRequest(), **bob),
+                operator.Drain(pb.DrainRequest(machine_id="small-00", drained=True), **bob),
+                operator.AddUser(pb.AddUserRequest(user="eve", valid_s=60), **bob),
+                operator.ListUsers(pb.ListUsersRequest(), **bob),
+                operator.RevokeUser(pb.RevokeUserRequest(user="ann"), **bob),
+            ):
+                assert await status(call) is denied
+
+            # What it may see: that the app exists, and what it holds.
+            seen = await stub.Show(show, **bob)
+            assert (seen.user, seen.state, len(seen.leases)) == ("ann", "RUNNING", 1)
+            listed = (await stub.List(pb.ListRequest(), **bob)).apps[0]
+            for shown in (seen, listed):
+                assert not shown.HasField("spec") and not shown.jobs and not shown.folder and not shown.page_url
+            for watched in (app, ""):
+                events = [e async for e in stub.Watch(pb.WatchRequest(app_id=watched), **bob) if e.app_id == app]
+                assert {"app_submitted", "lease_granted"} <= {event.kind for event in events}
+                assert not {"job_progress", "job_state", "tasks_started"} & {event.kind for event in events}
+            await _reads_pages(rm, app, bob_token)
+
+            # The same calls by the owner.
+            assert [chunk async for chunk in stub.Logs(pb.LogsRequest(app_id=app), **ann)]
+            await stub.Kill(pb.KillRequest(app_id=app), **ann)
+            assert (await rm.ended(app)).state == "KILLED"
+            (wanted,) = rm.events("app_kill_wanted", app)
+            assert wanted.detail["user"] == "ann"
+
+    asyncio.run(scenario())
+
+
+async def _reads_pages(rm, app: str, bob_token: str) -> None:
+    root = rm.server.manager.page_url
+    readers = ({"Authorization": f"Bearer {bob_token}"}, {"Host": "evil.example"})
+    async with aiohttp.ClientSession() as session:
+
+        async def get(path: str, headers: dict[str, str]) -> str:
+            async with session.get(root + path, headers=headers) as answer:
+                assert answer.status == 200
+                return await answer.text()
+
+        # Without a header, this process reads as the service's own user, by its connection.
+        assert json.loads(await get(f"api/v1/apps/{app}", {}))["jobs"][0]["hyper_parameters"]
+        for reader in readers:
+            document = json.loads(await get(f"api/v1/apps/{app}", reader))
+            assert (document["user"], len(document["leases"])) == ("ann", 1)
+            assert not any(job["hyper_parameters"] or job["loss"] for job in document["jobs"])
+            assert document["page_url"] is None and document["best_job"] is None
+            assert json.loads(await get(f"api/v1/apps/{app}/losses", reader))["jobs"] == []
+            events = json.loads(await get(f"api/v1/events?app={app}&limit=500", reader))["events"]
+            assert events and "job_progress" not in {event["kind"] for event in events}
+            page = await get(f"apps/{app}", reader)
+            assert "learning_rate" not in page and "Newest events" not in page
+        async with session.get(root, headers={"Authorization": "Bearer themis_wrong"}) as answer:
+            assert answer.status == 401 and "Basic" in answer.headers["WWW-Authenticate"]
+        basic = base64.b64encode(f"bob:{bob_token}".encode()).decode()
+        async with session.get(root + "login") as answer:
+            assert answer.status == 401
+        async with session.get(root + "login", headers={"Authorization": f"Basic {basic}"}) as answer:
+            assert answer.status == 200
+
+
+def test_token_that_is_missing_wrong_revoked_or_expired_is_refused(tmp_path: Path, monkeypatch) -> None:
+    def refusal(address: str, given: str) -> str:
+        monkeypatch.setenv("THEMIS_TOKEN", given)
+        with Client(address) as client, pytest.raises(NoIdentityError) as raised:
+            client.apps()
+        monkeypatch.delenv("THEMIS_TOKEN")
+        assert raised.value.exit_code == 2
+        return str(raised.value)
+
+    async def scenario() -> None:
+        async with live(settings(tmp_path)) as rm, grpc.aio.insecure_channel(rm.address) as channel:
+            stub = rpc.ClientServiceStub(channel)
+            assert await status(stub.List(pb.ListRequest())) is grpc.StatusCode.UNAUTHENTICATED
+            assert await status(stub.Watch(pb.WatchRequest())) is grpc.StatusCode.UNAUTHENTICATED
+            identities = rm.server.manager.identities
+            forged = identities.local_token(0, "ann").replace("local.0.YW5u", "local.0.Ym9i")
+            ann = await token(rm, "ann")
+            assert "not" not in await asyncio.to_thread(lambda: _apps(rm.address, ann, monkeypatch))
+            await asyncio.to_thread(lambda: Admin(rm.address).revoke_user("ann"))
+            bob = await asyncio.to_thread(lambda: Admin(rm.address).add_user("bob", valid_s=1e-6))
+            for given, text in (
+                ("themis_wrong", "unknown or revoked"),
+                (ann, "unknown or revoked"),
+                (bob, "has expired: 'bob'; ask an administrator"),
+                (forged, "another run"),
+                ("local.", "another run"),
+            ):
+                assert text in await asyncio.to_thread(refusal, rm.address, given)
+            acted = [(event.detail["action"], event.detail["of"]) for event in rm.events("user_acted")]
+            assert acted == [("user_added", "ann"), ("user_revoked", "ann"), ("user_added", "bob")]
+            assert ann not in (tmp_path / "rm.sqlite").read_bytes().decode("latin-1")
+
+    asyncio.run(scenario())
+
+
+def _apps(address: str, given: str, monkeypatch) -> str:
+    monkeypatch.setenv("THEMIS_TOKEN", given)
+    try:
+        with Client(address) as client:
+            return str(client.apps())
+    finally:
+        monkeypatch.delenv("THEMIS_TOKEN")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as a second user of this machine")
+def test_client_of_another_local_user_is_that_user(tmp_path: Path) -> None:
+    program = """
+import encodings.idna, os, sys
+from submarine_client.client import Client
+from submarine_client.groups import load_app
+from themis.errors import ThemisError
+group = load_app("replay-pair")
+# Only now: the other user may not be allowed to read the interpreter's packages.
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+with Client(sys.argv[1]) as client:
+    app = client.submit(group)
+    print(app._seen.user)
+    for attempt in (client.app("ann-s").kill, lambda: list(client.app("ann-s").logs())):
+        try:
+            attempt()
+        except ThemisError as error:
+            print(error.exit_code, error)
+    app.kill()
+"""
+
+    async def scenario() -> None:
+        async with live(settings(tmp_path)) as rm:
+            await rm.submit(replace(ANN_S_APP, user="ann"))
+            ended = await asyncio.to_thread(
+                subprocess.run,
+                [sys.executable, "-c", program, rm.address],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert ended.returncode == 0, ended.stderr
+            first, *refusals = ended.stdout.splitlines()
+            assert first == "nobody"
+            assert (
+                refusals
+                == ["2 app-0001 is not your app; only ann and administrators may do this, and you are nobody"] * 2
+            )
+
+    asyncio.run(scenario())
+
+
+def test_client_is_no_other_user_whose_token_a_stranger_offers(tmp_path: Path) -> None:
+    """A process has the socket of a port behind which a ResourceManager in a container listens."""
+    import socket
+    import threading
+
+    from submarine_client.credentials import Credentials
+    from themis.identity import local_socket
+
+    with socket.socket() as port_of, socket.socket(socket.AF_UNIX) as stranger:
+        port_of.bind(("127.0.0.1", 0))
+        port = port_of.getsockname()[1]
+        stranger.bind(local_socket(port))
+        stranger.listen()
+
+        def offer() -> None:
+            connection, _ = stranger.accept()
+            with connection:
+                connection.sendall(f"local.{os.geteuid() + 1}.Ym9i.9999999999.00".encode())
+
+        offering = threading.Thread(target=offer)
+        offering.start()
+        environment = {"HOME": str(tmp_path)}
+        assert Credentials(f"127.0.0.1:{port}", environment).call(lambda metadata: metadata) == ()
+        offering.join()
+
+
+def test_token_file_that_others_may_read_is_refused(tmp_path: Path, monkeypatch) -> None:
+    from submarine_client.credentials import Credentials
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / ".config/themis/token"
+    path.parent.mkdir(parents=True)
+    path.write_text("themis_x\n")
+    path.chmod(0o644)
+    with pytest.raises(InputError, match="chmod 600"):
+        Credentials("rm.example:1", {}).call(lambda metadata: metadata)
+    path.chmod(0o600)
+    assert Credentials("rm.example:1", {}).call(lambda metadata: metadata) == (("authorization", "Bearer themis_x"),)
+
+
+def test_only_owner_and_administrators_control_an_app() -> None:
+    from themis.identity import Identity
+
+    Identity(user="ann").check_controls("app-1", "ann")
+    Identity(user="root", is_admin=True).check_controls("app-1", "ann")
+    with pytest.raises(NotAllowedError):
+        Identity(user="bob").check_controls("app-1", "ann")
