@@ -197,6 +197,12 @@ class Arbiter:
             account.silent = silent or account.leaving
             self._noted.add(app_id)
 
+    def heard_of(self, app_ids: Iterable[str]) -> None:
+        """Note that apps answered a round: their leases may be prolonged once more while they are away."""
+        for app_id in app_ids:
+            if app_id in self._apps:
+                self._apps[app_id].waited_for = False
+
     def leave(self, app_id: str, *, now_s: float, reason: str) -> list[LeaseChange]:
         """An app is about to end: it is asked for nothing and given nothing any more, also by a round that goes on.
 
@@ -271,9 +277,6 @@ class Arbiter:
         still run. What the policy remembers is kept for the next round.
         """
         snapshot = result.snapshot
-        for app_id in snapshot.reports:
-            if app_id in self._apps:
-                self._apps[app_id].waited_for = False
         self._memory = result.decision.memory
         up = self._up
         renewable = [lease for lease in self.table.live.values() if lease.lease_id in up] if up else []
