@@ -20,9 +20,10 @@ $(VENV)/.ready: pyproject.toml constraints.txt setup.py $(wildcard rm_plugin/sol
 testbed: setup
 	@exec $(BIN)/themis testbed run $(MIX) $(addprefix --policy ,$(POLICY)) --engine $(ENGINE) --out $(OUT)
 
-# In two processes, as many tests wait for programs that they started. A file's tests stay together, with their fixtures.
-# Files begin in their order: by the number of tests, as pytest-xdist has it, those that take longest would come last.
-BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
+# In three processes on two cores, as many tests wait for programs that they started. A file's tests stay together, with
+# their fixtures. Files begin in their order: by the number of tests, as pytest-xdist has it, those that take longest
+# would come last.
+BY_FILE := -n 3 --dist loadfile --no-loadscope-reorder
 
 test: setup lint
 	@exec $(BIN)/python -m pytest $(BY_FILE) -m "not slow and not hadoop and not stack and not docker"
@@ -31,11 +32,14 @@ test: setup lint
 test-unit: setup
 	@exec $(BIN)/python -m pytest $(BY_FILE) -m "not slow" tests/unit tests/golden
 
+# The files that have tests with a mark. Collecting all tests would take half a minute.
+marked = $(shell grep -rl --include='test_*.py' 'mark\.$(1)' tests | sort)
+
 # Tests that measure how long something takes run after the others, by themselves. The others share no fixtures that
 # take long, so each goes to the process that is free: half of them are in one file.
 test-slow: setup
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not alone and not nightly and not hadoop and not stack and not docker"
-	$(BIN)/python -m pytest -m "slow and alone and not nightly and not hadoop and not stack and not docker"
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "slow and not alone and not nightly" $(call marked,slow)
+	$(BIN)/python -m pytest -m "slow and alone and not nightly" $(call marked,alone)
 
 # Short apps over months of virtual time, with a ResourceManager that is killed now and then; prints what it measures.
 SOAK_APPS ?= 30000
@@ -55,16 +59,16 @@ test-chaos: setup
 	    THEMIS_CHAOS_ENGINE=$(CHAOS_ENGINE) THEMIS_STANDBY_KILLS=$(CHAOS_STANDBY_KILLS) \
 	    exec $(BIN)/python -m pytest -s -m slow tests/chaos
 
-# Against real daemons of Hadoop (docs/how-to/devcluster.md), a cluster for each of two processes, of 1 GB each; needs Java and
-# Maven, and fails without them where CI is set. tests/hadoop/conftest.py says which tests stay together.
-BY_GROUP := -n 2 --dist loadgroup --no-loadscope-reorder
+# Against real daemons of Hadoop (docs/how-to/devcluster.md), a cluster for each of three processes, of 1 GB each; needs
+# Java and Maven, and fails without them where CI is set. tests/hadoop/conftest.py says which tests stay together.
+BY_GROUP := -n 3 --dist loadgroup --no-loadscope-reorder
 
 test-hadoop: setup
 	@exec $(BIN)/python -m pytest $(BY_GROUP) tests/hadoop -m "hadoop and not nightly"
 
 # What takes long and changes seldom (CONTRIBUTING.md lists it); needs what test-slow and test-hadoop need.
 test-nightly: setup
-	$(BIN)/python -m pytest -m "nightly and not hadoop"
+	$(BIN)/python -m pytest -m "nightly and not hadoop" $(call marked,nightly)
 	$(BIN)/python -m pytest $(BY_GROUP) tests/hadoop -m "hadoop and nightly"
 
 # The containers of docker-compose.yml (docs/how-to/stack.md); needs nothing but Docker.

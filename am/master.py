@@ -163,6 +163,7 @@ class AppMaster:
             self._jobs = JobRunner(
                 app, self._engine.runtime, self._emit, self._logs.drain, self._dirty.set, self._no_room
             )
+            self._engine.runtime.kept.watch(self._dirty.set, self._prepared_in_vain)
             self._returns = LeaseReturn(self._engine.runtime.kept, self._dirty.set)
             self._negotiator = Negotiator(app, lambda: self._planned)
             self._app = app
@@ -303,13 +304,20 @@ class AppMaster:
         return make_plan(planned, others, app.holdings(), app.cluster, app.restart_s, self._moving)
 
     def _apply(self, app: App, plan: Plan) -> None:
+        jobs, holdings = app.search.jobs, app.holdings()
+        # A job that grows works on until its new GPUs are ready, which the engine may not grant at all.
+        preparing = {
+            job_id
+            for job_id, gpus in plan.prepare.items()
+            if not self._jobs.prepare(jobs[job_id], gpus, holdings.granted)
+        }
         for job_id, reason in plan.stop.items():
-            self._jobs.stop(app.search.jobs[job_id], reason)
+            if job_id not in preparing:
+                self._jobs.stop(jobs[job_id], reason)
         for job_id, gpus in plan.start.items():
-            self._jobs.start(app.search.jobs[job_id], gpus)
-        holdings = app.holdings()
-        for job_id, gpus in (*plan.move.items(), *plan.prepare.items()):
-            self._jobs.prepare(app.search.jobs[job_id], gpus, holdings.granted)
+            self._jobs.start(jobs[job_id], gpus)
+        for job_id, gpus in plan.move.items():
+            self._jobs.prepare(jobs[job_id], gpus, holdings.granted)
         self._planned, self._moving = plan.wait, plan.move
         busy = {gpu for job in self._running(app) for gpu in job.gpus}
         self._returns.stay_only_on(holdings.granted)
@@ -331,6 +339,13 @@ class AppMaster:
         if gpus:
             release = pb.Release(lease_ids=app.give_back(gpus), reason=reason)
             self._session.send(pb.AmMessage(release=release))
+
+    def _prepared_in_vain(self, gpus: tuple[GpuId, ...], reason: str) -> None:
+        """Give GPUs back whose prepared containers failed, unless a job has begun to start there."""
+        assert self._app is not None
+        busy = {gpu for job in self._running(self._app) for gpu in job.gpus}
+        if busy.isdisjoint(gpus):
+            self._no_room(gpus, reason)
 
     def _no_room(self, gpus: tuple[GpuId, ...], reason: str) -> None:
         """Give GPUs back on which the engine could not start tasks, marked so that no app gets them at once."""

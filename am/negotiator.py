@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from am.agent.bids.bidding import BidMemory, make_bid
 from am.agent.bids.reports import make_report
-from am.app import App
+from am.agent.model.views import AppView, ClusterView
 from themis.cluster import GpuId
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import bid_to_message, offer_from_message, report_to_message
@@ -17,10 +18,24 @@ from themis.wire.values import bid_to_message, offer_from_message, report_to_mes
 Planned = Callable[[], Mapping[str, tuple[GpuId, ...]]]
 
 
+class ViewedApp(Protocol):
+    """What the negotiator needs of an app: `am.app.App` is one."""
+
+    cluster_view: ClusterView
+
+    def set_contention(self, *, contention: float, active_apps: int) -> None:
+        """Note the cluster's contention, from the ResourceManager."""
+        ...
+
+    def view(self, planned: Mapping[str, tuple[GpuId, ...]], round_at_s: float = ...) -> AppView:
+        """The app now; see `am.app.App.view`."""
+        ...
+
+
 class Negotiator:
     """`planned` returns the gangs on which waiting jobs will start once other apps have given the GPUs back."""
 
-    def __init__(self, app: App, planned: Planned) -> None:
+    def __init__(self, app: ViewedApp, planned: Planned) -> None:
         self._app = app
         self._planned = planned
         self._memory = BidMemory()

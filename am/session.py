@@ -42,10 +42,18 @@ class RmSession:
         on_message: Called for every message except acknowledgements' effect on the outbox.
         clock: For `sent_at_s`, when each message was sent that is not acknowledged yet.
         give_up_s: Seconds for which the ResourceManager may be unreachable before `run` gives up.
+        options: More options of the channel.
     """
 
     def __init__(
-        self, address: str, register: MakeRegister, on_message: OnMessage, *, clock: Clock, give_up_s: float
+        self,
+        address: str,
+        register: MakeRegister,
+        on_message: OnMessage,
+        *,
+        clock: Clock,
+        give_up_s: float,
+        options: Sequence[tuple[str, int]] = (),
     ) -> None:
         self.sent_at_s: dict[int, float] = {}
         self._clock = clock
@@ -53,6 +61,7 @@ class RmSession:
         self._register = register
         self._on_message = on_message
         self._give_up_s = give_up_s
+        self._options = options
         self._next_id = 1
         self._outgoing: asyncio.Queue[pb.AmMessage] | None = None
         self._unacknowledged: dict[int, pb.AmMessage] = {}
@@ -79,7 +88,7 @@ class RmSession:
         loop = asyncio.get_running_loop()
         away_since_s = loop.time()
         target = await asyncio.to_thread(grpc_target, self._address)
-        options = [*_OPTIONS, *keepalive_options(self._address)]
+        options = [*_OPTIONS, *keepalive_options(self._address), *self._options]
         async with grpc.aio.insecure_channel(target, options=options) as channel:
             while True:
                 try:

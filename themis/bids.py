@@ -243,7 +243,7 @@ class SampleTimes(Value, frozen=True, kw_only=True):
         device: The type.
         work_gpu_s: The work of each sample, the shorter first, in seconds of the reference GPU.
         seconds: How long each took.
-        memory_mb: The most memory that the task had in use during the longer one; 0 if its engine does not measure it.
+        memory_mb: The most memory that the task had in use during the longer one; 0 if it was too short to be measured.
     """
 
     device: str

@@ -16,6 +16,7 @@ from themis_cli import (
     bench_oef_command,
     bench_profiler_command,
     bench_resize_command,
+    bench_service_command,
     bench_simulator_command,
     bench_valuation_command,
 )
@@ -37,6 +38,7 @@ def add_to(commands: Subcommands) -> None:
     bench_profiler_command.add_to(group)
     bench_checkpoint_command.add_to(group)
     bench_resize_command.add_to(group)
+    bench_service_command.add_to(group)
     bench_valuation_command.add_to(group)
     bench_oef_command.add_to(group)
     bench_allox_command.add_to(group)

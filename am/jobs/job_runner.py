@@ -19,7 +19,16 @@ from am.jobs.run import JobRun
 from am.jobs.saved_state import has_newer_checkpoint, newest_change_s
 from am.profiler.records import Begun
 from am.profiler.themis_format import parse_themis
-from am.runtimes.port import ContainerRuntime, ExitReason, NoRoomError, Seat, SeatRequest, TaskExit, TaskLaunch
+from am.runtimes.port import (
+    ContainerRuntime,
+    ExitReason,
+    NoRoomError,
+    OnNoRoom,
+    Seat,
+    SeatRequest,
+    TaskExit,
+    TaskLaunch,
+)
 from themis.cluster import GpuId
 from themis.errors import ThemisError
 from themis.files import open_regular
@@ -40,7 +49,6 @@ _AT_ONCE_S = 30.0
 Emit = Callable[[str, str, Mapping[str, object]], None]
 Drain = Callable[[JobRun, bool], None]
 OnChange = Callable[[], None]
-OnNoRoom = Callable[[tuple[GpuId, ...], str], None]
 
 
 class JobRunner:
@@ -101,10 +109,13 @@ class JobRunner:
         for handle in job.handles:
             self._spawn(self._stop_task(handle))
 
-    def prepare(self, job: JobRun, gpus: tuple[GpuId, ...], granted: frozenset[GpuId]) -> None:
-        """The job will presumably start on these GPUs soon: room is begun with for tasks whose GPUs are all granted."""
+    def prepare(self, job: JobRun, gpus: tuple[GpuId, ...], granted: frozenset[GpuId]) -> bool:
+        """The job will presumably start on these GPUs soon: room is begun with for tasks whose GPUs are all granted.
+
+        Returns whether there is nothing to wait for before the job stops for these GPUs.
+        """
         requests = self._requests(job, gpus)
-        self._runtime.kept.prepare([request for request in requests if granted.issuperset(request.gpus)])
+        return self._runtime.kept.prepare([request for request in requests if granted.issuperset(request.gpus)])
 
     def handle_faults(self) -> None:
         """Stop jobs that have diverged, to give them up, and those that stall, to start them again."""

@@ -76,7 +76,8 @@ class Plan(Value, frozen=True, kw_only=True):
         start: The GPUs by job.
         wait: The GPUs by job of jobs that start as soon as the reserved ones among these are granted.
         move: Where stopped stragglers start again. Pass it to the next `make_plan`.
-        prepare: Where jobs that stop in order to grow will probably start again. It may include reserved GPUs.
+        prepare: Where jobs that stop in order to grow will probably start again. It may include reserved GPUs. Such a
+            job stops only once these GPUs are ready.
         release: GPUs to give back.
     """
 

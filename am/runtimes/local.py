@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from am.runtimes.memory_use import tree_memory_mb
+from am.runtimes.memory_use import CHECK_S, check_pauses_s, tree_memory_mb
 from am.runtimes.port import (
     ExitReason,
     KeptSeats,
@@ -28,9 +28,6 @@ from themis.errors import InvariantError
 from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
 
 _LOG = logging.getLogger(__name__)
-
-_FIRST_MEMORY_CHECK_S = 0.25
-"""Seconds from the start of a task to the second check of its memory; each later pause is twice the one before."""
 
 
 class LocalTask:
@@ -68,7 +65,7 @@ class LocalRuntime:
             exceed its limit in between.
     """
 
-    def __init__(self, *, memory_check_s: float = 5.0) -> None:
+    def __init__(self, *, memory_check_s: float = CHECK_S) -> None:
         self.kept: KeptSeats = NothingKept()
         self.cores = tuple(sorted(os.sched_getaffinity(0)))
         self._memory_check_s = memory_check_s
@@ -140,9 +137,9 @@ class LocalRuntime:
 
     async def _limit_memory(self, task: LocalTask) -> None:
         limit_mb = task.launch.memory_mb
-        # Often at first, so that a short run is measured too.
-        pause_s = min(_FIRST_MEMORY_CHECK_S, self._memory_check_s)
-        while task.process.exit_code is None:
+        for pause_s in check_pauses_s(self._memory_check_s):
+            if task.process.exit_code is not None:
+                return
             task.process.note_sessions()
             used_mb = tree_memory_mb(task.pid)
             task.peak_memory_mb = max(task.peak_memory_mb, used_mb)
@@ -154,7 +151,6 @@ class LocalRuntime:
                     log.write(message)
                 return
             await asyncio.wait([task.end], timeout=pause_s)
-            pause_s = min(2.0 * pause_s, self._memory_check_s)
 
     def _keep(self, work: Coroutine[object, object, None]) -> None:
         # The event loop only holds a weak reference.

@@ -1,6 +1,7 @@
 """Measure the memory of a process and its descendants from /proc. Linux only.
 
-The runtime polls because no limit of the kernel fits:
+The process that starts a task measures it: the app master, or the task host in a container. So all engines measure
+alike. It polls, because no limit of the kernel fits:
 
 * RLIMIT_AS counts address space. TensorFlow reserves gigabytes of it that it never touches.
 * RLIMIT_DATA counts 8 MB for every thread's stack. So the right limit would depend on the number of cores.
@@ -11,9 +12,26 @@ Engines with containers enforce the limit in the container instead.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+CHECK_S = 5.0
+"""Seconds between two checks of a task that has run for a while. A shorter peak may be missed."""
+
+_FIRST_CHECK_S = 0.25
+
 _COUNTED = ("RssAnon:", "RssShmem:", "VmSwap:")
+
+
+def check_pauses_s(most_s: float = CHECK_S) -> Iterator[float]:
+    """Yield the pauses after the checks of a task: short at first, so that short runs are measured too.
+
+    Each is twice the one before, up to `most_s`: 0.25, 0.5, 1, 2, 4, 5, 5 s.
+    """
+    pause_s = _FIRST_CHECK_S
+    while True:
+        yield min(pause_s, most_s)
+        pause_s = min(2.0 * pause_s, most_s)
 
 
 def tree_memory_mb(pid: int) -> float:

@@ -8,7 +8,7 @@ app's next task on the same GPUs (`KeptSeats`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -30,6 +30,10 @@ class NoRoomError(ThemisError):
     def __init__(self, what: str, *, value: object = None, remedy: str = "", gpus: tuple[GpuId, ...] = ()) -> None:
         super().__init__(what, value=value, remedy=remedy)
         self.gpus = gpus
+
+
+OnNoRoom = Callable[[tuple[GpuId, ...], str], None]
+"""Called with leased GPUs on which the engine has no room, and the reason."""
 
 
 class SeatRequest(Value, frozen=True, kw_only=True):
@@ -167,8 +171,16 @@ class MeasuredTask(TaskHandle, Protocol):
 class KeptSeats(Protocol):
     """Seats that outlast their tasks, for the app's next task on the same GPUs. Call all methods in one event loop."""
 
-    def prepare(self, requests: Sequence[SeatRequest]) -> None:
-        """Start to create seats for tasks that will start soon, on GPUs on which the app has no seat yet."""
+    def watch(self, on_change: Callable[[], None], on_no_room: OnNoRoom) -> None:
+        """Call `on_change` when an idle seat has become ready, and `on_no_room` when one has failed."""
+        ...
+
+    def prepare(self, requests: Sequence[SeatRequest]) -> bool:
+        """Start to create seats for tasks that will start soon, on GPUs on which the app has no seat yet.
+
+        Returns whether there is nothing to wait for: each of these tasks has a ready seat, or needs GPUs on which
+        another task still runs.
+        """
         ...
 
     def occupied(self) -> frozenset[GpuId]:
@@ -183,8 +195,13 @@ class KeptSeats(Protocol):
 class NothingKept:
     """`KeptSeats` of a runtime whose seats end with their tasks."""
 
-    def prepare(self, requests: Sequence[SeatRequest]) -> None:
+    def watch(self, on_change: Callable[[], None], on_no_room: OnNoRoom) -> None:
         """Do nothing."""
+
+    def prepare(self, requests: Sequence[SeatRequest]) -> bool:
+        """Do nothing. There is nothing to wait for."""
+        del requests
+        return True
 
     def occupied(self) -> frozenset[GpuId]:
         """Return no GPUs."""
@@ -207,10 +224,10 @@ class ContainerRuntime(Protocol):
     cores: tuple[int, ...]
 
     async def reserve(self, requests: Sequence[SeatRequest]) -> tuple[Seat, ...]:
-        """Reserve a seat for every task of a gang, or for none. If one seat fails, the others are given back.
+        """Reserve a seat for every task of a gang, or for none.
 
-        The caller then starts a task in each seat, or gives the seat back with `vacate`. A cancelled call gives back
-        all.
+        The caller then starts a task in each seat, or gives the seat back with `vacate`. If one seat fails or the call
+        is cancelled, the other seats are given back, or kept idle for a smaller gang (`KeptSeats`).
 
         Raises:
             NoRoomError: There is no room, or the engine does not answer in time.

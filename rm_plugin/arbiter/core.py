@@ -34,6 +34,7 @@ from themis.cluster import Allocation, Cluster, GpuId
 from themis.errors import InputError, InvariantError
 from themis.leases import Lease, LeaseChange, LeaseChangeKind, allocation_of, renewable_until_s
 from themis.lifecycle import LeaseState
+from themis.placement.gpu_choice import count_by_slot, masks_of
 from themis.sums import sum_in_order
 from themis.values import Value
 
@@ -406,11 +407,12 @@ class Arbiter:
         if any(lease.job_id for lease in leases):
             ending = [(lease.job_id, lease.gpu.machine_id) for lease in leases]
             standing = replace(standing, bound=tuple(pair for pair in standing.bound if pair not in ending))
-        if len(leases) == standing.kept.gpus:
-            # Mostly all leases of an app end with one round.
-            return replace(standing, kept=_NOTHING, renewable=standing.kept)
-        mine = allocation_of(leases)
-        return replace(standing, kept=standing.kept - mine, renewable=mine)
+        # Mostly all leases of an app end with one round.
+        mine = standing.kept if len(leases) == standing.kept.gpus else allocation_of(leases)
+        kept = _NOTHING if mine is standing.kept else standing.kept - mine
+        masks = masks_of([lease.gpu for lease in leases])
+        slots = [(name, count_by_slot(self.cluster.machine(name).slots, mask)) for name, mask in masks.items()]
+        return replace(standing, kept=kept, renewable=mine, renewable_slots=tuple(slots))
 
     def _that_stand(self, grants: Mapping[str, tuple[PlacedGang, ...]]) -> dict[str, tuple[PlacedGang, ...]]:
         return {app_id: self._there(gangs) for app_id, gangs in grants.items() if self._stays(app_id)}

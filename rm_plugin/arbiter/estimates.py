@@ -24,8 +24,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import itemgetter
 from types import MappingProxyType
 
+from rm_plugin.arbiter.due_dates import lateness_after_lease
 from themis.fluid_cluster import FluidPhase
 from themis.values import Value
 
@@ -371,11 +373,22 @@ class _Model:
             places = max(1, math.ceil(0.2 * len(self._apps) - 1e-9))
             ordered = sorted(wanting, key=lambda app: (-_rho(app, now_s), app.now.app_id))
             return [(math.inf, ordered[:places]), (math.inf, ordered[places:])]
-        slack_s = {app: app.now.fair_end_s - now_s - app.time_left_s for app in wanting}
-        pressed = [app for app in wanting if slack_s[app] < self._lease_s + app.now.restart_s]
-        pressed.sort(key=lambda app: (slack_s[app], app.now.app_id))
+        pressed = [(-lateness, app.now.app_id, app) for app in wanting if (lateness := self._lateness(app)) is not None]
         by_work = sorted(wanting, key=lambda app: (app.work_left_gpu_s, app.now.app_id))
-        return [(1, pressed), *((math.inf, [app]) for app in by_work)]
+        return [
+            (1, [app for _, _, app in sorted(pressed, key=itemgetter(0, 1))]),
+            *((math.inf, [app]) for app in by_work),
+        ]
+
+    def _lateness(self, app: _App) -> float | None:
+        return lateness_after_lease(
+            submitted_at_s=app.now.submitted_at_s,
+            due_s=app.now.fair_end_s,
+            now_s=self._now_s,
+            left_s=app.time_left_s + (0.0 if app.held else app.now.restart_s),
+            lease_s=self._lease_s,
+            restart_s=app.now.restart_s,
+        )
 
     def _next_grid_s(self) -> float:
         """When leases granted now end: later than now, also if a quotient of large times is rounded down."""

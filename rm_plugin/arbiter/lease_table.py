@@ -128,6 +128,11 @@ class LeaseTable:
         return self._free.gpus()
 
     @property
+    def free_count(self) -> int:
+        """The number of GPUs to give out."""
+        return self._free.count
+
+    @property
     def has_free_gpus(self) -> bool:
         """True when there is a GPU to give out."""
         return self._free.count > 0

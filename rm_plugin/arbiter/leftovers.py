@@ -15,7 +15,7 @@ from themis.bids import GangDemand, PlacedGang
 from themis.cluster import Allocation, Level
 from themis.errors import InputError
 from themis.placement.best_fit import CurrentGang, best_fit, best_fit_within
-from themis.placement.free_capacity import FreeCapacity
+from themis.placement.free_capacity import FreeCapacity, SlotCounts
 from themis.speeds import Speeds
 from themis.values import Value
 
@@ -29,6 +29,7 @@ class Claim(Value, frozen=True, kw_only=True):
         app_id: The app.
         demands: One per job, in the order in which jobs are served.
         renewable: Free GPUs that the app held until now. Jobs placed there go on without a restart.
+        renewable_slots: How many of them are in each slot, by machine. `share_leftovers` does not use it.
         bid: Whether the app took part in the auction. Apps that did not are served first.
         restart_s: Seconds that moving a running job costs.
     """
@@ -36,6 +37,7 @@ class Claim(Value, frozen=True, kw_only=True):
     app_id: str
     demands: tuple[GangDemand, ...]
     renewable: Allocation = field(default_factory=Allocation)
+    renewable_slots: SlotCounts = ()
     bid: bool = False
     restart_s: float = 0.0
 

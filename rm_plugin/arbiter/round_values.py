@@ -26,6 +26,7 @@ from themis.choices import (
 )
 from themis.cluster import Allocation, Cluster
 from themis.errors import InputError
+from themis.placement.free_capacity import SlotCounts
 from themis.sums import sum_in_order
 from themis.values import Value, cached_property
 
@@ -99,6 +100,7 @@ class AppStanding(Value, frozen=True, kw_only=True):
     It says nothing that changes with time alone, so that from round to round it mostly is the same object.
 
     `renewable` are the GPUs whose leases end with this round, `kept` the others that it holds or has won.
+    `renewable_slots` counts the renewable ones in each slot, by machine.
     `ended_gpu_s` is the GPU time that it had of leases that ended, `granted_at_s` when those began that it holds.
     `silent`: its app master does not answer at present. `bound` are the (job, machine) pairs of its bound leases, whose
     jobs run until they end. `resources` is what each of its tasks requests beside its GPUs.
@@ -110,6 +112,7 @@ class AppStanding(Value, frozen=True, kw_only=True):
     granted_at_s: tuple[float, ...] = ()
     kept: Allocation = field(default_factory=Allocation)
     renewable: Allocation = field(default_factory=Allocation)
+    renewable_slots: SlotCounts = ()
     silent: bool = False
     owner: AppOwner = NO_OWNER
     bound: tuple[tuple[str, str], ...] = ()

@@ -1,9 +1,9 @@
 """A lock in a shared folder: at most one ResourceManager at a time uses it, and with it its YARN cluster or its state.
 
 The lock is the file `lock-N` of the highest number. The holder sets the file's time every `RENEW_S` seconds. A file
-whose time does not change for `EXPIRY_S` seconds is of a dead holder, and any process may claim the next number. A file
-is created in one step, so only one process gets each number. Waiting processes compare the file's times with each
-other, never with their own clock.
+whose time does not change for `EXPIRY_S` seconds belongs to a dead holder, and any process may claim the next number.
+A file is created in one step, so only one process gets each number. Waiting processes compare the file's times with
+each other, never with their own clock.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from rm_plugin.arbiter.round_values import Decision, RoundSnapshot
 from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.cluster import Allocation
 from themis.placement.best_fit import CurrentGang, best_fit
-from themis.placement.free_capacity import FreeCapacity
+from themis.placement.free_capacity import FreeCapacity, SlotCounts, own_slots_after
 
 _NOTHING = Allocation()
 
@@ -105,24 +105,43 @@ def _serve_by_count(demands: Sequence[GangDemand], gpus: int, *, growing: bool) 
 def claims_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...]]) -> list[Claim]:
     """A claim of every app that reported and has unmet demand. `won` is what each app already got in this round."""
     claims, bids = [], snapshot.bids or {}
-    renewables = {app.app_id: app.renewable for app in snapshot.apps if app.renewable.counts}
+    renewables = {app.app_id: app for app in snapshot.apps if app.renewable.counts}
     for app_id, report in snapshot.answered.items():
         demands = report.demands
         if not demands:
             continue
         # Most apps won nothing and want one gang.
-        mine, renewable = won.get(app_id, ()), renewables.get(app_id, _NOTHING)
+        mine, standing = won.get(app_id, ()), renewables.get(app_id)
+        renewable, slots = (_NOTHING, ()) if standing is None else (standing.renewable, standing.renewable_slots)
         left = unmet(demands, mine, renewable) if mine or len(demands) > 1 else demands
         if left:
-            renewable = _less(renewable, mine) if mine else renewable
-            bid = app_id in bids
-            claims.append(Claim(app_id=app_id, demands=left, renewable=renewable, bid=bid, restart_s=report.restart_s))
+            if mine:
+                renewable, slots = _less(renewable, mine), _slots_less(slots, mine)
+            claim = Claim(
+                app_id=app_id,
+                demands=left,
+                renewable=renewable,
+                renewable_slots=slots,
+                bid=app_id in bids,
+                restart_s=report.restart_s,
+            )
+            claims.append(claim)
     return claims
 
 
 def _less(renewable: Allocation, won: Sequence[PlacedGang]) -> Allocation:
     taken = sum((gang.gpus for gang in won), Allocation())
     return Allocation.of({machine: max(0, count - taken.count(machine)) for machine, count in renewable})
+
+
+def _slots_less(slots: SlotCounts, won: Sequence[PlacedGang]) -> SlotCounts:
+    """The renewable GPUs by slot that are left after the gangs won: gangs in a slot choose first."""
+    left = dict(slots)
+    for gang in sorted(won, key=lambda gang: (gang.slot is None, gang)):
+        for machine_id, count in gang.gpus:
+            if machine_id in left:
+                left[machine_id] = own_slots_after(left[machine_id], count, gang.slot)
+    return tuple(left.items())
 
 
 def capacity_after(machines: Sequence[FreeMachine], grants: Mapping[str, tuple[PlacedGang, ...]]) -> FreeCapacity:

@@ -10,6 +10,8 @@ schedule can move it. In each round:
     2. All apps get all that they can use: those of the user with the least service left first, of one user the app
        with the least. So to split an app into several does not make it shorter.
 
+Ties go to the smaller app id. Of an app's jobs the longest comes first, of equal ones that of the smaller job id.
+
 Before that, the apps whose whole demand surely fits renew in place. Otherwise an app that takes a new gang could take
 the place of one that would be served as well, and restart it for nothing. Not so with several device types: there an
 app that holds fast GPUs could keep them from one with less service left.
@@ -35,6 +37,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from rm_plugin.arbiter.due_dates import lateness_after_lease
 from rm_plugin.arbiter.round_values import AppStanding, AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import claims_of
 from rm_plugin.policies.gang_allocator import GangAllocator
@@ -111,11 +114,16 @@ class FairFinishPolicy:
         pressed = []
         for claim in known:
             app, standing = metered[claim.app_id], snapshot.standing(claim.app_id)
-            span_s = due_s[claim.app_id] - standing.submitted_at_s
-            needed_s = snapshot.now_s - standing.submitted_at_s + _time_left_s(app, standing, claim.restart_s)
-            if not app.overran and span_s - needed_s < snapshot.lease_s + claim.restart_s:
-                later_s = needed_s + snapshot.lease_s
-                pressed.append((-later_s / span_s if span_s > 0.0 else -math.inf, claim.app_id))
+            lateness = lateness_after_lease(
+                submitted_at_s=standing.submitted_at_s,
+                due_s=due_s[claim.app_id],
+                now_s=snapshot.now_s,
+                left_s=_time_left_s(app, standing, claim.restart_s),
+                lease_s=snapshot.lease_s,
+                restart_s=claim.restart_s,
+            )
+            if lateness is not None and not app.overran:
+                pressed.append((-lateness, claim.app_id))
 
         user_left_gpu_s = _left_by_user(snapshot, metered)
 

@@ -16,7 +16,7 @@ from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.choices import GangPlacement
 from themis.cluster import Allocation, Level
 from themis.placement.best_fit import CurrentGang, best_fit
-from themis.placement.free_capacity import FreeCapacity
+from themis.placement.free_capacity import FreeCapacity, own_slots_after, slots_after
 from themis.speeds import Speeds
 from themis.values import Value
 
@@ -90,7 +90,7 @@ class GangAllocator:
         self.claims = {claim.app_id: claim for claim in claims}
         self._got: dict[str, dict[int, PlacedGang]] = {app_id: {} for app_id in self.claims}
         self._renewable = {
-            app_id: claim.renewable.by_machine() if blind_seed is None else {} for app_id, claim in self.claims.items()
+            app_id: self._renewable_slots(claim) if blind_seed is None else {} for app_id, claim in self.claims.items()
         }
         self._unplaceable: set[DemandClass] = set()
         self._own: dict[str, FreeCapacity] = {}
@@ -114,7 +114,7 @@ class GangAllocator:
 
     def may_renew(self, app_id: str) -> bool:
         """Whether GPUs that the app held until now are still free."""
-        return any(self.capacity.free(machine) for machine, count in self._renewable[app_id].items() if count)
+        return any(self.capacity.free(machine) for machine in self._renewable[app_id])
 
     def gangs(self) -> dict[str, dict[str, PlacedGang]]:
         """Gang by job id by app id, in order of app ids, only for apps that got one; jobs in the claim's order."""
@@ -222,12 +222,7 @@ class GangAllocator:
 
     def take(self, app_id: str, job: int, gang: PlacedGang) -> None:
         """Give a job a gang, in addition to what it got in this round."""
-        self.capacity.take(gang)
-        self._update_own(app_id, gang)
-        renewable = self._renewable[app_id]
-        for machine, count in gang.gpus:
-            if machine in renewable:
-                renewable[machine] = max(0, renewable[machine] - count)
+        self._take_gpus(app_id, gang)
         got = self._got[app_id].get(job)
         if got is not None:
             slot = gang.slot if gang.level is Level.SLOT else None
@@ -297,21 +292,46 @@ class GangAllocator:
             gang = place(demand)
         return gang
 
+    def _renewable_slots(self, claim: Claim) -> dict[str, tuple[int, ...]]:
+        """The GPUs that an app can renew, by slot. If only their number is known, those of the tightest slots."""
+        if claim.renewable_slots or not claim.renewable:
+            return dict(claim.renewable_slots)
+        slots = {}
+        for machine, count in claim.renewable:
+            free = tuple(self.capacity.slot_free(machine))
+            left = slots_after(free, min(count, self.capacity.free(machine)))
+            slots[machine] = tuple([here - after for here, after in zip(free, left, strict=True)])
+        return slots
+
     def _own_capacity(self, app_id: str) -> FreeCapacity:
         """A copy with only those of the app's renewable GPUs that are still free; kept until a gang changes it."""
         own = self._own.get(app_id)
         if own is None:
-            own = self._own[app_id] = self.capacity.part(self._renewable[app_id])
+            own = self._own[app_id] = self.capacity.part_of_slots(self._renewable[app_id])
         return own
 
-    def _update_own(self, app_id: str, gang: PlacedGang) -> None:
-        """Update the copies of renewable GPUs when a gang is taken; drop those of other apps that it changes."""
-        own = self._own.pop(app_id, None)
-        counts = gang.gpus.counts
-        self._own = {other: free for other, free in self._own.items() if not any(free.free(name) for name, _ in counts)}
-        if own is not None and all(own.free(machine) >= count for machine, count in counts):
-            own.take(gang)
-            self._own[app_id] = own
+    def _take_gpus(self, app_id: str, gang: PlacedGang) -> None:
+        """Take the GPUs that the arbiter will give to a gang: those that its app can renew, then others."""
+        renewable, others = self._renewable[app_id], {}
+        for machine, count in gang.gpus:
+            if machine in renewable:
+                own = tuple(map(min, renewable[machine], self.capacity.slot_free(machine)))
+                left = own_slots_after(own, count, gang.slot)
+                self.capacity.take_from_slots(machine, [had - has for had, has in zip(own, left, strict=True)])
+                count -= sum(own) - sum(left)
+                renewable[machine] = left
+                if not any(left):
+                    del renewable[machine]
+            if count:
+                others[machine] = count
+        if others:
+            self.capacity.take(replace(gang, gpus=Allocation.of(others)))
+        machines = [machine for machine, _ in gang.gpus]
+        self._own = {
+            other: free
+            for other, free in self._own.items()
+            if other != app_id and not any(free.free(machine) for machine in machines)
+        }
 
     def _prospect(self, app_id: str, job: int, gang: PlacedGang, *, renews: bool) -> Prospect:
         demand, got = self.claims[app_id].demands[job], self._got[app_id].get(job)

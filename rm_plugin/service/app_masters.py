@@ -153,10 +153,13 @@ class AppMasters:
         late = now_s - self._resumed_at_s >= self.settings.lease.grace_s
         overdue = self._arbiter.overdue_apps(now_s) if late else set()
         for entry in self._entries.active():
-            # In a task each: a kill may wait a minute for the machines of one app.
-            if entry.app_id not in self._being_checked:
+            if entry.app_id in self._being_checked:
+                continue
+            action = self._due_action(entry, now_s, overdue=entry.app_id in overdue)
+            if action is not None:
+                # In a task each: a kill may wait a minute for the machines of one app.
                 self._being_checked.add(entry.app_id)
-                self._spawn(self._check_safely(entry, overdue=entry.app_id in overdue))
+                self._spawn(self._act(entry, action))
 
     def resume(self) -> None:
         """Restart the time until app masters count as silent and leases as overdue.
@@ -183,41 +186,43 @@ class AppMasters:
             self.resume()
         self._engine_away = away
 
-    async def _check_safely(self, entry: AppEntry, *, overdue: bool) -> None:
+    async def _act(self, entry: AppEntry, action: Coroutine[Any, Any, None]) -> None:
         try:
-            await self._check(entry, overdue=overdue)
+            await action
         except Exception:
             # The engine may be unavailable: nothing was revoked, and the next check tries again.
             LOG.exception("%s cannot be taken by force", entry.app_id)
         finally:
             self._being_checked.discard(entry.app_id)
 
-    async def _check(self, entry: AppEntry, *, overdue: bool) -> None:
-        now_s = self._clock.now_s()
+    def _due_action(self, entry: AppEntry, now_s: float, *, overdue: bool) -> Coroutine[Any, Any, None] | None:
+        """What has to be done about an app now. Returns None for most apps, so a look at all of them is cheap."""
         if overdue:
-            await self._take_by_force(entry, "the lease was not given back in time")
-            return
+            return self._take_by_force(entry, "the lease was not given back in time")
         if self._starts.waits(entry.app_id):
-            return
+            return None
         if entry.app_id in self._unlaunched:
             # `_kill_after` ends an app that is being killed. All others wait for the engine.
-            if not entry.kill_reason and now_s >= self._relaunch_at_s:
-                await self._starts.turn(entry.app_id)
-                if entry.ended:
-                    self._starts.done(entry.app_id)
-                else:
-                    await self._start(entry)
-            return
+            is_due = not entry.kill_reason and now_s >= self._relaunch_at_s
+            return self._start_again(entry) if is_due else None
         entry.launch_wait = "" if entry.session is not None else self._launcher.waiting(entry.app_id)
         if entry.launch_wait:
             # Its time to register counts from the start of its container.
             entry.last_seen_s = now_s
-            return
+            return None
         known = entry.registered_attempt == entry.attempt
         # YARN restarts an app master by itself. Until the new one registers, it counts as starting, not as silent.
         coming = not known or (self.settings.engine == "yarn" and entry.session is None)
         if now_s - entry.last_seen_s > (self.settings.am_start_s if coming else self.settings.am_expiry_s):
-            await self._take_by_force(entry, "the app master is silent" if known else "it never registered")
+            return self._take_by_force(entry, "the app master is silent" if known else "it never registered")
+        return None
+
+    async def _start_again(self, entry: AppEntry) -> None:
+        await self._starts.turn(entry.app_id)
+        if entry.ended:
+            self._starts.done(entry.app_id)
+        else:
+            await self._start(entry)
 
     def queue(self, entry: AppEntry) -> str:
         """Return the queue of an app: as submitted, or to which an operator moved it in the engine."""
@@ -475,6 +480,7 @@ class AppMasters:
         change.then(lambda: self._spawn(self._on_ended(entry)))
 
     def _forget(self, entry: AppEntry) -> None:
+        self._entries.note_end(entry)
         self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason="the app ended")
         self._unlaunched.discard(entry.app_id)
         self._starts.done(entry.app_id)

@@ -6,9 +6,9 @@ a reader may meet it twice but never misses it. Apps submitted after the first p
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections.abc import Collection, Iterable
+from itertools import islice
 
 from rm_plugin.service.entries import AppEntry
 from themis.errors import InputError
@@ -33,6 +33,12 @@ def app_page(
 ) -> AppPage:
     """Return the first apps after a mark, of some states or of all.
 
+    Args:
+        entries: Apps in the order of lists, as `AppEntries.newest_first` yields them.
+        states: The states of the apps to return; empty for all.
+        after: The mark of the page before; empty for the first page.
+        limit: The most apps to return.
+
     Raises:
         InputError: `after` is not the mark of a page.
 
@@ -40,8 +46,8 @@ def app_page(
         `ended-3`, and the page after that mark holds app 1.
     """
     limit, begin = page_size(limit), mark_key(after)
-    wanted = (entry for entry in entries if (not states or entry.state in states) and _key(entry) > begin)
-    found = heapq.nsmallest(limit + 1, wanted, key=_key)
+    wanted = (entry for entry in entries if (not states or entry.state in states) and list_key(entry) > begin)
+    found = list(islice(wanted, limit + 1))
     shown = tuple(found[:limit])
     return AppPage(entries=shown, next_mark=mark_of(shown[-1]) if len(found) > limit else "")
 
@@ -66,5 +72,6 @@ def mark_key(mark: str) -> tuple[bool, float]:
     return parts[1] == "ended", -int(parts[2])
 
 
-def _key(entry: AppEntry) -> tuple[bool, float]:
+def list_key(entry: AppEntry) -> tuple[bool, float]:
+    """Return the place of an app in the order of lists."""
     return entry.ended, -entry.number

@@ -27,7 +27,7 @@ from themis.errors import ThemisError
 from themis.identity import NotAllowedError
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
-from themis.wire.values import app_from_message, cluster_to_message
+from themis.wire.values import app_from_message
 
 if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -195,7 +195,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         """Return the cluster and how many of its GPUs are in use."""
         manager = self._manager
         return pb.ClusterStatus(
-            cluster=cluster_to_message(manager.arbiter.cluster),
+            cluster=manager.live_cluster.cluster_message(),
             policy=self._policy,
             gpus=manager.arbiter.cluster.gpus,
             gpus_leased=len(manager.arbiter.table.live),

@@ -65,7 +65,7 @@ class CodeStore:
         if path.is_file():
             return
         if not content:
-            raise InputError("the app's code is not here any more", value=sha256, remedy="submit its group file again")
+            raise InputError("the app's code is no longer stored", value=sha256, remedy="submit its group file again")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             partial = path.with_name(f".{sha256}.{os.getpid()}.partial")

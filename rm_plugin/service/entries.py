@@ -30,7 +30,8 @@ class AppEntry:
     `launch_wait` is why the engine has not started the app master yet, `waits_for` why a job waits, by the newest round
     (`Decision.waits`). `asked_in_vain` is what the engine did not grant it, to be shown until `asked_in_vain_until_s`.
     `last_message` is the attempt and id of the newest message processed; a message that comes again
-    is only acknowledged. `shapes` maps job ids to shapes. `refused_messages` counts the app masters' invalid messages.
+    is only acknowledged. `shapes` maps job ids to shapes. `refused_messages` counts the app masters' invalid messages,
+    and `cut_claims` what was cut from reports and bids (`claims`). `claimed_gpu_s` is the work of the first report.
     """
 
     app_id: str
@@ -65,6 +66,8 @@ class AppEntry:
     _curves: dict[str, pb.LossCurve] = field(default_factory=dict, repr=False)
     finish: pb.Finish = field(default_factory=pb.Finish)
     refused_messages: int = 0
+    cut_claims: int = 0
+    claimed_gpu_s: float | None = None
     shapes: Mapping[str, JobShape] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -111,6 +114,11 @@ class AppEntry:
         self.heartbeat = heartbeat
         self._curves |= {curve.job_id: curve for curve in heartbeat.loss_curves}
 
+    def note_claim(self, work_left_gpu_s: float) -> None:
+        """Remember the first claim of work left, in reference GPU seconds."""
+        if self.claimed_gpu_s is None and work_left_gpu_s > 0.0:
+            self.claimed_gpu_s = work_left_gpu_s
+
     def turn(self, state: AppState) -> None:
         """Change the state. Raises InvariantError if the new state may not follow the old one."""
         self.state = APP_LIFECYCLE.check(self.state, state, self.app_id)
@@ -137,6 +145,7 @@ class AppEntry:
             diagnostics=self.diagnostics,
             final={
                 "gpu_time_s": self.gpu_time_s,
+                "claimed_gpu_s": self.claimed_gpu_s,
                 "excused_attempts": self.excused_attempts,
                 "failed_at_s": list(self.failed_at_s),
                 "finish": _hex(self.finish),
@@ -161,6 +170,7 @@ class AppEntry:
     def restored(cls, stored: StoredApp) -> AppEntry:
         """Return the entry of a stored app: without a session and, if the app is running, with its progress only."""
         gpu_time_s, excused = stored.final.get("gpu_time_s", 0.0), stored.final.get("excused_attempts", 0)
+        claimed = stored.final.get("claimed_gpu_s")
         heartbeat = pb.Heartbeat.FromString(bytes.fromhex(str(stored.final.get("heartbeat", ""))))
         progress = stored.final.get("progress", 0.0)
         heartbeat.progress = heartbeat.progress or (float(progress) if isinstance(progress, int | float) else 0.0)
@@ -179,6 +189,7 @@ class AppEntry:
             excused_attempts=excused if isinstance(excused, int) else 0,
             failed_at_s=_numbers(stored.final.get("failed_at_s")),
             gpu_time_s=float(gpu_time_s) if isinstance(gpu_time_s, int | float) else 0.0,
+            claimed_gpu_s=float(claimed) if isinstance(claimed, int | float) else None,
             kill_reason=str(stored.final.get("kill_reason", "")),
             page_url=str(stored.final.get("page_url", "")),
             engine_id=str(stored.final.get("engine_id", "")),
@@ -213,6 +224,10 @@ def _hex(message: pb.Heartbeat | pb.Finish) -> str:
 class AppEntries:
     """All apps by id, in order of submission. An app can also be found by its name, see `get`.
 
+    The apps that have not ended are an index, which `note_end` keeps up to date. `version` grows whenever an app
+    arrives, declares itself for the first time (`take_heartbeat`), ends or is archived: what is computed from these is
+    valid as long as it stays the same.
+
     `lost` holds the ids of apps whose rows in the store cannot be read. Their ids are not used again. Archived apps are
     in the store only; `archived` counts them by state.
     """
@@ -230,7 +245,8 @@ class AppEntries:
         self.archived = Counter(archived or {})
         self._refused_by_archived = 0
         self._last_number = max([last_number, *map(app_number, self._entries), *map(app_number, self.lost)])
-        self._active = dict(self._entries)
+        self._active = {entry.app_id: entry for entry in entries if not entry.ended}
+        self.version = 0
 
     def __iter__(self) -> Iterator[AppEntry]:
         return iter(self._entries.values())
@@ -240,8 +256,23 @@ class AppEntries:
 
     def add(self, entry: AppEntry) -> None:
         """Add a new app."""
-        self._entries[entry.app_id] = self._active[entry.app_id] = entry
+        self._entries[entry.app_id] = entry
+        if not entry.ended:
+            self._active[entry.app_id] = entry
         self._last_number = max(self._last_number, entry.number)
+        self.version += 1
+
+    def take_heartbeat(self, entry: AppEntry, heartbeat: pb.Heartbeat) -> None:
+        """Take the newest heartbeat of an app."""
+        declared = bool(entry.declaration.phases)
+        entry.take_heartbeat(heartbeat)
+        if declared != bool(entry.declaration.phases):
+            self.version += 1
+
+    def note_end(self, entry: AppEntry) -> None:
+        """Note that an app has ended."""
+        self._active.pop(entry.app_id, None)
+        self.version += 1
 
     def archive(self, app_ids: Iterable[str]) -> None:
         """Forget ended apps, which are archived now."""
@@ -250,6 +281,7 @@ class AppEntries:
             self.archived[entry.state] += 1
             self._refused_by_archived += entry.refused_messages
             self._active.pop(app_id, None)
+        self.version += 1
 
     def next_id(self) -> str:
         """Return an unused id for the next app."""
@@ -270,9 +302,13 @@ class AppEntries:
         self._last_number = max(self._last_number, app_number(app_id))
 
     def active(self) -> list[AppEntry]:
-        """Return the apps that have not ended, in order of submission. An ended app is examined once only."""
-        self._active = {app_id: entry for app_id, entry in self._active.items() if not entry.ended}
+        """Return the apps that have not ended, in order of submission."""
         return list(self._active.values())
+
+    def newest_first(self) -> Iterator[AppEntry]:
+        """Yield the apps that have not ended, then the others, the newest of each first."""
+        yield from reversed(self._active.values())
+        yield from (entry for app_id, entry in reversed(self._entries.items()) if app_id not in self._active)
 
     def find(self, app_id: str) -> AppEntry | None:
         """Return the app of an id, or None if there is none or it is archived."""

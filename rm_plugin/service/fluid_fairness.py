@@ -27,7 +27,7 @@ class FluidFairness:
     def __init__(self, entries: AppEntries) -> None:
         self._entries = entries
         self._lives: Mapping[str, FluidLife] = {}
-        self._computed_for: tuple[int, ...] | None = None
+        self._computed_for: tuple[int, int] | None = None
 
     def final_rho(self, entry: AppEntry, cluster_gpus: int) -> dict[str, float]:
         """Rho by definition of an app that finished, empty for others. Those without a declaration lack the fluid ones.
@@ -48,11 +48,9 @@ class FluidFairness:
 
     def lives(self, cluster_gpus: int) -> Mapping[str, FluidLife]:
         """The lives of all apps that declared themselves, as far as nothing changes any more."""
-        entries, active = self._entries, self._entries.active()
-        declared = sum(1 for entry in active if entry.declaration.phases)
-        state = (len(entries), entries.archived.total(), len(active), declared, cluster_gpus)
+        state = (self._entries.version, cluster_gpus)
         if state != self._computed_for:
-            self._lives, self._computed_for = lives_of(entries, cluster_gpus), state
+            self._lives, self._computed_for = lives_of(self._entries, cluster_gpus), state
         return self._lives
 
 

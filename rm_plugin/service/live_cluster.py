@@ -59,6 +59,7 @@ class LiveCluster:
         self._rounds = rounds
         self._unfit_until_s: dict[GpuId, float] = {}
         self._update_version = 0
+        self._message: tuple[Cluster, pb.Cluster] | None = None
         self.drained: frozenset[str] = frozenset()
         """Machines that an operator drains: their leases end and are not renewed."""
         self.limits: tuple[str, ...] = ()
@@ -231,10 +232,15 @@ class LiveCluster:
         if not unfit <= closed:
             self._arbiter.close_gpus(closed | unfit)
 
+    def cluster_message(self) -> pb.Cluster:
+        """Return the machines as a message, which is made once for each cluster: every registration contains it."""
+        cluster = self._arbiter.cluster
+        if self._message is None or self._message[0] is not cluster:
+            self._message = cluster, cluster_to_message(cluster)
+        return self._message[1]
+
     def _send_cluster(self) -> None:
-        update = pb.ClusterUpdate(
-            cluster=cluster_to_message(self._arbiter.cluster), gpus_available=self._arbiter.gpus_available
-        )
+        update = pb.ClusterUpdate(cluster=self.cluster_message(), gpus_available=self._arbiter.gpus_available)
         for entry in self._entries.active():
             if entry.session is not None:
                 entry.session.send(pb.RmMessage(cluster=update))

@@ -14,7 +14,7 @@ from rm_plugin.policies.gang_check import check_gang
 from rm_plugin.service.admission import check_app
 from rm_plugin.service.app_estimates import AppEstimates
 from rm_plugin.service.app_masters import AppMasters, app_folder
-from rm_plugin.service.app_pages import AppPage, app_page, mark_key, page_size
+from rm_plugin.service.app_pages import AppPage, app_page, list_key, mark_key, page_size
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.code_store import CodeStore
@@ -34,7 +34,7 @@ from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError, UnknownNameError
 from themis.lifecycle import APP_LIFECYCLE, AppState
 from themis.wire import themis_pb2 as pb
-from themis.wire.values import app_to_message, bid_from_message, cluster_to_message, report_from_message
+from themis.wire.values import app_to_message, bid_from_message, report_from_message
 
 LOG = logging.getLogger("themis.rm")
 
@@ -264,7 +264,7 @@ class ResourceManager:
             InputError: `after` is not the mark of a page.
             StoreError: The store, which has the archived apps, cannot be read.
         """
-        page = app_page(self.entries, states=states, after=after, limit=limit)
+        page = app_page(self.entries.newest_first(), states=states, after=after, limit=limit)
         if not self.entries.archived or (page.entries and not page.entries[-1].ended and page.next_mark):
             return page
         # From before the store is read: an app that is archived meanwhile must be in one of both.
@@ -273,7 +273,7 @@ class ResourceManager:
         # One more than the page holds shows whether there is another page.
         archived = await self.recorder.archived_apps(-key if has_ended else math.inf, states, page_size(limit) + 1)
         everything = {entry.app_id: entry for entry in (*archived, *kept)}
-        return app_page(everything.values(), states=states, after=after, limit=limit)
+        return app_page(sorted(everything.values(), key=list_key), states=states, after=after, limit=limit)
 
     def folder(self, app_id: str) -> Path:
         """Return the folder of an app's files."""
@@ -364,7 +364,7 @@ class ResourceManager:
             session.bid_prepare_ms = message.bid.prepare_ms
             session.take_bid(bid_from_message(message.bid, entry.app_id))
         elif body == "heartbeat" and not entry.ended:
-            entry.take_heartbeat(message.heartbeat)
+            self.entries.take_heartbeat(entry, message.heartbeat)
             self.rounds.demand_changed(entry.app_id, message.heartbeat.unmet_gpus)
 
     def _keep(self, change: Change, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
@@ -398,13 +398,13 @@ class ResourceManager:
         now_s = self.clock.now_s()
         return pb.Registered(
             spec=app_to_message(entry.spec),
-            cluster=cluster_to_message(self.arbiter.cluster),
+            cluster=self.live_cluster.cluster_message(),
             submitted_at_s=entry.submitted_at_s,
             now_s=now_s,
             lease_s=lease.duration_s,
             checkpoint_lead_s=lease.checkpoint_lead_s,
             grace_s=lease.grace_s,
-            heartbeat_s=self.settings.heartbeat_s,
+            heartbeat_s=self.settings.heartbeat_time_s(self.arbiter.active_count),
             time_scale=self.settings.time_scale,
             leases=self.live_cluster.lease_update(entry.app_id),
             active_apps=self.arbiter.active_count,

@@ -31,8 +31,10 @@ MAX_TEXT_CHARS = 10_000
 MAX_DETAIL_CHARS = 1_000_000
 MAX_DETAIL_DEPTH = 8
 MAX_PARTS = 200_000
-"""Gangs and machines of all rows of a bid together. Agents send 700 rows."""
+"""Gangs and machines of all rows of a bid together."""
 MAX_ROWS = 10_000
+MAX_BID_ROWS = 1_000
+"""Rows of a bid for each device type. Agents send at most 700, and each row takes the auction time."""
 MAX_LEASES = 100_000
 MAX_RHOS = 32
 MAX_PARAMETERS = 1_000
@@ -165,7 +167,7 @@ def _check_bid(message: pb.Bid, _app: AppEntry, cluster: Cluster, _now_s: float)
     _check_number("empty_value", message.empty_value)
     _check_number("prepare_ms", message.prepare_ms)
     _check_count("rows_dropped", message.rows_dropped)
-    _check_few("rows", message.rows, MAX_ROWS)
+    _check_few("rows", message.rows, MAX_BID_ROWS * max(1, len(cluster.gpus_by_device)))
     parts = 0
     for row in message.rows:
         _check_number("value", row.value)
@@ -194,6 +196,7 @@ def _check_heartbeat(message: pb.Heartbeat, app: AppEntry, _cluster: Cluster, _n
     _check_count("phase", message.phase)
     _check_count("phases", message.phases)
     _check_count("unmet_gpus", message.unmet_gpus)
+    message.unmet_gpus = min(message.unmet_gpus, app.spec.demand_max_gpus)
     _check_line("checkpoint_uri", message.checkpoint_uri)
     _check_best(message.best, app)
     _check_jobs(message.jobs, app)

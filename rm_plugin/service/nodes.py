@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 from rm_plugin.engines.inventory import Inventory, Node, NodeInventory, NodeState
 from rm_plugin.service.manager import ResourceManager
 from themis.cluster import Cluster, GpuId
 from themis.errors import ThemisError
+from themis.values import Value
 
 LOG = logging.getLogger("themis.rm.nodes")
 
@@ -36,8 +39,7 @@ class NodeWatch:
         # Counted from the first inventory that lacks the machine; no inventory, no absence.
         self._absent_since_s: dict[str, float] = {}
         self._away = False
-        self._foreign: dict[str, int] = {}
-        self._taken: dict[str, int] = {}
+        self._uses: dict[str, _Use] = {}
         self._one_look = asyncio.Lock()
 
     async def run(self) -> None:
@@ -161,7 +163,7 @@ class NodeWatch:
         live = self._manager.arbiter.table.live
         leased = sum(gpu in live for gpu in gpus)
         # Containers on these leases are still to come.
-        to_come = max(0, leased - max(0, node.used_gpus - self._taken.get(node.machine.machine_id, 0)))
+        to_come = max(0, leased - max(0, node.used_gpus - self._foreign_on(node)))
         fit = max(0, int(node.free_memory_mb / memory_mb) - to_come)
         return set([gpu for gpu in gpus if gpu not in live and gpu not in closed][fit:])
 
@@ -185,26 +187,57 @@ class NodeWatch:
         return {*free[max(0, room) :], *leased[len(leased) + min(0, room) :]}
 
     def _count_foreign(self, nodes: dict[str, Node]) -> None:
-        """Count the GPUs in use without a lease: those of other tenants.
+        live = Counter(gpu.machine_id for gpu in self._manager.arbiter.table.live)
+        now_s, settings = self._manager.clock.now_s(), self._manager.settings
+        keep_s = settings.unfit_s + settings.yarn.pin_timeout_s
+        self._uses = {
+            name: self._uses.get(name, _Use()).next(node.used_gpus, live[name], now_s, keep_s)
+            for name, node in nodes.items()
+        }
 
-        A machine counts the lower of the last two numbers, since a GPU that was just given back stays in use briefly.
-        """
-        live: dict[str, int] = {}
-        for gpu in self._manager.arbiter.table.live:
-            live[gpu.machine_id] = live.get(gpu.machine_id, 0) + 1
-        now = {name: max(0, node.used_gpus - live.get(name, 0)) for name, node in nodes.items()}
-        self._taken = {name: min(count, self._foreign.get(name, 0)) for name, count in now.items()}
-        self._foreign = now
+    def _foreign_on(self, node: Node) -> int:
+        return self._uses[node.machine.machine_id].foreign
 
     def _closed_on(self, node: Node | None, gpus: tuple[GpuId, ...], unfit: set[GpuId]) -> Iterable[GpuId]:
         """Return a machine's GPUs to close: all if it is not mentioned or drains, else foreign and unfit ones."""
         if node is None or node.state is NodeState.DRAINING or node.machine.gpus != len(gpus):
             return gpus
         live = self._manager.arbiter.table.live
-        free = [gpu for gpu in gpus if gpu not in live]
-        # The engine does not say which GPUs the other tenants use. Take the last ones, so that the set changes little.
-        foreign = free[max(0, len(free) - self._taken.get(node.machine.machine_id, 0)) :]
+        # The engine does not say which GPUs the other tenants use. Take unfit ones, as these are closed anyway, then
+        # the last ones, so that the set changes little.
+        free = sorted([gpu for gpu in gpus if gpu not in live], key=lambda gpu: (gpu in unfit, gpu))
+        foreign = free[max(0, len(free) - self._foreign_on(node)) :]
         return {*foreign, *(unfit & set(gpus))}
+
+
+class _Use(Value, frozen=True, kw_only=True):
+    """The GPUs of a machine that other tenants use, estimated from its GPUs in use and its leases.
+
+    GPUs in use beyond the leases are foreign. This counts too few while leases wait for their containers. Example: of
+    four GPUs, another tenant uses two, and an app runs on one. Three are in use, so two are foreign. Now a second app
+    gets the free GPU, and its container has not started yet. Three are in use and two leased, but still two are
+    foreign. So a count stays for longer than any lease waits, less the GPUs that have come out of use since.
+
+    Attributes:
+        used: GPUs in use, by any program.
+        beyond: GPUs in use beyond the leases.
+        foreign: The estimate. It rises only to what two looks in a row show, because a GPU that was just given back
+            stays in use briefly.
+        until_s: Time at which an estimate above `beyond` ends.
+    """
+
+    used: int = 0
+    beyond: int = 0
+    foreign: int = 0
+    until_s: float = -math.inf
+
+    def next(self, used: int, leased: int, now_s: float, keep_s: float) -> _Use:
+        """The use at the next look. An estimate above `beyond` stays for at most `keep_s` seconds."""
+        beyond = max(0, used - leased)
+        seen = min(beyond, self.beyond)
+        kept = self.foreign - max(0, self.used - used) if now_s < self.until_s else 0
+        until_s = now_s + keep_s if seen >= kept else self.until_s
+        return _Use(used=used, beyond=beyond, foreign=max(seen, kept), until_s=until_s)
 
 
 def fitted(cluster: Cluster, inventory: Inventory, holding: Collection[str] = ()) -> Cluster:

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -18,7 +18,9 @@ from rm_plugin.arbiter.rounds import Answer, Question, RoundResult, play_round
 from rm_plugin.policies.demands import usable_left
 from rm_plugin.policies.port import ExplainingPolicy, Explanation, Figure, MeasuredPolicy, Policy
 from rm_plugin.service.changes import Change, Changes
+from rm_plugin.service.claims import AppFacts, Cuts, checked_bid, checked_report
 from rm_plugin.service.entries import AppEntries
+from rm_plugin.service.last_reports import LastReports
 from rm_plugin.service.market_folder import MarketFolder
 from rm_plugin.service.policy_memory import MemoryRecorder
 from rm_plugin.service.session import Session
@@ -37,8 +39,13 @@ LOG = logging.getLogger("themis.rounds")
 RETRY_FIRST_S, MAX_RETRY_S = 1.0, 30.0
 """Seconds until the next round after one that failed or lacked answers: first, then doubled up to the most."""
 
+LOOKS = 10
+"""A pause in which no answer came is seen in this many looks, so that one long stall of the loop does not make one."""
+
 MAX_WAITS = 50
 """Apps of which the record of a round says what they wait for."""
+MAX_CUTS = 5
+"""Cuts of an app's claims that the record of a round names."""
 
 A = TypeVar("A")
 Notify = Callable[[list[LeaseChange]], None]
@@ -87,9 +94,12 @@ class RoundRunner:
         self._seen_free = 0
         self._seen_unmet: dict[str, int] = {}
         self._unanswered = False
+        self._reports: dict[str, AppReport] = {}
+        """The reports of the present round, after the checks against what is known."""
         self._retry_at_s: float | None = None
         self._retry_after_s = RETRY_FIRST_S
         self._memory = MemoryRecorder()
+        self._last_reports = LastReports(settings.am_expiry_s)
         self.rounds = 0
         self.between_rounds = asyncio.Lock()
 
@@ -244,7 +254,8 @@ class RoundRunner:
         return await self._solve(question, snapshot)
 
     async def _ask_reports(self, question: AskReports, snapshot: RoundSnapshot) -> dict[str, AppReport]:
-        deadline_s = self._clock.now_s() + self._settings.report_time_s(len(question.app_ids))
+        most_s = self._settings.answer_time_s(self._settings.report_deadline_s, len(question.app_ids))
+        deadline_s = self._clock.now_s() + most_s
 
         def ask(session: Session) -> asyncio.Future[AppReport]:
             message = pb.AskRho(
@@ -257,30 +268,81 @@ class RoundRunner:
             session.send(pb.RmMessage(ask_rho=message))
             return session.expect_report(snapshot.round_id)
 
-        reports = await self._gather(question.app_ids, ask, deadline_s, snapshot.round_id)
-        await self._record(
-            "round_reported",
-            {
-                "round_id": snapshot.round_id,
-                "rho": {app_id: report.rho for app_id, report in reports.items()},
-                "absent": sorted(app.app_id for app in snapshot.apps if app.app_id not in reports),
-                "demand_gpus": {app_id: report.demand_gpus for app_id, report in reports.items()},
-            },
+        claims = await self._gather(question.app_ids, ask, self._settings.report_deadline_s, most_s, snapshot.round_id)
+        cut_reports = {
+            app_id: checked_report(claim, self._facts_of(snapshot, app_id)) for app_id, claim in claims.items()
+        }
+        reports = {app_id: report for app_id, (report, _) in cut_reports.items()}
+        for app_id, report in reports.items():
+            self._entries.get(app_id).note_claim(report.work_left_gpu_s)
+        self._last_reports.take(snapshot, reports)
+        kept = self._last_reports.of_late(snapshot, [app for app in question.app_ids if app not in reports])
+        self._reports = reports | kept
+        detail: dict[str, object] = {
+            "round_id": snapshot.round_id,
+            "rho": {app_id: report.rho for app_id, report in self._reports.items()},
+            "absent": sorted(app.app_id for app in snapshot.apps if app.app_id not in reports),
+            "demand_gpus": {app_id: report.demand_gpus for app_id, report in self._reports.items()},
+        }
+        if kept:
+            detail["kept"] = sorted(kept)
+        detail |= self._cut_detail({app_id: cuts for app_id, (_, cuts) in cut_reports.items() if cuts})
+        await self._record("round_reported", detail)
+        return self._reports
+
+    def _facts_of(self, snapshot: RoundSnapshot, app_id: str) -> AppFacts:
+        """Return what is known of an app in this round, without asking it."""
+        standing, entry = snapshot.standing(app_id), self._entries.get(app_id)
+        return AppFacts(
+            spec=entry.spec,
+            cluster=snapshot.cluster,
+            free=snapshot.free,
+            kept=standing.kept,
+            elapsed_s=snapshot.now_s - standing.submitted_at_s,
+            attained_gpu_s=standing.attained_gpu_s(snapshot.now_s),
+            contention=snapshot.contentions.of(app_id),
+            active_apps=len(snapshot.apps),
+            lease_s=snapshot.lease_s,
+            rule=self._settings.auction.bundle_rule,
+            claimed_gpu_s=entry.claimed_gpu_s,
         )
-        return reports
+
+    def _cut_detail(self, cuts: Mapping[str, Cuts]) -> dict[str, object]:
+        """Count and log what was cut from claims, and return the part of an event that says so."""
+        for app_id, notes in cuts.items():
+            entry = self._entries.get(app_id)
+            entry.cut_claims += len(notes)
+            LOG.log(
+                logging.WARNING if entry.cut_claims == len(notes) else logging.DEBUG,
+                "%s: not believed: %s",
+                app_id,
+                notes[0],
+            )
+        return {"not_believed": {app_id: notes[:MAX_CUTS] for app_id, notes in cuts.items()}} if cuts else {}
 
     async def _ask_bids(self, question: AskBids, snapshot: RoundSnapshot) -> dict[str, Bid]:
-        detail: dict[str, object] = {"round_id": snapshot.round_id, "apps": list(question.app_ids)}
-        await self._record("round_offered", detail)
-        deadline_s = self._clock.now_s() + self._settings.bid_deadline_s
+        await self._record("round_offered", {"round_id": snapshot.round_id, "apps": list(question.app_ids)})
+        most_s = self._settings.answer_time_s(self._settings.bid_deadline_s, len(question.app_ids))
+        deadline_s = self._clock.now_s() + most_s
+
+        offer = offer_to_message(snapshot.offer_to_anybody(deadline_s))
 
         def ask(session: Session) -> asyncio.Future[Bid]:
-            offer = snapshot.offer_to(session.app_id, deadline_s)
-            session.send(pb.RmMessage(offer=offer_to_message(offer)))
+            # `RmMessage` copies the offer.
+            offer.contention = snapshot.contentions.of(session.app_id)
+            session.send(pb.RmMessage(offer=offer))
             return session.expect_bid(snapshot.round_id)
 
-        bids = await self._gather(question.app_ids, ask, deadline_s, snapshot.round_id)
-        await self._record("round_bids", _bids_detail(snapshot, question, bids, self._prepare_ms(bids)))
+        claims = await self._gather(question.app_ids, ask, self._settings.bid_deadline_s, most_s, snapshot.round_id)
+        cut_bids = {
+            app_id: checked_bid(claim, self._reports[app_id], self._facts_of(snapshot, app_id))
+            for app_id, claim in claims.items()
+            if app_id in self._reports
+        }
+        bids = {app_id: bid for app_id, (bid, _) in cut_bids.items()}
+        detail = _bids_detail(snapshot, question, bids, self._prepare_ms(bids))
+        detail |= self._cut_detail({app_id: cuts for app_id, (_, cuts) in cut_bids.items() if cuts})
+        await self._record("round_bids", detail)
         return bids
 
     async def _solve(self, question: SolveAuction, snapshot: RoundSnapshot) -> AuctionOutcome | None:
@@ -356,15 +418,15 @@ class RoundRunner:
         self,
         app_ids: tuple[str, ...],
         ask: Callable[[Session], asyncio.Future[A]],
-        deadline_s: float,
+        pause_s: float,
+        most_s: float,
         round_id: int,
     ) -> dict[str, A]:
-        """Ask the apps that have a session and are not ending; return the answers that arrive by the deadline."""
+        """Ask the apps that have a session and are not ending; return the answers that arrive in time (`answered`)."""
         entries = [entry for entry in map(self._entries.get, app_ids) if not entry.kill_reason]
         sessions = {entry.app_id: entry.session for entry in entries if entry.session}
         waiting = {app_id: ask(session) for app_id, session in sessions.items()}
-        if waiting:
-            await asyncio.wait(waiting.values(), timeout=max(0.0, deadline_s - self._clock.now_s()))
+        await answered(waiting.values(), pause_s=pause_s, most_s=most_s)
         for session in sessions.values():
             session.forget(round_id)
         done = {app: future for app, future in waiting.items() if future.done() and not future.cancelled()}
@@ -395,6 +457,34 @@ class RoundRunner:
         duration_ms = 1e3 * (change.now_s - snapshot.now_s)
         detail = {"round_id": snapshot.round_id, "duration_ms": duration_ms, "outcome": outcome}
         change.event("round_ended", detail=detail)
+
+
+async def answered(waiting: Collection[asyncio.Future[Any]], *, pause_s: float, most_s: float) -> None:
+    """Wait until all futures are done, or no other one was for `pause_s` seconds, or `most_s` seconds have passed.
+
+    The first answer may take `most_s`, because on a busy machine thousands of app masters first have to be asked. So a
+    round waits for thousands of answers as long as they keep coming in, but only `pause_s` for one app master that
+    hangs. A pause does not begin while this process itself stands still: answers have arrived then, but are unread.
+    """
+    loop = asyncio.get_running_loop()
+    asked = left = len(waiting)
+    all_done, end_s = asyncio.Event(), loop.time() + most_s
+
+    def note(_future: asyncio.Future[Any]) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            all_done.set()
+
+    for future in waiting:
+        future.add_done_callback(note)
+    quiet = 0
+    while left and quiet < LOOKS and loop.time() < end_s:
+        before = left
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s / LOOKS):
+                await all_done.wait()
+        quiet = 0 if left < before or left == asked else quiet + 1
 
 
 def _is_played(snapshot: RoundSnapshot) -> bool:

@@ -70,17 +70,20 @@ _OPTIONS = [
 ]
 
 
-def run(settings: RmSettings, *, standby: bool = False) -> int:
+def run(settings: RmSettings, engine: Engine | None = None, *, standby: bool = False) -> int:
     """Run a ResourceManager until SIGTERM or SIGINT. Returns the exit code.
 
-    With `standby` it waits while another one runs, and takes over when that one ends.
+    Args:
+        settings: All settings.
+        engine: Not yet opened; by default the one that the settings name.
+        standby: Wait while another ResourceManager runs, and take over when that one ends.
     """
     keep_private()
     _check_listeners(settings)
     # Earlier versions created these readable for all users. The folder itself may hold files of others.
     for name in ("rm.sqlite", "rm.sqlite-wal", "rm.sqlite-shm", "address", "apps", "markets", "archive", "code"):
         make_private(settings.state_dir / name)
-    engine = open_engine(settings)
+    engine = engine or open_engine(settings)
     make_policy(settings.policy)
     return asyncio.run(_serve(settings, engine, standby=standby))
 

@@ -19,7 +19,7 @@ from themis_lab.devcluster.kerberos import PRINCIPALS, Kerberos
 from themis_lab.devcluster.spec import ClusterSpec
 
 CLIENTS = ("themis/localhost", "stranger")
-TOKEN_LIFE_S, TOKEN_GREATEST_LIFE_S = 20, 90
+TOKEN_LIFE_S, TOKEN_GREATEST_LIFE_S = 20, 70
 """Short, so that tests see tokens renewed and replaced."""
 
 SHELL = """

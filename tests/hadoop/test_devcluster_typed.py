@@ -97,8 +97,13 @@ def themis_status(themis):
     return themis("themis devcluster status --json; true").stdout
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-@pytest.mark.parametrize("moment", ["starting Hadoop", "HDFS: "])
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [
+        pytest.param(signal.SIGINT, "starting Hadoop", id="SIGINT-early"),
+        pytest.param(signal.SIGTERM, "HDFS: ", id="SIGTERM-late"),
+    ],
+)
 def test_an_interrupted_start_leaves_only_logs(themis, environment, tmp_path, number, moment):
     start = subprocess.Popen(
         ["themis", "devcluster", "start", "--gpus", "4,2"],

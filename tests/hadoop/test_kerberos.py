@@ -19,7 +19,7 @@ SUBMIT = """with YarnClient(connect_wait_s=10.0) as yarn:
         app_id = yarn.submit(submission)
         print(yarn.report(app_id).user, len(yarn.nodes()))
         yarn.kill(app_id)"""
-ITERATIONS = 800
+ITERATIONS = 600
 """Of 0.1 s each: with its two starts such an app takes longer than tokens can be renewed, and each half does not."""
 LOGIN = "login(yarn_configuration(5.0))"
 FILES = """hdfs, path = open_webhdfs("hdfs:///user/themis/files")

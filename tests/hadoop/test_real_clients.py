@@ -23,7 +23,7 @@ def seen(client, **filters):
 
 
 def test_an_app_from_its_start_to_its_end(themis, client):
-    app_id = themis.submit(name="for-others", job={"tasks": 1, "gpus_per_task": 1, "iterations": 300})
+    app_id = themis.submit(name="for-others", job={"tasks": 1, "gpus_per_task": 1, "iterations": 160})
     themis.wait_until_iterating(app_id, 60)
     yarn_app_id = themis.app(app_id).engine_id
     (app,) = [app for app in seen(client, application_types=["THEMIS"], states=["RUNNING"]) if app["id"] == yarn_app_id]

@@ -5,12 +5,10 @@ from themis_lab.bench.resize_output import result
 from themis_lab.bench.resize_run import EngineName, Plan, Round, run_rounds
 
 
-def test_a_resize_on_yarn_reports_every_phase(breakable_cluster):
-    # What is left are the two GPUs that the benchmark wants.
-    breakable_cluster.decommission("gpu-node-1")
-    breakable_cluster.decommission("gpu-node-2")
+def test_a_resize_on_yarn_reports_every_phase(hadoop_programs, monkeypatch):
+    monkeypatch.setenv("THEMIS_HADOOP_JARS", str(hadoop_programs[1]))
     plan = Plan(engine=EngineName.YARN, program=Program.REPLAY, repeat=1, heartbeat_s=0.2)
-    (one,) = [item for item in run_rounds(plan, cluster=breakable_cluster) if isinstance(item, Round)]
+    (one,) = [item for item in run_rounds(plan) if isinstance(item, Round)]
     kinds = [change.kind for change in one.changes]
     assert "free" in kinds and "step" in kinds
     (step,) = [change for change in one.changes if change.kind == "step"][-1:]

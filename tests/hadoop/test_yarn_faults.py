@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
-from themis_on_yarn import ThemisOnYarn
+from themis_on_yarn import ENDED, ThemisOnYarn
 
 from am.runtimes.yarn_source import YarnLimits
 
@@ -20,12 +20,25 @@ SHORT = 200
 """Iterations where nothing has to be noticed by its absence."""
 
 
+@pytest.fixture(scope="module")
+def manager(cluster, tmp_path_factory):
+    """One ResourceManager for all tests: each leaves it without apps."""
+    with ThemisOnYarn(cluster, tmp_path_factory.mktemp("themis")) as manager:
+        yield manager
+
+
 @pytest.fixture
-def themis(breakable_cluster, tmp_path):
-    with ThemisOnYarn(breakable_cluster, tmp_path) as themis:
-        yield themis
-        assert themis.audit() == ()
-        themis.until(lambda: not themis.processes(), "nothing of any app is left", 60)
+def themis(manager, breakable_cluster):
+    """The ResourceManager, which forgets earlier tests and so reports the events of this test only."""
+    manager.forget_events()
+    yield manager
+    try:
+        assert manager.audit() == ()
+        manager.until(lambda: not manager.processes(), "nothing of any app is left", 60)
+    finally:
+        for app in manager.client.list():
+            if app.state not in ENDED:
+                manager.client.kill(app.app_id, "its test failed")
 
 
 def at_work(themis, iterations=JOB["iterations"]):
@@ -44,7 +57,7 @@ def end_well(themis, *app_ids, limit_s=200, iterations=JOB["iterations"]):
         used = themis.gpus_in_use()
         most = max(most, used.total())
         over.extend((host, count) for host, count in used.items() if count > themis.cluster.node_gpus[host])
-        return all(themis.state(app_id) in ("FINISHED", "FAILED", "KILLED") for app_id in app_ids)
+        return all(themis.state(app_id) in ENDED for app_id in app_ids)
 
     themis.until(ended, f"{app_ids} end", limit_s)
     for app in map(themis.app, app_ids):
@@ -64,20 +77,24 @@ def node_of(pid):
     return psutil.Process(pid).environ()["NM_HOST"]
 
 
-def test_a_task(themis):
+def test_a_task_and_then_a_task_host(themis):
+    """What YARN started is the task host. The task behind it is not killed: no orphan may stay on the GPU."""
     app_id = at_work(themis, SHORT)
-    victim = next(iter(themis.tasks(app_id)))
-    os.kill(victim, signal.SIGKILL)
+    os.kill(next(iter(themis.tasks(app_id))), signal.SIGKILL)
+    themis.until(lambda: themis.kinds(app_id)["job_restarted"] == 1, "the task's job restarts")
+    above = psutil.Process(next(iter(themis.tasks(app_id)))).parents()
+    next(each for each in above if any("task_host" in word for word in each.cmdline())).kill()
+    themis.until(lambda: themis.kinds(app_id)["job_restarted"] == 2, "the task host's job restarts")
     app = ends_well(themis, app_id, SHORT)
-    assert (sum(job.restarts for job in app.jobs), app.attempts) == (1, 1)
+    assert (sum(job.restarts for job in app.jobs), app.attempts) == (2, 1)
 
 
 def test_an_app_master(themis):
-    app_id = at_work(themis)
+    app_id = at_work(themis, SHORT)
     before = {job.job_id: job.iteration for job in themis.app(app_id).jobs}
     (victim,) = themis.app_masters(app_id)
     os.kill(victim, signal.SIGKILL)
-    app = ends_well(themis, app_id)
+    app = ends_well(themis, app_id, SHORT)
     assert app.attempts == 2
     started = [event for event in themis.events() if event.kind == "tasks_started" and event.detail["iteration"] > 0]
     assert {event.detail["job_id"] for event in started} == set(before), "not every job went on from its checkpoint"
@@ -203,23 +220,18 @@ def test_the_resource_manager_of_themis(themis):
     assert app.attempts == 1
 
 
-def test_a_data_node(themis, breakable_cluster):
-    app_id = at_work(themis, SHORT)
-    breakable_cluster.kill("datanode")
-    breakable_cluster.start_daemon("datanode")
-    ends_well(themis, app_id, SHORT)
-
-
-def test_the_name_node(themis, breakable_cluster):
-    app_id = at_work(themis, SHORT)
-    breakable_cluster.kill("namenode")
-    breakable_cluster.start_daemon("namenode")
-    ends_well(themis, app_id, SHORT)
+def test_the_daemons_of_hdfs(themis, breakable_cluster):
+    app_id = at_work(themis)
+    for daemon in ("datanode", "namenode"):
+        breakable_cluster.kill(daemon)
+        breakable_cluster.start_daemon(daemon)
+    ends_well(themis, app_id)
 
 
 def test_a_start_waits_for_the_name_node(breakable_cluster, tmp_path):
     breakable_cluster.kill("namenode")
-    themis = ThemisOnYarn(breakable_cluster, tmp_path)
+    # Beside the one of the other tests, which has the default storage.
+    themis = ThemisOnYarn(breakable_cluster, tmp_path, storage=f"{breakable_cluster.fs_uri}/tmp/start-waits")
     with ThreadPoolExecutor(1) as pool:
         starting = pool.submit(themis.start)
         try:
@@ -236,11 +248,3 @@ def test_a_start_waits_for_the_name_node(breakable_cluster, tmp_path):
         finally:
             breakable_cluster.mend()
             themis.stop()
-
-
-def test_killing_a_task_host_ends_its_task(themis):
-    """What YARN started is killed, the task behind it is not: no orphan may stay on the GPU."""
-    app_id = at_work(themis, SHORT)
-    victim = next(iter(themis.processes("task_host", app_id=app_id)))
-    os.kill(victim, signal.SIGKILL)
-    ends_well(themis, app_id, SHORT)

@@ -54,7 +54,7 @@ def test_app_runs_on_the_nodes_of_its_label(labelled_cluster, tmp_path, label, h
     with ThemisOnYarn(labelled_cluster, tmp_path, node_label=label) as themis:
         machines = {machine.machine_id for machine in themis.client.cluster().cluster.machines}
         assert machines == hosts
-        app_id = themis.submit(jobs=2)
+        app_id = themis.submit(jobs=2, job={"tasks": 1, "gpus_per_task": 1, "iterations": 80})
         themis.until(lambda: themis.gpus_in_use().total() == 2, "its jobs run", 90)
         (master,) = themis.app_masters(app_id)
         assert {*themis.gpus_in_use(), psutil.Process(master).environ()["NM_HOST"]} <= hosts

@@ -1,4 +1,4 @@
-"""What a site does to Themis on YARN: a second ResourceManager by mistake, smaller queues, other tenants, drains."""
+"""Themis at a site: a second ResourceManager by mistake, more apps than GPUs, smaller queues, other tenants, drains."""
 
 import os
 import re
@@ -21,11 +21,7 @@ short_leases = pytest.mark.parametrize("themis", [15], indirect=True, ids=["shor
 
 @pytest.fixture
 def themis(request, cluster, tmp_path):
-    made = ThemisOnYarn(cluster, tmp_path, lease_s=getattr(request, "param", 30))
-    # Under `fair_finish` an app may ask for gangs that another tenant's containers leave no room for, again and again
-    # (docs/how-to/hadoop.md, GPUs of other tenants).
-    made.settings |= {"policy": "themis"}
-    with made as themis:
+    with ThemisOnYarn(cluster, tmp_path, lease_s=getattr(request, "param", 30)) as themis:
         yield themis
         if themis.kinds()["lease_granted"]:
             assert themis.audit() == ()
@@ -78,7 +74,7 @@ def test_lock_of_a_killed_resource_manager_does_not_delay_its_restart(themis):
 
 
 def test_apps_outlive_a_stop_that_keeps_them(themis, capsys):
-    app_id = themis.submit(jobs=2, job={"tasks": 1, "gpus_per_task": 1, "iterations": 300})
+    app_id = themis.submit(jobs=2, job={"tasks": 1, "gpus_per_task": 1, "iterations": 200})
     themis.wait_until_iterating(app_id)
     before = themis.app_masters(app_id)
     assert operate(themis, capsys, "stop", "--keep-apps")[0] == 0
@@ -88,6 +84,26 @@ def test_apps_outlive_a_stop_that_keeps_them(themis, capsys):
     themis.start()
     app = themis.wait_until_ended(app_id)
     assert (app.state, app.attempts) == ("FINISHED", 1)
+
+
+@short_leases
+def test_two_apps_that_want_all_gpus_share_them_and_none_has_two_owners(themis):
+    # So long that leases end while both have much to do, also if YARN starts the second app's master late.
+    wide = {"jobs": 10, "job": {"tasks": 1, "gpus_per_task": 1, "iterations": 300}}
+    apps = [themis.submit(name="first", **wide)]
+    themis.until(lambda: themis.client.cluster().gpus_leased == 10, "it has every GPU")
+    apps.append(themis.submit(name="second", **wide))
+    over = []
+
+    def both_ended():
+        used = themis.gpus_in_use()
+        over.extend((host, count) for host, count in used.items() if count > themis.cluster.node_gpus[host])
+        return {themis.state(app_id) for app_id in apps} == {"FINISHED"}
+
+    themis.until(both_ended, "both end", 270)
+    assert over == []
+    assert themis.kinds()["resize"], "no job was ever moved"
+    assert themis.kinds()["lease_expiring"]
 
 
 @short_leases

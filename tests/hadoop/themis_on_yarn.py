@@ -49,6 +49,7 @@ class ThemisOnYarn:
         }  # fmt: skip
         self.options = ()
         self.process = None
+        self._forgotten = 0
 
     def __enter__(self):
         self.start()
@@ -170,9 +171,14 @@ class ThemisOnYarn:
 
     # ---- what happened ----
 
+    def forget_events(self):
+        """Leave events so far out of all that follows."""
+        self._forgotten = max((event.sequence for event in self.events()), default=self._forgotten)
+
     def events(self):
-        """Every event so far."""
-        return [event_from_message(event) for event in self.client.watch(follow=False)]
+        """Every event so far that is not forgotten."""
+        found = self.client.watch(after_sequence=self._forgotten, follow=False)
+        return [event_from_message(event) for event in found]
 
     def kinds(self, app_id=""):
         return Counter(event.kind for event in self.events() if not app_id or event.app_id == app_id)

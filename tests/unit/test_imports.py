@@ -99,6 +99,7 @@ PURE = (
     "am.jobs.pool",
     "am.jobs.stragglers",
     "am.page.status_document",
+    "rm_plugin.service.claims",
     "rm_plugin.service.web.round_record",
     "rm_plugin.service.web.round_words",
     "themis_lab.audit",

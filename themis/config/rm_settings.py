@@ -262,9 +262,15 @@ class RmSettings(Section):
     coalesce_s: float = Field(
         default=1.0, ge=0, description="reasons for a round within this many seconds cause one round"
     )
-    report_deadline_s: float = Field(default=2.0, gt=0, description="how long apps may take to report rho")
-    bid_deadline_s: float = Field(default=5.0, gt=0)
-    heartbeat_s: float = Field(default=1.0, gt=0)
+    report_deadline_s: float = Field(
+        default=2.0, gt=0, description="a round waits for reports until none has come for this many seconds"
+    )
+    bid_deadline_s: float = Field(
+        default=5.0, gt=0, description="a round waits for bids until none has come for this many seconds"
+    )
+    heartbeat_s: float = Field(
+        default=1.0, gt=0, description="how often app masters report progress; with more than 500 apps less often"
+    )
     am_expiry_s: float = Field(
         default=30.0, gt=0, description="seconds without a message after which an app master counts as lost"
     )
@@ -322,12 +328,24 @@ class RmSettings(Section):
         """The folder of apps' files and of archives: `standby.folder` if there is one, else `state_dir`."""
         return self.standby.folder or self.state_dir
 
-    def report_time_s(self, apps: int) -> float:
-        """Seconds that apps may take to report: the deadline, and the same time again for every hundred apps.
+    def heartbeat_time_s(self, apps: int) -> float:
+        """Seconds between two heartbeats of an app that registers as one of this many.
+
+        All apps together send 500 heartbeats in `heartbeat_s`, so that they do not fill the service's loop. Each sends
+        one at least six times in the time after which it counts as lost.
+
+        >>> RmSettings(cluster=Path("c"), heartbeat_s=1.0, am_expiry_s=30.0).heartbeat_time_s(2000)
+        4.0
+        """
+        return max(self.heartbeat_s, min(self.heartbeat_s * apps / 500, self.am_expiry_s / 6))
+
+    @staticmethod
+    def answer_time_s(deadline_s: float, apps: int) -> float:
+        """Seconds after which a round goes on though answers still come in: `deadline_s`, and as much for 100 apps.
 
         One loop asks all apps and reads all answers, so of 1,000 apps the last is asked later than of ten.
         """
-        return self.report_deadline_s * (1.0 + apps / 100)
+        return deadline_s * (1.0 + apps / 100)
 
 
 def load_rm_settings(path: Path) -> RmSettings:

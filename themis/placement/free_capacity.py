@@ -16,6 +16,10 @@ one machine that is the slot with the smaller number (`_tightest_of`).
 """
 
 
+SlotCounts = tuple[tuple[str, tuple[int, ...]], ...]
+"""GPUs by slot: pairs of a machine id and the number of GPUs in each of its slots, machines in any order."""
+
+
 class FreeCapacity:
     """Free GPUs of each slot by machine. Gangs are taken one after the other.
 
@@ -203,6 +207,15 @@ class FreeCapacity:
         part._index()
         return part
 
+    def part_of_slots(self, gpus: Mapping[str, Sequence[int]]) -> FreeCapacity:
+        """As `part`, with at most these free GPUs of each slot, by machine."""
+        part = self.part({machine_id: sum(slots) for machine_id, slots in gpus.items()})
+        for machine_id in part.machine_ids:
+            free = list(map(min, self._unreserved_slots(machine_id), gpus[machine_id]))
+            part._slots[machine_id], part._machine_free[machine_id] = free, sum(free)
+        part._index()
+        return part
+
     def copy(self) -> FreeCapacity:
         """An independent copy."""
         return self.part(self._machine_free)
@@ -229,6 +242,16 @@ class FreeCapacity:
             return
         for machine_id, gpus in gang.gpus:
             self._take_from_machine(machine_id, gpus)
+
+    def take_from_slots(self, machine_id: str, gpus: Sequence[int]) -> None:
+        """Take these GPUs of each slot of a machine.
+
+        Raises:
+            InvariantError: Too few GPUs are free there.
+        """
+        for slot, count in enumerate(gpus):
+            if count:
+                self._take_from_slot(machine_id, slot, count)
 
     def place_in_slot(self, machine_id: str, slot: int, gpus: int) -> PlacedGang:
         """Take GPUs from one slot and return them as a gang."""
@@ -281,6 +304,23 @@ def _tightest_of(slots: Sequence[int], gpus: int) -> int | None:
     """The slot of one machine with the fewest free GPUs that has at least `gpus`; ties: the smaller number."""
     fitting = [(free, slot) for slot, free in enumerate(slots) if free >= gpus]
     return min(fitting)[1] if fitting else None
+
+
+def own_slots_after(own: tuple[int, ...], count: int, slot: int | None) -> tuple[int, ...]:
+    """How many of its app's own GPUs are left in each slot of a machine after a gang renewed as many as it can use.
+
+    A gang in a slot renews GPUs of that slot, any other gang those of the tightest slots.
+
+    Example: of own GPUs (1, 2), a gang of two leaves (1, 0), and a gang of two in slot 0 leaves (0, 2).
+
+    Args:
+        own: The app's own GPUs in each slot of the machine.
+        count: GPUs of the gang on the machine.
+        slot: The slot of the gang, if any.
+    """
+    if slot is None:
+        return slots_after(own, min(count, sum(own)))
+    return tuple([max(0, free - count) if place == slot else free for place, free in enumerate(own)])
 
 
 def slots_after(slots: tuple[int, ...], gpus: int) -> tuple[int, ...]:

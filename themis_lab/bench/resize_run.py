@@ -15,7 +15,6 @@ from themis_lab.bench.resize_apps import Program, other_app, resized_app
 from themis_lab.bench.resize_bare import BareStart, bare_start
 from themis_lab.bench.resize_phases import Change, changes
 from themis_lab.bench.resize_world import GPUS, World, local_world, yarn_world
-from themis_lab.devcluster.cluster import DevCluster
 from themis_lab.testbed.events import Event
 from themis_lab.testbed.spans import is_final
 
@@ -62,26 +61,22 @@ class Round(Value, frozen=True, kw_only=True):
     load_1min: float
 
 
-def run_rounds(plan: Plan, *, cluster: DevCluster | None = None) -> Iterator[str | Round]:
+def run_rounds(plan: Plan) -> Iterator[str | Round]:
     """Yield a message before each round, and then its results.
-
-    Args:
-        plan: The plan.
-        cluster: For the engine yarn, a running cluster with two GPUs in service; None: start one.
 
     Raises:
         ThemisError: The ResourceManager, the cluster or a job failed, or a step took too long.
     """
     with tempfile.TemporaryDirectory(prefix="themis-bench-") as name:
         yield f"starting a ResourceManager, engine {plan.engine}"
-        with _world(plan, Path(name), cluster) as world:
+        with _world(plan, Path(name)) as world:
             for number in range(1, plan.repeat + 1):
                 yield f"round {number} of {plan.repeat}"
                 yield _round(plan, world, number)
 
 
-def _world(plan: Plan, folder: Path, cluster: DevCluster | None) -> AbstractContextManager[World]:
-    return local_world(folder) if plan.engine is EngineName.LOCAL else yarn_world(folder, plan.heartbeat_s, cluster)
+def _world(plan: Plan, folder: Path) -> AbstractContextManager[World]:
+    return local_world(folder) if plan.engine is EngineName.LOCAL else yarn_world(folder, plan.heartbeat_s)
 
 
 def _round(plan: Plan, world: World, number: int) -> Round:

@@ -6,7 +6,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from msgspec import field
 from submarine_client.connection import Connection
 from themis.errors import ThemisError
 from themis.values import Value, repr_without
-from themis_lab.devcluster.cluster import DevCluster
 from themis_lab.devcluster.spec import ClusterSpec
 from themis_lab.testbed.events import Event, event_from_message
 from themis_lab.testbed.own_cluster import own_cluster
@@ -89,22 +88,20 @@ def local_world(folder: Path) -> Iterator[World]:
 
 
 @contextmanager
-def yarn_world(folder: Path, heartbeat_s: float, cluster: DevCluster | None) -> Iterator[World]:
-    """On YARN.
+def yarn_world(folder: Path, heartbeat_s: float) -> Iterator[World]:
+    """On a development cluster of its own, with one node.
 
     Args:
         folder: For all that is written here.
-        heartbeat_s: Heartbeat interval of app masters, and of the nodes of a cluster that is started.
-        cluster: A running cluster with two GPUs in service; None: start one, and stop it at the end.
+        heartbeat_s: Heartbeat interval of app masters and of the node.
     """
-    with ExitStack() as stack:
-        if cluster is None:
-            spec = ClusterSpec(gpus=(GPUS,), heartbeat_ms=round(heartbeat_s * 1000))
-            cluster = stack.enter_context(own_cluster(spec, folder / "devcluster", LOG.info))
+    spec = ClusterSpec(gpus=(GPUS,), heartbeat_ms=round(heartbeat_s * 1000))
+    with own_cluster(spec, folder / "devcluster", LOG.info) as cluster:
         yarn = {"emulated": True, "heartbeat_s": heartbeat_s, "poll_s": 0.3, "am_memory_mb": 512}
         storage = f"{cluster.fs_uri}/tmp/themis-bench-{uuid.uuid4().hex}"
         settings = {"engine": "yarn", "yarn": {**yarn, "storage": storage}}
-        yield stack.enter_context(_running(settings, folder, storage, cluster.exports))
+        with _running(settings, folder, storage, cluster.exports) as world:
+            yield world
 
 
 @contextmanager

@@ -51,7 +51,7 @@ class HonestAgent:
         return make_bid(app, offer, cluster, self._memory)
 
 
-_ROUNDS_A_MOMENT = 3
+_MAX_ROUNDS_PER_MOMENT = 3
 """Rounds at one moment in which an agent uses what it believes or claims; after that it uses the truth."""
 
 
@@ -69,8 +69,8 @@ class _Patience:
 
     @property
     def lost(self) -> bool:
-        """Whether the app must have won GPUs that it cannot use, after more than `_ROUNDS_A_MOMENT` rounds."""
-        return self._rounds > _ROUNDS_A_MOMENT
+        """Whether the app must have won GPUs that it cannot use, after more than `_MAX_ROUNDS_PER_MOMENT` rounds."""
+        return self._rounds > _MAX_ROUNDS_PER_MOMENT
 
 
 class ErringAgent:

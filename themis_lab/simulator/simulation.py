@@ -495,9 +495,11 @@ class Simulation:
 
 
 def _wants_more(before: TunerPlan, after: TunerPlan) -> bool:
-    """Whether a plan asks for more than the one before: a new phase, or higher targets of jobs.
+    """Whether a plan may ask for more than the one before: it has a new phase, or another target for a job.
 
-    A tuner without barriers promotes jobs within its only phase.
+    A tuner without barriers promotes jobs within its only phase. The live arbiter sees no plans, so it compares unmet
+    demands (`RoundRunner.demand_changed`). Here that would compute the demand of every app at every round. Both rules
+    start a round whenever demand grows; docs/explanation/simulator.md says where they differ.
     """
     if after.phase != before.phase:
         return True

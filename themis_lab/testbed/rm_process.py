@@ -69,6 +69,11 @@ class RmProcess:
             )
 
     @property
+    def pid(self) -> int:
+        """Id of the ResourceManager's process."""
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         """Whether the ResourceManager itself runs."""
         return self._process.poll() is None

@@ -70,8 +70,8 @@ def audit_limits(settings: RmSettings, apps: int) -> AuditLimits:
     """The bounds for a ResourceManager with these settings and at most this many apps."""
     round_s = (
         settings.coalesce_s
-        + settings.report_time_s(apps)
-        + settings.bid_deadline_s
+        + settings.answer_time_s(settings.report_deadline_s, apps)
+        + settings.answer_time_s(settings.bid_deadline_s, apps)
         + settings.auction.time_limit_s
         + ROUND_SLACK_S
     )

@@ -35,8 +35,8 @@ class GangKind(Value, frozen=True):
     most: int
 
     @property
-    def gang(self) -> GangRequest:
-        """The gangs as a bid asks for them, the most that fit."""
+    def most_gangs(self) -> GangRequest:
+        """The gangs as a bid asks for them, as many as fit."""
         return GangRequest(gpus=self.at.gpus, within=self.within, count=self.most, unit_gpus=self.unit_gpus)
 
 

@@ -187,7 +187,7 @@ class Limits:
     """What candidates for the whole offer keep to: gangs, and the free capacity."""
 
     def __init__(self, kinds: Sequence[GangKind], capacity: GangCapacity, max_gangs: int) -> None:
-        limits = [((1,) * len(kinds), max_gangs), *capacity.limits([kind.gang for kind in kinds])]
+        limits = [((1,) * len(kinds), max_gangs), *capacity.limits([kind.most_gangs for kind in kinds])]
         # Whole numbers, but a product of floats is faster.
         self._taken = np.array([taken for taken, _ in limits], dtype=np.float64).T
         self._most = np.array([most for _, most in limits], dtype=np.float64)

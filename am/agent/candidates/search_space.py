@@ -37,7 +37,8 @@ class SearchSpace(Value, frozen=True, kw_only=True):
 
 
 CandidateGenerator = Callable[[SearchSpace, Sequence[Candidate]], Iterable[Candidate]]
-"""A function that proposes candidates, none of them empty, each within the search space and `most` of each kind.
+"""A function that proposes candidates, none of them empty, each within the search space, with at most `kind.most`
+gangs of each kind.
 
 Its second argument are the candidates that other generators proposed before, the latest generator first. A search
 improves them; the other generators do not read them.

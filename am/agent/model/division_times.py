@@ -42,7 +42,7 @@ def finish_times_s(
         gangs: G gangs, each one once.
         counts: D x G, how many of each gang a division has.
         cluster: The cluster.
-        closely: As for `packing.end_times_s`; `finish_time_s` does not.
+        closely: As for `makespan.end_times_s`; `finish_time_s` does not.
 
     Returns:
         D times, infinite where a division never ends.
@@ -62,7 +62,7 @@ def finish_times_s(
 def phase_times_s(
     jobs: Sequence[JobView], gangs: Sequence[GangAt], counts: Counts, *, in_pairs: bool = True, closely: bool = False
 ) -> Seconds:
-    """`phase_time_s` of every division, in seconds; arguments as for `finish_times_s` and `packing.end_times_s`."""
+    """`phase_time_s` of every division, in seconds; arguments as for `finish_times_s` and `makespan.end_times_s`."""
     if not jobs:
         return np.zeros(len(counts))
     if not counts.any():

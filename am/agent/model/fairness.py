@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from am.agent.model.finish_time import later_job, phase_times_s, smallest_gang_gpus, time_on_count_s
+from am.agent.model.finish_time import later_job, smallest_gang_gpus, time_on_count_s, times_of_phases_s
 from am.agent.model.views import AppView, ClusterView, JobView
 from themis.choices import BundleRule
 from themis.fluid_cluster import Declaration, FluidPhase
@@ -94,7 +94,7 @@ def fluid_phases(app: AppView, cluster: ClusterView) -> tuple[FluidPhase, ...]:
     gpus = max(cluster.cluster_gpus, smallest_gang_gpus(app))
     jobs_by_phase = [app.jobs, *([later_job(app, phase)] * phase.jobs for phase in app.later_phases)]
     phases = []
-    for jobs, time_s in zip(jobs_by_phase, phase_times_s(app, gpus, cluster), strict=True):
+    for jobs, time_s in zip(jobs_by_phase, times_of_phases_s(app, gpus, cluster), strict=True):
         if time_s <= 0.0:
             continue
         work_gpu_s = sum_in_order(job.serial_work_s * _nearest_slowdown(job, cluster) for job in jobs)

@@ -300,7 +300,7 @@ def time_on_whole_s(app: AppView, gpus: int, cluster: ClusterView) -> float:
     return min([_finish_time_s(app, split, cluster) for split in splits])
 
 
-def phase_times_s(app: AppView, gpus: int, cluster: ClusterView) -> tuple[float, ...]:
+def times_of_phases_s(app: AppView, gpus: int, cluster: ClusterView) -> tuple[float, ...]:
     """`time_on_whole_s` of an app with jobs, phase by phase: the current phase, then each later one."""
     speeds = app.median_job.speeds
     splits = [even_counts(gpus, len(app.jobs), shape, cluster, speeds=speeds) for shape in _shapes_of(app)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
-from am.runtimes.port import NoRoomError, Seat, SeatRequest, TaskExit
+from am.runtimes.port import NoRoomError, OnNoRoom, Seat, SeatRequest, TaskExit
 from am.runtimes.remote import frames
 from am.runtimes.remote.hosts import TaskHosts
 from am.runtimes.remote.source import ContainerSource, ContainerWish
@@ -97,17 +97,27 @@ class Containers:
         self._address = address
         self._prefix = prefix
         self._environment = dict(environment)
+        self._on_change: Callable[[], None] = _ignore
+        self._on_no_room: OnNoRoom = _ignore
         self._numbers = itertools.count(1)
         self._containers: dict[str, Container] = {}
         self._work: set[asyncio.Task[Any]] = set()
 
     # ---- for the app master ----
 
-    def prepare(self, requests: Sequence[SeatRequest]) -> None:
-        """Request containers for these tasks. If one fails, a task that needs it will request it again."""
+    def watch(self, on_change: Callable[[], None], on_no_room: OnNoRoom) -> None:
+        """Call `on_change` when an idle container is ready, and `on_no_room` when one has failed and is gone."""
+        self._on_change, self._on_no_room = on_change, on_no_room
+
+    def prepare(self, requests: Sequence[SeatRequest]) -> bool:
+        """Request containers for these tasks. Returns whether each is ready, or waits for a task that still runs."""
         for request in requests:
             if not self._on(request.gpus):
-                self._bring([request], Use.IDLE)
+                self._bring(request, Use.IDLE)
+        there = self._on(gpu for request in requests for gpu in request.gpus)
+        return all(
+            container.use is Use.TAKEN or (container.coming.done() and not container.failed) for container in there
+        )
 
     def occupied(self) -> frozenset[GpuId]:
         """Return the GPUs of all containers, including requested ones."""
@@ -125,7 +135,14 @@ class Containers:
     # ---- for the runtime ----
 
     async def reserve(self, requests: Sequence[SeatRequest]) -> tuple[Seat, ...]:
-        """Reserve a container with a task host for every task, or for none. Prefers idle ones. Raises NoRoomError."""
+        """Reserve a container with a task host for every task, or for none. Prefers idle ones.
+
+        If some tasks find no room, the containers of the others stay, idle. Otherwise another tenant would take their
+        GPUs, and a smaller gang would find no room either.
+
+        Raises:
+            NoRoomError: Names the GPUs of all tasks without room. No container is left there.
+        """
         timing = StartupTiming(asyncio.get_running_loop().time)
         gang = [self._idle(request) for request in requests]
         try:
@@ -133,14 +150,14 @@ class Containers:
                 gang[place] = gang[place] if fits else None
             missing = [request for request, container in zip(requests, gang, strict=True) if container is None]
             await self._make_way(missing)
-            fresh = iter(self._bring(missing, Use.TAKEN, timing))
+            fresh = iter([self._bring(request, Use.TAKEN, timing) for request in missing])
             gang = [container or next(fresh) for container in gang]
             return await self._seats([container for container in gang if container is not None], timing)
-        except BaseException as error:
+        except (NoRoomError, asyncio.CancelledError):
+            await self._leave_idle([container for container in gang if container is not None])
+            raise
+        except BaseException:
             await self._end_all(container for container in gang if container is not None)
-            if not isinstance(error, asyncio.CancelledError):
-                # An app that finds no room gives these GPUs back at once.
-                await self._make_way(requests)
             raise
 
     def of(self, seat: Seat) -> Container:
@@ -201,10 +218,7 @@ class Containers:
 
     async def _seats(self, gang: Sequence[Container], timing: StartupTiming) -> tuple[Seat, ...]:
         """Return the seats of containers once all their hosts are connected."""
-        # `wait` does not cancel the futures on an error. `reserve` then ends each container.
-        done, _ = await asyncio.wait({container.coming for container in gang}, return_when=asyncio.FIRST_EXCEPTION)
-        for coming in done:
-            coming.result()
+        await self._all_there(gang)
         for container in gang:
             if not container.used:
                 timing.merge(container.timing)
@@ -224,43 +238,40 @@ class Containers:
 
     # ---- coming ----
 
-    def _bring(self, requests: Sequence[SeatRequest], use: Use, timing: StartupTiming | None = None) -> list[Container]:
-        """Request containers. Either all of them start, or none."""
-        if not requests:
-            return []
+    def _bring(self, request: SeatRequest, use: Use, timing: StartupTiming | None = None) -> Container:
+        """Request a container."""
         timing = timing or StartupTiming(asyncio.get_running_loop().time)
-        containers = [
-            Container(seat_id=f"{self._prefix}-{next(self._numbers)}", request=request, timing=timing, use=use)
-            for request in requests
-        ]
-        coming = self._spawn(self._come(containers))
-        for container in containers:
-            container.coming = coming
-            self._containers[container.seat_id] = container
-        coming.add_done_callback(lambda _: self._came(containers))
-        return containers
+        container = Container(seat_id=f"{self._prefix}-{next(self._numbers)}", request=request, timing=timing, use=use)
+        container.coming = self._spawn(self._come(container))
+        self._containers[container.seat_id] = container
+        container.coming.add_done_callback(lambda _: self._came(container))
+        return container
 
-    async def _come(self, containers: Sequence[Container]) -> None:
-        await self._source.acquire([self._wish(container) for container in containers])
-        for container in containers:
-            container.gone = self._spawn(self._gone(container))
-            container.timing.step_done("start")
+    async def _come(self, container: Container) -> None:
+        await self._source.acquire([self._wish(container)])
+        container.gone = self._spawn(self._gone(container))
+        container.timing.step_done("start")
         try:
             async with asyncio.timeout(CONNECT_S):
-                await asyncio.gather(*map(self._there, containers))
+                await self._there(container)
         except TimeoutError:
             remedy = "does its node still fetch files? If not, see the container's log"
-            gpus = ", ".join(sorted({str(gpu) for container in containers for gpu in container.request.gpus}))
+            gpus = ", ".join(map(str, sorted(container.request.gpus)))
             raise NoRoomError(f"no task host within {CONNECT_S:g} s", value=gpus, remedy=remedy) from None
-        for container in containers:
-            container.timing.step_done("connect")
+        container.timing.step_done("connect")
 
-    def _came(self, containers: Sequence[Container]) -> None:
-        """End idle containers that failed to start. For a taken container, `reserve` gets the error and ends it."""
-        for container in containers:
-            if container.failed and container.use is Use.IDLE:
-                LOG.info("%s did not start: %s", container.seat_id, container.coming)
-                self._end(container)
+    def _came(self, container: Container) -> None:
+        """End an idle container that failed to start. For a taken container, `reserve` gets the error and ends it."""
+        if container.use is not Use.IDLE:
+            return
+        if not container.failed:
+            self._on_change()
+            return
+        LOG.info("%s did not start: %s", container.seat_id, container.coming)
+        ending = self._end(container)
+        if not container.coming.cancelled():
+            reason = str(container.coming.exception())
+            ending.add_done_callback(lambda _: self._on_no_room(container.request.gpus, reason))
 
     def _wish(self, container: Container) -> ContainerWish:
         environment = {
@@ -276,6 +287,23 @@ class Containers:
             on_step=container.timing.step_done,
         )
 
+    async def _all_there(self, gang: Sequence[Container]) -> None:
+        """Wait until each container's host is connected, or has found no room. Raises another error at once."""
+        waiting = {container.coming for container in gang}
+        while waiting:
+            # `wait` does not cancel the futures on an error. `reserve` then handles each container.
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
+            for coming in done:
+                if not isinstance(coming.exception(), NoRoomError):
+                    coming.result()
+        failed = [container for container in gang if container.failed]
+        if failed:
+            error = failed[0].coming.exception()
+            assert isinstance(error, NoRoomError)
+            gpus = tuple(gpu for container in failed for gpu in container.request.gpus)
+            machines = ", ".join(sorted({gpu.machine_id for gpu in gpus}))
+            raise NoRoomError(error.what, value=machines, remedy=error.remedy, gpus=gpus) from error
+
     async def _there(self, container: Container) -> None:
         """Wait until the container's host is ready for a task. Raises NoRoomError if the container ends before."""
         assert container.gone is not None
@@ -289,6 +317,15 @@ class Containers:
             ready.cancel()
 
     # ---- ending ----
+
+    async def _leave_idle(self, gang: Sequence[Container]) -> None:
+        """Keep the containers of a gang that does not start, but for those that failed or are gone."""
+        for container in gang:
+            if container.use is Use.TAKEN:
+                container.use = Use.IDLE
+        await self._end_all(
+            container for container in gang if container.failed or container.left.is_set() or not container.kept
+        )
 
     async def _make_way(self, requests: Sequence[SeatRequest]) -> None:
         """Wait until no idle container is left on the GPUs of these requests."""
@@ -344,6 +381,10 @@ class Containers:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
         return task
+
+
+def _ignore(*_: object) -> None:
+    """Do nothing: no app master watches."""
 
 
 def _is_same_size(one: SeatRequest, other: SeatRequest) -> bool:

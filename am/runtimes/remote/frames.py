@@ -8,6 +8,7 @@ A frame is a line of JSON, its header, then `size` bytes of payload. The task ho
     A: {"kind": "code", "size": 2048, "task_run": 1, "offset": 0}, then 2048 bytes, if code travels with the app
     A: {"kind": "run", "size": 0, "task_run": 1, "command": ["python", "train.py"], ..}
     H: {"kind": "file", "size": 812, "task_run": 1, "name": "log", "offset": 0}, then 812 bytes of the log
+    H: {"kind": "memory", "size": 0, "task_run": 1, "peak_mb": 412.5}, whenever its task's peak has grown
     H: {"kind": "exit", "size": 0, "task_run": 1, "code": 0, "tidy": true}
     A: {"kind": "next", "size": 0, "task_run": 2}
     H: {"kind": "ready", "size": 0, "task_run": 2, "address": "10.0.0.4:40127", "job_dir": "/tmp/job-2"}

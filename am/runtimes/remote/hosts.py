@@ -10,7 +10,7 @@ import hmac
 import logging
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,10 @@ LOG = logging.getLogger("themis.am.hosts")
 
 MIRRORED = ("history.jsonl",)
 """Files in a job's folder of which the app master keeps a copy."""
+
+
+def _ignore(peak_mb: float) -> None:
+    """Do nothing with the memory of a task."""
 
 
 @dataclass(slots=True)
@@ -36,6 +40,7 @@ class HostState:
         exited: Set once the task has ended, with `exit_code`.
         tidy: Whether no process of the task is left.
         leaving: Whether the host was ordered to leave.
+        used_memory: Receives the most memory in MB that the task was seen to use, whenever it has grown.
     """
 
     token: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
@@ -52,6 +57,7 @@ class HostState:
     exit_code: int | None = None
     tidy: bool = True
     leaving: bool = False
+    used_memory: Callable[[float], None] = _ignore
 
 
 class TaskHosts:
@@ -137,6 +143,7 @@ class TaskHosts:
         log_path: Path,
         folder: Path,
         code: bytes = b"",
+        used_memory: Callable[[float], None] = _ignore,
     ) -> None:
         """Order the seat's host to start its task.
 
@@ -149,9 +156,11 @@ class TaskHosts:
             log_path: File to which the task's output is appended.
             folder: Folder to which the MIRRORED files in the job's folder are copied as they grow.
             code: Archive to unpack before the start. The task then starts in its folder.
+            used_memory: Receives the most memory in MB that the task was seen to use, whenever it has grown.
         """
         state = self._hosts[seat_id]
         state.files = {"log": log_path, **{name: folder / name for name in MIRRORED}}
+        state.used_memory = used_memory
         log_path.parent.mkdir(parents=True, exist_ok=True)
         parts = (
             frames.encode("code", code[offset : offset + frames.CHUNK_BYTES], task_run=state.task_run, offset=offset)
@@ -227,6 +236,8 @@ class TaskHosts:
             return
         if frame.kind == "file":
             self._append(state, str(frame.fields["name"]), int(frame.fields["offset"]), frame.payload)
+        elif frame.kind == "memory":
+            state.used_memory(float(frame.fields["peak_mb"]))
         elif frame.kind == "exit":
             state.exit_code, state.tidy = int(frame.fields["code"]), bool(frame.fields["tidy"])
             state.exited.set()

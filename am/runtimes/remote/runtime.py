@@ -30,6 +30,7 @@ class RemoteTask:
         self.container = container
         self.pid = pid
         self.reason = ExitReason.EXITED
+        self.peak_memory_mb = 0.0
         self.end: asyncio.Future[TaskExit] = asyncio.get_running_loop().create_future()
 
     @property
@@ -41,6 +42,10 @@ class RemoteTask:
     def ended(self) -> TaskExit | None:
         """How it ended, or None while it runs."""
         return self.end.result() if self.end.done() else None
+
+    def used_memory(self, peak_mb: float) -> None:
+        """Note the most memory that it was seen to use."""
+        self.peak_memory_mb = peak_mb
 
     async def wait(self) -> TaskExit:
         """Wait until the task has ended. Its container may stay, idle (see `KeptSeats`)."""
@@ -110,6 +115,7 @@ class RemoteRuntime:
             log_path=launch.log_path,
             folder=Path(launch.working_dir),
             code=code,
+            used_memory=task.used_memory,
         )
         watcher = asyncio.get_running_loop().create_task(self._watch(task))
         self._watchers.add(watcher)

@@ -2,7 +2,7 @@
 
 1. It connects to its app master and sends its address.
 2. It receives the order to run a task, and starts it.
-3. It sends what the task logs, ends the task when ordered to, and sends its exit code.
+3. It sends what the task logs and how much memory it uses, ends the task when ordered to, and sends its exit code.
 4. It waits for the order to leave, or to prepare for the next task.
 
 If the connection breaks, the task continues and the host connects again. If the app master stays unreachable for
@@ -153,13 +153,17 @@ class TaskHost:
     async def _send_news(self, writer: asyncio.StreamWriter) -> None:
         """Send the task's output as it grows, then its exit code, and later the address of the next task."""
         placed, self._reported_run = self._task_run.number, 0
+        reported_mb = 0.0
         while True:
             self._news.clear()
             task_run = self._task_run
             if placed != task_run.number:
-                placed = task_run.number
+                placed, reported_mb = task_run.number, 0.0
                 writer.write(frames.encode("ready", **self._place(writer)))
             code = task_run.exit_code
+            if task_run.peak_memory_mb > reported_mb:
+                reported_mb = task_run.peak_memory_mb
+                writer.write(frames.encode("memory", task_run=task_run.number, peak_mb=reported_mb))
             for name in task_run.files:
                 while data := task_run.unsent(name):
                     offset = task_run.sent.get(name, 0)
@@ -184,6 +188,7 @@ class TaskHost:
         if int(order.fields["task_run"]) == self._task_run.number and not self._task_run.begun:
             self._task_run.start(order, self._inherited)
             self._spawn(self._watch(self._task_run))
+            self._spawn(self._task_run.measure())
 
     async def _watch(self, task_run: TaskRun) -> None:
         await task_run.watch()

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from am.runtimes.memory_use import check_pauses_s, tree_memory_mb
 from am.runtimes.remote import frames
 from am.runtimes.remote.frames import Frame
 from themis.archives import ArchiveError
@@ -31,6 +32,7 @@ class TaskRun:
 
     Attributes:
         tidy: False if a process of the task is left that SIGKILL did not end.
+        peak_memory_mb: The most memory that the task was seen to use.
 
     Args:
         number: Number of the run in its container, from 1.
@@ -46,6 +48,7 @@ class TaskRun:
         self.sent: dict[str, int] = {}
         self.exit_code: int | None = None
         self.tidy = True
+        self.peak_memory_mb = 0.0
         self.ended = asyncio.Event()
         self._marks: Mapping[str, str] = {}
         self._process: RunningProcess | None = None
@@ -108,6 +111,16 @@ class TaskRun:
             # A process that outlives SIGKILL may still use the card, so no other task may start here.
             self.tidy = not left
             self._end(code)
+
+    async def measure(self) -> None:
+        """Measure the memory of the task until it ends."""
+        for pause_s in check_pauses_s():
+            if self._process is None or not self.running:
+                return
+            self.peak_memory_mb = max(self.peak_memory_mb, tree_memory_mb(self._process.pid))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self.ended.wait()
 
     async def end(self, grace_s: float) -> None:
         """Send SIGTERM to the task, and SIGKILL after `grace_s` seconds. Returns when the task has ended."""

@@ -156,10 +156,14 @@ def normalise(instance: Instance) -> Speedups:
         for tenant in served
     )
     weights = np.array([weight for _, _, weight in rows])
+    if len(rows):
+        # First by a power of two, which loses no digit: the sum of huge weights is infinite.
+        weights = np.ldexp(weights, -np.frexp(weights.max())[1])
+        weights /= weights.mean()
     return Speedups(
         tenant_ids=tuple(tenant_id for _, tenant_id, _ in rows),
         matrix=np.array([row for row, _, _ in rows]).reshape(len(rows), len(instance.types)),
-        weights=weights / weights.mean() if len(rows) else weights,
+        weights=weights,
         capacity=np.array(instance.capacity, dtype=np.float64),
         reference=reference,
         left_out=tuple(sorted({t.tenant_id for t in instance.tenants} - {tenant_id for _, tenant_id, _ in rows})),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from rm_plugin.service.web.apps_page import apps_table
 from rm_plugin.service.web.page_state import GpuState, MachineState, PageState
 from rm_plugin.service.web.parts import AppNames, rounds_table
@@ -138,10 +140,9 @@ def _gpu(page_state: PageState, names: AppNames, gpu: GpuId) -> Markup:
 
 
 def _apps(page_state: PageState, names: AppNames) -> list[Markup]:
-    entries = page_state.newest_first()
-    active = [entry for entry in entries if not entry.ended]
-    ended = [entry for entry in entries if entry.ended]
-    shown = [*active[:MAX_APPS], *ended[:MAX_ENDED]]
+    entries = page_state.manager.entries
+    ended = (entry for entry in entries.newest_first() if entry.ended)
+    shown = [*entries.active()[: -MAX_APPS - 1 : -1], *islice(ended, MAX_ENDED)]
     if not shown:
         return [element("p", "None yet.")]
     parts = [apps_table(page_state, names, shown)]

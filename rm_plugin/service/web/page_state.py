@@ -84,7 +84,7 @@ class PageState(Value, frozen=True):
     def gpus_by_state(self) -> dict[GpuState, int]:
         """Count the GPUs by state."""
         table, gpus = self.manager.arbiter.table, self.manager.arbiter.cluster.gpus
-        leased, free, lost = len(table.live), len(table.free_gpus()), gpus - table.gpus_there
+        leased, free, lost = len(table.live), table.free_count, gpus - table.gpus_there
         return {
             GpuState.LEASED: leased,
             GpuState.FREE: free,
@@ -135,10 +135,6 @@ class PageState(Value, frozen=True):
         gpus, rho = self.gpus_by_state(), self.max_rho()
         there = sum(gpus.values()) - gpus[GpuState.LOST]
         self.usage.add(UsageSample(self.now_s, gpus[GpuState.LEASED], there, math.nan if rho is None else rho))
-
-    def newest_first(self) -> list[AppEntry]:
-        """Return all apps: active apps before ended ones, the newest of each first."""
-        return sorted(self.manager.entries, key=lambda entry: (entry.ended, -entry.number))
 
 
 def jobs_of(entry: AppEntry) -> Iterable[pb.JobStatus]:

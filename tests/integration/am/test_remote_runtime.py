@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from am.jobs.gang import start_gang, wait_gang
-from am.runtimes.port import ExitReason, NoRoomError, SeatRequest, TaskLaunch
+from am.runtimes.port import ExitReason, MeasuredTask, NoRoomError, SeatRequest, TaskLaunch
 from am.runtimes.remote import frames, task_host
 from am.runtimes.remote.hosts import TaskHosts
 from am.runtimes.remote.processes import ProcessSource
@@ -113,6 +113,26 @@ def test_megabytes_of_log_arrive_whole(tmp_path, app_id):
     assert run(world, scenario).succeeded
     lines = world.log().read_text().splitlines()
     assert [line.split()[0] for line in lines] == [str(n) for n in range(60000)]
+
+
+def test_peak_memory_of_a_task_and_its_children_arrives(tmp_path, app_id):
+    hungry = "import time; held = bytearray(80 << 20); time.sleep(60)"
+
+    async def scenario(world):
+        task = await world.run_one(f'{sys.executable} -I -S -c "{hungry}" & wait')
+        assert isinstance(task, MeasuredTask)
+        await until(lambda: task.peak_memory_mb > 80, "the memory of the task is not reported")
+        await world.runtime.stop(task, 1.0)
+        # Its container runs a second task, whose memory is its own.
+        (seat,) = await world.reserve("m0")
+        assert seat.seat_id == task.seat_id
+        modest = await world.runtime.start(world.launch(seat, "sleep 60"))
+        await until(lambda: modest.peak_memory_mb > 0, "the memory of the second task is not reported")
+        return task.peak_memory_mb, modest.peak_memory_mb
+
+    first_mb, second_mb = run(World(tmp_path, app_id), scenario)
+    assert 80 < first_mb < 200
+    assert second_mb < 40
 
 
 def test_history_file_is_mirrored_in_job_folder(tmp_path, app_id):

@@ -1,4 +1,4 @@
-"""OEF live on GPUs of several types and CPU nodes: cores of tasks, and types that come and go."""
+"""OEF and AlloX live on GPUs of several types and CPU nodes: cores of tasks, samples, and types that come and go."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from msgspec.structs import replace
 
 from rm_plugin.engines.engine import LocalEngine
 from rm_plugin.engines.inventory import FixedInventory, Node, NodeState
-from themis.apps import AppSpec
+from themis.apps import AppSpec, Estimate
+from themis.choices import LeaseEnds
 from themis.cluster import Machine
 from themis.config.cluster_file import load_cluster
+from themis.config.rm_settings import LeaseSettings
 from themis_lab.testbed.audit import audit
 from themis_lab.testbed.audit_values import AuditInput
 from themis_lab.testbed.events import Event
@@ -187,5 +189,41 @@ def test_app_whose_fast_type_disappears_goes_on_when_it_is_back(tmp_path: Path) 
             engine.see(V100, NodeState.USABLE)
             status = await rm.ended(app_id)
             assert (status.state, status.attempts, status.jobs[0].iteration) == ("FINISHED", 1, 300)
+
+    asyncio.run(scenario())
+
+
+def test_allox_cuts_a_sample_at_five_times_the_median_of_its_type(tmp_path: Path) -> None:
+    """Three apps pass 2 % of their job in half a second. A fourth states their speed, and is 40 times as slow."""
+    path = cluster_file(tmp_path)
+    machines = [{**each, "slots": [6]} for each in (CLUSTER["machines"][0], V100_MACHINE)]
+    path.write_text(yaml.safe_dump({**CLUSTER, "machines": machines}))
+    lease = LeaseSettings(duration_s=12, checkpoint_lead_s=1, grace_s=2, ends=LeaseEnds.STAGGERED)
+    configured = settings(tmp_path, cluster=path, policy="allox", profiling_runs=True, lease=lease)
+
+    def app(name: str, *, serial_iteration_s: float) -> AppSpec:
+        spec = replay_app(name, iterations=500)
+        arguments = {"model": "resnet50", "serial_iteration_s": serial_iteration_s, "log_every": 1}
+        program = replace(spec.program, arguments=arguments)
+        return replace(spec, program=program, estimate=Estimate(serial_iteration_s=0.75))
+
+    def lines(status) -> dict[str, str]:
+        return {line.label: line.text for line in status.explanation}
+
+    async def scenario() -> None:
+        async with live(configured) as rm:
+            fast = [await rm.submit(app(f"fast-{number}", serial_iteration_s=0.75)) for number in range(3)]
+            for app_id in fast:
+                await rm.wait(app_id, lambda status: "Memory of its sample" in lines(status))
+            slow = await rm.submit(app("slow", serial_iteration_s=30.0))
+            granted = await rm.event("lease_granted", slow)
+            # Five times a sample, which counts as 1 s at least, and the time of a start.
+            assert 5.0 < granted.detail["expires_at_s"] - granted.time_s < 11.5
+            status = await rm.wait(slow, lambda status: "at least" in lines(status).get("Time by type", ""))
+            least_s = float(lines(status)["Time by type"].split("at least ")[1].split()[0])
+            assert least_s > 200.0
+            # The sample on the other type was not cut.
+            assert lines(status)["Memory of its sample"].startswith("v100")
+            assert "job-00 on v00" in lines(status)["Runs"]
 
     asyncio.run(scenario())

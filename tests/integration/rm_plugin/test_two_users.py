@@ -185,10 +185,11 @@ def _apps(address: str, given: str, monkeypatch) -> str:
 def test_client_of_another_local_user_is_that_user(tmp_path: Path) -> None:
     program = """
 import encodings.idna, os, sys
+from msgspec.structs import replace
 from submarine_client.client import Client
 from submarine_client.groups import load_app
 from themis.errors import ThemisError
-group = load_app("replay-pair")
+group = replace(load_app("replay-pair"), user="")
 # Only now: the other user may not be allowed to read the interpreter's packages.
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 with Client(sys.argv[1]) as client:

@@ -110,7 +110,7 @@ def timed(work):
 
 usual_s = statistics.median(timed(lambda: step().numpy())[0] for _ in range(20))
 kept_s, beyond_s, written_s = [], [], []
-for time_ in range(7):
+for time_ in range(5):
     seconds, kept = timed(lambda: {str(place): value_of(tf, each) for place, each in enumerate(variables)})
     kept_s.append(seconds)
     beyond_s.append(timed(lambda: step().numpy())[0] - usual_s)
@@ -170,7 +170,7 @@ def beside_a_write(step, number):
 medians = {}
 for place, step in enumerate((writes, computes)):
     timed(step)
-    runs = [beside_a_write(step, 10 * place + number) for number in range(7)]
+    runs = [beside_a_write(step, 10 * place + number) for number in range(5)]
     medians[step.python_function.__name__] = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
 print(json.dumps(medians))
 """
@@ -182,7 +182,7 @@ def most_lost_beside_a_write(folder):
 
 
 def share_of_keeping(folder):
-    """Seconds that training stands still for 152 MB, over those that writing them takes; medians of seven."""
+    """Seconds that training stands still for 152 MB, over those that writing them takes; medians of five."""
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-c", LARGE, str(folder)]
     output = json.loads(subprocess.run(command, env=environment, check=True, text=True, stdout=subprocess.PIPE).stdout)
@@ -191,7 +191,7 @@ def share_of_keeping(folder):
 
 
 def steps_beside_a_write(folder):
-    """Medians of seven writes of 152 MB, for steps that write to all of it and for some that only compute.
+    """Medians of five writes of 152 MB, for steps that write to all of it and for some that only compute.
 
     Seconds from keeping the state to the end of the write, of a step alone and of one beside it, and the share of that
     time that training loses, with what keeping and copying cost: 1 less (steps done then, each as long as one alone).

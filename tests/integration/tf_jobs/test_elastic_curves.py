@@ -36,7 +36,7 @@ def test_ten_resizes_do_not_change_the_loss_curve(recorder, tmp_path):
 def test_a_gang_of_eight_shrinks_to_five_and_one_and_grows_again(recorder, tmp_path, monkeypatch):
     """Eight tasks, four to a core here: fewer iterations of each start than above."""
     monkeypatch.setattr(recorder, "MIN_ITERATIONS", 12)
-    tasks_by_start = (8, 5, 1, 8)
+    tasks_by_start = (8, 5, 1, 2)
     resized = recorder.play(recorder.Gang(tmp_path / "resized", recorder.program_command()), tasks_by_start)
     assert [point.iteration for point in resized] == list(range(1, len(resized) + 1)), "an iteration lost or repeated"
     assert [tasks for tasks, _ in groupby(point.tasks for point in resized)] == list(tasks_by_start)

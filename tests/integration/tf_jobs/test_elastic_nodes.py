@@ -19,13 +19,12 @@ FLOAT_NOISE = 2e-5
 """Relative, of nets without a branch that a last bit can turn."""
 FEW = ({"node0": 1}, {"node0": 2, "node1": 1}, {"node1": 1})
 """Two resizes and two moves: what each change shows of the programs that start slowly."""
+MORE = ({"node0": 1, "node1": 1}, {"node1": 2}, {"node0": 4, "node1": 4}, {"node1": 1})
+"""To as many tasks as there are parts, and a move at equal size."""
 CASES = [
-    pytest.param("digits_cnn", recorder.PLACEMENTS, id="digits_cnn"),
-    *(
-        pytest.param(program, placements, id=f"{program}-{len(placements) - 1}", marks=marks)
-        for program in ("text_lstm", "text_transformer")
-        for placements, marks in ((FEW, ()), (recorder.PLACEMENTS, pytest.mark.nightly))
-    ),
+    pytest.param(program, placements, id=f"{program}-{len(placements) - 1}", marks=marks)
+    for program, some in (("digits_cnn", MORE), ("text_lstm", FEW), ("text_transformer", FEW))
+    for placements, marks in ((some, ()), (recorder.PLACEMENTS, pytest.mark.nightly))
 ]
 
 

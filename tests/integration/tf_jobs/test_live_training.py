@@ -29,7 +29,7 @@ OTHER = """\
 name: other
 program: replay
 arguments: {serial_iteration_s: 0.2}
-job: {iterations: 100}
+job: {iterations: 1000000}
 resources: {memory_mb: 512}
 """
 PLAIN = ["job", "run", "--name", "plain", "--input_path", ".", "--worker_resources", "memory=2048M,vcores=1,gpu=1"]
@@ -88,15 +88,19 @@ def test_a_keras_script_with_five_changed_lines_survives_kill_and_resize(tmp_pat
         until(lambda: len([e for e in themis.history(app_id) if e["event"] == "start"]) == 2, "it trains again")
         seen = len(steps(themis.log(app_id)))
         until(lambda: len(steps(themis.log(app_id))) > seen, "it goes on")
-        target = (max(steps(themis.log(app_id))) // 25 + 120) * 25
+        # The next start reads it, which is that of the resize.
+        target = (max(steps(themis.log(app_id))) // 25 + 60) * 25
         epochs.write_text(str(target // 25))
         other = themis.submarine("app", "submit", "other.yaml").split()[0]
+
+        def tasks():
+            return [event["tasks"] for event in themis.history(app_id) if event["event"] == "start"]
+
+        until(lambda: 1 in tasks()[2:], "it is resized")
+        themis.client.kill(other)
         assert themis.ended(app_id) == "FINISHED"
-        assert themis.ended(other) == "FINISHED"
         history = themis.history(app_id)
-        tasks = [event["tasks"] for event in history if event["event"] == "start"]
-        assert tasks[:2] == [2, 2]
-        assert 1 in tasks[2:], "it was resized"
+        assert tasks()[:2] == [2, 2]
         check_starts(history)
         assert [event["event"] for event in history][-2:] == ["end", "validation"]
         assert history[-1]["accuracy"] > 0.8

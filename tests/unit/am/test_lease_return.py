@@ -18,9 +18,6 @@ class FakeKept:
         self.fails = False
         self._changed = asyncio.Condition()
 
-    def prepare(self, requests):
-        pass
-
     def occupied(self):
         return frozenset(self.there)
 

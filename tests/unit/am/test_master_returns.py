@@ -30,10 +30,14 @@ class FakeKept:
     """Seats that end when the test ends them. Keeps the prepared requests."""
 
     def __init__(self):
-        self.there, self.cleared, self.prepared = set(), set(), []
+        self.there, self.cleared, self.prepared, self.ready = set(), set(), [], True
+
+    def watch(self, on_change, on_no_room):
+        self.on_change, self.on_no_room = on_change, on_no_room
 
     def prepare(self, requests):
         self.prepared += [request.gpus for request in requests]
+        return self.ready
 
     def occupied(self):
         return frozenset(self.there)
@@ -198,6 +202,38 @@ def test_growing_job_prepares_containers_on_granted_gpus(tmp_path):
         assert one.kept.prepared == [(A,), (B,)]
 
     run(tmp_path, scenario)
+
+
+def test_job_works_on_until_the_gpus_that_it_grows_by_are_ready(tmp_path):
+    async def scenario(one):
+        one.hold(g0="GRANTED", g1="GRANTED", g2="GRANTED")
+        job = one.app.search.jobs["j0"]
+        one.apply(start={"j0": (A,)})
+        await one.until(lambda: one.runtime.running)
+        growth = {"stop": {"j0": "it grows"}, "prepare": {"j0": (A, B, C)}}
+        one.kept.ready = False
+        one.apply(**growth)
+        assert not job.stop_reason
+        one.kept.ready = True
+        one.apply(**growth)
+        assert job.stop_reason == "it grows"
+        await one.until(lambda: not job.running)
+
+    run(tmp_path, scenario, min_tasks=1)
+
+
+@pytest.mark.parametrize(("gpus", "released"), [((B,), [1]), ((A,), [])])
+def test_gpus_that_were_prepared_in_vain_are_released_unless_a_job_starts_there(tmp_path, gpus, released):
+    async def scenario(one):
+        one.hold(g0="GRANTED", g1="GRANTED")
+        one.apply(start={"j0": (A,)})
+        await one.until(lambda: one.runtime.running)
+        one.kept.on_no_room(gpus, "YARN granted no container within 20 s")
+        assert one.released() == released
+        one.apply(stop={"j0": "the test ends"})
+        await one.until(lambda: not one.app.search.jobs["j0"].running)
+
+    run(tmp_path, scenario, min_tasks=1)
 
 
 def test_moving_job_restarts_on_reserved_gpus(tmp_path):

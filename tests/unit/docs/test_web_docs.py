@@ -96,7 +96,7 @@ def between(begin, end):
 
 
 def test_keys_of_apps_are_all_there(page_state):
-    document = apps_document(page_state, app_pages.app_page(page_state.manager.entries), [])
+    document = apps_document(page_state, app_pages.app_page(page_state.manager.entries.newest_first()), [])
     whole = app_document(page_state, page_state.manager.entries.get("app-0001"))
     assert keys("key of an app") == set(document["apps"][0])
     assert set(document) <= set(code(between("### /api/v1/apps", "| key of an app")))

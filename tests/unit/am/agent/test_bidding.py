@@ -171,6 +171,12 @@ class TestRenewal:
         assert any(not row.pinned for row in two)
         assert value == Valuer.of(app, CLUSTER_VIEW).value(finish_time_s(app, at(2, 2), CLUSTER_VIEW), 7.0)
 
+    def test_gangs_of_a_row_are_listed_largest_first(self):
+        app = app_of([job("j0", 3000, JobShape(tasks=3)), job("j1", 1000)], restart_s=1.0)
+        mixed = [row for row in make_bid(app, whole_offer(CLUSTER), CLUSTER_VIEW).rows if len(row.gangs) > 1]
+        assert mixed
+        assert all(gangs[0].gpus > gangs[1].gpus for gangs in [row.gangs for row in mixed])
+
     def test_a_row_groups_its_pinned_gpus_by_gang(self):
         gangs = (held("j0", {"m0": 2}, up=True), held("j1", {"m0": 2}, up=True))
         app = app_of(jobs_of([1000, 1000], PAIRS), held=gangs)

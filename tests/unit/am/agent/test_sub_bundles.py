@@ -44,7 +44,7 @@ def test_no_more_gangs_than_are_wanted_the_farthest_left_out():
 
 def test_where_not_all_parts_are_tried_those_are_finest_that_hold_most_gpus(monkeypatch):
     """Of four machines of four GPUs every number, of four single GPUs none and all."""
-    monkeypatch.setattr("am.agent.candidates.sub_bundles._MAX_PARTS", 14)
+    monkeypatch.setattr("am.agent.candidates.sub_bundles._MAX_COMBINATIONS", 14)
     _, found = sub_bundles(cluster=cluster_of(*[(4,)] * 4, *[(1,)] * 4, racks=("r0",) * 8))
     assert set(found) == {(pairs, others) for pairs in (0, 2, 4, 6, 8) for others in (0, 2)} - {(0, 0)}
 

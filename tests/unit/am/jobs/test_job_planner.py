@@ -68,6 +68,10 @@ class TestStart:
         plan = run(planned("short", 10.0), planned("long", 60.0), granted=("m0/0", "m0/1", "m2/0"))
         assert plan.start == {"long": gpus("m0/0", "m0/1"), "short": gpus("m2/0")}
 
+    def test_of_equal_jobs_the_smaller_id_gets_the_larger_gang(self):
+        plan = run(planned("beta", 60.0), planned("alpha", 60.0), granted=("m0/0", "m0/1", "m2/0"))
+        assert plan.start == {"alpha": gpus("m0/0", "m0/1"), "beta": gpus("m2/0")}
+
     def test_as_many_jobs_as_possible_run(self):
         jobs = [planned(name, 10.0) for name in "abc"]
         assert len(run(*jobs, granted=("m0/0", "m0/1")).start) == 2

@@ -15,7 +15,7 @@ class FakeEngine:
     """Starts containers at once but on machines that are `full`; ends what is discarded unless its end is `slow`."""
 
     def __init__(self):
-        self.full, self.slow, self.deaf = set(), set(), set()
+        self.full, self.slow, self.deaf, self.too_large = set(), set(), set(), set()
         self.asked, self.discarded, self.running = [], [], {}
         self.hosts = TaskHosts()
 
@@ -23,6 +23,8 @@ class FakeEngine:
         for wish in wishes:
             self.asked.append((wish.seat_id, tuple(map(str, wish.request.gpus)), wish.request.memory_mb))
             wish.on_step("ask")
+            if wish.machine_id in self.too_large:
+                raise ValueError("too large")
             while wish.machine_id in self.full:
                 await asyncio.sleep(0.001)
                 if "no" in self.full:
@@ -213,17 +215,36 @@ class TestTakingOver:
 
         run(scenario)
 
-    def test_gang_without_room_leaves_no_container(self):
+    def test_gang_without_room_keeps_the_containers_that_came(self):
+        """Also those of a preparation; another tenant would take their GPUs."""
+
         async def scenario(world):
-            await world.idle("m0/0", "m1/0", "m2/0")
-            world.engine.full = {"full", "no"}
-            with pytest.raises(NoRoomError):
-                await world.reserve("m0/0", "m1/0", "full/0")
-            assert world.containers.occupied() == set(gpus("m2/0"))
+            await world.idle("m0/0")
+            world.engine.full = {"full", "more"}
+            world.containers.prepare(requests("full/0", "m1/0"))
+            reserving = asyncio.ensure_future(world.reserve("m0/0", "full/0", "m1/0", "m2/0", "more/0"))
+            await soon(lambda: len(world.engine.asked) == 5)
+            world.engine.full.add("no")
+            with pytest.raises(NoRoomError, match="full, more") as caught:
+                await reserving
+            assert caught.value.gpus == gpus("full/0 more/0")
+            assert world.containers.occupied() == set(gpus("m0/0 m1/0 m2/0"))
+            asked = len(world.engine.asked)
+            assert ids(await world.reserve("m0/0", "m1/0", "m2/0")) == ["s-1", "s-3", "s-4"]
+            assert len(world.engine.asked) == asked
 
         run(scenario)
 
-    def test_cancelled_reservation_gives_containers_back(self):
+    def test_gang_that_fails_otherwise_leaves_no_container(self):
+        async def scenario(world):
+            world.engine.too_large = {"m1"}
+            with pytest.raises(ValueError, match="too large"):
+                await world.reserve("m0/0", "m1/0")
+            assert world.containers.occupied() == set()
+
+        run(scenario)
+
+    def test_containers_of_a_cancelled_reservation_are_kept_until_cleared(self):
         async def scenario(world):
             await world.idle("m0/0", "m1/0")
             world.engine.full = {"full"}
@@ -232,6 +253,8 @@ class TestTakingOver:
             reserving.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await reserving
+            assert world.containers.occupied() == set(gpus("m0/0 full/0 m1/0"))
+            await world.containers.clear(gpus("m0/0 full/0"))
             assert world.containers.occupied() == set(gpus("m1/0"))
 
         run(scenario)
@@ -280,6 +303,47 @@ class TestPreparing:
             world.containers.prepare(requests("m0/0", "m0/1", "m0/1 m0/2", "m0/3"))
             await soon(lambda: len(world.engine.asked) == 3)
             assert world.engine.asked[-1][1] == ("m0/3",)
+
+        run(scenario)
+
+    def test_preparation_says_when_it_is_ready(self):
+        async def scenario(world):
+            changes = []
+            world.containers.watch(lambda: changes.append("ready"), lambda *_: changes.append("no room"))
+            await world.reserve("m0/0")
+            world.engine.full = {"m1"}
+            # The task on m0/0 has to end first, for which nothing is prepared.
+            growth = requests("m0/0 m0/1", "m1/0")
+            assert not world.containers.prepare(growth)
+            world.engine.full = set()
+            await soon(lambda: changes)
+            assert changes == ["ready"]
+            assert world.containers.prepare(growth)
+            assert len(world.engine.asked) == 2
+
+        run(scenario)
+
+    def test_failed_preparation_is_reported_once_its_container_is_gone(self):
+        async def scenario(world):
+            failed = []
+            world.containers.watch(lambda: None, lambda *what: failed.append((*what, world.containers.occupied())))
+            world.engine.full = {"m0", "no"}
+            assert not world.containers.prepare(requests("m0/0 m0/1"))
+            await soon(lambda: failed)
+            assert failed == [(gpus("m0/0 m0/1"), "full: 'm0'", frozenset())]
+
+        run(scenario)
+
+    def test_preparation_that_was_cleared_is_not_reported(self):
+        async def scenario(world):
+            failed = []
+            world.containers.watch(lambda: None, lambda *what: failed.append(what))
+            world.engine.full = {"m0"}
+            world.containers.prepare(requests("m0/0"))
+            await soon(lambda: world.engine.asked)
+            await world.containers.clear(gpus("m0/0"))
+            await asyncio.sleep(0.01)
+            assert failed == []
 
         run(scenario)
 

@@ -146,3 +146,11 @@ def test_leftovers_go_to_whole_apps_in_order(make_snapshot, gpus_of, order, firs
     )
     assert gpus_of(POLICY.decide(with_settings(shot, leftovers=order))) == {first: {"m0": 3, "m1": 3}}
     assert set(gpus_of(POLICY.decide(shot))) == {"short"}
+
+
+@pytest.mark.parametrize("order", [LeftoverOrder.NEED, LeftoverOrder.SHORTEST])
+def test_equal_ranks_of_leftovers_go_to_the_smaller_app_id(make_snapshot, gpus_of, order):
+    demands = {name: [GangDemand(job_id=name, min_gpus=6, max_gpus=6)] for name in ("beta", "alpha")}
+    phases = {name: [PhaseLeft(jobs=1, work_gpu_s=9000.0, longest_gpu_s=9000.0)] for name in demands}
+    shot = make_snapshot(demands, phases=phases, bids=["beta"], outcome=AuctionOutcome(wins={}, shares={}))
+    assert list(gpus_of(POLICY.decide(with_settings(shot, leftovers=order)))) == ["alpha"]

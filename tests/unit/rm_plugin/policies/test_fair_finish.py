@@ -199,3 +199,40 @@ def test_app_that_did_more_than_it_declared_needs_as_much_again(make_snapshot, g
     assert totals(gpus_of(POLICY.decide(within))) == {"past": 6}
     beyond = later(shot, memory, 600.0, {"past": 1.05 * 60_000.0 + 601.0})
     assert totals(gpus_of(POLICY.decide(beyond))) == {"other": 6}
+
+
+# ---- ties: neither the order of apps nor that of their jobs in the snapshot matters ---------------------------------
+
+
+def equal_apps(make_snapshot):
+    """Two equal apps, the larger id first; the gang of either takes all six GPUs."""
+    demands = {name: jobs(name, 1, 6, 6, work=360_000.0) for name in ("beta", "alpha")}
+    return make_snapshot(demands, phases={name: [phase(1, 360_000.0, 6)] for name in demands})
+
+
+def test_of_apps_with_equal_service_left_the_smaller_id_comes_first(make_snapshot, gpus_of):
+    assert totals(gpus_of(POLICY.decide(equal_apps(make_snapshot)))) == {"alpha": 6}
+
+
+def test_of_equally_pressed_apps_the_smaller_id_comes_first(make_snapshot, gpus_of):
+    """Both would end too late by now. The third app has less left, and would come first if they were not pressed."""
+    two = equal_apps(make_snapshot)
+    memory = POLICY.decide(two).memory
+    demands = {app_id: report.demands for app_id, report in two.reports.items()} | {"new": jobs("new", 6, work=1_000.0)}
+    phases = {app_id: report.phases_left for app_id, report in two.reports.items()} | {"new": [phase(6, 1_000.0)]}
+    three = make_snapshot(demands, phases=phases, submitted={"new": 70_000.0})
+    assert totals(gpus_of(POLICY.decide(later(three, memory, 70_000.0, {})))) == {"alpha": 6}
+
+
+def test_of_equal_jobs_the_smaller_id_gets_the_pressed_gang(make_snapshot):
+    shot = two_apps(make_snapshot)
+    memory = POLICY.decide(shot).memory
+    equal = (*jobs("second", 1, 1, 1), *jobs("first", 1, 2, 2))
+    reports = {**shot.reports, "large": replace(shot.reports["large"], demands=equal)}
+    decision = POLICY.decide(later(shot, memory, 10_000.0, {}, reports=reports))
+    assert [gang.gpus.gpus for gang in decision.grants()["large"]] == [2]
+
+
+def test_of_apps_submitted_together_the_smaller_id_arrives_first(make_snapshot):
+    memory = POLICY.decide(equal_apps(make_snapshot)).memory
+    assert [app.app_id for app in memory.fluid.apps] == ["alpha", "beta"]

@@ -17,8 +17,8 @@ SLOTS = st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple)
 
 
 @st.composite
-def machines(draw):
-    slots = draw(st.lists(SLOTS, min_size=1, max_size=5))
+def machines(draw, slots=SLOTS):
+    slots = draw(st.lists(slots, min_size=1, max_size=5))
     return tuple(
         FreeMachine(machine_id=f"m{place}", rack_id=f"r{place % 2}", free_slots=free)
         for place, free in enumerate(slots)
@@ -43,13 +43,19 @@ def demands(draw, name, machine_ids, holds):
 
 @st.composite
 def claims(draw, free):
-    left = {machine.machine_id: machine.free for machine in free}
+    left = {machine.machine_id: machine.free_slots for machine in free}
     found = []
     for app in range(draw(st.integers(1, 3))):
-        renewable = {machine: draw(st.integers(0, count)) for machine, count in left.items()}
-        left = {machine: count - renewable[machine] for machine, count in left.items()}
+        slots = {machine: tuple(draw(st.integers(0, count)) for count in counts) for machine, counts in left.items()}
+        left = {
+            machine: tuple(count - mine for count, mine in zip(counts, slots[machine], strict=True))
+            for machine, counts in left.items()
+        }
         jobs = [draw(demands(f"j{place}", sorted(left), True)) for place in range(draw(st.integers(1, 4)))]
-        found.append(Claim(app_id=f"a{app}", demands=tuple(jobs), renewable=Allocation.of(renewable)))
+        renewable = Allocation.of({machine: sum(counts) for machine, counts in slots.items()})
+        found.append(
+            Claim(app_id=f"a{app}", demands=tuple(jobs), renewable=renewable, renewable_slots=tuple(slots.items()))
+        )
     return found
 
 
@@ -68,8 +74,8 @@ def serve_in_order(free, claims):
 
 @given(st.data())
 @settings(max_examples=300, deadline=None)
-def test_apps_in_order_are_served_as_leftovers_serve_them(data):
-    free = data.draw(machines())
+def test_apps_in_order_are_served_as_leftovers_serve_them_if_machines_have_one_slot(data):
+    free = data.draw(machines(st.tuples(st.integers(0, 8))))
     mine = data.draw(claims(free))
     allocator = GangAllocator(free, mine)
     allocator.serve_in_order(claim.app_id for claim in mine)
@@ -80,7 +86,7 @@ class Rebuilding(GangAllocator):
     """Compares the copy that it keeps for an app with a new one."""
 
     def _own_capacity(self, app_id):
-        kept, new = super()._own_capacity(app_id), self.capacity.part(self._renewable[app_id])
+        kept, new = super()._own_capacity(app_id), self.capacity.part_of_slots(self._renewable[app_id])
         assert kept.machines() == new.machines()
         assert [kept.free(at) for at in kept.machine_ids] == [new.free(at) for at in new.machine_ids]
         return kept
@@ -156,3 +162,29 @@ def test_a_gang_moves_if_that_pays_within_the_lease(lease_s, work, restart_s, ma
     proposal = allocator.propose("a", 0)
     assert [machine for machine, _ in proposal.gang.gpus] == machines
     assert proposal.prospect.renews is (machines != ["m2"])
+
+
+def test_gang_over_two_slots_moves_to_a_slot_if_that_pays():
+    free = (
+        FreeMachine(machine_id="m0", rack_id="r", free_slots=(1, 1)),
+        FreeMachine(machine_id="m1", rack_id="r", free_slots=(2, 0)),
+    )
+    wanted = GangDemand(
+        job_id="j", min_gpus=2, max_gpus=2, slowdown=Slowdown(1.0, 1.4, 2.0, 4.0), work_left_gpu_s=9000.0
+    )
+    held = Allocation.of({"m0": 2})
+    claim = Claim(app_id="a", demands=(wanted,), renewable=held, renewable_slots=(("m0", (1, 1)),), restart_s=30.0)
+    allocator = GangAllocator(free, [claim], lease_s=600.0)
+    assert allocator.propose("a", 0).gang.gpus == Allocation.of({"m1": 2})
+
+
+def test_renewed_gpus_are_taken_from_the_slots_where_they_are():
+    free = (FreeMachine(machine_id="m0", rack_id="r", free_slots=(2, 2)),)
+    one = GangDemand(job_id="j", min_gpus=1, max_gpus=1)
+    two = GangDemand(job_id="k", min_gpus=2, max_gpus=2, slowdown=Slowdown(1.0, 1.4, 2.0, 4.0))
+    held = Allocation.of({"m0": 2})
+    single = Claim(app_id="a", demands=(one, one), renewable=held, renewable_slots=(("m0", (1, 1)),))
+    allocator = GangAllocator(free, [single, Claim(app_id="b", demands=(two,))])
+    allocator.renew("a")
+    assert allocator.capacity.slot_free("m0") == [1, 1]
+    assert allocator.propose("b", 0).prospect.level is Level.MACHINE

@@ -125,6 +125,17 @@ def test_the_unit_of_speedups_does_not_matter(scale):
     assert fair.efficiency["u2"] == pytest.approx(15 / 7)
 
 
+@pytest.mark.parametrize("scale", [5e-324, 1e-300, 1e300, 5e307])
+@pytest.mark.parametrize("rule", RULES)
+def test_the_unit_of_weights_does_not_matter(rule, scale):
+    document = changed("tenants", 0, "weight", to=2 * scale)
+    document["tenants"][1]["weight"] = 3 * scale
+    small = changed("tenants", 0, "weight", to=2)
+    small["tenants"][1]["weight"] = 3
+    huge, expected = (evaluate(parse_instance(each), rule_named(rule, HighsModel)) for each in (document, small))
+    assert huge.efficiency == pytest.approx(expected.efficiency)
+
+
 def test_a_speedup_of_0_gets_no_gpu_there_and_voids_the_guarantees():
     document = changed("tenants", 0, "speedup", to=[0, 2])
     for rule in RULES:

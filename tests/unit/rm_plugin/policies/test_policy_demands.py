@@ -33,6 +33,9 @@ class TestUnmet:
     def test_nothing_won_leaves_everything_most_work_first(self):
         assert ids(unmet([demand("a"), demand("b", work=9.0)], ())) == ["b", "a"]
 
+    def test_of_equal_demands_the_smaller_job_id_comes_first(self):
+        assert ids(unmet([demand("beta"), demand("alpha")], ())) == ["alpha", "beta"]
+
     def test_the_largest_gang_serves_the_job_with_most_work(self):
         demands = [demand("short", 1, 4), demand("long", 1, 4, work=9.0)]
         left = unmet(demands, [gang(m0=4), gang(m1=1)])

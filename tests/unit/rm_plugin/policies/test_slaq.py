@@ -64,3 +64,13 @@ def test_the_rest_of_its_decrease_counts_for_a_job_that_grows(make_snapshot, gpu
     apps = {"a": [job("late", curve(9000), 2, 4)], "b": [job("early", curve(10), 2, 4)]}
     shot = make_snapshot(apps, slots=((2,), (4,)), renewable={"a": {"m0": 2}, "b": {"m1": 2}})
     assert gpus_of(SlaqPolicy().decide(shot)) == {"a": {"m0": 2}, "b": {"m1": 4}}
+
+
+@pytest.mark.parametrize(
+    ("submitted", "first"),
+    [({"beta": 1.0, "alpha": 9.0}, "beta"), ({}, "alpha")],
+    ids=["the earlier submission", "then the smaller app id"],
+)
+def test_equal_decreases_rank_by_submission_then_app_id(make_snapshot, gpus_of, submitted, first):
+    apps = {"beta": [job("b0", curve(50))], "alpha": [job("a0", curve(50))]}
+    assert gpus_of(SlaqPolicy().decide(make_snapshot(apps, submitted=submitted))) == {first: {"m0": 4}}

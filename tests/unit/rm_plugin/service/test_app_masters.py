@@ -340,3 +340,15 @@ def test_last_words_of_an_app_master_stand_in_the_diagnostics(tmp_path: Path) ->
         assert entry.diagnostics == f"its app master was lost 2 times, at last: exit code 1: {words}"
 
     run(scenario, tmp_path, None)
+
+
+def test_look_at_apps_of_which_nothing_is_due_starts_no_task(tmp_path):
+    async def scenario(case, engine):
+        for number in range(3):
+            case.running(f"app-{number}", rho=1.0).last_seen_s = case.clock.now_s()
+        before = len(asyncio.all_tasks())
+        case.manager.app_masters.check_apps()
+        assert len(asyncio.all_tasks()) == before
+        assert not case.manager.app_masters._being_checked
+
+    run(scenario, tmp_path, None)

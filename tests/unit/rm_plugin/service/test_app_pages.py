@@ -30,7 +30,7 @@ def all_pages(apps, limit, between=lambda page: None, **choices):
     """The numbers of every page, one page after the other."""
     pages, mark = [], ""
     while True:
-        page = app_page(apps, after=mark, limit=limit, **choices)
+        page = app_page(apps.newest_first(), after=mark, limit=limit, **choices)
         pages.append([entry.number for entry in page.entries])
         between(page)
         if not (mark := page.next_mark):
@@ -58,6 +58,7 @@ def test_app_that_ends_between_two_pages_is_never_missed():
     def end_all(_page):
         for entry in apps:
             entry.state = FINISHED
+            apps.note_end(entry)
 
     assert [number for page in all_pages(apps, 1, between=end_all) for number in page] == [3, 3, 2, 1]
 
@@ -68,7 +69,7 @@ def test_no_apps_make_one_empty_page():
 
 @pytest.mark.parametrize("limit", [0, MAX_APPS + 5, 2**31 - 1])
 def test_page_holds_at_most_its_bound(limit):
-    page = app_page(entries(*[FINISHED] * (MAX_APPS + 1)), limit=limit)
+    page = app_page(entries(*[FINISHED] * (MAX_APPS + 1)).newest_first(), limit=limit)
     assert (len(page.entries), page.next_mark) == (MAX_APPS, "ended-2")
 
 

@@ -62,7 +62,7 @@ def test_an_app_with_known_code_need_not_send_it(tmp_path):
     ("code", "content", "what"),
     [
         (KNOWN, b"another", "damaged on its way"),
-        (KNOWN, b"", "not here any more"),
+        (KNOWN, b"", "no longer stored"),
         (None, b"an archive", "without its hash"),
         (KNOWN, b"x" * 21, "too large"),
     ],

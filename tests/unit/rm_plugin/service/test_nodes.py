@@ -174,6 +174,46 @@ def test_gpus_in_foreign_use_are_closed_after_two_inventories():
     run(scenario)
 
 
+def test_lease_without_container_hides_no_gpu_in_foreign_use():
+    """Another tenant has one GPU of m01. An app gets a lease there, whose container is still to come."""
+
+    async def scenario(case):
+        for _ in range(2):
+            await case.see(m01={"used_gpus": 1})
+        assert case.free == ["m00/1", "m01/0"]
+        case.grant(**{case.app_id.replace("-", "_"): {"m01": 1}})
+        await case.see(m01={"used_gpus": 1})
+        assert case.free == ["m00/1"]
+        settings = case.manager.settings
+        case.clock.advance_to(case.clock.now_s() + settings.unfit_s + settings.yarn.pin_timeout_s)
+        await case.see(m01={"used_gpus": 1})
+        assert case.free == ["m00/1", "m01/1"], "by now the container must have come, and the other tenant has gone"
+
+    run(scenario)
+
+
+def test_gpu_that_a_tenant_gives_back_beside_a_lease_without_container_is_opened():
+    async def scenario(case):
+        for _ in range(2):
+            await case.see(m01={"used_gpus": 1})
+        case.grant(**{case.app_id.replace("-", "_"): {"m01": 1}})
+        await case.see(m01={"used_gpus": 1})
+        await case.see(m01={"used_gpus": 0})
+        assert case.free == ["m00/1", "m01/1"]
+
+    run(scenario)
+
+
+def test_gpus_in_foreign_use_are_those_without_free_capacity():
+    async def scenario(case):
+        case.manager.live_cluster._unfit_until_s = {GpuId("m01", 0): case.clock.now_s() + 5.0}
+        for _ in range(2):
+            await case.see(m01={"used_gpus": 1})
+        assert case.free == ["m00/1", "m01/1"]
+
+    run(scenario)
+
+
 def test_gpus_without_free_capacity_are_closed_for_a_while():
     async def scenario(case):
         case.manager.live_cluster._unfit_until_s = {GpuId("m01", 1): case.clock.now_s() + 5.0}

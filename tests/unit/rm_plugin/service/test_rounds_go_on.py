@@ -1,7 +1,6 @@
 """After a round with missing answers or errors, the next one runs."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 from service_cases import SPEC, answer
@@ -100,8 +99,7 @@ def failing_once(original):
 
 @pytest.mark.parametrize(("apps", "time_s"), [(0, 2.0), (50, 3.0), (1000, 22.0)])
 def test_report_deadline_grows_with_number_of_apps(apps, time_s):
-    settings = RmSettings(cluster=Path("unused"), report_deadline_s=2.0)
-    assert settings.report_time_s(apps) == pytest.approx(time_s)
+    assert RmSettings.answer_time_s(2.0, apps) == pytest.approx(time_s)
 
 
 def test_heartbeat_examines_no_other_app_and_no_gpu_list(tmp_path, monkeypatch):

@@ -115,6 +115,6 @@ def test_app_whose_specification_cannot_be_read_survives_migration(tmp_path, cap
     connection.close()
     store = SqliteStore(path)
     case = ServiceCase(store, folder=tmp_path)
-    assert [entry.app_id for entry in app_page(case.entries).entries] == ["app-0003", "app-0002"]
+    assert [entry.app_id for entry in app_page(case.entries.newest_first()).entries] == ["app-0003", "app-0002"]
     assert case.entries.lost == {"app-0001"}
     store.close()

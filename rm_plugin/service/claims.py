@@ -1,0 +1,350 @@
+"""What the service believes of an app's reports and bids. Pure: claims and facts go in, believed claims come out.
+
+An app master belongs to a user, who may change it. So its claims count only as far as nothing speaks against them. The
+service knows the specification, the leases, the metered GPU time, N_avg, and the time since the submission. What goes
+beyond these facts is cut to them, and a note says what was cut. An honest report or bid is never cut
+(`tests/property/test_honest_claims.py`).
+
+Rules for reports:
+    1. Each job demands once, in its own unit, and at most what its specification allows beyond the gang that it holds.
+    2. All demands and the GPUs that the app keeps are together at most the GPUs that all its jobs can use.
+    3. A gang that a job is said to hold must be among the app's leases.
+    4. A restart costs at most a lease. S is at most `MOST_SLOWDOWN`.
+    5. Phases have at most the jobs of the app, and gangs of its largest job.
+    6. An app that has used far more GPU time than it first claimed has at least as much work left again.
+    7. t_ideal is at least N_avg times the time of the work left, or of what the meter has seen, on all usable GPUs.
+    8. t_shared is at most the time since the submission, plus a lease, plus the time of the work left on the share.
+
+Rules for bids:
+    1. A row asks for at most the GPUs that the app can use, in gangs that one of its jobs can use.
+    2. 1/rho of a row is at most that of the work left on all its GPUs, without any loss.
+    3. The empty bundle is worth what the report said.
+
+Example: an app of one job on up to 4 GPUs, of which it holds 3, claims that it could use 64 more. It is believed to
+demand one. It then claims rho 1000, 60 s after its submission, with 400 GPU seconds left. N_avg is 2 on 8 GPUs, and
+leases last 600 s. So t_ideal is at least 2 * 400 / 2 / 4 = 100 s, and t_shared at most 60 + 2 * (600 + 400 * 2) s.
+
+What is not checked here is private to the app, such as S below its bound or a forecast of its loss. Hidden payments
+(NSDI'20, section 5.2) make lies about that unprofitable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from themis.apps import AppSpec, JobShape, Slowdown
+from themis.bids import AppReport, Bid, BidRow, GangDemand, PhaseLeft
+from themis.choices import BundleRule
+from themis.cluster import Allocation, Cluster
+from themis.speeds import speed_on
+from themis.sums import sum_in_order
+from themis.values import Value, cached_property
+
+MOST_SLOWDOWN = 10.0
+"""The largest S that is believed. Gangs that are slower than this on many machines would not be spread."""
+
+OVERRUN, SLACK_GPU_S = 1.25, 600.0
+"""An app overran its first claim if the meter shows more than 1.25 times as much, plus 600 reference GPU seconds.
+Honest estimates err, and short apps err by whole restarts. The policy `fair_finish` has the same bounds."""
+
+WITHIN_APP = "has as many GPUs as all its jobs can use"
+"""In the note of a cut that an honest app master meets, too: while a job moves, it demands GPUs that it has already."""
+
+_LEAST_MEAN_PACE = 0.5
+"""Work for a metered GPU second that is surely done, as a share of that at the lowest speed and the worst S. The rest
+is left for starts, and for work that is lost with a task."""
+
+_CLAIMED_IDEAL = 0.5
+"""Share of the work left that t_ideal must hold: the tuner may plan other work than at the submission."""
+
+_EMPTY_SHARE = 0.9
+"""Share of 1/rho of the report that the empty bundle is worth at least. Jobs go on between report and bid."""
+
+_MARGIN = 1.0 + 1e-6
+"""Room for rounding."""
+
+
+class AppFacts(Value, frozen=True, dict=True, kw_only=True):
+    """What the service knows of an app when a round asks it.
+
+    Attributes:
+        spec: Its specification.
+        cluster: All machines.
+        free: GPUs on offer, renewable ones included.
+        kept: GPUs that the app has beyond this round.
+        elapsed_s: Seconds since its submission.
+        attained_gpu_s: GPU time that it has had, as metered from its leases.
+        contention: N_avg, as it was sent to the app.
+        active_apps: The number of active apps.
+        lease_s: Seconds of a lease.
+        rule: How the values of bundles count time after a lease.
+        claimed_gpu_s: The work that its first report claimed, in reference GPU seconds; None before.
+    """
+
+    spec: AppSpec
+    cluster: Cluster
+    free: Allocation
+    kept: Allocation
+    elapsed_s: float
+    attained_gpu_s: float
+    contention: float
+    active_apps: int
+    lease_s: float
+    rule: BundleRule
+    claimed_gpu_s: float | None = None
+
+    @cached_property
+    def shapes(self) -> Mapping[str, JobShape]:
+        """The shapes of its jobs."""
+        return {job.job_id: job.shape for job in self.spec.jobs}
+
+    @cached_property
+    def most_gang_gpus(self) -> int:
+        """The most GPUs that one of its jobs can use."""
+        return max(shape.demand_max_gpus for shape in self.shapes.values())
+
+    @cached_property
+    def speeds(self) -> tuple[float, float]:
+        """The lowest and the highest speed of its jobs on present devices, by specification and cluster; 1 if none."""
+        known = [speed_on(job, device) for job in self.spec.jobs for device in self.cluster.present_devices]
+        usable = [speed for speed in known if speed > 0.0] or [1.0]
+        return min(usable), max(usable)
+
+
+Cuts = tuple[str, ...]
+"""What was cut from a claim, in words for the log. Empty if all of it is believed."""
+
+
+# ---- reports --------------------------------------------------------------------------------------------------------
+
+
+def checked_report(report: AppReport, facts: AppFacts) -> tuple[AppReport, Cuts]:
+    """Return a report as far as it is believed, and what was cut.
+
+    Args:
+        report: The answer to the round's question. Its jobs must be jobs of the app (`message_checks`).
+        facts: What the service knows of the app.
+    """
+    cuts: list[str] = []
+    demands = _checked_demands(report.demands, facts, cuts)
+    phases = _checked_phases(report.phases_left, facts, cuts)
+    demands, phases = _checked_work(demands, phases, facts, cuts)
+    restart_s = min(report.restart_s, facts.lease_s)
+    if restart_s < report.restart_s:
+        cuts.append(f"a restart of {report.restart_s:g} s, a lease is {facts.lease_s:g} s")
+    if cuts:
+        report = replace(report, demands=demands, phases_left=phases, restart_s=restart_s)
+    report = _checked_times(report, facts, cuts)
+    return report, tuple(cuts)
+
+
+def _checked_demands(demands: Iterable[GangDemand], facts: AppFacts, cuts: list[str]) -> tuple[GangDemand, ...]:
+    believed: dict[str, GangDemand] = {}
+    for demand in demands:
+        if demand.job_id in believed:
+            cuts.append(f"a second demand of {demand.job_id}")
+            continue
+        checked = _checked_demand(demand, facts)
+        if checked != demand:
+            cuts.append(f"the demand of {demand.job_id} for {demand.max_gpus} GPUs")
+        if checked is not None:
+            believed[demand.job_id] = checked
+    return _within_app(believed, facts, cuts)
+
+
+def _checked_demand(demand: GangDemand, facts: AppFacts) -> GangDemand | None:
+    """Return a demand within its job's specification, or None if the job can use no more than it holds."""
+    shape = facts.shapes[demand.job_id]
+    kept = facts.kept.by_machine()
+    held = demand.held
+    if any(gpus > kept.get(machine, 0) for machine, gpus in held):
+        held = Allocation.of({machine: min(gpus, kept.get(machine, 0)) for machine, gpus in held})
+    unit = shape.gpus_per_task
+    most = shape.demand_max_gpus - held.gpus
+    least = max(unit, shape.demand_min_gpus - held.gpus)
+    if most < least:
+        return None
+    max_gpus = max(least, min(demand.max_gpus, most))
+    slowdown = _checked_slowdown(demand.slowdown)
+    min_gpus = max(least, min(demand.min_gpus, max_gpus))
+    if (held, unit, max_gpus, min_gpus, slowdown) == (
+        demand.held,
+        demand.unit_gpus,
+        demand.max_gpus,
+        demand.min_gpus,
+        demand.slowdown,
+    ):
+        return demand
+    return replace(demand, held=held, unit_gpus=unit, max_gpus=max_gpus, min_gpus=min_gpus, slowdown=slowdown)
+
+
+def _checked_slowdown(slowdown: Slowdown) -> Slowdown:
+    if slowdown.cluster <= MOST_SLOWDOWN:
+        return slowdown
+    factors = (slowdown.slot, slowdown.machine, slowdown.rack, slowdown.cluster)
+    return Slowdown(*[min(factor, MOST_SLOWDOWN) for factor in factors])
+
+
+def _within_app(demands: Mapping[str, GangDemand], facts: AppFacts, cuts: list[str]) -> tuple[GangDemand, ...]:
+    """Cut demands so that the app gets at most the GPUs of all its jobs, those that it keeps included.
+
+    Kept GPUs on which a job cannot run, as they are what is left of its gang, do not count.
+    """
+    anew = [facts.shapes[job_id] for job_id, demand in demands.items() if not demand.held.counts]
+    unusable = sum(_unusable_gpus(shape, len(facts.kept.counts)) for shape in anew)
+    wanted = sum(demand.max_gpus for demand in demands.values())
+    excess = facts.kept.gpus + wanted - facts.spec.demand_max_gpus - unusable
+    believed = list(demands.values())
+    while believed and excess > 0:
+        last = believed.pop()
+        less = last.max_gpus - math.ceil(excess / last.unit_gpus) * last.unit_gpus
+        if less >= last.min_gpus:
+            believed.append(replace(last, max_gpus=less))
+        excess -= last.max_gpus
+        cuts.append(f"the demand of {last.job_id}: the app {WITHIN_APP}")
+    return tuple(believed)
+
+
+def _unusable_gpus(shape: JobShape, machines: int) -> int:
+    """The most GPUs with which a job cannot run: fewer tasks than its gang needs, and parts of tasks."""
+    return (shape.min_tasks - 1) * shape.gpus_per_task + (shape.gpus_per_task - 1) * machines
+
+
+def _checked_phases(phases: tuple[PhaseLeft, ...], facts: AppFacts, cuts: list[str]) -> tuple[PhaseLeft, ...]:
+    most_jobs, most_gpus = len(facts.shapes), facts.most_gang_gpus
+    believed = []
+    for phase in phases:
+        jobs, gang_gpus = min(phase.jobs, most_jobs), min(phase.gang_gpus, most_gpus)
+        longest = min(phase.longest_gpu_s, phase.work_gpu_s)
+        if longest * _MARGIN < phase.longest_gpu_s or (jobs, gang_gpus) != (phase.jobs, phase.gang_gpus):
+            phase = replace(phase, jobs=jobs, gang_gpus=gang_gpus, longest_gpu_s=longest)
+            cuts.append(f"a phase of {phase.jobs} jobs")
+        believed.append(phase)
+    return tuple(believed)
+
+
+def _checked_work(
+    demands: tuple[GangDemand, ...], phases: tuple[PhaseLeft, ...], facts: AppFacts, cuts: list[str]
+) -> tuple[tuple[GangDemand, ...], tuple[PhaseLeft, ...]]:
+    """Return the work left of an app that overran its first claim as at least that claim again."""
+    claimed_gpu_s = facts.claimed_gpu_s
+    if claimed_gpu_s is None or surely_done_gpu_s(facts, demands) <= OVERRUN * claimed_gpu_s + SLACK_GPU_S:
+        return demands, phases
+    left_gpu_s = sum_in_order(phase.work_gpu_s for phase in phases)
+    if left_gpu_s >= claimed_gpu_s or not phases:
+        return demands, phases
+    cuts.append(f"{left_gpu_s:g} GPU s left after more than {claimed_gpu_s:g}, which it claimed at first")
+    share = claimed_gpu_s / len(demands) if demands else 0.0
+    first = replace(phases[0], work_gpu_s=claimed_gpu_s, longest_gpu_s=max(phases[0].longest_gpu_s, share))
+    more = [replace(each, work_left_gpu_s=max(each.work_left_gpu_s, share)) for each in demands]
+    return tuple(more), (first, *phases[1:])
+
+
+def surely_done_gpu_s(facts: AppFacts, demands: Iterable[GangDemand] = ()) -> float:
+    """Return the work that the metered GPU time did at the least, in reference GPU seconds."""
+    return facts.attained_gpu_s * facts.speeds[0] * _LEAST_MEAN_PACE / _worst_slowdown(facts, demands)
+
+
+def _worst_slowdown(facts: AppFacts, demands: Iterable[GangDemand]) -> float:
+    known = facts.spec.estimate.slowdown
+    return max([2.0 if known is None else known.cluster, *[demand.slowdown.cluster for demand in demands]])
+
+
+def _checked_times(report: AppReport, facts: AppFacts, cuts: list[str]) -> AppReport:
+    """Return the report with a believable rho. The rho of an app without demands is shown only, and that as it is."""
+    if not report.demands or math.isnan(report.rho):
+        return report
+    ideal_s, shared_s = report.t_ideal_s, report.t_shared_s
+    if (least_s := _least_ideal_s(report, facts)) > ideal_s * _MARGIN:
+        ideal_s = least_s
+    if (most_s := _most_shared_s(report, facts)) * _MARGIN < shared_s:
+        shared_s = most_s
+    rho = shared_s / ideal_s if ideal_s > 0.0 else math.inf
+    if rho == report.rho or math.isclose(rho, report.rho, rel_tol=1e-6) or math.isnan(rho):
+        return report
+    cuts.append(f"rho {report.rho:g}, {rho:g} is believed")
+    return replace(report, rho=rho, t_ideal_s=ideal_s, t_shared_s=shared_s)
+
+
+def _least_ideal_s(report: AppReport, facts: AppFacts) -> float:
+    """N_avg times the work, which is at least a share of what is left and what was surely done, on all usable GPUs."""
+    metered_gpu_s = (surely_done_gpu_s(facts, report.demands) - SLACK_GPU_S) / OVERRUN
+    work_gpu_s = max(_CLAIMED_IDEAL * report.work_left_gpu_s, metered_gpu_s)
+    gpus = min(facts.cluster.gpus, facts.spec.demand_max_gpus) * _highest_speed(report.demands, facts)
+    return max(1.0, facts.contention) * work_gpu_s / gpus
+
+
+def _most_shared_s(report: AppReport, facts: AppFacts) -> float:
+    """The latest end of the work left: an idle lease, then one job after the other on the smallest gang or share."""
+    if facts.rule is BundleRule.LEXICOGRAPHIC:
+        # Without GPUs such an app never ends.
+        return math.inf
+    lowest = min([facts.speeds[0], *[speed for demand in report.demands for _, speed in demand.speeds.by_type]])
+    smallest_gpus = max(shape.demand_min_gpus for shape in facts.shapes.values())
+    gangs_in_share = smallest_gpus * facts.active_apps / facts.cluster.gpus
+    serial_s = _worst_slowdown(facts, report.demands) * report.work_left_gpu_s / lowest * max(1.0, gangs_in_share)
+    return facts.elapsed_s + report.restart_s + 2.0 * (facts.lease_s + serial_s)
+
+
+def _highest_speed(demands: Iterable[GangDemand], facts: AppFacts) -> float:
+    return max([facts.speeds[1], *[demand.speeds.highest for demand in demands]])
+
+
+# ---- bids -----------------------------------------------------------------------------------------------------------
+
+
+def checked_bid(bid: Bid, report: AppReport, facts: AppFacts) -> tuple[Bid, Cuts]:
+    """Return a bid as far as it is believed, and what was cut.
+
+    Args:
+        bid: The answer to the round's offer.
+        report: The app's report of the same round, as far as it is believed.
+        facts: What the service knows of the app.
+    """
+    cuts: list[str] = []
+    rows = []
+    for row in bid.rows:
+        problem = _problem_of_row(row, facts)
+        if problem:
+            cuts.append(problem)
+            continue
+        most = _most_value(row, report, facts)
+        if row.value > most * _MARGIN:
+            cuts.append(f"a row of {row.gpus} GPUs of value {row.value:g}, {most:g} is believed")
+            row = replace(row, value=most)
+        rows.append(row)
+    empty_value = max(bid.empty_value, _least_empty_value(bid, report))
+    if empty_value > bid.empty_value:
+        cuts.append(f"an empty bundle of value {bid.empty_value:g}, the report says {empty_value:g}")
+    if not cuts:
+        return bid, ()
+    return replace(bid, rows=tuple(rows), empty_value=empty_value), tuple(cuts)
+
+
+def _problem_of_row(row: BidRow, facts: AppFacts) -> str:
+    """Return why a row cannot be meant, or nothing."""
+    if row.gpus > min(facts.free.gpus, facts.spec.demand_max_gpus):
+        return f"a row of {row.gpus} GPUs, more than are on offer or than the app can use"
+    if any(gang.gpus > facts.most_gang_gpus for gang in row.gangs):
+        return "a gang that is larger than any job's"
+    if sum(gang.count for gang in row.gangs) > len(facts.shapes):
+        return "more gangs than the app has jobs"
+    return ""
+
+
+def _most_value(row: BidRow, report: AppReport, facts: AppFacts) -> float:
+    """t_ideal over the least possible time: the work left on these GPUs and those kept, or on the fair share."""
+    gpus = max(facts.kept.gpus + row.gpus, facts.cluster.gpus / facts.active_apps)
+    left_s = report.work_left_gpu_s / (_highest_speed(report.demands, facts) * gpus)
+    time_s = max(1e-9, facts.elapsed_s + left_s)
+    return report.t_ideal_s / time_s
+
+
+def _least_empty_value(bid: Bid, report: AppReport) -> float:
+    """Most of 1/rho of the report, of which the empty bundle is the value; 0 if either is none."""
+    if bid.empty_value <= 0.0 or not 0.0 < report.rho < math.inf:
+        return 0.0
+    return _EMPTY_SHARE / report.rho

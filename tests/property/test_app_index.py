@@ -1,0 +1,64 @@
+"""The indexes of `AppEntries` equal a plain walk over all apps, whatever happens to the apps."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from service_cases import DECLARATION, app
+
+from rm_plugin.service.app_pages import app_page, list_key
+from rm_plugin.service.entries import AppEntries, AppEntry
+from rm_plugin.service.fluid_fairness import FluidFairness, lives_of
+from themis.lifecycle import AppState
+from themis.wire import themis_pb2 as pb
+
+GPUS = 8
+ENDS = st.sampled_from([AppState.FINISHED, AppState.FAILED, AppState.KILLED])
+STEPS = st.lists(
+    st.one_of(
+        st.just(("arrive",)),
+        st.tuples(st.just("beat"), st.integers(0, 9), st.booleans()),
+        st.tuples(st.just("end"), st.integers(0, 9), ENDS, st.booleans()),
+        st.tuples(st.just("archive"), st.integers(0, 9)),
+        st.just(("restart",)),
+    ),
+    max_size=30,
+)
+
+
+def ended(entries: AppEntries) -> list[AppEntry]:
+    return [entry for entry in entries if entry.ended]
+
+
+def take(entries: AppEntries, step: tuple, now_s: float) -> AppEntries:
+    kind, *arguments = step
+    if kind == "arrive":
+        name = entries.next_id()
+        entries.add(AppEntry(app_id=name, spec=app(name), submitted_at_s=now_s, state=AppState.RUNNING))
+    elif kind == "restart":
+        return AppEntries(list(entries), archived=entries.archived, last_number=int(entries.next_id()[4:]) - 1)
+    elif kind == "archive":
+        entries.archive([entry.app_id for entry in ended(entries)[: arguments[0]]])
+    elif active := entries.active():
+        entry = active[arguments[0] % len(active)]
+        if kind == "beat":
+            entries.take_heartbeat(entry, pb.Heartbeat(declaration=DECLARATION if arguments[1] else None))
+        else:
+            entry.state, entry.finished_at_s = arguments[1], now_s
+            if arguments[2]:
+                entry.finish = pb.Finish(state=arguments[1], declaration=DECLARATION)
+            entries.note_end(entry)
+    return entries
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS)
+def test_active_apps_lists_and_lives_equal_a_walk_over_all_apps(steps):
+    entries = AppEntries()
+    fairness = FluidFairness(entries)
+    for number, step in enumerate(steps):
+        entries = take(entries, step, 10.0 * number)
+        if step[0] == "restart":
+            fairness = FluidFairness(entries)
+        assert entries.active() == [entry for entry in entries if not entry.ended]
+        assert list(entries.newest_first()) == sorted(entries, key=list_key)
+        assert app_page(entries.newest_first(), limit=3).entries == tuple(sorted(entries, key=list_key)[:3])
+        assert fairness.lives(GPUS) == lives_of(entries, GPUS)

@@ -1,0 +1,138 @@
+"""A round waits while answers come in, and the last report of a late app counts for a while."""
+
+import asyncio
+import time
+
+import pytest
+from service_cases import CLUSTER, SPEC, answer
+
+from rm_plugin.arbiter.core import Arbiter, LeasePolicy
+from rm_plugin.arbiter.round_values import Decision, RoundSettings
+from rm_plugin.arbiter.rounds import RoundResult
+from rm_plugin.service.last_reports import LastReports
+from rm_plugin.service.memory_service import memory_service, until
+from rm_plugin.service.round_runner import answered
+from themis.bids import AppReport, PlacedGang
+from themis.cluster import Allocation, Level
+
+KEEP_S = 30.0
+
+
+def report(app_id, round_id):
+    return AppReport(app_id=app_id, round_id=round_id, rho=2.0)
+
+
+@pytest.fixture
+def arbiter():
+    made = Arbiter(CLUSTER, LeasePolicy(), RoundSettings(), seed=0, grid_origin_s=0.0)
+    made.add_app("a", now_s=0.0)
+    return made
+
+
+@pytest.mark.parametrize(("at_s", "counts"), [(129.0, True), (130.0, True), (131.0, False)])
+def test_last_report_counts_for_a_bounded_time(arbiter, at_s, counts):
+    last = LastReports(KEEP_S)
+    first, _ = arbiter.begin_round(100.0)
+    last.take(first, {"a": report("a", first.round_id)})
+    later, _ = arbiter.begin_round(at_s)
+    last.take(later, {})
+    assert last.of_late(later, ["a", "b"]) == ({"a": report("a", later.round_id)} if counts else {})
+
+
+def test_last_report_does_not_count_once_the_app_holds_other_gpus(arbiter):
+    last = LastReports(KEEP_S)
+    first, _ = arbiter.begin_round(100.0)
+    last.take(first, {"a": report("a", first.round_id)})
+    gang = PlacedGang(gpus=Allocation((("m0", 1),)), level=Level.SLOT)
+    arbiter.settle(RoundResult(snapshot=first, decision=Decision(auction={"a": (gang,)})), now_s=100.0)
+    later, _ = arbiter.begin_round(101.0)
+    assert last.of_late(later, ["a"]) == {}
+
+
+def test_app_that_ended_is_forgotten(arbiter):
+    last = LastReports(KEEP_S)
+    first, _ = arbiter.begin_round(100.0)
+    last.take(first, {"a": report("a", first.round_id)})
+    arbiter.end_app("a", now_s=101.0, reason="the app ended")
+    last.take(arbiter.begin_round(101.0)[0], {})
+    assert not last._reports
+
+
+def test_late_app_gets_gpus_by_its_last_report(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path, report_deadline_s=0.1, bid_deadline_s=0.1) as rm:
+            entry, session = await rm.registered(SPEC)
+            rm.arbiter.close_gpus(rm.arbiter.cluster.gpu_set)
+            answering = asyncio.ensure_future(answer(rm, entry, session))
+            rounds = asyncio.ensure_future(rm.rounds.run())
+            snapshot, _ = rm.arbiter.begin_round(rm.clock.now_s())
+            for future in (answering,):
+                await asyncio.sleep(0)
+                future.cancel()
+            wanted = _wanting(entry.app_id, snapshot.round_id)
+            rm.rounds._last_reports.take(snapshot, {entry.app_id: wanted})
+            rm.arbiter.close_gpus(frozenset())
+            rm.rounds.trigger("test")
+            await until(lambda: bool(rm.arbiter.table.live))
+            rounds.cancel()
+            await asyncio.gather(rounds, answering, return_exceptions=True)
+            reported = [event.detail for event in rm.store.events() if event.kind == "round_reported"]
+            assert reported[-1]["absent"] == reported[-1]["kept"] == [entry.app_id]
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def _wanting(app_id, round_id):
+    from service_cases import _DEMAND, _PHASE
+
+    return AppReport(
+        app_id=app_id, round_id=round_id, rho=2.0, t_shared_s=20.0, t_ideal_s=10.0,
+        demands=(_DEMAND,), phases_left=(_PHASE,),
+    )  # fmt: skip
+
+
+# ---- how long a round waits -----------------------------------------------------------------------------------------
+
+
+def waited_s(answer_at_s, *, pause_s=0.1, most_s=10.0, stall_s=0.0):
+    """How long `answered` waits for answers at these times and one that never comes; and how many were done."""
+
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        waiting = [loop.create_future() for _ in (*answer_at_s, None)]
+        for future, at_s in zip(waiting, answer_at_s, strict=False):
+            loop.call_later(at_s, future.set_result, None)
+        if stall_s:
+            loop.call_later(0.01, time.sleep, stall_s)
+        begun_s = loop.time()
+        await answered(waiting, pause_s=pause_s, most_s=most_s)
+        return loop.time() - begun_s, sum(future.done() for future in waiting)
+
+    return asyncio.run(scenario())
+
+
+def test_round_waits_as_long_as_answers_come_in():
+    seconds, done = waited_s([0.05 * number for number in range(1, 9)])
+    assert done == 8
+    assert seconds > 0.4
+
+
+def test_round_waits_no_longer_than_its_bound_though_answers_come_in():
+    seconds, done = waited_s([0.05 * number for number in range(1, 40)], most_s=0.3)
+    assert done < 39
+    assert 0.3 <= seconds < 1.5
+
+
+def test_stall_of_the_service_itself_is_no_pause_of_the_apps():
+    assert waited_s([0.05, 0.06], stall_s=0.5)[1] == 2
+
+
+def test_round_does_not_wait_once_all_have_answered():
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        only = loop.create_future()
+        loop.call_later(0.01, only.set_result, None)
+        await answered([only], pause_s=60.0, most_s=60.0)
+        await answered([], pause_s=60.0, most_s=60.0)
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
