@@ -46,7 +46,7 @@ SOAK_APPS ?= 30000
 test-soak: setup
 	@THEMIS_SOAK_APPS=$(SOAK_APPS) exec $(BIN)/python -m pytest -s -m slow tests/soak
 
-# Random faults under load, about a quarter of an hour; prints how long the service was away. The seed decides the faults.
+# Random faults under load, about a quarter of an hour; prints how long the service was unavailable. The seed decides the faults.
 CHAOS_KILLS ?= 300
 CHAOS_OUTAGES ?= 60
 CHAOS_SEED ?= 0

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import field
 
+from am.attempt_token import read_token
 from themis.errors import InputError
 from themis.values import Value, repr_without
 
@@ -50,12 +51,12 @@ class AmContext(Value, frozen=True, kw_only=True):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> AmContext:
-        """Read THEMIS_RM_ADDRESS, _APP_ID, _ATTEMPT, _APP_TOKEN and _APP_DIR; a missing one raises InputError.
+        """Read THEMIS_RM_ADDRESS, _APP_ID, _ATTEMPT and _APP_DIR, and the token. A missing one raises InputError.
 
         THEMIS_STORAGE_URI, THEMIS_ENGINE, THEMIS_RUN_ID, THEMIS_ENGINE_SETTINGS (JSON) and THEMIS_RM_ABSENCE_S may be
         there.
         """
-        names = ("THEMIS_RM_ADDRESS", "THEMIS_APP_ID", "THEMIS_ATTEMPT", "THEMIS_APP_TOKEN", "THEMIS_APP_DIR")
+        names = ("THEMIS_RM_ADDRESS", "THEMIS_APP_ID", "THEMIS_ATTEMPT", "THEMIS_APP_DIR")
         missing = [name for name in names if not environment.get(name)]
         if missing:
             raise InputError(
@@ -67,7 +68,7 @@ class AmContext(Value, frozen=True, kw_only=True):
             rm_address=environment["THEMIS_RM_ADDRESS"],
             app_id=environment["THEMIS_APP_ID"],
             attempt=int(environment["THEMIS_ATTEMPT"]),
-            token=environment["THEMIS_APP_TOKEN"],
+            token=read_token(environment),
             folder=Path(environment["THEMIS_APP_DIR"]).absolute(),
             storage=environment.get("THEMIS_STORAGE_URI", ""),
             engine=environment.get("THEMIS_ENGINE") or "local",

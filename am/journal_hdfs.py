@@ -104,7 +104,7 @@ class HdfsJournal:
             LOG.error("the end of the journal is lost: %s", self._failure)
 
     def _open(self) -> None:
-        """Read what is there and begin an epoch, again where a master that still lives began one meanwhile."""
+        """Read what the journal has and begin an epoch, again where a master that still lives began one meanwhile."""
         for last in (*[False] * (_OPEN_ATTEMPTS - 1), True):
             self._epoch, self._content = _read_newest(self._hdfs, self.place)
             self._written = bytearray(self._content)
@@ -134,7 +134,7 @@ class HdfsJournal:
         return batch or None
 
     def _write(self, batch: bytes) -> None:
-        """Write a batch, however long HDFS is away while the process lives."""
+        """Write a batch, however long HDFS is unavailable while the process lives."""
         path = f"{self.place}/{self._epoch:06d}/{self._batches:08d}"
         once = self._hdfs.with_rule(ONCE)
         for wait_s in RetryRule().waits_s():
@@ -152,7 +152,7 @@ class HdfsJournal:
             self._roll(once)
 
     def _roll(self, hdfs: WebHdfs) -> None:
-        """Begin a new epoch if HDFS is there; if not, after a later batch."""
+        """Begin a new epoch if HDFS is available; if not, after a later batch."""
         try:
             self._begin_epoch(hdfs)
         except HdfsAwayError:

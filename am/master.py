@@ -39,7 +39,7 @@ _LINGER_S = 0.5
 """How long a GPU without a use is kept, since the next phase of the search may begin in a moment."""
 
 _FAREWELL_S = 60.0
-"""How long an app master that was asked to end waits for a ResourceManager that is away, to report the end."""
+"""How long an app master that was asked to end waits for a ResourceManager that is unavailable, to report the end."""
 
 
 class AttemptLostError(Exception):
@@ -257,7 +257,7 @@ class AppMaster:
             async with asyncio.timeout(_FAREWELL_S):
                 await delivered
         except TimeoutError:
-            raise UnreachableError("the ResourceManager is away", value=self._context.rm_address) from None
+            raise UnreachableError("the ResourceManager is unavailable", value=self._context.rm_address) from None
         finally:
             delivered.cancel()
             ending.cancel()
@@ -330,10 +330,10 @@ class AppMaster:
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         self._idle_since_s = {gpu: self._idle_since_s.get(gpu, now_s) for gpu in gpus}
-        ripe = [gpu for gpu, since_s in self._idle_since_s.items() if now_s - since_s >= _LINGER_S]
-        if len(ripe) < len(gpus):
+        idle_past_linger = [gpu for gpu, since_s in self._idle_since_s.items() if now_s - since_s >= _LINGER_S]
+        if len(idle_past_linger) < len(gpus):
             loop.call_later(_LINGER_S, self._dirty.set)
-        return ripe
+        return idle_past_linger
 
     def _release(self, app: App, gpus: list[GpuId], reason: str) -> None:
         if gpus:

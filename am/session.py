@@ -69,7 +69,7 @@ class RmSession:
         self._emptied.set()
 
     def send(self, message: pb.AmMessage) -> None:
-        """Send a message now, or when the session is there again if it must arrive; else it is dropped."""
+        """Send a message now, or when the session is available again if it must arrive; else it is dropped."""
         message.id = self._next_id
         self._next_id += 1
         if message.WhichOneof("body") in _LASTING:
@@ -105,7 +105,7 @@ class RmSession:
                     self._outgoing = None
                     self.sent_at_s.clear()
                 if loop.time() - away_since_s > self._give_up_s:
-                    raise UnreachableError("the ResourceManager is away", value=self._address)
+                    raise UnreachableError("the ResourceManager is unavailable", value=self._address)
                 await asyncio.sleep(_RETRY_S)
 
     async def _stream(self, stub: rpc.ArbiterServiceStub) -> AsyncIterator[pb.RmMessage]:

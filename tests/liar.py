@@ -241,8 +241,7 @@ class Stage:
     def registration(self, app_id: str, **changes: object) -> pb.Register:
         """What the app master that the engine started would register with."""
         launch = self.engine.started.living[app_id].launch
-        token = getattr(launch, "token", "") or launch.environment["THEMIS_APP_TOKEN"]
-        values = {"app_id": app_id, "token": token, "attempt": launch.attempt, "pid": 4711}
+        values = {"app_id": app_id, "token": launch.token, "attempt": launch.attempt, "pid": 4711}
         return pb.Register(**{**values, **changes})
 
     def connect(self, app_id: str, spec: AppSpec, change: Change = truth, **changes: object) -> Master:
@@ -259,6 +258,12 @@ class Stage:
         master.app_id = app_id
         await asyncio.wait_for(master.registered.wait(), 10)
         return master
+
+    async def until(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+        """Return once the condition holds."""
+        async with asyncio.timeout(timeout_s):
+            while not condition():
+                await asyncio.sleep(0.01)
 
     async def disconnect(self, master: Master) -> None:
         master.task.cancel()

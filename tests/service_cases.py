@@ -9,6 +9,7 @@ from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.engines.memory import MemoryAppLauncher
 from rm_plugin.policies.port import Policy
 from rm_plugin.policies.registry import make_policy
+from rm_plugin.service.attempt_token import hashed
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.log_summary import report_unreadable
 from rm_plugin.service.manager import ResourceManager
@@ -83,12 +84,13 @@ class ServiceCase:
         report_unreadable(self.recorder.summary)
         self.arbiter = _arbiter(settings, cluster, store, self.clock, self.entries, decider, self.recorder.summary)
         _abandon_open_round(self.recorder)
+        self.launcher = MemoryAppLauncher(_nothing)
         self.manager = ResourceManager(
             settings=settings,
             arbiter=self.arbiter,
             entries=self.entries,
             recorder=self.recorder,
-            launcher=MemoryAppLauncher(_nothing),
+            launcher=self.launcher,
             clock=self.clock,
         )
         self.rounds = self.manager.rounds = RoundRunner(
@@ -150,8 +152,19 @@ def app(name: str, jobs: int = 2) -> AppSpec:
     )
 
 
+def known_token(entry: AppEntry) -> str:
+    """Give the attempt of an app a token that the test knows."""
+    entry.token_sha256 = hashed("the token of a test")
+    return "the token of a test"
+
+
 def registration(entry: AppEntry, **changes: object) -> pb.Register:
-    values = {"app_id": entry.app_id, "token": entry.token, "attempt": entry.attempt, "pid": 4711}
+    values = {
+        "app_id": entry.app_id,
+        "token": known_token(entry),
+        "attempt": entry.attempt,
+        "pid": entry.registered_pid or 4711,
+    }
     return pb.Register(**{**values, **changes})
 
 

@@ -48,5 +48,5 @@ class MemoryFolder:
 
     def _step(self) -> None:
         if self.away:
-            raise UnreachableError("the shared folder is away", value=self.place)
+            raise UnreachableError("the shared folder is unavailable", value=self.place)
         self._steps += 1

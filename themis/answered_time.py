@@ -6,7 +6,7 @@ from __future__ import annotations
 class AnsweredTime:
     """Counts seconds, but at most `gap_s` of them between two answers of the engine.
 
-    Deadlines of an engine's work use this clock, because the engine cannot work while it is away.
+    Deadlines of an engine's work use this clock, because the engine cannot work while it is unavailable.
 
     >>> time = AnsweredTime(gap_s=2.0, now_s=0.0)
     >>> time.answered(1.0)

@@ -53,6 +53,7 @@ class ProcessSpec(Value, frozen=True, kw_only=True):
         working_dir: Made when missing.
         stdout: File that standard output is appended to; its folder is made when missing.
         stderr: The same for standard error; None means the file of `stdout`.
+        stdin: A secret that it reads from its standard input, which is empty after it. No other process can read it.
         dies_with_parent: The kernel kills it (SIGKILL) when this process, or the thread that started it, ends.
         cores: The cores on which it may run, by the system's numbers. Empty for all. Needs `dies_with_parent`.
     """
@@ -62,6 +63,7 @@ class ProcessSpec(Value, frozen=True, kw_only=True):
     working_dir: Path
     stdout: Path
     stderr: Path | None = None
+    stdin: str = ""
     dies_with_parent: bool = False
     cores: tuple[int, ...] = ()
 
@@ -69,7 +71,7 @@ class ProcessSpec(Value, frozen=True, kw_only=True):
         if self.cores and not self.dies_with_parent:
             raise InvariantError("only a guarded process can be pinned to cores", value=self.cores)
 
-    __repr__ = repr_without("environment")
+    __repr__ = repr_without("environment", "stdin")
 
 
 class RunningProcess:
@@ -192,13 +194,15 @@ def start(spec: ProcessSpec) -> RunningProcess:
         for folder in {spec.working_dir, spec.stdout.parent, (spec.stderr or spec.stdout).parent}:
             folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as files:
+            stdin = _holding(spec.stdin)
+            files.callback(os.close, stdin)
             stdout = files.enter_context(_appended(spec.stdout))
             stderr = files.enter_context(_appended(spec.stderr)) if spec.stderr else subprocess.STDOUT
             popen = subprocess.Popen(
                 command,
                 env=dict(spec.environment),
                 cwd=spec.working_dir,
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
@@ -212,6 +216,16 @@ def start(spec: ProcessSpec) -> RunningProcess:
         # Children that it has by now stay outside. An app master has none: its interpreter still starts.
         control_group.add(popen.pid)
     return RunningProcess(popen, control_group)
+
+
+def _holding(text: str) -> int:
+    """A pipe that holds a short text and then ends; the null device for none."""
+    if not text:
+        return os.open(os.devnull, os.O_RDONLY)
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w", encoding="utf-8") as file:
+        file.write(text)
+    return reader
 
 
 def _appended(log: Path) -> BinaryIO:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from themis.rho import RhoDefinition
 from themis_cli.simulate_progress import span
 from themis_lab.simulator.explain import AppRound
 from themis_lab.simulator.json_codec import plain
@@ -26,8 +27,9 @@ def explained_lines(app: str, rounds: Sequence[AppRound]) -> Iterator[str]:
 def _round_lines(each: AppRound) -> Iterator[str]:
     yield f"round {each.round_id} at {span(each.now_s)} ({', '.join(each.reasons)})"
     yield (
-        f"  rho {each.rho:.3f}, place {each.rank} of {each.apps}; keeps {_machines(each.kept)};"
-        f" renewable {_machines(each.renewable)}; could use {each.demand_gpus} more; {each.free_gpus} free"
+        f"  reported rho {each.rho:.3f} ({RhoDefinition.THEMIS}), place {each.rank} of {each.apps};"
+        f" keeps {_machines(each.kept)}; renewable {_machines(each.renewable)};"
+        f" could use {each.demand_gpus} more; {each.free_gpus} free"
     )
     if each.bid is not None:
         cut = f", {each.bid.rows_dropped} more left out" if each.bid.rows_dropped else ""

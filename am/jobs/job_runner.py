@@ -86,7 +86,7 @@ class JobRunner:
     def start(self, job: JobRun, gpus: tuple[GpuId, ...]) -> None:
         """Start a waiting job on these GPUs."""
         job.gpus, job.level = gpus, self._app.cluster.level_of_gpus(gpus)
-        job.stop_reason, job.stepped, job.startup, job.trouble = "", False, {}, None
+        job.stop_reason, job.stepped, job.startup, job.fault = "", False, {}, None
         job.short_of, job.started_from, job.reached = 0, job.saved_iteration, job.profile.iteration
         job.incarnation += 1
         job.started_at_s = self._app.now_s()
@@ -120,13 +120,13 @@ class JobRunner:
     def handle_faults(self) -> None:
         """Stop jobs that have diverged, to give them up, and those that stall, to start them again."""
         for job in self._app.search.jobs.values():
-            if not job.handles or job.trouble is not None:
+            if not job.handles or job.fault is not None:
                 continue
-            trouble = fault_of(job.profile, self._target(job), job.stalls) or limit_fault(job.profile, self._app.spec)
+            fault = fault_of(job.profile, self._target(job), job.stalls) or limit_fault(job.profile, self._app.spec)
             # One that is being stopped anyhow needs no other reason, unless it must not start again.
-            if trouble is not None and (trouble.unrecoverable or not job.stop_reason):
-                job.trouble = trouble
-                self.stop(job, trouble.reason)
+            if fault is not None and (fault.unrecoverable or not job.stop_reason):
+                job.fault = fault
+                self.stop(job, fault.reason)
 
     async def stop_all(self, reason: str) -> None:
         """Stop every job and return when nothing runs any more."""
@@ -165,7 +165,7 @@ class JobRunner:
         job.saved_iteration = await asyncio.to_thread(self._saved_iteration, job)
         job.handles = []
         self._examine(job, requested=requested)
-        if requested and job.trouble is None:
+        if requested and job.fault is None:
             saved = await asyncio.to_thread(has_newer_checkpoint, self._app, job)
             if not saved and job.job_id in self._app.search.plan().targets:
                 self._stopped_unsaved(job)
@@ -196,9 +196,9 @@ class JobRunner:
             job.unsaved_stops = 0
         if requested or job.profile.iteration > job.reached:
             job.pauses = 0
-        if job.trouble is None and job.profile.diverged is not None:
+        if job.fault is None and job.profile.diverged is not None:
             # Perhaps its last words say so. It would diverge again.
-            job.trouble = fault_of(job.profile, self._target(job), job.stalls)
+            job.fault = fault_of(job.profile, self._target(job), job.stalls)
 
     def _stopped_unsaved(self, job: JobRun) -> None:
         """Count a stop that left no newer checkpoint."""
@@ -286,9 +286,9 @@ class JobRunner:
         done = bool(exits) and (_all_succeeded(exits) or (not requested and _peers_waited_for(exits)))
         if done and job.job_id in search.plan().targets:
             search.target_reached(job)
-        elif job.trouble is not None and job.job_id in search.plan().targets:
-            job.stalls += not job.trouble.unrecoverable
-            self._again(job, job.trouble.reason, unrecoverable=job.trouble.unrecoverable)
+        elif job.fault is not None and job.job_id in search.plan().targets:
+            job.stalls += not job.fault.unrecoverable
+            self._again(job, job.fault.reason, unrecoverable=job.fault.unrecoverable)
         elif requested:
             search.turn(job, JobState.WAITING)
         elif _ended_well(exits) and job.profile.iteration > job.reached:

@@ -241,10 +241,12 @@ def _plan_on_one_type(
     settled = not already and not taken and not unsettled
     idle = Pool(usable - busy - {gpu for gpus in goals.values() for gpu in gpus}, cluster)
     back = {job.view.job_id: goals[job.view.job_id] for job in jobs if job.view.job_id in goals and not job.gpus}
-    beside = [PlannedJob(view=job.view, gpus=back.get(job.view.job_id, job.gpus)) for job in jobs] if back else jobs
+    present_jobs = (
+        [PlannedJob(view=job.view, gpus=back.get(job.view.job_id, job.gpus)) for job in jobs] if back else jobs
+    )
     to_move_to = holdings.granted if settled and not goals else frozenset()
-    later = _wait_for_all(beside, idle, holdings.granted, to_move_to, restart_s)
-    gangs = {} if later else _serve_waiting(beside, idle, to_move_to, restart_s)
+    later = _wait_for_all(present_jobs, idle, holdings.granted, to_move_to, restart_s)
+    gangs = {} if later else _serve_waiting(present_jobs, idle, to_move_to, restart_s)
     move = {job.view.job_id: gangs.pop(job.view.job_id) for job in jobs if job.gpus and job.view.job_id in gangs}
     start = back | {job: gpus for job, gpus in gangs.items() if holdings.granted.issuperset(gpus)}
     wait = later or {job: gpus for job, gpus in gangs.items() if job not in start}
@@ -335,7 +337,11 @@ def _serve(
     """Start at least one of the jobs `able` to run on idle GPUs. Returns jobs with their gangs."""
     whole = max(idle.usable(unit) for unit in {view.shape.gpus_per_task for view in able})
     best = best_starts(
-        able, whole, idle.lay, restart_s, lambda: _context(able, waiting, running, idle, bool(to_move_to), restart_s)
+        able,
+        whole,
+        idle.place_in_turn,
+        restart_s,
+        lambda: _context(able, waiting, running, idle, bool(to_move_to), restart_s),
     )
     held = {view.job_id: gpus for view, gpus in running}
     served = []
@@ -375,7 +381,7 @@ def _context(
         behind=[view for view in waiting if view.job_id not in ids],
         stragglers=stragglers,
         within=idle.level_of(idle.gpus.union(*(gpus for _, gpus in running))),
-        of_bid=division_of_bid(able, gangs, idle.machines(), idle.lay) if many else None,
+        of_bid=division_of_bid(able, gangs, idle.machines(), idle.place_in_turn) if many else None,
     )
 
 

@@ -97,7 +97,7 @@ class Pool:
             taken += [GpuId(machine_id, index) for index in indices]
         return tuple(taken)
 
-    def lay(self, jobs: Sequence[JobView], sizes: Sequence[int]) -> list[GangAt]:
+    def place_in_turn(self, jobs: Sequence[JobView], sizes: Sequence[int]) -> list[GangAt]:
         """What gangs of these sizes count as if the first jobs take them, one after the other. Takes nothing.
 
         A gang that does not fit has no GPU.

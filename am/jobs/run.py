@@ -29,7 +29,7 @@ class JobRun:
 
     `saved_iteration` is the newest checkpoint's; `stop_reason` is set when its tasks are asked to stop.
     `stop_took_s` and `moved_from` remember a stop until the job's next first step, which ends the resize; `startup` has
-    the times that the program logged of its start, in seconds by step. `trouble` is the fault for which its tasks are
+    the times that the program logged of its start, in seconds by step. `fault` is the fault for which its tasks are
     stopped, `restarted_for` the reason of its last restart, and `stalls` the number of restarts for a stall. `short_of`
     is the target at which its tasks exited with 0 although neither log nor checkpoints show it, 0 if there is none.
     `started_from` is the newest checkpoint's iteration at the start of this incarnation, `began_at` the first step that
@@ -61,7 +61,7 @@ class JobRun:
     moved_from: int = 0
     reported_at_s: float = -math.inf
     diagnostics: str = ""
-    trouble: JobFault | None = None
+    fault: JobFault | None = None
     restarted_for: str = ""
     stalls: int = 0
     short_of: int = 0
@@ -137,8 +137,8 @@ class JobRun:
         """What is wrong with the job, or was when it was last started again; empty for one that does well."""
         if self.diagnostics:
             return self.diagnostics
-        if self.trouble is not None:
-            return self.trouble.reason
+        if self.fault is not None:
+            return self.fault.reason
         stall = self.profile.stall if self.running else None
         if stall is not None:
             return f"no iteration for {stall.waited_s:.0f} s"

@@ -214,8 +214,8 @@ class Arbiter:
     def begin_round(self, now_s: float) -> tuple[RoundSnapshot, list[LeaseChange]]:
         """Frame a round: leases that end within the lead are renewable, and all free GPUs are on offer.
 
-        Leases of apps whose master is away are prolonged in place instead: they wait for it until it is given up. So
-        are bound leases, whose jobs still run, but for profiling runs. Leases on closed GPUs cannot be renewed: they
+        Leases of apps whose master is unavailable are prolonged in place: they wait for it until it is given up.
+        So are bound leases, whose jobs still run, but for profiling runs. Leases on closed GPUs cannot be renewed: they
         begin to expire. All these are in the changes.
         """
         ending = self.table.ending(renewable_until_s(now_s, self._leases.checkpoint_lead_s))
@@ -232,7 +232,7 @@ class Arbiter:
             else:
                 renewable.append(lease)
         changes = [
-            *self.table.prolong(away, now_s=now_s, end_s=self._end_of(now_s), reason="its app master is away"),
+            *self.table.prolong(away, now_s=now_s, end_s=self._end_of(now_s), reason="its app master is unavailable"),
             *self.table.prolong(bound, now_s=now_s, end_s=self._end_of(now_s), reason="its job runs until it ends"),
             *self.table.expire(expiring),
         ]
@@ -329,7 +329,7 @@ class Arbiter:
     @property
     def gpus_available(self) -> int:
         """The GPUs of all available machines: R_C, as sent to apps."""
-        return self.table.gpus_there
+        return self.table.gpus_available
 
     def machine_lost(self, machine_id: str, *, now_s: float, reason: str) -> list[LeaseChange]:
         """A machine is lost: its leases are revoked, and nothing on it is offered until it is back.
@@ -339,7 +339,7 @@ class Arbiter:
         return self._account(self.table.lose(machine_id, now_s=now_s, reason=reason), now_s)
 
     def machine_back(self, machine_id: str) -> None:
-        """A machine is there again: its GPUs are free from now on. An unknown one raises UnknownNameError."""
+        """A machine is available again: its GPUs are free from now on. An unknown one raises UnknownNameError."""
         self.table.regain(machine_id)
 
     def close_gpus(self, gpus: Collection[GpuId]) -> None:
@@ -403,16 +403,16 @@ class Arbiter:
 
     def _some_up(self, app_id: str, leases: Sequence[Lease]) -> AppStanding:
         """The snapshot of an app with renewable leases."""
-        standing = self._standings[app_id]
+        app_snapshot = self._standings[app_id]
         if any(lease.job_id for lease in leases):
             ending = [(lease.job_id, lease.gpu.machine_id) for lease in leases]
-            standing = replace(standing, bound=tuple(pair for pair in standing.bound if pair not in ending))
+            app_snapshot = replace(app_snapshot, bound=tuple(pair for pair in app_snapshot.bound if pair not in ending))
         # Mostly all leases of an app end with one round.
-        mine = standing.kept if len(leases) == standing.kept.gpus else allocation_of(leases)
-        kept = _NOTHING if mine is standing.kept else standing.kept - mine
+        mine = app_snapshot.kept if len(leases) == app_snapshot.kept.gpus else allocation_of(leases)
+        kept = _NOTHING if mine is app_snapshot.kept else app_snapshot.kept - mine
         masks = masks_of([lease.gpu for lease in leases])
         slots = [(name, count_by_slot(self.cluster.machine(name).slots, mask)) for name, mask in masks.items()]
-        return replace(standing, kept=kept, renewable=mine, renewable_slots=tuple(slots))
+        return replace(app_snapshot, kept=kept, renewable=mine, renewable_slots=tuple(slots))
 
     def _that_stand(self, grants: Mapping[str, tuple[PlacedGang, ...]]) -> dict[str, tuple[PlacedGang, ...]]:
         return {app_id: self._there(gangs) for app_id, gangs in grants.items() if self._stays(app_id)}

@@ -346,6 +346,8 @@ class _Model:
                 turns, tier = turns - 1, [app for app in tier if kept[app] < app.demand]
                 left = free
                 for app in tier:
+                    if not free:
+                        break
                     gang = min(app.now.largest_gang, app.demand - kept[app], free)
                     if gang >= (1 if kept[app] else app.now.smallest_gang):
                         kept[app], free = kept[app] + gang, free - gang

@@ -17,14 +17,14 @@ class FreeGpus:
     """
 
     __slots__ = (
+        "_available",
         "_closed",
         "_cluster",
         "_free",
         "_leased",
         "_lost",
         "_offers",
-        "_stirred",
-        "_there",
+        "_outdated",
         "count",
         "version",
     )
@@ -33,9 +33,9 @@ class FreeGpus:
         self._leased: dict[str, int] = {}
         self._closed: frozenset[GpuId] = frozenset()
         self._lost = {cluster.machine(machine_id).machine_id for machine_id in lost}
-        # The last offer of each machine, with its GPUs as a mask. Offers of `_stirred` machines may be outdated.
+        # The last offer of each machine, with its GPUs as a mask. Offers of `_outdated` machines may be outdated.
         self._offers: dict[str, tuple[int, FreeMachine]] = {}
-        self._stirred: set[str] = set()
+        self._outdated: set[str] = set()
         self._cluster = cluster
         # Read-only for others: the number of free GPUs, and a version that grows whenever they may have changed.
         self.count = self.version = 0
@@ -57,7 +57,7 @@ class FreeGpus:
         return self._free
 
     @property
-    def gpus_there(self) -> int:
+    def gpus_available(self) -> int:
         """GPUs of all machines that are not lost, leased ones included."""
         return self._cluster.gpus - sum(self._cluster.machine(machine_id).gpus for machine_id in self._lost)
 
@@ -74,12 +74,12 @@ class FreeGpus:
     def offered(self, renewable: Iterable[GpuId]) -> tuple[FreeMachine, ...]:
         """Every machine with its free and renewable GPUs by slot."""
         up = masks_of(renewable)
-        for machine_id in (self._stirred | up.keys()) & self._free.keys():
+        for machine_id in (self._outdated | up.keys()) & self._free.keys():
             gpus, offer = self._free[machine_id] | up.get(machine_id, 0), self._offers.get(machine_id)
             if offer is None or offer[0] != gpus:
                 self._offers[machine_id] = self._offer(self._cluster.machine(machine_id), gpus)
         # In the next round renewable GPUs are leased or free.
-        self._stirred = set(up)
+        self._outdated = set(up)
         return tuple([self._offers[machine.machine_id][1] for machine in self._cluster.machines])
 
     # ---- changing ----
@@ -99,14 +99,14 @@ class FreeGpus:
     def lose(self, machine_id: str) -> None:
         """Mark a machine as lost. Raises UnknownNameError for a machine that the cluster does not have."""
         self._lost.add(self._cluster.machine(machine_id).machine_id)
-        self._there[machine_id] = 0
+        self._available[machine_id] = 0
         self._forget(machine_id)
 
     def regain(self, machine_id: str) -> None:
         """Mark a machine as up again. Raises UnknownNameError for a machine that the cluster does not have."""
         machine = self._cluster.machine(machine_id)
         self._lost.discard(machine_id)
-        self._there[machine_id] = self._givable_of(machine)
+        self._available[machine_id] = self._givable_of(machine)
         self._forget(machine_id)
 
     def close(self, gpus: Collection[GpuId]) -> None:
@@ -129,18 +129,18 @@ class FreeGpus:
 
     def _find_all(self) -> None:
         """Recompute everything, after rare changes of the cluster or of closed GPUs."""
-        self._there = self._givable()
+        self._available = self._givable()
         self._free = self._without(self._leased)
-        self._stirred = set(self._there)
+        self._outdated = set(self._available)
         self.count = sum([gpus.bit_count() for gpus in self._free.values()])
         self.version += 1
 
     def _forget(self, machine_id: str) -> None:
         """Update one machine, after a change of it or of its leases."""
         # `validate` reports leases on machines that the cluster does not have.
-        if machine_id in self._there:
-            self._stirred.add(machine_id)
-            gpus = self._there[machine_id] & ~self._leased.get(machine_id, 0)
+        if machine_id in self._available:
+            self._outdated.add(machine_id)
+            gpus = self._available[machine_id] & ~self._leased.get(machine_id, 0)
             self.count += gpus.bit_count() - self._free[machine_id].bit_count()
             self.version += 1
             self._free[machine_id] = gpus
@@ -161,7 +161,7 @@ class FreeGpus:
         return _all_of(machine) & ~closed.get(machine.machine_id, 0)
 
     def _without(self, leased: Mapping[str, int]) -> dict[str, int]:
-        return {machine_id: there & ~leased.get(machine_id, 0) for machine_id, there in self._there.items()}
+        return {machine_id: there & ~leased.get(machine_id, 0) for machine_id, there in self._available.items()}
 
     @staticmethod
     def _offer(machine: Machine, gpus: int) -> tuple[int, FreeMachine]:
@@ -185,8 +185,10 @@ class FreeGpus:
         if {machine_id: gpus for machine_id, gpus in self._leased.items() if gpus} != leased:
             raise InvariantError("the record of leased GPUs differs from the leases", value=dict(self._leased))
         there = self._givable()
-        if self._there != there or list(self._free) != list(there):
-            raise InvariantError("the record of GPUs that may be leased differs from the cluster", value=self._there)
+        if self._available != there or list(self._free) != list(there):
+            raise InvariantError(
+                "the record of GPUs that may be leased differs from the cluster", value=self._available
+            )
         for machine_id, gpus in leased.items():
             if machine_id in self._lost:
                 raise InvariantError("a lease is on a lost machine", value=machine_id)
@@ -205,9 +207,9 @@ class FreeGpus:
             raise InvariantError("the record of leased GPUs differs from the leases", value=machine_id)
         if leased and machine_id in self._lost:
             raise InvariantError("a lease is on a lost machine", value=machine_id)
-        if self._there.get(machine_id) != self._givable_of(machine):
+        if self._available.get(machine_id) != self._givable_of(machine):
             raise InvariantError("the record of GPUs that may be leased differs from the cluster", value=machine_id)
-        if self._free.get(machine_id) != self._there[machine_id] & ~leased:
+        if self._free.get(machine_id) != self._available[machine_id] & ~leased:
             raise InvariantError("the record of free GPUs is wrong", value=machine_id)
         if machine_id in self._offers and not self._is_kept_up(machine):
             raise InvariantError("a cached offer differs from the free GPUs", value=self._offers[machine_id][1])
@@ -215,7 +217,7 @@ class FreeGpus:
     def _is_kept_up(self, machine: Machine) -> bool:
         """Whether a machine's last offer matches its mask, and the mask is current or known to be outdated."""
         gpus, offer = self._offers[machine.machine_id]
-        known = machine.machine_id in self._stirred or gpus == self._free[machine.machine_id]
+        known = machine.machine_id in self._outdated or gpus == self._free[machine.machine_id]
         return known and offer.free_slots == count_by_slot(machine.slots, gpus)
 
 

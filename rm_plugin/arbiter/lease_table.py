@@ -73,9 +73,9 @@ class LeaseTable:
         return self._free.closed
 
     @property
-    def gpus_there(self) -> int:
-        """GPUs of the machines that are there, leased ones included."""
-        return self._free.gpus_there
+    def gpus_available(self) -> int:
+        """GPUs of the machines that are available, leased ones included."""
+        return self._free.gpus_available
 
     @property
     def holders(self) -> KeysView[str]:
@@ -124,7 +124,7 @@ class LeaseTable:
         return self._by_id.get(lease_id)
 
     def free_gpus(self) -> list[GpuId]:
-        """GPUs to give out, machine by machine: without a live lease, on machines that are there, not closed."""
+        """GPUs to give out, machine by machine: without a live lease, on machines that are available, not closed."""
         return self._free.gpus()
 
     @property
@@ -280,7 +280,7 @@ class LeaseTable:
         return changes
 
     def regain(self, machine_id: str) -> None:
-        """A machine is there again, with all its GPUs free; one that never was lost stays as it is.
+        """A machine is available again, with all its GPUs free; one that never was lost stays as it is.
 
         A machine that the cluster does not have raises UnknownNameError.
         """

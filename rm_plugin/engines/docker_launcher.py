@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
 from themis.docker_host import (
@@ -29,6 +31,8 @@ from themis.values import Value, repr_without
 
 LOG = logging.getLogger("themis.rm.docker")
 
+TOKEN_FILE = ".am-token"
+"""The app master reads the token from this file in its folder, and removes it before a task can start."""
 _AGAIN_S = 1.0
 _EVERYWHERE = ("0.0.0.0", "::", "[::]", "")
 # Its log lies where that of a process would: the engine's own goes with the container.
@@ -67,6 +71,7 @@ class AmContainers(Value, frozen=True, kw_only=True):
             "THEMIS_RM_ADDRESS": f"{gateway if host in _EVERYWHERE else host}:{port}",
             "THEMIS_APP_ID": launch.app_id,
             "THEMIS_ATTEMPT": str(launch.attempt),
+            "THEMIS_TOKEN_FILE": f"{folder}/{TOKEN_FILE}",
         }
         binds = [Bind(source=folder, target=folder)]
         if self.socket:
@@ -113,6 +118,7 @@ class DockerAppLauncher:
         # Check each time, because an operator may have removed the empty network.
         gateway = await asyncio.to_thread(self._host.ensure_network, self._containers.network, self._run)
         launch.working_dir.mkdir(parents=True, exist_ok=True)
+        _write_private(launch.working_dir / TOKEN_FILE, launch.token)
         labels = {**self._app_master(launch.app_id), ATTEMPT_LABEL: str(launch.attempt)}
         container = await asyncio.to_thread(self._host.start, self._containers.spec(launch, labels, gateway))
         self._follow(launch.app_id, launch.attempt, container.pid, container.container_id)
@@ -136,6 +142,10 @@ class DockerAppLauncher:
     def queue(self, app_id: str) -> str:
         """Return nothing: this engine has no queues."""
         return ""
+
+    async def newest_attempt(self, app_id: str, attempt: int) -> int:
+        """Return the known attempt: this engine starts none by itself."""
+        return attempt
 
     async def kill(self, app_id: str) -> None:
         """Kill and remove every container of the app. Its exit is reported later."""
@@ -185,6 +195,13 @@ class DockerAppLauncher:
         self._gone.pop(app_id).set()
         if not self._closed:
             await self._on_exit(AmExit(app_id=app_id, attempt=attempt, pid=pid, exit_code=end.exit_code))
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a new file that its owner alone can read: also if a file or a link of a task is in its place."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
+        file.write(text)
 
 
 async def _until_done(work: Callable[[Mapping[str, str]], None], labels: Mapping[str, str]) -> None:

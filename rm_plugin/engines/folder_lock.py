@@ -170,7 +170,7 @@ class FolderLock:
             await self._sleep(LOOK_S)
 
     async def keep(self) -> None:
-        """Renew the lock until it is lost. While the folder is away, no other process can take the lock either.
+        """Renew the lock until it is lost. While the folder is unavailable, no other process can take the lock either.
 
         Raises:
             LockLostError: Another process has the lock.
@@ -190,13 +190,13 @@ class FolderLock:
         Returns None if this process has the lock now, else its holder, or the lock's name if that is unreadable.
 
         Raises:
-            UnreachableError: The folder is away.
+            UnreachableError: The folder is unavailable.
         """
         while not self._number:
             newest = self._newest()
             if newest is not None:
                 holder = self._read(newest)
-                # Count successful looks, not time: while the folder is away, the holder cannot renew its lock.
+                # Count successful looks, not time: while the folder is unavailable, the holder cannot renew its lock.
                 self._looks = self._looks + 1 if newest == self._watched else 0
                 self._watched = newest
                 is_dead = holder is not None and holder.is_known_dead()
@@ -210,7 +210,7 @@ class FolderLock:
 
         Raises:
             LockLostError: Another process has the lock.
-            UnreachableError: The folder is away.
+            UnreachableError: The folder is unavailable.
         """
         now_s = self._now_s()
         files = self._folder.list()

@@ -30,6 +30,7 @@ class Node(Value, frozen=True, kw_only=True):
         state: Its state.
         used_gpus: Its GPUs in use, by any program. 0 if the engine does not count.
         free_memory_mb: Memory that no container has. None if the engine does not count.
+        free_vcores: Virtual cores that no container has. None if the engine does not count.
         reason: Why it is not usable, for events. May be empty.
     """
 
@@ -37,6 +38,7 @@ class Node(Value, frozen=True, kw_only=True):
     state: NodeState = NodeState.USABLE
     used_gpus: int = 0
     free_memory_mb: int | None = None
+    free_vcores: int | None = None
     reason: str = ""
 
 

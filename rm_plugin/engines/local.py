@@ -61,6 +61,7 @@ class LocalAppLauncher:
                 environment={**os.environ, **launch.environment, **ours},
                 working_dir=launch.working_dir,
                 stdout=launch.working_dir / _log_name(launch.attempt),
+                stdin=launch.token,
             )
         )
         self._watch(launch.app_id, launch.attempt, process.pid, process, launch.working_dir)
@@ -81,6 +82,10 @@ class LocalAppLauncher:
     def queue(self, app_id: str) -> str:
         """Return nothing: this engine has no queues."""
         return ""
+
+    async def newest_attempt(self, app_id: str, attempt: int) -> int:
+        """Return the known attempt: this engine starts none by itself."""
+        return attempt
 
     async def kill(self, app_id: str) -> None:
         """Send SIGKILL to every process of the app. Its exit is reported later."""

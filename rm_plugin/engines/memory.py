@@ -32,12 +32,17 @@ class MemoryAm(Value, frozen=True, kw_only=True):
 
 
 class MemoryAppLauncher:
-    """Records launches. A test ends an app master with `end`, and gives reasons in `queued` why apps wait."""
+    """Records launches.
+
+    A test ends an app master with `end`, gives reasons in `queued` why apps wait, and in `restarted` the attempts that
+    the engine started by itself.
+    """
 
     def __init__(self, on_exit: OnAmExit) -> None:
         self.launched: list[MemoryAm] = []
         self.living: dict[str, MemoryAm] = {}
         self.queued: dict[str, str] = {}
+        self.restarted: dict[str, int] = {}
         self._on_exit = on_exit
 
     async def launch(self, launch: AmLaunch) -> int:
@@ -60,6 +65,10 @@ class MemoryAppLauncher:
     def queue(self, app_id: str) -> str:
         """Return nothing: this engine has no queues."""
         return ""
+
+    async def newest_attempt(self, app_id: str, attempt: int) -> int:
+        """Return the known attempt, or the one that a test has put into `restarted`."""
+        return max(attempt, self.restarted.get(app_id, 0))
 
     async def kill(self, app_id: str) -> None:
         """End the app's master by SIGKILL."""

@@ -17,6 +17,8 @@ class AmLaunch(Value, frozen=True, kw_only=True):
         app_id: The app.
         attempt: Counts from 1.
         environment: Variables of its app master. THEMIS_APP_ID and THEMIS_ATTEMPT are added.
+        token: By which the app master proves itself (docs/explanation/security.md). It must reach no other process: an
+            engine passes it neither in the environment nor in the command line.
         working_dir: The app's folder on this machine.
         name: The app's name, for lists.
         user: The user who submitted it.
@@ -29,13 +31,14 @@ class AmLaunch(Value, frozen=True, kw_only=True):
     attempt: int
     environment: Mapping[str, str]
     working_dir: Path
+    token: str = ""
     name: str = ""
     user: str = ""
     queue: str = ""
     attempts_left: int = 1
     failures_window_s: float = math.inf
 
-    __repr__ = repr_without("environment")
+    __repr__ = repr_without("environment", "token")
 
 
 class AmExit(Value, frozen=True, kw_only=True):
@@ -71,7 +74,7 @@ class AppLauncher(Protocol):
         An earlier attempt of the app is ended first.
 
         Raises:
-            UnreachableError: The engine is away; the same attempt is launched again later.
+            UnreachableError: The engine is unavailable; the same attempt is launched again later.
             ThemisError: It cannot be started.
         """
         ...
@@ -86,6 +89,13 @@ class AppLauncher(Protocol):
 
     def queue(self, app_id: str) -> str:
         """The queue to which an operator moved the app in the engine. Empty if it is where it was submitted."""
+        ...
+
+    async def newest_attempt(self, app_id: str, attempt: int) -> int:
+        """Return the newest attempt of an app that this engine has started, at least `attempt`, which we know of.
+
+        Raises ThemisError if the engine does not answer.
+        """
         ...
 
     async def kill(self, app_id: str) -> None:

@@ -125,8 +125,14 @@ class YarnInventory:
             state = NodeState.DRAINING if reason else state
         machine = self._machines[report.host]
         used = report.used_gpus if self._has_gpus(machine) else _used_as_cpu_node(report, machine)
-        free_memory_mb = max(0, report.memory_mb - report.used_memory_mb)
-        return Node(machine=machine, state=state, used_gpus=used, free_memory_mb=free_memory_mb, reason=reason)
+        return Node(
+            machine=machine,
+            state=state,
+            used_gpus=used,
+            free_memory_mb=max(0, report.memory_mb - report.used_memory_mb),
+            free_vcores=max(0, report.vcores - report.used_vcores),
+            reason=reason,
+        )
 
     def _is_labelled_otherwise(self, report: NodeReport) -> bool:
         """Whether a node has another label than ours, so that our containers cannot run there. Such a node drains."""

@@ -119,7 +119,7 @@ class YarnAppLauncher:
         """Submit an application; returns the number in its id.
 
         Raises:
-            UnreachableError: YARN is away; what it may have taken all the same is followed by the next launch.
+            UnreachableError: YARN is unavailable; what it may have taken all the same is followed by the next launch.
             ThemisError: YARN refuses it.
         """
         await self._end_followed(launch.app_id)
@@ -147,6 +147,14 @@ class YarnAppLauncher:
     def queues(self) -> frozenset[str]:
         """The YARN queues of all living applications, as YARN reported them last."""
         return frozenset(each.queue for each in self._apps.values() if each.queue and not each.reported)
+
+    async def newest_attempt(self, app_id: str, attempt: int) -> int:
+        """Ask YARN, which starts further attempts by itself, how many it has started."""
+        reports = await asyncio.to_thread(self._client.reports, tags=(_app_tag(app_id),), states=_LIVING)
+        mine = [report for report in reports if self._run_tag in report.tags]
+        if not mine:
+            return attempt
+        return max(attempt, _first_attempt(mine[-1], attempt) + max(0, mine[-1].attempt - 1))
 
     async def kill(self, app_id: str) -> None:
         """Kill the app's YARN application; returns when its NodeManagers have ended all of it."""
@@ -219,7 +227,7 @@ class YarnAppLauncher:
                 environment=environment,
                 environment_templates=template.templates,
                 resources=template.resources,
-                tokens=submission_tokens(),
+                tokens=submission_tokens(app_token=launch.token),
             ),
             memory_mb=settings.am_memory_mb,
             vcores=settings.am_vcores,

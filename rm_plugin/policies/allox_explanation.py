@@ -12,7 +12,7 @@ from rm_plugin.policies.allox.values import UserState
 from rm_plugin.policies.oef_explanation import tenant_text
 from rm_plugin.policies.port import Explanation
 
-_MOST_JOBS = 3
+_MAX_JOBS = 3
 """Running jobs that are named; the others are counted."""
 
 
@@ -55,8 +55,8 @@ def explain_app(
         lines.append(("Memory of its sample", ", ".join(peaks)))
     if running:
         jobs = [f"{job_id} on {device}, {time_s:.4g} s from its start" for job_id, (device, time_s) in running.items()]
-        others = [f"{len(jobs) - _MOST_JOBS} more"] if len(jobs) > _MOST_JOBS else []
-        lines.append(("Runs", "; ".join([*jobs[:_MOST_JOBS], *others])))
+        others = [f"{len(jobs) - _MAX_JOBS} more"] if len(jobs) > _MAX_JOBS else []
+        lines.append(("Runs", "; ".join([*jobs[:_MAX_JOBS], *others])))
     return tuple(lines)
 
 

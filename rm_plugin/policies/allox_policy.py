@@ -247,7 +247,7 @@ def _memory_of(snapshot: RoundSnapshot, wanted: Wanted, owners: Mapping[str, str
     for app in snapshot.apps:
         seen = memory.arrived_s.get(app.app_id)
         if app.app_id not in wanted:
-            # Its app master is away.
+            # Its app master is unavailable.
             arrived_s |= {app.app_id: seen} if seen else {}
             continue
         # The first jobs of an app arrive with it, jobs of later phases when they are first seen.

@@ -206,7 +206,7 @@ def _within_limits(
             room[profile.next_type] -= 1
     turns: Counter[str] = Counter()
     ranked: list[tuple[int, float, float, str]] = []
-    wanting: dict[str, tuple[Claim, str]] = {}
+    with_demand: dict[str, tuple[Claim, str]] = {}
     for claim in sorted(claims, key=lambda each: (snapshot.standing(each.app_id).submitted_at_s, each.app_id)):
         wanted = profiles.get(claim.app_id)
         if wanted is None or wanted.state is not ProfileState.REQUESTED or wanted.next_type is None:
@@ -214,11 +214,11 @@ def _within_limits(
         app = snapshot.standing(claim.app_id)
         tenant, _ = tenant_of_app(app, snapshot.settings)
         ranked.append((turns[tenant], last_sample_s.get(tenant, -math.inf), app.submitted_at_s, app.app_id))
-        wanting[app.app_id] = claim, wanted.next_type
+        with_demand[app.app_id] = claim, wanted.next_type
         turns[tenant] += 1
     chosen = []
     for *_, app_id in sorted(ranked):
-        claim, target = wanting[app_id]
+        claim, target = with_demand[app_id]
         if room[target] > 0:
             room[target] -= 1
             chosen.append(claim)

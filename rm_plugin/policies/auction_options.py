@@ -78,8 +78,8 @@ def bidding_apps(snapshot: RoundSnapshot, spans: Spans) -> tuple[str, ...]:
     # 1 - 0.8 is 0.19999999999999996: without the rounding five apps would count as fewer than one fifth of them.
     places = max(1, math.ceil(round(share * len(answered), 9)))
     pressure = PRESSURES[settings.bidders]
-    wanting = [(-pressure(report, spans), app_id) for app_id, report in answered.items() if report.demands]
-    return tuple([app_id for _, app_id in sorted(wanting)[:places]])
+    with_demand = [(-pressure(report, spans), app_id) for app_id, report in answered.items() if report.demands]
+    return tuple([app_id for _, app_id in sorted(with_demand)[:places]])
 
 
 # ---- what bids are worth --------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ LogValue = Callable[[float, float, float], float]
 """The log of a bundle's value, up to a constant of the app, from the app's time with the bundle, its span and the
 lease, all in seconds."""
 
-_MOST_LOG = 300.0
+_MAX_LOG = 300.0
 """Logs of values relative to the empty bundle are cut off here, so that values stay finite floats."""
 
 
@@ -134,7 +134,7 @@ def valued_bids(snapshot: RoundSnapshot, spans: Spans) -> tuple[Bid, ...]:
         rows = []
         for row in bid.rows:
             log = log_value(ideal_s / row.value, span_s, lease_s) - empty
-            rows.append(replace(row, value=math.exp(max(-_MOST_LOG, min(_MOST_LOG, log)))))
+            rows.append(replace(row, value=math.exp(max(-_MAX_LOG, min(_MAX_LOG, log)))))
         valued.append(replace(bid, empty_value=1.0, rows=tuple(rows)))
     return tuple(valued)
 

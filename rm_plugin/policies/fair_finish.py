@@ -12,9 +12,9 @@ schedule can move it. In each round:
 
 Ties go to the smaller app id. Of an app's jobs the longest comes first, of equal ones that of the smaller job id.
 
-Before that, the apps whose whole demand surely fits renew in place. Otherwise an app that takes a new gang could take
-the place of one that would be served as well, and restart it for nothing. Not so with several device types: there an
-app that holds fast GPUs could keep them from one with less service left.
+Before that, the apps whose whole demand certainly fits renew in place. Otherwise an app that takes a new gang could
+take the place of one that would be served as well, and restart it for nothing. Not so with several device types: there
+an app that holds fast GPUs could keep them from one with less service left.
 
 One gang is enough for the pressed: what makes an app late is its critical path, the longest job of its phases. All that
 it can use would let one late app hold the whole cluster.
@@ -137,7 +137,7 @@ class FairFinishPolicy:
 
         in_order = sorted(allocator.claims, key=service_left)
         most_pressed_first = [app_id for _, app_id in sorted(pressed)]
-        _renew_surely_served(snapshot.cluster, allocator, in_order, most_pressed_first)
+        _renew_certain_winners(snapshot.cluster, allocator, in_order, most_pressed_first)
         for app_id in most_pressed_first:
             job = _longest_job(allocator, app_id)
             if (proposal := allocator.propose(app_id, job)) is not None:
@@ -231,10 +231,10 @@ def _longest_job(allocator: GangAllocator, app_id: str) -> int:
     return max(range(len(demands)), key=lambda job: (demands[job].work_left_gpu_s, -job))
 
 
-def _renew_surely_served(
+def _renew_certain_winners(
     cluster: Cluster, allocator: GangAllocator, in_order: Sequence[str], pressed: Sequence[str]
 ) -> None:
-    """Renew in place the first apps whose whole demand fits beside that of the pressed apps.
+    """Renew in place the first apps whose whole demand fits in addition to that of the pressed apps.
 
     Does nothing on a cluster of several device types.
     """

@@ -132,17 +132,17 @@ def start_runs(
 
     Runs that find no free GPUs of their type wait. The lease of a run is bound to its job.
     """
-    wanting = []
+    with_demand = []
     for claim in claims:
         profile = profiles.get(claim.app_id)
         target = profile.next_type if profile is not None and profile.state is ProfileState.REQUESTED else None
         job = _representative(claim, profile, snapshot.cluster) if profile is not None and target is not None else None
         if job is not None and target is not None:
             run = of_one_type(job, target, job.min_gpus, len(types))
-            wanting.append(replace(claim, demands=(run,)))
-    allocator = GangAllocator(snapshot.machines, wanting)
+            with_demand.append(replace(claim, demands=(run,)))
+    allocator = GangAllocator(snapshot.machines, with_demand)
     started = dict(profiles)
-    for claim in wanting:
+    for claim in with_demand:
         proposal = allocator.propose(claim.app_id, 0)
         if proposal is not None:
             # The app would run another job there.

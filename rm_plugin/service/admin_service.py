@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("themis.rm")
 
 _LOOK_S = 10.0
-"""Seconds that a drain waits until the machine's GPUs are closed. An engine that is away delays that."""
+"""Seconds that a drain waits until the machine's GPUs are closed. An engine that is unavailable delays that."""
 
 
 class AdminService(rpc.AdminServiceServicer):  # type: ignore[misc]

@@ -37,6 +37,9 @@ _TIMES_ITS_COST = 20.0
 _AT_ONCE_APPS = 200
 """The most apps whose forecast is made at once: it takes some 50 ms."""
 
+_MOST_APPS = 5_000
+"""The most apps of a forecast, the first ones submitted: its time grows faster than their number. Others have none."""
+
 MAX_AHEAD = 20
 
 
@@ -135,7 +138,7 @@ class AppEstimates:
         if not free:
             end_s = table.next_end_s()
             due = "" if end_s is None else f"; the next leases end in {duration(max(0.0, end_s - self._clock.now_s()))}"
-            return f"no {noun} is free: all {table.gpus_there} are leased{due}"
+            return f"no {noun} is free: all {table.gpus_available} are leased{due}"
         smallest = min(shape.demand_min_gpus for shape in entry.shapes.values())
         if not table.live_of(entry.app_id) and free < smallest:
             return f"{counted(free, noun)} free, and its smallest gang needs {smallest}"
@@ -151,7 +154,7 @@ class AppEstimates:
         self._lives = lives = self._fairness.lives(self._arbiter.cluster.gpus)
         apps = {
             entry.app_id: self._app_now(entry, lives[entry.app_id].ends_s if entry.app_id in lives else math.inf)
-            for entry in self._entries.active()
+            for entry in self._entries.active()[:_MOST_APPS]
             if entry.heartbeat.phases_left
         }
         make = partial(

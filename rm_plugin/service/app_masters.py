@@ -14,6 +14,7 @@ from typing import Any
 
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher
+from rm_plugin.service.attempt_token import hashed, new_token
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.live_cluster import LiveCluster
@@ -21,7 +22,7 @@ from rm_plugin.service.starts import Starts
 from rm_plugin.service.store import StoreError
 from themis.clock import Clock
 from themis.config.rm_settings import RmSettings
-from themis.errors import ThemisError, UnreachableError
+from themis.errors import InputError, ThemisError, UnreachableError
 from themis.lifecycle import APP_LIFECYCLE, AppState, LeaseState
 from themis.wire import themis_pb2 as pb
 
@@ -76,6 +77,8 @@ class AppMasters:
         self._starts = Starts(settings.am_starts_at_once)
         self._unlaunched: set[str] = set()
         self._relaunch_at_s = 0.0
+        # The attempt and the token of each app whose app master is being started.
+        self._tokens_to_launch: dict[str, tuple[int, str]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._being_checked: set[str] = set()
         self._resumed_at_s = -math.inf
@@ -306,9 +309,9 @@ class AppMasters:
     async def _start(self, entry: AppEntry) -> None:
         """Start the attempt. The app stays ACCEPTED while the engine is unavailable or this machine lacks resources."""
         folder = app_folder(self.settings, entry.app_id)
+        token = await self._token_of(entry)
         environment = {
             "THEMIS_RM_ADDRESS": ",".join(self.settings.standby.addresses) or self.rm_address,
-            "THEMIS_APP_TOKEN": entry.token,
             "THEMIS_APP_DIR": str(folder),
             "THEMIS_RM_ABSENCE_S": repr(self.settings.rm_absence_s),
         }
@@ -316,6 +319,7 @@ class AppMasters:
             app_id=entry.app_id,
             attempt=entry.attempt,
             environment=environment,
+            token=token,
             working_dir=folder,
             name=entry.spec.name,
             user=entry.spec.user,
@@ -337,6 +341,7 @@ class AppMasters:
                 await self._end_surely(entry, AppState.FAILED, f"its app master could not be started: {error}")
             return
         self._unlaunched.discard(entry.app_id)
+        self._tokens_to_launch.pop(entry.app_id, None)
         entry.launch_wait = ""
         if entry.ended or self._closing:
             # A kill ended it while it was being started.
@@ -353,6 +358,25 @@ class AppMasters:
                 change.put(entry)
 
         await self._changes.make_surely(started)
+
+    async def _token_of(self, entry: AppEntry) -> str:
+        """Return the token of the attempt to be started. Its hash is written before the attempt can know it.
+
+        A launch that is tried again has the same token: the engine may have accepted the first one.
+        """
+        attempt, token = self._tokens_to_launch.get(entry.app_id, (0, ""))
+        if attempt != entry.attempt:
+            token = new_token()
+            self._tokens_to_launch[entry.app_id] = entry.attempt, token
+            await self._changes.make_surely(lambda change: change.put(entry, token_sha256=hashed(token)))
+        return token
+
+    async def newest_attempt(self, entry: AppEntry) -> int:
+        """Return the newest attempt of an app that the engine has started."""
+        try:
+            return await self._launcher.newest_attempt(entry.app_id, entry.attempt)
+        except ThemisError as error:
+            raise InputError("the engine cannot say which attempt it started", value=entry.app_id) from error
 
     async def _lost(self, entry: AppEntry, reason: str) -> None:
         """Start another attempt after the end of this one and its tasks, or end the app."""
@@ -389,8 +413,8 @@ class AppMasters:
     def _failures(self, entry: AppEntry, attempt: int, now_s: float) -> tuple[tuple[float, ...], int]:
         """Return the times of failures that still count, and the number of excused losses, up to this attempt.
 
-        These are the failures that have left the window, and attempts that were lost to the engine: while it was away,
-        or within `am_expiry_s` after that.
+        These are the failures that have left the window, and attempts that were lost to the engine: while it was
+        unavailable, or within `am_expiry_s` after that.
         """
         new = max(0, attempt - entry.excused_attempts - len(entry.failed_at_s))
         lost_to_engine = now_s - self._engine_away_at_s < self.settings.am_expiry_s
@@ -484,6 +508,7 @@ class AppMasters:
         self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason="the app ended")
         self._unlaunched.discard(entry.app_id)
         self._starts.done(entry.app_id)
+        self._tokens_to_launch.pop(entry.app_id, None)
 
     def _spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)

@@ -22,7 +22,8 @@ Rules for bids:
 
 Example: an app of one job on up to 4 GPUs, of which it holds 3, claims that it could use 64 more. It is believed to
 demand one. It then claims rho 1000, 60 s after its submission, with 400 GPU seconds left. N_avg is 2 on 8 GPUs, and
-leases last 600 s. So t_ideal is at least 2 * 400 / 2 / 4 = 100 s, and t_shared at most 60 + 2 * (600 + 400 * 2) s.
+leases last 600 s. So t_ideal is at least 2 * 400 / 2 / 4 = 100 s. The share is 4 GPUs: t_shared is at most about 60 +
+1.25 * (600 + 1.25 * (2 * 400 / 4 + 400)) s = 1748 s, and rho at most 17.
 
 What is not checked here is private to the app, such as S below its bound or a forecast of its loss. Hidden payments
 (NSDI'20, section 5.2) make lies about that unprofitable.
@@ -59,6 +60,9 @@ is left for starts, and for work that is lost with a task."""
 
 _CLAIMED_IDEAL = 0.5
 """Share of the work left that t_ideal must hold: the tuner may plan other work than at the submission."""
+
+_PATIENCE = 1.25
+"""How much longer than its latest end an app may expect to take, and S of a job of which nothing else is known."""
 
 _EMPTY_SHARE = 0.9
 """Share of 1/rho of the report that the empty bundle is worth at least. Jobs go on between report and bid."""
@@ -250,7 +254,7 @@ def surely_done_gpu_s(facts: AppFacts, demands: Iterable[GangDemand] = ()) -> fl
 
 def _worst_slowdown(facts: AppFacts, demands: Iterable[GangDemand]) -> float:
     known = facts.spec.estimate.slowdown
-    return max([2.0 if known is None else known.cluster, *[demand.slowdown.cluster for demand in demands]])
+    return max([_PATIENCE if known is None else known.cluster, *[demand.slowdown.cluster for demand in demands]])
 
 
 def _checked_times(report: AppReport, facts: AppFacts, cuts: list[str]) -> AppReport:
@@ -278,15 +282,21 @@ def _least_ideal_s(report: AppReport, facts: AppFacts) -> float:
 
 
 def _most_shared_s(report: AppReport, facts: AppFacts) -> float:
-    """The latest end of the work left: an idle lease, then one job after the other on the smallest gang or share."""
+    """The latest end of the work left: an idle lease, then phase after phase on the fair share or the smallest gang.
+
+    A list schedule of the jobs of a phase ends by its work on half of the GPUs, since gangs may leave some idle, plus
+    the time of its longest job.
+    """
     if facts.rule is BundleRule.LEXICOGRAPHIC:
         # Without GPUs such an app never ends.
         return math.inf
     lowest = min([facts.speeds[0], *[speed for demand in report.demands for _, speed in demand.speeds.by_type]])
     smallest_gpus = max(shape.demand_min_gpus for shape in facts.shapes.values())
-    gangs_in_share = smallest_gpus * facts.active_apps / facts.cluster.gpus
-    serial_s = _worst_slowdown(facts, report.demands) * report.work_left_gpu_s / lowest * max(1.0, gangs_in_share)
-    return facts.elapsed_s + report.restart_s + 2.0 * (facts.lease_s + serial_s)
+    share_gpus = facts.cluster.gpus / facts.active_apps
+    gpus = max(smallest_gpus, int(share_gpus))
+    left_gpu_s = sum_in_order(2.0 * phase.work_gpu_s / gpus + phase.longest_gpu_s for phase in report.phases_left)
+    share_s = _worst_slowdown(facts, report.demands) * left_gpu_s / lowest * max(1.0, smallest_gpus / share_gpus)
+    return facts.elapsed_s + report.restart_s + _PATIENCE * (facts.lease_s + share_s)
 
 
 def _highest_speed(demands: Iterable[GangDemand], facts: AppFacts) -> float:

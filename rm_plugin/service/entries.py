@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import secrets
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rm_plugin.arbiter.round_values import AppOwner
+from rm_plugin.service.attempt_token import as_hashed
 from rm_plugin.service.session import Session
 from rm_plugin.service.store import StoredApp, app_number
 from themis.apps import AppSpec, JobShape
@@ -37,11 +37,12 @@ class AppEntry:
     app_id: str
     spec: AppSpec
     submitted_at_s: float
-    token: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
+    token_sha256: str = field(default="", repr=False)
     state: AppState = AppState.SUBMITTED
     attempt: int = 0
     lost_attempt: int = 0
     registered_attempt: int = 0
+    registered_pid: int = 0
     excused_attempts: int = 0
     failed_at_s: tuple[float, ...] = ()
     pid: int = 0
@@ -136,7 +137,7 @@ class AppEntry:
             archive=self.archive,
             state=self.state,
             attempt=self.attempt,
-            token=self.token,
+            token=self.token_sha256,
             spec=app_to_message(self.spec).SerializeToString(deterministic=True),
             pid=self.pid,
             submitted_at_s=self.submitted_at_s,
@@ -178,7 +179,7 @@ class AppEntry:
             app_id=stored.app_id,
             spec=app_from_message(pb.AppSpec.FromString(stored.spec)),
             submitted_at_s=stored.submitted_at_s,
-            token=stored.token,
+            token_sha256=as_hashed(stored.token),
             state=stored.state,
             attempt=stored.attempt,
             pid=stored.pid,

@@ -16,6 +16,7 @@ from rm_plugin.service.app_estimates import AppEstimates
 from rm_plugin.service.app_masters import AppMasters, app_folder
 from rm_plugin.service.app_pages import AppPage, app_page, list_key, mark_key, page_size
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE
+from rm_plugin.service.attempt_token import proves
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.code_store import CodeStore
 from rm_plugin.service.entries import AppEntries, AppEntry
@@ -293,10 +294,13 @@ class ResourceManager:
             InputError: `check_registration` refuses the attempt.
         """
         entry = self.entries.get(check_reference(message.app_id))
+        newest = entry.attempt
+        if message.attempt > newest and proves(message.token, entry.token_sha256):
+            newest = await self.app_masters.newest_attempt(entry)
         session = Session(entry.app_id, message.attempt)
         code = b"" if message.has_code else await self._codes.content(entry.spec.program.code)
         try:
-            await self.changes.make_surely(lambda change: self._open(change, entry, session, message, code))
+            await self.changes.make_surely(lambda change: self._open(change, entry, session, message, code, newest))
         except asyncio.CancelledError:
             # The stream broke during the write: its messages would have no reader.
             session.close()
@@ -304,8 +308,10 @@ class ResourceManager:
             raise
         return entry, session
 
-    def _open(self, change: Change, entry: AppEntry, session: Session, message: pb.Register, code: bytes) -> None:
-        check_registration(message, entry)
+    def _open(
+        self, change: Change, entry: AppEntry, session: Session, message: pb.Register, code: bytes, newest: int
+    ) -> None:
+        check_registration(message, entry, max(newest, entry.attempt))
         if message.attempt > entry.attempt:
             self.app_masters.note_next_attempt(change, entry, message)
         change.then(lambda: self._take_session(entry, session))
@@ -320,6 +326,7 @@ class ResourceManager:
             page_url=message.page_url,
             engine_id=message.engine_id,
             registered_attempt=message.attempt,
+            registered_pid=message.pid,
         )
         change.event("am_registered", app_id=entry.app_id, detail={"attempt": message.attempt, "pid": message.pid})
         change.then(lambda: self._greet(entry, session, code))

@@ -144,7 +144,12 @@ class MemoryService:
         """Submit an app and register its app master."""
         entry = await self.manager.submit(spec)
         return await self.manager.register(
-            pb.Register(app_id=entry.app_id, token=entry.token, attempt=entry.attempt, pid=entry.pid)
+            pb.Register(
+                app_id=entry.app_id,
+                token=self.launcher.living[entry.app_id].launch.token,
+                attempt=entry.attempt,
+                pid=entry.pid,
+            )
         )
 
     async def close(self) -> None:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import json
 import math
-import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 
+from rm_plugin.service.attempt_token import proves
 from rm_plugin.service.entries import AppEntry
 from themis.cluster import Cluster, Level
 from themis.errors import InputError
@@ -38,8 +38,6 @@ MAX_BID_ROWS = 1_000
 MAX_LEASES = 100_000
 MAX_RHOS = 32
 MAX_PARAMETERS = 1_000
-MAX_ATTEMPTS_AHEAD = 1_000
-"""An engine may start attempts by itself, but not without end."""
 MAX_CLOCK_LEAD_S = 86_400.0
 """An app master's clock may be ahead of ours by a day, in seconds."""
 
@@ -52,15 +50,24 @@ _ENDS = frozenset((AppState.FINISHED, AppState.FAILED, AppState.KILLED))
 _LEVELS = frozenset(level.label for level in Level)
 
 
-def check_registration(message: pb.Register, app: AppEntry) -> None:
-    """Raise InputError if an attempt may not open a session: wrong token, old attempt, or invalid fields."""
-    if not secrets.compare_digest(message.token.encode(), app.token.encode()):
+def check_registration(message: pb.Register, app: AppEntry, newest_attempt: int) -> None:
+    """Raise InputError if an attempt may not open a session: wrong token, no or old attempt, or invalid fields.
+
+    Args:
+        message: The registration.
+        app: The app that it names.
+        newest_attempt: The newest attempt that the engine has started.
+    """
+    if not proves(message.token, app.token_sha256):
         raise InputError("the token is not this app's", value=app.app_id)
     if app.ended or message.attempt < app.attempt:
         raise InputError("this attempt is over", value=f"{app.app_id} attempt {message.attempt}")
+    if message.attempt > newest_attempt:
+        raise InputError("the engine has not started this attempt", value=f"{app.app_id} attempt {message.attempt}")
+    if message.attempt == app.registered_attempt and app.registered_pid not in (0, message.pid):
+        raise InputError("another process is this attempt's app master", value=f"process {message.pid}")
     if app.state is not AppState.RUNNING and not APP_LIFECYCLE.allows(app.state, AppState.RUNNING):
         raise InputError("the app was not started yet", value=f"{app.app_id} is {app.state}")
-    _check_count("attempt", message.attempt, most=app.attempt + MAX_ATTEMPTS_AHEAD)
     _check_count("pid", message.pid)
     _check_few("held_lease_ids", message.held_lease_ids, MAX_LEASES)
     _check_name("engine_id", message.engine_id)

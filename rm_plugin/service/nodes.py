@@ -55,7 +55,7 @@ class NodeWatch:
     async def look(self) -> None:
         """Read the inventory once and apply it. If the engine does not answer, nothing changes.
 
-        While the engine is away no container can start or be reported as ended. Also while it does not mention a
+        While the engine is unavailable no container can start or be reported as ended. Also while it does not mention a
         machine that may still run: after its own restart it learns of its machines one by one. So deadlines of apps
         stand still (`AppMasters.engine_is_away`).
         """
@@ -124,8 +124,8 @@ class NodeWatch:
         """Return the GPUs to close, and note the limits that close some."""
         now_s = self._manager.clock.now_s()
         nodes = {node.machine.machine_id: node for node in inventory.nodes}
-        counts_memory = any(node.free_memory_mb is not None for node in inventory.nodes)
-        memory_mb = self._least_memory_mb() if counts_memory else 0.0
+        counts = any(node.free_memory_mb is not None or node.free_vcores is not None for node in inventory.nodes)
+        memory_mb, vcores = self._least_needs() if counts else (0.0, 0.0)
         limits = []
         live_cluster = self._manager.live_cluster
         unfit = set(live_cluster.unfit_gpus(now_s))
@@ -135,36 +135,45 @@ class NodeWatch:
             is_drained = machine.machine_id in live_cluster.drained
             node = nodes.get(machine.machine_id)
             closed.update(gpus if is_drained else self._closed_on(node, gpus, unfit))
-            if node is not None and (full := self._without_memory(node, gpus, closed, memory_mb)):
-                closed |= full
-                limits.append(f"{machine.machine_id} has no memory for tasks on {len(full)} of its GPUs")
+            if node is None:
+                continue
+            for what, free, need in (
+                ("memory", node.free_memory_mb, memory_mb),
+                ("virtual cores", node.free_vcores, vcores),
+            ):
+                if full := self._too_many(node, gpus, closed, free, need):
+                    closed |= full
+                    limits.append(f"{machine.machine_id} has no {what} for tasks on {len(full)} of its GPUs")
         if inventory.max_gpus is not None:
             closed |= self._beyond(inventory.max_gpus, cluster, closed)
             limits.append(inventory.limit)
         live_cluster.limits = tuple(limits)
         return frozenset(closed)
 
-    def _least_memory_mb(self) -> float:
-        """Return the smallest memory per GPU that any active app's tasks need. 0 without apps."""
+    def _least_needs(self) -> tuple[float, float]:
+        """Return the smallest memory in MB and virtual cores per GPU of any active app's tasks. 0 without apps."""
         default_mb = self._manager.settings.yarn.task_memory_mb
-        return min(
-            (
-                (entry.spec.resources.memory_mb or default_mb) / job.shape.gpus_per_task
-                for entry in self._manager.entries.active()
-                for job in entry.spec.jobs
-            ),
-            default=0.0,
+        needs = [
+            (entry.spec.resources, job.shape.gpus_per_task)
+            for entry in self._manager.entries.active()
+            for job in entry.spec.jobs
+        ]
+        return (
+            min(((resources.memory_mb or default_mb) / gpus for resources, gpus in needs), default=0.0),
+            min((resources.vcores / gpus for resources, gpus in needs), default=0.0),
         )
 
-    def _without_memory(self, node: Node, gpus: tuple[GpuId, ...], closed: set[GpuId], memory_mb: float) -> set[GpuId]:
-        """Return free GPUs of a machine beyond those for whose tasks it has memory."""
-        if node.free_memory_mb is None or memory_mb <= 0.0:
+    def _too_many(
+        self, node: Node, gpus: tuple[GpuId, ...], closed: set[GpuId], free: int | None, need: float
+    ) -> set[GpuId]:
+        """Return free GPUs of a machine beyond those whose tasks it has `free` units of a resource for, `need` each."""
+        if free is None or need <= 0.0:
             return set()
         live = self._manager.arbiter.table.live
         leased = sum(gpu in live for gpu in gpus)
         # Containers on these leases are still to come.
         to_come = max(0, leased - max(0, node.used_gpus - self._foreign_on(node)))
-        fit = max(0, int(node.free_memory_mb / memory_mb) - to_come)
+        fit = max(0, int(free / need) - to_come)
         return set([gpu for gpu in gpus if gpu not in live and gpu not in closed][fit:])
 
     def _beyond(self, max_gpus: int, cluster: Cluster, closed: set[GpuId]) -> set[GpuId]:

@@ -99,7 +99,7 @@ def _check_listeners(settings: RmSettings) -> None:
         if address and not is_loopback_name(host):
             remedy = "listen at 127.0.0.1, or set `insecure: true` in a network that you trust"
             raise InputError(
-                f"{key}: beyond this machine, tokens would travel in the clear", value=address, remedy=remedy
+                f"{key}: beyond this machine, tokens would travel without encryption", value=address, remedy=remedy
             )
 
 

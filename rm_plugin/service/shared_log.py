@@ -85,7 +85,7 @@ class SharedLog:
         """Refuse all former writers, and return what they wrote. Call it once, before anything else.
 
         Raises:
-            UnreachableError: The folder is away.
+            UnreachableError: The folder is unavailable.
             StoreError: Records are missing or damaged.
         """
         claim = Record(writer=self._writer, key=uuid.uuid4().hex)
@@ -111,7 +111,7 @@ class SharedLog:
 
         Raises:
             LogLostError: Another process has claimed the log.
-            StoreError: The folder is away. The change does not count, whether the record was written or not.
+            StoreError: The folder is unavailable. The change does not count, whether the record was written or not.
         """
         if self._is_lost:
             raise LogLostError("another ResourceManager has claimed the shared state", value=self.place)
@@ -141,7 +141,7 @@ class SharedLog:
         """Write a snapshot that includes all records up to a position, and remove what it replaces.
 
         Raises:
-            UnreachableError: The folder is away.
+            UnreachableError: The folder is unavailable.
         """
         former = max(self._positions("snapshot"), default=0)
         if former >= position:

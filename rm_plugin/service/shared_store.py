@@ -42,7 +42,7 @@ class SharedStore(SqliteStore):
 
     Raises:
         StoreError: Another ResourceManager has the file, or the state cannot be restored.
-        UnreachableError: The shared folder is away.
+        UnreachableError: The shared folder is unavailable.
     """
 
     def __init__(self, path: Path, log: SharedLog, check: Callable[[], None] = lambda: None) -> None:

@@ -30,7 +30,7 @@ ENDED = ("FINISHED", "FAILED", "KILLED")
 ACTIVE_APPS = 5
 CALL_S = 2.0
 VICTIM_S = 60.0
-"""How long a fault waits for a process of its kind: longer than the service may be away."""
+"""How long a fault waits for a process of its kind: longer than the service may be unavailable."""
 
 END_S = 180.0
 UNWANTED = 0.01

@@ -32,7 +32,7 @@ FAR = Slowdown(1.0, 1.0, 2.0, 4.0)
 ENDS = [LeaseEnds.ALIGNED, LeaseEnds.STAGGERED]
 CHEAP = Costs(checkpoint_s=0.0, restore_s=8.0, container_s=0.0)
 LOST = NodeOutage(machine_id="m1", lost_at_s=900.0, back_at_s=2500.0)
-# The story of each seed: with cheap restarts, with costly ones, and with costly ones and a machine that is away.
+# The story of each seed: with cheap restarts, with costly ones, and with costly ones and a machine that is unavailable.
 STORIES = ((CHEAP, ()), (Costs(), ()), (Costs(), (LOST,)))
 SEEDS = range(len(STORIES))
 

@@ -128,11 +128,12 @@ def test_gpus_used_by_other_applications_are_not_leased(themis, stranger):
     assert {gpu.split("/")[0] for gpu in leased} == {"gpu-node-1", "gpu-node-2"}
 
 
-def test_gpus_of_a_node_whose_memory_others_have_are_not_leased(themis, stranger):
-    memory_mb, _ = themis.left_of("gpu-node-3")
-    stranger.granted(allocation_request_id=1, host="gpu-node-3", gpus=0, memory_mb=memory_mb)
-    app_id = themis.submit(name="beside-memory", jobs=10, job={"tasks": 1, "gpus_per_task": 1, "iterations": 600})
-    limit = "gpu-node-3 has no memory for tasks on 2 of its GPUs"
+@pytest.mark.parametrize(("what", "field"), [("memory", "memory_mb"), ("virtual cores", "vcores")])
+def test_gpus_of_a_node_without_room_for_tasks_are_not_leased(themis, stranger, what, field):
+    left = dict(zip(("memory_mb", "vcores"), themis.left_of("gpu-node-3"), strict=True))
+    stranger.granted(allocation_request_id=1, host="gpu-node-3", gpus=0, **{field: left[field]})
+    app_id = themis.submit(name="beside", jobs=10, job={"tasks": 1, "gpus_per_task": 1, "iterations": 600})
+    limit = f"gpu-node-3 has no {what} for tasks on 2 of its GPUs"
     themis.until(lambda: limit in themis.app(app_id).waits_for, "app show says why", 60)
     themis.until(lambda: themis.gpus_in_use().total() == 8, "the other GPUs are in use", 60)
     assert "gpu-node-3" not in themis.gpus_in_use()
@@ -141,11 +142,20 @@ def test_gpus_of_a_node_whose_memory_others_have_are_not_leased(themis, stranger
 
 
 def test_an_ask_that_yarn_never_grants_goes_back_to_the_arbiter(themis, stranger):
-    """The GPUs look free to YARN's reports, but the node's cores are taken: YARN says nothing, for ever."""
+    """The node has cores for a task of one app, but not of the other: YARN says nothing, for ever."""
+    small = themis.submit(name="small", jobs=1, job={"tasks": 4, "gpus_per_task": 1, "iterations": 20000})
+    themis.wait_until_iterating(small)
     _, vcores = themis.left_of("gpu-node-3")
-    stranger.granted(allocation_request_id=1, host="gpu-node-3", gpus=0, vcores=vcores)
-    app_id = themis.submit(name="elsewhere", jobs=10, job={"tasks": 1, "gpus_per_task": 1, "iterations": 240})
+    # The other app's master may run there, too.
+    stranger.granted(allocation_request_id=1, host="gpu-node-3", gpus=0, vcores=vcores - 3)
+    app_id = themis.submit(
+        name="elsewhere",
+        jobs=10,
+        job={"tasks": 1, "gpus_per_task": 1, "iterations": 240},
+        resources={"memory_mb": 256, "vcores": 4},
+    )
     themis.until(lambda: "lease_released" in themis.kinds(app_id), "what cannot be used goes back", 60)
+    themis.client.kill(small)
     reasons = [event.detail.get("reason", "") for event in themis.events() if event.kind == "lease_released"]
     assert any("YARN granted no container within" in reason for reason in reasons)
     assert themis.wait_until_ended(app_id, 240).state == "FINISHED"

@@ -244,7 +244,7 @@ def test_a_start_waits_for_the_name_node(breakable_cluster, tmp_path):
             time.sleep(20.0)
             assert not starting.done() and themis.process.poll() is None
             breakable_cluster.start_daemon("namenode")
-            starting.result(60.0)
+            starting.result(150.0)
         finally:
             breakable_cluster.mend()
             themis.stop()

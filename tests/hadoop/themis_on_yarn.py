@@ -77,7 +77,7 @@ class ThemisOnYarn:
     def wait_until_it_answers(self):
         """Wait until it listens, and connect."""
         address = self.folder / "state" / "address"
-        self.until(address.exists, "the ResourceManager listens", 60)
+        self.until(address.exists, "the ResourceManager listens", 150)
         self.client = Connection(address.read_text().strip(), timeout_s=30.0)
         self.client.wait_until_ready(20.0)
 

@@ -3,8 +3,7 @@
 from random import Random
 
 import pytest
-from sim_cases import COSTS, FREE, cluster, settings, workload
-from test_simulation_properties import SMALL, random_app
+from test_simulation_properties import COSTS, FREE, SMALL, cluster, random_app, settings, workload
 
 from rm_plugin.arbiter.core import LeasePolicy
 from rm_plugin.arbiter.round_values import AskReports

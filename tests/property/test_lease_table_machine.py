@@ -225,7 +225,7 @@ class LeaseTableMachine(RuleBasedStateMachine):
         live = self.table.live
         gone = {gpu for name in self.lost for gpu in CLUSTER.gpus_of(name)}
         assert self.table.lost == self.lost
-        assert self.table.gpus_there == CLUSTER.gpus - len(gone)
+        assert self.table.gpus_available == CLUSTER.gpus - len(gone)
         assert not gone & {*live, *self.table.reserved}
         assert set(live) | set(self.table.free_gpus()) == set(CLUSTER.gpu_ids()) - gone
         offered = self.table.offered_machines(self.table.ending(self.now_s + 300))

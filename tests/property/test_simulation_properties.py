@@ -1,13 +1,9 @@
 """What holds in every run, whatever the policy, the workload and the choices: over random small workloads."""
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "themis_lab" / "simulator"))
 from sim_cases import COSTS, FAR, FLAT, FREE, app, cluster, job, settings, workload
 
 from rm_plugin.arbiter.core import LeasePolicy

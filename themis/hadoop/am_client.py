@@ -48,7 +48,7 @@ class AmClient:
     """One attempt's connection. Starts the JVM if need be.
 
     Args:
-        connect_wait_s: How long a call waits for a ResourceManager that is away.
+        connect_wait_s: How long a call waits for a ResourceManager that is unavailable.
     """
 
     def __init__(self, *, connect_wait_s: float = DEFAULT_CONNECT_WAIT_S) -> None:
@@ -84,7 +84,7 @@ class AmClient:
 
         Raises:
             AttemptGoneError: This attempt is over already.
-            UnreachableError: YARN is away.
+            UnreachableError: YARN is unavailable.
         """
         with typed_errors("registering the app master", bad_token=ATTEMPT_GONE):
             answer = self._client.registerApplicationMaster(host, rpc_port, tracking_url)
@@ -131,7 +131,7 @@ class AmClient:
 
         Raises:
             AttemptGoneError: Exit.
-            UnreachableError: YARN is away; call again.
+            UnreachableError: YARN is unavailable; call again.
         """
         with typed_errors("heartbeat to YARN", bad_token=ATTEMPT_GONE):
             answer, refused = self._heartbeat(progress)

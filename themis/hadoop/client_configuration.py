@@ -1,7 +1,7 @@
 """The YarnConfiguration that our clients use: the site's, with waits cut so that calls end in a known time.
 
-Hadoop's clients hide a ResourceManager that is away by trying again, up to 15 minutes. Here every call tries again for
-`connect_wait_s` and then raises UnreachableError. Nothing is lost by that: the same call may be made again.
+Hadoop's clients hide a ResourceManager that is unavailable by trying again, up to 15 minutes. Here every call tries
+again for `connect_wait_s` and then raises UnreachableError. Nothing is lost by that: the same call may be made again.
 """
 
 from __future__ import annotations

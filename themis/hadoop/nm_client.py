@@ -1,7 +1,7 @@
 """Processes in granted containers: start, stop, look (Hadoop's `NMClient`).
 
 Needs the tokens that `AmClient` was given, so it works in the same process only, after `AmClient.register`; it then
-also serves containers of earlier attempts. Every call blocks: for a container's node that is away at most
+also serves containers of earlier attempts. Every call blocks: for a container's node that is unavailable at most
 `connect_wait_s`, then UnreachableError. Any thread may call, for different containers at the same time.
 """
 
@@ -22,7 +22,7 @@ class NmClient:
     """Connections to NodeManagers, made as needed.
 
     Args:
-        connect_wait_s: How long a call waits for a NodeManager that is away.
+        connect_wait_s: How long a call waits for a NodeManager that is unavailable.
     """
 
     def __init__(self, *, connect_wait_s: float = DEFAULT_CONNECT_WAIT_S) -> None:

@@ -30,7 +30,7 @@ from themis.hadoop.errors import LoginError
 from themis.hadoop.java_errors import typed_errors
 from themis.hadoop.jvm import start_jvm
 from themis.hadoop.records import java_class
-from themis.hadoop.webhdfs_token import IssuedToken
+from themis.hadoop.webhdfs_token import APP_TOKEN, IssuedToken
 
 KEYTAB_VARIABLE = "THEMIS_HADOOP_KEYTAB"
 PRINCIPAL_VARIABLE = "THEMIS_HADOOP_PRINCIPAL"
@@ -101,22 +101,30 @@ def act_as(user: str, action: Callable[[], _Answer]) -> _Answer:
     return answers[0]
 
 
-def submission_tokens(file_systems: Iterable[str] = (), *, connect_wait_s: float = DEFAULT_CONNECT_WAIT_S) -> bytes:
-    """Delegation tokens that an app master needs, for `ProcessLaunch.tokens`; empty where security is off.
+def submission_tokens(
+    file_systems: Iterable[str] = (), *, app_token: str = "", connect_wait_s: float = DEFAULT_CONNECT_WAIT_S
+) -> bytes:
+    """Delegation tokens that an app master needs, for `ProcessLaunch.tokens`; none where security is off.
 
     YARN's ResourceManager renews them for as long as the application runs, up to HDFS's maximum lifetime (7 days).
 
     Args:
         file_systems: URIs of the file systems that it will read or write; the cluster's default one if none is given.
-        connect_wait_s: How long to wait for what is away.
+        app_token: By which it proves its attempt to us: a secret of these credentials.
+        connect_wait_s: How long to wait for what is unavailable.
     """
     configuration = yarn_configuration(connect_wait_s)
     login(configuration)
-    if not is_secure():
+    if not is_secure() and not app_token:
         return b""
     with typed_errors("fetching delegation tokens"):
         renewer = java_class("org.apache.hadoop.yarn.client.util.YarnClientUtils").getRmPrincipal(configuration)
         credentials = java_class("org.apache.hadoop.security.Credentials")()
+        if app_token:
+            key = jpype.JArray(jpype.JByte)(app_token.encode())
+            credentials.addSecretKey(java_class("org.apache.hadoop.io.Text")(APP_TOKEN), key)
+        if not is_secure():
+            return _serialised(credentials)
         uris = java_class("java.net.URI")
         systems = java_class("org.apache.hadoop.fs.FileSystem")
         named = list(file_systems) or [str(systems.getDefaultUri(configuration))]
@@ -133,8 +141,8 @@ def own_token(file_system: str, environment: Mapping[str, str]) -> IssuedToken:
         environment: Leads to configuration, jars and keytab.
 
     Raises:
-        LoginError: No login, because the KDC is away too, or the NameNode does not accept it.
-        UnreachableError: The NameNode is away.
+        LoginError: No login, because the KDC is unavailable too, or the NameNode does not accept it.
+        UnreachableError: The NameNode is unavailable.
     """
     start_jvm(environment)
     configuration = yarn_configuration(DEFAULT_CONNECT_WAIT_S)
@@ -151,15 +159,16 @@ def own_token(file_system: str, environment: Mapping[str, str]) -> IssuedToken:
 
 
 def task_tokens() -> bytes:
-    """This process's tokens for its tasks: all but the app master's own, for `ProcessLaunch.tokens`."""
+    """This process's tokens for its tasks: all but the app master's own, for `ProcessLaunch.tokens`.
+
+    Its secrets are its own, too: one of them proves its attempt.
+    """
     with typed_errors("reading our tokens"):
-        credentials = java_class("org.apache.hadoop.security.Credentials")(_users().getCurrentUser().getCredentials())
-        tokens = credentials.getAllTokens().iterator()
-        while tokens.hasNext():
-            if str(tokens.next().getKind()) == _AMRM_TOKEN:
-                tokens.remove()
-        empty = int(credentials.numberOfTokens()) + int(credentials.numberOfSecretKeys()) == 0
-        return b"" if empty else _serialised(credentials)
+        credentials = java_class("org.apache.hadoop.security.Credentials")()
+        for token in _users().getCurrentUser().getCredentials().getAllTokens():
+            if str(token.getKind()) != _AMRM_TOKEN:
+                credentials.addToken(token.getService(), token)
+        return _serialised(credentials) if int(credentials.numberOfTokens()) else b""
 
 
 def _users() -> Any:

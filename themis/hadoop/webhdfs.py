@@ -1,9 +1,9 @@
 """Files on HDFS over WebHDFS: whole-file writes, reads that go on where they broke off, atomic renames.
 
 The protocol's two steps (NameNode, then a DataNode that it names) and the search for the active NameNode are HdfsCLI's
-(package `hdfs`); what is added here are typed errors, patience while daemons are away, and the operations that HdfsCLI
-lacks. Every operation may be repeated after a lost reply without harm. A DataNode's host name, as the NameNode gives
-it, must resolve from here.
+(package `hdfs`); what is added here are typed errors, patience while daemons are unavailable, and the operations that
+HdfsCLI lacks. Every operation may be repeated after a lost reply without harm. A DataNode's host name, as the NameNode
+gives it, must resolve from here.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class WebHdfs:
 
     Args:
         client: The HdfsCLI client to speak through.
-        rule: How long each operation is tried again while daemons are away.
+        rule: How long each operation is tried again while daemons are unavailable.
     """
 
     def __init__(self, client: Any, rule: RetryRule | None = None) -> None:
@@ -202,7 +202,7 @@ def _client(place: HdfsPlace, configuration: HadoopConfiguration, environment: M
 
 
 class _Session(requests.Session):
-    """Takes an overloaded or starting gateway for one that is away."""
+    """Takes an overloaded or starting gateway for one that is unavailable."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -20,6 +20,10 @@ _MAGIC = b"HDTS\0"
 _KIND = b"HDFS_DELEGATION_TOKEN"
 
 
+APP_TOKEN = "themis.app.token"
+"""The alias of the secret by which an app master proves its attempt to the ResourceManager of Themis."""
+
+
 class IssuedToken(Value, frozen=True, kw_only=True):
     """A token in the form that WebHDFS takes, and how long it is good for."""
 
@@ -51,6 +55,33 @@ def delegation_token(path: Path, service: str) -> str | None:
         if name.encode() in found:
             return found[name.encode()]
     return next(iter(found.values())) if len(found) == 1 else None
+
+
+def secret(path: Path, alias: str) -> bytes | None:
+    """Return a secret key of a token file, or None if it has none of this alias. Raises LoginError."""
+    try:
+        content = path.read_bytes()
+        if not content.startswith(_MAGIC):
+            raise ValueError("not in the Writable format, which begins with HDTS and 0")
+        data = content[len(_MAGIC) :]
+        at = _after_tokens(data)
+        count, at = _number(data, at)
+        for _ in range(count):
+            name, at = _field(data, at)
+            value, at = _field(data, at)
+            if name == alias.encode():
+                return value
+    except (OSError, ValueError, IndexError) as error:
+        raise LoginError("cannot read the token file", value=str(path), remedy=str(error)) from error
+    return None
+
+
+def _after_tokens(data: bytes) -> int:
+    """Where the secret keys begin: after the tokens, each an alias and four fields."""
+    count, at = _number(data, 0)
+    for _ in range(5 * count):
+        _, at = _field(data, at)
+    return at
 
 
 def _tokens(data: bytes) -> Iterator[tuple[bytes, bytes, str]]:

@@ -1,8 +1,8 @@
 """Applications, nodes and queues of a YARN cluster, as a user of it sees them (Hadoop's `YarnClient`).
 
-Every call blocks, for at most `connect_wait_s` while the ResourceManager is away, then raises UnreachableError and may
-be made again. After one from `submit` the application may exist all the same: look for it by a tag of its own, with
-`reports`, before submitting again. Any thread may call.
+Every call blocks, for at most `connect_wait_s` while the ResourceManager is unavailable, then raises UnreachableError
+and may be made again. After one from `submit` the application may exist all the same: look for it by a tag of its own,
+with `reports`, before submitting again. Any thread may call.
 
     with YarnClient() as yarn:
         yarn_app_id = yarn.submit(AppSubmission(name="app-1", memory_mb=256, launch=ProcessLaunch(
@@ -50,7 +50,7 @@ class YarnClient:
     """A connection to YARN's ResourceManager. Starts the JVM if need be, and logs in from the keytab if one is set.
 
     Args:
-        connect_wait_s: How long a call waits for a ResourceManager that is away.
+        connect_wait_s: How long a call waits for a ResourceManager that is unavailable.
     """
 
     def __init__(self, *, connect_wait_s: float = DEFAULT_CONNECT_WAIT_S) -> None:
@@ -85,7 +85,7 @@ class YarnClient:
         Raises:
             ResourceAskError: The app master's container is larger than YARN allows.
             YarnError: YARN refuses it: an unknown queue, a tag too many, no right.
-            UnreachableError: YARN is away.
+            UnreachableError: YARN is unavailable.
         """
         _check(submission)
         if not submission.user:

@@ -35,7 +35,7 @@ def identical(seed: int) -> Market:
     return replace(market, bids=(*market.bids, *copies))
 
 
-def lone(seed: int) -> Market:
+def single_bidder(seed: int) -> Market:
     """One bidder."""
     return random_market(seed, replace(_SMALL, bidders=1, rows=8))
 
@@ -57,7 +57,7 @@ def nothing_free(seed: int) -> Market:
     return replace(market, machines=full)
 
 
-def hopeless(seed: int) -> Market:
+def no_feasible_rows(seed: int) -> Market:
     """Bidders without rows, and rows that never win: too large, too many gangs, or worth less than the empty bundle."""
     rng = random.Random(seed)
     market = random_market(seed, _SMALL)

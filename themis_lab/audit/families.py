@@ -70,9 +70,11 @@ FAMILIES: Mapping[str, Family] = {
             "extreme", "values from 1e-9 to 1e9", Recipe(value=corners.extreme_value, empty=(1e-9, 1e-8), rows=4), ""
         ),
         Family(name="one-machine", about="one machine", draw=corners.one_machine),
-        Family(name="lone", about="one bidder", draw=corners.lone),
+        Family(name="single-bidder", about="one bidder", draw=corners.single_bidder),
         Family(name="nothing-free", about="no free GPU, or no machine", draw=corners.nothing_free),
-        Family(name="hopeless", about="bidders without rows, rows that never fit", draw=corners.hopeless),
+        Family(
+            name="no-feasible-rows", about="bidders without rows, rows that never fit", draw=corners.no_feasible_rows
+        ),
         Family(
             name="homogeneous", about="valuations of degree one, nothing kept", draw=homogeneous, group="homogeneous"
         ),

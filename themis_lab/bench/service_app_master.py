@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from am.agent.model.fairness import declaration_of
 from am.agent.model.views import AppView, ClusterView, JobView
 from am.app_view import held_gang, make_cluster_view, renewable_gpus
+from am.attempt_token import read_token
 from am.negotiator import Negotiator
 from am.session import RmSession
 from themis.apps import AppSpec, Slowdown
@@ -36,7 +37,7 @@ from themis.wire.values import (
 )
 
 GIVE_UP_S = 600.0
-"""How long an emulated app master looks for a ResourceManager that is away."""
+"""How long an emulated app master looks for a ResourceManager that is unavailable."""
 RESTART_S = 5.0
 _SLOWDOWN = Slowdown(1.0, 1.0, 1.1, 1.2)
 
@@ -119,6 +120,7 @@ class EmulatedAppMaster:
 
     def __init__(self, environment: Mapping[str, str], clock: Clock, heartbeats_s: list[float]) -> None:
         self._environment = environment
+        self._token = read_token(environment)
         self._clock = clock
         self._heartbeats_s = heartbeats_s
         self._app: EmulatedApp | None = None
@@ -156,7 +158,7 @@ class EmulatedAppMaster:
         return pb.Register(
             app_id=environment["THEMIS_APP_ID"],
             attempt=int(environment["THEMIS_ATTEMPT"]),
-            token=environment["THEMIS_APP_TOKEN"],
+            token=self._token,
             held_lease_ids=held,
             has_code=True,
         )

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import random
 import signal
 import sys
@@ -71,6 +72,8 @@ async def _drive(folder: Path, number: int) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         await following
     heartbeats_file(folder, number).write_text(json.dumps(driver.heartbeats_s), encoding="utf-8")
+    # At once: thousands of sessions would take long to close.
+    os._exit(0)
 
 
 def main(arguments: list[str]) -> int:

@@ -14,7 +14,7 @@ from themis_lab.simulator.costs import A_CENTURY_S, A_DAY_S, Costs
 
 
 class NodeOutage(Value, frozen=True, kw_only=True):
-    """A machine that is away from `lost_at_s` until `back_at_s`."""
+    """A machine that is unavailable from `lost_at_s` until `back_at_s`."""
 
     machine_id: str
     lost_at_s: float

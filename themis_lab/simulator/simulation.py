@@ -194,7 +194,7 @@ class Simulation:
             if not (rounds and self._round_wanted()):
                 return
             before = list(self.arbiter.table.live.values())
-            self._play()
+            self._run_round()
             self._act()
             if watch is not None:
                 watch(self)
@@ -263,7 +263,7 @@ class Simulation:
         for job in acted.stopping:
             self._queue.add(self.now_s + app.costs.checkpoint_s, Phase.STOPPED, self._stop_event(app, job))
         if acted.returned:
-            self._hear(self.arbiter.release(acted.returned, now_s=self.now_s, reason="planned"))
+            self._on_lease_changes(self.arbiter.release(acted.returned, now_s=self.now_s, reason="planned"))
             self._wants_round("GPUs came back")
         if acted.moved:
             self._dirty.add(app.app_id)
@@ -297,7 +297,7 @@ class Simulation:
         del self.apps[app.app_id]
         self._without_chance.pop(app.app_id, None)
         self._cohort.leave(app.app_id)
-        self._hear(self.arbiter.end_app(app.app_id, now_s=self.now_s, reason="it ended"))
+        self._on_lease_changes(self.arbiter.end_app(app.app_id, now_s=self.now_s, reason="it ended"))
         self._wants_round("an app ended")
 
     def _outcome(self, app: SimApp) -> AppOutcome:
@@ -334,7 +334,7 @@ class Simulation:
             app.machine_lost(machine_id, self.now_s)
             self._note_change(app)
             self._dirty.add(app.app_id)
-        self._hear(self.arbiter.machine_lost(machine_id, now_s=self.now_s, reason="its machine was lost"))
+        self._on_lease_changes(self.arbiter.machine_lost(machine_id, now_s=self.now_s, reason="its machine was lost"))
         self._cohort.set_cluster_gpus(self.arbiter.gpus_available)
         self.fluid.resize(self.arbiter.gpus_available, self.now_s)
         self._wants_round("a machine was lost")
@@ -347,16 +347,16 @@ class Simulation:
 
     # ---- rounds ----
 
-    def _play(self) -> None:
+    def _run_round(self) -> None:
         """Play a whole round: snapshot, decision, lease changes, records."""
         reasons, self._reasons = tuple(self._reasons), []
         snapshot, prolonged = self.arbiter.begin_round(self.now_s)
-        self._hear(prolonged)
+        self._on_lease_changes(prolonged)
         self._note_chances(snapshot)
         self._asked = ()
         result = self.decide(snapshot)
         changes = self.arbiter.settle(result, now_s=self.now_s)
-        self._hear(changes)
+        self._on_lease_changes(changes)
         count_round(self.counts, result, changes)
         if self.settings.record_rounds:
             end_s = self.arbiter.lease_end_s(self.now_s)
@@ -432,7 +432,7 @@ class Simulation:
         self._unchecked[app.app_id] = None
         self._cohort.mark_changed(app.app_id)
 
-    def _hear(self, changes: Sequence[LeaseChange]) -> None:
+    def _on_lease_changes(self, changes: Sequence[LeaseChange]) -> None:
         if self._observer is not None and changes:
             self._observer.leases_changed(changes)
         for change in changes:

@@ -24,7 +24,9 @@ def check_fits(workload: Workload, settings: Settings) -> None:
         machine_id = cluster.machine(outage.machine_id).machine_id
         if outage.lost_at_s < away_until_s.get(machine_id, 0.0):
             value = f"{machine_id}:{outage.lost_at_s:.15g}:{outage.back_at_s:.15g}"
-            raise InputError("a machine cannot be lost while it is away", value=value, remedy="make one outage of both")
+            raise InputError(
+                "a machine cannot be lost while it is unavailable", value=value, remedy="make one outage of both"
+            )
         away_until_s[machine_id] = outage.back_at_s
     _check_weights(workload, settings)
     rooms = [_Room(cluster.of_type(device)) for device in cluster.gpus_by_device]

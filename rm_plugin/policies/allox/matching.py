@@ -18,7 +18,7 @@ The solver need not see all n positions of m machines (n * m columns). Two exact
 * Machines of one type differ only in their wait, so at most the n machines of a type with the least waits are used.
 * A machine gets K positions instead of n. If the answer leaves its K-th position free, more positions would not help:
   a free position has dual price 0, and position K + 1 costs every job more than position K. Otherwise K doubles. The
-  first K is the length of the machine's queue in a greedy schedule, plus two.
+  first K is the length of the machine's queue in a greedy schedule, plus three.
 
 Source: Le et al., "AlloX: Compute Allocation in Hybrid Clusters", EuroSys 2020, sections 3.1 and 3.2: algorithm 1. Its
 line 1 is steps 1 and 2, its line 2 is step 3, its loops are step 4. The two reductions are ours.
@@ -36,8 +36,8 @@ from scipy.optimize import linear_sum_assignment
 from themis.errors import InputError
 from themis.values import Value
 
-_EXTRA_POSITIONS = 2
-"""Positions offered beyond a machine's greedy queue; with fewer, most instances must be solved twice."""
+_EXTRA_POSITIONS = 3
+"""Positions offered beyond a machine's greedy queue. With two, most large instances are solved twice or more."""
 
 Seconds = NDArray[np.float64]
 Indices = NDArray[np.int64]

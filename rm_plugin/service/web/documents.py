@@ -91,7 +91,7 @@ def usage_document(page_state: PageState) -> Document:
         "device_noun": page_state.device_noun,
         "time_s": [sample.time_s for sample in samples],
         "leased": [sample.leased for sample in samples],
-        "there": [sample.there for sample in samples],
+        "available": [sample.available for sample in samples],
         "max_rho": [finite(sample.max_rho) for sample in samples],
     }
 

@@ -9,7 +9,7 @@ from rm_plugin.service.web.page_state import GpuState, MachineState, PageState
 from rm_plugin.service.web.parts import AppNames, rounds_table
 from themis.cluster import GpuId, Machine
 from themis.lifecycle import LeaseState
-from themis.rho import HEADLINE
+from themis.rho import HEADLINE, RhoDefinition
 from themis.web.elements import Markup, element, join, link, markup, section, tiles
 from themis.web.formatting import counted, from_now, number
 from themis.web.frame import chart, label, page
@@ -57,7 +57,8 @@ _APPS_NOTE = (
     "the end is an estimate; pages of ended apps have the other definitions."
 )
 _ROUNDS_NOTE = (
-    "Offered to the apps of the worst rho; what a winner kept is its share after the hidden payment. "
+    f"Offered to the apps of the worst rho, here by {RhoDefinition.THEMIS}, as their app masters report it; what a "
+    "winner kept is its share after the hidden payment. "
     "Left: {}s that some app could still use."
 )
 
@@ -106,7 +107,7 @@ def _cluster(page_state: PageState, names: AppNames) -> list[Markup]:
 def _machine(page_state: PageState, names: AppNames, machine: Machine) -> Markup:
     state = page_state.machine_state(machine)
     labels = [label(machine.device)] if not page_state.is_emulated(machine) else [label("emulated")]
-    if state is not MachineState.THERE:
+    if state is not MachineState.AVAILABLE:
         labels.append(label(state.value, "bad"))
     gpus = iter(page_state.manager.arbiter.cluster.gpus_of(machine.machine_id))
     slots = [

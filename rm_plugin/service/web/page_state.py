@@ -30,7 +30,7 @@ class GpuState(StrEnum):
 class MachineState(StrEnum):
     """The state of a machine. CLOSED means that the arbiter grants none of its GPUs any more."""
 
-    THERE = "there"
+    AVAILABLE = "available"
     CLOSED = "closed"
     LOST = "lost"
 
@@ -84,7 +84,7 @@ class PageState(Value, frozen=True):
     def gpus_by_state(self) -> dict[GpuState, int]:
         """Count the GPUs by state."""
         table, gpus = self.manager.arbiter.table, self.manager.arbiter.cluster.gpus
-        leased, free, lost = len(table.live), table.free_count, gpus - table.gpus_there
+        leased, free, lost = len(table.live), table.free_count, gpus - table.gpus_available
         return {
             GpuState.LEASED: leased,
             GpuState.FREE: free,
@@ -99,7 +99,7 @@ class PageState(Value, frozen=True):
             return MachineState.LOST
         closed = arbiter.table.closed
         shut = bool(closed) and all(gpu in closed for gpu in arbiter.cluster.gpus_of(machine.machine_id))
-        return MachineState.CLOSED if shut else MachineState.THERE
+        return MachineState.CLOSED if shut else MachineState.AVAILABLE
 
     def is_emulated(self, machine: Machine) -> bool:
         """Whether the machine's GPUs are emulated: declared in the settings, without cards."""

@@ -15,13 +15,13 @@ class UsageSample(NamedTuple):
 
     Attributes:
         time_s: Seconds since the epoch.
-        leased, there: GPUs that apps held, and GPUs of machines that were not lost. The mean of a stretch.
+        leased, available: GPUs that apps held, and GPUs of machines that were not lost. The mean of a stretch.
         max_rho: The largest rho of a running app, or NaN without one. The largest of a stretch.
     """
 
     time_s: float
     leased: float
-    there: float
+    available: float
     max_rho: float
 
 
@@ -59,6 +59,6 @@ def _merged(samples: Sequence[UsageSample]) -> UsageSample:
     return UsageSample(
         samples[0].time_s,
         sum(sample.leased for sample in samples) / len(samples),
-        sum(sample.there for sample in samples) / len(samples),
+        sum(sample.available for sample in samples) / len(samples),
         max(known, default=math.nan),
     )

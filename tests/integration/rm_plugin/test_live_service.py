@@ -540,7 +540,7 @@ def test_an_app_that_is_killed_while_the_engine_is_away_stays_killed_once_it_is_
     def unless_away(method: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
         async def call(*arguments: object) -> object:
             if away:
-                raise UnreachableError("the engine is away", value="here")
+                raise UnreachableError("the engine is unavailable", value="here")
             return await method(*arguments)
 
         return call

@@ -73,7 +73,7 @@ def test_archive_is_rewritten_only_after_new_log_lines(tmp_path):
     assert store.puts == 2
 
 
-@pytest.mark.parametrize("trouble", [UnreachableError("HDFS is away"), OSError("no space left")])
+@pytest.mark.parametrize("trouble", [UnreachableError("HDFS is unavailable"), OSError("no space left")])
 def test_failed_archive_is_written_next_time(tmp_path, trouble):
     store = MemoryArchive()
     archive = LogArchive(tmp_path, store)
@@ -88,7 +88,7 @@ def test_failed_archive_is_written_next_time(tmp_path, trouble):
 def test_unreadable_or_missing_archive_is_ignored(tmp_path):
     store = MemoryArchive()
     LogArchive(tmp_path, store).restore()
-    store.trouble = UnreachableError("HDFS is away")
+    store.trouble = UnreachableError("HDFS is unavailable")
     LogArchive(tmp_path, store).restore()
     assert list(tmp_path.iterdir()) == []
 

@@ -358,7 +358,7 @@ def test_replay_adds_lies_and_outages(document, printed, tmp_path):
     assert deterministic(found) == deterministic(document(*QUICK, *kept, *added))
     assert deterministic(found) != deterministic(document(*QUICK, *added))
     code, out = printed("replay", str(path), "--outage", "m01:100:200")
-    assert (code, "a machine cannot be lost while it is away: 'm01:100:200'" in out.err) == (2, True)
+    assert (code, "a machine cannot be lost while it is unavailable: 'm01:100:200'" in out.err) == (2, True)
     code, out = printed("replay", str(path), "--lie", "app-00:rho:3")
     assert (code, out.err) == (2, "themis: an app can have one lie only: 'app-00'\n")
 

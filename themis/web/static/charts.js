@@ -48,10 +48,10 @@ const KINDS = {
   usage(data) {
     const noun = data.device_noun;
     return {
-      columns: [data.time_s, data.leased, data.there, data.max_rho],
+      columns: [data.time_s, data.leased, data.available, data.max_rho],
       series: [
         { label: `${noun}s leased`, stroke: colour("--accent"), width: 2, fill: colour("--free"), value: (_, v) => shown(v) },
-        { label: `${noun}s there`, stroke: colour("--dim"), width: 1, dash: [4, 4], value: (_, v) => shown(v) },
+        { label: `${noun}s available`, stroke: colour("--dim"), width: 1, dash: [4, 4], value: (_, v) => shown(v) },
         { label: "max rho", stroke: colour("--bad"), width: 2, dash: [8, 4], scale: "rho", spanGaps: false, value: (_, v) => shown(v) },
       ],
       time: true,

@@ -23,7 +23,7 @@ def pool_of(*slots):
 
 
 def promised(waiting, pool, running=()):
-    return division_of_bid(waiting, running, pool.machines(), pool.lay)
+    return division_of_bid(waiting, running, pool.machines(), pool.place_in_turn)
 
 
 def test_gangs_that_end_all_jobs_soonest():
@@ -31,7 +31,7 @@ def test_gangs_that_end_all_jobs_soonest():
     waiting = [job(f"j{place:02}", 100.0, ELASTIC, FLAT) for place in range(24)]
     pool = pool_of((4,), (4,), (4,), (4,))
     jobs, sizes = promised(waiting, pool)
-    laid = pool.lay(jobs, sizes)
+    laid = pool.place_in_turn(jobs, sizes)
     assert sum(sizes) == 16
     assert phase_time_s(waiting, laid) == pytest.approx(24 * 100.0 / 16)
     assert sorted(each.job_id for each in jobs) == sorted(each.job_id for each in waiting)
@@ -43,7 +43,7 @@ def test_each_gang_is_placed_for_a_job_that_fills_it():
     pool = pool_of((2, 2), (4,), (4,), (1,), (1,))
     jobs, sizes = promised(waiting, pool)
     assert all(each.shape.usable_gpus(size) == size for each, size in zip(jobs, sizes, strict=False))
-    gangs = Counter(pool.lay(jobs, sizes))
+    gangs = Counter(pool.place_in_turn(jobs, sizes))
     assert all(gang.level <= Level.MACHINE for gang in gangs)
 
 

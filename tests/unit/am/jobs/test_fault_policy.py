@@ -90,7 +90,7 @@ class TestDivergence:
             one.log("j0", 0.5, "nan", 0.4)
 
         asyncio.run(scenario())
-        assert one.jobs["j0"].trouble is None
+        assert one.jobs["j0"].fault is None
         assert one.jobs["j0"].loss == 0.4
 
     def test_one_that_is_stopped_for_its_lease_does_not_start_again(self, attempt):
@@ -196,7 +196,7 @@ class TestStall:
                 one.log("j0", 0.5, first=step)
             for _ in range(700):
                 one.look()
-                if job.trouble is not None:
+                if job.fault is not None:
                     await one.ended("j0")
                     return
             ends.append(number)
@@ -217,7 +217,7 @@ class TestStall:
             for step in range(60 * number, 60 * number + 60):
                 one.log("j0", 0.5, first=step)
             one.look(700)
-            if one.jobs["j0"].trouble is not None:
+            if one.jobs["j0"].fault is not None:
                 await one.ended("j0")
                 return
             one.log("j0", 0.4, first=60 * number + 60)
@@ -229,7 +229,7 @@ class TestStall:
         second = attempt(**settings)
         asyncio.run(epoch(second, 0))
         assert second.jobs["j0"].stalls == 1
-        assert second.jobs["j0"].trouble is None
+        assert second.jobs["j0"].fault is None
         assert 700.0 <= second.jobs["j0"].profile.longest_wait_s <= 702.0
         third = attempt(**settings)
         asyncio.run(epoch(third, 1))
@@ -261,7 +261,7 @@ class TestStall:
 
         asyncio.run(scenario())
         assert [job_id for job_id, _ in one.details("job_stalled")] == ["j0"]
-        assert one.jobs["j0"].trouble is None
+        assert one.jobs["j0"].fault is None
         assert one.runtime.stops == []
 
 

@@ -96,11 +96,11 @@ def test_the_division_of_the_bid_competes_with_the_plain_ones():
     waiting = [job(f"j{place:02}", 60.0, JobShape(tasks=4), STRICT) for place in range(18)]
     threes = [(f"j{place:02}", 3) for place in range(6)]
 
-    def lay(jobs, sizes):
+    def place_in_turn(jobs, sizes):
         return [GangAt(size, Level.SLOT if size == 3 else Level.CLUSTER) for _, size in zip(jobs, sizes, strict=False)]
 
-    assert sizes_of(waiting, 18, lay, 0.0) != threes
-    assert sizes_of(waiting, 18, lay, 0.0, lambda: DivisionContext(of_bid=(waiting, (3,) * 6))) == threes
+    assert sizes_of(waiting, 18, place_in_turn, 0.0) != threes
+    assert sizes_of(waiting, 18, place_in_turn, 0.0, lambda: DivisionContext(of_bid=(waiting, (3,) * 6))) == threes
 
 
 def test_a_gang_meant_to_stay_idle_gets_the_job_that_ends_first():

@@ -30,7 +30,7 @@ def pool_of(slots, racks=("r0",)):
 
 @pytest.mark.parametrize(("slots", "gang"), LAID)
 def test_a_gang_is_placed_in_units_of_its_gpus(slots, gang):
-    assert pool_of(slots).lay([job("j", 100.0, SINGLES, FLAT)], [4]) == [gang]
+    assert pool_of(slots).place_in_turn([job("j", 100.0, SINGLES, FLAT)], [4]) == [gang]
 
 
 @pytest.mark.parametrize(("slots", "gang"), LAID)
@@ -40,7 +40,7 @@ def test_gpus_in_use_count_at_their_prospective_placement(slots, gang):
 
 
 def test_a_gang_over_racks_has_its_unit_too():
-    assert pool_of([(2,), (2,)], racks=("r0", "r1")).lay([job("j", 100.0, SINGLES, FLAT)], [4]) == [
+    assert pool_of([(2,), (2,)], racks=("r0", "r1")).place_in_turn([job("j", 100.0, SINGLES, FLAT)], [4]) == [
         GangAt(4, Level.CLUSTER, 2)
     ]
 
@@ -50,13 +50,18 @@ def test_the_unit_is_that_of_the_gpus_and_not_of_the_job():
     held = {tuple(slots): gang.holds_tasks_of(2) for slots, gang in LAID}
     assert list(held.values()) == [True, False, False, True, True]
     for slots, holds in held.items():
-        laid = pool_of(slots).lay([job("j", 100.0, PAIRS, FLAT)], [4])
-        assert laid == (pool_of(slots).lay([job("j", 100.0, SINGLES, FLAT)], [4]) if holds else [GangAt(0, Level.SLOT)])
+        laid = pool_of(slots).place_in_turn([job("j", 100.0, PAIRS, FLAT)], [4])
+        assert laid == (
+            pool_of(slots).place_in_turn([job("j", 100.0, SINGLES, FLAT)], [4]) if holds else [GangAt(0, Level.SLOT)]
+        )
 
 
 def test_later_gangs_are_placed_on_the_remaining_gpus():
     jobs = [job(name, 100.0, SINGLES, FLAT) for name in ("a", "b")]
-    assert pool_of([(3,), (2,), (3,)]).lay(jobs, [4, 4]) == [GangAt(4, Level.RACK, 1), GangAt(4, Level.RACK, 1)]
+    assert pool_of([(3,), (2,), (3,)]).place_in_turn(jobs, [4, 4]) == [
+        GangAt(4, Level.RACK, 1),
+        GangAt(4, Level.RACK, 1),
+    ]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -68,7 +73,7 @@ def test_prospective_gangs_match_the_later_placement_without_taking_gpus(seed):
     jobs = [job(f"j{number}", 100.0, rng.choice(shapes), FLAT) for number in range(rng.randint(1, 12))]
     sizes = [rng.randint(1, 6) for _ in range(rng.randint(0, len(jobs)))]
     before = pool.gpus
-    laid = pool.lay(jobs, sizes)
+    laid = pool.place_in_turn(jobs, sizes)
     assert pool.gpus == before
     assert laid == [pool.gang_of(pool.take(each, size)) for each, size in zip(jobs, sizes, strict=False)]
 

@@ -80,6 +80,15 @@ def test_app_that_misses_its_fair_end_gets_a_gang_before_shorter_ones():
     assert play(late, app("short", (100.0, 4.0)))["late"].first_gpu_at_s == pytest.approx(100.0)
 
 
+def test_of_late_apps_the_one_to_which_a_lease_matters_most_is_served_first():
+    # The long app is later in seconds, the short one relative to its time until the due date.
+    long = app("long", (5000.0, 4.0), fair_end_s=5000.0, submitted_at_s=-1000.0)
+    short = app("short", (200.0, 4.0), fair_end_s=300.0)
+    found = play(long, short)
+    assert found["short"].first_gpu_at_s == 0.0
+    assert found["long"].first_gpu_at_s == pytest.approx(200.0)
+
+
 def test_phase_that_needs_fewer_gpus_frees_the_others():
     found = play(app("a", (100.0, 4.0), (100.0, 1.0), held=4), app("b", (50.0, 2.0)))
     assert found["b"].first_gpu_at_s == pytest.approx(100.0)

@@ -29,7 +29,7 @@ def leases_on(*gpus):
 
 def seen(table):
     """What there is to give out, in order."""
-    return table.offered_machines(()), table.free_gpus(), table.closed, table.lost, table.gpus_there
+    return table.offered_machines(()), table.free_gpus(), table.closed, table.lost, table.gpus_available
 
 
 class TestAnotherCluster:

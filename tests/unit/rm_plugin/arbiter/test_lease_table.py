@@ -214,7 +214,7 @@ class TestEnds:
         table = LeaseTable(CLUSTER)
         settle(table, {"a": [gang({"m1": 1})]})
         (lease,) = table.of_app("a")
-        (change,) = table.prolong([lease], now_s=570.0, end_s=lambda _: 900.0, reason="its app master is away")
+        (change,) = table.prolong([lease], now_s=570.0, end_s=lambda _: 900.0, reason="its app master is unavailable")
         assert change.kind is LeaseChangeKind.RENEWED
         assert table.of_app("a")[0].expires_at_s == 900.0
         assert table.of_app("a")[0].lease_id == lease.lease_id
@@ -294,13 +294,13 @@ class TestLostMachines:
     def test_it_is_in_no_offer_and_has_no_free_gpu_until_it_is_back(self):
         table = LeaseTable(CLUSTER)
         assert table.lose("m0", now_s=1.0, reason="x") == []
-        assert (table.lost, table.gpus_there) == ({"m0"}, 2)
+        assert (table.lost, table.gpus_available) == ({"m0"}, 2)
         assert table.free_gpus() == [GpuId("m1", 0), GpuId("m1", 1)]
         slots = {machine.machine_id: machine.free_slots for machine in table.offered_machines([])}
         assert slots == {"m0": (0, 0), "m1": (2,)}
         table.validate()
         table.regain("m0")
-        assert (table.lost, table.gpus_there) == (frozenset(), 6)
+        assert (table.lost, table.gpus_available) == (frozenset(), 6)
         assert table.free_gpus() == list(CLUSTER.gpu_ids())
         table.validate()
 
@@ -403,7 +403,7 @@ class TestIndices:
 
     def test_an_available_machine_without_its_gpus(self):
         table = self.table()
-        table._free._there["m1"] = 0
+        table._free._available["m1"] = 0
         with pytest.raises(InvariantError, match="may be leased differs from the cluster"):
             table.validate()
 
@@ -431,7 +431,7 @@ class TestIndices:
         with pytest.raises(InvariantError, match="offer"):
             table.validate()
         # A machine that is known to have changed is computed again before its next use.
-        table._free._stirred.add("m1")
+        table._free._outdated.add("m1")
         table.validate()
         assert table.offered_machines([])[1].free == 1
 
@@ -505,7 +505,7 @@ def _another_offer(table, lease):
 
 
 def _not_there(table, lease):
-    table._free._there[lease.gpu.machine_id] = table._free._free[lease.gpu.machine_id] = 0
+    table._free._available[lease.gpu.machine_id] = table._free._free[lease.gpu.machine_id] = 0
 
 
 def _on_a_machine_that_nobody_knows(table, lease):

@@ -50,9 +50,9 @@ class World:
         self.exits.append((end.app_id, end.attempt, end.exit_code))
 
     def order(self, app_id="app-1", attempt=1, address="0.0.0.0:8650"):
-        environment = {"THEMIS_RM_ADDRESS": address, "THEMIS_APP_TOKEN": "t"}
+        environment = {"THEMIS_RM_ADDRESS": address}
         folder = self.folder / app_id
-        return AmLaunch(app_id=app_id, attempt=attempt, environment=environment, working_dir=folder)
+        return AmLaunch(app_id=app_id, attempt=attempt, environment=environment, token="t", working_dir=folder)
 
     def add_task(self, app_id="app-1"):
         box = self.fake.make({"name": f"task-{app_id}", "labels": {"themis.run": "0123456789ab", "themis.app": app_id}})

@@ -52,7 +52,7 @@ def living(monkeypatch):
     """The containers that NodeManagers report as running, one answer after the other."""
     answers = []
     monkeypatch.setattr(yarn_launcher, "living_containers", lambda *_: answers.pop(0) if answers else ())
-    monkeypatch.setattr(yarn_launcher, "submission_tokens", lambda: b"")
+    monkeypatch.setattr(yarn_launcher, "submission_tokens", lambda **_: b"")
     monkeypatch.setattr(yarn_launcher, "current_user", lambda: "themis")
     monkeypatch.setattr(yarn_launcher, "_DRAIN_POLL_S", 0.01)
     return answers
@@ -455,7 +455,7 @@ def test_shutdown_continues_after_failed_kill(living, monkeypatch, caplog):
 
     def kill_others(yarn_app_id, reason):
         if yarn_app_id == "application_17_0001":
-            raise UnreachableError("YARN is away")
+            raise UnreachableError("YARN is unavailable")
         kill(yarn_app_id, reason)
 
     monkeypatch.setattr(yarn, "kill", kill_others)

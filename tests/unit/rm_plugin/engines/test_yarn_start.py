@@ -14,7 +14,7 @@ def quick(monkeypatch):
 
 
 def test_start_waits_until_hadoop_answers_and_logs_it_once(caplog):
-    answers = [UnreachableError("the NameNode is away"), UnreachableError("it is in safe mode"), None]
+    answers = [UnreachableError("the NameNode is unavailable"), UnreachableError("it is in safe mode"), None]
 
     def work():
         if (error := answers.pop(0)) is not None:
@@ -22,7 +22,7 @@ def test_start_waits_until_hadoop_answers_and_logs_it_once(caplog):
         return "there"
 
     assert asyncio.run(yarn._once_reachable(work)) == "there"
-    assert caplog.text.count("waiting for Hadoop: the NameNode is away") == 1
+    assert caplog.text.count("waiting for Hadoop: the NameNode is unavailable") == 1
     assert "safe mode" not in caplog.text
 
 

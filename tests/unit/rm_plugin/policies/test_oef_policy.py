@@ -268,7 +268,7 @@ class TestChangesOfTypes:
         snapshot = self.round_on(self.WIDER, self.gangs_of_three(("k80", "p100", "v100")), memory, silent)
         decision = make_policy("oef").decide(snapshot)
         assert any("p" in machines for machines in granted(decision).values())
-        # Who waited in the first round comes first now, unless its app master is away.
+        # Who waited in the first round comes first now, unless its app master is unavailable.
         waited = {"c", "d"} - set(silent)
         assert waited <= set(granted(decision))
         assert decision.memory.types == ("k80", "p100", "v100")

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 from web_cases import RmCase
 
+from rm_plugin.service import app_estimates
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 
@@ -92,5 +93,58 @@ def test_apps_served_before_it_are_ahead():
         found = waiting(case)
         assert (found.rank, found.of, found.ahead) == (2, 2, ("app-0001",))
         assert found.reason == "4 GPUs free, and fair_finish serves 1 app before it"
+
+    run(check)
+
+
+def test_forecast_of_many_apps_is_made_beside_the_loop_and_equals_one_made_at_once(monkeypatch):
+    async def scenario(at_once_apps):
+        monkeypatch.setattr(app_estimates, "_AT_ONCE_APPS", at_once_apps)
+        case = RmCase(((4,),))
+        entry = case.running("a", rho=9.0, progress=0.5)
+        case.grant(app_0001={"m00": 4})
+        first = case.manager.estimates.estimate(entry)
+        async with asyncio.timeout(30):
+            while (made := case.manager.estimates.estimate(entry)) is None:
+                await asyncio.sleep(0.001)
+        return first, made
+
+    first, at_once = asyncio.run(scenario(1))
+    assert first == at_once
+    assert asyncio.run(scenario(0)) == (None, at_once)
+
+
+def test_forecast_that_fails_is_made_again_later_only(monkeypatch, caplog):
+    async def scenario():
+        calls = []
+
+        def failing(*arguments, **named):
+            calls.append(None)
+            raise RuntimeError("a defect")
+
+        monkeypatch.setattr(app_estimates, "_AT_ONCE_APPS", 0)
+        monkeypatch.setattr(app_estimates, "forecast", failing)
+        case = RmCase(((4,),))
+        entry = case.running("a", rho=9.0)
+        estimates = case.manager.estimates
+        estimates.rho(entry)
+        async with asyncio.timeout(30):
+            while estimates._making is not None:
+                await asyncio.sleep(0.001)
+        assert math.isnan(estimates.rho(entry))
+        assert len(calls) == 1
+        assert estimates._making is None
+
+    asyncio.run(scenario())
+    assert "a forecast of the apps failed" in caplog.text
+
+
+def test_apps_beyond_the_bound_of_a_forecast_have_no_estimate(monkeypatch):
+    monkeypatch.setattr(app_estimates, "_MOST_APPS", 1)
+
+    def check(case):
+        first, second = case.running("a", rho=1.0), case.running("b", rho=1.0)
+        assert case.manager.estimates.estimate(first) is not None
+        assert case.manager.estimates.estimate(second) is None
 
     run(check)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
+from service_cases import known_token
 from web_cases import RmCase
 
 from rm_plugin.engines.port import AmExit
@@ -52,7 +53,7 @@ class FakeEngine:
     async def adopt(self, app_id, attempt, pid):
         if self.away_for:
             self.away_for -= 1
-            raise UnreachableError("YARN is away")
+            raise UnreachableError("YARN is unavailable")
         return self.lives
 
     async def kill(self, app_id):
@@ -128,7 +129,7 @@ def test_app_is_launched_once_engine_is_reachable(tmp_path: Path, caplog) -> Non
         assert [launch.attempt for launch in engine.launched] == [1]
         assert kinds(case) == ["app_submitted", "am_started"]
 
-    run(scenario, tmp_path, UnreachableError("YARN is away"))
+    run(scenario, tmp_path, UnreachableError("YARN is unavailable"))
 
 
 def start_error(number):
@@ -169,7 +170,7 @@ def test_launch_is_retried_after_a_pause(tmp_path: Path, monkeypatch) -> None:
         await looked(case)
         assert len(engine.launched) == 1
 
-    run(scenario, tmp_path, UnreachableError("YARN is away"))
+    run(scenario, tmp_path, UnreachableError("YARN is unavailable"))
 
 
 def test_recovery_waits_for_unreachable_engine(tmp_path: Path, caplog) -> None:
@@ -195,13 +196,13 @@ def test_kill_ends_app_that_waits_for_engine(tmp_path: Path) -> None:
         assert (entry.state, entry.diagnostics) == (AppState.KILLED, "no longer wanted")
         assert not engine.launched
 
-    run(scenario, tmp_path, UnreachableError("YARN is away"))
+    run(scenario, tmp_path, UnreachableError("YARN is unavailable"))
 
 
 def test_app_being_killed_is_not_asked_after_reconnect(tmp_path: Path) -> None:
     async def scenario(case, engine):
         entry = await case.manager.submit(SPEC)
-        message = pb.Register(app_id=entry.app_id, token=entry.token, attempt=1, pid=4711)
+        message = pb.Register(app_id=entry.app_id, token=known_token(entry), attempt=1, pid=4711)
 
         def is_asked():
             snapshot, _ = case.arbiter.begin_round(case.clock.now_s())
@@ -227,7 +228,7 @@ def test_attempt_that_never_started_is_not_counted(tmp_path: Path) -> None:
         (launch,) = engine.launched
         assert launch.attempts_left == case.manager.settings.am_max_attempts
 
-    run(scenario, tmp_path, UnreachableError("YARN is away"))
+    run(scenario, tmp_path, UnreachableError("YARN is unavailable"))
 
 
 async def lose(case, entry, after_s=0.0):
@@ -288,12 +289,12 @@ def test_time_to_register_counts_from_the_start_of_the_container(tmp_path: Path)
 def test_reason_why_an_app_is_not_started_is_shown(tmp_path: Path) -> None:
     async def scenario(case, engine):
         entry = await case.manager.submit(SPEC)
-        assert app_status(case.manager, entry, whole=False).waits_for == "waits to be started: YARN is away"
+        assert app_status(case.manager, entry, whole=False).waits_for == "waits to be started: YARN is unavailable"
         engine.trouble = None
         await looked(case)
         assert app_status(case.manager, entry, whole=False).waits_for == ""
 
-    run(scenario, tmp_path, UnreachableError("YARN is away"))
+    run(scenario, tmp_path, UnreachableError("YARN is unavailable"))
 
 
 def test_refused_launch_ends_app(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import grpc
 import pytest
 from authorized_stub import AuthorizedStub
-from service_cases import SPEC
+from service_cases import SPEC, known_token
 
 from rm_plugin.service.authentication import Authentication
 from rm_plugin.service.client_service import ClientService
@@ -70,7 +70,7 @@ def test_refusal_of_long_registration_reaches_app_master(tmp_path):
 
         async def messages():
             yield pb.AmMessage(
-                register=pb.Register(app_id=entry.app_id, token=entry.token, attempt=1, page_url=page_url)
+                register=pb.Register(app_id=entry.app_id, token=known_token(entry), attempt=1, page_url=page_url)
             )
 
         async for _ in rpc.ArbiterServiceStub(channel).Session(messages()):

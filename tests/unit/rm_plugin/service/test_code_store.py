@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from service_cases import known_token
 
 from rm_plugin.service import code_store
 from rm_plugin.service.code_store import CodeStore
@@ -35,7 +36,7 @@ def welcome(session):
 
 
 def registration(entry, **more):
-    return pb.Register(app_id=entry.app_id, token=entry.token, attempt=entry.attempt, pid=7, **more)
+    return pb.Register(app_id=entry.app_id, token=known_token(entry), attempt=entry.attempt, pid=7, **more)
 
 
 def test_an_attempt_gets_the_code_unless_it_has_it(tmp_path):

@@ -1,4 +1,4 @@
-"""Deadlines of apps while the engine is away: no lease is taken, no app master counts as silent, no attempt counts."""
+"""Deadlines of apps while the engine is unavailable: no lease, no silent app master, and no attempt counts."""
 
 import asyncio
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ from themis.lifecycle import AppState, LeaseState
 
 
 class Engine(FixedInventory):
-    """Machines and a launcher in one, which can be away."""
+    """Machines and a launcher in one, which can be unavailable."""
 
     def __init__(self, cluster):
         super().__init__(cluster)
@@ -109,7 +109,7 @@ def test_overdue_lease_is_taken_if_the_engine_answers(tmp_path):
 def test_two_outages_of_the_engine_take_no_lease_and_count_no_attempt(tmp_path):
     async def scenario(case):
         for _ in range(2):
-            case.engine.trouble = UnreachableError("YARN is away")
+            case.engine.trouble = UnreachableError("YARN is unavailable")
             await case.pass_s(100.0)
             case.engine.trouble = None
             await case.pass_s(case.manager.settings.lease.grace_s - 10.0)
@@ -158,7 +158,7 @@ def test_engine_that_keeps_silent_is_away(tmp_path, monkeypatch):
 def test_attempt_lost_just_after_an_outage_does_not_count(tmp_path, after_s, state):
     async def scenario(case):
         case.entry.failed_at_s, case.entry.attempt = (case.clock.now_s(),), 2
-        case.engine.trouble = UnreachableError("YARN is away")
+        case.engine.trouble = UnreachableError("YARN is unavailable")
         await case.watch.look()
         case.engine.trouble = None
         await case.watch.look()

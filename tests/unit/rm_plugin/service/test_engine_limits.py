@@ -115,6 +115,23 @@ def test_gpus_without_memory_for_a_task_are_closed():
     run(scenario)
 
 
+def test_gpus_without_cores_for_a_task_are_closed():
+    async def scenario(case):
+        case.entry.spec = replace(case.entry.spec, resources=TaskResources(memory_mb=1000, vcores=2))
+        free = {"m00": {"free_vcores": 5, "used_gpus": 1}, "m01": {"free_vcores": 1, "free_memory_mb": 1000}}
+        nodes = [Node(machine=each, **free[each.machine_id]) for each in case.arbiter.cluster.machines]
+        case.found = Inventory(nodes=tuple(nodes), devices=())
+        await case.watch.look()
+        assert case.free == ["m00/1", "m00/2"]
+        assert case.manager.live_cluster.limits == (
+            "m00 has no virtual cores for tasks on 1 of its GPUs",
+            "m01 has no memory for tasks on 1 of its GPUs",
+            "m01 has no virtual cores for tasks on 1 of its GPUs",
+        )
+
+    run(scenario)
+
+
 def test_memory_of_a_container_that_is_still_to_come_is_not_free():
     async def scenario(case):
         case.entry.heartbeat.ClearField("jobs")

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 
 import pytest
-from service_cases import SPEC, answer
+from service_cases import SPEC, answer, known_token
 
 from rm_plugin.service import changes as changes_module
 from rm_plugin.service.memory_service import memory_service, until
@@ -139,7 +139,7 @@ def test_registration_waits_for_its_write(tmp_path):
     async def scenario(rm):
         entry = await rm.manager.submit(SPEC)
         await broken(rm)
-        message = pb.Register(app_id=entry.app_id, token=entry.token, attempt=1, pid=7)
+        message = pb.Register(app_id=entry.app_id, token=known_token(entry), attempt=1, pid=7)
         register = await waits(rm.manager.register(message))
         assert (entry.session, entry.state) == (None, AppState.ACCEPTED)
         rm.store.trouble = ""
@@ -153,7 +153,7 @@ def test_registration_with_broken_stream_leaves_no_session(tmp_path):
     async def scenario(rm):
         entry = await rm.manager.submit(SPEC)
         rm.store.hold()
-        message = pb.Register(app_id=entry.app_id, token=entry.token, attempt=1, pid=7)
+        message = pb.Register(app_id=entry.app_id, token=known_token(entry), attempt=1, pid=7)
         register = await waits(rm.manager.register(message))
         register.cancel()
         await asyncio.sleep(0.02)
@@ -353,7 +353,7 @@ def test_error_in_test_write_does_not_end_retries(tmp_path, monkeypatch):
 def test_registration_cancelled_in_effect_leaves_no_session(tmp_path, monkeypatch):
     async def scenario(rm):
         entry = await rm.manager.submit(SPEC)
-        message = pb.Register(app_id=entry.app_id, token=entry.token, attempt=1, pid=7)
+        message = pb.Register(app_id=entry.app_id, token=known_token(entry), attempt=1, pid=7)
         register = asyncio.ensure_future(rm.manager.register(message))
         greet = rm.manager._greet
 

@@ -230,6 +230,7 @@ class TestRegistration:
     def test_engines_own_next_attempt_is_written_as_a_loss_and_a_start(self, tmp_path):
         async def scenario(rm):
             entry, _ = await rm.registered(app("mine"))
+            rm.launcher.restarted[entry.app_id] = 2
             await rm.manager.register(registration(entry, attempt=2, pid=5))
             assert rm.kinds[-3:] == ["am_lost", "am_started", "am_registered"]
             assert (entry.attempt, entry.registered_attempt) == (2, 2)
@@ -343,6 +344,7 @@ class TestMessages:
             entry, session = await rm.registered(app("mine"))
             event = pb.JobEvent(job_id="job-0", kind="checkpoint", detail='{"iteration": 5}')
             await rm.manager.receive(entry, session, pb.AmMessage(id=9, job_event=event))
+            rm.launcher.restarted[entry.app_id] = 2
             _, session = await rm.manager.register(registration(entry, attempt=2))
             await rm.manager.receive(entry, session, pb.AmMessage(id=1, job_event=event))
             assert rm.kinds.count("checkpoint") == 2

@@ -154,6 +154,7 @@ def test_long_diagnostics_are_truncated():
 
 def test_finish_of_old_attempt_does_not_end_next_one():
     async def scenario(case, entry, session):
+        case.launcher.restarted[entry.app_id] = 2
         await case.manager.register(registration(entry, attempt=2))
         await case.send(entry, session, finish=finish())
         assert entry.state is AppState.RUNNING

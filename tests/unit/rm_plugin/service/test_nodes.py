@@ -229,7 +229,7 @@ def test_gpus_without_free_capacity_are_closed_for_a_while():
 def test_silent_engine_changes_nothing():
     async def scenario(case):
         async def away():
-            raise UnreachableError("YARN is away")
+            raise UnreachableError("YARN is unavailable")
 
         case.inventory.read = away
         await case.watch.look()

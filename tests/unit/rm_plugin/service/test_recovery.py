@@ -124,7 +124,7 @@ def test_master_of_app_that_a_user_killed_during_recovery_is_killed_only_if_it_l
 
             async def adopt_once_there(*known):
                 if is_away:
-                    raise UnreachableError("the engine is away")
+                    raise UnreachableError("the engine is unavailable")
                 return await adopt(*known)
 
             async def count_kills(app_id):

@@ -1,6 +1,7 @@
 """After a round with missing answers or errors, the next one runs."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from service_cases import SPEC, answer
@@ -136,3 +137,9 @@ def test_round_without_answers_is_repeated_only_while_gpus_are_free(tmp_path, ha
             assert (rm.rounds._retry_at_s is not None) == has_free_gpus
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("apps", "time_s"), [(1, 1.0), (500, 1.0), (2000, 4.0), (50_000, 5.0)])
+def test_many_apps_send_heartbeats_less_often_but_six_times_in_their_expiry(apps, time_s):
+    settings = RmSettings(cluster=Path("unused"), heartbeat_s=1.0, am_expiry_s=30.0)
+    assert settings.heartbeat_time_s(apps) == pytest.approx(time_s)

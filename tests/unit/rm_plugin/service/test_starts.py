@@ -59,7 +59,8 @@ def test_app_killed_while_it_waits_never_starts(tmp_path):
             await rm.manager.kill(second.app_id, "no longer wanted")
             await until(lambda: second.ended)
             await rm.manager.register(registration(first))
-            await until(lambda: third.attempt == 1)
+            await until(lambda: len(launched(rm)) == 2)
+            assert third.attempt == 1
             assert launched(rm) == [first.app_id, third.app_id]
             assert second.state is AppState.KILLED
 

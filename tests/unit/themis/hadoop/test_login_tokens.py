@@ -11,7 +11,7 @@ from themis.hadoop.webhdfs_token import IssuedToken
 
 
 class World:
-    """A clock, and a NameNode that issues numbered tokens of 100 s unless it is away."""
+    """A clock, and a NameNode that issues numbered tokens of 100 s unless it is unavailable."""
 
     def __init__(self):
         self.now_s = 5.0
@@ -23,7 +23,7 @@ class World:
     def fetch(self):
         self.asked += 1
         if self.away:
-            raise UnreachableError("the NameNode is away")
+            raise UnreachableError("the NameNode is unavailable")
         return IssuedToken(text=f"token {next(self._numbers)}", life_s=100.0)
 
     def at(self, since_start_s):

@@ -20,7 +20,7 @@ from themis_lab.audit.properties import optimality
 from themis_lab.audit.properties.registry import PROPERTIES
 from themis_lab.audit.report import document, text
 
-QUICK = ("audit", "--markets", "4", "--family", "tiny", "--family", "lone")
+QUICK = ("audit", "--markets", "4", "--family", "tiny", "--family", "single-bidder")
 
 
 def printed(capsys, *arguments):
@@ -36,7 +36,7 @@ def test_small_audit_prints_known_json_without_violations(capsys):
         "seed", "markets", "markets_planned", "ended", "families", "unsolved", "unreferenced", "properties",
         "violations", "measures", "sharing_incentive",
     }  # fmt: skip
-    assert report["families"] == {"tiny": 2, "lone": 2}
+    assert report["families"] == {"tiny": 2, "single-bidder": 2}
     assert set(report["properties"]) == set(PROPERTIES)
     assert report["properties"]["feasible"] == {"checked": 4, "violations": 0}
     assert report["violations"] == []

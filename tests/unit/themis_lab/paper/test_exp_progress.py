@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
+from sim_cases import app, cluster, settings, workload
 
-from tests.unit.themis_lab.simulator.sim_cases import app, cluster, settings, workload
 from themis_cli import reproduce_progress
 from themis_cli.reproduce_progress import ProgressLine
 from themis_lab.paper import runner

@@ -4,8 +4,8 @@ import math
 
 import pytest
 from msgspec.structs import replace
+from sim_cases import app, cluster, job, settings, workload
 
-from tests.unit.themis_lab.simulator.sim_cases import app, cluster, job, settings, workload
 from themis.errors import InputError
 from themis_lab.paper import run_cache, runner
 from themis_lab.paper.plans import distinct_runs

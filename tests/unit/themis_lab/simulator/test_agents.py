@@ -1,14 +1,14 @@
 import math
 
 import pytest
+from agent_cases import FLAT, STRICT, app_of, cluster_of, cluster_view_of, jobs_of, whole_offer
 from msgspec.structs import replace
+from sim_cases import FAR, app, cluster, job, settings, workload
 
 from am.agent.bids.bidding import make_bid
 from am.agent.bids.reports import make_report
 from am.agent.model.views import HeldGang
 from am.tuners.port import Phase
-from tests.agent_cases import FLAT, STRICT, app_of, cluster_of, cluster_view_of, jobs_of, whole_offer
-from tests.unit.themis_lab.simulator.sim_cases import FAR, app, cluster, job, settings, workload
 from themis.apps import JobShape
 from themis.bids import RhoOf
 from themis.cluster import Allocation, Level

@@ -5,6 +5,7 @@ import re
 import pytest
 from web_cases import NOW_S, Elements, busy, run, served
 
+from rm_plugin.service.attempt_token import hashed
 from themis.cluster import GpuId
 
 
@@ -22,8 +23,8 @@ class TestApi:
             machines = {each["machine_id"]: each for rack in cluster["racks"] for each in rack["machines"]}
             assert [rack["rack_id"] for rack in cluster["racks"]] == ["rack0", "rack1"]
             assert {name: each["state"] for name, each in machines.items()} == {
-                "m00": "there",
-                "m01": "there",
+                "m00": "available",
+                "m01": "available",
                 "m10": "lost",
             }
             assert machines["m01"]["gpus_closed"] == [3]
@@ -96,7 +97,7 @@ class TestApi:
     def test_tokens_and_task_variables_are_not_shown(self):
         async def scenario():
             case = busy()
-            token = case.entries.get("app-0001").token
+            token = case.entries.get("app-0001").token_sha256 = hashed("the token of a test")
             async with served(case) as site:
                 for path in ("/", "/apps/app-0001", "/api/v1/apps/app-0001", "/api/v1/events?limit=500"):
                     assert token not in await site.text(path)
