@@ -1,5 +1,6 @@
 # Two commands do all set-up: `make testbed` (the testbed run) and `make test`.
-PYTHON ?= python3.11
+# The first of these that is installed.
+PYTHON ?= $(firstword $(foreach version,3.11 3.12 3.13,$(shell command -v python$(version))) python3.11)
 VENV   ?= .venv
 POLICY ?=
 ENGINE ?= local
@@ -12,7 +13,7 @@ BIN    := $(VENV)/bin
 setup: $(VENV)/.ready
 
 $(VENV)/.ready: pyproject.toml constraints.txt setup.py $(wildcard rm_plugin/solvers/exact/core/*) $(wildcard am/agent/core/*)
-	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11, or name another with PYTHON=..."; exit 2; }
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 to 3.13, or name another with PYTHON=..."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[tf,dev]'
 	touch $@

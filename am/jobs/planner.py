@@ -28,7 +28,6 @@ from am.jobs.stragglers import find_stragglers
 from themis.cluster import Cluster, GpuId, Level
 from themis.leases import Lease
 from themis.lifecycle import LeaseState
-from themis.speeds import SAME_SPEED
 from themis.values import Value
 
 OnGpus = tuple[JobView, tuple[GpuId, ...]]
@@ -182,7 +181,7 @@ def _plan_by_type(
     served: set[str] = set()
     for device in sorted(cluster.gpus_by_device, key=lambda name: (-mean_speed(name), name)):
         mine = [
-            job if not job.view.speeds.by_type else replace(job, view=_view_on(job.view, device))
+            job if not job.view.speeds.by_type else replace(job, view=job.view.on_type(device))
             for job in jobs
             if job.view.speeds.on(device) > 0.0
             and (type_of(job.gpus[0]) == device if job.gpus else job.view.job_id not in served)
@@ -210,11 +209,6 @@ def _plan_by_type(
         prepare={job_id: gpus for part in parts for job_id, gpus in part.prepare.items()},
         release=() if any(part.stop for part in parts) else tuple(gpu for part in parts for gpu in part.release),
     )
-
-
-def _view_on(view: JobView, device: str) -> JobView:
-    """A job as it is on one device type."""
-    return replace(view, serial_iteration_s=view.serial_iteration_s / view.speeds.on(device), speeds=SAME_SPEED)
 
 
 def _plan_on_one_type(

@@ -29,6 +29,7 @@ from types import MappingProxyType
 
 from rm_plugin.arbiter.due_dates import lateness_after_lease
 from themis.fluid_cluster import FluidPhase
+from themis.leases import SAME_TIME_S
 from themis.values import Value
 
 _TERMS = 300
@@ -37,8 +38,6 @@ _TERMS = 300
 _MAX_STEPS_PER_TERM = 4
 """The model stops after this many steps for each term, beside those at ends of phases. Apps that have not ended by then
 have no estimate. Example: leases so short that restarts take all of them."""
-
-_SAME_TIME_S = 1e-6
 
 _CALM = 0.7
 """The cluster is calm while apps can use less than this share of its GPUs."""
@@ -295,7 +294,7 @@ class _Model:
             if not math.isfinite(next_s):
                 return
             self._pass_until(next_s)
-            for app in [app for app in self._apps if app.held and app.phase_end_s <= next_s + _SAME_TIME_S]:
+            for app in [app for app in self._apps if app.held and app.phase_end_s <= next_s + SAME_TIME_S]:
                 if self._end_phase(app):
                     yield next_s, app
             yield from self._serve()
@@ -335,7 +334,7 @@ class _Model:
 
     def _serve(self) -> Iterator[tuple[float, _App]]:
         """Give free GPUs, and those whose leases end now, to the apps in the order of service."""
-        now_s, ended_s = self._now_s, self._now_s + _SAME_TIME_S
+        now_s, ended_s = self._now_s, self._now_s + SAME_TIME_S
         kept = {app: 0 if app.lease_end_s <= ended_s else app.held for app in self._apps}
         free = self._gpus - sum(kept.values())
         if free <= 0:
@@ -395,7 +394,7 @@ class _Model:
     def _next_grid_s(self) -> float:
         """When leases granted now end: later than now, also if a quotient of large times is rounded down."""
         terms = max(0, math.floor((self._now_s - self._grid_s) / self._lease_s))
-        while (end_s := self._grid_s + terms * self._lease_s) <= self._now_s + _SAME_TIME_S:
+        while (end_s := self._grid_s + terms * self._lease_s) <= self._now_s + SAME_TIME_S:
             terms += 1
         return end_s
 

@@ -65,7 +65,14 @@ class EmulatedLauncher:
     async def launch(self, launch: AmLaunch) -> int:
         """Order an attempt. Returns the app's number in place of a process id."""
         self._attempts[launch.app_id] = launch.attempt
-        order = {**launch.environment, "THEMIS_APP_ID": launch.app_id, "THEMIS_ATTEMPT": str(launch.attempt)}
+        token = self._files[0].parent / f"{launch.app_id}-{launch.attempt}.token"
+        token.write_text(launch.token, encoding="utf-8")
+        order = {
+            **launch.environment,
+            "THEMIS_APP_ID": launch.app_id,
+            "THEMIS_ATTEMPT": str(launch.attempt),
+            "THEMIS_TOKEN_FILE": str(token),
+        }
         self._write(launch.app_id, order)
         return app_number(launch.app_id)
 
@@ -81,6 +88,10 @@ class EmulatedLauncher:
     def queue(self, app_id: str) -> str:
         """Return nothing: this engine has no queues."""
         return ""
+
+    async def newest_attempt(self, app_id: str, attempt: int) -> int:
+        """Return the known attempt: this engine starts none by itself."""
+        return attempt
 
     async def kill(self, app_id: str) -> None:
         """End the app's master."""

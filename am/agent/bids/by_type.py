@@ -51,12 +51,7 @@ def _job_on_type(job: JobView, device: str, elsewhere: HeldGang | None) -> JobVi
         kept = elsewhere.gpus - elsewhere.renewable_gpus if elsewhere.renewable_gpus else elsewhere.gpus
         if tasks := usable_gpus(shape, kept) // shape.gpus_per_task:
             shape = replace(shape, tasks=tasks)
-    return replace(
-        job,
-        serial_iteration_s=job.serial_iteration_s / job.speeds.on(device),
-        speeds=job.speeds.relative_to(device),
-        shape=shape,
-    )
+    return replace(job.on_type(device), shape=shape)
 
 
 def offer_on_type(offer: Offer, device: str, cluster: ClusterView) -> Offer:

@@ -1,7 +1,8 @@
 """T(G) of many divisions at once: `finish_time` with arrays.
 
 Later phases and the packing of a phase are the same code. Only `finish_time` treats a single job, and identical jobs,
-without arrays, which is faster. `tests/unit/am/agent/test_division_times.py` checks that all times are bit-identical.
+without arrays, which is faster. `tests/unit/am/agent/model/test_division_times.py` checks that all times
+are bit-identical.
 
 A division is gangs of given sizes for an app's jobs. Here each one is a row of counts over a list of gangs. Example:
 over the gangs (1 GPU, 2 GPUs) the row (3, 1) is a division into three gangs of 1 and one gang of 2. The times of jobs

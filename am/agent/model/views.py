@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from statistics import median_high
 
 from msgspec import field
+from msgspec.structs import replace
 
 from am.tuners.port import Phase
 from themis.apps import JobShape, Slowdown
@@ -52,6 +53,14 @@ class JobView(Value, frozen=True, dict=True, kw_only=True):
             return self.slowdown.at(level)
         speed = self.speeds.on(device)
         return self.slowdown.at(level) / speed if speed > 0.0 else math.inf
+
+    def on_type(self, device: str) -> JobView:
+        """The job in units of its speed on one device type, where it must be able to run.
+
+        Example: 100 s an iteration on a reference GPU, and speed 4 on v100: there it takes 25 s at speed 1.
+        """
+        serial_iteration_s = self.serial_iteration_s / self.speeds.on(device)
+        return replace(self, serial_iteration_s=serial_iteration_s, speeds=self.speeds.relative_to(device))
 
     @cached_property
     def demand(self) -> GangDemand:

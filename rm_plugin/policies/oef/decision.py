@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rm_plugin.policies.oef.evaluator import Rule, evaluate
 from rm_plugin.policies.oef.fair_share import FairShare, ShareStatus
-from rm_plugin.policies.oef.placement import Host, PlacedGang, Placer, WaitingJob, place_compactly
+from rm_plugin.policies.oef.placement import Host, HostGang, Placer, WaitingJob, place_compactly
 from rm_plugin.policies.oef.rounding import GangLimits, Shares, Whole, round_shares
 from rm_plugin.policies.oef.speedup import Instance
 from themis.values import Value
@@ -48,7 +48,7 @@ class OefRound(Value, frozen=True, kw_only=True):
         memory: For the next round.
     """
 
-    placed: Mapping[str, PlacedGang]
+    placed: Mapping[str, HostGang]
     granted: Whole
     fair: FairShare | None
     memory: OefMemory

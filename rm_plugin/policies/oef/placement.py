@@ -27,7 +27,7 @@ class Host(Value, frozen=True, kw_only=True):
     gpus: int
 
 
-class PlacedGang(Value, frozen=True, kw_only=True):
+class HostGang(Value, frozen=True, kw_only=True):
     """A job's GPUs: how many on each host, and the numbers of the types they have."""
 
     gpus_by_host: tuple[tuple[str, int], ...]
@@ -60,10 +60,10 @@ class WaitingJob(Value, frozen=True, kw_only=True):
     speedup: tuple[float, ...]
     starved_rounds: int
     arrival_s: float
-    runs_on: PlacedGang | None = None
+    runs_on: HostGang | None = None
 
 
-Placer = Callable[[Sequence[WaitingJob], Sequence[Host], Whole], Mapping[str, PlacedGang]]
+Placer = Callable[[Sequence[WaitingJob], Sequence[Host], Whole], Mapping[str, HostGang]]
 """Places jobs on hosts, given whole GPUs by tenant and type. Jobs that are missing from the result wait."""
 
 HostScore = Callable[[Host, int, int], tuple[float, ...]]
@@ -80,7 +80,7 @@ def tightest_fit(_: Host, free: int, gpus: int) -> tuple[float, ...]:
 
 def place_compactly(
     jobs: Sequence[WaitingJob], hosts: Sequence[Host], granted: Whole, score: HostScore = tightest_fit
-) -> dict[str, PlacedGang]:
+) -> dict[str, HostGang]:
     """OEF's placer.
 
     Args:
@@ -97,7 +97,7 @@ def place_compactly(
     return kept if _split_gangs(kept) <= _split_gangs(afresh) else afresh
 
 
-def place_plainly(jobs: Sequence[WaitingJob], hosts: Sequence[Host], granted: Whole) -> dict[str, PlacedGang]:
+def place_plainly(jobs: Sequence[WaitingJob], hosts: Sequence[Host], granted: Whole) -> dict[str, HostGang]:
     """The plain placer: no order by size, no preference for one host or one type."""
     free = {host.host_id: host.gpus for host in hosts}
     placed = {}
@@ -160,11 +160,11 @@ def _types_for(job: WaitingJob, held: Sequence[int]) -> dict[int, int]:
     return {}
 
 
-def _place(chosen: Sequence[_Chosen], hosts: Sequence[Host], score: HostScore, *, keep: bool) -> dict[str, PlacedGang]:
+def _place(chosen: Sequence[_Chosen], hosts: Sequence[Host], score: HostScore, *, keep: bool) -> dict[str, HostGang]:
     """Step 3. With `keep`, jobs that run on the same types stay where they are, and the others go around them."""
     free = {host.host_id: host.gpus for host in hosts}
     types = {host.host_id: host.type_number for host in hosts}
-    placed: dict[str, PlacedGang] = {}
+    placed: dict[str, HostGang] = {}
     for job, parts in chosen if keep else ():
         current = job.runs_on
         if current is not None and _counts(current, types) == dict(parts) and _is_free(current, free):
@@ -177,7 +177,7 @@ def _place(chosen: Sequence[_Chosen], hosts: Sequence[Host], score: HostScore, *
     return placed
 
 
-def _counts(gang: PlacedGang, types: Mapping[str, int]) -> dict[int, int]:
+def _counts(gang: HostGang, types: Mapping[str, int]) -> dict[int, int]:
     """A gang's GPUs by type; nothing if one of its hosts is gone."""
     counts: dict[int, int] = {}
     for host_id, gpus in gang.gpus_by_host:
@@ -187,11 +187,11 @@ def _counts(gang: PlacedGang, types: Mapping[str, int]) -> dict[int, int]:
     return counts
 
 
-def _is_free(gang: PlacedGang, free: Mapping[str, int]) -> bool:
+def _is_free(gang: HostGang, free: Mapping[str, int]) -> bool:
     return all(free.get(host_id, 0) >= gpus for host_id, gpus in gang.gpus_by_host)
 
 
-def _take(parts: Mapping[int, int], hosts: Sequence[Host], free: dict[str, int], score: HostScore) -> PlacedGang:
+def _take(parts: Mapping[int, int], hosts: Sequence[Host], free: dict[str, int], score: HostScore) -> HostGang:
     """Take GPUs of each type from hosts, the best score first, and reduce what is free."""
     taken: dict[str, int] = {}
     for number, count in parts.items():
@@ -204,9 +204,9 @@ def _take(parts: Mapping[int, int], hosts: Sequence[Host], free: dict[str, int],
             free[host.host_id] -= gpus
             left -= gpus
     used = tuple(sorted(number for number, count in parts.items() if count))
-    return PlacedGang(gpus_by_host=tuple(sorted(taken.items())), type_numbers=used)
+    return HostGang(gpus_by_host=tuple(sorted(taken.items())), type_numbers=used)
 
 
-def _split_gangs(placed: Mapping[str, PlacedGang]) -> int:
+def _split_gangs(placed: Mapping[str, HostGang]) -> int:
     """Gangs on more than one host."""
     return sum(len(gang.gpus_by_host) > 1 for gang in placed.values())

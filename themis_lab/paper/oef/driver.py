@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from rm_plugin.policies.oef.decision import OefMemory, decide_round
 from rm_plugin.policies.oef.evaluator import Rule
-from rm_plugin.policies.oef.placement import PlacedGang, WaitingJob, place_compactly, place_plainly
+from rm_plugin.policies.oef.placement import HostGang, WaitingJob, place_compactly, place_plainly
 from rm_plugin.policies.oef.speedup import Instance, Tenant
 from themis.values import Value
 from themis_lab.paper.oef.workload import CAPACITY, HOSTS, ROUND_S, TYPES, Job, TenantLoad
@@ -69,8 +69,8 @@ class _JobState:
     job: Job
     left_s: float
     starved_rounds: int = 0
-    gang: PlacedGang | None = None
-    last_gang: PlacedGang | None = None
+    gang: HostGang | None = None
+    last_gang: HostGang | None = None
 
 
 class Driver:
@@ -160,7 +160,7 @@ class Driver:
             runs_on=state.gang,
         )
 
-    def _advance(self, tenant: str, state: _JobState, gang: PlacedGang | None, now_s: float) -> float:
+    def _advance(self, tenant: str, state: _JobState, gang: HostGang | None, now_s: float) -> float:
         """Run one job for a round. Returns its throughput, in workers on the slowest type."""
         record = self.record
         state.gang = gang

@@ -5,7 +5,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from rm_plugin.policies.oef.placement import Host, PlacedGang, WaitingJob, place_compactly, place_plainly
+from rm_plugin.policies.oef.placement import Host, HostGang, WaitingJob, place_compactly, place_plainly
 
 HOSTS = tuple(Host(host_id=f"h{number}", type_number=number // 2, gpus=4) for number in range(6))
 
@@ -24,7 +24,7 @@ def job(job_id, gang=1, *, tenant="u", largest=None, starved=0, arrival=0.0, on=
 
 
 def gang(*parts, types):
-    return PlacedGang(gpus_by_host=parts, type_numbers=types)
+    return HostGang(gpus_by_host=parts, type_numbers=types)
 
 
 def test_the_longest_starved_job_runs_first():
