@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
 import shutil
+from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -16,7 +19,7 @@ from themis.files import open_below
 from themis.hadoop.webhdfs import open_webhdfs
 
 if TYPE_CHECKING:
-    from aiohttp import ClientSession
+    from aiohttp import ClientSession, StreamReader
 
 LOG = logging.getLogger("themis.rm.logs")
 
@@ -24,31 +27,57 @@ ARCHIVE_NAME = "logs.tar.gz"
 """The name that app masters use (`am.log_archive`)."""
 SOURCE_NAME = "logs.from"
 """The file that holds the URL of the page from which the folder's logs are."""
+MOST_LOG_BYTES = 2**30
+"""Bytes of one log that are copied. App masters cap logs themselves, at much less by default."""
 _TIMEOUT_S = 10.0
+_LIST_BYTES, _MOST_FILES = 4 * 1024 * 1024, 20_000
 _CHUNK_BYTES = 1024 * 1024
 _NAME = re.compile(r"task-[0-9]{1,6}\.log|history\.jsonl")
 
 
-async def fetch_page(page_url: str, folder: Path) -> bool:
+async def fetch_page(page_url: str, folder: Path, most_bytes: int = MOST_LOG_BYTES) -> bool:
     """Copy the bytes added since the last call from an app master's page. Returns False if it does not answer.
 
     Each attempt has its own page, and may have lost the end of an earlier attempt's logs. So a call with a new page
-    copies everything again.
+    copies everything again. The page is an app's: redirects are not followed, and answers are bounded in size and time.
     """
     # Import on demand: only engines with app masters on other machines need it.
     import aiohttp
 
     try:
         async with aiohttp.ClientSession(base_url=page_url, timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S)) as http:
-            async with http.get("logs.json") as answer:
-                listed = (await answer.json())["files"]
+            async with http.get("logs.json", allow_redirects=False) as answer:
+                listed = _files_of(answer.status, await _at_most(answer.content, _LIST_BYTES))
             _begin(page_url, folder)
             for file in listed:
-                await _fetch_file(http, str(file["path"]), int(file["size_bytes"]), folder)
+                size_bytes = min(int(str(file["size_bytes"])), most_bytes)
+                await _fetch_file(http, str(file["path"]), size_bytes, folder)
     except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, OSError) as error:
         LOG.info("no logs from %s: %s", page_url, error)
         return False
     return True
+
+
+async def _at_most(content: StreamReader, limit: int) -> bytes:
+    """Read a body that has at most `limit` bytes. Raises ValueError for a longer one."""
+    parts, size = [], 0
+    while part := await content.read(_CHUNK_BYTES):
+        size += len(part)
+        if size > limit:
+            raise ValueError(f"an answer of more than {limit} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _files_of(status: int, body: bytes) -> list[Mapping[str, object]]:
+    """Return the files that a page lists. Raises ValueError for any other answer, such as a redirect."""
+    if status != HTTPStatus.OK:
+        raise ValueError(f"logs.json answered with status {status}")
+    found = json.loads(body)
+    files = found.get("files") if isinstance(found, dict) else None
+    if not isinstance(files, list) or len(files) > _MOST_FILES or not all(isinstance(file, dict) for file in files):
+        raise ValueError("logs.json is no list of files")
+    return files
 
 
 def _begin(page_url: str, folder: Path) -> None:
@@ -70,8 +99,10 @@ async def _fetch_file(http: ClientSession, path: str, size_bytes: int, folder: P
     with os.fdopen(target, "ab") as file:
         have = os.fstat(target).st_size
         while have < size_bytes:
-            async with http.get(f"logs/{quote(path)}", params={"offset": str(have)}) as answer:
-                answer.raise_for_status()
+            address = f"logs/{quote(path)}"
+            async with http.get(address, params={"offset": str(have)}, allow_redirects=False) as answer:
+                if answer.status != HTTPStatus.OK:
+                    raise ValueError(f"{address} answered with status {answer.status}")
                 # Keep no more bytes than requested, even if the page sends more.
                 data = await answer.content.read(min(_CHUNK_BYTES, size_bytes - have))
                 length = answer.content_length or len(data)

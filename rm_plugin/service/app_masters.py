@@ -200,6 +200,8 @@ class AppMasters:
 
     def _due_action(self, entry: AppEntry, now_s: float, *, overdue: bool) -> Coroutine[Any, Any, None] | None:
         """What has to be done about an app now. Returns None for most apps, so a look at all of them is cheap."""
+        if overdue and entry.registered_attempt != entry.attempt:
+            return self._take_back(entry)
         if overdue:
             return self._take_by_force(entry, "the lease was not given back in time")
         if self._starts.waits(entry.app_id):
@@ -436,6 +438,16 @@ class AppMasters:
         """End an app that an operator killed in the engine. Nothing of it runs any more."""
         _close_session(entry)
         await self._end_surely(entry, AppState.KILLED, entry.kill_reason or diagnostics)
+
+    async def _take_back(self, entry: AppEntry) -> None:
+        """Revoke the overdue leases of an attempt that has not registered yet.
+
+        The engine has ended all of the former attempt, so nothing runs on them.
+        """
+        late = self._arbiter.overdue(self._clock.now_s())
+        ids = [lease.lease_id for lease in late if lease.app_id == entry.app_id]
+        reason = "it ran out before the next attempt registered"
+        await self._changes.make_surely(lambda change: self._live_cluster.revoke(change, ids, reason))
 
     async def _take_by_force(self, entry: AppEntry, reason: str) -> None:
         """Kill all of an app's processes, then revoke its leases: never the other way round."""

@@ -32,7 +32,7 @@ What is not checked here is private to the app, such as S below its bound or a f
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -198,7 +198,7 @@ def _within_app(demands: Mapping[str, GangDemand], facts: AppFacts, cuts: list[s
     Kept GPUs on which a job cannot run, as they are what is left of its gang, do not count.
     """
     anew = [facts.shapes[job_id] for job_id, demand in demands.items() if not demand.held.counts]
-    unusable = sum(_unusable_gpus(shape, len(facts.kept.counts)) for shape in anew)
+    unusable = _unusable_gpus(anew, facts.kept)
     wanted = sum(demand.max_gpus for demand in demands.values())
     excess = facts.kept.gpus + wanted - facts.spec.demand_max_gpus - unusable
     believed = list(demands.values())
@@ -212,9 +212,13 @@ def _within_app(demands: Mapping[str, GangDemand], facts: AppFacts, cuts: list[s
     return tuple(believed)
 
 
-def _unusable_gpus(shape: JobShape, machines: int) -> int:
-    """The most GPUs with which a job cannot run: fewer tasks than its gang needs, and parts of tasks."""
-    return (shape.min_tasks - 1) * shape.gpus_per_task + (shape.gpus_per_task - 1) * machines
+def _unusable_gpus(shapes: Sequence[JobShape], kept: Allocation) -> int:
+    """The most kept GPUs on which no job can run: gangs of too few tasks, and parts of tasks on a machine."""
+    if not shapes:
+        return 0
+    task_gpus = max(shape.gpus_per_task for shape in shapes)
+    parts = sum(count % task_gpus for _, count in kept)
+    return parts + sum((shape.min_tasks - 1) * shape.gpus_per_task for shape in shapes)
 
 
 def _checked_phases(phases: tuple[PhaseLeft, ...], facts: AppFacts, cuts: list[str]) -> tuple[PhaseLeft, ...]:

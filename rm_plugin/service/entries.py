@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from rm_plugin.arbiter.round_values import AppOwner
 from rm_plugin.service.attempt_token import as_hashed
+from rm_plugin.service.budget import Budget
 from rm_plugin.service.session import Session
 from rm_plugin.service.store import StoredApp, app_number
 from themis.apps import AppSpec, JobShape
@@ -16,6 +17,14 @@ from themis.errors import InputError, UnknownNameError
 from themis.lifecycle import APP_LIFECYCLE, JOB_ENDS, AppState, JobState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message, app_to_message
+
+MOST_MESSAGES, MESSAGES_PER_S = 5_000.0, 200.0
+"""Messages of an app's sessions: at most at once, and each second after that. An app master sends a few each second,
+and after an absence of the ResourceManager all that happened meanwhile."""
+MOST_BYTES, BYTES_PER_S = 64.0 * 2**20, 2.0 * 2**20
+
+CLOSE_EVERY_S = 300.0
+"""Seconds in which an app may close as many GPUs as it can use, because the engine had no room there for its tasks."""
 
 _NEAR_APPS = 300
 """Among how many of the newest apps the error for an unknown name looks for a similar one: all would take seconds."""
@@ -69,9 +78,15 @@ class AppEntry:
     refused_messages: int = 0
     cut_claims: int = 0
     claimed_gpu_s: float | None = None
+    messages: Budget = field(default_factory=lambda: Budget(MOST_MESSAGES, MESSAGES_PER_S), repr=False)
+    message_bytes: Budget = field(default_factory=lambda: Budget(MOST_BYTES, BYTES_PER_S), repr=False)
+    closings: Budget = field(init=False, repr=False)
     shapes: Mapping[str, JobShape] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        # In GPUs: as many as it can use, twice at once, and then once in a while.
+        gpus = self.spec.demand_max_gpus
+        self.closings = Budget(2.0 * gpus, gpus / CLOSE_EVERY_S)
         self.shapes = {job.job_id: job.shape for job in self.spec.jobs}
 
     @property

@@ -9,7 +9,7 @@ from functools import partial
 
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.service.changes import Change, Changes
-from rm_plugin.service.entries import AppEntries
+from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.round_runner import RoundRunner
 from themis.clock import Clock
 from themis.cluster import Cluster, GpuId
@@ -75,12 +75,26 @@ class LiveCluster:
             return
         ended = self._arbiter.release(ids, now_s=change.now_s, reason=message.reason)
         if message.no_room:
-            # Another app would find no free capacity there either, so these GPUs are closed for `unfit_s` seconds.
-            gpus = [each.lease.gpu for each in ended if each.kind is LeaseChangeKind.RELEASED]
-            change.then(lambda: self._close_unfit(gpus))
             entry, until_s = self._entries.get(app_id), change.now_s + self._settings.unfit_s
+            gpus = [each.lease.gpu for each in ended if each.kind is LeaseChangeKind.RELEASED]
+            if self._is_believed_full(entry, gpus, change.now_s):
+                # Another app would find no free capacity there either, so these GPUs are closed for `unfit_s` seconds.
+                change.then(lambda: self._close_unfit(gpus))
             change.set(entry, asked_in_vain=message.reason, asked_in_vain_until_s=until_s)
         self.leases_ended(change, ended)
+
+    def _is_believed_full(self, entry: AppEntry, gpus: Collection[GpuId], now_s: float) -> bool:
+        """Whether GPUs are closed because an app says that the engine has no room there.
+
+        Processes of this machine always have room. Other engines may lack it, which only the app meets. But an app has
+        a budget of such words: one that always says so must not close the machines for others.
+        """
+        if self._settings.engine == "local":
+            return False
+        if entry.closings.take(len(gpus), now_s):
+            return True
+        LOG.warning("%s says too often that the engine has no room: %d GPUs stay open", entry.app_id, len(gpus))
+        return False
 
     def release_unheld(self, change: Change, app_id: str, held: Collection[int]) -> None:
         """Release expiring leases that a new attempt does not run on."""

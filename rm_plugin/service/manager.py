@@ -19,11 +19,12 @@ from rm_plugin.service.archive import FOLDER, NO_ARCHIVE
 from rm_plugin.service.attempt_token import proves
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.code_store import CodeStore
-from rm_plugin.service.entries import AppEntries, AppEntry
+from rm_plugin.service.entries import BYTES_PER_S, MESSAGES_PER_S, AppEntries, AppEntry
 from rm_plugin.service.fluid_fairness import FluidFairness
 from rm_plugin.service.identities import Identities
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.message_checks import check_message, check_reference, check_registration, read_detail
+from rm_plugin.service.own_page import is_own_page
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.retention import Retention
 from rm_plugin.service.round_runner import RoundRunner
@@ -287,8 +288,12 @@ class ResourceManager:
 
     # ---- for sessions ----
 
-    async def register(self, message: pb.Register) -> tuple[AppEntry, Session]:
+    async def register(self, message: pb.Register, peer: str = "") -> tuple[AppEntry, Session]:
         """Open the session of an attempt, once the registration is written.
+
+        Args:
+            message: The registration.
+            peer: gRPC's name of the session's other end, on which a page must be. Empty for calls within the process.
 
         Raises:
             InputError: `check_registration` refuses the attempt.
@@ -297,6 +302,10 @@ class ResourceManager:
         newest = entry.attempt
         if message.attempt > newest and proves(message.token, entry.token_sha256):
             newest = await self.app_masters.newest_attempt(entry)
+        check_registration(message, entry, newest)
+        if message.page_url and peer and not await asyncio.to_thread(is_own_page, message.page_url, peer):
+            LOG.warning("%s: its page is not on its host and is ignored: %s", entry.app_id, message.page_url)
+            message.page_url = ""
         session = Session(entry.app_id, message.attempt)
         code = b"" if message.has_code else await self._codes.content(entry.spec.program.code)
         try:
@@ -343,6 +352,18 @@ class ResourceManager:
         if entry.kill_reason:
             session.send(pb.RmMessage(shut_down=pb.ShutDown(reason=entry.kill_reason)))
         self.rounds.trigger("app arrived")
+
+    def excess(self, entry: AppEntry, message: pb.AmMessage) -> str:
+        """Return why an app's master sends too much, in words; empty if it does not.
+
+        The budgets are the app's, not its session's: a new session gets no new ones.
+        """
+        now_s = self.clock.now_s()
+        if not entry.messages.take(1, now_s):
+            return f"too many messages: {entry.app_id} may send {MESSAGES_PER_S:g} each second"
+        if not entry.message_bytes.take(message.ByteSize(), now_s):
+            return f"too large messages: {entry.app_id} may send {BYTES_PER_S / 2**20:g} MB each second"
+        return ""
 
     async def receive(self, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
         """Process one message of a session. An invalid message is refused and has no other effect.

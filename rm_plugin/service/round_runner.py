@@ -273,6 +273,7 @@ class RoundRunner:
             app_id: checked_report(claim, self._facts_of(snapshot, app_id)) for app_id, claim in claims.items()
         }
         reports = {app_id: report for app_id, (report, _) in cut_reports.items()}
+        self._arbiter.heard_of(reports)
         for app_id, report in reports.items():
             self._entries.get(app_id).note_claim(report.work_left_gpu_s)
         self._last_reports.take(snapshot, reports)

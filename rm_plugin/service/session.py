@@ -21,6 +21,8 @@ class Session:
         self._outgoing: asyncio.Queue[pb.RmMessage | None] = asyncio.Queue(_MAX_OUTGOING)
         self.bid_prepare_ms = 0.0
         self.closed = False
+        self.refusal = ""
+        """Why the service ended the session, for its app master. Empty if it did not."""
         self._next_id = 1
         self._reports: dict[int, asyncio.Future[AppReport]] = {}
         self._bids: dict[int, asyncio.Future[Bid]] = {}

@@ -17,6 +17,9 @@ from themis.errors import InputError
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 
+REGISTER_S = 30.0
+"""Seconds within which a new session must register."""
+
 if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -36,6 +39,8 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
         try:
             async for message in stream.outgoing():
                 yield message
+            if stream.refusal:
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, stream.refusal)
         finally:
             reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -45,11 +50,14 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
     async def _register(
         self, messages: AsyncIterator[pb.AmMessage], context: Context
     ) -> tuple[AppEntry, session.Session]:
-        async for first in messages:
-            if first.WhichOneof("body") != "register":
-                break
+        try:
+            async with asyncio.timeout(REGISTER_S):
+                first = await anext(messages, None)
+        except TimeoutError:
+            first = None
+        if first is not None and first.WhichOneof("body") == "register":
             try:
-                return await self._manager.register(first.register)
+                return await self._manager.register(first.register, context.peer())
             except InputError as error:
                 await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal_text(error))
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a session begins with a registration")
@@ -58,6 +66,9 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
     async def _read(self, messages: AsyncIterator[pb.AmMessage], entry: AppEntry, stream: session.Session) -> None:
         try:
             async for message in messages:
+                stream.refusal = self._manager.excess(entry, message)
+                if stream.refusal:
+                    return
                 await self._manager.receive(entry, stream, message)
         finally:
             stream.close()

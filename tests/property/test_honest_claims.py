@@ -62,7 +62,9 @@ class Checked(Simulation):
         )
 
 
-@pytest.mark.parametrize("rule", list(BundleRule))
+@pytest.mark.parametrize(
+    "rule", [BundleRule.CONTINUATION, *[pytest.param(rule, marks=pytest.mark.slow) for rule in list(BundleRule)[1:]]]
+)
 @pytest.mark.parametrize("ends", list(LeaseEnds))
 @pytest.mark.parametrize("policy", ["themis", "srtf"])
 def test_reports_and_bids_of_honest_agents_are_believed(policy, ends, rule):

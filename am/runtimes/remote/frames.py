@@ -69,7 +69,8 @@ async def read(reader: asyncio.StreamReader) -> Frame | None:
     try:
         header = json.loads(line)
         kind, size = str(header.pop("kind")), int(header.pop("size"))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        # A number that is infinite, or lists without end.
         raise BrokenFrameError("a header is not of this protocol") from None
     if not 0 <= size <= MAX_PAYLOAD_BYTES:
         raise BrokenFrameError("a payload has an impossible size")

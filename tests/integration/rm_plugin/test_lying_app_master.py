@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import grpc
+import pytest
 from liar import Stage, spec_of, stage
 
+from rm_plugin.service import session_service
+from rm_plugin.service.budget import Budget
+from rm_plugin.service.entries import CLOSE_EVERY_S
 from themis.wire import themis_pb2 as pb
+from themis.wire import themis_pb2_grpc as rpc
 
 
 def play(tmp_path, scenario, **changes):
@@ -212,5 +218,103 @@ def test_store_has_no_token_in_clear(tmp_path):
         assert stored.token.startswith("sha256:")
         assert victim.registration.token not in str(on.engine.started.living[victim.app_id].environment)
         assert victim.registration.token not in repr(on.engine.started.living[victim.app_id])
+
+    play(tmp_path, scenario)
+
+
+# ---- silence, and machines that are said to be full -----------------------------------------------------------------
+
+
+def test_silent_app_holds_its_gpus_for_one_lease_more_at_most(tmp_path):
+    async def scenario(on: Stage):
+        liar = await on.started(spec_of("liar", jobs=8))
+        await on.until(lambda: liar.gpus == 8)
+        other = await on.started(spec_of("other", jobs=8))
+        await on.disconnect(liar)
+        # Long before it counts as lost, and so it could come back each time for a moment.
+        await on.until(lambda: other.most_gpus == 8, 10.0)
+
+    play(tmp_path, scenario, policy="srtf", am_expiry_s=45.0)
+
+
+def full_everywhere(tmp_path, **changes):
+    """An app that gives every GPU back because there is no room; GPUs that are closed, and those of another app."""
+
+    async def scenario(on: Stage):
+        liar = await on.started(spec_of("liar", jobs=8))
+        for _ in range(8):
+            await on.until(lambda: liar.leases or on.manager.arbiter.table.closed, 20)
+            if liar.leases:
+                liar.send(release=pb.Release(lease_ids=list(liar.leases), reason="full", no_room=True))
+                liar.leases = {}
+            await asyncio.sleep(0.05)
+        return len(on.manager.live_cluster.unfit_gpus(on.manager.clock.now_s()))
+
+    return play(tmp_path, scenario, policy="srtf", **changes)
+
+
+def test_no_room_on_this_machine_is_not_believed(tmp_path):
+    assert full_everywhere(tmp_path) == 0
+
+
+def test_app_that_always_says_no_room_has_a_budget():
+    budget = Budget(2.0 * 4, 4 / CLOSE_EVERY_S)
+    closed = sum(4 for second in range(0, 3600, 30) if budget.take(4, float(second)))
+    assert closed <= 8 + 4 * 12
+
+
+# ---- sizes and rates ------------------------------------------------------------------------------------------------
+
+
+def test_flood_of_messages_ends_the_session_with_its_reason(tmp_path):
+    async def scenario(on: Stage):
+        other = await on.started(spec_of("other"))
+        liar = await on.started(spec_of("liar"))
+        for _ in range(8000):
+            liar.send(heartbeat=pb.Heartbeat())
+        await asyncio.wait_for(asyncio.gather(liar.task), 40)
+        assert liar.refusal.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "too many messages" in liar.refusal.details()
+        assert not other.task.done()
+
+    play(tmp_path, scenario)
+
+
+def test_message_larger_than_the_limit_is_refused(tmp_path):
+    async def scenario(on: Stage):
+        liar = await on.started(spec_of("liar"))
+        liar.send(heartbeat=pb.Heartbeat(checkpoint_uri="x" * (17 * 2**20)))
+        await asyncio.wait_for(asyncio.gather(liar.task), 40)
+        assert liar.refusal.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    play(tmp_path, scenario)
+
+
+def test_session_that_never_registers_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(session_service, "REGISTER_S", 0.2)
+
+    async def scenario(on: Stage):
+        async def nothing():
+            await asyncio.sleep(30)
+            yield pb.AmMessage()
+
+        async with grpc.aio.insecure_channel(on.address) as channel:
+            with pytest.raises(grpc.aio.AioRpcError, match="begins with a registration"):
+                async for _ in rpc.ArbiterServiceStub(channel).Session(nothing()):
+                    pass
+
+    play(tmp_path, scenario)
+
+
+# ---- its page -------------------------------------------------------------------------------------------------------
+
+
+def test_page_on_another_host_is_not_asked_for(tmp_path):
+    async def scenario(on: Stage):
+        app_id = await on.submit(spec_of("liar"))
+        for page_url, kept in (("http://192.0.2.1/", ""), ("http://127.0.0.1:1/x", ""), ("http://127.0.0.1:1/",) * 2):
+            liar = on.connect(app_id, spec_of("liar"), page_url=page_url)
+            await asyncio.wait_for(liar.registered.wait(), 20)
+            assert on.manager.entries.get(app_id).page_url == kept
 
     play(tmp_path, scenario)

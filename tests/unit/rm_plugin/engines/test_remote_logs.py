@@ -126,3 +126,56 @@ def test_offsets_stay_if_the_page_skips_a_hole(tmp_path):
 
     run(scenario)
     assert (tmp_path / "jobs/j0/task-0.log").read_bytes() == b"one\n" + bytes(5000) + b"two\n"
+
+
+def test_redirect_of_a_page_is_not_followed(tmp_path):
+    async def scenario(page, secret):
+        secret.logs = {"j0/task-0.log": b"not for apps\n"}
+
+        async def elsewhere(request):
+            raise web.HTTPFound(secret.url.rstrip("/") + request.path_qs)
+
+        liar = web.Application()
+        liar.router.add_get("/{path:.*}", elsewhere)
+        runner = web.AppRunner(liar)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        try:
+            port = site._server.sockets[0].getsockname()[1]
+            assert not await fetch_page(f"http://127.0.0.1:{port}/", tmp_path)
+        finally:
+            await runner.cleanup()
+        assert secret.sent == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("listed", [[], {"files": 1}, {"files": ["x"]}, {"files": [{}] * 30_000}, {"x": "y" * 2**23}])
+def test_list_of_logs_that_is_none_or_too_long_is_refused(listed, tmp_path):
+    async def scenario(page, _):
+        async def other(_request):
+            return web.json_response(listed)
+
+        app = web.Application()
+        app.router.add_get("/logs.json", other)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        try:
+            port = site._server.sockets[0].getsockname()[1]
+            assert not await fetch_page(f"http://127.0.0.1:{port}/", tmp_path)
+        finally:
+            await runner.cleanup()
+
+    run(scenario)
+
+
+def test_log_is_copied_up_to_the_limit(tmp_path):
+    async def scenario(page, _):
+        page.logs = {"j0/task-0.log": b"x" * 1000}
+        assert await fetch_page(page.url, tmp_path, most_bytes=100)
+
+    run(scenario)
+    assert (tmp_path / "jobs/j0/task-0.log").stat().st_size == 100

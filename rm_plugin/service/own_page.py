@@ -1,0 +1,72 @@
+"""Whether the page that an app master names is on its own host: the ResourceManager asks no other address for it."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from urllib.parse import unquote, urlsplit
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def peer_address(peer: str) -> str:
+    """Return the IP address in gRPC's name of a peer. Empty for a process of this machine without one.
+
+    >>> peer_address("ipv4:10.0.0.7:43122"), peer_address("ipv6:%5B::1%5D:43122"), peer_address("unix:")
+    ('10.0.0.7', '::1', '')
+    """
+    kind, _, rest = peer.partition(":")
+    if kind not in ("ipv4", "ipv6"):
+        return ""
+    return unquote(rest).rpartition(":")[0].strip("[]")
+
+
+def is_own_page(page_url: str, peer: str) -> bool:
+    """Whether a page is at the root of a web server on the host that a session comes from. Resolves its name.
+
+    A host is the same if one of its addresses is the session's, or if both are this machine. An app master behind a
+    proxy, or on a host with several addresses of which its name has other ones, has no page.
+
+    Args:
+        page_url: As the app master named it.
+        peer: gRPC's name of the other end of the session.
+    """
+    try:
+        url = urlsplit(page_url)
+        port = url.port or 80
+        own = ipaddress.ip_address(peer_address(peer) or "127.0.0.1")
+    except ValueError:
+        return False
+    plain = url.scheme in ("http", "https") and url.path in ("", "/") and not url.query and not url.fragment
+    if not plain or not url.hostname or url.username is not None or url.password is not None:
+        return False
+    try:
+        found = socket.getaddrinfo(url.hostname, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False
+    # An interface may be part of an IPv6 address.
+    addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
+    own = _plain(own)
+    return any(_plain(address) == own for address in addresses) or (_is_here(own) and any(map(_is_here, addresses)))
+
+
+def _plain(address: Address) -> Address:
+    """An IPv4 address that is written as an IPv6 one, as itself."""
+    mapped = getattr(address, "ipv4_mapped", None)
+    return mapped if mapped is not None else address
+
+
+def _is_here(address: Address) -> bool:
+    """Whether an address is this machine's."""
+    address = _plain(address)
+    if address.is_loopback:
+        return True
+    if address.is_unspecified or address.is_multicast:
+        return False
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,191 @@
+"""What is cut from a report or a bid, rule by rule; an honest one comes back as it is."""
+
+import math
+
+import pytest
+from agent_cases import cluster_of
+from msgspec.structs import replace
+
+from rm_plugin.service.budget import Budget
+from rm_plugin.service.claims import AppFacts, checked_bid, checked_report
+from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, Slowdown, TunerSpec
+from themis.bids import AppReport, Bid, BidRow, GangDemand, GangRequest, PhaseLeft
+from themis.choices import BundleRule
+from themis.cluster import Allocation, Level
+
+CLUSTER = cluster_of((4,), (4,))
+SPEC = AppSpec(
+    name="x",
+    tuner=TunerSpec(name="single"),
+    program=ProgramSpec(command="train"),
+    jobs=tuple(
+        JobSpec(job_id=name, shape=JobShape(tasks=2, min_tasks=1, gpus_per_task=2), iterations_total=10)
+        for name in ("j0", "j1")
+    ),
+)
+FACTS = AppFacts(
+    spec=SPEC,
+    cluster=CLUSTER,
+    free=Allocation.of({"m0": 4, "m1": 4}),
+    kept=Allocation(),
+    elapsed_s=100.0,
+    attained_gpu_s=0.0,
+    contention=2.0,
+    active_apps=2,
+    lease_s=600.0,
+    rule=BundleRule.CONTINUATION,
+)
+FLAT = Slowdown(1.0, 1.0, 1.0, 1.0)
+
+
+def demand(job="j0", least=2, most=4, **more):
+    fields = {"unit_gpus": 2, "slowdown": FLAT, "work_left_gpu_s": 400.0, **more}
+    return GangDemand(job_id=job, min_gpus=least, max_gpus=most, **fields)
+
+
+def report(*demands, **more):
+    """Two jobs of 400 GPU s: t_ideal = 2 * 800 / 8, and t_shared = 100 + 600 + 800 / 4."""
+    phase = PhaseLeft(jobs=2, work_gpu_s=800.0, longest_gpu_s=400.0, gang_gpus=4)
+    fields = {"rho": 4.5, "t_shared_s": 900.0, "t_ideal_s": 200.0, "phases_left": (phase,), "restart_s": 10.0, **more}
+    return AppReport(app_id="x", round_id=1, demands=demands or (demand("j0"), demand("j1")), **fields)
+
+
+def believed(claim, **facts):
+    return checked_report(claim, replace(FACTS, **facts))[0]
+
+
+def test_honest_report_is_believed_as_it_is():
+    honest = report()
+    assert checked_report(honest, FACTS) == (honest, ())
+    assert checked_report(honest, FACTS)[0] is honest
+
+
+@pytest.mark.parametrize(
+    ("claim", "least", "most", "unit"),
+    [
+        (demand(most=64), 2, 4, 2),
+        (demand(least=1, unit_gpus=1), 2, 4, 2),
+        (demand(least=4, most=4), 4, 4, 2),
+        (demand(most=2), 2, 2, 2),
+    ],
+)
+def test_demand_is_within_the_shape_of_its_job(claim, least, most, unit):
+    (first,) = believed(report(claim)).demands
+    assert (first.min_gpus, first.max_gpus, first.unit_gpus) == (least, most, unit)
+
+
+def test_job_demands_once():
+    assert len(believed(report(demand("j0"), demand("j0"))).demands) == 1
+
+
+def test_app_that_keeps_all_that_its_jobs_can_use_demands_nothing():
+    kept = Allocation.of({"m0": 4, "m1": 4})
+    assert believed(report(), kept=kept, free=Allocation()).demands == ()
+
+
+def test_held_gang_is_among_the_leases():
+    claim = demand(least=2, most=2, held=Allocation.of({"m0": 2}))
+    assert believed(report(claim)).demands[0].held == Allocation()
+    kept = Allocation.of({"m0": 2})
+    assert believed(report(claim), kept=kept).demands == (claim,)
+
+
+def test_restart_costs_at_most_a_lease():
+    assert believed(report(restart_s=1e9)).restart_s == 600.0
+
+
+def test_slowdown_is_bounded():
+    assert believed(report(demand(slowdown=Slowdown(1.0, 1.0, 50.0, 1e6)))).demands[0].slowdown.cluster == 10.0
+
+
+def test_phase_has_the_jobs_of_the_app():
+    (phase,) = believed(
+        report(phases_left=(PhaseLeft(jobs=99, work_gpu_s=800.0, longest_gpu_s=9e9, gang_gpus=99),))
+    ).phases_left
+    assert (phase.jobs, phase.gang_gpus, phase.longest_gpu_s) == (2, 4, 800.0)
+
+
+def test_rho_is_that_of_the_latest_believable_end():
+    # 100 + 10 + 1.25 * (600 + 1.25 * (2 * 800 / 4 + 400)) s over 200 s.
+    assert believed(report(rho=1e9, t_shared_s=2e11)).rho == pytest.approx(2110.0 / 200.0)
+
+
+def test_ideal_time_holds_half_of_the_work_left():
+    # 2 * 400 / 8 s.
+    assert believed(report(rho=9e8, t_ideal_s=1e-6)).t_ideal_s == 100.0
+
+
+def test_ideal_time_holds_the_metered_work():
+    # (100,000 * 0.5 / 1.25 - 600) / 1.25 GPU s, twice, on 8 GPUs.
+    assert believed(report(), attained_gpu_s=1e5).t_ideal_s == pytest.approx(2 * (40_000 - 600) / 1.25 / 8)
+
+
+def test_rho_that_is_not_the_quotient_of_its_times_is_replaced_by_it():
+    assert believed(report(rho=1000.0)).rho == 4.5
+
+
+def test_infinite_rho_is_believed_only_if_an_app_without_gpus_never_ends():
+    never = report(rho=math.inf, t_shared_s=math.inf)
+    assert believed(never).rho < 20.0
+    assert believed(never, rule=BundleRule.LEXICOGRAPHIC).rho == math.inf
+
+
+def test_app_that_overran_its_first_claim_has_as_much_left_again():
+    little = (PhaseLeft(jobs=1, work_gpu_s=1.0, longest_gpu_s=1.0),)
+    claim = report(
+        demand(work_left_gpu_s=1.0), phases_left=little, rho=math.nan, t_shared_s=math.nan, t_ideal_s=math.nan
+    )
+    assert believed(claim, claimed_gpu_s=500.0, attained_gpu_s=2_000.0).work_left_gpu_s == 1.0
+    cut = believed(claim, claimed_gpu_s=500.0, attained_gpu_s=4_000.0)
+    assert cut.work_left_gpu_s == 500.0
+    assert cut.demands[0].work_left_gpu_s == 500.0
+
+
+# ---- bids -----------------------------------------------------------------------------------------------------------
+
+
+def row(value, gpus=4, count=1):
+    return BidRow(value=value, gangs=(GangRequest(gpus, Level.MACHINE, count, 2),))
+
+
+def bid(*rows, empty=1 / 4.5):
+    return Bid(app_id="x", round_id=1, empty_value=empty, rows=rows)
+
+
+def test_honest_bid_is_believed_as_it_is():
+    honest = bid(row(200.0 / 300.0), row(1.0, count=2))
+    assert checked_bid(honest, report(), FACTS) == (honest, ())
+
+
+@pytest.mark.parametrize("bad", [row(0.5, gpus=6), row(0.5, gpus=2, count=3), row(0.5, count=3)])
+def test_row_that_no_job_can_use_is_dropped(bad):
+    believed_bid, cuts = checked_bid(bid(row(0.5), bad), report(), FACTS)
+    assert believed_bid.rows == (row(0.5),)
+    assert cuts
+
+
+def test_value_of_a_row_is_at_most_that_of_its_gpus_without_loss():
+    # t_ideal 200 s over 100 s elapsed and 800 GPU s on 4 GPUs.
+    (first,) = checked_bid(bid(row(1e9)), report(), FACTS)[0].rows
+    assert first.value == pytest.approx(200.0 / 300.0)
+
+
+def test_empty_bundle_is_worth_what_the_report_says():
+    assert checked_bid(bid(row(0.5), empty=1e-9), report(), FACTS)[0].empty_value == pytest.approx(0.9 / 4.5)
+
+
+# ---- budgets --------------------------------------------------------------------------------------------------------
+
+
+def test_budget_refills_with_time_and_never_beyond_its_most():
+    budget = Budget(3.0, 1.0)
+    assert [budget.take(1.0, 10.0) for _ in range(4)] == [True, True, True, False]
+    assert budget.take(1.0, 11.0)
+    assert not budget.take(1.0, 11.0)
+    assert [budget.take(1.0, 1e6) for _ in range(4)] == [True, True, True, False]
+
+
+def test_budget_takes_nothing_back_if_the_clock_is_set_back():
+    budget = Budget(1.0, 1.0)
+    assert budget.take(1.0, 100.0)
+    assert not budget.take(1.0, 50.0)
