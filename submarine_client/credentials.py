@@ -95,12 +95,16 @@ def _is_of_this_machine(host: str) -> bool:
 
 
 def _kept_token() -> str:
-    path = Path(TOKEN_FILE).expanduser()
+    try:
+        path = Path(TOKEN_FILE).expanduser()
+    except RuntimeError:
+        # A user without a name, as in some containers, has no home.
+        return ""
     try:
         if path.stat().st_mode & 0o077:
             raise InputError("other users may read the token", value=str(path), remedy=f"chmod 600 {TOKEN_FILE}")
         return path.read_text(encoding="utf-8").strip()
     except (FileNotFoundError, NotADirectoryError):
         return ""
-    except (OSError, RuntimeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError("the token cannot be read", value=str(path), remedy=str(error)) from None

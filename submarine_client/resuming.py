@@ -17,8 +17,10 @@ def resumed(app: pb.AppStatus) -> AppSpec:
     The search begins again. Each job starts from its newest checkpoint; a job that had reached its target ends at once.
 
     Raises:
-        InputError: The app has not ended, has finished, or never said where its checkpoints are.
+        InputError: The app is another user's, has not ended, has finished, or never said where its checkpoints are.
     """
+    if not app.HasField("spec"):
+        raise InputError(f"app {app.app_id} is not yours", remedy=f"{app.user} and administrators can resume it")
     if not status.has_ended(app):
         remedy = f"it goes on by itself; `submarine app kill {app.app_id}` ends it"
         raise InputError(f"app {app.app_id} has not ended", value=app.state, remedy=remedy)

@@ -215,8 +215,13 @@ class LauncherInMemory:
         self._masters = {}
 
     async def launch(self, launch):
-        ids = {"THEMIS_APP_ID": launch.app_id, "THEMIS_ATTEMPT": str(launch.attempt)}
-        context = AmContext.from_environment({**launch.environment, **ids})
+        context = AmContext(
+            rm_address=launch.environment["THEMIS_RM_ADDRESS"],
+            app_id=launch.app_id,
+            attempt=launch.attempt,
+            token=launch.token,
+            folder=launch.working_dir,
+        )
         master = AppMaster(context, AmEngineInMemory(self._yarn, context), WallClock())
         self._masters[launch.app_id] = asyncio.create_task(self._run(launch, master))
         return os.getpid()
@@ -229,6 +234,9 @@ class LauncherInMemory:
 
     async def adopt(self, app_id, attempt, pid):
         return False
+
+    async def newest_attempt(self, app_id, attempt):
+        return attempt
 
     def waiting(self, app_id):
         return ""
@@ -296,7 +304,7 @@ class Site:
     def events(self, kind, app_id):
         return [event for event in self.manager.recorder.store.events(app_id=app_id) if event.kind == kind]
 
-    async def until(self, condition, what, limit_s=20):
+    async def until(self, condition, what, limit_s=50):
         try:
             async with asyncio.timeout(limit_s):
                 while not condition():

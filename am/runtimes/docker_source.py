@@ -128,17 +128,13 @@ class DockerSource:
         self._seats: dict[str, _Seat] = {}
         self._work: set[asyncio.Task[Any]] = set()
 
-    async def acquire(self, wishes: Sequence[ContainerWish]) -> None:
-        """Start all containers at once. Raises NoRoomError if one cannot be started."""
-        seats = [_Seat(wish=wish, gone=asyncio.get_running_loop().create_future()) for wish in wishes]
-        for seat in seats:
-            self._seats[seat.wish.seat_id] = seat
-            self._spawn(self._start(seat))
-        for seat in seats:
-            await seat.started.wait()
-        for seat in seats:
-            if seat.failure is not None:
-                raise seat.failure
+    async def acquire(self, wish: ContainerWish) -> None:
+        """Start the container. Raises NoRoomError if it cannot be started."""
+        seat = self._seats[wish.seat_id] = _Seat(wish=wish, gone=asyncio.get_running_loop().create_future())
+        self._spawn(self._start(seat))
+        await seat.started.wait()
+        if seat.failure is not None:
+            raise seat.failure
 
     async def gone(self, seat_id: str) -> TaskExit:
         """Wait for the end of the container, and return it."""

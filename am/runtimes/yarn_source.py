@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import logging
 import operator
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -157,30 +157,26 @@ class YarnSource:
 
     # ---- the port ----
 
-    async def acquire(self, wishes: Sequence[ContainerWish]) -> None:
-        """Request all containers at once, and start each as soon as it is granted.
+    async def acquire(self, wish: ContainerWish) -> None:
+        """Request the container, and start it as soon as it is granted.
 
         Raises:
-            NoRoomError: A machine is lost, does not answer or refuses a container, or YARN has not granted all
-                containers within `pin_timeout_s`.
-            ResourceAskError: A container is larger than any node.
+            NoRoomError: The machine is lost, does not answer or refuses the container, or YARN has not granted it
+                within `pin_timeout_s`.
+            ResourceAskError: The container is larger than any node.
         """
         await self._old_gone.wait()
-        seats = [self._add(wish) for wish in wishes]
-        for seat in seats:
-            await self._ask(seat)
+        seat = self._add(wish)
+        await self._ask(seat)
         self._asked_anew.set()
-        await self._all_up(seats, self._limits.pin_timeout_s)
-        missing = [seat for seat in seats if seat.container is None]
-        if missing:
+        await self._up_in_time(seat)
+        if seat.container is None:
             remedy = (
                 "does another program use its GPUs or memory, is the queue at its limit, or the machine unreachable?"
             )
             waited = f"YARN granted no container within {self._limits.pin_timeout_s:g} s"
-            machines = ", ".join(sorted({seat.wish.machine_id for seat in missing}))
-            gpus = tuple(gpu for seat in missing for gpu in seat.wish.request.gpus)
-            raise NoRoomError(waited, value=machines, remedy=remedy, gpus=gpus)
-        await self._all_up(seats, None)
+            raise NoRoomError(waited, value=wish.machine_id, remedy=remedy, gpus=wish.request.gpus)
+        await asyncio.shield(seat.up)
 
     async def gone(self, seat_id: str) -> TaskExit:
         """Wait for the end of the container, and return it as YARN reports it."""
@@ -237,26 +233,20 @@ class YarnSource:
         await self._call(self._am.ask, ask)
         seat.wish.on_step("ask")
 
-    async def _all_up(self, seats: Sequence[_Seat], limit_s: float | None) -> None:
-        """Wait until every process has started, at most `limit_s` seconds in which YARN answers.
+    async def _up_in_time(self, seat: _Seat) -> None:
+        """Wait until the process has started, at most `pin_timeout_s` seconds in which YARN answers.
 
-        Raises the first error.
+        Raises the error of its start.
         """
         loop = asyncio.get_running_loop()
         begun_s = self._yarn_time.at(loop.time())
-        left_s = limit_s
-        while True:
-            ups = [seat.up for seat in seats]
-            done, waiting = await asyncio.wait(ups, timeout=left_s, return_when=asyncio.FIRST_EXCEPTION)
-            for up in done:
-                up.result()
-            if not waiting or limit_s is None:
-                return
-            left_s = limit_s - (self._yarn_time.at(loop.time()) - begun_s)
-            if left_s <= 0.0:
-                return
+        left_s = self._limits.pin_timeout_s
+        while left_s > 0.0:
             # While YARN is away, the remaining time stays the same.
-            left_s = max(left_s, 0.1)
+            if (await asyncio.wait([seat.up], timeout=max(left_s, 0.1)))[0]:
+                seat.up.result()
+                return
+            left_s = self._limits.pin_timeout_s - (self._yarn_time.at(loop.time()) - begun_s)
 
     async def _start(self, seat: _Seat, container: Container) -> None:
         try:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from rm_plugin.arbiter.leftovers import Claim, share_leftovers
 from rm_plugin.arbiter.round_values import RoundSettings, RoundSnapshot
 from rm_plugin.arbiter.seeds import child_seed
-from rm_plugin.policies.fair_finish import FairFinishMemory, advance, due_times_s
+from rm_plugin.policies.due_dates import DueDateMemory, advance, due_times_s
 from rm_plugin.policies.gang_allocator import GangAllocator
 from themis.bids import AppReport, Bid, PlacedGang
 from themis.choices import Bidders, BidValues, LeftoverOrder
@@ -33,7 +33,7 @@ def uses_due_dates(settings: RoundSettings) -> bool:
     return settings.bidders is Bidders.PRESSED or settings.values is BidValues.SLACK
 
 
-def spans_of(snapshot: RoundSnapshot) -> tuple[Spans, FairFinishMemory]:
+def spans_of(snapshot: RoundSnapshot) -> tuple[Spans, DueDateMemory]:
     """The spans of the active apps, and what the policy has to remember of the fluid cluster."""
     fluid, metered = advance(snapshot)
     due_s = due_times_s(fluid, metered)
@@ -42,7 +42,7 @@ def spans_of(snapshot: RoundSnapshot) -> tuple[Spans, FairFinishMemory]:
         for app in snapshot.apps
         if 0.0 < due_s.get(app.app_id, math.inf) - app.submitted_at_s < math.inf
     }
-    return spans, FairFinishMemory(fluid=fluid.state(), apps=metered)
+    return spans, DueDateMemory(fluid=fluid.state(), apps=metered)
 
 
 # ---- who bids -------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from rm_plugin.policies.auction_options import (
     valued_bids,
 )
 from rm_plugin.policies.demands import capacity_after, claims_of, gangs_of, unmet_claims
-from rm_plugin.policies.fair_finish import FairFinishMemory
+from rm_plugin.policies.due_dates import DueDateMemory
 from themis.apps import Slowdown
 from themis.bids import Market, PlacedGang, RhoOf
 
@@ -29,7 +29,7 @@ class ThemisPolicy:
 
     name = "themis"
     rho_of = RhoOf.WANTING_APPS
-    memory_type = FairFinishMemory
+    memory_type = DueDateMemory
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Ask the worst apps to bid, then solve their market, then grant."""

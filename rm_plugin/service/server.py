@@ -49,6 +49,7 @@ from themis.cluster import Cluster
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError
 from themis.files import keep_private, make_private
+from themis.identity import TOKEN_VARIABLE
 from themis.lifecycle import APP_LIFECYCLE
 from themis.web.local_peer import is_loopback_name
 from themis.wire import themis_pb2_grpc as rpc
@@ -79,6 +80,8 @@ def run(settings: RmSettings, engine: Engine | None = None, *, standby: bool = F
         standby: Wait while another ResourceManager runs, and take over when that one ends.
     """
     keep_private()
+    # App masters and tasks inherit the environment, and must not act as the operator.
+    os.environ.pop(TOKEN_VARIABLE, None)
     _check_listeners(settings)
     # Earlier versions created these readable for all users. The folder itself may hold files of others.
     for name in ("rm.sqlite", "rm.sqlite-wal", "rm.sqlite-shm", "address", "apps", "markets", "archive", "code"):
@@ -99,7 +102,7 @@ def _check_listeners(settings: RmSettings) -> None:
         if address and not is_loopback_name(host):
             remedy = "listen at 127.0.0.1, or set `insecure: true` in a network that you trust"
             raise InputError(
-                f"{key}: beyond this machine, tokens would travel in the clear", value=address, remedy=remedy
+                f"{key}: beyond this machine, tokens would travel without encryption", value=address, remedy=remedy
             )
 
 

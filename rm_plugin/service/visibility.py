@@ -43,7 +43,7 @@ def visible_entry(entry: AppEntry, identity: Identity | None, *, whole: bool = T
     """
     if identity is not None and identity.controls(entry.spec.user):
         return entry
-    texts: dict[str, Any] = dict.fromkeys(("diagnostics", "page_url", "engine_id", "archive", "token"), "")
+    texts: dict[str, Any] = dict.fromkeys(("diagnostics", "page_url", "engine_id", "archive"), "")
     if not whole:
         return replace_record(entry, session=None, **texts)
     spec = entry.spec

@@ -13,7 +13,7 @@ def test_a_resize_on_yarn_reports_every_phase(hadoop_programs, monkeypatch):
     assert "free" in kinds and "step" in kinds
     (step,) = [change for change in one.changes if change.kind == "step"][-1:]
     assert step.tasks == 2
-    # One of its containers is that of the former task, the other is asked for while that one stops.
+    # One of its containers is that of the former task, the other was there before that one stopped.
     assert all(step.seconds[name] > 0.0 for name in ("stop", "connect", "restore"))
     assert 0.0 < sum(one.bare.seconds.values()) <= one.bare.total_s + 0.05
     assert result(plan, [one]).startup_ratio > 0.0

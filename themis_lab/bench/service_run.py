@@ -31,6 +31,7 @@ from submarine_client.admin import Admin
 from submarine_client.connection import Connection
 from themis.apps import AppSpec, Estimate, JobShape, JobSpec, ProgramSpec, TunerSpec
 from themis.errors import InputError, ThemisError
+from themis.files import last_line
 from themis.lifecycle import AppState
 from themis.processes import GUARD
 from themis.python_programs import module_command
@@ -53,6 +54,7 @@ _LOOK_S = 0.5
 _WORK_S = 7_200.0
 _EVENTS_A_READ = 2_000
 _MIB = 2.0**20
+_DRIVERS_LOG = "drivers.log"
 
 
 class Plan(Value, frozen=True, kw_only=True):
@@ -163,7 +165,7 @@ def run_plan(plan: Plan, say: Callable[[str], object]) -> Result:
             page_url = _submit_all(client, plan)
             submitted_s = time.monotonic() - begun_s
             say("waiting until all app masters have registered")
-            registered = _wait_for_all(client, plan, driving)
+            registered = _wait_for_all(client, plan, driving, folder / _DRIVERS_LOG)
             registered_s, registered_cpu_s = time.monotonic() - begun_s, _cpu_s(service.process) - begun_cpu_s
             say(f"measuring for {plan.seconds:g} s")
             measured = _measure(client, service, page_url, plan.seconds)
@@ -257,7 +259,7 @@ def _drivers(folder: Path, count: int) -> Iterator[list[subprocess.Popen[bytes]]
     guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), str(int(signal.SIGKILL))]
     started: list[subprocess.Popen[bytes]] = []
     try:
-        with (folder / "drivers.log").open("ab") as log:
+        with (folder / _DRIVERS_LOG).open("ab") as log:
             for driver in range(count):
                 launch_file(folder, driver).touch()
                 command = module_command("themis_lab.bench.service_driver", str(folder), str(driver))
@@ -297,7 +299,7 @@ def _app(plan: Plan, number: int) -> AppSpec:
     )
 
 
-def _wait_for_all(client: Connection, plan: Plan, drivers: Sequence[subprocess.Popen[bytes]]) -> int:
+def _wait_for_all(client: Connection, plan: Plan, drivers: Sequence[subprocess.Popen[bytes]], log: Path) -> int:
     """Wait until every app master has registered, or too long. Returns how many have."""
     wanted = plan.apps + plan.waiting
     deadline_s = time.monotonic() + _READY_S + _READY_S_AN_APP * wanted
@@ -307,7 +309,7 @@ def _wait_for_all(client: Connection, plan: Plan, drivers: Sequence[subprocess.P
         if registered == wanted or time.monotonic() > deadline_s:
             return registered
         if any(driver.poll() is not None for driver in drivers):
-            raise ThemisError("a process that plays app masters ended early")
+            raise ThemisError("a process that plays app masters ended early", value=last_line(log))
         time.sleep(_LOOK_S)
 
 

@@ -13,7 +13,11 @@ and four times at once. Two searches share these changes:
   search the worst bundle is 3.65 % off the optimum instead of 0.09 %.
 
 They are two functions, since one loop would branch at every step: they differ in what a step minimizes, in when it
-accepts a change, in the limits that candidates keep to, and in when they stop.
+accepts a change, and in when they stop. Each has changes and limits of its own too. The greedy search times all its
+candidates, which is slow, so it tries only changes among kinds that are placed near (`_near_moves`). It keeps to a part
+of the GPUs and of the capacity for each kind (`_ShareLimits`), because a part of an offer has no machines to count on.
+The search for a target prices a candidate by one quick bound, so it tries changes among all kinds (`_all_moves`), and
+keeps to all that the offered machines can hold (`Limits`).
 """
 
 from __future__ import annotations
@@ -74,7 +78,7 @@ def greedy_search(space: SearchSpace, starts: Sequence[Candidate]) -> Iterator[C
     moves = _near_moves(space.kinds)
     if space.tables > 1 or not len(moves) or not starts:
         return
-    limits = _PartLimits(space)
+    limits = _ShareLimits(space)
     gangs = [kind.at for kind in space.kinds]
     counts = np.array(starts, dtype=np.int64)
     tried = {part: limits.within(counts, part) for part in _PARTS}
@@ -92,7 +96,7 @@ def greedy_search(space: SearchSpace, starts: Sequence[Candidate]) -> Iterator[C
         tried = {part: limits.within(candidate + moves, part) for part, candidate in better.items()}
 
 
-class _PartLimits:
+class _ShareLimits:
     """What candidates for a part of the offer keep to: gangs, GPUs, and capacity by kind."""
 
     def __init__(self, space: SearchSpace) -> None:

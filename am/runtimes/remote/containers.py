@@ -248,7 +248,7 @@ class Containers:
         return container
 
     async def _come(self, container: Container) -> None:
-        await self._source.acquire([self._wish(container)])
+        await self._source.acquire(self._wish(container))
         container.gone = self._spawn(self._gone(container))
         container.timing.step_done("start")
         try:

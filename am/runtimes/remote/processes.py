@@ -32,21 +32,20 @@ class ProcessSource:
         self._full = full
         self._command = tuple(command)
 
-    async def acquire(self, wishes: Sequence[ContainerWish]) -> None:
-        """Start the containers in order, up to the first without room."""
-        for wish in wishes:
-            if wish.machine_id in self._full:
-                raise NoRoomError("the machine is full", value=wish.machine_id)
-            folder = self._folder / wish.seat_id
-            self.processes[wish.seat_id] = start(
-                ProcessSpec(
-                    command=self._command,
-                    environment={**os.environ, **wish.environment},
-                    working_dir=folder,
-                    stdout=folder / "host.log",
-                    dies_with_parent=True,
-                )
+    async def acquire(self, wish: ContainerWish) -> None:
+        """Start the container unless its machine is full."""
+        if wish.machine_id in self._full:
+            raise NoRoomError("the machine is full", value=wish.machine_id)
+        folder = self._folder / wish.seat_id
+        self.processes[wish.seat_id] = start(
+            ProcessSpec(
+                command=self._command,
+                environment={**os.environ, **wish.environment},
+                working_dir=folder,
+                stdout=folder / "host.log",
+                dies_with_parent=True,
             )
+        )
 
     async def gone(self, seat_id: str) -> TaskExit:
         """Wait for the end of the process, and return it."""

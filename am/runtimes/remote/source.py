@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from am.runtimes.port import SeatRequest, TaskExit
@@ -40,11 +40,11 @@ class ContainerWish(Value, frozen=True, kw_only=True):
 class ContainerSource(Protocol):
     """Starts and ends containers. Call all methods in one event loop."""
 
-    async def acquire(self, wishes: Sequence[ContainerWish]) -> None:
-        """Start a container for every wish. Returns when all have started.
+    async def acquire(self, wish: ContainerWish) -> None:
+        """Start a container. Returns when it has started.
 
-        A cancelled or failed call may leave some containers, so the caller must discard all its seats. Raises
-        NoRoomError if a container cannot be started in time.
+        A cancelled or failed call may leave it, so the caller must discard its seat. Raises NoRoomError if it cannot be
+        started in time.
         """
         ...
 

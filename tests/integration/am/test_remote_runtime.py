@@ -232,22 +232,26 @@ def test_seats_have_seconds_per_step(tmp_path, app_id):
     assert 0.0 < first.seconds["connect"] < 30.0
 
 
-def test_gang_without_room_leaves_no_container(tmp_path, app_id):
+def test_gang_without_room_keeps_the_containers_that_came(tmp_path, app_id):
     async def scenario(world):
-        with pytest.raises(NoRoomError):
+        with pytest.raises(NoRoomError) as caught:
             await world.reserve("m0", "m1", "full")
-        return [process.exit_code is not None for process in world.source.processes.values()]
+        assert [gpu.machine_id for gpu in caught.value.gpus] == ["full"]
+        seats = await world.reserve("m0", "m1")
+        return seats, len(world.source.processes)
 
-    assert run(World(tmp_path, app_id, full=frozenset({"full"})), scenario) == [True, True]
+    seats, containers = run(World(tmp_path, app_id, full=frozenset({"full"})), scenario)
+    assert (len(seats), containers) == (2, 2)
 
 
-def test_cancelled_reservation_leaves_no_container(tmp_path, app_id):
+def test_container_of_a_cancelled_reservation_ends_when_it_is_cleared(tmp_path, app_id):
     async def scenario(world):
         reserving = asyncio.ensure_future(world.reserve("m0"))
         await until(lambda: world.source.processes, "the container was asked for")
         reserving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reserving
+        await world.runtime.kept.clear(world.runtime.kept.occupied())
         return [process.exit_code is not None for process in world.source.processes.values()]
 
     assert run(World(tmp_path, app_id), scenario) == [True]

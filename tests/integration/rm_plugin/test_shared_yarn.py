@@ -84,7 +84,7 @@ def test_job_works_on_while_yarn_does_not_grant_what_it_could_grow_by(tmp_path):
         released = lambda: len(here.events("lease_released", app_id))  # noqa: E731
         before = released()
         lowest = 5
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while released() < before + 6:
                 lowest = min(lowest, here.tasks)
                 await asyncio.sleep(0.01)

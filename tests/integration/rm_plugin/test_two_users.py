@@ -185,16 +185,19 @@ def _apps(address: str, given: str, monkeypatch) -> str:
 def test_client_of_another_local_user_is_that_user(tmp_path: Path) -> None:
     program = """
 import encodings.idna, os, sys
+from msgspec.structs import replace
 from submarine_client.client import Client
 from submarine_client.groups import load_app
 from themis.errors import ThemisError
-group = load_app("replay-pair")
+group = replace(load_app("replay-pair"), user="")
 # Only now: the other user may not be allowed to read the interpreter's packages.
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 with Client(sys.argv[1]) as client:
     app = client.submit(group)
     print(app._seen.user)
-    for attempt in (client.app("ann-s").kill, lambda: list(client.app("ann-s").logs())):
+    other = client.app("ann-s")
+    assert "ann-s" in str(other) and "resnet50" not in str(other)
+    for attempt in (other.kill, lambda: list(other.logs()), other.resume):
         try:
             attempt()
         except ThemisError as error:
@@ -216,10 +219,8 @@ with Client(sys.argv[1]) as client:
             assert ended.returncode == 0, ended.stderr
             first, *refusals = ended.stdout.splitlines()
             assert first == "nobody"
-            assert (
-                refusals
-                == ["2 app-0001 is not your app; only ann and administrators may do this, and you are nobody"] * 2
-            )
+            refused = "2 app-0001 is not your app; only ann and administrators may do this, and you are nobody"
+            assert refusals == [refused, refused, "2 app app-0001 is not yours; ann and administrators can resume it"]
 
     asyncio.run(scenario())
 
@@ -271,3 +272,20 @@ def test_only_owner_and_administrators_control_an_app() -> None:
     Identity(user="root", is_admin=True).check_controls("app-1", "ann")
     with pytest.raises(NotAllowedError):
         Identity(user="bob").check_controls("app-1", "ann")
+
+
+def test_anonymous_caller_counts_as_the_service_and_each_page_says_so(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with live(settings(tmp_path, page="127.0.0.1:0", anonymous=True)) as rm:
+            async with grpc.aio.insecure_channel(rm.address) as channel:
+                submitted = await rpc.ClientServiceStub(channel).Submit(
+                    pb.SubmitRequest(spec=app_to_message(replace(ANN_S_APP, user="ann")))
+                )
+                shown = await rpc.ClientServiceStub(channel).Show(pb.ShowRequest(app_id=submitted.app_id))
+            assert shown.user == "ann" and shown.HasField("spec")
+            async with aiohttp.ClientSession() as session:
+                for path in ("", "apps", f"apps/{submitted.app_id}"):
+                    async with session.get(rm.server.manager.page_url + path) as answer:
+                        assert "Insecure: everybody who reaches" in await answer.text()
+
+    asyncio.run(scenario())

@@ -49,6 +49,18 @@ def test_file_instead_of_folder_is_refused(tmp_path, capsys):
     assert error.startswith(f"themis: cannot make the folder of the store (File exists): '{tmp_path}/state'; ")
 
 
+@pytest.mark.parametrize("line", ["listen: 0.0.0.0:0", "page: 192.0.2.1:0"])
+def test_address_beyond_loopback_is_refused_without_insecure(tmp_path, capsys, line):
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    settings = tmp_path / "rm.yaml"
+    settings.write_text(f"cluster: {tmp_path}/cluster.yaml\nstate_dir: {tmp_path}/state\n{line}\n")
+    assert main(["rm", "start", "-c", str(settings)]) == 2
+    error = capsys.readouterr().err
+    key, value = line.split(": ")
+    assert error.startswith(f"themis: {key}: beyond this machine, tokens would travel without encryption: '{value}'; ")
+    assert "insecure: true" in error and error.count("\n") == 1
+
+
 def test_standby_without_a_shared_state_is_refused(tmp_path, capsys):
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
     settings = tmp_path / "rm.yaml"

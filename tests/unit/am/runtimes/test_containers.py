@@ -19,19 +19,18 @@ class FakeEngine:
         self.asked, self.discarded, self.running = [], [], {}
         self.hosts = TaskHosts()
 
-    async def acquire(self, wishes):
-        for wish in wishes:
-            self.asked.append((wish.seat_id, tuple(map(str, wish.request.gpus)), wish.request.memory_mb))
-            wish.on_step("ask")
-            if wish.machine_id in self.too_large:
-                raise ValueError("too large")
-            while wish.machine_id in self.full:
-                await asyncio.sleep(0.001)
-                if "no" in self.full:
-                    raise NoRoomError("full", value=wish.machine_id)
-            wish.on_step("grant")
-            self.running[wish.seat_id] = asyncio.get_running_loop().create_future()
-            self.answer(wish.seat_id)
+    async def acquire(self, wish):
+        self.asked.append((wish.seat_id, tuple(map(str, wish.request.gpus)), wish.request.memory_mb))
+        wish.on_step("ask")
+        if wish.machine_id in self.too_large:
+            raise ValueError("too large")
+        while wish.machine_id in self.full:
+            await asyncio.sleep(0.001)
+            if "no" in self.full:
+                raise NoRoomError("full", value=wish.machine_id)
+        wish.on_step("grant")
+        self.running[wish.seat_id] = asyncio.get_running_loop().create_future()
+        self.answer(wish.seat_id)
 
     def answer(self, seat_id):
         """Its task host says that it is ready."""

@@ -76,7 +76,7 @@ def test_container_gets_its_leased_cards():
 
 def test_discarded_containers_are_removed():
     async def scenario(source, fake):
-        await source.acquire([wish("a"), wish("b")])
+        await asyncio.gather(source.acquire(wish("a")), source.acquire(wish("b")))
         ends = [asyncio.ensure_future(source.gone(seat)) for seat in ("a", "b")]
         assert [box.state["Status"] for box in fake.boxes.values()] == ["running", "running"]
         await source.discard("a")
@@ -93,10 +93,10 @@ def test_discarded_containers_are_removed():
 
 def test_failed_start_leaves_others_discardable():
     async def scenario(source, fake):
-        await source.acquire([wish("a")])
+        await source.acquire(wish("a"))
         fake.refuse_start = "could not select device driver"
         with pytest.raises(NoRoomError, match="Docker cannot start a container: 'b'; could not select device driver"):
-            await source.acquire([wish("b")])
+            await source.acquire(wish("b"))
         await asyncio.gather(source.discard("a"), source.discard("b"))
         await source.close()
         assert fake.boxes == {}
@@ -106,7 +106,7 @@ def test_failed_start_leaves_others_discardable():
 
 def test_cancelled_start_can_be_discarded():
     async def scenario(source, fake):
-        acquiring = asyncio.ensure_future(source.acquire([wish("a")]))
+        acquiring = asyncio.ensure_future(source.acquire(wish("a")))
         await asyncio.sleep(0)
         acquiring.cancel()
         await source.discard("a")
@@ -121,7 +121,7 @@ def test_kill_is_repeated_while_engine_is_unreachable(monkeypatch):
     monkeypatch.setattr("am.runtimes.docker_source._KILL_AGAIN_S", 0.05)
 
     async def scenario(source, fake):
-        await source.acquire([wish("a")])
+        await source.acquire(wish("a"))
         fake.away = True
         discarding = asyncio.ensure_future(source.discard("a"))
         await asyncio.sleep(0.2)

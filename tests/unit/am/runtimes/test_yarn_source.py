@@ -138,7 +138,9 @@ def test_ask_has_machine_and_size_of_task():
 
     async def scenario(source):
         asking = asyncio.ensure_future(
-            source.acquire([wish("a", gpus=2, memory_mb=900, vcores=3), wish("b", host="g")])
+            asyncio.gather(
+                source.acquire(wish("a", gpus=2, memory_mb=900, vcores=3)), source.acquire(wish("b", host="g"))
+            )
         )
         await until(lambda: len(yarn.asked) == 2)
         seen.extend((ask.host, ask.gpus, ask.memory_mb, ask.vcores) for ask in yarn.asked.values())
@@ -153,7 +155,7 @@ def test_granted_container_starts_and_ends_with_yarns_report():
     yarn = FakeYarn()
 
     async def scenario(source):
-        await source.acquire([wish("a")])
+        await source.acquire(wish("a"))
         gone = asyncio.ensure_future(source.gone("a"))
         await asyncio.sleep(0.05)
         assert yarn.running == {"c1"} and not gone.done()
@@ -178,7 +180,7 @@ def test_yarn_exit_code_gives_reason(code, reason):
     yarn = FakeYarn()
 
     async def scenario(source):
-        await source.acquire([wish("a")])
+        await source.acquire(wish("a"))
         yarn.end("c1", code)
         return await source.gone("a")
 
@@ -190,7 +192,7 @@ def test_ungranted_ask_raises_no_room_and_is_withdrawn():
 
     async def scenario(source):
         with pytest.raises(NoRoomError, match=r"within 0\.3 s") as error:
-            await source.acquire([wish("a"), wish("b", host="g")])
+            await asyncio.gather(source.acquire(wish("a")), source.acquire(wish("b", host="g")))
         await asyncio.gather(source.discard("a"), source.discard("b"))
         return error.value
 
@@ -204,7 +206,7 @@ def test_ask_larger_than_any_node_raises_resource_ask_error():
     yarn.news.append(AskRefusal(allocation_request_id=1, reason="larger than any node"))
 
     async def scenario(source):
-        asking = asyncio.ensure_future(source.acquire([wish("a")]))
+        asking = asyncio.ensure_future(source.acquire(wish("a")))
         await until(lambda: yarn.asked)
         yarn.news.append(AskRefusal(allocation_request_id=1, reason="larger than any node"))
         with pytest.raises(ResourceAskError, match="larger than any node"):
@@ -217,9 +219,9 @@ def test_refused_ask_of_granted_size_raises_no_room():
     yarn = FakeYarn()
 
     async def scenario(source):
-        await source.acquire([wish("a")])
+        await source.acquire(wish("a"))
         yarn.full.add("h")
-        asking = asyncio.ensure_future(source.acquire([wish("b")]))
+        asking = asyncio.ensure_future(source.acquire(wish("b")))
         await until(lambda: 2 in yarn.asked)
         yarn.news.append(AskRefusal(allocation_request_id=2, reason="larger than any node"))
         with pytest.raises(NoRoomError, match="larger than any node"):
@@ -236,7 +238,7 @@ def test_refused_ask_within_registered_size_raises_no_room(largest, kind):
     yarn = FakeYarn(full=["h"])
 
     async def scenario(source):
-        asking = asyncio.ensure_future(source.acquire([wish("a", memory_mb=1024, vcores=1)]))
+        asking = asyncio.ensure_future(source.acquire(wish("a", memory_mb=1024, vcores=1)))
         await until(lambda: yarn.asked)
         yarn.news.append(AskRefusal(allocation_request_id=1, reason="larger than any node"))
         with pytest.raises(kind, match="larger than any node"):
@@ -249,7 +251,7 @@ def test_discarded_container_is_stopped_not_released():
     yarn = FakeYarn()
 
     async def scenario(source):
-        await source.acquire([wish("a")])
+        await source.acquire(wish("a"))
         await source.discard("a")
         assert yarn.running == set()
         await source.discard("a")
@@ -263,7 +265,7 @@ def test_container_on_unreachable_node_runs_until_yarn_reports_its_end():
     yarn = FakeYarn(stubborn=["h"])
 
     async def scenario(source):
-        await source.acquire([wish("a")])
+        await source.acquire(wish("a"))
         discarding = asyncio.ensure_future(source.discard("a"))
         await until(lambda: yarn.stopped)
         await asyncio.sleep(0.05)
@@ -279,7 +281,7 @@ def test_container_refused_by_node_is_released():
 
     async def scenario(source):
         with pytest.raises(NoRoomError, match=r"refuses a container.*token is expired") as error:
-            await source.acquire([wish("a"), wish("b", host="g")])
+            await asyncio.gather(source.acquire(wish("a")), source.acquire(wish("b", host="g")))
         await asyncio.gather(source.discard("a"), source.discard("b"))
         return error.value, await source.gone("a")
 
@@ -297,7 +299,7 @@ def test_container_that_may_run_after_refusal_is_stopped(knows):
 
     async def scenario(source):
         with pytest.raises(NoRoomError, match="already is running"):
-            await source.acquire([wish("a")])
+            await source.acquire(wish("a"))
         await source.discard("a")
 
     run(yarn, scenario)
@@ -309,7 +311,7 @@ def test_defect_in_start_is_raised():
 
     async def scenario(source):
         with pytest.raises(KeyError, match="settings"):
-            await source.acquire([wish("a")])
+            await source.acquire(wish("a"))
         await source.discard("a")
 
     run(yarn, scenario)
@@ -321,7 +323,7 @@ def test_unanswered_start_fails_at_once():
 
     async def scenario(source):
         with pytest.raises(NoRoomError, match="does not answer"):
-            await source.acquire([wish("a"), wish("b", host="g")])
+            await asyncio.gather(source.acquire(wish("a")), source.acquire(wish("b", host="g")))
         discarding = asyncio.ensure_future(source.discard("a"))
         await until(lambda: yarn.stopped)
         assert not discarding.done()
@@ -340,7 +342,7 @@ def test_ask_for_lost_machine_fails_at_once():
     )  # fmt: skip
 
     async def scenario(source):
-        asking = asyncio.ensure_future(source.acquire([wish("a"), wish("b", host="g")]))
+        asking = asyncio.ensure_future(asyncio.gather(source.acquire(wish("a")), source.acquire(wish("b", host="g"))))
         await until(lambda: len(yarn.asked) == 2)
         yarn.news.append(replace(lost, state=NodeState.RUNNING))
         await asyncio.sleep(0.05)
@@ -367,7 +369,7 @@ def test_machine_lost_during_start_fails_at_once():
     yarn.start = start
 
     async def scenario(source):
-        asking = asyncio.ensure_future(source.acquire([wish("a")]))
+        asking = asyncio.ensure_future(source.acquire(wish("a")))
         await until(starting.is_set)
         yarn.end("c1", ExitCode.ABORTED, "its node is lost")
         with pytest.raises(NoRoomError, match="its node is lost"):
@@ -383,7 +385,7 @@ def test_grant_after_discard_is_released():
     yarn = FakeYarn(full=["h"])
 
     async def scenario(source):
-        asking = asyncio.ensure_future(source.acquire([wish("a")]))
+        asking = asyncio.ensure_future(source.acquire(wish("a")))
         await until(lambda: yarn.asked)
         asking.cancel()
         await source.discard("a")
@@ -400,7 +402,7 @@ def test_earlier_attempts_containers_end_before_first_ask():
     yarn = FakeYarn(previous=[old], stubborn=["h"])
 
     async def scenario(source):
-        asking = asyncio.ensure_future(source.acquire([wish("a")]))
+        asking = asyncio.ensure_future(source.acquire(wish("a")))
         await until(lambda: yarn.stopped)
         await asyncio.sleep(0.05)
         assert yarn.asked == {} and yarn.started == []
@@ -422,7 +424,7 @@ def test_heartbeats_continue_while_yarn_is_unreachable():
     yarn.trouble = [UnreachableError("away"), UnreachableError("away")]
 
     async def scenario(source):
-        await source.acquire([wish("a")])
+        await source.acquire(wish("a"))
 
     run(yarn, scenario)
     assert yarn.started == ["c1"]
@@ -432,7 +434,7 @@ def test_lost_attempt_makes_no_more_calls():
     yarn = FakeYarn()
 
     async def scenario(source):
-        await source.acquire([wish("a")])
+        await source.acquire(wish("a"))
         yarn.trouble = [AttemptGoneError("another attempt runs")]
         await source.gone_for_good.wait()
 
@@ -448,7 +450,7 @@ def test_late_reported_earlier_containers_end_first():
         await source.alone()
         yarn.news.append(container(container_id="old"))
         await until(lambda: yarn.stopped == ["old"])
-        asking = asyncio.ensure_future(source.acquire([wish("a")]))
+        asking = asyncio.ensure_future(source.acquire(wish("a")))
         await asyncio.sleep(0.05)
         assert not yarn.asked and not yarn.started, "it was given the GPU beside the old task"
         yarn.end("old", 143)
@@ -464,7 +466,7 @@ def test_stop_is_repeated_after_unreachable_node(monkeypatch):
     yarn = FakeYarn()
 
     async def scenario(source):
-        await source.acquire([wish("a")])
+        await source.acquire(wish("a"))
         yarn.stubborn.add("h")
         discarding = asyncio.ensure_future(source.discard("a"))
         await until(lambda: len(yarn.stopped) >= 2)
@@ -484,7 +486,7 @@ def test_ask_waits_while_yarns_resource_manager_is_away(monkeypatch):
         answer = yarn.allocate
         away = threading.Event()
         yarn.allocate = lambda progress: (away.wait(60), answer(progress))[1]
-        asking = asyncio.ensure_future(source.acquire([wish("a")]))
+        asking = asyncio.ensure_future(source.acquire(wish("a")))
         await asyncio.sleep(3 * LIMITS.pin_timeout_s)
         assert not asking.done()
         yarn.full.clear()

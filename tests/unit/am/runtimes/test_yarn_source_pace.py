@@ -73,7 +73,7 @@ def test_ask_is_sent_at_once_and_grant_fetched_soon():
 
     async def scenario():
         source = await source_of(yarn)
-        await asyncio.wait_for(source.acquire([a_wish(steps)]), 20.0)
+        await asyncio.wait_for(source.acquire(a_wish(steps)), 20.0)
         await leave(source)
 
     asyncio.run(scenario())
@@ -85,7 +85,7 @@ def test_eager_heartbeats_for_unanswered_ask_stop():
 
     async def scenario():
         source = await source_of(yarn)
-        waiting = asyncio.ensure_future(source.acquire([a_wish([])]))
+        waiting = asyncio.ensure_future(source.acquire(a_wish([])))
         await asyncio.sleep(3.0)
         waiting.cancel()
         await leave(source)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.round_values import RoundSettings
 from rm_plugin.policies.auction_options import LEFTOVERS, LOG_VALUES, PRESSURES, bidding_apps, valued_bids
-from rm_plugin.policies.fair_finish import FairFinishMemory
+from rm_plugin.policies.due_dates import DueDateMemory
 from rm_plugin.policies.themis import ThemisPolicy
 from themis.bids import Bid, BidRow, GangDemand, GangRequest, PhaseLeft
 from themis.choices import Bidders, BidValues, EmptyBundle, LeftoverOrder
@@ -71,7 +71,7 @@ def test_due_dates_are_remembered_only_if_a_choice_goes_by_them(make_snapshot):
     assert POLICY.decide(shot).memory is None
     for choice in ({"bidders": Bidders.PRESSED}, {"values": BidValues.SLACK}):
         memory = POLICY.decide(with_settings(shot, **choice)).memory
-        assert isinstance(memory, FairFinishMemory)
+        assert isinstance(memory, DueDateMemory)
         assert set(memory.apps) == {"a"}
 
 

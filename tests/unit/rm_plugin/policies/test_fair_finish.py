@@ -4,7 +4,8 @@ import msgspec
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.round_values import AppOwner
-from rm_plugin.policies.fair_finish import FairFinishMemory, FairFinishPolicy
+from rm_plugin.policies.due_dates import DueDateMemory
+from rm_plugin.policies.fair_finish import FairFinishPolicy
 from rm_plugin.policies.port import PolicyWithMemory
 from themis.bids import GangDemand, PhaseLeft
 from themis.cluster import Allocation
@@ -126,7 +127,7 @@ def test_app_that_ended_is_forgotten_but_shares_the_fluid_cluster(make_snapshot)
 def test_restart_changes_no_decision(make_snapshot):
     shot = two_apps(make_snapshot, renewable={"large": {"m0": 2}})
     memory = POLICY.decide(shot).memory
-    stored = msgspec.json.decode(msgspec.json.encode(memory), type=FairFinishMemory)
+    stored = msgspec.json.decode(msgspec.json.encode(memory), type=DueDateMemory)
     rounds = [POLICY.decide(later(shot, each, 10_000.0, {"large": 1_200.0})) for each in (memory, stored)]
     assert rounds[0] == rounds[1]
 

@@ -1,0 +1,124 @@
+"""Due dates: when each app ends on the fluid fair cluster, and how much of its declared work is done by now.
+
+An app declares its phases in its first report, once. `advance` lets it arrive on the fluid cluster then, and from then
+on meters what it does. So reports of more or less work later change neither its due date nor the work that it has left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from rm_plugin.arbiter.round_values import RoundSnapshot
+from themis.bids import AppReport
+from themis.cluster import Cluster
+from themis.fluid_cluster import FluidCluster, FluidPhase, FluidState
+from themis.values import Value
+
+_DOUBTED, _OVERRUN, _SLACK_GPU_S = 1.05, 1.25, 600.0
+"""Once an app has done more than 1.05 times its declared work plus 600 reference GPU seconds, its declaration was too
+small, and it is assumed to need as much again. Beyond 1.25 times, with the same slack, it is served last. Honest
+estimates err, and short apps err by whole restarts."""
+
+
+class MeteredApp(Value, frozen=True, kw_only=True):
+    """What an app declared in its first report, and what it has done since.
+
+    Attributes:
+        work_gpu_s: The work of all its phases, in reference GPU seconds at S = 1.
+        whole_time_s: Seconds that it would take alone on the whole cluster.
+        fair_end_s: When it ended on the fluid cluster. None as long as it has not.
+        attained_gpu_s: GPU time that it had until the last round.
+        done_gpu_s: Work that it did in that time, estimated from where its gangs were placed.
+        pace: Work for each GPU second on the gangs that it holds: their speed over S.
+    """
+
+    work_gpu_s: float
+    whole_time_s: float
+    fair_end_s: float | None = None
+    attained_gpu_s: float = 0.0
+    done_gpu_s: float = 0.0
+    pace: float = 1.0
+
+    @property
+    def left_gpu_s(self) -> float:
+        """Declared work that is not done yet. Of an app that did more than it declared, its whole declaration."""
+        if self.done_gpu_s > _DOUBTED * self.work_gpu_s + _SLACK_GPU_S:
+            return self.work_gpu_s
+        return max(0.0, self.work_gpu_s - self.done_gpu_s)
+
+    @property
+    def overran(self) -> bool:
+        """Whether it has done far more work than it declared."""
+        return self.done_gpu_s > _OVERRUN * self.work_gpu_s + _SLACK_GPU_S
+
+    def after(self, attained_gpu_s: float) -> MeteredApp:
+        """The app after the GPU time that it had since the last round."""
+        done_gpu_s = self.done_gpu_s + (attained_gpu_s - self.attained_gpu_s) * self.pace
+        return replace(self, attained_gpu_s=attained_gpu_s, done_gpu_s=done_gpu_s)
+
+
+class DueDateMemory(Value, frozen=True, kw_only=True):
+    """The fluid cluster, and the declared work of each active app."""
+
+    fluid: FluidState
+    apps: Mapping[str, MeteredApp] = msgspec.field(default_factory=dict)
+
+
+def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp]]:
+    """The fluid cluster now, with the apps that reported for the first time; and all active apps, metered until now."""
+    memory = snapshot.memory
+    if not isinstance(memory, DueDateMemory):
+        memory = DueDateMemory(fluid=FluidState(gpus=snapshot.cluster.gpus, now_s=0.0))
+    fluid, apps = FluidCluster.restored(memory.fluid), dict(memory.apps)
+    if memory.fluid.gpus != snapshot.cluster.gpus:
+        fluid.resize(snapshot.cluster.gpus, memory.fluid.now_s)
+    # What an app did under another policy is not metered: it arrives now, with what it has left.
+    attained = {app.app_id: app.attained_gpu_s(snapshot.now_s) for app in snapshot.apps}
+    arrived_s = {app.app_id: snapshot.now_s if attained[app.app_id] else app.submitted_at_s for app in snapshot.apps}
+    for app_id in sorted(arrived_s, key=lambda app_id: (arrived_s[app_id], app_id)):
+        report = snapshot.reports.get(app_id)
+        if app_id not in apps and report is not None and report.demands and report.phases_left:
+            phases = _declared_phases(report, snapshot.cluster)
+            # An app may report late; fluid time does not run back.
+            fluid.arrive(app_id, phases, max(arrived_s[app_id], fluid.now_s))
+            apps[app_id] = MeteredApp(
+                work_gpu_s=report.work_left_gpu_s,
+                whole_time_s=math.fsum(phase.time_s for phase in phases),
+                attained_gpu_s=attained[app_id],
+            )
+    fluid.advance(snapshot.now_s)
+    metered = {}
+    for app in snapshot.apps:
+        if app.app_id in apps:
+            known = apps[app.app_id].after(attained[app.app_id])
+            life = fluid.ended.get(app.app_id)
+            metered[app.app_id] = known if life is None else replace(known, fair_end_s=life.ends_s)
+    return fluid, metered
+
+
+def due_times_s(fluid: FluidCluster, metered: Mapping[str, MeteredApp]) -> dict[str, float]:
+    """When each app ends on the fluid cluster, or has ended there."""
+    due_s = {app_id: life.ends_s for app_id, life in fluid.forecast().items()}
+    return due_s | {app_id: app.fair_end_s for app_id, app in metered.items() if app.fair_end_s is not None}
+
+
+def _declared_phases(report: AppReport, cluster: Cluster) -> tuple[FluidPhase, ...]:
+    """The phases that an app has left, on the whole cluster, at the S of its first job's largest gang placed nearest.
+
+    A phase stops getting faster at the GPUs that it keeps busy on average. On a cluster of several types these are a
+    share of the cluster, as the first job's speeds see it.
+    """
+    first = report.demands[0]
+    reference_gpus = math.fsum(machine.gpus * first.speeds.on(machine.device) for machine in cluster.machines)
+    slowdown = first.slowdown.at(cluster.nearest_level_for(min(first.max_gpus, cluster.gpus)))
+    phases = []
+    for phase in report.phases_left:
+        time_s = phase.time_s(max(1, round(reference_gpus)))
+        if time_s > 0.0:
+            share = min(1.0, phase.work_gpu_s / time_s / max(1.0, reference_gpus))
+            phases.append(FluidPhase(slowdown * time_s, share * cluster.gpus))
+    return tuple(phases)
