@@ -52,7 +52,7 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
     ) -> tuple[AppEntry, session.Session]:
         try:
             async with asyncio.timeout(REGISTER_S):
-                first = await anext(messages, None)
+                first = await anext(aiter(messages), None)
         except TimeoutError:
             first = None
         if first is not None and first.WhichOneof("body") == "register":
