@@ -25,6 +25,7 @@ class Attempt:
     def __init__(self, folder, *, restarts=3, tuner="successive_halving", iterations=60, jobs=JOBS, tasks=1, **more):
         settings = {"phases": "4x10,2x20,1x30"} if tuner == "successive_halving" else {}
         spec = AppSpec(
+            user="user",
             name="x",
             tuner=TunerSpec(name=tuner, settings=settings),
             program=ProgramSpec(name="", command="train"),

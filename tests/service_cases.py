@@ -38,6 +38,7 @@ CLUSTER = Cluster(
 )
 
 SPEC = AppSpec(
+    user="user",
     name="mine",
     tuner=TunerSpec(name="single"),
     program=ProgramSpec(name="digits"),
@@ -143,6 +144,7 @@ class ServiceCase:
 
 def app(name: str, jobs: int = 2) -> AppSpec:
     return AppSpec(
+        user="user",
         name=name,
         tuner=TunerSpec(name="single"),
         program=ProgramSpec(name="digits"),

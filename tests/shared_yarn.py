@@ -287,6 +287,7 @@ class Site:
         """An app of jobs that never end."""
         shape = JobShape(tasks=tasks, min_tasks=min_tasks)
         spec = AppSpec(
+            user="user",
             name=name,
             tuner=TunerSpec(name="single"),
             program=ProgramSpec(name="replay", arguments={"serial_iteration_s": 0.1}),

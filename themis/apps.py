@@ -208,11 +208,11 @@ class AppSpec(Value, frozen=True, kw_only=True):
     `replay` marks an app whose jobs are replayed, not trained. `max_task_restarts` bounds the restarts of each job.
     `peer_wait_s`: once a task of a gang has succeeded, the others are stopped after this many seconds without progress.
     A job is stopped for good after `max_runtime_s` seconds on GPUs, and once it logs more than `max_iterations`
-    iterations. For both, 0 is no limit.
+    iterations. For both, 0 is no limit. An empty `user` is the one who submits.
     """
 
     name: str
-    user: str = "user"
+    user: str = ""
     queue: str = "default"
     tuner: TunerSpec
     program: ProgramSpec

@@ -14,7 +14,7 @@ from themis.errors import InputError
 
 CLUSTER = cluster_of((2, 2), (2,), (1,))
 JOB = JobSpec(job_id="job-00", iterations_total=10)
-APP = AppSpec(name="app", tuner=TunerSpec(name="none"), program=ProgramSpec(name="replay"), jobs=(JOB,))
+APP = AppSpec(user="user", name="app", tuner=TunerSpec(name="none"), program=ProgramSpec(name="replay"), jobs=(JOB,))
 
 
 def with_job(**changes):

@@ -22,7 +22,7 @@ from themis.lifecycle import AppState
 from themis.processes import StartError
 from themis.wire import themis_pb2 as pb
 
-SPEC = AppSpec(
+SPEC = AppSpec(user="user",
     name="mine", tuner=TunerSpec(name="single"), program=ProgramSpec(name="digits"),
     jobs=(JobSpec(job_id="job-0", iterations_total=10),),
 )  # fmt: skip

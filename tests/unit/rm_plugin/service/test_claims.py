@@ -15,6 +15,7 @@ from themis.cluster import Allocation, Level
 
 CLUSTER = cluster_of((4,), (4,))
 SPEC = AppSpec(
+    user="user",
     name="x",
     tuner=TunerSpec(name="single"),
     program=ProgramSpec(command="train"),

@@ -20,7 +20,7 @@ KNOWN = CodeArchive(sha256=CODE.sha256)
 def app(code):
     program = ProgramSpec(command="python train.py", code=code)
     job = JobSpec(job_id="job-00", iterations_total=1)
-    return AppSpec(name="coded", tuner=TunerSpec(name="single"), program=program, jobs=(job,))
+    return AppSpec(user="user", name="coded", tuner=TunerSpec(name="single"), program=program, jobs=(job,))
 
 
 def run(tmp_path, scenario):

@@ -56,7 +56,7 @@ def test_launcher_orders_app_masters_from_their_drivers_and_reports_a_kill(tmp_p
 
         launcher = EmulatedEngine(cluster_of(8), tmp_path, 2).launcher("run", ended, lambda _: ())
         for app_id in ("app-0001", "app-0002"):
-            launch = AmLaunch(app_id=app_id, attempt=1, environment={"THEMIS_APP_TOKEN": "t"}, working_dir=Path())
+            launch = AmLaunch(app_id=app_id, attempt=1, environment={}, token="t", working_dir=Path())
             await launcher.launch(launch)
         await launcher.kill("app-0002")
         await launcher.kill("app-0002")
