@@ -93,13 +93,16 @@ def test_every_row_is_worth_more_than_none_and_can_be_had(app):
     largest = max((count for _, count in offer.free), default=0)
     slot = max(count for counts in offer.slots.values() for count in counts)
     assert bid.empty_value > 0
+    # A gang of a row may be what a kept gang grows by.
+    kept_gpus = {0, *(gang.gpus.gpus for gang in app.kept)}
+    shape = app.median_job.shape
     for row in bid.rows:
         assert row.value > bid.empty_value
         assert row.gpus <= offer.free.gpus
         assert row.pinned.within(offer.free)
         for gang in row.gangs:
-            assert gang.unit_gpus == app.median_job.shape.gpus_per_task
-            assert app.median_job.shape.usable_gpus(gang.gpus) == gang.gpus
+            assert gang.unit_gpus == shape.gpus_per_task
+            assert any(shape.usable_gpus(kept + gang.gpus) == kept + gang.gpus for kept in kept_gpus)
             assert gang.gpus <= {Level.SLOT: slot, Level.MACHINE: largest}.get(gang.within, offer.free.gpus)
             assert gang.gpus > 1 or gang.within is Level.CLUSTER
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import os
 import signal
 from collections.abc import Awaitable, Callable
@@ -12,7 +13,7 @@ from typing import Any
 
 import grpc
 import pytest
-from authorized_stub import LocalStub
+from authorized_stub import AuthorizedStub, LocalStub
 from event_log_cases import stored_memory
 from live_rm import Live, address_of, kill, live, replay_app, settings, start_process
 from msgspec.structs import replace
@@ -24,10 +25,12 @@ from rm_plugin.service import app_masters
 from rm_plugin.service.session import Session
 from rm_plugin.service.store_sqlite import SqliteReader, SqliteStore
 from rm_plugin.solvers.registry import solver
+from submarine_client.credentials import Credentials
 from themis.apps import AppSpec, Estimate, JobShape, TunerSpec
 from themis.cluster import GpuId
 from themis.config.rm_settings import AuctionSettings, LeaseSettings
 from themis.errors import UnreachableError
+from themis.identity import token_of
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 from themis.wire.values import app_to_message
@@ -524,7 +527,7 @@ def test_a_kill_completes_if_the_resource_manager_stops_first(
             assert status.progress > 0
             assert not owners(rm)
             (wanted,) = rm.events("app_kill_wanted", app)
-            assert wanted.detail == {"reason": "no longer wanted"}
+            assert wanted.detail == {"reason": "no longer wanted", "user": getpass.getuser()}
             assert not [event for event in rm.events("lease_granted", app) if event.sequence > wanted.sequence]
 
     asyncio.run(scenario())
@@ -557,7 +560,9 @@ def test_an_app_that_is_killed_while_the_engine_is_away_stays_killed_once_it_is_
         async def kill_it() -> None:
             nonlocal away
             async with grpc.aio.insecure_channel(address := await address_of(configured)) as channel:
-                stub = LocalStub(rpc.ClientServiceStub(channel), address)
+                # In a thread: this event loop is the ResourceManager's.
+                (header,) = await asyncio.to_thread(Credentials(address).call, lambda metadata: metadata)
+                stub = AuthorizedStub(rpc.ClientServiceStub(channel), lambda: token_of(header[1]))
                 await stub.Kill(_kill_request(app))
                 async with asyncio.timeout(10):
                     while (await stub.Show(pb.ShowRequest(app_id=app))).state != "KILLED":

@@ -91,12 +91,12 @@ def test_hosts_take_turns(opened):
     assert opened("c").meta("name") == "turn 3"
 
 
-def test_a_write_fails_as_a_whole_while_the_shared_folder_is_away(opened, folder):
+def test_a_write_fails_as_a_whole_while_the_shared_folder_is_unavailable(opened, folder):
     store = opened("a")
     write(store)
     before = state(store)
     folder.away = True
-    with pytest.raises(StoreError, match="away"):
+    with pytest.raises(StoreError, match="unavailable"):
         write(store, "undone")
     assert state(store) == before
     folder.away = False
