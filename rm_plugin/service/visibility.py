@@ -22,7 +22,7 @@ from themis.wire import themis_pb2 as pb
 
 _PRIVATE_FIELDS = (
     *("diagnostics", "best", "best_checkpoint", "page_url", "engine_id", "archive", "checkpoint_uri", "jobs"),
-    *("spec", "folder", "explanation", "waiting", "estimate"),
+    *("spec", "folder", "explanation", "waiting", "waits_for", "estimate"),
 )
 _PRIVATE_DETAIL = frozenset({"diagnostics", "reason"})
 
