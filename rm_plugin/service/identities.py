@@ -81,6 +81,9 @@ class Identities:
             if self.anonymous:
                 return self.of_user(self.user)
             raise NoIdentityError("this ResourceManager needs a token", remedy=_REMEDY)
+        if not token.isascii():
+            # A header of HTTP may hold bytes that no text has.
+            raise NoIdentityError("the token is unknown or revoked", remedy=_REMEDY)
         if token.startswith(LOCAL + "."):
             return self.of_user(self._user_of_local(token))
         digest = _digest(token)
