@@ -296,3 +296,32 @@ def test_anonymous_caller_counts_as_the_service_and_each_page_says_so(tmp_path: 
                         assert "Insecure: everybody who reaches" in await answer.text()
 
     asyncio.run(scenario())
+
+
+def test_command_adds_lists_and_revokes_users(tmp_path: Path, capfd) -> None:
+    from themis_cli.main import main
+
+    async def run(*words: str) -> tuple[int, str, str]:
+        code = await asyncio.to_thread(main, ["user", *words])
+        return code, *capfd.readouterr()
+
+    async def scenario() -> None:
+        async with live(settings(tmp_path)) as rm:
+            at = ("--rm", rm.address)
+            capfd.readouterr()
+            code, given, hint = await run("add", "ann", "--days", "2", *at)
+            assert (code, given.count("\n")) == (0, 1) and given.startswith("themis_")
+            assert "~/.config/themis/token" in hint and given.strip() not in hint
+            code, listed, _ = await run("list", *at)
+            assert code == 0 and listed.splitlines()[1].split()[:2] == ["ann", "user"]
+            for words, text in (
+                (("add", "ann"), "this user has a token: 'ann'; themis user revoke ann"),
+                (("add", "bob", "--days", "nan"), "more than 0 and at most 36500 days"),
+                (("add", "bob", "--days", "inf"), "more than 0 and at most 36500 days"),
+                (("revoke", "bob"), "'bob'"),
+            ):
+                code, out, error = await run(*words, *at)
+                assert (code, out, error.count("\n")) == (2, "", 1) and text in error
+            assert (await run("revoke", "ann", *at))[:2] == (0, "the token of ann is no longer valid\n")
+
+    asyncio.run(scenario())
