@@ -45,7 +45,7 @@ class Credentials:
         """Make a call with the metadata that carries the token; a second time with a new token if it is refused.
 
         Raises:
-            InputError: The token file is readable for other users.
+            InputError: The token file is readable for other users, or the token cannot be sent.
         """
         had_token = bool(self._token)
         try:
@@ -60,8 +60,15 @@ class Credentials:
     def _metadata(self) -> Metadata:
         if not self._token:
             given = self._environment.get(TOKEN_VARIABLE, "").strip()
-            self._token = given or _local_token(self._address) or _kept_token()
+            self._token = _checked(given, TOKEN_VARIABLE) or _local_token(self._address) or _kept_token()
         return ((HEADER, bearer(self._token)),) if self._token else ()
+
+
+def _checked(token: str, source: str) -> str:
+    """Return a token that a header can carry. Raises InputError, without the token, for any other text."""
+    if token and not (token.isascii() and token.isprintable() and " " not in token):
+        raise InputError(f"{source} holds no token", remedy="write the one line that `themis user add` printed")
+    return token
 
 
 def _local_token(addresses: str) -> str:
@@ -103,7 +110,7 @@ def _kept_token() -> str:
     try:
         if path.stat().st_mode & 0o077:
             raise InputError("other users may read the token", value=str(path), remedy=f"chmod 600 {TOKEN_FILE}")
-        return path.read_text(encoding="utf-8").strip()
+        return _checked(path.read_text(encoding="utf-8").strip(), TOKEN_FILE)
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, UnicodeDecodeError) as error:

@@ -46,10 +46,6 @@ def _admin(options: argparse.Namespace) -> Admin:
 
 
 def _add(options: argparse.Namespace) -> int:
-    from themis.errors import InputError
-
-    if not 0 < options.days <= 36_500:
-        raise InputError("--days must be above 0 and at most 36500", value=options.days)
     with _admin(options) as admin:
         token = admin.add_user(options.user, valid_s=options.days * _DAY_S)
     sys.stdout.write(f"{token}\n")

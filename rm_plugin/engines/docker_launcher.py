@@ -117,8 +117,11 @@ class DockerAppLauncher:
         await self.kill(launch.app_id)
         # Check each time, because an operator may have removed the empty network.
         gateway = await asyncio.to_thread(self._host.ensure_network, self._containers.network, self._run)
-        launch.working_dir.mkdir(parents=True, exist_ok=True)
-        _write_private(launch.working_dir / TOKEN_FILE, launch.token)
+        try:
+            launch.working_dir.mkdir(parents=True, exist_ok=True)
+            _write_private(launch.working_dir / TOKEN_FILE, launch.token)
+        except OSError as error:
+            raise DockerError("the app's folder cannot be written", value=str(error)) from error
         labels = {**self._app_master(launch.app_id), ATTEMPT_LABEL: str(launch.attempt)}
         container = await asyncio.to_thread(self._host.start, self._containers.spec(launch, labels, gateway))
         self._follow(launch.app_id, launch.attempt, container.pid, container.container_id)

@@ -22,7 +22,7 @@ from rm_plugin.service.starts import Starts
 from rm_plugin.service.store import StoreError
 from themis.clock import Clock
 from themis.config.rm_settings import RmSettings
-from themis.errors import InputError, ThemisError, UnreachableError
+from themis.errors import ThemisError, UnreachableError
 from themis.lifecycle import APP_LIFECYCLE, AppState, LeaseState
 from themis.wire import themis_pb2 as pb
 
@@ -374,11 +374,15 @@ class AppMasters:
         return token
 
     async def newest_attempt(self, entry: AppEntry) -> int:
-        """Return the newest attempt of an app that the engine has started."""
+        """Return the newest attempt of an app that the engine has started.
+
+        Raises:
+            UnreachableError: The engine does not answer.
+        """
         try:
             return await self._launcher.newest_attempt(entry.app_id, entry.attempt)
         except ThemisError as error:
-            raise InputError("the engine cannot say which attempt it started", value=entry.app_id) from error
+            raise UnreachableError("the engine cannot say which attempt it started", value=entry.app_id) from error
 
     async def _lost(self, entry: AppEntry, reason: str) -> None:
         """Start another attempt after the end of this one and its tasks, or end the app."""

@@ -2,8 +2,8 @@
 
 An app master belongs to a user, who may change it. So its claims count only as far as nothing speaks against them. The
 service knows the specification, the leases, the metered GPU time, N_avg, and the time since the submission. What goes
-beyond these facts is cut to them, and a note says what was cut. An honest report or bid is never cut
-(`tests/property/test_honest_claims.py`).
+beyond these facts is cut to them, and a note says what was cut. An honest report or bid is cut by rule 2 for reports
+alone, and never below what the app can use (`tests/property/test_honest_claims.py`).
 
 Rules for reports:
     1. Each job demands once, in its own unit, and at most what its specification allows beyond the gang that it holds.

@@ -136,15 +136,16 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             news = asyncio.ensure_future(recorder.news())
             try:
                 events = await recorder.read_events(after, app_id, _EVENTS_A_READ)
+                shown = [await visible_event(self._manager, event, identity) for event in events]
             except ThemisError as error:
                 news.cancel()
                 await refuse(context, error)
                 raise
-            for event in events:
-                after = event.sequence
-                if (shown := await visible_event(self._manager, event, identity)) is not None:
-                    yield _event_message(shown)
-            if not events:
+            for event in filter(None, shown):
+                yield _event_message(event)
+            if events:
+                after = events[-1].sequence
+            else:
                 if not request.follow or ended:
                     news.cancel()
                     return

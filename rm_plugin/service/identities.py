@@ -26,6 +26,10 @@ USER_TOKENS = "user_tokens"
 LOCAL_TOKEN_S = 600.0
 """How long a token of the local socket is valid."""
 
+_DAY_S = 86_400.0
+MOST_VALID_S = 36_500 * _DAY_S
+"""The longest time for which a user's token may be valid."""
+
 _REMEDY = (
     "ask an administrator for one (`themis user add NAME`), and put it into ~/.config/themis/token or THEMIS_TOKEN"
 )
@@ -77,6 +81,9 @@ class Identities:
             if self.anonymous:
                 return self.of_user(self.user)
             raise NoIdentityError("this ResourceManager needs a token", remedy=_REMEDY)
+        if not token.isascii():
+            # A header of HTTP may hold bytes that no text has.
+            raise NoIdentityError("the token is unknown or revoked", remedy=_REMEDY)
         if token.startswith(LOCAL + "."):
             return self.of_user(self._user_of_local(token))
         digest = _digest(token)
@@ -113,10 +120,15 @@ class Identities:
         """Give a user a token, and return it. Only its hash is kept.
 
         Raises:
-            InputError: The name cannot be shown, or the user has a token.
+            InputError: The name cannot be shown, the user has a token, or the time is none or too long.
             StoreError: The token cannot be written.
         """
         check_label(user, "user", "themis user add")
+        if not 0.0 < valid_s <= MOST_VALID_S:
+            most_days = MOST_VALID_S / 86_400.0
+            raise InputError(
+                f"a token is valid for more than 0 and at most {most_days:g} days", value=valid_s / 86_400.0
+            )
         token = f"themis_{secrets.token_urlsafe(32)}"
 
         def put(change: Change) -> None:

@@ -14,6 +14,9 @@ from themis.cluster import Allocation
 class LastReports:
     """Remembers reports. One counts again for `keep_s` seconds, as long as its app holds the same GPUs.
 
+    As soon as a lease of the app can be renewed, it does not count either: it may say that a job holds these GPUs, and
+    could use more beside them, while the round offers them to all apps.
+
     Then its demands and its rho are little out of date: an app without GPUs makes no progress, and the rho of all
     waiting apps grows alike. The paper's arbiter caches rho as well (NSDI'20, section 5).
 
@@ -47,5 +50,5 @@ class LastReports:
         return found
 
 
-def _held(app: AppStanding) -> Allocation:
-    return app.kept + app.renewable
+def _held(app: AppStanding) -> tuple[Allocation, Allocation]:
+    return app.kept, app.renewable

@@ -297,6 +297,7 @@ class ResourceManager:
 
         Raises:
             InputError: `check_registration` refuses the attempt.
+            UnreachableError: The engine would have to say whether it started the attempt, and does not answer.
         """
         entry = self.entries.get(check_reference(message.app_id))
         newest = entry.attempt

@@ -13,7 +13,7 @@ from rm_plugin.service import session
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.refusals import refusal_text
-from themis.errors import InputError
+from themis.errors import InputError, UnreachableError
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 
@@ -58,6 +58,9 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
         if first is not None and first.WhichOneof("body") == "register":
             try:
                 return await self._manager.register(first.register, context.peer())
+            except UnreachableError as error:
+                # The app master tries again; a refusal would end it.
+                await context.abort(grpc.StatusCode.UNAVAILABLE, refusal_text(error))
             except InputError as error:
                 await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal_text(error))
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a session begins with a registration")

@@ -15,14 +15,14 @@ from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.store import StoredEvent
 from themis.apps import ProgramSpec, TunerSpec
-from themis.errors import UnknownNameError
+from themis.errors import InputError
 from themis.events import EMITTERS, Emitter
 from themis.identity import Identity
 from themis.wire import themis_pb2 as pb
 
 _PRIVATE_FIELDS = (
     *("diagnostics", "best", "best_checkpoint", "page_url", "engine_id", "archive", "checkpoint_uri", "jobs"),
-    *("spec", "folder", "explanation", "waiting", "estimate"),
+    *("spec", "folder", "explanation", "waiting", "waits_for", "estimate"),
 )
 _PRIVATE_DETAIL = frozenset({"diagnostics", "reason"})
 
@@ -79,6 +79,9 @@ async def visible_event(manager: ResourceManager, event: StoredEvent, identity: 
     """Return an event as a caller may see it, or None for an event of another user's app master.
 
     For `identity` see `visible_entry`.
+
+    Raises:
+        StoreError: The store, which has the archived apps, cannot be read.
     """
     if not event.app_id or (identity is not None and await _controls(manager, event.app_id, identity)):
         return event
@@ -91,7 +94,9 @@ async def _controls(manager: ResourceManager, app_id: str, identity: Identity) -
     if identity.is_admin:
         return True
     try:
-        return identity.controls((await manager.find(app_id)).spec.user)
-    except UnknownNameError:
+        entry = await manager.find(app_id)
+    except InputError:
         # The app's row cannot be read: its owner is not known.
         return False
+    # If no app has this id any more, it may be the name of another user's app.
+    return entry.app_id == app_id and identity.controls(entry.spec.user)

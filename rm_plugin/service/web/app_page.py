@@ -30,19 +30,20 @@ _ESTIMATE_NOTE = "If no app arrives and no machine is lost. The interval holds f
 def app_page(page_state: PageState, entry: AppEntry) -> str:
     """The page as text."""
     names = AppNames(page_state, root="../")
+    is_private = not page_state.controls(entry)
     return page(
         f"{entry.spec.name} ({entry.app_id})",
         element("p", link("../", "Cluster")),
         element("h1", entry.spec.name, " ", element("small", entry.app_id)),
         _tiles(page_state, entry),
         section("App", _facts(page_state, entry)),
-        *_explanation(page_state, entry),
-        *_waiting(page_state, names, entry),
-        *_estimate(page_state, entry),
+        *(() if is_private else _explanation(page_state, entry)),
+        *(() if is_private else _waiting(page_state, names, entry)),
+        *(() if is_private else _estimate(page_state, entry)),
         *_losses(entry),
         section("Jobs", *_jobs(page_state, entry)),
         *_leases(page_state, entry),
-        _events(page_state, entry),
+        _another_users() if is_private else _events(page_state, entry),
         charts_from="../static/",
     )
 
@@ -80,7 +81,7 @@ def _facts(page_state: PageState, entry: AppEntry) -> Markup:
             ("Checkpoint", entry.finish.best_checkpoint),
             ("Attempts", entry.attempt),
             ("Its events", page_state.manager.archive_path(entry)),
-            ("Folder", str(page_state.manager.folder(entry.app_id))),
+            ("Folder", str(page_state.manager.folder(entry.app_id)) if page_state.controls(entry) else ""),
             ("In the engine", entry.engine_id),
             ("Its own page", outside_link(entry.page_url, entry.page_url) if entry.page_url else ""),
         ]
@@ -198,11 +199,13 @@ def _leases(page_state: PageState, entry: AppEntry) -> list[Markup]:
     ]
 
 
+def _another_users() -> Markup:
+    sign_in = link("../login", "sign in with a token")
+    text = ("Only its user and administrators see its events, jobs and settings: ", sign_in, ".")
+    return section("Another user's app", element("p", *text))
+
+
 def _events(page_state: PageState, entry: AppEntry) -> Markup:
-    if not page_state.controls(entry):
-        sign_in = link("../login", "sign in with a token")
-        text = ("Only its user and administrators see its events, jobs and settings: ", sign_in, ".")
-        return section("Another user's app", element("p", *text))
     events = page_state.event_index.events_of(entry.app_id)
     heads = ("when", "what", "detail")
     rows = [(moment(event.time_s), event.kind, element("code", _detail(event))) for event in events]

@@ -140,9 +140,14 @@ def summary(page_state: PageState, entry: AppEntry) -> Document:
 
 
 def app_document(page_state: PageState, entry: AppEntry) -> Document:
-    """One app with its jobs, its leases, why it has no more of them, and when it will."""
-    estimates = page_state.manager.estimates
-    waiting, estimate = estimates.waiting(entry), estimates.estimate(entry)
+    """One app with its jobs, its leases, why it has no more of them, and when it will.
+
+    Readers who do not control the app see what `visible_status` shows of it.
+    """
+    estimates, is_private = page_state.manager.estimates, not page_state.controls(entry)
+    waiting = None if is_private else estimates.waiting(entry)
+    estimate = None if is_private else estimates.estimate(entry)
+    explanation = () if is_private else explanation_of(page_state, entry)
     submitted = {job.job_id: job.hyper_parameters for job in entry.spec.jobs}
     return {
         **summary(page_state, entry),
@@ -150,12 +155,12 @@ def app_document(page_state: PageState, entry: AppEntry) -> Document:
         "final_rho": {name: finite(value) for name, value in page_state.manager.final_rho(entry).items()},
         "best_checkpoint": entry.finish.best_checkpoint or None,
         "archive": page_state.manager.archive_path(entry) or None,
-        "folder": str(page_state.manager.folder(entry.app_id)),
+        "folder": None if is_private else str(page_state.manager.folder(entry.app_id)),
         "jobs": [_job_document(job, submitted.get(job.job_id, {})) for job in jobs_of(entry)],
         "leases": [_lease_document(lease) for lease in page_state.leases_of(entry)],
         "waiting": None if waiting is None else _waiting_document(page_state, entry, waiting),
         "estimate": None if estimate is None else _estimate_document(estimate),
-        "explanation": [{"label": label, "text": text} for label, text in explanation_of(page_state, entry)],
+        "explanation": [{"label": label, "text": text} for label, text in explanation],
     }
 
 

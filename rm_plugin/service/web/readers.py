@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 
@@ -14,7 +15,7 @@ from themis.web.local_peer import is_loopback_name, local_peer_uid
 _BASIC = "Basic "
 
 
-def reader_of(request: web.Request, identities: Identities) -> Identity | None:
+async def reader_of(request: web.Request, identities: Identities) -> Identity | None:
     """Return the reader of a page, or None for one who is not known and sees only what every user sees.
 
     Programs send `Authorization: Bearer TOKEN`. A browser sends the token as the password of a user (`Basic`), which
@@ -31,8 +32,10 @@ def reader_of(request: web.Request, identities: Identities) -> Identity | None:
     transport = request.transport
     if transport is None or not is_loopback_name(request.url.host):
         return None
-    uid = local_peer_uid(transport.get_extra_info("peername"), transport.get_extra_info("sockname"))
-    return None if uid is None else identities.of_user(user_name(uid))
+    # In threads: the table has a line for each app master, and names of users may come from a directory service.
+    peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+    uid = await asyncio.to_thread(local_peer_uid, peer, own)
+    return None if uid is None else identities.of_user(await asyncio.to_thread(user_name, uid))
 
 
 def _basic_token(header: str) -> str:

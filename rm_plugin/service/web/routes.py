@@ -66,9 +66,9 @@ class Routes:
     def __init__(self, page_state: PageState) -> None:
         self._page_state = page_state
 
-    def _seen_by(self, request: web.Request) -> PageState:
+    async def _seen_by(self, request: web.Request) -> PageState:
         """Return the state as the reader of a page may see it."""
-        return replace(self._page_state, reader=reader_of(request, self._page_state.manager.identities))
+        return replace(self._page_state, reader=await reader_of(request, self._page_state.manager.identities))
 
     def _html(self, text: str) -> web.Response:
         """Return a page. If the settings are insecure, each page begins with a warning."""
@@ -81,23 +81,23 @@ class Routes:
         """Let a browser ask for a token, then show the cluster."""
         if not request.headers.get("Authorization"):
             raise NoIdentityError("sign in with any user name and, as the password, your token")
-        reader_of(request, self._page_state.manager.identities)
+        await reader_of(request, self._page_state.manager.identities)
         return web.Response(status=302, headers={"Location": "./"})
 
     async def home(self, request: web.Request) -> web.Response:
         """The cluster, the apps, the newest rounds."""
-        page_state = self._seen_by(request)
+        page_state = await self._seen_by(request)
         await self._page_state.event_index.ready()
         return self._html(home_page(page_state))
 
     async def apps(self, request: web.Request) -> web.Response:
         """A page of all apps, after the mark `after`."""
         page = await self._page_state.manager.page_of_apps(after=request.query.get("after", ""), limit=APPS_A_PAGE)
-        return self._html(apps_page(self._seen_by(request), page))
+        return self._html(apps_page(await self._seen_by(request), page))
 
     async def app(self, request: web.Request) -> web.Response:
         """One app."""
-        page_state = self._seen_by(request)
+        page_state = await self._seen_by(request)
         await self._page_state.event_index.ready()
         return self._html(app_page(page_state, page_state.seen(await self._entry(request.match_info["app_id"]))))
 
@@ -111,11 +111,11 @@ class Routes:
         limit = whole_number(request, "limit", APPS_DEFAULT, most=MAX_APPS)
         after = request.query.get("after", "")
         page = await self._page_state.manager.page_of_apps(states=states, after=after, limit=limit)
-        return json_answer(apps_document(self._seen_by(request), page, states))
+        return json_answer(apps_document(await self._seen_by(request), page, states))
 
     async def app_data(self, request: web.Request) -> web.Response:
         """One app, whole."""
-        page_state = self._seen_by(request)
+        page_state = await self._seen_by(request)
         await self._page_state.event_index.ready()
         return json_answer(app_document(page_state, page_state.seen(await self._entry(request.match_info["app_id"]))))
 
@@ -126,7 +126,7 @@ class Routes:
     async def losses_data(self, request: web.Request) -> web.Response:
         """The loss curves of an app's jobs."""
         entry = await self._entry(request.match_info["app_id"])
-        return json_answer(losses_document(self._seen_by(request).seen(entry)))
+        return json_answer(losses_document((await self._seen_by(request)).seen(entry)))
 
     async def rounds_data(self, request: web.Request) -> web.Response:
         """The newest rounds, newest first."""
@@ -142,7 +142,7 @@ class Routes:
         limit = whole_number(request, "limit", EVENTS_DEFAULT, most=MAX_EVENTS)
         named = request.query.get("app", "")
         app_id = (await self._entry(named)).app_id if named else ""
-        manager, reader = self._page_state.manager, self._seen_by(request).reader
+        manager, reader = self._page_state.manager, (await self._seen_by(request)).reader
         events = await manager.recorder.read_events(after, app_id, limit)
         shown = [seen for event in events if (seen := await visible_event(manager, event, reader)) is not None]
         return json_answer(events_document(shown, events[-1].sequence if events else after))

@@ -65,6 +65,10 @@ def test_user_cannot_touch_or_read_another_users_app(tmp_path: Path) -> None:
             seen = await stub.Show(show, **ann)
             assert seen.user == "ann" and seen.spec.program.environment["PASSWORD"] == "of-ann"
             await rm.event("job_progress", app)
+            # What its app master said of its own machines.
+            entry = rm.server.manager.entries.get(app)
+            entry.asked_in_vain, entry.asked_in_vain_until_s = "no room for secret", float("inf")
+            assert (await stub.Show(show, **ann)).waits_for == "no room for secret"
 
             # As another user, or as an operator.
             message.spec.user = "ann"
@@ -90,6 +94,7 @@ def test_user_cannot_touch_or_read_another_users_app(tmp_path: Path) -> None:
             listed = (await stub.List(pb.ListRequest(), **bob)).apps[0]
             for shown in (seen, listed):
                 assert not shown.HasField("spec") and not shown.jobs and not shown.folder and not shown.page_url
+                assert not shown.waits_for
             for watched in (app, ""):
                 events = [e async for e in stub.Watch(pb.WatchRequest(app_id=watched), **bob) if e.app_id == app]
                 assert {"app_submitted", "lease_granted"} <= {event.kind for event in events}
@@ -123,11 +128,13 @@ async def _reads_pages(rm, app: str, bob_token: str) -> None:
             assert (document["user"], len(document["leases"])) == ("ann", 1)
             assert not any(job["hyper_parameters"] or job["loss"] for job in document["jobs"])
             assert document["page_url"] is None and document["best_job"] is None
+            assert document["folder"] is document["waiting"] is document["estimate"] is None
             assert json.loads(await get(f"api/v1/apps/{app}/losses", reader))["jobs"] == []
             events = json.loads(await get(f"api/v1/events?app={app}&limit=500", reader))["events"]
             assert events and "job_progress" not in {event["kind"] for event in events}
             page = await get(f"apps/{app}", reader)
             assert "learning_rate" not in page and "Newest events" not in page
+            assert "secret" not in page and "What it may expect" not in page and f"apps/{app}<" not in page
         async with session.get(root, headers={"Authorization": "Bearer themis_wrong"}) as answer:
             assert answer.status == 401 and "Basic" in answer.headers["WWW-Authenticate"]
         basic = base64.b64encode(f"bob:{bob_token}".encode()).decode()
@@ -287,5 +294,34 @@ def test_anonymous_caller_counts_as_the_service_and_each_page_says_so(tmp_path: 
                 for path in ("", "apps", f"apps/{submitted.app_id}"):
                     async with session.get(rm.server.manager.page_url + path) as answer:
                         assert "Insecure: everybody who reaches" in await answer.text()
+
+    asyncio.run(scenario())
+
+
+def test_command_adds_lists_and_revokes_users(tmp_path: Path, capfd) -> None:
+    from themis_cli.main import main
+
+    async def run(*words: str) -> tuple[int, str, str]:
+        code = await asyncio.to_thread(main, ["user", *words])
+        return code, *capfd.readouterr()
+
+    async def scenario() -> None:
+        async with live(settings(tmp_path)) as rm:
+            at = ("--rm", rm.address)
+            capfd.readouterr()
+            code, given, hint = await run("add", "ann", "--days", "2", *at)
+            assert (code, given.count("\n")) == (0, 1) and given.startswith("themis_")
+            assert "~/.config/themis/token" in hint and given.strip() not in hint
+            code, listed, _ = await run("list", *at)
+            assert code == 0 and listed.splitlines()[1].split()[:2] == ["ann", "user"]
+            for words, text in (
+                (("add", "ann"), "this user has a token: 'ann'; themis user revoke ann"),
+                (("add", "bob", "--days", "nan"), "more than 0 and at most 36500 days"),
+                (("add", "bob", "--days", "inf"), "more than 0 and at most 36500 days"),
+                (("revoke", "bob"), "'bob'"),
+            ):
+                code, out, error = await run(*words, *at)
+                assert (code, out, error.count("\n")) == (2, "", 1) and text in error
+            assert (await run("revoke", "ann", *at))[:2] == (0, "the token of ann is no longer valid\n")
 
     asyncio.run(scenario())

@@ -187,6 +187,18 @@ def test_failed_start_is_an_error_and_leaves_no_container(run):
     run(scenario)
 
 
+def test_folder_that_cannot_be_written_is_an_error_of_the_start(run, tmp_path):
+    (tmp_path / "app-1").write_text("a file in the place of the folder")
+
+    async def scenario(world):
+        with pytest.raises(DockerError, match="cannot be written") as raised:
+            await world.launcher.launch(world.order())
+        # By its cause the service knows whether this machine lacks space for now.
+        assert isinstance(raised.value.__cause__, FileExistsError)
+
+    run(scenario)
+
+
 def test_network_in_use_does_not_prevent_the_end(run):
     async def scenario(world):
         await world.launcher.launch(world.order())

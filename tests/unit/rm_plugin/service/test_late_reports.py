@@ -4,7 +4,7 @@ import asyncio
 import time
 
 import pytest
-from service_cases import CLUSTER, SPEC, answer
+from service_cases import _DEMAND, _PHASE, CLUSTER, SPEC, answer
 
 from rm_plugin.arbiter.core import Arbiter, LeasePolicy
 from rm_plugin.arbiter.round_values import Decision, RoundSettings
@@ -49,6 +49,20 @@ def test_last_report_does_not_count_once_the_app_holds_other_gpus(arbiter):
     assert last.of_late(later, ["a"]) == {}
 
 
+def test_last_report_does_not_count_once_its_gpus_are_on_offer(arbiter):
+    last = LastReports(KEEP_S)
+    first, _ = arbiter.begin_round(100.0)
+    gang = PlacedGang(gpus=Allocation((("m0", 1),)), level=Level.SLOT)
+    arbiter.settle(RoundResult(snapshot=first, decision=Decision(auction={"a": (gang,)})), now_s=100.0)
+    (lease,) = arbiter.table.of_app("a")
+    renewable_at_s = lease.expires_at_s - LeasePolicy().checkpoint_lead_s
+    before, _ = arbiter.begin_round(renewable_at_s - 1.0)
+    last.take(before, {"a": report("a", before.round_id)})
+    later, _ = arbiter.begin_round(renewable_at_s)
+    assert before.standing("a").kept == later.standing("a").renewable == gang.gpus
+    assert last.of_late(later, ["a"]) == {}
+
+
 def test_app_that_ended_is_forgotten(arbiter):
     last = LastReports(KEEP_S)
     first, _ = arbiter.begin_round(100.0)
@@ -66,9 +80,8 @@ def test_late_app_gets_gpus_by_its_last_report(tmp_path):
             answering = asyncio.ensure_future(answer(rm, entry, session))
             rounds = asyncio.ensure_future(rm.rounds.run())
             snapshot, _ = rm.arbiter.begin_round(rm.clock.now_s())
-            for future in (answering,):
-                await asyncio.sleep(0)
-                future.cancel()
+            await asyncio.sleep(0)
+            answering.cancel()
             wanted = _wanting(entry.app_id, snapshot.round_id)
             rm.rounds._last_reports.take(snapshot, {entry.app_id: wanted})
             rm.arbiter.close_gpus(frozenset())
@@ -83,8 +96,6 @@ def test_late_app_gets_gpus_by_its_last_report(tmp_path):
 
 
 def _wanting(app_id, round_id):
-    from service_cases import _DEMAND, _PHASE
-
     return AppReport(
         app_id=app_id, round_id=round_id, rho=2.0, t_shared_s=20.0, t_ideal_s=10.0,
         demands=(_DEMAND,), phases_left=(_PHASE,),

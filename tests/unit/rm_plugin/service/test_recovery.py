@@ -412,6 +412,30 @@ class TestSession:
 
         run(scenario)
 
+    def test_attempt_that_the_engine_started_by_itself_tries_again_while_the_engine_is_unavailable(
+        self, tmp_path, monkeypatch
+    ):
+        async def scenario():
+            async with memory_service(tmp_path) as rm:
+                entry, _ = await rm.registered(app("mine"))
+                first = pb.AmMessage(register=registration(entry, attempt=2, pid=5))
+                rm.launcher.restarted[entry.app_id] = 2
+
+                async def unavailable(_app_id, _attempt):
+                    raise UnreachableError("the engine does not answer")
+
+                with monkeypatch.context() as patched:
+                    patched.setattr(rm.launcher, "newest_attempt", unavailable)
+                    with pytest.raises(RefusedError) as raised:
+                        await anext(ArbiterService(rm.manager).Session(Stream(first), Context()))
+                    assert raised.value.args[0] == "UNAVAILABLE"
+                replies = ArbiterService(rm.manager).Session(Stream(first), Context())
+                assert (await anext(replies)).WhichOneof("body") == "registered"
+                assert entry.registered_attempt == 2
+                await replies.aclose()
+
+        run(scenario)
+
     def test_app_that_is_to_end_is_told_so_at_once(self, tmp_path):
         async def scenario():
             async with memory_service(tmp_path) as rm:

@@ -1,6 +1,7 @@
 """The web server of the ResourceManager: where it listens, that it ends, that it does not hold up the loop."""
 
 import asyncio
+import threading
 import time
 import urllib.request
 
@@ -21,6 +22,26 @@ def test_health_needs_no_log():
     async def scenario():
         async with served(RmCase(((1,),))) as site:
             assert await site.text("/healthz") == "ok\n"
+
+    run(scenario)
+
+
+def test_slow_directory_of_users_does_not_hold_up_the_loop(monkeypatch):
+    asked = threading.Event()
+
+    def user_name(_uid):
+        assert asked.wait(30), "the loop stood still"
+        return "ann"
+
+    monkeypatch.setattr("rm_plugin.service.web.readers.user_name", user_name)
+
+    async def scenario():
+        async with served(busy()) as site:
+            page = asyncio.ensure_future(site.text("/apps"))
+            assert await site.text("/healthz") == "ok\n"
+            assert not page.done()
+            asked.set()
+            assert "hungry" in await page
 
     run(scenario)
 

@@ -1,0 +1,31 @@
+"""The token that a client's calls carry."""
+
+from pathlib import Path
+
+import pytest
+
+from submarine_client.credentials import Credentials
+from themis.errors import InputError
+
+ELSEWHERE = "rm.invalid:1"
+
+
+@pytest.mark.parametrize("text", ["themis_a\nthemis_b", "themis_é", "themis_a themis_b", "themis_\x1b[0m"])
+@pytest.mark.parametrize("in_file", [False, True])
+def test_text_that_no_header_can_carry_is_refused_and_not_shown(
+    text: str, in_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    kept = tmp_path / ".config/themis/token"
+    kept.parent.mkdir(parents=True)
+    kept.write_text(text, encoding="utf-8")
+    kept.chmod(0o600)
+    credentials = Credentials(ELSEWHERE, {} if in_file else {"THEMIS_TOKEN": text})
+    with pytest.raises(InputError, match="holds no token") as raised:
+        credentials.call(lambda metadata: metadata)
+    assert "themis_" not in str(raised.value)
+
+
+def test_line_end_after_a_token_is_left_out() -> None:
+    credentials = Credentials(ELSEWHERE, {"THEMIS_TOKEN": "themis_a\n"})
+    assert credentials.call(lambda metadata: metadata) == (("authorization", "Bearer themis_a"),)
