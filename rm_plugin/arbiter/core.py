@@ -198,7 +198,7 @@ class Arbiter:
             self._noted.add(app_id)
 
     def heard_of(self, app_ids: Iterable[str]) -> None:
-        """Note that apps answered a round: their leases may be prolonged once more while they are away."""
+        """Note that apps answered a round: their leases may be prolonged once more while they are unavailable."""
         for app_id in app_ids:
             if app_id in self._apps:
                 self._apps[app_id].waited_for = False
