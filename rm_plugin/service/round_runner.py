@@ -326,7 +326,7 @@ class RoundRunner:
         max_s = self._settings.answer_time_s(self._settings.bid_deadline_s, len(question.app_ids))
         deadline_s = self._clock.now_s() + max_s
 
-        offer = offer_to_message(snapshot.offer_to_anybody(deadline_s))
+        offer = offer_to_message(snapshot.common_offer(deadline_s))
 
         def ask(session: Session) -> asyncio.Future[Bid]:
             # `RmMessage` copies the offer.
