@@ -93,14 +93,3 @@ def test_job_works_on_while_yarn_does_not_grant_what_it_could_grow_by(tmp_path):
         assert "YARN granted no container" in here.manager.waits_for(entry)
 
     run(scenario, tmp_path)
-
-
-def test_gpus_too_few_for_a_gang_serve_another_app(tmp_path):
-    async def scenario(here):
-        here.stranger.ask(m0=3, m1=3, m2=1)
-        here.stranger.take()
-        await here.submit("large", tasks=8, min_tasks=4)
-        await here.submit("small", tasks=2, min_tasks=1)
-        await here.until(lambda: here.tasks == 2, "the small app runs")
-
-    run(scenario, tmp_path)
