@@ -1,6 +1,6 @@
 # Two commands do all set-up: `make testbed` (the testbed run) and `make test`.
 # The first of these that is installed.
-PYTHON ?= $(firstword $(foreach version,3.11 3.12 3.13,$(shell command -v python$(version))) python3.11)
+PYTHON ?= $(firstword $(foreach version,3.11 3.12 3.13,$(shell command -v python$(version) 2>/dev/null)) python3.11)
 VENV   ?= .venv
 POLICY ?=
 ENGINE ?= local

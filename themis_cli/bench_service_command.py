@@ -19,14 +19,14 @@ def add_to(group: Subcommands) -> None:
     parser.add_argument(
         "--waiting", type=int, default=0, metavar="M", help="more apps, which wait; default: %(default)s"
     )
-    parser.add_argument("--gpus", type=int, default=1000, metavar="G", help="default: %(default)s")
+    parser.add_argument("--gpus", type=int, default=1000, metavar="G", help="GPUs of the cluster; default: %(default)s")
     parser.add_argument(
         "--seconds", type=float, default=60.0, metavar="S", help="how long to measure; default: %(default)g"
     )
     parser.add_argument(
         "--lease-s", type=float, default=20.0, metavar="S", help="seconds of a lease; default: %(default)g"
     )
-    parser.add_argument("--policy", default="themis", metavar="NAME", help="default: %(default)s")
+    parser.add_argument("--policy", default="themis", metavar="NAME", help="policy of the rounds; default: %(default)s")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_service)
 

@@ -31,7 +31,7 @@ def division_of_bid(
     waiting: Sequence[JobView],
     running: Sequence[tuple[JobView, GangAt]],
     idle: Sequence[FreeMachine],
-    lay: Callable[[Jobs, Sizes], Sequence[GangAt]],
+    place_in_turn: Callable[[Jobs, Sizes], Sequence[GangAt]],
 ) -> Division | None:
     """The division of idle GPUs with which a bid on them ends earliest, in addition to the present gangs.
 
@@ -39,7 +39,7 @@ def division_of_bid(
         waiting: Jobs without a gang.
         running: Running jobs, with their gangs.
         idle: The idle GPUs.
-        lay: Returns what gangs of some sizes would count as if the first of some jobs took them.
+        place_in_turn: Returns what gangs of some sizes would count as if the first of some jobs took them.
 
     Returns:
         None if all gangs are of one kind, or none fits.
@@ -51,12 +51,12 @@ def division_of_bid(
         for order in _ORDERS:
             served, sizes = _served(waiting, sorted(division, key=order))
             if sizes:
-                laid = held + Counter(gang for gang in lay(served, sizes) if gang.gpus)
-                found.setdefault(frozenset(laid.items()), (laid, (served, sizes)))
+                placed = held + Counter(gang for gang in place_in_turn(served, sizes) if gang.gpus)
+                found.setdefault(frozenset(placed.items()), (placed, (served, sizes)))
     if not found:
         return None
-    gangs = list(dict.fromkeys(gang for laid, _ in found.values() for gang in laid))
-    counts = np.array([[laid[gang] for gang in gangs] for laid, _ in found.values()], dtype=np.int64)
+    gangs = list(dict.fromkeys(gang for placed, _ in found.values() for gang in placed))
+    counts = np.array([[placed[gang] for gang in gangs] for placed, _ in found.values()], dtype=np.int64)
     return list(found.values())[earliest(jobs, gangs, counts, 1)[0]][1]
 
 

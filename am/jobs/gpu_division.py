@@ -53,7 +53,7 @@ class DivisionContext(Value, frozen=True, kw_only=True):
 def best_starts(
     waiting: Jobs,
     gpus: int,
-    lay: Callable[[Jobs, Sizes], Sequence[GangAt]],
+    place_in_turn: Callable[[Jobs, Sizes], Sequence[GangAt]],
     restart_s: float,
     context: Callable[[], DivisionContext] = DivisionContext,
 ) -> list[tuple[JobView, int]]:
@@ -71,7 +71,7 @@ def best_starts(
     Args:
         waiting: Jobs without a gang that could run on idle GPUs, longest first.
         gpus: Idle GPUs.
-        lay: Returns what gangs of some sizes would count as if the first of some jobs took them.
+        place_in_turn: Returns what gangs of some sizes would count as if the first of some jobs took them.
         restart_s: The cost of each start and of moving a running job, in seconds.
         context: Returns what else the division depends on. Called only if there is something to compare.
     """
@@ -90,10 +90,10 @@ def best_starts(
         nearest = [GangAt(size, Level.SLOT) for size in sizes]
         if bound and best and _ends_later(bound, jobs, nearest, best_s):
             continue
-        laid = lay(jobs, sizes)
-        if bound and best and laid != nearest and _ends_later(bound, jobs, laid, best_s):
+        placed = place_in_turn(jobs, sizes)
+        if bound and best and placed != nearest and _ends_later(bound, jobs, placed, best_s):
             continue
-        ends_s, starting = evaluator.served(jobs, laid, best_s)
+        ends_s, starting = evaluator.served(jobs, placed, best_s)
         if not best or ends_s < best_s or (ends_s == best_s and len(sizes) > len(best)):
             # All divisions but the first must recover the cost of a restart.
             best_s = ends_s if best else ends_s - restart_s

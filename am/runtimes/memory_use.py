@@ -23,15 +23,15 @@ _FIRST_CHECK_S = 0.25
 _COUNTED = ("RssAnon:", "RssShmem:", "VmSwap:")
 
 
-def check_pauses_s(most_s: float = CHECK_S) -> Iterator[float]:
+def check_pauses_s(max_s: float = CHECK_S) -> Iterator[float]:
     """Yield the pauses after the checks of a task: short at first, so that short runs are measured too.
 
-    Each is twice the one before, up to `most_s`: 0.25, 0.5, 1, 2, 4, 5, 5 s.
+    Each is twice the one before, up to `max_s`: 0.25, 0.5, 1, 2, 4, 5, 5 s.
     """
     pause_s = _FIRST_CHECK_S
     while True:
-        yield min(pause_s, most_s)
-        pause_s = min(2.0 * pause_s, most_s)
+        yield min(pause_s, max_s)
+        pause_s = min(2.0 * pause_s, max_s)
 
 
 def tree_memory_mb(pid: int) -> float:

@@ -84,8 +84,8 @@ class YarnLimits(Value, frozen=True, kw_only=True):
 
     Attributes:
         heartbeat_s: Seconds between two heartbeats to YARN.
-        pin_timeout_s: Seconds to wait for a pinned ask, without those in which YARN's ResourceManager is away. YARN
-            never reports that it cannot grant one.
+        pin_timeout_s: Seconds to wait for a pinned ask, without those in which YARN's ResourceManager is unavailable.
+            YARN never reports that it cannot grant one.
         memory_mb: Default memory of a task's container.
         vcores: Minimum of virtual cores of a task's container.
     """
@@ -242,7 +242,7 @@ class YarnSource:
         begun_s = self._yarn_time.at(loop.time())
         left_s = self._limits.pin_timeout_s
         while left_s > 0.0:
-            # While YARN is away, the remaining time stays the same.
+            # While YARN is unavailable, the remaining time stays the same.
             if (await asyncio.wait([seat.up], timeout=max(left_s, 0.1)))[0]:
                 seat.up.result()
                 return

@@ -64,7 +64,7 @@ class LeasePolicy(Value, frozen=True, kw_only=True):
 class _Account:
     """What the arbiter remembers of an active app. `attained_gpu_s` counts leases that ended.
 
-    `waited_for`: its leases were prolonged once since its last report, as its app master was away.
+    `waiting` are its leases that were prolonged once since its last report, as its app master was unavailable.
     """
 
     submitted_at_s: float
@@ -73,22 +73,22 @@ class _Account:
     resources: TaskResources = NO_RESOURCES
     silent: bool = False
     leaving: bool = False
-    waited_for: bool = False
+    waiting: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
 class _Undo:
     """The arbiter's values at `begin`, which `undo` restores.
 
-    `attained_gpu_s` holds the GPU time of ended leases of each app that had a lease end since then, and `waited_for`
-    the apps that the arbiter began to wait for.
+    `attained_gpu_s` holds the GPU time of ended leases of each app that had a lease end since then, and `waiting`
+    the leases that were prolonged for an app master since then.
     """
 
     next_round_id: int
     up: frozenset[int]
     memory: Value | None
     attained_gpu_s: dict[str, float] = field(default_factory=dict)
-    waited_for: list[str] = field(default_factory=list)
+    waiting: list[Lease] = field(default_factory=list)
 
 
 class Arbiter:
@@ -143,8 +143,8 @@ class Arbiter:
         self.table.undo()
         if undo is not None:
             self._next_round_id, self._up, self._memory = undo.next_round_id, undo.up, undo.memory
-            for app_id in undo.waited_for:
-                self._apps[app_id].waited_for = False
+            for lease in undo.waiting:
+                self._apps[lease.app_id].waiting.discard(lease.lease_id)
             for app_id, attained_gpu_s in undo.attained_gpu_s.items():
                 self._apps[app_id].attained_gpu_s = attained_gpu_s
                 self._noted.add(app_id)
@@ -198,10 +198,10 @@ class Arbiter:
             self._noted.add(app_id)
 
     def heard_of(self, app_ids: Iterable[str]) -> None:
-        """Note that apps answered a round: their leases may be prolonged once more while they are away."""
+        """Note that apps answered a round: their leases may be prolonged once more while they are unavailable."""
         for app_id in app_ids:
             if app_id in self._apps:
-                self._apps[app_id].waited_for = False
+                self._apps[app_id].waiting.clear()
 
     def leave(self, app_id: str, *, now_s: float, reason: str) -> list[LeaseChange]:
         """An app is about to end: it is asked for nothing and given nothing any more, also by a round that goes on.
@@ -228,9 +228,10 @@ class Arbiter:
     def begin_round(self, now_s: float) -> tuple[RoundSnapshot, list[LeaseChange]]:
         """Frame a round: leases that end within the lead are renewable, and all free GPUs are on offer.
 
-        Leases of apps whose master is unavailable are prolonged in place, once until the app reports again: they wait
-        for it, but an app cannot keep GPUs by its silence. So are bound leases, whose jobs still run, but for profiling
-        runs. Leases on closed GPUs cannot be renewed: they begin to expire. All these are in the changes.
+        Each lease of an app whose master is unavailable is prolonged in place, once until the app reports again: it
+        waits for it, but an app cannot keep GPUs by its silence. Bound leases, whose jobs still run, are prolonged too,
+        but for profiling runs. Leases on closed GPUs cannot be renewed: they begin to expire. All these are in the
+        changes.
         """
         ending = self.table.ending(renewable_until_s(now_s, self._leases.checkpoint_lead_s))
         closed = self.table.closed
@@ -240,7 +241,7 @@ class Arbiter:
         bound, renewable = [], []
         for lease in ending:
             if self._is_silent(lease.app_id):
-                (expiring if self._apps[lease.app_id].waited_for else away).append(lease)
+                (expiring if lease.lease_id in self._apps[lease.app_id].waiting else away).append(lease)
             elif closed and lease.gpu in closed:
                 expiring.append(lease)
             elif lease.job_id and lease.job_id != runs.get(lease.app_id):
@@ -252,7 +253,7 @@ class Arbiter:
             *self.table.prolong(bound, now_s=now_s, end_s=self._end_of(now_s), reason="its job runs until it ends"),
             *self.table.expire(expiring),
         ]
-        self._wait_for({lease.app_id for lease in away})
+        self._wait_with(away)
         self._up = frozenset(lease.lease_id for lease in renewable)
         snapshot = RoundSnapshot(
             round_id=self._next_round_id,
@@ -453,11 +454,11 @@ class Arbiter:
         account = self._apps.get(app_id)
         return account is not None and not account.leaving
 
-    def _wait_for(self, app_ids: Collection[str]) -> None:
-        for app_id in app_ids:
-            self._apps[app_id].waited_for = True
-            if self._undo is not None:
-                self._undo.waited_for.append(app_id)
+    def _wait_with(self, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            self._apps[lease.app_id].waiting.add(lease.lease_id)
+        if self._undo is not None:
+            self._undo.waiting += leases
 
     def _is_silent(self, app_id: str) -> bool:
         account = self._apps.get(app_id)

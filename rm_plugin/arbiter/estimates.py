@@ -27,7 +27,7 @@ from enum import StrEnum
 from operator import itemgetter
 from types import MappingProxyType
 
-from rm_plugin.arbiter.due_dates import lateness_after_lease
+from rm_plugin.arbiter.lateness import lateness_after_lease
 from themis.fluid_cluster import FluidPhase
 from themis.leases import SAME_TIME_S
 from themis.values import Value

@@ -66,14 +66,15 @@ def assign_gangs(
     assigned: list[GangAssignment] = []
     for app_id in sorted(grants):
         own = own_by_app.get(app_id, {})
-        assigned += [_renew(cluster, app_id, gang, own) for gang in sorted(grants[app_id], key=_pinned_first)]
+        assigned += [_renew(cluster, app_id, gang, own) for gang in sorted(grants[app_id], key=pinned_first)]
     lacking = [gang for gang in assigned if gang.missing]
     if lacking:
         _assign_others(cluster, sorted(lacking, key=slots_first), up, free, own_by_app.values())
     return assigned
 
 
-def _pinned_first(gang: PlacedGang) -> tuple[bool, bool, PlacedGang]:
+def pinned_first(gang: PlacedGang) -> tuple[bool, bool, PlacedGang]:
+    """Sort key: the order in which gangs of an app choose among the GPUs that it can renew."""
     return not gang.pinned, gang.slot is None, gang
 
 

@@ -179,9 +179,9 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
 
     def offer_to(self, app_id: str, deadline_s: float) -> Offer:
         """What the round offers an app, to be answered by `deadline_s`: all free GPUs, and its N_avg."""
-        return replace(self.offer_to_anybody(deadline_s), contention=self.contentions.of(app_id))
+        return replace(self.common_offer(deadline_s), contention=self.contentions.of(app_id))
 
-    def offer_to_anybody(self, deadline_s: float) -> Offer:
+    def common_offer(self, deadline_s: float) -> Offer:
         """Return the offer that all apps have in common, without N_avg."""
         return Offer(
             round_id=self.round_id,

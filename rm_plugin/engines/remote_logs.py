@@ -27,15 +27,15 @@ ARCHIVE_NAME = "logs.tar.gz"
 """The name that app masters use (`am.log_archive`)."""
 SOURCE_NAME = "logs.from"
 """The file that holds the URL of the page from which the folder's logs are."""
-MOST_LOG_BYTES = 2**30
+MAX_LOG_BYTES = 2**30
 """Bytes of one log that are copied. App masters cap logs themselves, at much less by default."""
 _TIMEOUT_S = 10.0
-_LIST_BYTES, _MOST_FILES = 4 * 1024 * 1024, 20_000
+_LIST_BYTES, _MAX_FILES = 4 * 1024 * 1024, 20_000
 _CHUNK_BYTES = 1024 * 1024
 _NAME = re.compile(r"task-[0-9]{1,6}\.log|history\.jsonl")
 
 
-async def fetch_page(page_url: str, folder: Path, most_bytes: int = MOST_LOG_BYTES) -> bool:
+async def fetch_page(page_url: str, folder: Path, max_bytes: int = MAX_LOG_BYTES) -> bool:
     """Copy the bytes added since the last call from an app master's page. Returns False if it does not answer.
 
     Each attempt has its own page, and may have lost the end of an earlier attempt's logs. So a call with a new page
@@ -50,7 +50,7 @@ async def fetch_page(page_url: str, folder: Path, most_bytes: int = MOST_LOG_BYT
                 listed = _files_of(answer.status, await _at_most(answer.content, _LIST_BYTES))
             _begin(page_url, folder)
             for file in listed:
-                size_bytes = min(int(str(file["size_bytes"])), most_bytes)
+                size_bytes = min(int(str(file["size_bytes"])), max_bytes)
                 await _fetch_file(http, str(file["path"]), size_bytes, folder)
     except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, OSError) as error:
         LOG.info("no logs from %s: %s", page_url, error)
@@ -75,7 +75,7 @@ def _files_of(status: int, body: bytes) -> list[Mapping[str, object]]:
         raise ValueError(f"logs.json answered with status {status}")
     found = json.loads(body)
     files = found.get("files") if isinstance(found, dict) else None
-    if not isinstance(files, list) or len(files) > _MOST_FILES or not all(isinstance(file, dict) for file in files):
+    if not isinstance(files, list) or len(files) > _MAX_FILES or not all(isinstance(file, dict) for file in files):
         raise ValueError("logs.json is no list of files")
     return files
 

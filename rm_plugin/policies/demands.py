@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from rm_plugin.arbiter.gang_assignment import pinned_first
 from rm_plugin.arbiter.leftovers import Claim
 from rm_plugin.arbiter.round_values import Decision, RoundSnapshot
 from themis.bids import FreeMachine, GangDemand, PlacedGang
@@ -135,13 +136,13 @@ def _less(renewable: Allocation, won: Sequence[PlacedGang]) -> Allocation:
 
 
 def _slots_less(slots: SlotCounts, won: Sequence[PlacedGang]) -> SlotCounts:
-    """The renewable GPUs by slot that are left after the gangs won: gangs in a slot choose first."""
+    """The renewable GPUs by slot that are left after the arbiter gave the gangs won their GPUs."""
     left = dict(slots)
-    for gang in sorted(won, key=lambda gang: (gang.slot is None, gang)):
+    for gang in sorted(won, key=pinned_first):
         for machine_id, count in gang.gpus:
             if machine_id in left:
                 left[machine_id] = own_slots_after(left[machine_id], count, gang.slot)
-    return tuple(left.items())
+    return tuple((machine_id, free) for machine_id, free in left.items() if any(free))
 
 
 def capacity_after(machines: Sequence[FreeMachine], grants: Mapping[str, tuple[PlacedGang, ...]]) -> FreeCapacity:

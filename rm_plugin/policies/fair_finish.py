@@ -36,6 +36,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from rm_plugin.arbiter.lateness import lateness_after_lease
 from rm_plugin.arbiter.leftovers import Claim
 from rm_plugin.arbiter.round_values import AppStanding, AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import claims_of
@@ -96,11 +97,16 @@ def _most_pressed_first(
         if app is None or app.overran:
             continue
         standing = snapshot.standing(claim.app_id)
-        span_s = due_s[claim.app_id] - standing.submitted_at_s
-        needed_s = snapshot.now_s - standing.submitted_at_s + _time_left_s(app, standing, claim.restart_s)
-        if span_s - needed_s < snapshot.lease_s + claim.restart_s:
-            later_s = needed_s + snapshot.lease_s
-            pressed.append((-later_s / span_s if span_s > 0.0 else -math.inf, claim.app_id))
+        lateness = lateness_after_lease(
+            submitted_at_s=standing.submitted_at_s,
+            due_s=due_s[claim.app_id],
+            now_s=snapshot.now_s,
+            left_s=_time_left_s(app, standing, claim.restart_s),
+            lease_s=snapshot.lease_s,
+            restart_s=claim.restart_s,
+        )
+        if lateness is not None:
+            pressed.append((-lateness, claim.app_id))
     return [app_id for _, app_id in sorted(pressed)]
 
 

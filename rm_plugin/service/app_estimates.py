@@ -37,7 +37,7 @@ _TIMES_ITS_COST = 20.0
 _AT_ONCE_APPS = 200
 """The most apps whose forecast is made at once: it takes some 50 ms."""
 
-_MOST_APPS = 5_000
+_MAX_APPS = 5_000
 """The most apps of a forecast, the first ones submitted: its time grows faster than their number. Others have none."""
 
 MAX_AHEAD = 20
@@ -154,7 +154,7 @@ class AppEstimates:
         self._lives = lives = self._fairness.lives(self._arbiter.cluster.gpus)
         apps = {
             entry.app_id: self._app_now(entry, lives[entry.app_id].ends_s if entry.app_id in lives else math.inf)
-            for entry in self._entries.active()[:_MOST_APPS]
+            for entry in self._entries.active()[:_MAX_APPS]
             if entry.heartbeat.phases_left
         }
         make = partial(
@@ -178,7 +178,7 @@ class AppEstimates:
             return
         if (error := making.exception()) is not None:
             LOG.error("a forecast of the apps failed", exc_info=error)
-            self._made_at_s = at_s
+            self._take(at_s, {}, {})
             return
         self._take(at_s, apps, making.result())
 

@@ -254,8 +254,8 @@ class RoundRunner:
         return await self._solve(question, snapshot)
 
     async def _ask_reports(self, question: AskReports, snapshot: RoundSnapshot) -> dict[str, AppReport]:
-        most_s = self._settings.answer_time_s(self._settings.report_deadline_s, len(question.app_ids))
-        deadline_s = self._clock.now_s() + most_s
+        max_s = self._settings.answer_time_s(self._settings.report_deadline_s, len(question.app_ids))
+        deadline_s = self._clock.now_s() + max_s
 
         def ask(session: Session) -> asyncio.Future[AppReport]:
             message = pb.AskRho(
@@ -268,7 +268,7 @@ class RoundRunner:
             session.send(pb.RmMessage(ask_rho=message))
             return session.expect_report(snapshot.round_id)
 
-        claims = await self._gather(question.app_ids, ask, self._settings.report_deadline_s, most_s, snapshot.round_id)
+        claims = await self._gather(question.app_ids, ask, self._settings.report_deadline_s, max_s, snapshot.round_id)
         cut_reports = {
             app_id: checked_report(claim, self._facts_of(snapshot, app_id)) for app_id, claim in claims.items()
         }
@@ -323,10 +323,10 @@ class RoundRunner:
 
     async def _ask_bids(self, question: AskBids, snapshot: RoundSnapshot) -> dict[str, Bid]:
         await self._record("round_offered", {"round_id": snapshot.round_id, "apps": list(question.app_ids)})
-        most_s = self._settings.answer_time_s(self._settings.bid_deadline_s, len(question.app_ids))
-        deadline_s = self._clock.now_s() + most_s
+        max_s = self._settings.answer_time_s(self._settings.bid_deadline_s, len(question.app_ids))
+        deadline_s = self._clock.now_s() + max_s
 
-        offer = offer_to_message(snapshot.offer_to_anybody(deadline_s))
+        offer = offer_to_message(snapshot.common_offer(deadline_s))
 
         def ask(session: Session) -> asyncio.Future[Bid]:
             # `RmMessage` copies the offer.
@@ -334,7 +334,7 @@ class RoundRunner:
             session.send(pb.RmMessage(offer=offer))
             return session.expect_bid(snapshot.round_id)
 
-        claims = await self._gather(question.app_ids, ask, self._settings.bid_deadline_s, most_s, snapshot.round_id)
+        claims = await self._gather(question.app_ids, ask, self._settings.bid_deadline_s, max_s, snapshot.round_id)
         cut_bids = {
             app_id: checked_bid(claim, self._reports[app_id], self._facts_of(snapshot, app_id))
             for app_id, claim in claims.items()
@@ -420,14 +420,14 @@ class RoundRunner:
         app_ids: tuple[str, ...],
         ask: Callable[[Session], asyncio.Future[A]],
         pause_s: float,
-        most_s: float,
+        max_s: float,
         round_id: int,
     ) -> dict[str, A]:
         """Ask the apps that have a session and are not ending; return the answers that arrive in time (`answered`)."""
         entries = [entry for entry in map(self._entries.get, app_ids) if not entry.kill_reason]
         sessions = {entry.app_id: entry.session for entry in entries if entry.session}
         waiting = {app_id: ask(session) for app_id, session in sessions.items()}
-        await answered(waiting.values(), pause_s=pause_s, most_s=most_s)
+        await answered(waiting.values(), pause_s=pause_s, max_s=max_s)
         for session in sessions.values():
             session.forget(round_id)
         done = {app: future for app, future in waiting.items() if future.done() and not future.cancelled()}
@@ -460,16 +460,16 @@ class RoundRunner:
         change.event("round_ended", detail=detail)
 
 
-async def answered(waiting: Collection[asyncio.Future[Any]], *, pause_s: float, most_s: float) -> None:
-    """Wait until all futures are done, or no other one was for `pause_s` seconds, or `most_s` seconds have passed.
+async def answered(waiting: Collection[asyncio.Future[Any]], *, pause_s: float, max_s: float) -> None:
+    """Wait until all futures are done, or no other one was for `pause_s` seconds, or `max_s` seconds have passed.
 
-    The first answer may take `most_s`, because on a busy machine thousands of app masters first have to be asked. So a
+    The first answer may take `max_s`, because on a busy machine thousands of app masters first have to be asked. So a
     round waits for thousands of answers as long as they keep coming in, but only `pause_s` for one app master that
     hangs. A pause does not begin while this process itself stands still: answers have arrived then, but are unread.
     """
     loop = asyncio.get_running_loop()
     asked = left = len(waiting)
-    all_done, end_s = asyncio.Event(), loop.time() + most_s
+    all_done, end_s = asyncio.Event(), loop.time() + max_s
 
     def note(_future: asyncio.Future[Any]) -> None:
         nonlocal left

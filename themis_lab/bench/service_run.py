@@ -106,7 +106,7 @@ class Quantiles(Value, frozen=True, kw_only=True):
 
 
 class Result(Value, frozen=True, kw_only=True):
-    """The measurements. Shares and times are those of the measured seconds.
+    """The measurements. Shares and times are those of the measured seconds, except for submissions and heartbeats.
 
     Attributes:
         reports_in_time: Reports that arrived by the deadline, as a share of those that rounds wanted; None: no round.
@@ -114,7 +114,8 @@ class Result(Value, frozen=True, kw_only=True):
         steps_s: Seconds of their steps: until all reports, then all bids, the auction, the grants.
         rest_s: Seconds of requests to the REST interface.
         list_s: Seconds of lists of at most 200 apps over gRPC.
-        heartbeat_s: Seconds from a heartbeat to its acknowledgement, as app masters see it.
+        heartbeat_s: Seconds from a heartbeat to its acknowledgement, as app masters see it: the newest 100,000 of each
+            driver, from the first registration to the end, with the second start.
         submissions_per_s: Apps accepted a second, from 8 clients at once.
         cpu_share: CPU seconds of the ResourceManager's process a second; 1 is one core.
         worker_cpu_share: The same of its other processes, which solve auctions.

@@ -114,14 +114,14 @@ def limits_of(
     for size in sorted({kind.at.gpus for kind in kinds}):
         limits.append(
             (
-                [float(parts_together(kind.most_gangs, size)) for kind in kinds],
+                [float(parts_together(kind.request, size)) for kind in kinds],
                 sum(each.free // size for each in machines),
             )
         )
         in_slots = [float(kind.at.gpus // size) if kind.within is Level.SLOT else 0.0 for kind in kinds]
         limits.append((in_slots, sum(count // size for count in slots)))
-    for size in sorted({together_gpus(kind.most_gangs) for kind in kinds} - {1}):
-        lies = [float(kind.at.gpus) if together_gpus(kind.most_gangs) >= size else 0.0 for kind in kinds]
+    for size in sorted({together_gpus(kind.request) for kind in kinds} - {1}):
+        lies = [float(kind.at.gpus) if together_gpus(kind.request) >= size else 0.0 for kind in kinds]
         limits.append((lies, sum(each.free for each in machines if each.free >= size)))
         in_slots = [gpus if kind.within is Level.SLOT else 0.0 for gpus, kind in zip(lies, kinds, strict=True)]
         limits.append((in_slots, sum(count for count in slots if count >= size)))

@@ -100,7 +100,7 @@ class Cohort:
         self._begin(snapshot)
         honest, others = self._honest_and_others(app_ids)
         outlooks = [self._outlook(snapshot, app_id, _EVERY_APP) for app_id in honest]
-        offer = snapshot.offer_to_anybody(deadline_s=snapshot.now_s)
+        offer = snapshot.common_offer(deadline_s=snapshot.now_s)
         bids = make_bids(outlooks, *self._moment(snapshot, honest), offer, self.cluster_view, self._memory)
         answers = dict(zip(honest, bids, strict=True))
         for app_id in others:

@@ -35,7 +35,7 @@ class GangKind(Value, frozen=True):
     most: int
 
     @property
-    def most_gangs(self) -> GangRequest:
+    def request(self) -> GangRequest:
         """The gangs as a bid asks for them, as many as fit."""
         return GangRequest(gpus=self.at.gpus, within=self.within, count=self.most, unit_gpus=self.unit_gpus)
 

@@ -103,12 +103,12 @@ class _ShareLimits:
         self._taken = np.array(capacity_taken(space.kinds)).T
         self._capacity = np.array([float(kind.most) for kind in space.kinds])
         self._sizes = np.array([kind.at.gpus for kind in space.kinds])
-        self._most_gangs, self._most_gpus = space.max_gangs, space.max_gpus
+        self._max_gangs, self._max_gpus = space.max_gangs, space.max_gpus
 
     def within(self, candidates: Counts, part: float) -> Counts:
         """The candidates that fit into a part of the GPUs and about that part of the capacity for each kind."""
-        fits = (candidates >= 0).all(axis=1) & (candidates.sum(axis=1) <= self._most_gangs)
-        fits &= candidates @ self._sizes <= part * self._most_gpus
+        fits = (candidates >= 0).all(axis=1) & (candidates.sum(axis=1) <= self._max_gangs)
+        fits &= candidates @ self._sizes <= part * self._max_gpus
         fits &= (candidates @ self._taken <= np.ceil(part * self._capacity)).all(axis=1)
         return np.asarray(candidates[fits])
 
@@ -191,7 +191,7 @@ class Limits:
     """What candidates for the whole offer keep to: gangs, and the free capacity."""
 
     def __init__(self, kinds: Sequence[GangKind], capacity: GangCapacity, max_gangs: int) -> None:
-        limits = [((1,) * len(kinds), max_gangs), *capacity.limits([kind.most_gangs for kind in kinds])]
+        limits = [((1,) * len(kinds), max_gangs), *capacity.limits([kind.request for kind in kinds])]
         # Whole numbers, but a product of floats is faster.
         self._taken = np.array([taken for taken, _ in limits], dtype=np.float64).T
         self._most = np.array([most for _, most in limits], dtype=np.float64)

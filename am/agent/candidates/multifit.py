@@ -107,7 +107,7 @@ class _Fitting:
         self._all_kinds = len(kinds)
         self._takes = [list(column) for column in zip(*capacity_taken(self._kinds), strict=True)]
         self._sizes = [kind.at.gpus for kind in self._kinds]
-        self._most_gangs, self._most_gpus = space.max_gangs, max_gpus
+        self._max_gangs, self._max_gpus = space.max_gangs, max_gpus
         times_s = JobTimes(jobs).times_s([kind.at for kind in self._kinds])
         self._arrays = (
             times_s,
@@ -126,7 +126,7 @@ class _Fitting:
     def candidate_by(self, end_s: float, gpus: int) -> Candidate | None:
         """Gangs on which all jobs end in time; None if they need more GPUs, or more than that part of the capacity."""
         found = np.empty(len(self._kinds), dtype=np.int64)
-        fits = _candidates.fit_by_end(*self._arrays, self._most_gpus, self._most_gangs, end_s, gpus, found)
+        fits = _candidates.fit_by_end(*self._arrays, self._max_gpus, self._max_gangs, end_s, gpus, found)
         return self._of_all_kinds(found.tolist()) if fits else None
 
     def _of_all_kinds(self, found: Sequence[int]) -> Candidate:

@@ -190,6 +190,19 @@ class TestSilence:
         assert prolonged == []
         assert snapshot.standing("a").renewable == Allocation.of({"m1": 1})
 
+    def test_each_lease_of_a_silent_app_waits_once_until_it_reports(self):
+        one = arbiter(ends=LeaseEnds.STAGGERED)
+        one.add_app("a", now_s=0.0)
+        grant(one, 0.0, a=gang(m1=1))
+        grant(one, 100.0, a=gang(m0=1))
+        one.set_silent("a", True)
+        assert reported(one.begin_round(600.0)[1]) == [("renewed", "a", "m1/0")]
+        assert reported(one.begin_round(700.0)[1]) == [("renewed", "a", "m0/0")]
+        one.heard_of(["a"])
+        assert reported(one.begin_round(1200.0)[1]) == [("renewed", "a", "m1/0")]
+        assert reported(one.begin_round(1300.0)[1]) == [("renewed", "a", "m0/0")]
+        assert reported(one.begin_round(1800.0)[1]) == [("expiring", "a", "m1/0")]
+
     def test_an_unknown_app_cannot_be_silent(self):
         one = self.table()
         one.set_silent("nobody", True)

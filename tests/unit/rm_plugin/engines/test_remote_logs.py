@@ -175,7 +175,7 @@ def test_list_of_logs_that_is_none_or_too_long_is_refused(listed, tmp_path):
 def test_log_is_copied_up_to_the_limit(tmp_path):
     async def scenario(page, _):
         page.logs = {"j0/task-0.log": b"x" * 1000}
-        assert await fetch_page(page.url, tmp_path, most_bytes=100)
+        assert await fetch_page(page.url, tmp_path, max_bytes=100)
 
     run(scenario)
     assert (tmp_path / "jobs/j0/task-0.log").stat().st_size == 100

@@ -152,3 +152,18 @@ def test_claims_are_of_apps_that_answer_and_could_use_more(make_snapshot):
     claims = claims_of(shot, {"d": (gang(m0=1),)})
     assert [(claim.app_id, claim.bid) for claim in claims] == [("a", False), ("d", True)]
     assert claims[1].renewable == Allocation.of({"m0": 2})
+
+
+@pytest.mark.parametrize(
+    ("won", "left"),
+    [
+        # The renewed gang takes slot 0 first, as in the arbiter, so the gang in slot 0 renews nothing.
+        ((gang(pinned=True, m0=1), gang(slot=0, m0=1)), (("m0", (0, 1)),)),
+        ((gang(m0=2),), ()),
+    ],
+)
+def test_claim_has_the_renewable_slots_that_the_arbiter_leaves_after_the_gangs_won(make_snapshot, won, left):
+    shot = make_snapshot({"a": [demand("j"), demand("k"), demand("l")]}, renewable={"a": {"m0": 2}})
+    apps = tuple([replace(app, renewable_slots=(("m0", (1, 1)),)) for app in shot.apps])
+    (claim,) = claims_of(replace(shot, apps=apps), {"a": won})
+    assert claim.renewable_slots == left

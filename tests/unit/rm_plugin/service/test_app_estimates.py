@@ -139,8 +139,30 @@ def test_forecast_that_fails_is_made_again_later_only(monkeypatch, caplog):
     assert "a forecast of the apps failed" in caplog.text
 
 
+def test_failed_forecast_leaves_no_estimates_of_the_one_before(monkeypatch):
+    async def scenario():
+        case = RmCase(((4,),))
+        entry = case.running("a", rho=9.0)
+        estimates = case.manager.estimates
+        assert estimates.estimate(entry) is not None
+
+        def failing(*arguments, **named):
+            raise RuntimeError("a defect")
+
+        monkeypatch.setattr(app_estimates, "_AT_ONCE_APPS", 0)
+        monkeypatch.setattr(app_estimates, "forecast", failing)
+        case.clock.advance_to(case.clock.now_s() + 1000.0)
+        estimates.rho(entry)
+        async with asyncio.timeout(30):
+            while estimates._making is not None:
+                await asyncio.sleep(0.001)
+        assert estimates.estimate(entry) is None
+
+    asyncio.run(scenario())
+
+
 def test_apps_beyond_the_bound_of_a_forecast_have_no_estimate(monkeypatch):
-    monkeypatch.setattr(app_estimates, "_MOST_APPS", 1)
+    monkeypatch.setattr(app_estimates, "_MAX_APPS", 1)
 
     def check(case):
         first, second = case.running("a", rho=1.0), case.running("b", rho=1.0)

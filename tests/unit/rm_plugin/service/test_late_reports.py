@@ -105,7 +105,7 @@ def _wanting(app_id, round_id):
 # ---- how long a round waits -----------------------------------------------------------------------------------------
 
 
-def waited_s(answer_at_s, *, pause_s=0.1, most_s=10.0, stall_s=0.0):
+def waited_s(answer_at_s, *, pause_s=0.1, max_s=10.0, stall_s=0.0):
     """How long `answered` waits for answers at these times and one that never comes; and how many were done."""
 
     async def scenario():
@@ -116,7 +116,7 @@ def waited_s(answer_at_s, *, pause_s=0.1, most_s=10.0, stall_s=0.0):
         if stall_s:
             loop.call_later(0.01, time.sleep, stall_s)
         begun_s = loop.time()
-        await answered(waiting, pause_s=pause_s, most_s=most_s)
+        await answered(waiting, pause_s=pause_s, max_s=max_s)
         return loop.time() - begun_s, sum(future.done() for future in waiting)
 
     return asyncio.run(scenario())
@@ -129,7 +129,7 @@ def test_round_waits_as_long_as_answers_come_in():
 
 
 def test_round_waits_no_longer_than_its_bound_though_answers_come_in():
-    seconds, done = waited_s([0.05 * number for number in range(1, 40)], most_s=0.3)
+    seconds, done = waited_s([0.05 * number for number in range(1, 40)], max_s=0.3)
     assert done < 39
     assert 0.3 <= seconds < 1.5
 
@@ -143,7 +143,7 @@ def test_round_does_not_wait_once_all_have_answered():
         loop = asyncio.get_running_loop()
         only = loop.create_future()
         loop.call_later(0.01, only.set_result, None)
-        await answered([only], pause_s=60.0, most_s=60.0)
-        await answered([], pause_s=60.0, most_s=60.0)
+        await answered([only], pause_s=60.0, max_s=60.0)
+        await answered([], pause_s=60.0, max_s=60.0)
 
     asyncio.run(asyncio.wait_for(scenario(), 30))

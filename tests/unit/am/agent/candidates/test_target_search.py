@@ -45,7 +45,7 @@ def test_each_ends_earlier_than_the_one_before_and_keeps_to_the_capacity(shapes,
     steps = list(target_search(space_of(kinds, 24, capacity.gpus, app.jobs, capacity=capacity), starts))
     assert candidates[: len(steps)] == steps
     assert len(steps) > 1 or WIDE in shapes
-    limits = capacity.limits([kind.most_gangs for kind in kinds])
+    limits = capacity.limits([kind.request for kind in kinds])
     in_room = [candidate for candidate in starts if all(np.dot(taken, candidate) <= most for taken, most in limits)]
     ends_s = [min(phase_time_s(app.jobs, gangs_of(kinds, candidate)) for candidate in in_room)]
     for candidate in candidates:
@@ -117,7 +117,7 @@ def test_capacity_counts_gpus_on_machines_that_are_large_enough():
     cluster = cluster_of(*[(2, 2)] * 2, *[(1,)] * 16)
     app, capacity = app_with([ELASTIC] * 24, STRICT), capacity_of(cluster)
     kinds = gang_kinds(app, capacity)
-    limits = capacity.limits([kind.most_gangs for kind in kinds])
+    limits = capacity.limits([kind.request for kind in kinds])
 
     def fits(*wanted):
         candidate = [

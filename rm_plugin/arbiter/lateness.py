@@ -1,4 +1,4 @@
-"""Which apps are pressed by their due dates, and in which order: one rule for `fair_finish` and for its estimates."""
+"""How late an app would be: which apps `fair_finish` serves first, and in which order, also in its estimates."""
 
 from __future__ import annotations
 
