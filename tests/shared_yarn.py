@@ -319,7 +319,7 @@ async def site(folder: Path, policy: str, **changes):
     yarn = SharedYarn()
     engine = EngineInMemory(yarn)
     values = {
-        "cluster": Path("unused"), "state_dir": folder, "listen": "127.0.0.1:0", "policy": policy,
+        "engine": "yarn", "state_dir": folder, "listen": "127.0.0.1:0", "policy": policy,
         "lease": LeaseSettings(duration_s=3, checkpoint_lead_s=0.5, grace_s=2), "coalesce_s": 0.05,
         "report_deadline_s": 1, "bid_deadline_s": 1, "heartbeat_s": 0.1, "unfit_s": 0.5, "validate_state": True,
         "yarn": {"pin_timeout_s": LIMITS.pin_timeout_s},
