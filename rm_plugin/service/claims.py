@@ -9,7 +9,8 @@ Rules for reports:
     1. Each job demands once, in its own unit, and at most what its specification allows beyond the gang that it holds.
     2. All demands and the GPUs that the app keeps are together at most the GPUs that all its jobs can use.
     3. A gang that a job is said to hold must be among the app's leases.
-    4. A restart costs at most a lease. S is at most `MOST_SLOWDOWN`.
+    4. A restart costs at most a lease. S is at most `MAX_SLOWDOWN`, and speeds are within `MAX_SPEED_ERROR` times of those
+       of the specification.
     5. Phases have at most the jobs of the app, and gangs of its largest job.
     6. An app that has used far more GPU time than it first claimed has at least as much work left again.
     7. t_ideal is at least N_avg times the time of the work left, or of what the meter has seen, on all usable GPUs.
@@ -44,8 +45,11 @@ from themis.speeds import speed_on
 from themis.sums import sum_in_order
 from themis.values import Value, cached_property
 
-MOST_SLOWDOWN = 10.0
+MAX_SLOWDOWN = 10.0
 """The largest S that is believed. Gangs that are slower than this on many machines would not be spread."""
+
+MAX_SPEED_ERROR = 10.0
+"""How many times higher or lower than the specification's speeds a measured one is believed to be."""
 
 OVERRUN, SLACK_GPU_S = 1.25, 600.0
 """An app overran its first claim if the meter shows more than 1.25 times as much, plus 600 reference GPU seconds.
@@ -186,10 +190,10 @@ def _checked_demand(demand: GangDemand, facts: AppFacts) -> GangDemand | None:
 
 
 def _checked_slowdown(slowdown: Slowdown) -> Slowdown:
-    if slowdown.cluster <= MOST_SLOWDOWN:
+    if slowdown.cluster <= MAX_SLOWDOWN:
         return slowdown
     factors = (slowdown.slot, slowdown.machine, slowdown.rack, slowdown.cluster)
-    return Slowdown(*[min(factor, MOST_SLOWDOWN) for factor in factors])
+    return Slowdown(*[min(factor, MAX_SLOWDOWN) for factor in factors])
 
 
 def _within_app(demands: Mapping[str, GangDemand], facts: AppFacts, cuts: list[str]) -> tuple[GangDemand, ...]:
@@ -281,7 +285,7 @@ def _least_ideal_s(report: AppReport, facts: AppFacts) -> float:
     """N_avg times the work, which is at least a share of what is left and what was surely done, on all usable GPUs."""
     metered_gpu_s = (surely_done_gpu_s(facts, report.demands) - SLACK_GPU_S) / OVERRUN
     work_gpu_s = max(_CLAIMED_IDEAL * report.work_left_gpu_s, metered_gpu_s)
-    gpus = min(facts.cluster.gpus, facts.spec.demand_max_gpus) * _highest_speed(report.demands, facts)
+    gpus = min(facts.cluster.gpus, facts.spec.demand_max_gpus) * _speeds(report.demands, facts)[1]
     return max(1.0, facts.contention) * work_gpu_s / gpus
 
 
@@ -294,7 +298,7 @@ def _most_shared_s(report: AppReport, facts: AppFacts) -> float:
     if facts.rule is BundleRule.LEXICOGRAPHIC:
         # Without GPUs such an app never ends.
         return math.inf
-    lowest = min([facts.speeds[0], *[speed for demand in report.demands for _, speed in demand.speeds.by_type]])
+    lowest, _ = _speeds(report.demands, facts)
     smallest_gpus = max(shape.demand_min_gpus for shape in facts.shapes.values())
     share_gpus = facts.cluster.gpus / facts.active_apps
     gpus = max(smallest_gpus, int(share_gpus))
@@ -303,8 +307,14 @@ def _most_shared_s(report: AppReport, facts: AppFacts) -> float:
     return facts.elapsed_s + report.restart_s + _PATIENCE * (facts.lease_s + share_s)
 
 
-def _highest_speed(demands: Iterable[GangDemand], facts: AppFacts) -> float:
-    return max([facts.speeds[1], *[demand.speeds.highest for demand in demands]])
+def _speeds(demands: Iterable[GangDemand], facts: AppFacts) -> tuple[float, float]:
+    """The lowest and the highest speed on present devices, as the specification says or as the app measured it."""
+    present = facts.cluster.gpus_by_device
+    measured = [speed for demand in demands for device, speed in demand.speeds.by_type if device in present]
+    lowest, highest = facts.speeds
+    # Speeds may be relative to that on the type of the gang that the job holds.
+    ratio = MAX_SPEED_ERROR * max(highest, 1.0) / min(lowest, 1.0)
+    return max(min([lowest, *measured]), 1.0 / ratio), min(max([highest, *measured]), ratio)
 
 
 # ---- bids -----------------------------------------------------------------------------------------------------------
@@ -352,7 +362,7 @@ def _problem_of_row(row: BidRow, facts: AppFacts) -> str:
 def _most_value(row: BidRow, report: AppReport, facts: AppFacts) -> float:
     """t_ideal over the least possible time: the work left on these GPUs and those kept, or on the fair share."""
     gpus = max(facts.kept.gpus + row.gpus, facts.cluster.gpus / facts.active_apps)
-    left_s = report.work_left_gpu_s / (_highest_speed(report.demands, facts) * gpus)
+    left_s = report.work_left_gpu_s / (_speeds(report.demands, facts)[1] * gpus)
     time_s = max(1e-9, facts.elapsed_s + left_s)
     return report.t_ideal_s / time_s
 

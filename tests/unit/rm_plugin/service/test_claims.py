@@ -12,6 +12,7 @@ from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, Slowdown, Tuner
 from themis.bids import AppReport, Bid, BidRow, GangDemand, GangRequest, PhaseLeft
 from themis.choices import BundleRule
 from themis.cluster import Allocation, Level
+from themis.speeds import Speeds
 
 CLUSTER = cluster_of((4,), (4,))
 SPEC = AppSpec(
@@ -109,6 +110,14 @@ def test_phase_has_the_jobs_of_the_app():
 def test_rho_is_that_of_the_latest_believable_end():
     # 100 + 10 + 1.25 * (600 + 1.25 * (2 * 800 / 4 + 400)) s over 200 s.
     assert believed(report(rho=1e9, t_shared_s=2e11)).rho == pytest.approx(2110.0 / 200.0)
+
+
+@pytest.mark.parametrize("by_type", [(("gpu", 1e-6),), (("gpu", 1.0), ("absent", 1e-6))])
+def test_rho_counts_at_a_tenth_of_the_stated_speed_at_least(by_type):
+    (device,) = CLUSTER.gpus_by_device
+    speeds = Speeds(tuple((device if name == "gpu" else name, speed) for name, speed in by_type))
+    honest, slow = believed(report(rho=1e9, t_shared_s=2e11)), report(demand(speeds=speeds), rho=1e9, t_shared_s=2e11)
+    assert believed(slow).rho <= 10 * honest.rho
 
 
 def test_ideal_time_holds_half_of_the_work_left():
