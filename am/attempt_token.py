@@ -8,7 +8,7 @@ from pathlib import Path
 
 from themis.errors import InputError
 
-_MOST_CHARS = 1_000
+_MAX_CHARS = 1_000
 
 
 def read_token(environment: Mapping[str, str]) -> str:
@@ -31,10 +31,10 @@ def read_token(environment: Mapping[str, str]) -> str:
             return token_of_container(environment)
         if name := environment.get("THEMIS_TOKEN_FILE"):
             path = Path(name)
-            token = path.read_text(encoding="utf-8")[:_MOST_CHARS]
+            token = path.read_text(encoding="utf-8")[:_MAX_CHARS]
             path.unlink()
         else:
-            token = "" if sys.stdin.isatty() else sys.stdin.read(_MOST_CHARS)
+            token = "" if sys.stdin.isatty() else sys.stdin.read(_MAX_CHARS)
     except (OSError, ValueError) as error:
         raise InputError("the token of this attempt cannot be read", value=str(error)) from error
     if not token:

@@ -11,7 +11,7 @@ from submarine_client.connection import Connection
 from themis.errors import ThemisError
 
 _TIMEOUT_S = 2.0
-_MOST = 200
+_MAX_APPS = 200
 
 
 def app_references(*, prefix: str, parsed_args: Namespace, **_: Any) -> list[str]:
@@ -22,7 +22,7 @@ def app_references(*, prefix: str, parsed_args: Namespace, **_: Any) -> list[str
     try:
         address = rm_address(getattr(parsed_args, "rm", None), os.environ)
         with Connection(address, timeout_s=_TIMEOUT_S) as client:
-            apps, _more = client.first(most=_MOST)
+            apps, _more = client.first(most=_MAX_APPS)
     except ThemisError:
         return []
     return sorted({word for app in apps for word in (app.app_id, app.name) if word.startswith(prefix)})

@@ -31,7 +31,7 @@ def pack_files(folder: Path, files: Iterable[Path]) -> bytes:
     return buffer.getvalue()
 
 
-def unpack_files(content: bytes, folder: Path, *, most_bytes: float = math.inf) -> None:
+def unpack_files(content: bytes, folder: Path, *, max_bytes: float = math.inf) -> None:
     """Write an archive's files below the folder, in place of any that are there. Programs stay executable.
 
     Links, devices and names that lead out of the folder are skipped. (Extraction filters would do, but not every
@@ -40,13 +40,13 @@ def unpack_files(content: bytes, folder: Path, *, most_bytes: float = math.inf) 
     Args:
         content: The archive.
         folder: The folder, which is created if it is missing.
-        most_bytes: The most bytes that all files may have.
+        max_bytes: The most bytes that all files may have.
 
     Raises:
         ArchiveError: It is damaged or too large; what came before that is written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    root, left = folder.resolve(), most_bytes
+    root, left = folder.resolve(), max_bytes
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
             for member in archive:
@@ -55,7 +55,7 @@ def unpack_files(content: bytes, folder: Path, *, most_bytes: float = math.inf) 
                 if file is not None and root in target.parents:
                     left -= member.size
                     if left < 0:
-                        raise ArchiveError("an archive is too large", value=f"more than {most_bytes} bytes")
+                        raise ArchiveError("an archive is too large", value=f"more than {max_bytes} bytes")
                     _write(target, file.read(), executable=bool(member.mode & stat.S_IXUSR))
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ArchiveError("an archive cannot be unpacked", value=str(folder), remedy=str(error)) from error

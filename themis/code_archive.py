@@ -66,7 +66,7 @@ def unpack_code(archive: bytes, folder: Path) -> None:
     Raises:
         ArchiveError: The archive is damaged or too large.
     """
-    unpack_files(archive, folder, most_bytes=MAX_UNPACKED_BYTES)
+    unpack_files(archive, folder, max_bytes=MAX_UNPACKED_BYTES)
 
 
 def files_in(code: CodeArchive) -> dict[str, bool]:

@@ -58,7 +58,7 @@ Honest estimates err, and short apps err by whole restarts. The policy `fair_fin
 WITHIN_APP = "has as many GPUs as all its jobs can use"
 """In the note of a cut that an honest app master meets, too: while a job moves, it demands GPUs that it has already."""
 
-_LEAST_MEAN_PACE = 0.5
+_MIN_MEAN_PACE = 0.5
 """Work for a metered GPU second that is surely done, as a share of that at the lowest speed and the worst S. The rest
 is left for starts, and for work that is lost with a task."""
 
@@ -110,7 +110,7 @@ class AppFacts(Value, frozen=True, dict=True, kw_only=True):
         return {job.job_id: job.shape for job in self.spec.jobs}
 
     @cached_property
-    def most_gang_gpus(self) -> int:
+    def max_gang_gpus(self) -> int:
         """The most GPUs that one of its jobs can use."""
         return max(shape.demand_max_gpus for shape in self.shapes.values())
 
@@ -226,10 +226,10 @@ def _unusable_gpus(shapes: Sequence[JobShape], kept: Allocation) -> int:
 
 
 def _checked_phases(phases: tuple[PhaseLeft, ...], facts: AppFacts, cuts: list[str]) -> tuple[PhaseLeft, ...]:
-    most_jobs, most_gpus = len(facts.shapes), facts.most_gang_gpus
+    max_jobs, max_gpus = len(facts.shapes), facts.max_gang_gpus
     believed = []
     for phase in phases:
-        jobs, gang_gpus = min(phase.jobs, most_jobs), min(phase.gang_gpus, most_gpus)
+        jobs, gang_gpus = min(phase.jobs, max_jobs), min(phase.gang_gpus, max_gpus)
         longest = min(phase.longest_gpu_s, phase.work_gpu_s)
         if longest * _MARGIN < phase.longest_gpu_s or (jobs, gang_gpus) != (phase.jobs, phase.gang_gpus):
             phase = replace(phase, jobs=jobs, gang_gpus=gang_gpus, longest_gpu_s=longest)
@@ -257,7 +257,7 @@ def _checked_work(
 
 def surely_done_gpu_s(facts: AppFacts, demands: Iterable[GangDemand] = ()) -> float:
     """Return the work that the metered GPU time did at the least, in reference GPU seconds."""
-    return facts.attained_gpu_s * facts.speeds[0] * _LEAST_MEAN_PACE / _worst_slowdown(facts, demands)
+    return facts.attained_gpu_s * facts.speeds[0] * _MIN_MEAN_PACE / _worst_slowdown(facts, demands)
 
 
 def _worst_slowdown(facts: AppFacts, demands: Iterable[GangDemand]) -> float:
@@ -270,10 +270,10 @@ def _checked_times(report: AppReport, facts: AppFacts, cuts: list[str]) -> AppRe
     if not report.demands or math.isnan(report.rho):
         return report
     ideal_s, shared_s = report.t_ideal_s, report.t_shared_s
-    if (least_s := _least_ideal_s(report, facts)) > ideal_s * _MARGIN:
-        ideal_s = least_s
-    if (most_s := _most_shared_s(report, facts)) * _MARGIN < shared_s:
-        shared_s = most_s
+    if (min_s := _min_ideal_s(report, facts)) > ideal_s * _MARGIN:
+        ideal_s = min_s
+    if (max_s := _max_shared_s(report, facts)) * _MARGIN < shared_s:
+        shared_s = max_s
     rho = shared_s / ideal_s if ideal_s > 0.0 else math.inf
     if rho == report.rho or math.isclose(rho, report.rho, rel_tol=1e-6) or math.isnan(rho):
         return report
@@ -281,7 +281,7 @@ def _checked_times(report: AppReport, facts: AppFacts, cuts: list[str]) -> AppRe
     return replace(report, rho=rho, t_ideal_s=ideal_s, t_shared_s=shared_s)
 
 
-def _least_ideal_s(report: AppReport, facts: AppFacts) -> float:
+def _min_ideal_s(report: AppReport, facts: AppFacts) -> float:
     """N_avg times the work, which is at least a share of what is left and what was surely done, on all usable GPUs."""
     metered_gpu_s = (surely_done_gpu_s(facts, report.demands) - SLACK_GPU_S) / OVERRUN
     work_gpu_s = max(_CLAIMED_IDEAL * report.work_left_gpu_s, metered_gpu_s)
@@ -289,7 +289,7 @@ def _least_ideal_s(report: AppReport, facts: AppFacts) -> float:
     return max(1.0, facts.contention) * work_gpu_s / gpus
 
 
-def _most_shared_s(report: AppReport, facts: AppFacts) -> float:
+def _max_shared_s(report: AppReport, facts: AppFacts) -> float:
     """The latest end of the work left: an idle lease, then phase after phase on the fair share or the smallest gang.
 
     A list schedule of the jobs of a phase ends by its work on half of the GPUs, since gangs may leave some idle, plus
@@ -335,12 +335,12 @@ def checked_bid(bid: Bid, report: AppReport, facts: AppFacts) -> tuple[Bid, Cuts
         if problem:
             cuts.append(problem)
             continue
-        most = _most_value(row, report, facts)
+        most = _max_value(row, report, facts)
         if row.value > most * _MARGIN:
             cuts.append(f"a row of {row.gpus} GPUs of value {row.value:g}, {most:g} is believed")
             row = replace(row, value=most)
         rows.append(row)
-    empty_value = max(bid.empty_value, _least_empty_value(bid, report))
+    empty_value = max(bid.empty_value, _min_empty_value(bid, report))
     if empty_value > bid.empty_value:
         cuts.append(f"an empty bundle of value {bid.empty_value:g}, the report says {empty_value:g}")
     if not cuts:
@@ -352,14 +352,14 @@ def _problem_of_row(row: BidRow, facts: AppFacts) -> str:
     """Return why a row cannot be meant, or nothing."""
     if row.gpus > min(facts.free.gpus, facts.spec.demand_max_gpus):
         return f"a row of {row.gpus} GPUs, more than are on offer or than the app can use"
-    if any(gang.gpus > facts.most_gang_gpus for gang in row.gangs):
+    if any(gang.gpus > facts.max_gang_gpus for gang in row.gangs):
         return "a gang that is larger than any job's"
     if sum(gang.count for gang in row.gangs) > len(facts.shapes):
         return "more gangs than the app has jobs"
     return ""
 
 
-def _most_value(row: BidRow, report: AppReport, facts: AppFacts) -> float:
+def _max_value(row: BidRow, report: AppReport, facts: AppFacts) -> float:
     """t_ideal over the least possible time: the work left on these GPUs and those kept, or on the fair share."""
     gpus = max(facts.kept.gpus + row.gpus, facts.cluster.gpus / facts.active_apps)
     left_s = report.work_left_gpu_s / (_speeds(report.demands, facts)[1] * gpus)
@@ -367,7 +367,7 @@ def _most_value(row: BidRow, report: AppReport, facts: AppFacts) -> float:
     return report.t_ideal_s / time_s
 
 
-def _least_empty_value(bid: Bid, report: AppReport) -> float:
+def _min_empty_value(bid: Bid, report: AppReport) -> float:
     """Most of 1/rho of the report, of which the empty bundle is the value; 0 if either is none."""
     if bid.empty_value <= 0.0 or not 0.0 < report.rho < math.inf:
         return 0.0

@@ -18,10 +18,10 @@ from themis.lifecycle import APP_LIFECYCLE, JOB_ENDS, AppState, JobState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message, app_to_message
 
-MOST_MESSAGES, MESSAGES_PER_S = 5_000.0, 200.0
+MAX_MESSAGES, MESSAGES_PER_S = 5_000.0, 200.0
 """Messages of an app's sessions: at most at once, and each second after that. An app master sends a few each second,
 and after an absence of the ResourceManager all that happened meanwhile."""
-MOST_BYTES, BYTES_PER_S = 64.0 * 2**20, 2.0 * 2**20
+MAX_BYTES, BYTES_PER_S = 64.0 * 2**20, 2.0 * 2**20
 
 CLOSE_EVERY_S = 300.0
 """Seconds in which an app may close as many GPUs as it can use, because the engine had no room there for its tasks."""
@@ -78,8 +78,8 @@ class AppEntry:
     refused_messages: int = 0
     cut_claims: int = 0
     claimed_gpu_s: float | None = None
-    messages: Budget = field(default_factory=lambda: Budget(MOST_MESSAGES, MESSAGES_PER_S), repr=False)
-    message_bytes: Budget = field(default_factory=lambda: Budget(MOST_BYTES, BYTES_PER_S), repr=False)
+    messages: Budget = field(default_factory=lambda: Budget(MAX_MESSAGES, MESSAGES_PER_S), repr=False)
+    message_bytes: Budget = field(default_factory=lambda: Budget(MAX_BYTES, BYTES_PER_S), repr=False)
     closings: Budget = field(init=False, repr=False)
     shapes: Mapping[str, JobShape] = field(init=False, repr=False)
 

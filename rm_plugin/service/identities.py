@@ -27,7 +27,7 @@ LOCAL_TOKEN_S = 600.0
 """How long a token of the local socket is valid."""
 
 _DAY_S = 86_400.0
-MOST_VALID_S = 36_500 * _DAY_S
+MAX_VALID_S = 36_500 * _DAY_S
 """The longest time for which a user's token may be valid."""
 
 _REMEDY = (
@@ -124,10 +124,10 @@ class Identities:
             StoreError: The token cannot be written.
         """
         check_label(user, "user", "themis user add")
-        if not 0.0 < valid_s <= MOST_VALID_S:
-            most_days = MOST_VALID_S / 86_400.0
+        if not 0.0 < valid_s <= MAX_VALID_S:
+            max_days = MAX_VALID_S / 86_400.0
             raise InputError(
-                f"a token is valid for more than 0 and at most {most_days:g} days", value=valid_s / 86_400.0
+                f"a token is valid for more than 0 and at most {max_days:g} days", value=valid_s / 86_400.0
             )
         token = f"themis_{secrets.token_urlsafe(32)}"
 

@@ -116,13 +116,13 @@ def _cluster_of(content: bytes, lease_s: float, rule: str) -> tuple[Cluster, Clu
 
 
 class EmulatedAppMaster:
-    """One attempt of an app. `heartbeats_s` collects the seconds from each heartbeat to its acknowledgement."""
+    """One attempt of an app. `heartbeats` collects when each was sent, and the seconds until its acknowledgement."""
 
-    def __init__(self, environment: Mapping[str, str], clock: Clock, heartbeats_s: list[float]) -> None:
+    def __init__(self, environment: Mapping[str, str], clock: Clock, heartbeats: list[tuple[float, float]]) -> None:
         self._environment = environment
         self._token = read_token(environment)
         self._clock = clock
-        self._heartbeats_s = heartbeats_s
+        self._heartbeats = heartbeats
         self._app: EmulatedApp | None = None
         self._negotiator: Negotiator
         self._beat: pb.Heartbeat
@@ -182,7 +182,7 @@ class EmulatedAppMaster:
         elif body == "acknowledge":
             sent_s = self._beats.pop(message.acknowledge.of_id, None)
             if sent_s is not None:
-                self._heartbeats_s.append(self._clock.now_s() - sent_s)
+                self._heartbeats.append((sent_s, self._clock.now_s() - sent_s))
 
     def _take_leases(self, app: EmulatedApp, update: pb.LeaseUpdate) -> None:
         leases = [lease_from_message(lease, app.app_id) for lease in update.leases]

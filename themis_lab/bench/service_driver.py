@@ -1,7 +1,7 @@
 """A process of `bench service` that plays app masters: `python -m themis_lab.bench.service_driver FOLDER NUMBER`.
 
 It reads the launches that the ResourceManager's engine orders (`service_engine`). At SIGTERM it writes the round trips
-of the newest heartbeats to FOLDER/heartbeats-NUMBER.json, as seconds, and ends.
+of the newest heartbeats to FOLDER/heartbeats-NUMBER.json, as pairs of the time of sending and seconds, and ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Driver:
     """Starts and ends emulated app masters as the orders say."""
 
     def __init__(self) -> None:
-        self.heartbeats_s: list[float] = []
+        self.heartbeats: list[tuple[float, float]] = []
         self._clock = WallClock()
         self._tasks: dict[str, tuple[asyncio.Task[None], ...]] = {}
 
@@ -44,7 +44,7 @@ class Driver:
         for task in self._tasks.pop(app_id, ()):
             task.cancel()
         if "kill" not in order:
-            master = EmulatedAppMaster(order, self._clock, self.heartbeats_s)
+            master = EmulatedAppMaster(order, self._clock, self.heartbeats)
             loop = asyncio.get_running_loop()
             self._tasks[app_id] = (loop.create_task(master.run()), loop.create_task(self._beats_of(master)))
 
@@ -61,7 +61,7 @@ class Driver:
                 *lines, rest = (rest + file.read()).split(b"\n")
                 for order in orders_in(lines):
                     self.obey(order)
-                del self.heartbeats_s[:-_KEPT]
+                del self.heartbeats[:-_KEPT]
                 await asyncio.sleep(_POLL_S)
 
 
@@ -71,7 +71,7 @@ async def _drive(folder: Path, number: int) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, following.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await following
-    heartbeats_file(folder, number).write_text(json.dumps(driver.heartbeats_s), encoding="utf-8")
+    heartbeats_file(folder, number).write_text(json.dumps(driver.heartbeats), encoding="utf-8")
     # At once: thousands of sessions would take long to close.
     os._exit(0)
 

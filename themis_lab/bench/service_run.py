@@ -106,7 +106,7 @@ class Quantiles(Value, frozen=True, kw_only=True):
 
 
 class Result(Value, frozen=True, kw_only=True):
-    """The measurements. Shares and times are those of the measured seconds, except for submissions and heartbeats.
+    """The measurements. Shares and times are those of the measured seconds, except for submissions.
 
     Attributes:
         reports_in_time: Reports that arrived by the deadline, as a share of those that rounds wanted; None: no round.
@@ -114,8 +114,7 @@ class Result(Value, frozen=True, kw_only=True):
         steps_s: Seconds of their steps: until all reports, then all bids, the auction, the grants.
         rest_s: Seconds of requests to the REST interface.
         list_s: Seconds of lists of at most 200 apps over gRPC.
-        heartbeat_s: Seconds from a heartbeat to its acknowledgement, as app masters see it: the newest 100,000 of each
-            driver, from the first registration to the end, with the second start.
+        heartbeat_s: Seconds from a heartbeat to its acknowledgement, as app masters see it.
         submissions_per_s: Apps accepted a second, from 8 clients at once.
         cpu_share: CPU seconds of the ResourceManager's process a second; 1 is one core.
         worker_cpu_share: The same of its other processes, which solve auctions.
@@ -177,14 +176,17 @@ def run_plan(plan: Plan, say: Callable[[str], object]) -> Result:
         service.end()
         _end(driving)
         rounds = _rounds(folder / "state" / "rm.sqlite", measured.began_at_s, measured.ended_at_s)
-        beats = [json.loads(heartbeats_file(folder, driver).read_text()) for driver in range(drivers)]
+        files = [heartbeats_file(folder, driver) for driver in range(drivers)]
+        beats = list(chain.from_iterable(json.loads(file.read_text()) for file in files))
         return Result(
             reports_in_time=rounds.reports / rounds.reports_wanted if rounds.reports_wanted else None,
             round_s=Quantiles.of(rounds.took_s),
             steps_s={step: Quantiles.of(values_s) for step, values_s in rounds.steps_s.items()},
             rest_s=Quantiles.of(measured.rest_s),
             list_s=Quantiles.of(measured.list_s),
-            heartbeat_s=Quantiles.of(list(chain.from_iterable(beats))),
+            heartbeat_s=Quantiles.of(
+                [took_s for sent_s, took_s in beats if measured.began_at_s <= sent_s <= measured.ended_at_s]
+            ),
             submissions_per_s=(plan.apps + plan.waiting) / submitted_s,
             cpu_share=measured.cpu_s / (measured.ended_at_s - measured.began_at_s),
             worker_cpu_share=measured.worker_cpu_s / (measured.ended_at_s - measured.began_at_s),

@@ -6,13 +6,13 @@ from unittest.mock import Mock
 import pytest
 
 from rm_plugin.service.changes import Changes
-from rm_plugin.service.identities import MOST_VALID_S, Identities
+from rm_plugin.service.identities import MAX_VALID_S, Identities
 from themis.clock import VirtualClock
 from themis.errors import InputError
 from themis.identity import NoIdentityError
 
 
-@pytest.mark.parametrize("valid_s", [0.0, -1.0, float("nan"), float("inf"), 2 * MOST_VALID_S])
+@pytest.mark.parametrize("valid_s", [0.0, -1.0, float("nan"), float("inf"), 2 * MAX_VALID_S])
 def test_token_without_an_end_is_refused(valid_s: float) -> None:
     identities = Identities(admins=(), anonymous=False, clock=VirtualClock())
     changes = Mock(spec=Changes)
