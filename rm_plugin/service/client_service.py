@@ -98,7 +98,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
     async def Show(self, request: pb.ShowRequest, context: Context) -> pb.AppStatus:
         """Return one app with its leases and specification."""
         try:
-            entry = await self._manager.find(request.app_id)
+            entry = await self._manager.find(request.app_id, caller().user)
             return visible_status(app_status(self._manager, entry, whole=True), caller())
         except ThemisError as error:
             await refuse(context, error)
@@ -107,7 +107,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
     async def Kill(self, request: pb.KillRequest, context: Context) -> pb.AppStatus:
         """Stop an app."""
         try:
-            entry = await self._manager.find(request.app_id)
+            entry = await self._manager.find(request.app_id, caller().user)
             caller().check_controls(entry.app_id, entry.spec.user)
             await self._manager.kill(entry.app_id, request.reason, by=caller().user)
         except ThemisError as error:
@@ -125,7 +125,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         entry = None
         if request.app_id:
             try:
-                entry = await self._manager.find(request.app_id)
+                entry = await self._manager.find(request.app_id, caller().user)
             except ThemisError as error:
                 await refuse(context, error)
         app_id = entry.app_id if entry is not None else ""
@@ -158,7 +158,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
         With `tail_lines` the stream begins with the last lines of each log.
         """
         try:
-            entry = await self._manager.find(request.app_id)
+            entry = await self._manager.find(request.app_id, caller().user)
             await self._check_may_read_logs(entry)
             job_id = check_reference(request.job_id, "job")
             folder = await self._manager.fetch_logs(entry)

@@ -330,8 +330,10 @@ class AppEntries:
         """Return the app of an id, or None if there is none or it is archived."""
         return self._entries.get(app_id)
 
-    def get(self, app_id: str) -> AppEntry:
+    def get(self, app_id: str, user: str = "") -> AppEntry:
         """Return the app of an id, or of a name: the running app of this name, else the newest one.
+
+        Apps of `user` come before those of other users, who may choose the same name.
 
         Raises:
             UnknownNameError: No app has this id or name.
@@ -345,6 +347,7 @@ class AppEntries:
             raise UnknownNameError(
                 "app", app_id, {name for entry in newest for name in (entry.app_id, entry.spec.name)}
             )
+        named = [entry for entry in named if entry.spec.user == user] or named
         running = [entry for entry in named if not entry.ended]
         if len(running) > 1:
             ids = ", ".join(entry.app_id for entry in running)

@@ -243,7 +243,7 @@ class ResourceManager:
             entry.session.send(pb.RmMessage(shut_down=pb.ShutDown(reason=entry.kill_reason)))
         self.app_masters.kill_later(entry)
 
-    async def find(self, reference: str) -> AppEntry:
+    async def find(self, reference: str, user: str = "") -> AppEntry:
         """Return the app of an id or name, also an archived one; see `AppEntries.get`.
 
         Raises:
@@ -252,7 +252,7 @@ class ResourceManager:
             StoreError: The store, which has the archived apps, cannot be read.
         """
         try:
-            return self.entries.get(check_reference(reference))
+            return self.entries.get(check_reference(reference), user)
         except UnknownNameError:
             archived = await self.recorder.archived_app(reference) if self.entries.archived else None
             if archived is None:
