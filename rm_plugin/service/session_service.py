@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from rm_plugin.service.refusals import refusal_text
 from themis.errors import InputError, UnreachableError
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
+
+LOG = logging.getLogger("themis.rm")
 
 REGISTER_S = 30.0
 """Seconds within which a new session must register."""
@@ -40,6 +43,7 @@ class ArbiterService(rpc.ArbiterServiceServicer):  # type: ignore[misc]
             async for message in stream.outgoing():
                 yield message
             if stream.refusal:
+                LOG.warning("a session of %s ends: %s", entry.app_id, stream.refusal)
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, stream.refusal)
         finally:
             reader.cancel()

@@ -150,7 +150,9 @@ def held_again(path: Path, seed: int) -> AuctionResult:
 
 def test_a_killed_app_master_restarts_and_continues(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with live(settings(tmp_path)) as rm:
+        # The restart must be over before a lease that was prolonged once ends.
+        leases = LeaseSettings(duration_s=10, checkpoint_lead_s=1, grace_s=2)
+        async with live(settings(tmp_path, lease=leases)) as rm:
             app = await rm.submit(replay_app("victim", iterations=150, jobs=2, tuner="successive_halving"))
             await rm.event("checkpoint", app, count=3)
             before = owners(rm)
