@@ -308,10 +308,10 @@ def _of_several_shapes(waiting: Jobs, gpus: int) -> Iterator[Division]:
     """Divide GPUs by the work of each shape. Otherwise the longest jobs might take all gangs for one shape."""
     if len({job.shape for job in waiting}) == 1:
         return
-    for dealt in sizes_by_work(waiting, gpus):
+    for scheduled in sizes_by_work(waiting, gpus):
         served: list[JobView] = []
         sizes: list[int] = []
-        for size, unit, count in dealt:
+        for size, unit, count in scheduled:
             fitting = (job for job in waiting if _fills(job, size, unit) and job not in served)
             some = list(itertools.islice(fitting, count))
             served += some

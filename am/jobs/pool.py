@@ -61,11 +61,11 @@ class Pool:
         return self._capacity.machines()
 
     def usable(self, gpus_per_task: int) -> int:
-        """How many of the GPUs tasks of this size can use."""
+        """The number of these GPUs that tasks of this size can use; no task spans machines."""
         return sum(self._capacity.units(gpus_per_task).values()) * gpus_per_task
 
     def holds(self, shape: JobShape) -> bool:
-        """Whether they make a gang for such a job."""
+        """Whether the pool has GPUs for the smallest gang of a job of this shape."""
         return self.usable(shape.gpus_per_task) >= shape.demand_min_gpus
 
     def copy(self) -> Pool:
@@ -98,7 +98,7 @@ class Pool:
         return tuple(taken)
 
     def place_in_turn(self, jobs: Sequence[JobView], sizes: Sequence[int]) -> list[GangAt]:
-        """What gangs of these sizes count as if the first jobs take them, one after the other. Takes nothing.
+        """The size and level of the gang that each of the first jobs would get, one after the other. Takes nothing.
 
         A gang that does not fit has no GPU.
         """

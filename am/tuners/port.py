@@ -55,7 +55,7 @@ class TunerPlan(Value, frozen=True, kw_only=True):
         best: The best job so far.
         latest: For jobs in `targets` that are expected to stop early, the latest iteration at which they may stop. Rho
             counts their work up to there (docs/reference/tuners.md, Performance curve).
-        hears_every: Iterations after which the tuner needs the loss of a running job, or as often as the job logs one.
+        loss_every: Iterations between losses of a running job that the tuner needs. A job may log them less often.
             0 for a tuner that needs only reached targets.
     """
 
@@ -66,7 +66,7 @@ class TunerPlan(Value, frozen=True, kw_only=True):
     finished: bool
     best: str | None
     latest: Mapping[str, int] = field(default_factory=dict)
-    hears_every: int = 0
+    loss_every: int = 0
 
 
 class Tuner(Protocol):

@@ -129,7 +129,7 @@ class StoppingTuner:
         self, name: str, jobs: Sequence[JobSpec], rule: StoppingRule, foresight: Foresight | None = None
     ) -> None:
         self.name = name
-        self._hears_every = max(1, longest(jobs) // LOOKS)
+        self._loss_every = max(1, longest(jobs) // LOOKS)
         self._rule, self._foresight = rule, foresight
         self._curves = {job.job_id: Curve(job.iterations_total) for job in jobs}
         self._failed_late: set[str] = set()
@@ -162,7 +162,7 @@ class StoppingTuner:
             finished=not targets,
             best=self._leader(),
             latest=self._foreseen(),
-            hears_every=self._hears_every,
+            loss_every=self._loss_every,
         )
 
     def _take_progress(self, observation: Observation, curve: Curve) -> None:

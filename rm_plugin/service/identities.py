@@ -125,10 +125,8 @@ class Identities:
         """
         check_label(user, "user", "themis user add")
         if not 0.0 < valid_s <= MAX_VALID_S:
-            max_days = MAX_VALID_S / 86_400.0
-            raise InputError(
-                f"a token is valid for more than 0 and at most {max_days:g} days", value=valid_s / 86_400.0
-            )
+            max_days = MAX_VALID_S / _DAY_S
+            raise InputError(f"a token is valid for more than 0 and at most {max_days:g} days", value=valid_s / _DAY_S)
         token = f"themis_{secrets.token_urlsafe(32)}"
 
         def put(change: Change) -> None:

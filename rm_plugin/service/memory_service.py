@@ -64,7 +64,7 @@ class FailingStore(MemoryStore):
                 if left == 0:
                     self.trouble = trouble
             if self.trouble:
-                raise StoreError("the store cannot be written", value=self.trouble, remedy="mend it")
+                raise StoreError("the store cannot be written", value=self.trouble, remedy="repair it")
 
 
 class NoAuction:

@@ -91,7 +91,7 @@ class NodeWatch:
         await self._lose_those_gone(nodes)
         self._count_foreign(nodes)
         holding = {gpu.machine_id for gpu in manager.arbiter.table.live}
-        cluster = fitted(manager.arbiter.cluster, inventory, holding)
+        cluster = with_inventory(manager.arbiter.cluster, inventory, holding)
         usable = [node.machine.machine_id for node in nodes.values() if node.state is not NodeState.LOST]
         back = sorted(manager.arbiter.table.lost & set(usable))
         closed = self._closed(inventory, cluster)
@@ -249,7 +249,7 @@ class _Use(Value, frozen=True, kw_only=True):
         return _Use(used=used, beyond=beyond, foreign=max(seen, kept), until_s=until_s)
 
 
-def fitted(cluster: Cluster, inventory: Inventory, holding: Collection[str] = ()) -> Cluster:
+def with_inventory(cluster: Cluster, inventory: Inventory, holding: Collection[str] = ()) -> Cluster:
     """Return the cluster with the inventory's machines: known ones updated, in their order, then new ones.
 
     A machine with leases (`holding`) is not updated: its tasks were started on the GPUs that it had then.

@@ -36,7 +36,7 @@ class YarnService(EmbeddedService):
         nodes = list(self.cluster.node_gpus)
         node = nodes[int(pick * len(nodes))]
         self.cluster.kill_node(node)
-        self.cluster.mend()
+        self.cluster.restore()
 
     def stopped_yarn(self) -> contextlib.AbstractContextManager[None]:
         (pid,) = (pid for name, pid in self.cluster.daemons().items() if name == RESOURCE_MANAGER and pid)

@@ -81,7 +81,7 @@ def cluster(hadoop_programs, tmp_path_factory):
 def breakable_cluster(cluster):
     """The same cluster; what the test killed or decommissioned comes back after it."""
     yield cluster
-    cluster.mend()
+    cluster.restore()
 
 
 @pytest.fixture

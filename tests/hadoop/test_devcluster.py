@@ -51,7 +51,7 @@ def test_restarted_hdfs_keeps_its_files(breakable_cluster):
     for daemon in (DATANODE, NAMENODE):
         cluster.kill(daemon)
     assert cluster.hdfs() is HdfsState.AWAY
-    cluster.mend()
+    cluster.restore()
     assert cluster.hdfs() is HdfsState.READY
     assert "/kept" in command(cluster, "hdfs", "dfs", "-ls", "/").stdout
 
@@ -82,7 +82,7 @@ def test_mending_brings_everything_back(breakable_cluster):
     cluster.kill_node("gpu-node-2")
     cluster.kill(RESOURCE_MANAGER)
     assert not cluster.is_ready()
-    cluster.mend()
+    cluster.restore()
     assert cluster.is_ready()
 
 

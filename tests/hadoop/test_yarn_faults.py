@@ -246,5 +246,5 @@ def test_a_start_waits_for_the_name_node(breakable_cluster, tmp_path):
             breakable_cluster.start_daemon("namenode")
             starting.result(150.0)
         finally:
-            breakable_cluster.mend()
+            breakable_cluster.restore()
             themis.stop()

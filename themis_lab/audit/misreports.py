@@ -23,7 +23,7 @@ from themis.values import Value
 from themis_lab.audit.case import Case
 from themis_lab.audit.lies import FalseBid, lies
 from themis_lab.audit.rounding_odds import expected, kept_odds
-from themis_lab.audit.valuation import Valuer
+from themis_lab.audit.valuation import BidValuer
 from themis_lab.audit.variants import with_bid
 
 MAX_LIARS = 4
@@ -52,12 +52,12 @@ def _all(case: Case) -> Iterator[Misreport]:
     liars = list(case.bids.values())
     if len(liars) > MAX_LIARS:
         liars = rng.sample(liars, MAX_LIARS)
-    valuer = Valuer(case)
+    valuer = BidValuer(case)
     for bid in liars:
         yield from _of_one(case, bid, valuer)
 
 
-def _of_one(case: Case, bid: Bid, valuer: Valuer) -> Iterator[Misreport]:
+def _of_one(case: Case, bid: Bid, valuer: BidValuer) -> Iterator[Misreport]:
     without = case.solve(case.market.without(bid.app_id))
     truth = case.outcome.wins.get(bid.app_id)
     honest = _utilities(case, bid, bid, without, valuer)
@@ -70,7 +70,7 @@ def _of_one(case: Case, bid: Bid, valuer: Valuer) -> Iterator[Misreport]:
             yield Misreport(app_id=bid.app_id, lie=lie, gains=gains)
 
 
-def _utilities(case: Case, truth: Bid, stated: Bid, without: Solution, valuer: Valuer) -> dict[str, float] | None:
+def _utilities(case: Case, truth: Bid, stated: Bid, without: Solution, valuer: BidValuer) -> dict[str, float] | None:
     """The utilities of an app that submits a bid, computed from its true rows.
 
     Returns None if the market was not solved.

@@ -9,7 +9,7 @@ from themis.bids import Bid, FreeMachine, Market, PlacedGang
 from themis_lab.audit.case import Case, value_won
 
 
-class Valuer:
+class BidValuer:
     """Values bundles of one case's market, and caches the results."""
 
     def __init__(self, case: Case) -> None:

@@ -253,7 +253,7 @@ class DevCluster:
 
         wait_until_none(missing, limit_s=2 * _NODE_LIMIT_S, trouble=f"{host} does not come back", say=_silent)
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Restart everything that was killed or decommissioned, and wait until the cluster is ready."""
         away = self._excluded()
         present = set(self.plan.spec.daemons) - {node_manager(host) for host in away}

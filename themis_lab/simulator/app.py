@@ -209,7 +209,7 @@ class SimApp:
         """Act on a job that reached its tuner's target, or an iteration at which it reports to the tuner."""
         self._holds = None
         iteration = job.iteration_at(now_s)
-        if self.plan.hears_every and iteration < job.target:
+        if self.plan.loss_every and iteration < job.target:
             self._progressed(job, iteration, now_s)
             return
         self._count_run(job, now_s)
@@ -285,7 +285,7 @@ class SimApp:
 
     def _losers(self) -> list[SimJob]:
         """Jobs that their tuner stopped while they ran and whose GPUs are not free yet."""
-        if not self.plan.hears_every:
+        if not self.plan.loss_every:
             return []
         return [job for job_id, job in self.jobs.items() if job.gpus and job_id not in self.plan.targets]
 
@@ -299,7 +299,7 @@ class SimApp:
         self._still = self._reference_now = None
         for job in self._pending:
             job.aim(self.plan.targets[job.job_id], self.plan.latest.get(job.job_id))
-        if self.plan.hears_every:
+        if self.plan.loss_every:
             # Which jobs are stopped, and when, depends on the schedule: no work is the same in every schedule.
             return
         if len(self.phases) <= self.plan.phase and self._pending:
@@ -323,8 +323,8 @@ class SimApp:
 
     def _started(self, job: SimJob, now_s: float) -> Started:
         """The next event of a running job: its target, or a report to its tuner."""
-        heard_at = job.iteration_at(now_s) + self.plan.hears_every
-        if self.plan.hears_every and heard_at < job.target:
+        heard_at = job.iteration_at(now_s) + self.plan.loss_every
+        if self.plan.loss_every and heard_at < job.target:
             return Started(job=job, ends_at_s=job.ready_at_s + (heard_at - job.iteration) * job.iteration_s)
         return Started(job=job, ends_at_s=job.reaches_at_s + self.costs.finish_s)
 

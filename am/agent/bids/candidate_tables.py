@@ -167,15 +167,16 @@ def _some_stay(app: AppView, renewable: Sequence[HeldGang]) -> Iterator[Table]:
     if not most:
         return
     kept = [gang.at for gang in app.kept]
-    ats, ups = [gang.at for gang in renewable], [gang.renewable_gpus for gang in renewable]
+    places, renewable_gpus = [gang.at for gang in renewable], [gang.renewable_gpus for gang in renewable]
     parts = [parts_left(app, (gang,)) if gang.renewable_gpus != gang.gpus else () for gang in renewable]
     for staying in range(most, 0, -1):
-        gangs = (*kept, *ats[:staying], *itertools.chain.from_iterable(parts[staying:]))
-        pinned = tuple(ups[:staying])
+        gangs = (*kept, *places[:staying], *itertools.chain.from_iterable(parts[staying:]))
+        pinned = tuple(renewable_gpus[:staying])
         yield Table(gangs=gangs, pinned=pinned, candidates=_NOTHING_NEW, switch_s=app.restart_s, in_place=True)
 
 
 def _restarted(app: AppView, offer: Offer, capacity: GangCapacity) -> Iterator[Table]:
+    """Tables that cost a restart: each way to extend held gangs, with new gangs on top."""
     if not app.held:
         return
     ways = gang_extensions(app, capacity)

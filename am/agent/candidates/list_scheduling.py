@@ -27,7 +27,7 @@ from themis.sums import sum_in_order
 Sizes = tuple[tuple[int, int, int], ...]
 """Gangs as (GPUs, unit, count), largest first."""
 
-Dealt = tuple[int, Sizes]
+GangCounts = tuple[int, Sizes]
 """A total of GPUs, and the gangs that they make."""
 
 _STEP = 1.04
@@ -64,7 +64,7 @@ class Jobs:
         self._shapes = shapes_array([job.shape for job in unlike])
         self._slowdowns = self._slowdowns_of(unlike)
 
-    def scheduled_by_job(self, at_once: int, max_gpus: int) -> list[Dealt]:
+    def scheduled_by_job(self, at_once: int, max_gpus: int) -> list[GangCounts]:
         """The smallest gang for job after job, longest first, then one task at a time for the job that would end last.
 
         Args:
@@ -97,7 +97,7 @@ def shapes_array(shapes: Sequence[JobShape]) -> NDArray[np.int64]:
 # ---- shape by shape -------------------------------------------------------------------------------------------------
 
 
-def scheduled_by_shape(jobs: Sequence[JobView], max_gangs: int, max_gpus: int, least: float) -> list[Dealt]:
+def scheduled_by_shape(jobs: Sequence[JobView], max_gangs: int, max_gpus: int, least: float) -> list[GangCounts]:
     """Each step goes to the shape of jobs with most work per GPU that it has.
 
     Args:
@@ -125,9 +125,9 @@ def least_tasks(shape: JobShape, least: float) -> int:
 
 def sizes_by_work(jobs: Sequence[JobView], gpus: int) -> list[Sizes]:
     """All GPUs shared among shapes of jobs by their work, for each of `_MIN_GANGS`; empty if no gang fits."""
-    dealt = [scheduled_by_shape(jobs, len(jobs), gpus, least) for least in _leasts_of(jobs)]
+    scheduled = [scheduled_by_shape(jobs, len(jobs), gpus, least) for least in _leasts_of(jobs)]
     # The last of each has all of the GPUs.
-    return list(dict.fromkeys(some[-1][1] for some in dealt if some))
+    return list(dict.fromkeys(some[-1][1] for some in scheduled if some))
 
 
 def whole_offer_candidates(space: SearchSpace) -> list[Candidate]:

@@ -5,8 +5,8 @@
 3. It sends what the task logs and how much memory it uses, ends the task when ordered to, and sends its exit code.
 4. It waits for the order to leave, or to prepare for the next task.
 
-If the connection breaks, the task continues and the host connects again. If the app master stays unreachable for
-`LOST_S` seconds, the host ends the task with a grace period, because no app master would learn of it. `frames`
+If the connection breaks, the task continues and the host connects again. If it cannot connect for `LOST_S` seconds
+after the last connection broke, it ends the task with a grace period, because no app master would learn of it. `frames`
 describes the protocol.
 """
 
@@ -32,9 +32,11 @@ from themis.files import keep_private
 LOST_S = 10.0
 """Seconds for which the app master may be unreachable before the host ends the task."""
 DEFAULT_GRACE_S = 10.0
+_NEEDED = (frames.ADDRESS_VARIABLE, frames.SEAT_VARIABLE, frames.TOKEN_VARIABLE)
 _RETRY_S = 0.3
 _POLL_S = 0.05
 _EXIT_LOST = 76
+"""Exit code of a host whose app master stayed unreachable before a task had one."""
 
 
 class TaskHost:
@@ -62,24 +64,24 @@ class TaskHost:
         )
         self._task_run = TaskRun(1, self._folder, self._log_dir)
         # Set if there is something to send before the next poll of the files.
-        self._news = asyncio.Event()
+        self._send_now = asyncio.Event()
         self._over = asyncio.Event()
         self._reported_run = 0
         self._engine_ends = False
         self._grace_s = DEFAULT_GRACE_S
-        self._last_message_s = 0.0
+        self._last_contact_s = 0.0
         self._work: set[asyncio.Task[None]] = set()
 
     async def run(self) -> int:
         """Run until the app master no longer needs the seat. Returns the exit code of the container."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._ended_by_engine)
-        self._last_message_s = loop.time()
+        self._last_contact_s = loop.time()
         while not self._over.is_set():
             with contextlib.suppress(OSError):
-                await self._meet()
+                await self._connect()
             if not self._over.is_set():
-                if loop.time() - self._last_message_s > LOST_S:
+                if loop.time() - self._last_contact_s > LOST_S:
                     await self._task_run.end(self._grace_s)
                     code = self._task_run.exit_code
                     return _EXIT_LOST if code is None else _shell_code(code)
@@ -92,16 +94,16 @@ class TaskHost:
 
     # ---- one connection ----
 
-    async def _meet(self) -> None:
+    async def _connect(self) -> None:
         async with asyncio.timeout(LOST_S):
             reader, writer = await asyncio.open_connection(*self._app_master, limit=frames.MAX_HEADER_BYTES)
         _notice_silence(writer.get_extra_info("socket"))
         try:
-            await self._talk(reader, writer)
+            await self._serve_connection(reader, writer)
         finally:
             writer.close()
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(
             frames.encode("hello", seat=self._seat_id, token=self._token, pid=os.getpid(), **self._place(writer))
         )
@@ -109,17 +111,18 @@ class TaskHost:
         if welcome is None:
             raise ConnectionError("the app master did not answer")
         if welcome.kind != "welcome":
-            self._take(welcome)
+            self._handle(welcome)
             return
-        self._last_message_s = asyncio.get_running_loop().time()
+        self._last_contact_s = asyncio.get_running_loop().time()
         self._task_run.sent = {str(name): int(count) for name, count in welcome.fields["received"].items()}
         works = {
-            asyncio.ensure_future(work) for work in (self._send_news(writer), self._obey(reader), self._over.wait())
+            asyncio.ensure_future(work)
+            for work in (self._send_news(writer), self._read_orders(reader), self._over.wait())
         }
         try:
             await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._last_message_s = asyncio.get_running_loop().time()
+            self._last_contact_s = asyncio.get_running_loop().time()
             for work in works:
                 work.cancel()
             await asyncio.gather(*works, return_exceptions=True)
@@ -129,11 +132,11 @@ class TaskHost:
         own_host, task_run = writer.get_extra_info("sockname")[0], self._task_run
         return {"task_run": task_run.number, "address": f"{own_host}:{task_run.port}", "job_dir": str(task_run.job_dir)}
 
-    async def _obey(self, reader: asyncio.StreamReader) -> None:
+    async def _read_orders(self, reader: asyncio.StreamReader) -> None:
         while (frame := await frames.read(reader)) is not None:
-            self._take(frame)
+            self._handle(frame)
 
-    def _take(self, frame: Frame) -> None:
+    def _handle(self, frame: Frame) -> None:
         if frame.kind == "code":
             if int(frame.fields["task_run"]) == self._task_run.number:
                 self._task_run.add_code(int(frame.fields["offset"]), frame.payload)
@@ -155,7 +158,7 @@ class TaskHost:
         placed, self._reported_run = self._task_run.number, 0
         reported_mb = 0.0
         while True:
-            self._news.clear()
+            self._send_now.clear()
             task_run = self._task_run
             if placed != task_run.number:
                 placed, reported_mb = task_run.number, 0.0
@@ -179,7 +182,7 @@ class TaskHost:
                     self._over.set()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_S):
-                    await self._news.wait()
+                    await self._send_now.wait()
 
     # ---- the task ----
 
@@ -192,7 +195,7 @@ class TaskHost:
 
     async def _watch(self, task_run: TaskRun) -> None:
         await task_run.watch()
-        self._news.set()
+        self._send_now.set()
 
     def _next(self, number: int) -> None:
         """Prepare for another task. Ignores repeated orders."""
@@ -200,7 +203,7 @@ class TaskHost:
             return
         self._spawn(self._task_run.clean())
         self._task_run = TaskRun(number, self._folder, self._log_dir)
-        self._news.set()
+        self._send_now.set()
 
     def _stop(self, grace_s: float) -> None:
         self._grace_s = grace_s
@@ -220,9 +223,6 @@ class TaskHost:
         task = asyncio.get_running_loop().create_task(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
-
-
-_NEEDED = (frames.ADDRESS_VARIABLE, frames.SEAT_VARIABLE, frames.TOKEN_VARIABLE)
 
 
 def _notice_silence(connection: socket.socket) -> None:

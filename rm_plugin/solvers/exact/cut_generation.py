@@ -53,19 +53,19 @@ def find_cut_or_places(
         None if fractions of patterns cover the choice, but no whole ones were found, at least not in time.
     """
     counts, left = market.rows.counts[chosen].sum(axis=0), placer.left_beside(chosen)
-    asked = {kind: int(count) for kind, count in zip(market.kinds, counts, strict=True) if count}
-    answer = _over_machines(market, asked, left, number)
+    requested = _requested(market, counts)
+    answer = _over_machines(market, requested, left, number)
     if isinstance(answer, Resource):
         return answer
     answer = None if answer is None else _in_time(answer, deadline_s)
-    if not any(kind.level is Level.RACK for kind in asked):
+    if not any(kind.level is Level.RACK for kind in requested):
         dives = list(answer or ())
         return _by_last_patterns(placer, chosen, dives) or _by_any_patterns(placer, chosen, dives, deadline_s)
     # This takes a tenth of the time of what follows. On large clusters it usually succeeds, even with pinned GPUs.
     placed = _by_last_patterns(placer, chosen, answer)
     if placed is not None or time.monotonic() >= deadline_s:
         return placed
-    over_racks = _over_racks(market, asked, left, number)
+    over_racks = _over_racks(market, requested, left, number)
     return over_racks if isinstance(over_racks, Resource) else _by_any_patterns(placer, chosen, over_racks, deadline_s)
 
 
@@ -74,8 +74,8 @@ def find_cut_or_places_quickly(
 ) -> Resource | Searched | None:
     """As `find_cut_or_places`, with patterns of single machines only, and one list of them for places."""
     counts, left = market.rows.counts[chosen].sum(axis=0), placer.left_beside(chosen)
-    asked = {kind: int(count) for kind, count in zip(market.kinds, counts, strict=True) if count}
-    answer = _over_machines(market, asked, left, number, quick=True)
+    requested = _requested(market, counts)
+    answer = _over_machines(market, requested, left, number, quick=True)
     return answer if isinstance(answer, Resource) else _by_last_patterns(placer, chosen, answer)
 
 
@@ -107,11 +107,17 @@ def _by_any_patterns(
     return next((each for each in tried if each is not None), None)
 
 
+def _requested(market: MarketArrays, counts: Ints) -> dict[Kind, int]:
+    """The kinds of gangs that a choice asks for, with their numbers."""
+    return {kind: int(count) for kind, count in zip(market.kinds, counts, strict=True) if count}
+
+
 def _over_machines(
-    market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int, *, quick: bool = False
+    market: MarketArrays, requested: Mapping[Kind, int], left: Ints, number: int, *, quick: bool = False
 ) -> Resource | Dive | None:
+    """Cover a choice by patterns of single machines. Returns a cut, a dive of pattern lists, or None."""
     items: Counter[Item] = Counter()
-    for kind, count in asked.items():
+    for kind, count in requested.items():
         items[item_of(kind)] += kind.units * count
     slots = [machine.free_slots for machine in market.machines]
     alike: dict[tuple[int, tuple[int, ...]], list[list[int]]] = {}
@@ -149,11 +155,12 @@ def _cut(market: MarketArrays, weights: Weights, groups: Sequence[Group], pinned
     return Resource(name=("cut", number), capacity=capacity, by_kind=by_kind, taken=taken)
 
 
-def _over_racks(market: MarketArrays, asked: Mapping[Kind, int], left: Ints, number: int) -> Resource | Dive | None:
+def _over_racks(market: MarketArrays, requested: Mapping[Kind, int], left: Ints, number: int) -> Resource | Dive | None:
+    """Cover a choice by patterns of racks. Returns as `_over_machines`."""
     gangs: Counter[int] = Counter()
     items: Counter[Item] = Counter()
     singles = 0
-    for kind, count in asked.items():
+    for kind, count in requested.items():
         if kind.unit == 1 and kind.level is Level.RACK:
             gangs[kind.gpus] += count
         elif kind.unit == 1:

@@ -54,7 +54,7 @@ class PreparedMarket:
     """The rows, resources and prices of one market, kept between its problems.
 
     Args:
-        arrays: The market as it was read; at least one row.
+        arrays: The market as it was read.
         placer: Places rows of these arrays on the machines.
         deadline_s: When to give up, on the monotonic clock.
 
@@ -80,6 +80,7 @@ class PreparedMarket:
         self._priced = False
         rows, kinds = arrays.rows, arrays.kinds
         if not rows.rows:
+            # There is nothing to prepare: `solve_problem` answers before it reads the rest.
             return
         first = first_resources(arrays.machines, kinds, pinned_together(rows, placer.free))
         asked = most_pinned(rows, len(arrays.machines))
@@ -107,7 +108,7 @@ class PreparedMarket:
         return price
 
     def _share_pins(self, skip: int, price: Prices) -> bool:
-        """Recompute the shares of shared pins for this problem; whether that changed any."""
+        """Recompute how shared pins are divided in this problem. Returns whether any share changed."""
         changed = _core.share(self.problem, skip, price)
         if changed:
             self._bounds = None
@@ -132,7 +133,7 @@ class PreparedMarket:
 
     @property
     def too_large(self) -> bool:
-        """Whether HiGHS would not even begin to search in time."""
+        """Whether the programme has too many entries for HiGHS to begin its search in time."""
         return self.arrays.rows.rows * len(self.arrays.machines) > _MAX_PROGRAMME_SIZE
 
     def find_cut_or_places(self, chosen: Ints, deadline_s: float) -> Resource | Searched | None:
@@ -197,7 +198,7 @@ def _check_time(deadline_s: float) -> None:
 
 
 def _chain_columns(kinds: Sequence[Kind]) -> Ints:
-    """Which needs a gang of each kind counts in [kinds, needs].
+    """For each kind, 1 for every need that its gang counts towards [kinds, needs].
 
     A row with no more of any need than another one fits wherever that one does.
     """

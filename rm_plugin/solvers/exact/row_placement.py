@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from itertools import accumulate, chain
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from themis.cluster import Allocation, Level, level_across
 from themis.errors import InvariantError
 from themis.placement.enumeration import assign_slots
 
-_NO, _YES = 0, 1
+_YES = 1
 _MAX_STORED_SEARCHES = 4_000
 """Placement searches whose results are kept, some megabytes. Lists of a dive have patterns in common."""
 _STEPS = 20_000
@@ -41,7 +40,7 @@ class RowPlacer:
         machines = market.machines
         racks = {rack: number for number, rack in enumerate(sorted({machine.rack_id for machine in machines}))}
         self._racks = len(racks)
-        self._searched: dict[tuple[object, ...], NDArray[np.int32] | Literal[False] | None] = {}
+        self._searched: dict[tuple[object, ...], NDArray[np.int32] | None] = {}
         self._rack = np.array([racks[machine.rack_id] for machine in machines], dtype=np.int32)
         slots = [machine.free_slots for machine in machines]
         self._slot_start, self._slot_free = _ends(slots), np.array(list(chain.from_iterable(slots)), dtype=np.int32)
@@ -136,7 +135,7 @@ class RowPlacer:
         shapes = [(Level.SLOT if item.in_slot else Level.MACHINE, item.gpus, item.gpus) for item in items]
         counts = np.array([pattern.items[item] for item in items], dtype=np.int32)
         parts = self._search(pattern.machines, left, np.array(shapes, dtype=np.int32), counts, _STEPS)
-        if parts is None or parts is False:
+        if parts is None:
             return None
         held: dict[int, Counter[Item]] = {}
         for number, machine, _, _ in parts.tolist():
@@ -161,7 +160,7 @@ class RowPlacer:
         for pattern in patterns:
             here = self._take(pattern, to_place)
             found = self._search_again(pattern.machines, left, shapes, np.array(here, dtype=np.int32), most_steps)
-            if found is None or found is False:
+            if found is None:
                 return None
             parts.append(found)
         if any(many for many, kind in zip(to_place, kinds, strict=True) if kind.unit > 1 or kind.level is Level.RACK):
@@ -188,7 +187,7 @@ class RowPlacer:
 
     def _search_again(
         self, machines: tuple[int, ...], left: Ints, shapes: Ints, counts: Ints, most_steps: int
-    ) -> NDArray[np.int32] | Literal[False] | None:
+    ) -> NDArray[np.int32] | None:
         """As `_search`, with the answers of earlier searches."""
         key = (machines, left[list(machines)].tobytes(), shapes.tobytes(), counts.tobytes(), most_steps)
         if key not in self._searched:
@@ -199,8 +198,8 @@ class RowPlacer:
 
     def _search(
         self, machines: Sequence[int], left: Ints, shapes: Ints, counts: Ints, most_steps: int
-    ) -> NDArray[np.int32] | Literal[False] | None:
-        """Parts of gangs on these machines. Returns False if they provably do not fit, None if that is not decided."""
+    ) -> NDArray[np.int32] | None:
+        """Parts of gangs on these machines. Returns None if the search finds no places within its steps."""
         members = np.array(machines, dtype=np.int64)
         slots = [self._market.machines[machine].free_slots for machine in members.tolist()]
         parts = np.empty((2 * int(left[members].sum()) + 2, 4), dtype=np.int32)
@@ -216,7 +215,7 @@ class RowPlacer:
             parts,
         )
         if answer != _YES:
-            return False if answer == _NO else None
+            return None
         found = parts[:written]
         found[:, 1] = members[found[:, 1]]
         return found

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from themis.bids import Bid, PlacedGang
 from themis.cluster import Allocation
 from themis_lab.audit.case import Case
-from themis_lab.audit.valuation import Valuer
+from themis_lab.audit.valuation import BidValuer
 from themis_lab.audit.values import Sample
 
 
@@ -20,11 +20,11 @@ def envy(case: Case) -> list[Sample]:
     """
     if not case.solved or any(value <= 0 for value in case.values.values()):
         return []
-    valuer = Valuer(case)
+    valuer = BidValuer(case)
     return [sample for bid in case.bids.values() for sample in _of_one(case, bid, valuer)]
 
 
-def _of_one(case: Case, bid: Bid, valuer: Valuer) -> Iterator[Sample]:
+def _of_one(case: Case, bid: Bid, valuer: BidValuer) -> Iterator[Sample]:
     own = case.values[bid.app_id]
     most, but_one, whom = 0.0, 0.0, "no app"
     for other, win in case.outcome.wins.items():
@@ -39,7 +39,7 @@ def _of_one(case: Case, bid: Bid, valuer: Valuer) -> Iterator[Sample]:
     yield Sample(measure="envy_but_one_gpu", value=but_one, what=f"{bid.app_id}")
 
 
-def _least_but_one(valuer: Valuer, bid: Bid, gangs: Sequence[PlacedGang]) -> float:
+def _least_but_one(valuer: BidValuer, bid: Bid, gangs: Sequence[PlacedGang]) -> float:
     """The value of a bundle without the GPU whose loss lowers it most."""
     return min(
         valuer.value(bid, _less_one(gangs, place, machine_id))

@@ -74,3 +74,9 @@ def test_the_rest_of_its_decrease_counts_for_a_job_that_grows(make_snapshot, gpu
 def test_equal_decreases_rank_by_submission_then_app_id(make_snapshot, gpus_of, submitted, first):
     apps = {"beta": [job("b0", curve(50))], "alpha": [job("a0", curve(50))]}
     assert gpus_of(SlaqPolicy().decide(make_snapshot(apps, submitted=submitted))) == {first: {"m0": 4}}
+
+
+def test_of_equal_decreases_the_renewal_comes_first(make_snapshot, gpus_of):
+    apps = {"alpha": [job("a0", curve(50))], "beta": [job("b0", curve(50))]}
+    shot = make_snapshot(apps, renewable={"beta": {"m0": 4}})
+    assert gpus_of(SlaqPolicy().decide(shot)) == {"beta": {"m0": 4}}

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from web_cases import RmCase
 
 from rm_plugin.engines.inventory import FixedInventory, Inventory, Node, NodeState
-from rm_plugin.service.nodes import NodeWatch, fitted
+from rm_plugin.service.nodes import NodeWatch, with_inventory
 from themis.cluster import Cluster, GpuId, Machine
 from themis.errors import UnreachableError
 
@@ -258,5 +258,5 @@ def test_absence_does_not_count_while_engine_is_unreachable():
 def test_known_machines_keep_order_and_new_ones_follow():
     cluster = Cluster(name="c", machines=(machine("b", 1), machine("a", 1)))
     nodes = tuple(Node(machine=machine(name, 1)) for name in ("d", "a", "c", "b"))
-    found = fitted(cluster, Inventory(nodes=nodes, devices=()))
+    found = with_inventory(cluster, Inventory(nodes=nodes, devices=()))
     assert [each.machine_id for each in found.machines] == ["b", "a", "c", "d"]

@@ -16,7 +16,7 @@ from themis_lab.audit.misreports import misreports
 from themis_lab.audit.rounding_odds import expected, kept_odds
 from themis_lab.audit.sharing import simulate_world
 from themis_lab.audit.tally import Tally
-from themis_lab.audit.valuation import Valuer
+from themis_lab.audit.valuation import BidValuer
 from themis_lab.audit.values import Sample
 
 ONE_GPU = (FreeMachine(machine_id="m0", rack_id="r0", free_slots=(1,)),)
@@ -83,7 +83,7 @@ def test_bundle_value_is_its_best_row():
         BidRow(value=0.3, pinned=Allocation.of({"m1": 1})),
     )
     bid = Bid(app_id="a", round_id=0, empty_value=0.1, rows=rows)
-    valuer = Valuer(Case(Market(machines=machines, bids=(bid,)), TRUE))
+    valuer = BidValuer(Case(Market(machines=machines, bids=(bid,)), TRUE))
 
     def worth(level=Level.MACHINE, slot=None, **gpus):
         return valuer.value(bid, [PlacedGang(gpus=Allocation.of(gpus), level=level, slot=slot)])
