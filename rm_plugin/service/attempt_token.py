@@ -1,7 +1,7 @@
 """The token by which the app master of one attempt proves itself. The service keeps its hash only.
 
 Each launch has a new token. Only the launched process gets it, by a way that no other process can read: see
-`AmLaunch.token`. A copy of the store is therefore of no use to anybody.
+`AmLaunch.token`. A copy of the store therefore proves no attempt.
 """
 
 from __future__ import annotations

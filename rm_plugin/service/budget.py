@@ -19,7 +19,7 @@ class Budget:
     _seen_s: float = 0.0
 
     def take(self, amount: float, now_s: float) -> bool:
-        """Take an amount if it is there. Returns whether it was."""
+        """Take an amount if as much is left. Returns whether it was taken."""
         left = self.most if self._left is None else self._left
         left = min(self.most, left + max(0.0, now_s - self._seen_s) * self.per_s)
         allowed = amount <= left

@@ -14,11 +14,11 @@ from themis.cluster import Allocation
 class LastReports:
     """Remembers reports. One counts again for `keep_s` seconds, as long as its app holds the same GPUs.
 
-    As soon as a lease of the app can be renewed, it does not count either: it may say that a job holds these GPUs, and
-    could use more beside them, while the round offers them to all apps.
-
-    Then its demands and its rho are little out of date: an app without GPUs makes no progress, and the rho of all
+    Its demands and its rho are little out of date then: an app without GPUs makes no progress, and the rho of all
     waiting apps grows alike. The paper's arbiter caches rho as well (NSDI'20, section 5).
+
+    A report no longer counts once a lease of the app can be renewed: it may say that a job holds these GPUs, and could
+    use more in addition to them, while the round offers them to all apps.
 
     Example: an app waits and reports at 100 s. In the round at 103 s it is late: its report of 100 s counts. It gets a
     GPU and is late again at 106 s: nothing counts, since the report is of an app without that GPU.

@@ -32,7 +32,7 @@ def cluster_of(gpus: int) -> Cluster:
 
 
 def launch_file(folder: Path, driver: int) -> Path:
-    """The file that tells a driver which app masters to start and to end."""
+    """The file of orders to a driver: which app masters to start and to end."""
     return folder / f"launches-{driver}.jsonl"
 
 
