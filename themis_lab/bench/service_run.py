@@ -355,8 +355,11 @@ def _measure(client: Connection, service: Service, page_url: str, seconds: float
             pool.submit(probe, fetch, rest_s),
             pool.submit(probe, lambda _: client.first(most=_LISTED), list_s),
         ]
-        time.sleep(seconds)
-        stop.set()
+        try:
+            time.sleep(seconds)
+        finally:
+            # Also after a Ctrl-C: the pool waits for both.
+            stop.set()
     ended_at_s = time.time()
     for each in probing:
         each.result()
