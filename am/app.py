@@ -31,6 +31,7 @@ from themis.wire.values import app_from_message, cluster_from_message, lease_fro
 
 _STARTS_REMEMBERED = 9
 
+
 def kept_code(code: CodeArchive | None, content: bytes, folder: Path) -> Path | None:
     """Write the archive of an app's code to the app's folder, or use that of an earlier attempt there.
 

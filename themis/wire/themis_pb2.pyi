@@ -736,6 +736,62 @@ class ClusterUpdate(_message.Message):
     gpus_available: int
     def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ..., gpus_available: _Optional[int] = ...) -> None: ...
 
+class HostRequest(_message.Message):
+    __slots__ = ("cluster", "enter", "leave", "ask_rho", "offer", "app_ids", "contentions")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    ENTER_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
+    ASK_RHO_FIELD_NUMBER: _ClassVar[int]
+    OFFER_FIELD_NUMBER: _ClassVar[int]
+    APP_IDS_FIELD_NUMBER: _ClassVar[int]
+    CONTENTIONS_FIELD_NUMBER: _ClassVar[int]
+    cluster: Registered
+    enter: _containers.RepeatedCompositeFieldContainer[HostedApp]
+    leave: _containers.RepeatedScalarFieldContainer[str]
+    ask_rho: AskRho
+    offer: Offer
+    app_ids: _containers.RepeatedScalarFieldContainer[str]
+    contentions: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, cluster: _Optional[_Union[Registered, _Mapping]] = ..., enter: _Optional[_Iterable[_Union[HostedApp, _Mapping]]] = ..., leave: _Optional[_Iterable[str]] = ..., ask_rho: _Optional[_Union[AskRho, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., app_ids: _Optional[_Iterable[str]] = ..., contentions: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class HostedApp(_message.Message):
+    __slots__ = ("app_id", "spec", "submitted_at_s")
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_AT_S_FIELD_NUMBER: _ClassVar[int]
+    app_id: str
+    spec: AppSpec
+    submitted_at_s: float
+    def __init__(self, app_id: _Optional[str] = ..., spec: _Optional[_Union[AppSpec, _Mapping]] = ..., submitted_at_s: _Optional[float] = ...) -> None: ...
+
+class HostReply(_message.Message):
+    __slots__ = ("entered", "rho", "t_shared_s", "t_ideal_s", "bids", "failed")
+    ENTERED_FIELD_NUMBER: _ClassVar[int]
+    RHO_FIELD_NUMBER: _ClassVar[int]
+    T_SHARED_S_FIELD_NUMBER: _ClassVar[int]
+    T_IDEAL_S_FIELD_NUMBER: _ClassVar[int]
+    BIDS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    entered: _containers.RepeatedCompositeFieldContainer[FirstReport]
+    rho: _containers.RepeatedScalarFieldContainer[float]
+    t_shared_s: _containers.RepeatedScalarFieldContainer[float]
+    t_ideal_s: _containers.RepeatedScalarFieldContainer[float]
+    bids: _containers.RepeatedCompositeFieldContainer[Bid]
+    failed: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, entered: _Optional[_Iterable[_Union[FirstReport, _Mapping]]] = ..., rho: _Optional[_Iterable[float]] = ..., t_shared_s: _Optional[_Iterable[float]] = ..., t_ideal_s: _Optional[_Iterable[float]] = ..., bids: _Optional[_Iterable[_Union[Bid, _Mapping]]] = ..., failed: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class FirstReport(_message.Message):
+    __slots__ = ("app_id", "report", "heartbeat", "problem")
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    app_id: str
+    report: RhoReport
+    heartbeat: Heartbeat
+    problem: str
+    def __init__(self, app_id: _Optional[str] = ..., report: _Optional[_Union[RhoReport, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., problem: _Optional[str] = ...) -> None: ...
+
 class SubmitRequest(_message.Message):
     __slots__ = ("spec", "code")
     SPEC_FIELD_NUMBER: _ClassVar[int]
