@@ -99,10 +99,11 @@ class ServiceCase:
             arbiter=self.arbiter,
             policy=decider,
             entries=self.entries,
+            hosted=self.manager.hosted,
             changes=self.manager.changes,
             auctioneer=InlineAuctioneer(),
             clock=self.clock,
-            notify=self.manager.live_cluster.notify,
+            notify=self.manager.notify,
         )
         self.numbers: dict[str, int] = {}
 

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import logging
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,15 @@ from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher
 from rm_plugin.service.attempt_token import hashed, new_token
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries, AppEntry
+from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.starts import Starts
 from rm_plugin.service.store import StoreError
+from themis.choices import AppMastersStart
 from themis.clock import Clock
 from themis.config.rm_settings import RmSettings
 from themis.errors import ThemisError, UnreachableError
+from themis.leases import LeaseChange
 from themis.lifecycle import APP_LIFECYCLE, AppState, LeaseState
 from themis.wire import themis_pb2 as pb
 
@@ -47,6 +50,7 @@ class AppMasters:
         entries: The apps.
         changes: Writes every change before it takes effect.
         live_cluster: Ends leases and notifies other apps.
+        hosted: The apps for which the agent host answers instead.
         launcher: The engine's side: starts and kills.
         clock: The present time.
         on_ended: Runs in the background after an app has ended.
@@ -60,6 +64,7 @@ class AppMasters:
         entries: AppEntries,
         changes: Changes,
         live_cluster: LiveCluster,
+        hosted: HostedApps,
         launcher: AppLauncher,
         clock: Clock,
         on_ended: Callable[[AppEntry], Coroutine[Any, Any, object]],
@@ -71,6 +76,7 @@ class AppMasters:
         self._entries = entries
         self._changes = changes
         self._live_cluster = live_cluster
+        self._hosted = hosted
         self._launcher = launcher
         self._clock = clock
         self._on_ended = on_ended
@@ -86,6 +92,30 @@ class AppMasters:
         self._engine_away_at_s = -math.inf
         self._closing = False
         changes.on_recovery(self.resume)
+
+    async def take_up(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
+        """Start the app master of an app that has had none, or let the agent host answer for it until its first grant.
+
+        `timeout_s` is as in `launch_or_queue`.
+        """
+        if self.settings.app_masters is AppMastersStart.AT_SUBMIT or self._arbiter.table.of_app(entry.app_id):
+            await self.launch_or_queue(entry, timeout_s=timeout_s)
+            return
+        entry.turn(AppState.ACCEPTED)
+        self._arbiter.set_silent(entry.app_id, bool(entry.kill_reason))
+        self._hosted.add(entry)
+
+    def start_granted(self, changes: Iterable[LeaseChange]) -> None:
+        """Start the app masters of hosted apps that have leases now, also of GPUs that others have yet to give back."""
+        for app_id in sorted({change.lease.app_id for change in changes}):
+            if app_id in self._hosted:
+                self.start_hosted(self._entries.get(app_id))
+
+    def start_hosted(self, entry: AppEntry) -> None:
+        """Start the app master of a hosted app. Until it registers, the app is asked for nothing."""
+        self._hosted.discard(entry.app_id)
+        self._arbiter.set_silent(entry.app_id, True)
+        self._spawn(self._launch(entry))
 
     async def launch_or_queue(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
         """Start the app's next attempt; return at once, or after `timeout_s`, if it has to wait in the background."""
@@ -204,7 +234,7 @@ class AppMasters:
             return self._take_back(entry)
         if overdue:
             return self._take_by_force(entry, "the lease was not given back in time")
-        if self._starts.waits(entry.app_id):
+        if entry.app_id in self._hosted or self._starts.waits(entry.app_id):
             return None
         if entry.app_id in self._unlaunched:
             # `_kill_after` ends an app that is being killed. All others wait for the engine.
@@ -249,7 +279,7 @@ class AppMasters:
             if entry.kill_reason:
                 leave = partial(self._live_cluster.leave, app_id=entry.app_id, reason=entry.kill_reason)
                 await self._changes.make_surely(leave)
-            adopted = await self._adopted(entry)
+            adopted = entry.attempt > 0 and await self._adopted(entry)
             run_on += adopted and not entry.ended
             if entry.ended:
                 # A user killed it while the engine was unavailable. The engine may have found it alive now.
@@ -268,7 +298,7 @@ class AppMasters:
                 await self._end_surely(entry, AppState.KILLED, entry.kill_reason)
             else:
                 # It was submitted, and the former ResourceManager stopped before it could be started.
-                await self.launch_or_queue(entry)
+                await self.take_up(entry)
         return run_on
 
     async def _adopted(self, entry: AppEntry) -> bool:
@@ -292,6 +322,7 @@ class AppMasters:
         for entry in self._entries.active():
             if entry.session is not None:
                 entry.session.close()
+        await self._hosted.close()
         if not keep_apps:
             await self._launcher.shutdown()
 
@@ -487,7 +518,8 @@ class AppMasters:
 
     async def _kill_after(self, entry: AppEntry, grace_s: float) -> None:
         await asyncio.sleep(grace_s)
-        while not entry.ended:
+        # Nothing ever ran of an app without an attempt.
+        while entry.attempt and not entry.ended:
             try:
                 await self._launcher.kill(entry.app_id)
                 break
@@ -521,6 +553,7 @@ class AppMasters:
 
     def _forget(self, entry: AppEntry) -> None:
         self._entries.note_end(entry)
+        self._hosted.discard(entry.app_id)
         self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason="the app ended")
         self._unlaunched.discard(entry.app_id)
         self._starts.done(entry.app_id)

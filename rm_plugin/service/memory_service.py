@@ -128,10 +128,11 @@ class MemoryService:
             arbiter=self.arbiter,
             policy=make_policy(self.settings.policy),
             entries=self.entries,
+            hosted=self.manager.hosted,
             changes=self.manager.changes,
             auctioneer=NoAuction(),
             clock=self.clock,
-            notify=self.manager.live_cluster.notify,
+            notify=self.manager.notify,
             before_round=self.manager.live_cluster.before_round,
         )
 

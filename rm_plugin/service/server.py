@@ -44,6 +44,7 @@ from rm_plugin.service.store import StateStore, StoreError
 from rm_plugin.service.store_sqlite import SqliteStore
 from rm_plugin.service.web.rm_page import RmPage
 from rm_plugin.service.web.standby_page import StandbyPage
+from themis.choices import AppMastersStart
 from themis.clock import Clock, ClockMark, WallClock
 from themis.cluster import Cluster
 from themis.config.rm_settings import RmSettings
@@ -290,10 +291,11 @@ class Server:
             arbiter=arbiter,
             policy=policy,
             entries=self._entries,
+            hosted=self.manager.hosted,
             changes=self.manager.changes,
             auctioneer=self._auctioneer,
             clock=clock,
-            notify=self.manager.live_cluster.notify,
+            notify=self.manager.notify,
             before_round=self.manager.live_cluster.before_round,
         )
 
@@ -310,6 +312,8 @@ class Server:
         await self._server.start()
         _write_address(self._settings.state_dir / "address", address)
         LOG.info("listening on %s, state in %s", address, self._settings.state_dir.absolute())
+        if self._settings.app_masters is AppMastersStart.AT_GRANT:
+            self.manager.hosted.start()
         run_on = await self.manager.app_masters.recover()
         if apps := len(list(self._entries.active())):
             LOG.info("apps of an earlier run: %d run on, %d start again", run_on, apps - run_on)

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from themis.addresses import is_address
 from themis.choices import (
+    AppMastersStart,
     Bidders,
     BidValues,
     BundleRule,
@@ -282,6 +283,11 @@ class RmSettings(Section):
     )
     unfit_s: float = Field(
         default=30.0, ge=0, description="seconds that GPUs stay closed after the engine had no room for a container"
+    )
+    app_masters: AppMastersStart = Field(
+        default=AppMastersStart.AT_SUBMIT,
+        description="when an app master starts: as its app is submitted, or with the first grant; until then one agent"
+        " host answers for all waiting apps",
     )
     am_starts_at_once: int = Field(default=16, ge=1, description="how many app masters may be starting at a time")
     am_max_attempts: int = Field(default=2, ge=1)
