@@ -1,5 +1,8 @@
 """The agent host: answers rounds for all apps without an app master, `python -m am.agent_host`.
 
+These are apps that wait for their first GPUs, of which it has the specification, and resting ones, whose app master has
+ended after a long wait, and has left a view of the app.
+
 The ResourceManager starts it and writes requests to its standard input (`HostRequest`). The host evaluates all apps of
 a question in one call of the agent. It keeps an outlook for each app: nothing happens to an app that holds no GPUs, so
 only the time and N_avg change from round to round.
@@ -28,6 +31,7 @@ from am.agent.bids.bidding import BidMemory, make_bids
 from am.agent.bids.reports import make_reports
 from am.agent.model.outlook import Outlook
 from am.agent.model.views import ClusterView
+from am.app_view import view_from_bytes
 from am.jobs.search_state import SearchState
 from am.journal import Journal
 from am.journal_store import EmptyJournal
@@ -47,7 +51,7 @@ A = TypeVar("A")
 
 
 class AgentHost:
-    """The apps that wait for their first GPUs. A request is answered without I/O."""
+    """The apps without an app master. A request is answered without I/O."""
 
     def __init__(self) -> None:
         self._cluster: Cluster
@@ -96,8 +100,11 @@ class AgentHost:
             contention=1.0,
             checkpoint_uri=spec.checkpoint_uri,
         )
-        view = app.view_at(message.submitted_at_s)
-        heartbeat = heartbeat_message(app, view, LossCurves())
+        if message.view:
+            view, heartbeat = view_from_bytes(message.view, spec, search.first_phases), None
+        else:
+            view = app.view_at(message.submitted_at_s)
+            heartbeat = heartbeat_message(app, view, LossCurves())
         outlook = Outlook(view, self._cluster_view)
         report = make_reports([outlook], np.zeros(1), np.ones(1), self._cluster_view, 0)[0]
         self._outlooks[message.app_id] = outlook

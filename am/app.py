@@ -162,6 +162,11 @@ class App(SearchedApp):
         """The GPUs by what the app may do with them."""
         return Holdings.of(self.leases, self._reserved)
 
+    @property
+    def holds_nothing(self) -> bool:
+        """Whether it has no leases, and no job of it runs."""
+        return not self.leases and not self._reserved and not any(job.running for job in self.search.jobs.values())
+
     # ---- what a restart costs ----
 
     def restarted(self, seconds: float) -> None:

@@ -52,9 +52,7 @@ def select(client: Connection, selection: Selection) -> tuple[Sequence[pb.AppSta
     """
     limit = selection.limit or None
     states = {
-        each
-        for state in selection.states
-        for each in (status.WAITING_STATES if state == status.WAITING else (state,))
+        each for state in selection.states for each in (status.WAITING_STATES if state == status.WAITING else (state,))
     }
     apps, more = client.first(
         sorted(states), most=limit if selection.sort == NEWEST else None, wanted=lambda app: _wanted(app, selection)

@@ -85,6 +85,8 @@ class AppMasters:
         self._relaunch_at_s = 0.0
         # The attempt and the token of each app whose app master is being started.
         self._tokens_to_launch: dict[str, tuple[int, str]] = {}
+        # The kills of app masters of resting apps: the next attempt starts after them.
+        self._leftovers: dict[str, asyncio.Task[Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._being_checked: set[str] = set()
         self._resumed_at_s = -math.inf
@@ -94,16 +96,15 @@ class AppMasters:
         changes.on_recovery(self.resume)
 
     async def take_up(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
-        """Start the app master of an app that has had none, or let the agent host answer for it until its first grant.
+        """Start the app master of an app that has none, or let the agent host answer for it until it is granted GPUs.
 
         `timeout_s` is as in `launch_or_queue`.
         """
-        if self.settings.app_masters is AppMastersStart.AT_SUBMIT or self._arbiter.table.of_app(entry.app_id):
+        if self._starts_at_grant and not self._arbiter.table.of_app(entry.app_id):
+            entry.turn(AppState.ACCEPTED)
+            self._host(entry)
+        else:
             await self.launch_or_queue(entry, timeout_s=timeout_s)
-            return
-        entry.turn(AppState.ACCEPTED)
-        self._arbiter.set_silent(entry.app_id, bool(entry.kill_reason))
-        self._hosted.add(entry)
 
     def start_granted(self, changes: Iterable[LeaseChange]) -> None:
         """Start the app masters of hosted apps that have leases now, also of GPUs that others have yet to give back."""
@@ -116,6 +117,30 @@ class AppMasters:
         self._hosted.discard(entry.app_id)
         self._arbiter.set_silent(entry.app_id, True)
         self._spawn(self._launch(entry))
+
+    def rest(self, change: Change, entry: AppEntry, view: bytes) -> None:
+        """End an app master that waits for GPUs, within a change: the agent host answers by this view until a grant."""
+        if entry.ended or entry.kill_reason or self._arbiter.table.of_app(entry.app_id) or not self._starts_at_grant:
+            return
+        state = APP_LIFECYCLE.check(entry.state, AppState.ACCEPTED, entry.app_id)
+        change.event("am_rested", app_id=entry.app_id, detail={"attempt": entry.attempt})
+        change.set(entry, lost_attempt=entry.attempt)
+        excused = entry.excused_attempts + 1
+        change.put(entry, state=state, resting_view=view, excused_attempts=excused, page_url="")
+        change.then(lambda: self._end_resting(entry))
+
+    def _end_resting(self, entry: AppEntry) -> None:
+        _close_session(entry)
+        self._leftovers[entry.app_id] = self._spawn(self._kill_leftover(entry.app_id))
+        self._host(entry)
+
+    def _host(self, entry: AppEntry) -> None:
+        self._arbiter.set_silent(entry.app_id, bool(entry.kill_reason))
+        self._hosted.add(entry)
+
+    @property
+    def _starts_at_grant(self) -> bool:
+        return self.settings.app_masters is AppMastersStart.AT_GRANT
 
     async def launch_or_queue(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
         """Start the app's next attempt; return at once, or after `timeout_s`, if it has to wait in the background."""
@@ -146,6 +171,8 @@ class AppMasters:
         entry = self._entries.find(exit_.app_id)
         if entry is None or entry.ended or self._closing or exit_.attempt < entry.attempt or entry.forced_reason:
             # `_take_by_force` handles the loss itself after its kill, which would hit a new attempt too.
+            return
+        if entry.resting_view:
             return
         # An engine may have made attempts by itself that never registered.
         entry.attempt = exit_.attempt
@@ -189,10 +216,20 @@ class AppMasters:
             if entry.app_id in self._being_checked:
                 continue
             action = self._due_action(entry, now_s, overdue=entry.app_id in overdue)
+            if self._starts_at_grant:
+                self._ask_to_rest(entry, now_s)
             if action is not None:
                 # In a task each: a kill may wait a minute for the machines of one app.
                 self._being_checked.add(entry.app_id)
                 self._spawn(self._act(entry, action))
+
+    def _ask_to_rest(self, entry: AppEntry, now_s: float) -> None:
+        """Ask an app master to rest that has had no GPUs for `am_idle_s`. One that cannot is asked again as late."""
+        if entry.session is None or entry.kill_reason or self._arbiter.table.of_app(entry.app_id):
+            entry.idle_since_s = now_s
+        elif now_s - entry.idle_since_s >= self.settings.am_idle_s:
+            entry.idle_since_s = now_s
+            entry.session.send(pb.RmMessage(ask_rest=pb.AskRest()))
 
     def resume(self) -> None:
         """Restart the time until app masters count as silent and leases as overdue.
@@ -274,32 +311,39 @@ class AppMasters:
             await self._end_lost(app_id)
         self.resume()
         for entry in self._entries.active():
-            # Its master may have registered with the former ResourceManager, and will again at once if it lives.
-            entry.registered_attempt = entry.attempt
-            if entry.kill_reason:
-                leave = partial(self._live_cluster.leave, app_id=entry.app_id, reason=entry.kill_reason)
-                await self._changes.make_surely(leave)
-            adopted = entry.attempt > 0 and await self._adopted(entry)
-            run_on += adopted and not entry.ended
-            if entry.ended:
-                # A user killed it while the engine was unavailable. The engine may have found it alive now.
-                if adopted:
-                    self._spawn(self._kill_leftover(entry.app_id))
-                continue
-            if adopted:
-                if entry.kill_reason:
-                    self._spawn(self._kill_after(entry, KILL_GRACE_S))
-                continue
-            if entry.attempt:
-                # The former ResourceManager may have counted the loss already, and was gone before the next start.
-                entry.excused_attempts += entry.attempt > entry.excused_attempts + len(entry.failed_at_s)
-                await self._lost(entry, "it was gone when the ResourceManager came back")
-            elif entry.kill_reason:
-                await self._end_surely(entry, AppState.KILLED, entry.kill_reason)
-            else:
-                # It was submitted, and the former ResourceManager stopped before it could be started.
-                await self.take_up(entry)
+            run_on += await self._recover_app(entry)
         return run_on
+
+    async def _recover_app(self, entry: AppEntry) -> bool:
+        """Restore an app of a former ResourceManager. Returns whether its app master was adopted."""
+        # Its master may have registered with the former ResourceManager, and will again at once if it lives.
+        entry.registered_attempt = entry.attempt
+        if entry.kill_reason:
+            leave = partial(self._live_cluster.leave, app_id=entry.app_id, reason=entry.kill_reason)
+            await self._changes.make_surely(leave)
+        if entry.resting_view:
+            # The former ResourceManager may have been gone before it ended the app master.
+            self._leftovers[entry.app_id] = self._spawn(self._kill_leftover(entry.app_id))
+        has_master = entry.attempt > 0 and not entry.resting_view
+        adopted = has_master and await self._adopted(entry)
+        if entry.ended:
+            # A user killed it while the engine was unavailable. The engine may have found it alive now.
+            if adopted:
+                self._spawn(self._kill_leftover(entry.app_id))
+            return False
+        if adopted:
+            if entry.kill_reason:
+                self._spawn(self._kill_after(entry, KILL_GRACE_S))
+        elif has_master:
+            # The former ResourceManager may have counted the loss already, and was gone before the next start.
+            entry.excused_attempts += entry.attempt > entry.excused_attempts + len(entry.failed_at_s)
+            await self._lost(entry, "it was gone when the ResourceManager came back")
+        elif entry.kill_reason:
+            await self._end_surely(entry, AppState.KILLED, entry.kill_reason)
+        else:
+            # It waited without an app master, or the former ResourceManager stopped before it could start that.
+            await self.take_up(entry)
+        return adopted
 
     async def _adopted(self, entry: AppEntry) -> bool:
         """Whether the app master lives; waits while the engine is unavailable."""
@@ -335,7 +379,10 @@ class AppMasters:
         if entry.ended or self._closing:
             self._starts.done(entry.app_id)
             return
+        if (leftover := self._leftovers.pop(entry.app_id, None)) is not None:
+            await leftover
         entry.attempt += 1
+        entry.resting_view = b""
         entry.turn(AppState.ACCEPTED)
         await self._start(entry)
 
@@ -554,6 +601,7 @@ class AppMasters:
     def _forget(self, entry: AppEntry) -> None:
         self._entries.note_end(entry)
         self._hosted.discard(entry.app_id)
+        self._leftovers.pop(entry.app_id, None)
         self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason="the app ended")
         self._unlaunched.discard(entry.app_id)
         self._starts.done(entry.app_id)

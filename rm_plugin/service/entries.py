@@ -38,6 +38,8 @@ class AppEntry:
     ResourceManager stopped, or was unavailable), or too long ago. `failed_at_s` has the times of the others' ends.
     `launch_wait` is why the engine has not started the app master yet, `waits_for` why a job waits, by the newest round
     (`Decision.waits`). `asked_in_vain` is what the engine did not grant it, to be shown until `asked_in_vain_until_s`.
+    `resting_view` is the view that its last app master left to the agent host; empty for an app that does not rest.
+    `idle_since_s` is when its app master was last seen with GPUs, or asked to rest.
     `last_message` is the attempt and id of the newest message processed; a message that comes again
     is only acknowledged. `shapes` maps job ids to shapes. `refused_messages` counts the app masters' invalid messages,
     and `cut_claims` what was cut from reports and bids (`claims`). `claimed_gpu_s` is the work of the first report.
@@ -68,6 +70,8 @@ class AppEntry:
     session: Session | None = None
     last_message: tuple[int, int] = (0, 0)
     last_seen_s: float = 0.0
+    idle_since_s: float = 0.0
+    resting_view: bytes = field(default=b"", repr=False)
     gpu_time_s: float = 0.0
     waits_for: str = ""
     asked_in_vain: str = ""
@@ -167,7 +171,8 @@ class AppEntry:
                 "finish": _hex(self.finish),
                 "kill_reason": self.kill_reason,
                 "progress": self.heartbeat.progress,
-                **(self._last_heartbeat() if self.ended or self.kill_reason else {}),
+                **({"resting_view": self.resting_view.hex()} if self.resting_view else {}),
+                **(self._last_heartbeat() if self.ended or self.kill_reason or self.resting_view else {}),
             },
         )
 
@@ -209,6 +214,7 @@ class AppEntry:
             kill_reason=str(stored.final.get("kill_reason", "")),
             page_url=str(stored.final.get("page_url", "")),
             engine_id=str(stored.final.get("engine_id", "")),
+            resting_view=bytes.fromhex(str(stored.final.get("resting_view", ""))),
             finish=pb.Finish.FromString(bytes.fromhex(str(stored.final.get("finish", "")))),
         )
         entry.take_heartbeat(heartbeat)

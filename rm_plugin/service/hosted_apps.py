@@ -1,8 +1,9 @@
 """The apps for which the agent host answers: accepted apps without an app master, which hold nothing.
 
-What follows from an app's specification comes once, when the app enters the host: its demands, its phases, its
-heartbeat. A round then asks for all of them at once, and gets the three times of each report. The host keeps nothing
-that is not here, so one that is lost is replaced, and all apps enter the new one.
+What follows from an app's specification, or from the view that its last app master left, comes once, when the app
+enters the host: its demands, its phases, its heartbeat. A round then asks for all of them at once, and gets the three
+times of each report. The host keeps nothing that is not here, so one that is lost is replaced, and all apps enter the
+new one.
 """
 
 from __future__ import annotations
@@ -196,7 +197,12 @@ class HostedApps:
         some = dict(islice(self._to_enter.items(), _ENTER_AT_ONCE))
         request.enter.extend(
             [
-                pb.HostedApp(app_id=app_id, spec=app_to_message(entry.spec), submitted_at_s=entry.submitted_at_s)
+                pb.HostedApp(
+                    app_id=app_id,
+                    spec=app_to_message(entry.spec),
+                    submitted_at_s=entry.submitted_at_s,
+                    view=entry.resting_view,
+                )
                 for app_id, entry in some.items()
             ]
         )
@@ -214,7 +220,7 @@ class HostedApps:
             self._on_failed(entry, first.problem)
         else:
             self._first_reports[first.app_id] = report_from_message(first.report, first.app_id)
-            self._on_entered(entry, first.heartbeat)
+            self._on_entered(entry, first.heartbeat if first.HasField("heartbeat") else entry.heartbeat)
 
     async def _ask(self, request: pb.HostRequest) -> pb.HostReply:
         leaving, self._to_leave = self._to_leave, set()

@@ -48,8 +48,8 @@ LAUNCH_WAIT_S = 5.0
 
 _FETCH_EVERY_S = 1.0
 
-_KEPT = ("release", "job_event", "finish")
-"""Messages that the store keeps; app masters resend them until they are acknowledged."""
+_KEPT = ("release", "job_event", "finish", "rest")
+"""Messages that the store keeps; app masters resend all but the last until they are acknowledged."""
 
 
 FetchLogs = Callable[[str, str, Path], Awaitable[None]]
@@ -306,7 +306,7 @@ class ResourceManager:
 
     def _host_entered(self, entry: AppEntry, heartbeat: pb.Heartbeat) -> None:
         self.entries.take_heartbeat(entry, heartbeat)
-        self.rounds.trigger("app arrived")
+        self.rounds.demand_changed(entry.app_id, heartbeat.unmet_gpus)
 
     def _host_failed(self, entry: AppEntry, problem: str) -> None:
         """Start the app master of an app that the agent host cannot evaluate: it says what is wrong, and ends it."""
@@ -381,7 +381,8 @@ class ResourceManager:
     def _take_session(self, entry: AppEntry, session: Session) -> None:
         if entry.session is not None:
             entry.session.close()
-        entry.session, entry.last_seen_s = (None if session.closed else session), self.clock.now_s()
+        entry.session = None if session.closed else session
+        entry.last_seen_s = entry.idle_since_s = self.clock.now_s()
         self.arbiter.set_silent(entry.app_id, session.closed or bool(entry.kill_reason))
 
     def _greet(self, entry: AppEntry, session: Session, code: bytes) -> None:
@@ -445,6 +446,8 @@ class ResourceManager:
             event = message.job_event
             detail = read_detail(event)
             change.event(event.kind, app_id=entry.app_id, detail=detail, time_s=event.time_s or None)
+        elif body == "rest":
+            self.app_masters.rest(change, entry, message.rest.view)
         elif not entry.ended:
             finish = message.finish
             state = AppState.KILLED if entry.kill_reason else AppState(finish.state)

@@ -289,6 +289,12 @@ class RmSettings(Section):
         description="when an app master starts: as its app is submitted, or with the first grant; until then one agent"
         " host answers for all waiting apps",
     )
+    am_idle_s: float = Field(
+        default=600.0,
+        gt=0,
+        description="seconds without GPUs after which an app master ends until its app gets some, with `app_masters:"
+        " at_grant`",
+    )
     am_starts_at_once: int = Field(default=16, ge=1, description="how many app masters may be starting at a time")
     am_max_attempts: int = Field(default=2, ge=1)
     am_failures_window_s: float = Field(
