@@ -1,20 +1,27 @@
 """The agent host reports and bids as the app masters of the same apps do."""
 
 import io
+import math
 import struct
 
 import pytest
 from hosted_cases import specs
+from msgspec.structs import replace
 
 from am.agent_host import AgentHost, serve
 from am.app import App
+from am.app_view import view_from_bytes, view_to_bytes
+from am.jobs.search_state import SearchState
 from am.journal import Journal
 from am.journal_store import EmptyJournal
 from am.negotiator import Negotiator
 from am.status import LossCurves, heartbeat_message
+from am.tuners.port import Phase
+from themis.apps import JobShape
 from themis.bids import Offer
 from themis.clock import VirtualClock
 from themis.cluster import Allocation, Cluster, DeviceType, Machine
+from themis.errors import InputError
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, cluster_to_message, offer_to_message
 
@@ -151,3 +158,62 @@ def test_served_requests_are_answered_until_the_stream_ends():
     replies = io.BytesIO()
     serve(io.BytesIO(2 * (struct.pack(">I", len(content)) + content)), replies)
     assert replies.getvalue() == bytes(8)
+
+
+class TestRestingApps:
+    """Of an app that has begun and holds nothing, the host has the view that its app master left."""
+
+    @staticmethod
+    def begun(spec, cluster, tmp_path):
+        """An app master whose app has done half of its work on some jobs, and has measured more than it declared."""
+        app = app_master(spec, cluster, tmp_path)
+        for place, job in enumerate(app.search.jobs.values()):
+            job.profile.reach(job.spec.iterations_total // 2 if place % 2 else 0)
+        app.restarted(3.5)
+        return app
+
+    def test_reports_are_those_of_the_app_master(self, cluster, tmp_path):
+        for spec in specs():
+            app = self.begun(spec, cluster, tmp_path)
+            host = AgentHost()
+            hosted = pb.HostedApp(
+                app_id=spec.name,
+                spec=app_to_message(spec),
+                submitted_at_s=SUBMITTED_S,
+                view=view_to_bytes(app.view({})),
+            )
+            (first,) = host.answer(pb.HostRequest(cluster=registered_cluster(cluster), enter=[hosted])).entered
+            assert (first.problem, first.HasField("heartbeat")) == ("", False)
+            reply = host.answer(pb.HostRequest(app_ids=[spec.name], contentions=[CONTENTION], ask_rho=QUESTION))
+            first.report.round_id, first.report.rho = QUESTION.round_id, reply.rho[0]
+            first.report.t_shared_s, first.report.t_ideal_s = reply.t_shared_s[0], reply.t_ideal_s[0]
+            question = pb.AskRho(contention=CONTENTION)
+            question.MergeFrom(QUESTION)
+            report = Negotiator(app, dict).report(question).rho
+            assert first.report.SerializeToString(deterministic=True) == report.SerializeToString(deterministic=True)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"jobs": ()},
+            {"work_total_gpu_s": math.nan},
+            {"restart_s": -1.0},
+            {"later_phases": (Phase(jobs=1, iterations=1),) * 50},
+            {"app_id": 3},
+        ],
+    )
+    def test_view_that_is_not_of_this_app_is_refused(self, change, tmp_path):
+        spec = next(specs())
+        view = app_master(spec, CLUSTERS["one type"], tmp_path).view({})
+        search = SearchState(spec, tmp_path, 1.0, Journal(EmptyJournal()), lambda _: None)
+        assert view_from_bytes(view_to_bytes(view), spec, search.first_phases) == view
+        with pytest.raises(InputError, match="not a view"):
+            view_from_bytes(view_to_bytes(replace(view, **change)), spec, search.first_phases)
+
+    def test_view_with_a_larger_job_than_the_specification_is_refused(self, tmp_path):
+        spec = next(specs())
+        view = app_master(spec, CLUSTERS["one type"], tmp_path).view({})
+        larger = replace(view, jobs=(replace(view.jobs[0], shape=JobShape(tasks=4_000)),))
+        search = SearchState(spec, tmp_path, 1.0, Journal(EmptyJournal()), lambda _: None)
+        with pytest.raises(InputError, match="not a view of this app"):
+            view_from_bytes(view_to_bytes(larger), spec, search.first_phases)

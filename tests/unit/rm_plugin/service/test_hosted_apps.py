@@ -9,12 +9,17 @@ import pytest
 from hosted_cases import InlineHost, negotiate, specs
 from service_cases import CLUSTER, NOW_S, ServiceCase, registration
 
+from am.app import App
+from am.app_view import view_to_bytes
+from am.journal import Journal
+from am.journal_store import EmptyJournal
 from rm_plugin.service.host_process import HostLostError, HostProcess
 from rm_plugin.service.memory_service import until
 from rm_plugin.service.status import app_status
 from rm_plugin.service.store_memory import MemoryStore
 from submarine_client.status import WAITING, shown_state
 from themis.cluster import Cluster, Machine
+from themis.errors import InputError
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import cluster_to_message
@@ -253,6 +258,137 @@ def test_changed_machines_let_all_apps_enter_anew(tmp_path):
         await service.manager.hosted.close()
 
     run(scenario())
+
+
+class TestResting:
+    """An app master that has held no GPUs for long leaves its app to the host."""
+
+    @staticmethod
+    async def idle(service, spec=SPECS[0]):
+        """An app with an app master and without GPUs, and the view of it."""
+        entry = await service.manager.submit(spec)
+        await service.rounds._play(["test"])
+        await until(lambda: bool(service.launcher.launched))
+        entry, session = await service.manager.register(registration(entry))
+        leases = [lease.lease_id for lease in service.arbiter.table.of_app(entry.app_id)]
+        await service.send(entry, session, release=pb.Release(lease_ids=leases, reason="the test"))
+        while not session._outgoing.empty():
+            message = session._outgoing.get_nowait()
+            if message.HasField("registered"):
+                message.registered.ClearField("leases")
+                app = App(message.registered, service.manager.folder("x"), "", Journal(EmptyJournal()), service.clock)
+        return entry, session, view_to_bytes(app.view({}))
+
+    def test_it_is_asked_once_it_has_held_none_for_long(self, tmp_path):
+        async def scenario():
+            service = case(tmp_path, am_idle_s=100.0)
+            entry, session, _ = await self.idle(service)
+            for at_s, asked in ((0.0, 0), (99.0, 0), (101.0, 1), (150.0, 1), (202.0, 2)):
+                service.clock.advance_to(NOW_S + at_s)
+                entry.last_seen_s = service.clock.now_s()
+                service.manager.app_masters.check_apps()
+                sent = [message.WhichOneof("body") for message in session._outgoing._queue]
+                assert sent.count("ask_rest") == asked
+            await service.manager.hosted.close()
+
+        run(scenario())
+
+    def test_it_ends_and_the_host_answers_until_the_next_grant(self, tmp_path):
+        async def scenario():
+            service = case(tmp_path)
+            entry, session, view = await self.idle(service)
+            await service.send(entry, session, rest=pb.Rest(view=view))
+            await until(lambda: entry.app_id not in service.launcher.living)
+            assert (entry.state, entry.session, entry.app_id in service.manager.hosted) == ("ACCEPTED", None, True)
+            assert shown_state(app_status(service.manager, entry, whole=True)) == WAITING
+            with pytest.raises(InputError, match="over"):
+                await service.manager.register(registration(entry))
+            await service.rounds._play(["test"])
+            await until(lambda: len(service.launcher.launched) == 2)
+            await service.manager.register(registration(entry))
+            assert (entry.state, entry.attempt, entry.failed_at_s, entry.resting_view) == ("RUNNING", 2, (), b"")
+            service.check()
+            await service.manager.hosted.close()
+
+        run(scenario())
+
+    def test_it_goes_on_if_it_was_granted_gpus_meanwhile(self, tmp_path):
+        async def scenario():
+            service = case(tmp_path)
+            entry, session, view = await self.idle(service)
+            session_answers = asyncio.ensure_future(self._answer(service, entry, session))
+            await service.rounds._play(["test"])
+            session_answers.cancel()
+            await service.send(entry, session, rest=pb.Rest(view=view))
+            assert (entry.state, entry.resting_view) == ("RUNNING", b"")
+            assert entry.session is session
+            await service.manager.hosted.close()
+
+        run(scenario())
+
+    @staticmethod
+    async def _answer(service, entry, session):
+        async for message in session.outgoing():
+            if message.HasField("ask_rho"):
+                demand = pb.GangDemand(
+                    job_id="job-0",
+                    min_gpus=1,
+                    max_gpus=1,
+                    unit_gpus=1,
+                    slowdown=pb.Slowdown(slot=1.0, machine=1.0, rack=1.0, cluster=1.0),
+                    work_left_gpu_s=10.0,
+                )
+                report = pb.RhoReport(
+                    round_id=message.ask_rho.round_id, rho=2.0, t_shared_s=20.0, t_ideal_s=10.0, demands=[demand]
+                )
+                await service.send(entry, session, rho=report)
+            elif message.HasField("offer"):
+                await service.send(entry, session, bid=pb.Bid(round_id=message.offer.round_id, empty_value=0.5))
+
+    @pytest.mark.parametrize("is_granted", [False, True])
+    def test_it_rests_on_after_a_restart(self, tmp_path, is_granted):
+        async def scenario():
+            store = MemoryStore()
+            first = case(tmp_path, store=store)
+            entry, session, view = await self.idle(first)
+            unmet_gpus = entry.heartbeat.unmet_gpus
+            await first.send(entry, session, rest=pb.Rest(view=view))
+            if is_granted:
+                first.manager.app_masters.start_granted = lambda changes: None
+                await first.rounds._play(["test"])
+            await first.manager.hosted.close()
+            second = case(tmp_path, store=store)
+            assert await second.manager.app_masters.recover() == 0
+            again = second.entries.get(entry.app_id)
+            assert (again.heartbeat.unmet_gpus, again.failed_at_s) == (unmet_gpus, ())
+            assert [am.attempt for am in second.launcher.launched] == ([2] if is_granted else [])
+            assert (again.app_id in second.manager.hosted) == (not is_granted)
+            await second.manager.hosted.close()
+
+        run(scenario())
+
+    def test_view_that_is_none_costs_the_app_a_start_of_its_app_master(self, tmp_path):
+        async def scenario():
+            service = case(tmp_path)
+            entry, session, _ = await self.idle(service)
+            await service.send(entry, session, rest=pb.Rest(view=b"nonsense"))
+            await until(lambda: len(service.launcher.launched) == 2)
+            assert entry.app_id not in service.manager.hosted
+            await service.manager.hosted.close()
+
+        run(scenario())
+
+    def test_kill_ends_it_at_once(self, tmp_path):
+        async def scenario():
+            service = case(tmp_path)
+            entry, session, view = await self.idle(service)
+            await service.send(entry, session, rest=pb.Rest(view=view))
+            await service.manager.kill(entry.app_id, "")
+            await until(lambda: entry.ended)
+            assert (entry.state, len(service.manager.hosted)) == (AppState.KILLED, 0)
+            await service.manager.hosted.close()
+
+        run(scenario())
 
 
 class TestProcess:
