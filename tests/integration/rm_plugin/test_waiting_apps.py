@@ -9,8 +9,10 @@ import grpc
 import psutil
 from authorized_stub import LocalStub
 from live_rm import Live, address_of, kill, live, replay_app, settings, start_process
+from msgspec.structs import replace
 
 from submarine_client.status import WAITING, shown_state
+from themis.apps import JobShape
 from themis.config.rm_settings import LeaseSettings, RmSettings
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
@@ -76,5 +78,27 @@ def test_apps_wait_on_when_the_resource_manager_is_killed(tmp_path: Path) -> Non
             await rm.stub.Kill(pb.KillRequest(app_id=holder))
             status = await rm.ended(waits)
             assert (status.state, status.attempts) == ("FINISHED", 1)
+
+    asyncio.run(scenario())
+
+
+def test_app_master_without_gpus_ends_and_the_app_goes_on_from_its_checkpoints_later(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        configured = settings(tmp_path, app_masters="at_grant", am_idle_s=0.6, policy="tiresias")
+        async with live(configured) as rm:
+            apps = []
+            for name in ("a", "b"):
+                spec = replay_app(name, iterations=250, tasks=8)
+                (job,) = spec.jobs
+                apps.append(await rm.submit(replace(spec, jobs=(replace(job, shape=JobShape(tasks=8, min_tasks=8)),))))
+            rested = await rm.event("am_rested", apps[0])
+            status = await rm.show(apps[0])
+            assert shown_state(status) == WAITING
+            assert 0 < status.progress < 1
+            assert rested.detail["attempt"] == 1
+            for app_id in apps:
+                status = await rm.ended(app_id, timeout_s=120)
+                assert (status.state, status.attempts > 1) == ("FINISHED", bool(rm.events("am_rested", app_id)))
+            assert rm.events("am_lost") == []
 
     asyncio.run(scenario())
