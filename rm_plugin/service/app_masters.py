@@ -116,6 +116,8 @@ class AppMasters:
         """Start the app master of a hosted app. Until it registers, the app is asked for nothing."""
         self._hosted.discard(entry.app_id)
         self._arbiter.set_silent(entry.app_id, True)
+        # Else it would count as silent since it began to wait.
+        entry.last_seen_s = self._clock.now_s()
         self._spawn(self._launch(entry))
 
     def rest(self, change: Change, entry: AppEntry, view: bytes) -> None:
@@ -267,7 +269,7 @@ class AppMasters:
 
     def _due_action(self, entry: AppEntry, now_s: float, *, overdue: bool) -> Coroutine[Any, Any, None] | None:
         """What has to be done about an app now. Returns None for most apps, so a look at all of them is cheap."""
-        if overdue and entry.registered_attempt != entry.attempt:
+        if overdue and (entry.registered_attempt != entry.attempt or self._starts.waits(entry.app_id)):
             return self._take_back(entry)
         if overdue:
             return self._take_by_force(entry, "the lease was not given back in time")

@@ -160,6 +160,29 @@ def test_watch_does_not_miss_the_app_master_of_an_app_that_waits(tmp_path):
     run(scenario())
 
 
+def test_leases_that_run_out_before_the_app_master_has_its_turn_are_taken_back(tmp_path):
+    async def scenario():
+        service = case(tmp_path, am_starts_at_once=1, cluster=BIG)
+        apps = [await service.manager.submit(SPECS[0]) for _ in range(2)]
+        await service.rounds._play(["test"])
+        await until(lambda: bool(service.launcher.launched))
+        (late,) = [entry for entry in apps if entry.app_id not in service.launcher.living]
+        # They are prolonged once for an app master that is not there, and expire then.
+        for _ in range(2):
+            service.clock.advance_to(service.arbiter.table.of_app(late.app_id)[0].expires_at_s)
+            await service.rounds._play(["test"])
+        service.clock.advance_to(service.clock.now_s() + 1_000.0)
+        for entry in apps:
+            entry.last_seen_s = service.clock.now_s()
+        service.manager.app_masters.check_apps()
+        await until(lambda: not service.arbiter.table.of_app(late.app_id))
+        assert (late.state, late.attempt) == (AppState.ACCEPTED, 0)
+        service.check()
+        await service.manager.hosted.close()
+
+    run(scenario())
+
+
 def test_waiting_app_that_is_killed_ends_without_an_app_master(tmp_path):
     async def scenario():
         service = case(tmp_path)
