@@ -86,7 +86,7 @@ class RmSession:
     async def run(self) -> None:
         """Keep the session until cancelled; raises UnreachableError when the ResourceManager stays away or refuses."""
         loop = asyncio.get_running_loop()
-        away_since_s = loop.time()
+        away_since_s, logged_since_s = loop.time(), -1.0
         target = await asyncio.to_thread(grpc_target, self._address)
         options = [*_OPTIONS, *keepalive_options(self._address), *self._options]
         async with grpc.aio.insecure_channel(target, options=options) as channel:
@@ -100,7 +100,10 @@ class RmSession:
                         raise UnreachableError(
                             "the ResourceManager refuses this attempt", value=error.details()
                         ) from None
-                    LOG.info("session broke: %s", error.details())
+                    # Once per absence, which may last for hours.
+                    if logged_since_s != away_since_s:
+                        LOG.info("session broke, trying again every %g s: %s", _RETRY_S, error.details())
+                        logged_since_s = away_since_s
                 finally:
                     self._outgoing = None
                     self.sent_at_s.clear()
