@@ -75,6 +75,7 @@ class ServiceCase:
             "cluster": Path("unused"),
             "state_dir": folder,
             "policy": policy,
+            "app_masters": "at_submit",
             "report_deadline_s": 0.02,
             "bid_deadline_s": 0.02,
             "auction": {"keep_markets": 0},

@@ -31,7 +31,7 @@ def add_to(group: Subcommands) -> None:
     parser.add_argument(
         "--app-masters",
         choices=[each.value for each in AppMastersStart],
-        default=AppMastersStart.AT_SUBMIT.value,
+        default=AppMastersStart.AT_GRANT.value,
         help="when app masters start; default: %(default)s",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -21,7 +21,6 @@ from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.starts import Starts
 from rm_plugin.service.store import StoreError
-from themis.choices import AppMastersStart
 from themis.clock import Clock
 from themis.config.rm_settings import RmSettings
 from themis.errors import ThemisError, UnreachableError
@@ -100,7 +99,7 @@ class AppMasters:
 
         `timeout_s` is as in `launch_or_queue`.
         """
-        if self._starts_at_grant and not self._arbiter.table.of_app(entry.app_id):
+        if self.settings.starts_at_grant and not self._arbiter.table.of_app(entry.app_id):
             entry.turn(AppState.ACCEPTED)
             self._host(entry)
         else:
@@ -122,7 +121,8 @@ class AppMasters:
 
     def rest(self, change: Change, entry: AppEntry, view: bytes) -> None:
         """End an app master that waits for GPUs, within a change: the agent host answers by this view until a grant."""
-        if entry.ended or entry.kill_reason or self._arbiter.table.of_app(entry.app_id) or not self._starts_at_grant:
+        is_over = entry.ended or entry.kill_reason or not self.settings.starts_at_grant
+        if is_over or self._arbiter.table.of_app(entry.app_id):
             return
         state = APP_LIFECYCLE.check(entry.state, AppState.ACCEPTED, entry.app_id)
         change.event("am_rested", app_id=entry.app_id, detail={"attempt": entry.attempt})
@@ -139,10 +139,6 @@ class AppMasters:
     def _host(self, entry: AppEntry) -> None:
         self._arbiter.set_silent(entry.app_id, bool(entry.kill_reason))
         self._hosted.add(entry)
-
-    @property
-    def _starts_at_grant(self) -> bool:
-        return self.settings.app_masters is AppMastersStart.AT_GRANT
 
     async def launch_or_queue(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
         """Start the app's next attempt; return at once, or after `timeout_s`, if it has to wait in the background."""
@@ -218,7 +214,7 @@ class AppMasters:
             if entry.app_id in self._being_checked:
                 continue
             action = self._due_action(entry, now_s, overdue=entry.app_id in overdue)
-            if self._starts_at_grant:
+            if self.settings.starts_at_grant:
                 self._ask_to_rest(entry, now_s)
             if action is not None:
                 # In a task each: a kill may wait a minute for the machines of one app.

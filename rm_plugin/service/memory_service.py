@@ -98,6 +98,7 @@ class MemoryService:
             "cluster": Path("unused"),
             "state_dir": folder,
             "policy": "srtf",
+            "app_masters": "at_submit",
             "coalesce_s": 0.0,
             "report_deadline_s": 0.2,
             "validate_state": True,

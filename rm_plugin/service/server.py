@@ -44,7 +44,6 @@ from rm_plugin.service.store import StateStore, StoreError
 from rm_plugin.service.store_sqlite import SqliteStore
 from rm_plugin.service.web.rm_page import RmPage
 from rm_plugin.service.web.standby_page import StandbyPage
-from themis.choices import AppMastersStart
 from themis.clock import Clock, ClockMark, WallClock
 from themis.cluster import Cluster
 from themis.config.rm_settings import RmSettings
@@ -312,7 +311,7 @@ class Server:
         await self._server.start()
         _write_address(self._settings.state_dir / "address", address)
         LOG.info("listening on %s, state in %s", address, self._settings.state_dir.absolute())
-        if self._settings.app_masters is AppMastersStart.AT_GRANT:
+        if self._settings.starts_at_grant:
             self.manager.hosted.start()
         run_on = await self.manager.app_masters.recover()
         if apps := len(list(self._entries.active())):

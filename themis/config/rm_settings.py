@@ -284,10 +284,10 @@ class RmSettings(Section):
     unfit_s: float = Field(
         default=30.0, ge=0, description="seconds that GPUs stay closed after the engine had no room for a container"
     )
-    app_masters: AppMastersStart = Field(
-        default=AppMastersStart.AT_SUBMIT,
-        description="when an app master starts: as its app is submitted, or with the first grant; until then one agent"
-        " host answers for all waiting apps",
+    app_masters: AppMastersStart | None = Field(
+        default=None,
+        description="when an app master starts: `at_submit`, or `at_grant`, the default except on YARN; until its first"
+        " grant one agent host answers for all waiting apps",
     )
     am_idle_s: float = Field(
         default=600.0,
@@ -327,6 +327,13 @@ class RmSettings(Section):
         if self.engine != "yarn" and self.standby.enabled != (self.standby.folder is not None):
             raise ValueError(f"with the engine {self.engine}, standby.enabled and standby.folder go together")
         return self
+
+    @property
+    def starts_at_grant(self) -> bool:
+        """Whether app masters start with the first grant."""
+        # On YARN an app master may wait in a queue, and the GPUs of its app would idle meanwhile.
+        default = AppMastersStart.AT_SUBMIT if self.engine == "yarn" else AppMastersStart.AT_GRANT
+        return (self.app_masters or default) is AppMastersStart.AT_GRANT
 
     @property
     def exposure(self) -> str:

@@ -77,7 +77,7 @@ class Plan(Value, frozen=True, kw_only=True):
     seconds: float = 60.0
     lease_s: float = 20.0
     policy: str = "themis"
-    app_masters: AppMastersStart = AppMastersStart.AT_SUBMIT
+    app_masters: AppMastersStart = AppMastersStart.AT_GRANT
 
     def __post_init__(self) -> None:
         for name, value, least, most in (
