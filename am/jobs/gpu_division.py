@@ -332,15 +332,15 @@ def _fitting(jobs: Sequence[JobView], gpus: int) -> int:
 
 def share_evenly(jobs: Sequence[JobView], gpus: int) -> Sizes:
     """Gang sizes for as many of the first jobs as can run at once. Tasks are given to jobs in turn."""
-    return _deal_tasks(jobs, gpus, lambda _, size: size)
+    return _share_tasks(jobs, gpus, lambda _, size: size)
 
 
 def share_by_work(jobs: Sequence[JobView], gpus: int) -> Sizes:
     """As `share_evenly`, but each further task goes to the job that would end last."""
-    return _deal_tasks(jobs, gpus, lambda job, size: -job.serial_work_s / size)
+    return _share_tasks(jobs, gpus, lambda job, size: -job.serial_work_s / size)
 
 
-def _deal_tasks(jobs: Sequence[JobView], gpus: int, turn: Callable[[JobView, int], float]) -> Sizes:
+def _share_tasks(jobs: Sequence[JobView], gpus: int, turn: Callable[[JobView, int], float]) -> Sizes:
     """The smallest gang for each of the first jobs, then task by task for the job with the least `turn`."""
     sizes: list[int] = []
     left = gpus

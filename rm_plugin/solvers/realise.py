@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import field
 from msgspec.structs import replace
 
-from rm_plugin.solvers.candidates import Candidate
+from rm_plugin.solvers.bidders import MarketRow
 from rm_plugin.solvers.kinds import Kind, packing_order
 from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand, PlacedGang
@@ -47,7 +47,7 @@ def racks_by_type(machines: Iterable[FreeMachine]) -> tuple[FreeMachine, ...]:
 
 def realise(
     machines: Sequence[FreeMachine],
-    chosen: Mapping[str, Candidate],
+    chosen: Mapping[str, MarketRow],
     layout: Layout | None = None,
     *,
     has_types: bool = False,
