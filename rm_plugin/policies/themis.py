@@ -28,7 +28,7 @@ class ThemisPolicy:
     """
 
     name = "themis"
-    rho_of = RhoOf.WANTING_APPS
+    rho_of = RhoOf.APPS_WITH_DEMAND
     memory_type = DueDateMemory
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:

@@ -15,7 +15,7 @@ class WorstRhoFirstPolicy:
     """
 
     name = "worst_rho_first"
-    rho_of = RhoOf.WANTING_APPS
+    rho_of = RhoOf.APPS_WITH_DEMAND
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the apps in order, each renewing in place first, then taking what has least S."""

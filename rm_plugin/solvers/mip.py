@@ -193,15 +193,10 @@ def _order_identical_bidders(bidders: Sequence[Bidder], chosen: Mapping[str, Mar
     """
     groups: dict[tuple[object, ...], list[Bidder]] = {}
     for bidder in bidders:
-        groups.setdefault(_content(bidder), []).append(bidder)
+        rows = tuple((row.log_value, row.kinds, row.pinned, tuple(sorted(row.pinned_parts))) for row in bidder.rows)
+        groups.setdefault((bidder.log_empty, rows), []).append(bidder)
     ordered: dict[str, MarketRow] = {}
     for alike in groups.values():
         places = sorted(bidder.rows.index(chosen[bidder.app_id]) for bidder in alike if bidder.app_id in chosen)
         ordered |= {bidder.app_id: bidder.rows[place] for bidder, place in zip(alike, places, strict=False)}
     return dict(sorted(ordered.items()))
-
-
-def _content(bidder: Bidder) -> tuple[object, ...]:
-    """The content of a bid, independent of the order of its rows."""
-    rows = tuple((row.log_value, row.kinds, row.pinned, tuple(sorted(row.pinned_parts))) for row in bidder.rows)
-    return (bidder.log_empty, rows)

@@ -112,7 +112,7 @@ class TestQuestions:
 
 
 class TestReportsThatAreChecked:
-    def checked(self, reports, *apps, rho_of=RhoOf.WANTING_APPS):
+    def checked(self, reports, *apps, rho_of=RhoOf.APPS_WITH_DEMAND):
         return check_reports(snapshot(*apps), tuple(apps), reports, rho_of)
 
     def test_apps_that_were_not_asked_are_dropped(self):
@@ -214,7 +214,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize(
         ("rho_of", "refused"),
-        [(RhoOf.EVERY_APP, ["a", "b"]), (RhoOf.WANTING_APPS, ["a"]), (RhoOf.NO_APP, [])],
+        [(RhoOf.EVERY_APP, ["a", "b"]), (RhoOf.APPS_WITH_DEMAND, ["a"]), (RhoOf.NO_APP, [])],
     )
     def test_a_report_without_a_rho_that_was_asked_for_is_refused(self, rho_of, refused):
         silent = {"a": report("a", math.nan), "b": replace(report("b", math.nan), demands=())}
