@@ -44,7 +44,7 @@ delivers grants only with heartbeats. Spark does the same (`spark.yarn.scheduler
 _CALLS = 8
 """Concurrent calls into Java."""
 _SILENCE_S = 2.0
-"""Seconds beyond a heartbeat's interval after which YARN counts as away. Time away does not count as waiting."""
+"""Seconds beyond a heartbeat's interval after which YARN counts as unreachable. That time is no waiting time."""
 _STOP_AGAIN_S = 5.0
 """Seconds after which an order to stop a container is repeated, because its node may have been unreachable."""
 _REASONS = {

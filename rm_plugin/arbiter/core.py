@@ -297,11 +297,11 @@ class Arbiter:
 
         The very same where all of it stands.
         """
-        claims = tuple(claim for claim in decision.unserved if self._stays(claim.app_id))
+        app_demands = tuple(app_demand for app_demand in decision.unserved if self._stays(app_demand.app_id))
         auction, leftovers = self._that_stand(decision.auction), self._that_stand(decision.leftovers)
         if (auction, leftovers) == (decision.auction, decision.leftovers):
             return decision
-        return replace(decision, auction=auction, leftovers=leftovers, unserved=claims)
+        return replace(decision, auction=auction, leftovers=leftovers, unserved=app_demands)
 
     def lease_end_s(self, now_s: float, begins_s: float | None = None) -> float:
         """When a lease granted now ends.

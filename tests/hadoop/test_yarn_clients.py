@@ -333,7 +333,7 @@ def test_containers_outlive_a_killed_app_master(cluster, application):
     first.start(container_id=kept["container_id"], commands=[SLEEP])
     # By then its node knows that it runs. YARN, which ends unknown containers, learns of it a heartbeat later.
     runs = f"{kept['container_id']} Container Transitioned from ACQUIRED to RUNNING"
-    wait_until(lambda: runs in cluster.plan.layout.log("resourcemanager").read_text())
+    wait_until(lambda: runs in cluster.deployment.layout.log("resourcemanager").read_text())
     os.kill(first.pid(), signal.SIGKILL)
 
     second = app.attempt()
