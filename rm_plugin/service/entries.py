@@ -130,11 +130,6 @@ class AppEntry:
         self.heartbeat = heartbeat
         self._curves |= {curve.job_id: curve for curve in heartbeat.loss_curves}
 
-    def note_claim(self, work_left_gpu_s: float) -> None:
-        """Remember the first claim of work left, in reference GPU seconds."""
-        if self.claimed_gpu_s is None and work_left_gpu_s > 0.0:
-            self.claimed_gpu_s = work_left_gpu_s
-
     def turn(self, state: AppState) -> None:
         """Change the state. Raises InvariantError if the new state may not follow the old one."""
         self.state = APP_LIFECYCLE.check(self.state, state, self.app_id)

@@ -273,9 +273,6 @@ class RoundRunner:
             app_id: checked_report(claim, self._facts_of(snapshot, app_id)) for app_id, claim in claims.items()
         }
         reports = {app_id: report for app_id, (report, _) in cut_reports.items()}
-        self._arbiter.heard_of(reports)
-        for app_id, report in reports.items():
-            self._entries.get(app_id).note_claim(report.work_left_gpu_s)
         self._last_reports.take(snapshot, reports)
         kept = self._last_reports.of_late(snapshot, [app for app in question.app_ids if app not in reports])
         self._reports = reports | kept
@@ -288,8 +285,16 @@ class RoundRunner:
         if kept:
             detail["kept"] = sorted(kept)
         detail |= self._cut_detail({app_id: cuts for app_id, (_, cuts) in cut_reports.items() if cuts})
-        await self._record("round_reported", detail)
+        await self._changes.make(lambda change: self._note_reports(change, reports, detail))
         return self._reports
+
+    def _note_reports(self, change: Change, reports: Mapping[str, AppReport], detail: Mapping[str, object]) -> None:
+        change.event("round_reported", detail=detail)
+        for app_id, report in reports.items():
+            entry, claim_gpu_s = self._entries.get(app_id), report.work_left_gpu_s
+            if entry.claimed_gpu_s is None and claim_gpu_s > 0.0:
+                change.put(entry, claimed_gpu_s=claim_gpu_s)
+        change.then(lambda: self._arbiter.heard_of(reports))
 
     def _facts_of(self, snapshot: RoundSnapshot, app_id: str) -> AppFacts:
         """Return what is known of an app in this round, without asking it."""
