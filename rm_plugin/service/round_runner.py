@@ -18,7 +18,7 @@ from rm_plugin.arbiter.rounds import Answer, Question, RoundResult, play_round
 from rm_plugin.policies.demands import usable_left
 from rm_plugin.policies.port import ExplainingPolicy, Explanation, Figure, MeasuredPolicy, Policy
 from rm_plugin.service.changes import Change, Changes
-from rm_plugin.service.claims import WITHIN_APP, AppFacts, Cuts, checked_bid, checked_report
+from rm_plugin.service.claims import NOT_GRANTED, WITHIN_APP, AppFacts, Cuts, checked_bid, checked_report
 from rm_plugin.service.entries import AppEntries
 from rm_plugin.service.last_reports import LastReports
 from rm_plugin.service.market_folder import MarketFolder
@@ -311,13 +311,14 @@ class RoundRunner:
             lease_s=snapshot.lease_s,
             rule=self._settings.auction.bundle_rule,
             claimed_gpu_s=entry.claimed_gpu_s,
+            grantable_gpus=entry.grant_limit.at(snapshot.now_s),
         )
 
     def _cut_detail(self, cuts: Mapping[str, Cuts]) -> dict[str, object]:
         """Count and log what was cut from claims, and return the part of an event that says so."""
         for app_id, notes in cuts.items():
-            if all(note.endswith(WITHIN_APP) for note in notes):
-                # Of an honest app whose job moves.
+            if all(note.endswith((WITHIN_APP, NOT_GRANTED)) for note in notes):
+                # Of an honest app.
                 continue
             entry = self._entries.get(app_id)
             entry.cut_claims += len(notes)

@@ -55,7 +55,9 @@ class Attempt:
         self.runtime = MemoryRuntime()
         self.kept = self.runtime.kept = FakeKept()
         context = AmContext(rm_address="", app_id="app-1", attempt=1, token="t", folder=folder)
-        self.master = AppMaster(context, SimpleNamespace(runtime=self.runtime, attempt=1), VirtualClock(50.0))
+        self.master = AppMaster(
+            context, SimpleNamespace(runtime=self.runtime, attempt=1, headroom_gpus=3), VirtualClock(50.0)
+        )
         self.version = 0
         shape = JobShape(tasks=tasks, min_tasks=min_tasks or tasks)
         self.spec = AppSpec(
@@ -263,7 +265,7 @@ def test_moving_job_restarts_on_reserved_gpus(tmp_path):
 def test_heartbeat_that_fails_is_skipped(tmp_path, monkeypatch):
     beats = itertools.chain([ValueError("Value out of range")], itertools.repeat(pb.Heartbeat(progress=0.5)))
 
-    def next_beat(app, view, curves):
+    def next_beat(app, view, curves, headroom_gpus):
         beat = next(beats)
         if isinstance(beat, Exception):
             raise beat
@@ -288,12 +290,13 @@ def test_repeated_heartbeat_failure_is_logged_once(tmp_path, monkeypatch, caplog
     reported, all_told = [True, False, False, False, True, False, False], asyncio.Event()
     beats = iter(reported)
 
-    def next_beat(app, view, curves):
+    def next_beat(app, view, curves, headroom_gpus):
         good = next(beats, None)
         if good is None:
             all_told.set()
         if not good:
             raise ValueError("Value out of range")
+        assert headroom_gpus == 3
         return pb.Heartbeat()
 
     monkeypatch.setattr("am.master.heartbeat_message", next_beat)
