@@ -13,7 +13,7 @@ from am.context import AmContext
 from am.jobs.planner import Plan
 from am.master import AppMaster
 from am.runtimes.memory import MemoryRuntime
-from am.runtimes.port import NoRoomError
+from am.runtimes.port import NoRoomError, NothingKept
 from am.status import finish_message
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TunerSpec
 from themis.clock import VirtualClock
@@ -35,8 +35,8 @@ class FakeKept:
     def watch(self, on_change, on_no_room):
         self.on_change, self.on_no_room = on_change, on_no_room
 
-    def prepare(self, requests):
-        self.prepared += [request.gpus for request in requests]
+    def prepare(self, requests, granted):
+        self.prepared += [request.gpus for request in requests if granted.issuperset(request.gpus)]
         return self.ready
 
     def occupied(self):
@@ -217,6 +217,26 @@ def test_job_works_on_until_the_gpus_that_it_grows_by_are_ready(tmp_path):
         one.apply(**growth)
         assert not job.stop_reason
         one.kept.ready = True
+        one.apply(**growth)
+        assert job.stop_reason == "it grows"
+        await one.until(lambda: not job.running)
+
+    run(tmp_path, scenario, min_tasks=1)
+
+
+def test_job_works_on_until_the_gpus_that_it_grows_by_are_granted(tmp_path):
+    """Also on engines that keep no seats: their leases are those of others as long as they are reserved."""
+
+    async def scenario(one):
+        one.runtime.kept = NothingKept()
+        one.hold(g0="GRANTED", g1="GRANTED", g2="RESERVED")
+        job = one.app.search.jobs["j0"]
+        one.apply(start={"j0": (A,)})
+        await one.until(lambda: one.runtime.running)
+        growth = {"stop": {"j0": "it grows"}, "prepare": {"j0": (A, B, C)}}
+        one.apply(**growth)
+        assert not job.stop_reason
+        one.hold(g0="GRANTED", g1="GRANTED", g2="GRANTED")
         one.apply(**growth)
         assert job.stop_reason == "it grows"
         await one.until(lambda: not job.running)
