@@ -153,7 +153,7 @@ class _Places(ast.NodeVisitor):
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, bool):
             self._add(node, str(not node.value))
-        elif _is_number(node):
+        elif isinstance(node.value, int | float):
             self._add(node, repr(node.value + 1))
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -162,8 +162,13 @@ class _Places(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_IfExp(self, node: ast.IfExp) -> None:
-        self._add(node.test, f"not ({self._text(node.test)})")
+        self._negate(node.test)
         self.generic_visit(node)
+
+    def _negate(self, test: ast.expr) -> None:
+        if not isinstance(test, ast.Compare | ast.UnaryOp):
+            # The others have this mutant by themselves.
+            self._add(test, f"not ({self._text(test)})")
 
     def visit_comprehension(self, node: ast.comprehension) -> None:
         for condition in node.ifs:
@@ -177,7 +182,7 @@ class _Places(ast.NodeVisitor):
 
     def visit_If(self, node: ast.If) -> None:
         if ast.unparse(node.test) != "TYPE_CHECKING":
-            self._add(node.test, f"not ({self._text(node.test)})")
+            self._negate(node.test)
             self.generic_visit(node)
 
     def visit_Break(self, node: ast.Break) -> None:
