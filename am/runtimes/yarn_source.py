@@ -143,6 +143,8 @@ class YarnSource:
         self._old = {container.container_id: container for container in registration.previous}
         self._old_gone = asyncio.Event()
         self._work: set[asyncio.Task[Any]] = set()
+        self.headroom_gpus: int | None = None
+        """GPUs that YARN's newest reply allows the app in addition. None before the first."""
         self.gone_for_good = asyncio.Event()
         self._resting = asyncio.Event()
         self._beating = asyncio.get_running_loop().create_task(self._beat())
@@ -332,6 +334,7 @@ class YarnSource:
             self._eager_beats = _EAGER_BEATS
 
     def _take(self, reply: AllocateReply) -> None:
+        self.headroom_gpus = reply.headroom_gpus
         for container in reply.granted:
             self._granted(container)
         for container in reply.recovered:
