@@ -104,7 +104,7 @@ class AgentHost:
             view, heartbeat = view_from_bytes(message.view, spec, search.first_phases), None
         else:
             view = app.view_at(message.submitted_at_s)
-            heartbeat = heartbeat_message(app, view, LossCurves())
+            heartbeat = heartbeat_message(app, view, LossCurves(), None)
         outlook = Outlook(view, self._cluster_view)
         report = make_reports([outlook], np.zeros(1), np.ones(1), self._cluster_view, 0)[0]
         self._outlooks[message.app_id] = outlook

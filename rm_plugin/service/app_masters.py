@@ -17,6 +17,7 @@ from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher
 from rm_plugin.service.attempt_token import hashed, new_token
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries, AppEntry
+from rm_plugin.service.grant_limit import NO_GRANT_LIMIT
 from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.starts import Starts
@@ -126,7 +127,8 @@ class AppMasters:
             return
         state = APP_LIFECYCLE.check(entry.state, AppState.ACCEPTED, entry.app_id)
         change.event("am_rested", app_id=entry.app_id, detail={"attempt": entry.attempt})
-        change.set(entry, lost_attempt=entry.attempt)
+        # What the engine grants is heard from app masters alone.
+        change.set(entry, lost_attempt=entry.attempt, grant_limit=NO_GRANT_LIMIT)
         excused = entry.excused_attempts + 1
         change.put(entry, state=state, resting_view=view, excused_attempts=excused, page_url="")
         change.then(lambda: self._end_resting(entry))

@@ -124,7 +124,7 @@ def test_first_heartbeat_of_an_app_is_that_of_its_app_master(cluster, tmp_path):
     for first, spec in zip(entered, specs(), strict=True):
         app = app_master(spec, cluster, tmp_path)
         app.contention = 1.0
-        heartbeat = heartbeat_message(app, app.view({}), LossCurves())
+        heartbeat = heartbeat_message(app, app.view({}), LossCurves(), None)
         heartbeat.checkpoint_uri, heartbeat.rho = "", first.heartbeat.rho
         assert first.heartbeat == heartbeat
 
