@@ -89,6 +89,7 @@ class ResourceManager:
         self.clock = clock
         self.rounds: RoundRunner
         self.page_url = ""
+        self.certificate_expires_at_s = 0.0
         self.identities = Identities(admins=settings.admins, anonymous=settings.anonymous, clock=clock)
         self.changes = Changes(arbiter, recorder, validate=settings.validate_state)
         self.live_cluster = LiveCluster(
