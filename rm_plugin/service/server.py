@@ -355,6 +355,7 @@ class Server:
         await self._server.stop(grace=0.5)
         await self._local_tokens.stop()
         await self.manager.changes.close()
+        self.manager.own_pages.close()
         self._auctioneer.close()
         with contextlib.suppress(FileNotFoundError):
             (self._settings.state_dir / "address").unlink()
