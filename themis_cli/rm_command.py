@@ -1,4 +1,4 @@
-"""`themis rm`: run a ResourceManager, look at it, stop it, drain its machines, make its certificate, and find this machine's cards."""
+"""`themis rm`: run, watch, stop and drain a ResourceManager, make its certificate, and find this machine's cards."""
 
 from __future__ import annotations
 

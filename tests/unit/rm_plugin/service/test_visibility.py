@@ -94,7 +94,7 @@ def test_entry_for_other_users_holds_no_text_of_its_programs():
     heartbeat, finish = filled(pb.Heartbeat), filled(pb.Finish)
     for message in (heartbeat, finish):
         message.jobs.append(filled(pb.JobStatus))
-    texts = dict.fromkeys(("diagnostics", "page_url", "engine_id", "archive", "waits_for", "asked_in_vain"), "SECRET")
+    texts = dict.fromkeys(("diagnostics", "page_url", "engine_id", "archive", "waits_for", "launch_wait"), "SECRET")
     entry = AppEntry(
         app_id="app-0001",
         spec=spec,
