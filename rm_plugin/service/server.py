@@ -84,6 +84,8 @@ def run(settings: RmSettings, engine: Engine | None = None, *, standby: bool = F
     # App masters and tasks inherit the environment, and must not act as the operator.
     os.environ.pop(TOKEN_VARIABLE, None)
     _check_listeners(settings)
+    # Before anything waits for an engine.
+    load_tls(settings.tls)
     # Earlier versions created these readable for all users. The folder itself may hold files of others.
     for name in ("rm.sqlite", "rm.sqlite-wal", "rm.sqlite-shm", "address", "apps", "markets", "archive", "code"):
         make_private(settings.state_dir / name)

@@ -19,6 +19,7 @@ import pytest
 from live_rm import address_of, replay_app, settings, start_process
 from msgspec.structs import replace
 
+from am.session import RmSession
 from rm_plugin.service.certificates import init_tls
 from rm_plugin.service.server import Server
 from rm_plugin.service.store_sqlite import SqliteStore
@@ -29,8 +30,10 @@ from submarine_client.credentials import Credentials
 from themis.clock import WallClock
 from themis.config.cluster_file import load_cluster
 from themis.config.rm_settings import RmSettings, TlsSettings
-from themis.errors import InputError, ThemisError
+from themis.errors import InputError, ThemisError, UnreachableError
 from themis.identity import settings_folder
+from themis.tls import Trust
+from themis.wire import themis_pb2 as pb
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -139,6 +142,36 @@ def test_user_of_another_machine_has_a_file_for_this_address_alone(
     asyncio.run(scenario())
 
 
+def test_app_master_registers_only_with_a_resource_manager_that_its_authority_vouches_for(tmp_path: Path) -> None:
+    init_tls(tmp_path / "tls", [])
+    init_tls(tmp_path / "other", [])
+
+    async def scenario() -> None:
+        async with serving(settings(tmp_path, tls=files(tmp_path / "tls"))) as (server, address):
+            for trust in (
+                None,
+                Trust(authorities=(tmp_path / "other/ca.pem").read_text()),
+                Trust(authorities=(tmp_path / "tls/ca.pem").read_text(), name="other.example.org"),
+            ):
+                asked: list[pb.Register] = []
+
+                def register(asked: list[pb.Register] = asked) -> pb.Register:
+                    asked.append(pb.Register(app_id="app-0001", attempt=1, token="secret"))
+                    return asked[-1]
+
+                session = RmSession(address, register, lambda _: None, clock=WallClock(), give_up_s=0.5, trust=trust)
+                with pytest.raises(UnreachableError, match="the ResourceManager is unavailable"):
+                    await session.run()
+            # With the right one, the service answers: it knows no such app.
+            trust = Trust(authorities=(tmp_path / "tls/ca.pem").read_text())
+            session = RmSession(address, pb.Register, lambda _: None, clock=WallClock(), give_up_s=5, trust=trust)
+            with pytest.raises(UnreachableError, match="refuses this attempt"):
+                await session.run()
+            assert not list(server.manager.entries)
+
+    asyncio.run(scenario())
+
+
 @contextlib.contextmanager
 def listener() -> Iterator[tuple[str, list[bytes]]]:
     """A host that reads what clients send and answers nothing. Yields its address and what it has read."""
@@ -226,6 +259,14 @@ def test_listening_beyond_loopback_needs_tls_and_identity_and_status_shows_the_e
             )
             assert status.returncode == 0, status.stderr
             assert "certificate      until " in status.stdout and " 20 days" in status.stdout
+
+            def use() -> None:
+                # App masters connect to 0.0.0.0, which is no name of the certificate, and expect one that is.
+                with Client(environment["THEMIS_RM"]) as client:
+                    app = client.submit(replace(replay_app("everywhere", iterations=30), user=""))
+                    assert app.wait(timeout_s=60).state == "FINISHED"
+
+            await asyncio.to_thread(use)
         finally:
             process.terminate()
             process.wait(20)
