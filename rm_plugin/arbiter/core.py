@@ -174,10 +174,23 @@ class Arbiter:
         attained_gpu_s: float = 0.0,
         owner: AppOwner = NO_OWNER,
         resources: TaskResources = NO_RESOURCES,
+        arrived_at_s: float | None = None,
     ) -> None:
-        """An app was accepted."""
+        """An app was accepted, or is resumed after a pause.
+
+        Args:
+            app_id: The app.
+            now_s: The present time, from when on the app counts for contention.
+            attained_gpu_s: GPU time that it had before.
+            owner: Whose app it is.
+            resources: What each of its tasks needs.
+            arrived_at_s: Its submission as policies see it. By default now; of a resumed app it is earlier.
+        """
         self._apps[app_id] = _Account(
-            submitted_at_s=now_s, attained_gpu_s=attained_gpu_s, owner=owner, resources=resources
+            submitted_at_s=now_s if arrived_at_s is None else arrived_at_s,
+            attained_gpu_s=attained_gpu_s,
+            owner=owner,
+            resources=resources,
         )
         self._standings[app_id] = self._standing(app_id)
         self._contention.enter(app_id, now_s)

@@ -174,8 +174,8 @@ def losses_document(entry: AppEntry) -> Document:
 
 
 def explanation_of(page_state: PageState, entry: AppEntry) -> Explanation:
-    """Why the app has its GPUs, in the words of its policy. Empty once it has ended."""
-    return () if entry.ended else page_state.manager.rounds.explanation(entry.app_id)
+    """Why the app has its GPUs, in the words of its policy. Empty if it has ended or is paused."""
+    return page_state.manager.rounds.explanation(entry.app_id) if entry.is_active else ()
 
 
 def newest_round(page_state: PageState, entry: AppEntry) -> str:

@@ -37,7 +37,7 @@ def home_page(page_state: PageState) -> str:
             "p",
             "The same for programs: ",
             join([link(path, path) for path in _ADDRESSES], ", "),
-            ". Nothing can be changed here: submit and kill with the command ",
+            ". Submit with the command ",
             element("code", "submarine"),
             ".",
         ),
@@ -143,7 +143,7 @@ def _gpu(page_state: PageState, names: AppNames, gpu: GpuId) -> Markup:
 def _apps(page_state: PageState, names: AppNames) -> list[Markup]:
     entries = page_state.manager.entries
     ended = (entry for entry in entries.newest_first() if entry.ended)
-    shown = [*entries.active()[: -MAX_APPS - 1 : -1], *islice(ended, MAX_ENDED)]
+    shown = [*entries.living()[: -MAX_APPS - 1 : -1], *islice(ended, MAX_ENDED)]
     if not shown:
         return [element("p", "None yet.")]
     parts = [apps_table(page_state, names, shown)]

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from rm_plugin.service.app_pages import MAX_APPS
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.visibility import visible_event
+from rm_plugin.service.web.actions import VERBS, act, action_token, actor_of, reason_of
 from rm_plugin.service.web.app_page import app_page
 from rm_plugin.service.web.apps_page import APPS_A_PAGE, apps_page
 from rm_plugin.service.web.documents import (
@@ -16,6 +17,7 @@ from rm_plugin.service.web.documents import (
     cluster_document,
     events_document,
     losses_document,
+    summary,
     usage_document,
 )
 from rm_plugin.service.web.home_page import home_page
@@ -49,6 +51,7 @@ def application(page_state: PageState) -> web.Application:
             web.get("/api/v1/apps", routes.apps_data),
             web.get("/api/v1/apps/{app_id:[^/]+}", routes.app_data),
             web.get("/api/v1/apps/{app_id:[^/]+}/losses", routes.losses_data),
+            *(web.post(f"/api/v1/apps/{{app_id:[^/]+}}/{verb}", routes.act) for verb in VERBS),
             web.get("/api/v1/usage", routes.usage_data),
             web.get("/api/v1/rounds", routes.rounds_data),
             web.get("/api/v1/events", routes.events_data),
@@ -68,7 +71,9 @@ class Routes:
 
     async def _seen_by(self, request: web.Request) -> PageState:
         """Return the state as the reader of a page may see it."""
-        return replace(self._page_state, reader=await reader_of(request, self._page_state.manager.identities))
+        identities = self._page_state.manager.identities
+        reader = await reader_of(request, identities)
+        return replace(self._page_state, reader=reader, action_token=action_token(request, reader, identities))
 
     def _html(self, text: str) -> web.Response:
         """Return a page. If the settings are insecure, each page begins with a warning."""
@@ -118,6 +123,14 @@ class Routes:
         page_state = await self._seen_by(request)
         await self._page_state.event_index.ready()
         return json_answer(app_document(page_state, page_state.seen(await self._entry(request.match_info["app_id"]))))
+
+    async def act(self, request: web.Request) -> web.Response:
+        """Pause, resume or kill an app. The answer is the app after that, without its jobs."""
+        page_state = self._page_state
+        identity = actor_of(request, page_state.manager.identities)
+        entry = await self._entry(request.match_info["app_id"])
+        await act(page_state.manager, entry, request.path.rpartition("/")[2], identity, await reason_of(request))
+        return json_answer(summary(replace(page_state, reader=identity), entry))
 
     async def usage_data(self, _request: web.Request) -> web.Response:
         """The use of the cluster over time."""

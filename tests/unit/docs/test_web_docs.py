@@ -62,7 +62,8 @@ def meaning(heading, key):
 
 
 def addresses(application):
-    return {route.resource.canonical for route in application.router.routes()}
+    routes = application.router.routes()
+    return {("POST " if route.method == "POST" else "") + route.resource.canonical for route in routes}
 
 
 def written(heading):
