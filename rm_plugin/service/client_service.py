@@ -205,13 +205,8 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
 
     async def _check_may_read_logs(self, entry: AppEntry) -> None:
         """Raise NotAllowedError for other users. Logs that an administrator reads are noted in the event log."""
-        reader = caller()
-        reader.check_controls(entry.app_id, entry.spec.user)
-        if reader.user != entry.spec.user and not self._manager.identities.anonymous:
-            detail = {"user": reader.user, "action": "logs_read"}
-            await self._manager.changes.make(
-                lambda change: change.event("user_acted", app_id=entry.app_id, detail=detail)
-            )
+        caller().check_controls(entry.app_id, entry.spec.user)
+        await self._manager.note_logs_read(entry, caller())
 
     async def ClusterInfo(
         self,

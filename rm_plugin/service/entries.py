@@ -290,6 +290,8 @@ class AppEntries:
         self._last_number = max([last_number, *map(app_number, self._entries), *map(app_number, self.lost)])
         self._living = {entry.app_id: entry for entry in entries if not entry.ended}
         self.version = 0
+        self.heartbeats = 0
+        """Heartbeats taken since the start."""
 
     def __iter__(self) -> Iterator[AppEntry]:
         return iter(self._entries.values())
@@ -307,6 +309,7 @@ class AppEntries:
 
     def take_heartbeat(self, entry: AppEntry, heartbeat: pb.Heartbeat) -> None:
         """Take the newest heartbeat of an app."""
+        self.heartbeats += 1
         declared = bool(entry.declaration.phases)
         entry.take_heartbeat(heartbeat)
         if declared != bool(entry.declaration.phases):

@@ -34,6 +34,7 @@ from themis.clock import Clock
 from themis.config.names import check_label
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError, UnknownNameError
+from themis.identity import Identity
 from themis.lifecycle import APP_LIFECYCLE, AppState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, bid_from_message, report_from_message
@@ -172,6 +173,12 @@ class ResourceManager:
             self._fetching.pop(entry.app_id, None)
             self._fetched.pop(entry.app_id, None)
         return folder
+
+    async def note_logs_read(self, entry: AppEntry, reader: Identity) -> None:
+        """Write that an administrator reads the logs of another user's app. Raises StoreError if it cannot."""
+        if reader.user != entry.spec.user and not self.identities.anonymous:
+            detail = {"user": reader.user, "action": "logs_read"}
+            await self.changes.make(lambda change: change.event("user_acted", app_id=entry.app_id, detail=detail))
 
     async def submit(self, spec: AppSpec, code: bytes = b"", *, by: str = "") -> AppEntry:
         """Accept an app and start its app master.

@@ -30,6 +30,8 @@ _STATUS = (
     (UnknownNameError, 404),
     (InputError, 400),
     (UnreachableError, 503),
+    # The store cannot be written.
+    (OSError, 503),
 )
 _STOP_S = 1.0
 

@@ -168,7 +168,7 @@ def losses_document(entry: AppEntry) -> Document:
     """The losses of an app's jobs over their iterations, thinned. Jobs without losses are left out."""
     jobs = [
         {"job_id": curve.job_id, "iterations": list(curve.iterations), "losses": list(curve.losses)}
-        for curve in entry.loss_curves
+        for curve in sorted(entry.loss_curves, key=lambda curve: curve.job_id)
     ]
     return {"app_id": entry.app_id, "best_job": entry.best_job or None, "jobs": jobs}
 

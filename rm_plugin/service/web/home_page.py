@@ -7,6 +7,7 @@ from itertools import islice
 from rm_plugin.service.web.apps_page import apps_table
 from rm_plugin.service.web.page_state import GpuState, MachineState, PageState
 from rm_plugin.service.web.parts import AppNames, rounds_table
+from rm_plugin.service.web.stream import cluster_mark
 from themis.cluster import GpuId, Machine
 from themis.lifecycle import LeaseState
 from themis.rho import HEADLINE, RhoDefinition
@@ -42,6 +43,7 @@ def home_page(page_state: PageState) -> str:
             ".",
         ),
         charts_from="static/",
+        stream=f"api/v1/stream?after={cluster_mark(page_state.manager)}",
     )
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 from aiohttp import web
 from msgspec.structs import replace
 
 from rm_plugin.service.app_pages import MAX_APPS
 from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.logs import MAX_PART_BYTES, log_paths, read_log
 from rm_plugin.service.visibility import visible_event
 from rm_plugin.service.web.actions import VERBS, act, action_token, actor_of, reason_of
 from rm_plugin.service.web.app_page import app_page
@@ -25,6 +29,8 @@ from rm_plugin.service.web.metrics import CONTENT_TYPE, metrics_text
 from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.readers import reader_of
 from rm_plugin.service.web.round_record import round_document
+from rm_plugin.service.web.stream import Streams, app_mark, cluster_mark
+from rm_plugin.service.web.timeline import Timeline, Timelines, timeline_document
 from themis.errors import InputError, UnknownNameError
 from themis.identity import NoIdentityError
 from themis.lifecycle import AppState
@@ -35,6 +41,7 @@ from themis.web.static_files import FOLDER, ROUTE
 APPS_DEFAULT = 200
 ROUNDS_DEFAULT, MAX_ROUNDS = 10, 100
 EVENTS_DEFAULT, MAX_EVENTS = 100, 500
+LOG_DEFAULT_BYTES = 64 * 1024
 
 
 def application(page_state: PageState) -> web.Application:
@@ -51,6 +58,11 @@ def application(page_state: PageState) -> web.Application:
             web.get("/api/v1/apps", routes.apps_data),
             web.get("/api/v1/apps/{app_id:[^/]+}", routes.app_data),
             web.get("/api/v1/apps/{app_id:[^/]+}/losses", routes.losses_data),
+            web.get("/api/v1/apps/{app_id:[^/]+}/timeline", routes.timeline_data),
+            web.get("/api/v1/apps/{app_id:[^/]+}/logs", routes.logs_data),
+            web.get("/api/v1/apps/{app_id:[^/]+}/logs/{path:.+}", routes.log),
+            web.get("/api/v1/apps/{app_id:[^/]+}/stream", routes.app_stream),
+            web.get("/api/v1/stream", routes.cluster_stream),
             *(web.post(f"/api/v1/apps/{{app_id:[^/]+}}/{verb}", routes.act) for verb in VERBS),
             web.get("/api/v1/usage", routes.usage_data),
             web.get("/api/v1/rounds", routes.rounds_data),
@@ -68,6 +80,10 @@ class Routes:
 
     def __init__(self, page_state: PageState) -> None:
         self._page_state = page_state
+        self._streams = Streams()
+        self._timelines = Timelines(page_state.manager.recorder)
+        # Who reads whose logs, so that an administrator is noted once and not with each part.
+        self._log_readers: set[tuple[str, str]] = set()
 
     async def _seen_by(self, request: web.Request) -> PageState:
         """Return the state as the reader of a page may see it."""
@@ -140,6 +156,51 @@ class Routes:
         """The loss curves of an app's jobs."""
         entry = await self._entry(request.match_info["app_id"])
         return json_answer(losses_document((await self._seen_by(request)).seen(entry)))
+
+    async def timeline_data(self, request: web.Request) -> web.Response:
+        """When each job of an app ran, and when each GPU was leased."""
+        page_state = await self._seen_by(request)
+        entry = await self._entry(request.match_info["app_id"])
+        line = await self._timelines.of(entry.app_id) if page_state.controls(entry) else Timeline()
+        return json_answer(timeline_document(line, page_state.now_s))
+
+    async def logs_data(self, request: web.Request) -> web.Response:
+        """The paths of an app's logs."""
+        entry, folder = await self._logs_of(request)
+        return json_answer({"logs": await asyncio.to_thread(log_paths, folder, entry.shapes.keys())})
+
+    async def log(self, request: web.Request) -> web.Response:
+        """Bytes of one log, as text."""
+        offset = whole_number(request, "offset", 0, least=-(2**53))
+        limit = whole_number(request, "limit", LOG_DEFAULT_BYTES, least=1, most=MAX_PART_BYTES)
+        entry, folder = await self._logs_of(request)
+        # In a thread, because the log may be long and the disk slow.
+        path, jobs = request.match_info["path"], entry.shapes.keys()
+        data, next_offset = await asyncio.to_thread(read_log, folder, jobs, path, offset, limit)
+        headers = {"Content-Type": "text/plain; charset=utf-8", "X-Next-Offset": str(next_offset)}
+        return web.Response(body=data, headers=headers)
+
+    async def _logs_of(self, request: web.Request) -> tuple[AppEntry, Path]:
+        """Return an app and its folder with its logs up to now, for a reader who may see them."""
+        manager = self._page_state.manager
+        reader = await reader_of(request, manager.identities)
+        entry = await self._entry(request.match_info["app_id"])
+        if reader is None:
+            raise NoIdentityError("logs are for the user of their app", remedy="sign in at /login with a token")
+        reader.check_controls(entry.app_id, entry.spec.user)
+        if (reader.user, entry.app_id) not in self._log_readers:
+            await manager.note_logs_read(entry, reader)
+            self._log_readers.add((reader.user, entry.app_id))
+        return entry, await manager.fetch_logs(entry)
+
+    async def app_stream(self, request: web.Request) -> web.StreamResponse:
+        """An event whenever the page of an app has changed."""
+        entry = await self._entry(request.match_info["app_id"])
+        return await self._streams.serve(request, lambda: app_mark(self._page_state.manager, entry))
+
+    async def cluster_stream(self, request: web.Request) -> web.StreamResponse:
+        """An event whenever the page of the cluster has changed."""
+        return await self._streams.serve(request, lambda: cluster_mark(self._page_state.manager))
 
     async def rounds_data(self, request: web.Request) -> web.Response:
         """The newest rounds, newest first."""

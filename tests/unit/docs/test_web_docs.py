@@ -71,9 +71,10 @@ def written(heading):
 
 
 def test_every_address_is_documented(page_state):
-    assert {each.replace("{app}", "{app_id}") for each in written("address of the ResourceManager")} == addresses(
-        routes.application(page_state)
-    )
+    assert {
+        each.replace("{app}", "{app_id}").replace("{log}", "{path}")
+        for each in written("address of the ResourceManager")
+    } == addresses(routes.application(page_state))
     named = {
         each.replace("{job}", "{job_id}").replace("{file}", "{name}") for each in written("address of the app master")
     }
