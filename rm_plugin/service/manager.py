@@ -149,8 +149,7 @@ class ResourceManager:
         if not entry.is_active:
             return f"it is paused; `submarine app resume {entry.app_id}` brings it back"
         reasons = [entry.launch_wait or entry.waits_for]
-        if self.clock.now_s() < entry.asked_in_vain_until_s:
-            reasons.append(entry.asked_in_vain)
+        reasons.append(entry.grant_limit.shown(self.clock.now_s()))
         if entry.heartbeat.unmet_gpus > 0:
             reasons += self.live_cluster.limits
         return "; ".join(filter(None, reasons))
@@ -452,6 +451,7 @@ class ResourceManager:
             session.take_bid(bid_from_message(message.bid, entry.app_id))
         elif body == "heartbeat" and entry.is_active:
             self.entries.take_heartbeat(entry, message.heartbeat)
+            self.live_cluster.note_grants(entry)
             self.rounds.demand_changed(entry.app_id, message.heartbeat.unmet_gpus)
 
     def _keep(self, change: Change, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
