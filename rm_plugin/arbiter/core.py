@@ -165,6 +165,11 @@ class Arbiter:
         return len(self._apps)
 
     @property
+    def grid_origin_s(self) -> float:
+        """The origin of the grid on which leases end: the first start of the service."""
+        return self._origin_s
+
+    @property
     def policy_memory(self) -> Value | None:
         """What the policy remembers of the newest round."""
         return self._memory

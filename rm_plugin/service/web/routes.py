@@ -12,6 +12,7 @@ from rm_plugin.service.app_pages import MAX_APPS
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.logs import MAX_PART_BYTES, log_paths, read_log
 from rm_plugin.service.visibility import visible_event
+from rm_plugin.service.web import yarn_documents
 from rm_plugin.service.web.actions import VERBS, act, action_token, actor_of, reason_of
 from rm_plugin.service.web.app_page import app_page
 from rm_plugin.service.web.apps_page import APPS_A_PAGE, apps_page
@@ -47,7 +48,7 @@ LOG_DEFAULT_BYTES = 64 * 1024
 def application(page_state: PageState) -> web.Application:
     """Everything that is served."""
     routes = Routes(page_state)
-    served = site(is_document=lambda path: path.startswith("/api/"))
+    served = site(is_document=lambda path: path.startswith(("/api/", "/ws/")))
     served.router.add_static(ROUTE, FOLDER)
     served.add_routes(
         [
@@ -67,6 +68,15 @@ def application(page_state: PageState) -> web.Application:
             web.get("/api/v1/usage", routes.usage_data),
             web.get("/api/v1/rounds", routes.rounds_data),
             web.get("/api/v1/events", routes.events_data),
+            web.get("/cluster", routes.yarn_page),
+            web.get("/ws/v1/cluster", routes.yarn_info),
+            web.get("/ws/v1/cluster/info", routes.yarn_info),
+            web.get("/ws/v1/cluster/metrics", routes.yarn_metrics),
+            web.get("/ws/v1/cluster/apps", routes.yarn_apps),
+            web.get("/ws/v1/cluster/apps/{app_id:[^/]+}", routes.yarn_app),
+            web.get("/ws/v1/cluster/apps/{app_id:[^/]+}/state", routes.yarn_app_state),
+            web.get("/ws/v1/cluster/nodes", routes.yarn_nodes),
+            web.get("/ws/v1/cluster/nodes/{node_id:[^/]+}", routes.yarn_node),
             web.get("/metrics", routes.metrics),
             web.get("/healthz", routes.health),
             web.get("/login", routes.login),
@@ -220,6 +230,48 @@ class Routes:
         events = await manager.recorder.read_events(after, app_id, limit)
         shown = [seen for event in events if (seen := await visible_event(manager, event, reader)) is not None]
         return json_answer(events_document(shown, events[-1].sequence if events else after))
+
+    # ---- as YARN's ResourceManager answers ----
+
+    async def yarn_page(self, _request: web.Request) -> web.Response:
+        """The page of the cluster, where YARN has its own: clients look there for a ResourceManager that is active."""
+        return web.Response(status=302, headers={"Location": "./"})
+
+    async def yarn_info(self, _request: web.Request) -> web.Response:
+        """The cluster, as YARN describes itself."""
+        return json_answer(yarn_documents.info_document(self._page_state))
+
+    async def yarn_metrics(self, _request: web.Request) -> web.Response:
+        """Numbers of apps, machines and resources, in YARN's words."""
+        return json_answer(yarn_documents.metrics_document(self._page_state))
+
+    async def yarn_apps(self, request: web.Request) -> web.Response:
+        """Apps in YARN's words, with its filters."""
+        return json_answer(yarn_documents.apps_document(await self._seen_by(request), request.query))
+
+    async def yarn_app(self, request: web.Request) -> web.Response:
+        """One app in YARN's words."""
+        page_state, entry = await self._seen_by(request), await self._yarn_entry(request)
+        return json_answer(yarn_documents.app_document(page_state, entry))
+
+    async def yarn_app_state(self, request: web.Request) -> web.Response:
+        """The state of one app in YARN's words."""
+        return json_answer({"state": yarn_documents.state_of(await self._yarn_entry(request))})
+
+    async def yarn_nodes(self, request: web.Request) -> web.Response:
+        """The machines in YARN's words."""
+        return json_answer(yarn_documents.nodes_document(self._page_state, request.query))
+
+    async def yarn_node(self, request: web.Request) -> web.Response:
+        """One machine in YARN's words."""
+        node_id = request.match_info["node_id"]
+        document = yarn_documents.node_document(self._page_state, node_id)
+        if document is None:
+            raise NotThereError("unknown machine", value=node_id, remedy="ws/v1/cluster/nodes lists them")
+        return json_answer(document)
+
+    async def _yarn_entry(self, request: web.Request) -> AppEntry:
+        return await self._entry(yarn_documents.app_reference(request.match_info["app_id"]))
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """Numbers for Prometheus."""

@@ -72,7 +72,7 @@ def written(heading):
 
 def test_every_address_is_documented(page_state):
     assert {
-        each.replace("{app}", "{app_id}").replace("{log}", "{path}")
+        each.replace("{app}", "{app_id}").replace("{log}", "{path}").replace("{node}", "{node_id}")
         for each in written("address of the ResourceManager")
     } == addresses(routes.application(page_state))
     named = {
