@@ -132,6 +132,16 @@ class Connection:
         status: pb.AppStatus = self._call(self._stub.Kill, pb.KillRequest(app_id=app_id, reason=reason))
         return status
 
+    def pause(self, app_id: str, reason: str = "") -> pb.AppStatus:
+        """Pause an app. Returns its status after the request."""
+        status: pb.AppStatus = self._call(self._stub.Pause, pb.PauseRequest(app_id=app_id, reason=reason))
+        return status
+
+    def resume(self, app_id: str) -> pb.AppStatus:
+        """Resume a paused app. Returns its status after the request."""
+        status: pb.AppStatus = self._call(self._stub.Resume, pb.ResumeRequest(app_id=app_id))
+        return status
+
     def watch(self, app_id: str = "", *, after_sequence: int = 0, follow: bool = True) -> Iterator[pb.Event]:
         """Yield events after `after_sequence`, of one app or of all. With `follow`, wait for new events too."""
         request = pb.WatchRequest(app_id=app_id, after_sequence=after_sequence, follow=follow)

@@ -28,7 +28,12 @@ from themis.lifecycle import AppState
 from themis.python_programs import module_command
 
 _CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+")
-_STATUS = {AppState.FINISHED: FinalStatus.SUCCEEDED, AppState.KILLED: FinalStatus.KILLED}
+# Another application of YARN goes on with an app that is paused.
+_STATUS = {
+    AppState.FINISHED: FinalStatus.SUCCEEDED,
+    AppState.KILLED: FinalStatus.KILLED,
+    AppState.PAUSED: FinalStatus.KILLED,
+}
 
 
 class YarnEngine:

@@ -469,10 +469,11 @@ def _arbiter(
         next_round_id=summary.last_round + 1,
         memory=restored_memory(summary.memory, policy, summary.memory_policy),
     )
-    for entry in entries.active():
+    # By arrival, since the arbiter's time does not run back.
+    for entry in sorted(entries.active(), key=lambda entry: entry.arrived_at_s):
         arbiter.add_app(
             entry.app_id,
-            now_s=entry.submitted_at_s,
+            now_s=entry.arrived_at_s,
             attained_gpu_s=summary.attained_gpu_s.get(entry.app_id, 0.0),
             owner=entry.owner,
             resources=entry.spec.resources,

@@ -1,4 +1,4 @@
-"""Our errors over HTTP, and an HTTP server, for read-only pages and APIs."""
+"""Our errors over HTTP, and an HTTP server, for pages and APIs."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ _STATUS = (
     (UnknownNameError, 404),
     (InputError, 400),
     (UnreachableError, 503),
+    # The store cannot be written.
+    (OSError, 503),
 )
 _STOP_S = 1.0
 
@@ -97,8 +99,9 @@ async def listen(
 
 def _refusal(request: web.Request, error: Exception, as_document: bool) -> web.Response:
     status, what = _meaning(request, error)
+    allowed = sorted(error.allowed_methods) if isinstance(error, web.HTTPMethodNotAllowed) else ()
     # A browser asks its user for a name and a password, here the token.
-    headers = {405: {"Allow": "GET, HEAD"}, 401: {"WWW-Authenticate": 'Basic realm="Themis"'}}.get(status, {})
+    headers = {405: {"Allow": ", ".join(allowed)}, 401: {"WWW-Authenticate": 'Basic realm="Themis"'}}.get(status, {})
     if as_document:
         value = None if what.value is None else str(what.value)
         answer = json_answer({"error": {"what": what.what, "value": value, "remedy": what.remedy}}, status)
@@ -115,8 +118,8 @@ def _meaning(request: web.Request, error: Exception) -> tuple[int, ThemisError]:
     if isinstance(error, web.HTTPNotFound):
         return 404, NotThereError("no such page", value=request.path)
     if isinstance(error, web.HTTPMethodNotAllowed):
-        remedy = "pages are read-only; submit and kill with the command submarine"
-        return 405, InputError("nothing can be changed here", value=request.method, remedy=remedy)
+        remedy = f"it takes {', '.join(sorted(error.allowed_methods))}"
+        return 405, InputError("this address does not take the method", value=request.method, remedy=remedy)
     if isinstance(error, web.HTTPException):
         return error.status, InputError(error.reason, value=request.path)
     LOG.error("a page failed: %s", request.path, exc_info=error)

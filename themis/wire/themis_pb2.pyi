@@ -727,10 +727,12 @@ class Acknowledge(_message.Message):
     def __init__(self, of_id: _Optional[int] = ..., now_s: _Optional[float] = ..., contention: _Optional[float] = ..., active_apps: _Optional[int] = ...) -> None: ...
 
 class ShutDown(_message.Message):
-    __slots__ = ("reason",)
+    __slots__ = ("reason", "pause")
     REASON_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_FIELD_NUMBER: _ClassVar[int]
     reason: str
-    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+    pause: bool
+    def __init__(self, reason: _Optional[str] = ..., pause: _Optional[bool] = ...) -> None: ...
 
 class ClusterUpdate(_message.Message):
     __slots__ = ("cluster", "gpus_available")
@@ -797,6 +799,20 @@ class KillRequest(_message.Message):
     app_id: str
     reason: str
     def __init__(self, app_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class PauseRequest(_message.Message):
+    __slots__ = ("app_id", "reason")
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    app_id: str
+    reason: str
+    def __init__(self, app_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ResumeRequest(_message.Message):
+    __slots__ = ("app_id",)
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
+    app_id: str
+    def __init__(self, app_id: _Optional[str] = ...) -> None: ...
 
 class ExplanationLine(_message.Message):
     __slots__ = ("label", "text")
