@@ -165,6 +165,11 @@ class Arbiter:
         return len(self._apps)
 
     @property
+    def grid_origin_s(self) -> float:
+        """The origin of the grid on which leases end: the first start of the service."""
+        return self._origin_s
+
+    @property
     def policy_memory(self) -> Value | None:
         """What the policy remembers of the newest round."""
         return self._memory
@@ -177,11 +182,22 @@ class Arbiter:
         attained_gpu_s: float = 0.0,
         owner: AppOwner = NO_OWNER,
         resources: TaskResources = NO_RESOURCES,
+        arrived_at_s: float | None = None,
         waiting: Iterable[int] = (),
     ) -> None:
-        """An app was accepted. `waiting`: its leases that were prolonged since its last report, after a restart."""
+        """An app was accepted, or is resumed after a pause.
+
+        Args:
+            app_id: The app.
+            now_s: The present time, from when on the app counts for contention.
+            attained_gpu_s: GPU time that it had before.
+            owner: Whose app it is.
+            resources: What each of its tasks needs.
+            arrived_at_s: Its submission as policies see it. By default now; of a resumed app it is earlier.
+            waiting: After a restart, its leases that were prolonged since its last report.
+        """
         self._apps[app_id] = _Account(
-            submitted_at_s=now_s,
+            submitted_at_s=now_s if arrived_at_s is None else arrived_at_s,
             attained_gpu_s=attained_gpu_s,
             owner=owner,
             resources=resources,

@@ -200,7 +200,7 @@ class HostedApps:
                 pb.HostedApp(
                     app_id=app_id,
                     spec=app_to_message(entry.spec),
-                    submitted_at_s=entry.submitted_at_s,
+                    submitted_at_s=entry.arrived_at_s,
                     view=entry.resting_view,
                 )
                 for app_id, entry in some.items()
