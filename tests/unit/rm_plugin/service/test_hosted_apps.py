@@ -198,6 +198,26 @@ def test_waiting_app_that_is_killed_ends_without_an_app_master(tmp_path):
     run(scenario())
 
 
+def test_app_that_is_paused_before_its_first_grant_waits_again_after_the_pause(tmp_path):
+    async def scenario():
+        service = case(tmp_path)
+        entry = await service.manager.submit(SPECS[0])
+        await service.manager.pause(entry.app_id)
+        await until(lambda: entry.state is AppState.PAUSED)
+        assert len(service.manager.hosted) == 0
+        service.clock.advance_to(NOW_S + 500.0)
+        await service.manager.resume(entry.app_id)
+        await entered(service)
+        assert (entry.state, service.launcher.launched) == (AppState.ACCEPTED, [])
+        await service.rounds._play(["test"])
+        (reported,) = [detail for kind, detail in rounds_of(service) if kind == "round_reported"]
+        assert reported["absent"] == []
+        await until(lambda: bool(service.launcher.launched))
+        await service.manager.hosted.close()
+
+    run(scenario())
+
+
 def test_restart_hosts_apps_again_that_never_had_an_app_master(tmp_path):
     async def scenario():
         store = MemoryStore()
@@ -387,6 +407,21 @@ class TestResting:
             assert [am.attempt for am in second.launcher.launched] == ([2] if is_granted else [])
             assert (again.app_id in second.manager.hosted) == (not is_granted)
             await second.manager.hosted.close()
+
+        run(scenario())
+
+    def test_pause_takes_it_from_the_host_and_the_end_of_the_pause_starts_its_app_master(self, tmp_path):
+        async def scenario():
+            service = case(tmp_path)
+            entry, session, view = await self.idle(service)
+            await service.send(entry, session, rest=pb.Rest(view=view))
+            await service.manager.pause(entry.app_id)
+            await until(lambda: entry.state is AppState.PAUSED)
+            assert len(service.manager.hosted) == 0
+            await service.manager.resume(entry.app_id)
+            await until(lambda: len(service.launcher.launched) == 2)
+            service.check()
+            await service.manager.hosted.close()
 
         run(scenario())
 
