@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from am.app import App
+from am.app_view import view_to_bytes
 from am.context import AmContext
 from am.engine import AmEngine
 from am.jobs.job_runner import JobRunner
@@ -151,6 +152,8 @@ class AppMaster:
             self._acknowledged(self._app, message.acknowledge)
         elif body == "shut_down":
             self.stop(message.shut_down.reason, pause=message.shut_down.pause)
+        elif body == "ask_rest":
+            self._rest(self._app)
 
     def _registered(self, message: pb.Registered) -> None:
         if self._app is not None:
@@ -200,6 +203,11 @@ class AppMaster:
             app.set_clock(sent_at_s, self._clock.now_s(), message.now_s)
         if not math.isnan(message.contention):
             app.set_contention(contention=message.contention, active_apps=message.active_apps)
+
+    def _rest(self, app: App) -> None:
+        """Leave the app to the agent host, which ends this process, unless something of the app is left here."""
+        if app.holds_nothing and not self._engine.runtime.kept.occupied() and app.search.plan().targets:
+            self._session.send(pb.AmMessage(rest=pb.Rest(view=view_to_bytes(app.view({})))))
 
     def _emit(self, kind: str, job_id: str, detail: Mapping[str, object]) -> None:
         time_s = self._clock.now_s() if self._app is None else self._app.now_s()

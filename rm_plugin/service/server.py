@@ -297,10 +297,11 @@ class Server:
             arbiter=arbiter,
             policy=policy,
             entries=self._entries,
+            hosted=self.manager.hosted,
             changes=self.manager.changes,
             auctioneer=self._auctioneer,
             clock=clock,
-            notify=self.manager.live_cluster.notify,
+            notify=self.manager.notify,
             before_round=self.manager.live_cluster.before_round,
         )
 
@@ -322,6 +323,8 @@ class Server:
         LOG.info("listening on %s, state in %s", address, self._settings.state_dir.absolute())
         if self._tls is not None:
             self._tls.report(address)
+        if self._settings.starts_at_grant:
+            self.manager.hosted.start()
         run_on = await self.manager.app_masters.recover()
         if apps := len(list(self._entries.active())):
             LOG.info("apps of an earlier run: %d run on, %d start again", run_on, apps - run_on)

@@ -22,7 +22,7 @@ from themis.wire import themis_pb2 as pb
 # What is not in these lists is private, so that a new field is private until somebody adds it here.
 _PUBLIC_STATUS = frozenset(
     (
-        *("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "device_noun"),
+        *("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "device_noun", "hosted"),
         *("submitted_at_s", "started_at_s", "finished_at_s", "attempts", "progress", "phase", "phases"),
         *("rho", "final_rho", "gpus", "gpu_time_s", "leases"),
     )
