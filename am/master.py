@@ -23,6 +23,7 @@ from am.log_archive import open_archive
 from am.log_watch import LogWatch
 from am.negotiator import Negotiator
 from am.page.state import AmPageState, page_state
+from am.runtimes.port import NoRoomError
 from am.session import RmSession
 from am.status import LossCurves, finish_message, heartbeat_message
 from themis.clock import Clock
@@ -356,19 +357,18 @@ class AppMaster:
             release = pb.Release(lease_ids=app.give_back(gpus), reason=reason)
             self._session.send(pb.AmMessage(release=release))
 
-    def _prepared_in_vain(self, gpus: tuple[GpuId, ...], reason: str) -> None:
+    def _prepared_in_vain(self, gpus: tuple[GpuId, ...], error: NoRoomError) -> None:
         """Give GPUs back whose prepared containers failed, unless a job has begun to start there."""
         assert self._app is not None
         busy = {gpu for job in self._running(self._app) for gpu in job.gpus}
         if busy.isdisjoint(gpus):
-            self._no_room(gpus, reason)
+            self._no_room(gpus, error)
 
-    def _no_room(self, gpus: tuple[GpuId, ...], reason: str) -> None:
+    def _no_room(self, gpus: tuple[GpuId, ...], error: NoRoomError) -> None:
         """Give GPUs back on which the engine could not start tasks, marked so that no app gets them at once."""
         assert self._app is not None
         ids = self._app.give_back(gpu for gpu in gpus if gpu in self._app.leases)
-        headroom_gpus = self._engine.headroom_gpus
-        release = pb.Release(lease_ids=ids, reason=reason, no_room=True, headroom_gpus=headroom_gpus)
+        release = pb.Release(lease_ids=ids, reason=str(error), no_room=True, headroom_gpus=error.headroom_gpus)
         self._session.send(pb.AmMessage(release=release))
 
     def _report_plan(self, app: App) -> None:

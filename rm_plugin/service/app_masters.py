@@ -56,6 +56,7 @@ class AppMasters:
         launcher: The engine's side: starts and kills.
         clock: The present time.
         on_ended: Runs in the background after an app has ended.
+        note_end: Adds to the change in which an app ends.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class AppMasters:
         launcher: AppLauncher,
         clock: Clock,
         on_ended: Callable[[AppEntry], Coroutine[Any, Any, object]],
+        note_end: Callable[[Change, AppEntry], None],
     ) -> None:
         self.settings = settings
         self.rm_address = ""
@@ -83,6 +85,7 @@ class AppMasters:
         self._launcher = launcher
         self._clock = clock
         self._on_ended = on_ended
+        self._note_end = note_end
         self._starts = Starts(settings.am_starts_at_once)
         self._unlaunched: set[str] = set()
         self._relaunch_at_s = 0.0
@@ -636,6 +639,7 @@ class AppMasters:
         """End an app and its leases, within a change."""
         self._leave(change, entry, state, diagnostics, "the app ended")
         change.put(entry, finished_at_s=change.now_s)
+        self._note_end(change, entry)
         change.then(lambda: self._entries.note_end(entry))
         change.then(lambda: self._spawn(self._on_ended(entry)))
 

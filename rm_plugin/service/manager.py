@@ -21,6 +21,7 @@ from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.code_store import CodeStore
 from rm_plugin.service.entries import BYTES_PER_S, MESSAGES_PER_S, AppEntries, AppEntry
 from rm_plugin.service.fluid_fairness import FluidFairness
+from rm_plugin.service.hooks import Hooks
 from rm_plugin.service.host_process import AgentHost, HostProcess
 from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.identities import Identities
@@ -110,6 +111,7 @@ class ResourceManager:
         self._check_queue = check_queue
         self._fetching: dict[str, asyncio.Lock] = {}
         self._fetched: dict[str, tuple[bool, float]] = {}
+        self.hooks = Hooks(settings.hooks, self.changes, self.find, lambda: self.page_url)
         self.hosted = HostedApps(
             host or HostProcess(),
             self._registered_cluster,
@@ -126,6 +128,7 @@ class ResourceManager:
             launcher=launcher,
             clock=clock,
             on_ended=self.fetch_logs,
+            note_end=self.hooks.note_end,
         )
         self.retention = Retention(
             settings=settings,

@@ -30,6 +30,7 @@ from rm_plugin.service.authentication import Authentication, LocalTokens
 from rm_plugin.service.certificates import load_tls
 from rm_plugin.service.client_service import ClientService
 from rm_plugin.service.entries import AppEntries
+from rm_plugin.service.hooks import HOOKS
 from rm_plugin.service.identities import USER_TOKENS
 from rm_plugin.service.live_cluster import DRAINED
 from rm_plugin.service.log_summary import LogSummary, report_unreadable
@@ -284,6 +285,7 @@ class Server:
         self.manager.live_cluster.drained = frozenset(json.loads(store.meta(DRAINED) or "[]"))
         identities = self.manager.identities
         identities.restore(store.meta(USER_TOKENS))
+        self.manager.hooks.restore(store.meta(HOOKS))
         self._server = grpc.aio.server(options=_OPTIONS, interceptors=[Authentication(identities)])
         self._tls = load_tls(settings.tls)
         self.manager.certificate_expires_at_s = 0.0 if self._tls is None else self._tls.expires_at_s
@@ -333,6 +335,7 @@ class Server:
             self.manager.page_url = await self._page.start(self._settings.page, context)
             LOG.info("the page is at %s", self.manager.page_url)
         manager = self.manager
+        manager.hooks.start()
         for work in (
             manager.rounds.run(),
             manager.app_masters.watch_over(),
@@ -356,6 +359,7 @@ class Server:
         await asyncio.gather(*self._background, return_exceptions=True)
         if self._page is not None:
             await self._page.stop()
+        await self.manager.hooks.close()
         await self.manager.app_masters.close(keep_apps=keep_apps)
         await self._server.stop(grace=0.5)
         await self._local_tokens.stop()

@@ -263,6 +263,9 @@ class RmSettings(Section):
     admins: tuple[str, ...] = Field(
         default=(), description="users who may do everything, in addition to the user of the ResourceManager"
     )
+    hooks: tuple[Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$", max_length=2000)], ...] = Field(
+        default=(), max_length=10, description="addresses (http or https) that get a POST when an app has ended"
+    )
     insecure: bool = Field(
         default=False,
         description="allow `listen` and `page` beyond loopback without `tls`; tokens travel there without encryption",
