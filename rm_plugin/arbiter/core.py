@@ -16,9 +16,7 @@ from msgspec.structs import replace
 from rm_plugin.arbiter.contention import Contention
 from rm_plugin.arbiter.lease_table import EndOf, LeaseTable
 from rm_plugin.arbiter.round_values import (
-    NO_OWNER,
     NO_RESOURCES,
-    AppOwner,
     AppStanding,
     Decision,
     RemembersRuns,
@@ -35,6 +33,7 @@ from themis.errors import InputError, InvariantError
 from themis.leases import Lease, LeaseChange, LeaseChangeKind, allocation_of, renewable_until_s
 from themis.lifecycle import LeaseState
 from themis.placement.gpu_choice import count_by_slot, masks_of
+from themis.queues import NO_OWNER, AppOwner
 from themis.sums import sum_in_order
 from themis.values import Value
 
@@ -114,7 +113,7 @@ class Arbiter:
         self._origin_s = grid_origin_s
         self._next_round_id = next_round_id
         self._memory = memory
-        self._contention = Contention()
+        self._contention = Contention(rounds.queues)
         self._apps: dict[str, _Account] = {}
         # Of every active app in their order, but without renewable leases; out of date of apps that are noted.
         self._standings: dict[str, AppStanding] = {}
@@ -180,7 +179,7 @@ class Arbiter:
             submitted_at_s=now_s, attained_gpu_s=attained_gpu_s, owner=owner, resources=resources
         )
         self._standings[app_id] = self._standing(app_id)
-        self._contention.enter(app_id, now_s)
+        self._contention.enter(app_id, now_s, self._rounds.queues.tenant(owner))
 
     def end_app(self, app_id: str, *, now_s: float, reason: str) -> list[LeaseChange]:
         """An app ended and nothing of it runs any more: its leases end."""

@@ -27,6 +27,7 @@ from themis.choices import (
 from themis.cluster import Allocation, Cluster
 from themis.errors import InputError
 from themis.placement.free_capacity import SlotCounts
+from themis.queues import NO_OWNER, ONE_QUEUE, AppOwner, Queues
 from themis.sums import sum_in_order
 from themis.values import Value, cached_property
 
@@ -50,6 +51,7 @@ class RoundSettings(Value, frozen=True, kw_only=True):
     values: BidValues = BidValues.RHO
     leftovers: LeftoverOrder = LeftoverOrder.RANDOM
     gang_placement: GangPlacement = GangPlacement.BEST_FIT
+    queues: Queues = ONE_QUEUE
 
     OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {
         "tenant_of": TenantOf.USER,
@@ -61,6 +63,7 @@ class RoundSettings(Value, frozen=True, kw_only=True):
         "values": BidValues.RHO,
         "leftovers": LeftoverOrder.RANDOM,
         "gang_placement": GangPlacement.BEST_FIT,
+        "queues": ONE_QUEUE,
     }
     """Fields that records leave out at their defaults."""
 
@@ -79,16 +82,6 @@ class RoundSettings(Value, frozen=True, kw_only=True):
             if not 0.0 < weight < math.inf:
                 raise InputError(f"the weight of {tenant} must be a finite number above 0", value=weight)
 
-
-class AppOwner(Value, frozen=True, kw_only=True):
-    """Whose app it is: its user and its queue, for policies that share among tenants."""
-
-    user: str = ""
-    queue: str = "default"
-
-
-NO_OWNER = AppOwner()
-"""The owner of an app without a user."""
 
 NO_RESOURCES = TaskResources(memory_mb=0, vcores=0)
 """Those of an app that does not say what its tasks need beside their GPUs, such as one of a trace."""
