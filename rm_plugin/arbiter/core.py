@@ -33,7 +33,7 @@ from themis.errors import InputError, InvariantError
 from themis.leases import Lease, LeaseChange, LeaseChangeKind, allocation_of, renewable_until_s
 from themis.lifecycle import LeaseState
 from themis.placement.gpu_choice import count_by_slot, masks_of
-from themis.queues import NO_OWNER, AppOwner
+from themis.queues import NO_OWNER, AppOwner, Tenant
 from themis.sums import sum_in_order
 from themis.values import Value
 
@@ -114,6 +114,8 @@ class Arbiter:
         self._next_round_id = next_round_id
         self._memory = memory
         self._contention = Contention(rounds.queues)
+        # When apps that have ended were submitted, and their GPU time, by tenant (`RoundSnapshot.ended_gpu_s`).
+        self._ended: dict[Tenant, list[tuple[float, float]]] = {}
         self._apps: dict[str, _Account] = {}
         # Of every active app in their order, but without renewable leases; out of date of apps that are noted.
         self._standings: dict[str, AppStanding] = {}
@@ -184,10 +186,23 @@ class Arbiter:
     def end_app(self, app_id: str, *, now_s: float, reason: str) -> list[LeaseChange]:
         """An app ended and nothing of it runs any more: its leases end."""
         changes = self.release([lease.lease_id for lease in self.table.of_app(app_id)], now_s=now_s, reason=reason)
-        self._apps.pop(app_id, None)
+        account = self._apps.pop(app_id, None)
         self._standings.pop(app_id, None)
+        if account is not None:
+            self.note_ended(account.owner, account.submitted_at_s, account.attained_gpu_s)
         self._contention.leave(app_id, now_s)
         return changes
+
+    def note_ended(self, owner: AppOwner, submitted_at_s: float, gpu_s: float) -> None:
+        """Count the GPU time of an app that has ended for its user, as long as an older app of the user is active."""
+        tenant = self._rounds.queues.tenant(owner)
+        if not tenant[1]:
+            return
+        active = [app for app in self._apps.values() if self._rounds.queues.tenant(app.owner) == tenant]
+        oldest_s = min((app.submitted_at_s for app in active), default=math.inf)
+        ended = [*self._ended.pop(tenant, ()), (submitted_at_s, gpu_s)]
+        if ended := [each for each in ended if each[0] >= oldest_s]:
+            self._ended[tenant] = ended
 
     def set_silent(self, app_id: str, silent: bool) -> None:
         """An app master went away (its leases wait for it), or came back. An app that leaves stays silent."""
@@ -264,6 +279,7 @@ class Arbiter:
             settings=self._rounds,
             seed=child_seed(self._seed, "round", str(self._next_round_id)),
             contentions=self._contention.at(now_s),
+            ended_gpu_s={tenant: math.fsum(gpu_s for _, gpu_s in ended) for tenant, ended in self._ended.items()},
             memory=self._memory,
         )
         self._next_round_id += 1

@@ -27,7 +27,7 @@ from themis.choices import (
 from themis.cluster import Allocation, Cluster
 from themis.errors import InputError
 from themis.placement.free_capacity import SlotCounts
-from themis.queues import NO_OWNER, ONE_QUEUE, AppOwner, Queues
+from themis.queues import NO_OWNER, ONE_QUEUE, AppOwner, Queues, Tenant
 from themis.sums import sum_in_order
 from themis.values import Value, cached_property
 
@@ -121,8 +121,9 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
 
     The device types of `cluster` say how fast the reference job is on each; the demands of the reports say on which
     types each job can run, and how fast (`GangDemand.speeds`). `machines` are all of the cluster with their GPUs on
-    offer, renewable ones included. `contentions` has N_avg of the apps. `reports` and `bids` hold the apps that
-    answered. `memory` is that of the last decision (`PolicyWithMemory`).
+    offer, renewable ones included. `contentions` has N_avg and the weights of the apps. `ended_gpu_s` is the GPU time
+    of apps that have ended, by tenant, if they were submitted after the tenant's oldest active app. `reports` and
+    `bids` hold the apps that answered. `memory` is that of the last decision (`PolicyWithMemory`).
     """
 
     round_id: int
@@ -134,6 +135,7 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
     settings: RoundSettings
     seed: int
     contentions: Contentions = field(default_factory=Contentions)
+    ended_gpu_s: Mapping[Tenant, float] = field(default_factory=dict)
     reports: Mapping[str, AppReport] = field(default_factory=dict)
     bids: Mapping[str, Bid] | None = None
     outcome: AuctionOutcome | None = None

@@ -73,7 +73,7 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp
     memory = snapshot.memory
     if not isinstance(memory, DueDateMemory):
         memory = DueDateMemory(fluid=FluidState(gpus=snapshot.cluster.gpus, now_s=0.0))
-    fluid, apps = FluidCluster.restored(memory.fluid), dict(memory.apps)
+    fluid, apps = FluidCluster.restored(memory.fluid, snapshot.settings.queues), dict(memory.apps)
     if memory.fluid.gpus != snapshot.cluster.gpus:
         fluid.resize(snapshot.cluster.gpus, memory.fluid.now_s)
     # What an app did under another policy is not metered: it arrives now, with what it has left.
@@ -84,7 +84,8 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp
         if app_id not in apps and report is not None and report.demands and report.phases_left:
             phases = _declared_phases(report, snapshot.cluster)
             # An app may report late; fluid time does not run back.
-            fluid.arrive(app_id, phases, max(arrived_s[app_id], fluid.now_s))
+            owner = snapshot.standing(app_id).owner
+            fluid.arrive(app_id, phases, max(arrived_s[app_id], fluid.now_s), owner=owner)
             apps[app_id] = MeteredApp(
                 work_gpu_s=report.work_left_gpu_s,
                 whole_time_s=math.fsum(phase.time_s for phase in phases),
