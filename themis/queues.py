@@ -48,7 +48,7 @@ class Limits(Value, frozen=True, kw_only=True):
     Attributes:
         max_gpus: GPUs held at a time.
         max_active_apps: Apps that run, or are about to. Further apps wait.
-        submissions_per_minute: Submissions within any 60 seconds. Further ones are refused.
+        submissions_per_minute: Submissions at once, and as many in each minute after that. Further ones are refused.
     """
 
     max_gpus: int | None = None
@@ -144,9 +144,7 @@ class Queues(Value, frozen=True, dict=True, kw_only=True):
         """
         if len(active) == 1:
             return dict.fromkeys(active, 1.0)
-        weights = {
-            tenant: self.user_weight(tenant) if tenant[1] else float(count) for tenant, count in active.items()
-        }
+        weights = {tenant: self.user_weight(tenant) if tenant[1] else float(count) for tenant, count in active.items()}
         # A queue's children by their part of its weight: queues with active apps, and tenants.
         children: dict[str, dict[str | Tenant, float]] = {}
         for tenant, weight in weights.items():

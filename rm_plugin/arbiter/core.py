@@ -33,7 +33,7 @@ from themis.errors import InputError, InvariantError
 from themis.leases import Lease, LeaseChange, LeaseChangeKind, allocation_of, renewable_until_s
 from themis.lifecycle import LeaseState
 from themis.placement.gpu_choice import count_by_slot, masks_of
-from themis.queues import NO_OWNER, AppOwner, Tenant
+from themis.queues import NO_OWNER, AppOwner, Queues, Tenant
 from themis.sums import sum_in_order
 from themis.values import Value
 
@@ -234,7 +234,9 @@ class Arbiter:
         return self._contention.mean(app_id, now_s)
 
     def attained_gpu_s(self, app_id: str, now_s: float) -> float:
-        """GPU time that an active app had so far, leases that still run included."""
+        """GPU time that an active app had so far, leases that still run included; 0 before it is active."""
+        if app_id not in self._apps:
+            return 0.0
         return self._apps[app_id].attained_gpu_s + _running_gpu_s(self.table.live_of(app_id), now_s)
 
     # ---- rounds ----
@@ -356,6 +358,19 @@ class Arbiter:
     def overdue_apps(self, now_s: float) -> set[str]:
         """Apps with such a lease. Only leases that expire are looked at."""
         return {lease.app_id for lease in self.overdue(now_s)}
+
+    # ---- queues ----
+
+    @property
+    def queues(self) -> Queues:
+        """The queues and users that share the cluster."""
+        return self._rounds.queues
+
+    def requeue(self, queues: Queues, *, now_s: float) -> None:
+        """Other queues, weights and limits hold from now on. Not during a round."""
+        self._rounds = replace(self._rounds, queues=queues)
+        tenants = {app_id: queues.tenant(account.owner) for app_id, account in self._apps.items()}
+        self._contention.requeue(queues, tenants, now_s)
 
     # ---- machines ----
 

@@ -48,9 +48,7 @@ def ranks(
     """
     users = users_of(snapshot)
     weights = user_weights(snapshot, users)
-    totals: dict[UserKey, float] = {}
-    for tenant, amount in (before or {}).items():
-        totals[tenant] = amount
+    totals: dict[UserKey, float] = dict((before or {}).items())
     for app_id, amount in amounts.items():
         totals[users[app_id]] = totals.get(users[app_id], 0.0) + amount
     return {

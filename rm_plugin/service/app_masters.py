@@ -14,6 +14,7 @@ from typing import Any
 
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher
+from rm_plugin.service.app_quotas import AppQuotas
 from rm_plugin.service.attempt_token import hashed, new_token
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries, AppEntry
@@ -49,6 +50,7 @@ class AppMasters:
         live_cluster: Ends leases and notifies other apps.
         launcher: The engine's side: starts and kills.
         clock: The present time.
+        quotas: Which apps wait until others end.
         on_ended: Runs in the background after an app has ended.
     """
 
@@ -62,6 +64,7 @@ class AppMasters:
         live_cluster: LiveCluster,
         launcher: AppLauncher,
         clock: Clock,
+        quotas: AppQuotas,
         on_ended: Callable[[AppEntry], Coroutine[Any, Any, object]],
     ) -> None:
         self.settings = settings
@@ -75,6 +78,7 @@ class AppMasters:
         self._clock = clock
         self._on_ended = on_ended
         self._starts = Starts(settings.am_starts_at_once)
+        self._quotas = quotas
         self._unlaunched: set[str] = set()
         self._relaunch_at_s = 0.0
         # The attempt and the token of each app whose app master is being started.
@@ -87,8 +91,31 @@ class AppMasters:
         self._closing = False
         changes.on_recovery(self.resume)
 
+    def admit(self, entry: AppEntry) -> bool:
+        """Let an app that was never started share the cluster, unless it is over a limit of active apps: then it waits.
+
+        An app that waits does not take part in rounds, and has no part of its user's share.
+        """
+        reason = self._quotas.reason(entry, self._entries.active())
+        if reason:
+            self._quotas.waiting[entry.app_id] = entry
+            entry.launch_wait = reason
+            return False
+        self._quotas.waiting.pop(entry.app_id, None)
+        entry.launch_wait = ""
+        entry.last_seen_s = self._clock.now_s()
+        self._arbiter.add_app(
+            entry.app_id, now_s=self._clock.now_s(), owner=entry.owner, resources=entry.spec.resources
+        )
+        return True
+
     async def launch_or_queue(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
-        """Start the app's next attempt; return at once, or after `timeout_s`, if it has to wait in the background."""
+        """Start the app's next attempt; return at once, or after `timeout_s`, if it has to wait in the background.
+
+        An app that is not admitted is started once it is.
+        """
+        if entry.app_id in self._quotas.waiting:
+            return
         has_room = self._starts.has_room
         launch = self._spawn(self._launch(entry))
         if has_room:
@@ -149,6 +176,9 @@ class AppMasters:
         if self._changes.trouble:
             return
         now_s = self._clock.now_s()
+        for entry in list(self._quotas.waiting.values()):
+            if not entry.kill_reason and self.admit(entry):
+                self._spawn(self._launch(entry))
         if self._engine_away:
             self._engine_away_at_s = now_s
             self.resume()
@@ -204,7 +234,7 @@ class AppMasters:
             return self._take_back(entry)
         if overdue:
             return self._take_by_force(entry, "the lease was not given back in time")
-        if self._starts.waits(entry.app_id):
+        if self._starts.waits(entry.app_id) or entry.app_id in self._quotas.waiting:
             return None
         if entry.app_id in self._unlaunched:
             # `_kill_after` ends an app that is being killed. All others wait for the engine.
@@ -268,6 +298,7 @@ class AppMasters:
                 await self._end_surely(entry, AppState.KILLED, entry.kill_reason)
             else:
                 # It was submitted, and the former ResourceManager stopped before it could be started.
+                self.admit(entry)
                 await self.launch_or_queue(entry)
         return run_on
 
@@ -523,6 +554,7 @@ class AppMasters:
         self._entries.note_end(entry)
         self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason="the app ended")
         self._unlaunched.discard(entry.app_id)
+        self._quotas.waiting.pop(entry.app_id, None)
         self._starts.done(entry.app_id)
         self._tokens_to_launch.pop(entry.app_id, None)
 

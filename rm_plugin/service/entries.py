@@ -142,7 +142,7 @@ class AppEntry:
     @property
     def owner(self) -> AppOwner:
         """Whose app it is."""
-        return AppOwner(user=self.spec.user, queue=self.spec.queue)
+        return AppOwner(user=self.spec.user, queue=self.spec.queue, priority=self.spec.priority)
 
     def stored(self) -> StoredApp:
         """Return the entry in the form that the store keeps."""

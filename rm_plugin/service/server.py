@@ -46,11 +46,13 @@ from rm_plugin.service.web.rm_page import RmPage
 from rm_plugin.service.web.standby_page import StandbyPage
 from themis.clock import Clock, ClockMark, WallClock
 from themis.cluster import Cluster
+from themis.config.queues_file import load_queues
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError
 from themis.files import keep_private, make_private
 from themis.identity import TOKEN_VARIABLE
 from themis.lifecycle import APP_LIFECYCLE
+from themis.queues import ONE_QUEUE
 from themis.web.local_peer import is_loopback_name
 from themis.wire import themis_pb2_grpc as rpc
 
@@ -88,6 +90,8 @@ def run(settings: RmSettings, engine: Engine | None = None, *, standby: bool = F
         make_private(settings.state_dir / name)
     engine = engine or open_engine(settings)
     make_policy(settings.policy)
+    if settings.queues is not None:
+        load_queues(settings.queues)
     return asyncio.run(_serve(settings, engine, standby=standby))
 
 
@@ -447,6 +451,7 @@ def _arbiter(
             placer=settings.placer,
             profiling_runs=settings.profiling_runs,
             alpha=settings.alpha,
+            queues=ONE_QUEUE if settings.queues is None else load_queues(settings.queues),
         ),
         seed=settings.seed,
         grid_origin_s=float(origin),
@@ -454,7 +459,12 @@ def _arbiter(
         next_round_id=summary.last_round + 1,
         memory=restored_memory(summary.memory, policy, summary.memory_policy),
     )
-    for entry in entries.active():
+    for entry in entries:
+        # An app that was never started is admitted once app masters are recovered.
+        if entry.ended:
+            arbiter.note_ended(entry.owner, entry.submitted_at_s, entry.gpu_time_s)
+        if entry.ended or not entry.attempt:
+            continue
         attained = summary.attained_gpu_s.get(entry.app_id, 0.0)
         arbiter.add_app(
             entry.app_id,

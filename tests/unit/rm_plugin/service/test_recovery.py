@@ -292,6 +292,7 @@ def test_events_of_one_app_tell_its_whole_life(tmp_path):
             submitted = {
                 "name": "mine",
                 "user": "user",
+                "queue": "default",
                 "tuner": "single",
                 "program": "digits",
                 "replay": False,
