@@ -351,7 +351,9 @@ class AppMaster:
         """Give GPUs back on which the engine could not start tasks, marked so that no app gets them at once."""
         assert self._app is not None
         ids = self._app.give_back(gpu for gpu in gpus if gpu in self._app.leases)
-        self._session.send(pb.AmMessage(release=pb.Release(lease_ids=ids, reason=reason, no_room=True)))
+        headroom_gpus = self._engine.headroom_gpus
+        release = pb.Release(lease_ids=ids, reason=reason, no_room=True, headroom_gpus=headroom_gpus)
+        self._session.send(pb.AmMessage(release=release))
 
     def _report_plan(self, app: App) -> None:
         plan = app.search.plan()
@@ -383,7 +385,7 @@ class AppMaster:
         silent, curves = False, LossCurves()
         while True:
             try:
-                heartbeat = heartbeat_message(app, app.view(self._planned), curves)
+                heartbeat = heartbeat_message(app, app.view(self._planned), curves, self._engine.headroom_gpus)
             except Exception:
                 # A heartbeat only reports. If it fails, the app continues, and tries again with the next one.
                 if not silent:

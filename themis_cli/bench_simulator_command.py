@@ -13,7 +13,7 @@ from themis.errors import InputError, UnknownNameError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from themis_lab.bench.simulator_cases import Case, Part, Plan, Size
+    from themis_lab.bench.simulator_cases import Case, Part, SimulatorBenchPlan, Size
     from themis_lab.bench.simulator_run import Row
 
 _SIZES = "80/16,400/80,1000/200,1000/800,4000/200,2000/400,4000/800,10000/2000"
@@ -49,12 +49,12 @@ def _simulator(options: argparse.Namespace) -> int:
     return 0
 
 
-def _plan(options: argparse.Namespace) -> Plan:
+def _plan(options: argparse.Namespace) -> SimulatorBenchPlan:
     from rm_plugin.policies.registry import make_policy
-    from themis_lab.bench.simulator_cases import Plan
+    from themis_lab.bench.simulator_cases import SimulatorBenchPlan
 
     make_policy(options.policy)
-    return Plan(
+    return SimulatorBenchPlan(
         parts=_parts(options.parts),
         sizes=_sizes(options.sizes),
         policy=options.policy,

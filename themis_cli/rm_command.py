@@ -6,6 +6,8 @@ import argparse
 import json
 import logging
 import os
+import re
+import socket
 import sys
 import time
 from datetime import datetime
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: Subcommands) -> None:
-    """Add `rm start`, `check`, `status`, `stop`, `reload`, `drain` and `undrain`."""
+    """Add `rm start`, `check`, `detect`, `status`, `stop`, `reload`, `drain` and `undrain`."""
     group = commands.add_parser("rm", help="run a ResourceManager").add_subparsers(metavar="COMMAND", required=True)
     start = group.add_parser("start", help="run one in the foreground until SIGTERM or Ctrl-C")
     start.add_argument("-c", "--config", required=True, metavar="FILE", help="settings, YAML; or an example's name")
@@ -29,6 +31,11 @@ def add_to(commands: Subcommands) -> None:
     check = group.add_parser("check", help="check the settings, the cluster file and the file of queues")
     check.add_argument("-c", "--config", required=True, metavar="FILE", help="settings, YAML; or an example's name")
     check.set_defaults(run=_check)
+    detect = group.add_parser("detect", help="print a cluster file with the NVIDIA GPUs of this machine")
+    detect.add_argument(
+        "--cpu-nodes", type=int, default=0, metavar="N", help="add N CPU nodes, which share the remaining cores"
+    )
+    detect.set_defaults(run=_detect)
     status = group.add_parser("status", help="show a running one and its machines; exit code 1 if it is in trouble")
     status.add_argument("--json", action="store_true", help="print JSON")
     status.set_defaults(run=_status)
@@ -94,6 +101,19 @@ def _reload(options: argparse.Namespace) -> int:
     with _admin(options) as admin:
         queues = admin.reload()
     sys.stdout.write(f"{queues} queues hold from now on\n")
+    return 0
+
+
+def _detect(options: argparse.Namespace) -> int:
+    from rm_plugin.engines.cards import cluster_file, read_cards
+    from themis.errors import InputError
+
+    cards = read_cards()
+    if cards is None:
+        raise InputError("nvidia-smi is not installed", remedy="install the driver, or use an emulated example cluster")
+    host = re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-") or "machine"
+    cores = len(os.sched_getaffinity(0))
+    sys.stdout.write(cluster_file(cards, host=host, cores=cores, cpu_nodes=options.cpu_nodes))
     return 0
 
 

@@ -76,6 +76,11 @@ class YarnEngine:
         )
         await self._source.alone()
 
+    @property
+    def headroom_gpus(self) -> int | None:
+        """GPUs that YARN's newest reply allows the app in addition. None before the first."""
+        return self._source.headroom_gpus
+
     async def lost(self) -> None:
         """Wait until YARN has started another attempt or ended the application."""
         await self._source.gone_for_good.wait()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
-from rm_plugin.policies.demands import claims_of
+from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.users import UserKey, app_rank, user_weights, users_of
 from themis.bids import AppReport, GangDemand, PhaseLeft, RhoOf
@@ -27,9 +27,9 @@ class SrtfPolicy:
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the apps in order, each renewing in place first, then taking what has least S."""
-        allocator = GangAllocator.for_baseline(snapshot, claims_of(snapshot, {}))
+        allocator = GangAllocator.for_baseline(snapshot, app_demands_of(snapshot, {}))
         kept = {app.app_id: app.kept.gpus for app in snapshot.apps}
-        reports = {app_id: snapshot.reports[app_id] for app_id in allocator.claims}
+        reports = {app_id: snapshot.reports[app_id] for app_id in allocator.app_demands}
         users = users_of(snapshot)
         weights = user_weights(snapshot, users)
         apps_of: dict[UserKey, list[AppReport]] = {}
@@ -44,7 +44,7 @@ class SrtfPolicy:
             app_id: (of_user[users[app_id]], *app_rank(snapshot, app_id, remaining_s([report])))
             for app_id, report in reports.items()
         }
-        return allocator.serve_in_order(sorted(allocator.claims, key=rank.__getitem__))
+        return allocator.serve_in_order(sorted(allocator.app_demands, key=rank.__getitem__))
 
 
 def remaining_time_s(allocator: GangAllocator, apps: Sequence[AppReport], kept_gpus: int) -> float:

@@ -115,16 +115,16 @@ class AppEstimates:
         if entry.ended or (entry.heartbeat.jobs and entry.heartbeat.unmet_gpus <= 0):
             return None
         self._refresh()
-        wanting = [other.app_id for other in self._entries.active() if other.heartbeat.unmet_gpus > 0]
-        wanting = [app_id for app_id in wanting if app_id in self._forecasts]
+        waiting = [other.app_id for other in self._entries.active() if other.heartbeat.unmet_gpus > 0]
+        waiting = [app_id for app_id in waiting if app_id in self._forecasts]
         # The model knows the mean demand of a phase. An app that holds it may want more now, and counts as last.
-        wanting.sort(key=lambda app_id: self._forecasts[app_id].rank or math.inf)
-        place = wanting.index(entry.app_id) if entry.app_id in wanting else None
+        waiting.sort(key=lambda app_id: self._forecasts[app_id].rank or math.inf)
+        place = waiting.index(entry.app_id) if entry.app_id in waiting else None
         return Waiting(
             reason=self._reason(entry, place or 0),
             rank=None if place is None else place + 1,
-            of=len(wanting),
-            ahead=() if place is None else tuple(wanting[: min(place, MAX_AHEAD)]),
+            of=len(waiting),
+            ahead=() if place is None else tuple(waiting[: min(place, MAX_AHEAD)]),
         )
 
     def _reason(self, entry: AppEntry, ahead: int) -> str:

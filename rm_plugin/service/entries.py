@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from rm_plugin.service.attempt_token import as_hashed
 from rm_plugin.service.budget import Budget
+from rm_plugin.service.grant_limit import NO_GRANT_LIMIT, GrantLimit
 from rm_plugin.service.session import Session
 from rm_plugin.service.store import StoredApp, app_number
 from themis.apps import AppSpec, JobShape
@@ -37,7 +38,7 @@ class AppEntry:
     `excused_attempts` counts attempts that do not count as failures: they ended through no fault of the app (the
     ResourceManager stopped, or was unavailable), or too long ago. `failed_at_s` has the times of the others' ends.
     `launch_wait` is why the engine has not started the app master yet, `waits_for` why a job waits, by the newest round
-    (`Decision.waits`). `asked_in_vain` is what the engine did not grant it, to be shown until `asked_in_vain_until_s`.
+    (`Decision.waits`). `grant_limit` is what the engine did not grant it, which a restart forgets.
     `last_message` is the attempt and id of the newest message processed; a message that comes again
     is only acknowledged. `shapes` maps job ids to shapes. `refused_messages` counts the app masters' invalid messages,
     and `cut_claims` what was cut from reports and bids (`claims`). `claimed_gpu_s` is the work of the first report.
@@ -70,8 +71,7 @@ class AppEntry:
     last_seen_s: float = 0.0
     gpu_time_s: float = 0.0
     waits_for: str = ""
-    asked_in_vain: str = ""
-    asked_in_vain_until_s: float = 0.0
+    grant_limit: GrantLimit = NO_GRANT_LIMIT
     heartbeat: pb.Heartbeat = field(default_factory=pb.Heartbeat)
     _curves: dict[str, pb.LossCurve] = field(default_factory=dict, repr=False)
     finish: pb.Finish = field(default_factory=pb.Finish)
@@ -129,11 +129,6 @@ class AppEntry:
         """Replace the newest heartbeat, and the loss curves that it contains."""
         self.heartbeat = heartbeat
         self._curves |= {curve.job_id: curve for curve in heartbeat.loss_curves}
-
-    def note_claim(self, work_left_gpu_s: float) -> None:
-        """Remember the first claim of work left, in reference GPU seconds."""
-        if self.claimed_gpu_s is None and work_left_gpu_s > 0.0:
-            self.claimed_gpu_s = work_left_gpu_s
 
     def turn(self, state: AppState) -> None:
         """Change the state. Raises InvariantError if the new state may not follow the old one."""

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from rm_plugin.arbiter.core import MASTER_AWAY
 from rm_plugin.service.policy_memory import memory_after
 from rm_plugin.service.store import StateStore, StoredEvent
 from rm_plugin.service.store_json import to_json
@@ -57,6 +58,8 @@ class LogSummary:
         attained_gpu_s: GPU time in ended leases by app, in GPU seconds; of apps that have not ended.
         owners: The user and the queue of these apps.
         usage: GPU time in ended leases by `UsageKey` as text. It stays when events are archived.
+        prolonged: Leases that were prolonged because the app master was unavailable, and whose app has not answered a
+            round since; with the app of each.
         policy: The policy of the newest start of a ResourceManager; empty if unknown.
         memory: What the policy remembered in the newest round that was granted, `memory_round`, as JSON; None if
             nothing.
@@ -73,6 +76,7 @@ class LogSummary:
     attained_gpu_s: dict[str, float] = field(default_factory=dict)
     owners: dict[str, tuple[str, str]] = field(default_factory=dict)
     usage: dict[str, float] = field(default_factory=dict)
+    prolonged: dict[int, str] = field(default_factory=dict)
     policy: str = ""
     memory: object = None
     memory_round: int | None = None
@@ -110,6 +114,10 @@ class LogSummary:
         if event.kind == "round_started":
             self.last_round = max(self.last_round, round_id)
             self.open_rounds.add(round_id)
+        elif event.kind == "round_reported":
+            rho, kept = event.detail.get("rho"), event.detail.get("kept")
+            heard = set(rho if isinstance(rho, dict) else ()) - set(kept if isinstance(kept, list) else ())
+            self.prolonged = {lease_id: app for lease_id, app in self.prolonged.items() if app not in heard}
         elif event.kind == "round_granted":
             self.memory = memory_after(self.memory, self.memory_round, event.detail)
             self.memory_round = round_id
@@ -125,7 +133,10 @@ class LogSummary:
         if event.kind == LeaseChangeKind.GRANTED:
             device = str(event.detail.get("device", ""))
             self.open_leases[lease_id] = OpenLease(app_id=event.app_id, granted_at_s=event.time_s, device=device)
+        elif event.kind == LeaseChangeKind.RENEWED and event.detail.get("reason") == MASTER_AWAY:
+            self.prolonged[lease_id] = event.app_id
         elif event.kind in _LEASE_ENDS and lease_id in self.open_leases:
+            self.prolonged.pop(lease_id, None)
             lease = self.open_leases.pop(lease_id)
             held_s = max(0.0, event.time_s - lease.granted_at_s)
             self.attained_gpu_s[event.app_id] = self.attained_gpu_s.get(event.app_id, 0.0) + held_s
@@ -139,6 +150,7 @@ class LogSummary:
             of_app = [lease_id for lease_id, lease in self.open_leases.items() if lease.app_id == event.app_id]
             for lease_id in of_app:
                 self._meter(self.usage, self.open_leases.pop(lease_id), event.time_s)
+                self.prolonged.pop(lease_id, None)
             self.owners.pop(event.app_id, None)
 
     def usage_at(self, now_s: float) -> dict[UsageKey, float]:

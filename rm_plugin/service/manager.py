@@ -160,8 +160,7 @@ class ResourceManager:
         if entry.ended:
             return ""
         reasons = [entry.launch_wait or entry.waits_for]
-        if self.clock.now_s() < entry.asked_in_vain_until_s:
-            reasons.append(entry.asked_in_vain)
+        reasons.append(entry.grant_limit.shown(self.clock.now_s()))
         if entry.heartbeat.unmet_gpus > 0:
             reasons += self.live_cluster.limits
         return "; ".join(filter(None, reasons))
@@ -447,6 +446,7 @@ class ResourceManager:
             session.take_bid(bid_from_message(message.bid, entry.app_id))
         elif body == "heartbeat" and not entry.ended:
             self.entries.take_heartbeat(entry, message.heartbeat)
+            self.live_cluster.note_grants(entry)
             self.rounds.demand_changed(entry.app_id, message.heartbeat.unmet_gpus)
 
     def _keep(self, change: Change, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:

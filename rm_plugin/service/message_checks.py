@@ -195,6 +195,7 @@ def _check_bid(message: pb.Bid, _app: AppEntry, cluster: Cluster, _now_s: float)
 def _check_release(message: pb.Release, _app: AppEntry, _cluster: Cluster, _now_s: float) -> None:
     _check_few("lease_ids", message.lease_ids, MAX_LEASES)
     message.reason = _cut(message.reason)
+    _check_count("headroom_gpus", message.headroom_gpus)
 
 
 def _check_heartbeat(message: pb.Heartbeat, app: AppEntry, _cluster: Cluster, _now_s: float) -> None:
@@ -204,6 +205,7 @@ def _check_heartbeat(message: pb.Heartbeat, app: AppEntry, _cluster: Cluster, _n
     _check_count("phases", message.phases)
     _check_count("unmet_gpus", message.unmet_gpus)
     message.unmet_gpus = min(message.unmet_gpus, app.spec.demand_max_gpus)
+    _check_count("headroom_gpus", message.headroom_gpus)
     _check_line("checkpoint_uri", message.checkpoint_uri)
     _check_best(message.best, app)
     _check_jobs(message.jobs, app)

@@ -465,13 +465,13 @@ def _arbiter(
             arbiter.note_ended(entry.owner, entry.submitted_at_s, entry.gpu_time_s)
         if entry.ended or not entry.attempt:
             continue
-        attained = summary.attained_gpu_s.get(entry.app_id, 0.0)
         arbiter.add_app(
             entry.app_id,
             now_s=entry.submitted_at_s,
-            attained_gpu_s=attained,
+            attained_gpu_s=summary.attained_gpu_s.get(entry.app_id, 0.0),
             owner=entry.owner,
             resources=entry.spec.resources,
+            waiting=[lease_id for lease_id, app_id in summary.prolonged.items() if app_id == entry.app_id],
         )
         arbiter.set_silent(entry.app_id, True)
     return arbiter

@@ -449,17 +449,19 @@ class Bid(_message.Message):
     def __init__(self, round_id: _Optional[int] = ..., empty_value: _Optional[float] = ..., rows: _Optional[_Iterable[_Union[BidRow, _Mapping]]] = ..., rows_dropped: _Optional[int] = ..., prepare_ms: _Optional[float] = ...) -> None: ...
 
 class Release(_message.Message):
-    __slots__ = ("lease_ids", "reason", "no_room")
+    __slots__ = ("lease_ids", "reason", "no_room", "headroom_gpus")
     LEASE_IDS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     NO_ROOM_FIELD_NUMBER: _ClassVar[int]
+    HEADROOM_GPUS_FIELD_NUMBER: _ClassVar[int]
     lease_ids: _containers.RepeatedScalarFieldContainer[int]
     reason: str
     no_room: bool
-    def __init__(self, lease_ids: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., no_room: _Optional[bool] = ...) -> None: ...
+    headroom_gpus: int
+    def __init__(self, lease_ids: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., no_room: _Optional[bool] = ..., headroom_gpus: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("progress", "rho", "jobs", "phase", "phases", "unmet_gpus", "best", "declaration", "checkpoint_uri", "phases_left", "restart_s", "loss_curves")
+    __slots__ = ("progress", "rho", "jobs", "phase", "phases", "unmet_gpus", "best", "declaration", "checkpoint_uri", "phases_left", "restart_s", "loss_curves", "headroom_gpus")
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     RHO_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
@@ -472,6 +474,7 @@ class Heartbeat(_message.Message):
     PHASES_LEFT_FIELD_NUMBER: _ClassVar[int]
     RESTART_S_FIELD_NUMBER: _ClassVar[int]
     LOSS_CURVES_FIELD_NUMBER: _ClassVar[int]
+    HEADROOM_GPUS_FIELD_NUMBER: _ClassVar[int]
     progress: float
     rho: float
     jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
@@ -484,7 +487,8 @@ class Heartbeat(_message.Message):
     phases_left: _containers.RepeatedCompositeFieldContainer[FluidPhase]
     restart_s: float
     loss_curves: _containers.RepeatedCompositeFieldContainer[LossCurve]
-    def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., checkpoint_uri: _Optional[str] = ..., phases_left: _Optional[_Iterable[_Union[FluidPhase, _Mapping]]] = ..., restart_s: _Optional[float] = ..., loss_curves: _Optional[_Iterable[_Union[LossCurve, _Mapping]]] = ...) -> None: ...
+    headroom_gpus: int
+    def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., checkpoint_uri: _Optional[str] = ..., phases_left: _Optional[_Iterable[_Union[FluidPhase, _Mapping]]] = ..., restart_s: _Optional[float] = ..., loss_curves: _Optional[_Iterable[_Union[LossCurve, _Mapping]]] = ..., headroom_gpus: _Optional[int] = ...) -> None: ...
 
 class LossCurve(_message.Message):
     __slots__ = ("job_id", "iterations", "losses")

@@ -32,7 +32,7 @@ _MAX_PLAIN_CELLS = 2e8
 """The plain assignment is left out above this many cells of its matrix (8 bytes each)."""
 
 
-class AlloxPlan(Value, frozen=True, kw_only=True):
+class AlloxBenchPlan(Value, frozen=True, kw_only=True):
     """What to measure.
 
     Attributes:
@@ -89,7 +89,7 @@ class AlloxRow(Value, frozen=True, kw_only=True):
         return self.limit_s is not None and self.cpu_s > self.limit_s
 
 
-def run_plan(plan: AlloxPlan) -> Iterator[AlloxRow]:
+def run_plan(plan: AlloxBenchPlan) -> Iterator[AlloxRow]:
     """Measure matchings at every size on an idle and on a busy cluster, then AlloX+ at its one size, then the trace."""
     for jobs, machines in plan.sizes:
         for busy in _BUSY:
@@ -108,7 +108,7 @@ def run_plan(plan: AlloxPlan) -> Iterator[AlloxRow]:
         yield _trace(plan)
 
 
-def _matching(plan: AlloxPlan, jobs: int, machines: int, busy: float) -> AlloxRow:
+def _matching(plan: AlloxBenchPlan, jobs: int, machines: int, busy: float) -> AlloxRow:
     ours_s, plain_s, differences, columns = [], [], [], 0
     gavel_s, excesses = [], []
     with_plain = jobs <= plan.plain and jobs * jobs * machines <= _MAX_PLAIN_CELLS
@@ -153,7 +153,7 @@ def plain_total_s(snapshot: Snapshot) -> float:
     return float(cost[linear_sum_assignment(cost)].sum())
 
 
-def _trace(plan: AlloxPlan) -> AlloxRow:
+def _trace(plan: AlloxBenchPlan) -> AlloxRow:
     """The trace of section 5.2.2, simulated under AlloX without samples and errors; once, because it takes long."""
     trace = large(plan.seed, max(1, plan.trace // USERS))
     policy = policy_named("allox", trace)

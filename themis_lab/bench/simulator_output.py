@@ -11,7 +11,7 @@ from statistics import linear_regression
 from msgspec import to_builtins
 
 from themis.values import Value
-from themis_lab.bench.simulator_cases import LOAD, REFERENCE_LABEL, SIGMA, TASK_GPU_S, Part, Plan
+from themis_lab.bench.simulator_cases import LOAD, REFERENCE_LABEL, SIGMA, TASK_GPU_S, Part, SimulatorBenchPlan
 from themis_lab.bench.simulator_run import Row
 
 _TITLES = ("case", "source", "events/s", "rounds/s", "wall, s", "CPU, s", "MiB", "reference", "ratio")
@@ -54,7 +54,7 @@ def _growth(over: str, at: str, group: Sequence[Row], varied: Callable[[Row], in
     return Growth(over=over, at=at, sizes=names, slope=linear_regression(sizes, seconds).slope)
 
 
-def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
+def document(plan: SimulatorBenchPlan, rows: Sequence[Row]) -> dict[str, object]:
     """The JSON document (docs/reference/benchmarks.md)."""
     return {
         "benchmark": "simulator",

@@ -16,6 +16,7 @@ import pytest
 from live_rm import live, replay_app, settings
 from msgspec.structs import replace
 
+from rm_plugin.service.grant_limit import GrantLimit
 from submarine_client.admin import Admin
 from submarine_client.client import Client
 from themis.apps import ProgramSpec
@@ -67,7 +68,7 @@ def test_user_cannot_touch_or_read_another_users_app(tmp_path: Path) -> None:
             await rm.event("job_progress", app)
             # What its app master said of its own machines.
             entry = rm.server.manager.entries.get(app)
-            entry.asked_in_vain, entry.asked_in_vain_until_s = "no room for secret", float("inf")
+            entry.grant_limit = GrantLimit(reason="no room for secret", until_s=float("inf"))
             assert (await stub.Show(show, **ann)).waits_for == "no room for secret"
 
             # As another user, or as an operator.
