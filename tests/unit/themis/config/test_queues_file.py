@@ -28,7 +28,9 @@ def test_an_empty_mapping_is_one_queue_without_limits(tmp_path):
 
 
 def test_all_errors_are_reported_at_once(tmp_path):
-    text = "queues:\n  a: {guaranteed_gpus: 4, max_gpus: 2, queues: {b: {guaranteed_gpus: 9}}}\n  c: {queues: {a: {}}}\n"
+    text = (
+        "queues:\n  a: {guaranteed_gpus: 4, max_gpus: 2, queues: {b: {guaranteed_gpus: 9}}}\n  c: {queues: {a: {}}}\n"
+    )
     with pytest.raises(InputError) as error:
         load_queues(write(tmp_path, text))
     lines = str(error.value).splitlines()
