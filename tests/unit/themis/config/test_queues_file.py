@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from themis.config.queues_file import load_queues
+from themis.config.queues_file import QueueSection, UserSection, load_queues
 from themis.errors import InputError
 from themis.queues import ROOT, Limits
 
@@ -49,3 +49,12 @@ def test_an_unknown_key_is_refused_with_the_nearest_one(tmp_path):
 def test_a_value_out_of_range_is_refused(tmp_path, text):
     with pytest.raises(InputError):
         load_queues(write(tmp_path, text))
+
+
+def test_every_key_is_documented():
+    text = (Path(__file__).parents[4] / "docs" / "reference" / "configuration.md").read_text()
+    table = text.split("## Queues")[1].split("\n## ")[0]
+    for key in QueueSection.model_fields:
+        assert f"| `{key}` |" in table
+    for key in UserSection.model_fields:
+        assert f"`users.NAME.{key}`" in table
