@@ -6,6 +6,7 @@ are of one user, or have a user each, the order is that of the apps' own amounts
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from rm_plugin.arbiter.round_values import AppStanding, RoundSnapshot
@@ -30,9 +31,11 @@ def users_of(snapshot: RoundSnapshot) -> dict[str, UserKey]:
 
 def user_weights(snapshot: RoundSnapshot, users: Mapping[str, UserKey]) -> dict[UserKey, float]:
     """The weight of each user, that of queues included: the sum over the user's active apps."""
+    tenants = {app.app_id: snapshot.settings.queues.tenant(app.owner) for app in snapshot.apps}
+    weight_of = snapshot.settings.queues.app_weights(Counter(tenants.values()))
     weights: dict[UserKey, float] = {}
     for app_id, user in users.items():
-        weights[user] = weights.get(user, 0.0) + snapshot.contentions.weight(app_id)
+        weights[user] = weights.get(user, 0.0) + weight_of[tenants[app_id]]
     return weights
 
 
