@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from themis_cli.parsers import Subcommands
+from themis_cli.rm_command import add_connection_to
 
 if TYPE_CHECKING:
     from submarine_client.connection import Connection
@@ -34,9 +35,7 @@ def add_to(commands: Subcommands) -> None:
     )
     usage.add_argument("--month", default="", metavar="YYYY-MM", help="one month, UTC; default: all")
     usage.add_argument("--csv", action="store_true", help="print CSV, with GPU seconds")
-    usage.add_argument(
-        "--rm", metavar="HOST:PORT", help="address of the ResourceManager; default: THEMIS_RM, or this machine"
-    )
+    add_connection_to(usage)
     usage.set_defaults(run=_run)
 
 
@@ -44,7 +43,7 @@ def _run(options: argparse.Namespace) -> int:
     from submarine_client.address import rm_address
     from submarine_client.connection import Connection
 
-    with Connection(rm_address(options.rm, os.environ)) as connection:
+    with Connection(rm_address(options.rm, os.environ), ca=options.ca) as connection:
         # Asked in any case: it checks the month.
         metered = connection.usage(options.month)
         rows = _by_app(connection, options.month) if options.by == "app" else usage_rows(metered, options.by)

@@ -118,7 +118,7 @@ class Arbiter:
         self._memory = memory
         self._contention = Contention(rounds.queues)
         # When apps that have ended were submitted, and their GPU time, by tenant (`RoundSnapshot.ended_gpu_s`).
-        self._ended: dict[Tenant, list[tuple[float, float]]] = {}
+        self._ended: dict[Tenant, dict[str, tuple[float, float]]] = {}
         self._apps: dict[str, _Account] = {}
         # Of every active app in their order, but without renewable leases; out of date of apps that are noted.
         self._standings: dict[str, AppStanding] = {}
@@ -166,6 +166,11 @@ class Arbiter:
         return len(self._apps)
 
     @property
+    def grid_origin_s(self) -> float:
+        """The origin of the grid on which leases end: the first start of the service."""
+        return self._origin_s
+
+    @property
     def policy_memory(self) -> Value | None:
         """What the policy remembers of the newest round."""
         return self._memory
@@ -178,18 +183,32 @@ class Arbiter:
         attained_gpu_s: float = 0.0,
         owner: AppOwner = NO_OWNER,
         resources: TaskResources = NO_RESOURCES,
+        arrived_at_s: float | None = None,
         waiting: Iterable[int] = (),
     ) -> None:
-        """An app was accepted. `waiting`: its leases that were prolonged since its last report, after a restart."""
+        """An app was accepted, or is resumed after a pause.
+
+        Args:
+            app_id: The app.
+            now_s: The present time, from when on the app counts for contention.
+            attained_gpu_s: GPU time that it had before.
+            owner: Whose app it is.
+            resources: What each of its tasks needs.
+            arrived_at_s: Its submission as policies see it. By default now; of a resumed app it is earlier.
+            waiting: After a restart, its leases that were prolonged since its last report.
+        """
         self._apps[app_id] = _Account(
-            submitted_at_s=now_s,
+            submitted_at_s=now_s if arrived_at_s is None else arrived_at_s,
             attained_gpu_s=attained_gpu_s,
             owner=owner,
             resources=resources,
             waiting=set(waiting),
         )
         self._standings[app_id] = self._standing(app_id)
-        self._contention.enter(app_id, now_s, self._rounds.queues.tenant(owner))
+        tenant = self._rounds.queues.tenant(owner)
+        # A resumed app counts by itself again.
+        self._ended.get(tenant, {}).pop(app_id, None)
+        self._contention.enter(app_id, now_s, tenant)
 
     def end_app(self, app_id: str, *, now_s: float, reason: str) -> list[LeaseChange]:
         """An app ended and nothing of it runs any more: its leases end."""
@@ -197,19 +216,19 @@ class Arbiter:
         account = self._apps.pop(app_id, None)
         self._standings.pop(app_id, None)
         if account is not None:
-            self.note_ended(account.owner, account.submitted_at_s, account.attained_gpu_s)
+            self.note_ended(app_id, account.owner, account.submitted_at_s, account.attained_gpu_s)
         self._contention.leave(app_id, now_s)
         return changes
 
-    def note_ended(self, owner: AppOwner, submitted_at_s: float, gpu_s: float) -> None:
+    def note_ended(self, app_id: str, owner: AppOwner, submitted_at_s: float, gpu_s: float) -> None:
         """Count the GPU time of an app that has ended for its user, as long as an older app of the user is active."""
         tenant = self._rounds.queues.tenant(owner)
         if not tenant[1]:
             return
         active = [app for app in self._apps.values() if self._rounds.queues.tenant(app.owner) == tenant]
         oldest_s = min((app.submitted_at_s for app in active), default=math.inf)
-        ended = [*self._ended.pop(tenant, ()), (submitted_at_s, gpu_s)]
-        if ended := [each for each in ended if each[0] >= oldest_s]:
+        ended = {**self._ended.pop(tenant, {}), app_id: (submitted_at_s, gpu_s)}
+        if ended := {name: each for name, each in ended.items() if each[0] >= oldest_s}:
             self._ended[tenant] = ended
 
     def set_silent(self, app_id: str, silent: bool) -> None:
@@ -289,7 +308,9 @@ class Arbiter:
             settings=self._rounds,
             seed=child_seed(self._seed, "round", str(self._next_round_id)),
             contentions=self._contention.at(now_s),
-            ended_gpu_s={tenant: math.fsum(gpu_s for _, gpu_s in ended) for tenant, ended in self._ended.items()},
+            ended_gpu_s={
+                tenant: math.fsum(gpu_s for _, gpu_s in ended.values()) for tenant, ended in self._ended.items()
+            },
             memory=self._memory,
         )
         self._next_round_id += 1

@@ -134,7 +134,7 @@ class LiveCluster:
         self.release(change, app_id, pb.Release(lease_ids=gone, reason="not used by the new attempt"))
 
     def leave(self, change: Change, app_id: str, reason: str) -> None:
-        """Stop giving GPUs to an app that is about to end; it keeps those that its tasks run on until they end."""
+        """Stop giving GPUs to an app that is about to end or pause; it keeps those that its tasks run on until then."""
         won = [lease.lease_id for lease in self._arbiter.table.of_app(app_id) if lease.state is LeaseState.RESERVED]
         ended = self._arbiter.release(won, now_s=change.now_s, reason=reason)
         # Its reserved leases are released by then, so this only prevents further grants.
