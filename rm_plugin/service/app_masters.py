@@ -14,6 +14,7 @@ from typing import Any
 
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher
+from rm_plugin.service.app_quotas import AppQuotas
 from rm_plugin.service.attempt_token import hashed, new_token
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries, AppEntry
@@ -55,6 +56,7 @@ class AppMasters:
         hosted: The apps for which the agent host answers instead.
         launcher: The engine's side: starts and kills.
         clock: The present time.
+        quotas: Which apps wait until others end.
         on_ended: Runs in the background after an app has ended.
         note_end: Adds to the change in which an app ends.
     """
@@ -70,6 +72,7 @@ class AppMasters:
         hosted: HostedApps,
         launcher: AppLauncher,
         clock: Clock,
+        quotas: AppQuotas,
         on_ended: Callable[[AppEntry], Coroutine[Any, Any, object]],
         note_end: Callable[[Change, AppEntry], None],
     ) -> None:
@@ -87,6 +90,7 @@ class AppMasters:
         self._on_ended = on_ended
         self._note_end = note_end
         self._starts = Starts(settings.am_starts_at_once)
+        self._quotas = quotas
         self._unlaunched: set[str] = set()
         self._relaunch_at_s = 0.0
         # The attempt and the token of each app whose app master is being started.
@@ -104,8 +108,10 @@ class AppMasters:
     async def take_up(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
         """Start the app master of an app that has none, or let the agent host answer for it until it is granted GPUs.
 
-        `timeout_s` is as in `launch_or_queue`.
+        An app that is not admitted is taken up once it is. `timeout_s` is as in `launch_or_queue`.
         """
+        if entry.app_id in self._quotas.waiting:
+            return
         may_wait = self.settings.starts_at_grant and not entry.has_app_master
         if may_wait and not self._arbiter.table.of_app(entry.app_id):
             entry.turn(AppState.ACCEPTED)
@@ -148,6 +154,31 @@ class AppMasters:
     def _host(self, entry: AppEntry) -> None:
         self._arbiter.set_silent(entry.app_id, bool(entry.leave_reason))
         self._hosted.add(entry)
+
+    def admit(self, entry: AppEntry, *, arrived_at_s: float | None = None) -> bool:
+        """Let a new or resumed app share the cluster, unless it is over a limit of active apps: then it waits.
+
+        An app that waits does not take part in rounds, and has no part of its user's share. So a new app arrives when
+        it is admitted, unless `arrived_at_s` names an earlier time.
+        """
+        reason = self._quotas.reason(entry, self._entries.active())
+        if reason:
+            self._quotas.waiting[entry.app_id] = entry
+            entry.launch_wait = reason
+            return False
+        self._quotas.waiting.pop(entry.app_id, None)
+        entry.launch_wait = ""
+        entry.last_seen_s = self._clock.now_s()
+        self._arbiter.add_app(
+            entry.app_id,
+            now_s=entry.last_seen_s,
+            attained_gpu_s=entry.gpu_time_s,
+            owner=entry.owner,
+            resources=entry.spec.resources,
+            arrived_at_s=entry.arrived_at_s if entry.attempt else arrived_at_s,
+        )
+        self._arbiter.set_silent(entry.app_id, entry.attempt > 0)
+        return True
 
     async def launch_or_queue(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
         """Start the app's next attempt; return at once, or after `timeout_s`, if it has to wait in the background."""
@@ -224,6 +255,9 @@ class AppMasters:
         if self._changes.trouble:
             return
         now_s = self._clock.now_s()
+        for entry in list(self._quotas.waiting.values()):
+            if not entry.kill_reason and self.admit(entry):
+                self._spawn(self.take_up(entry))
         if self._engine_away:
             self._engine_away_at_s = now_s
             self.resume()
@@ -289,7 +323,9 @@ class AppMasters:
             return self._take_back(entry)
         if overdue:
             return self._take_by_force(entry, "the lease was not given back in time")
-        if entry.app_id in self._hosted or self._starts.waits(entry.app_id):
+        if any(entry.app_id in waiting for waiting in (self._hosted, self._quotas.waiting)):
+            return None
+        if self._starts.waits(entry.app_id):
             return None
         if entry.app_id in self._unlaunched:
             # `_kill_after` and `_pause_after` end apps that are to leave. All others wait for the engine.
@@ -367,6 +403,8 @@ class AppMasters:
             await self._pause_surely(entry)
         else:
             # It waited without an app master, or the former ResourceManager stopped before it could start that.
+            if not entry.attempt and not self._arbiter.table.of_app(entry.app_id):
+                self.admit(entry, arrived_at_s=entry.arrived_at_s)
             await self.take_up(entry)
 
     async def _adopted(self, entry: AppEntry) -> bool:
@@ -682,15 +720,7 @@ class AppMasters:
 
     def _enter_again(self, entry: AppEntry) -> None:
         self._entries.note_pause()
-        self._arbiter.add_app(
-            entry.app_id,
-            now_s=self._clock.now_s(),
-            attained_gpu_s=entry.gpu_time_s,
-            owner=entry.owner,
-            resources=entry.spec.resources,
-            arrived_at_s=entry.arrived_at_s,
-        )
-        self._arbiter.set_silent(entry.app_id, True)
+        self.admit(entry, arrived_at_s=entry.arrived_at_s)
 
     def _leave(self, change: Change, entry: AppEntry, state: AppState, diagnostics: str, reason: str) -> None:
         """Turn an app to a state in which nothing of it runs, and end its leases."""
@@ -711,6 +741,7 @@ class AppMasters:
         self._leftovers.pop(entry.app_id, None)
         self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason=reason)
         self._unlaunched.discard(entry.app_id)
+        self._quotas.waiting.pop(entry.app_id, None)
         self._starts.done(entry.app_id)
         self._tokens_to_launch.pop(entry.app_id, None)
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rm_plugin.arbiter.round_values import AppOwner
 from rm_plugin.service.attempt_token import as_hashed
 from rm_plugin.service.budget import Budget
 from rm_plugin.service.grant_limit import NO_GRANT_LIMIT, GrantLimit
@@ -16,6 +15,7 @@ from rm_plugin.service.store import StoredApp, app_number
 from themis.apps import AppSpec, JobShape
 from themis.errors import InputError, UnknownNameError
 from themis.lifecycle import APP_LIFECYCLE, JOB_ENDS, AppState, JobState
+from themis.queues import AppOwner
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message, app_to_message
 
@@ -166,7 +166,7 @@ class AppEntry:
     @property
     def owner(self) -> AppOwner:
         """Whose app it is."""
-        return AppOwner(user=self.spec.user, queue=self.spec.queue)
+        return AppOwner(user=self.spec.user, queue=self.spec.queue, priority=self.spec.priority)
 
     def stored(self) -> StoredApp:
         """Return the entry in the form that the store keeps."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
+
+import msgspec
 
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.engines.port import AppLauncher
@@ -15,6 +18,7 @@ from rm_plugin.service.admission import check_app
 from rm_plugin.service.app_estimates import AppEstimates
 from rm_plugin.service.app_masters import LAUNCH_WAIT_S, AppMasters, app_folder
 from rm_plugin.service.app_pages import AppPage, app_page, list_key, mark_key, page_size
+from rm_plugin.service.app_quotas import AppQuotas
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE
 from rm_plugin.service.attempt_token import proves
 from rm_plugin.service.changes import Change, Changes
@@ -26,6 +30,7 @@ from rm_plugin.service.host_process import AgentHost, HostProcess
 from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.identities import Identities
 from rm_plugin.service.live_cluster import LiveCluster
+from rm_plugin.service.log_summary import UsageKey
 from rm_plugin.service.message_checks import check_message, check_reference, check_registration, read_detail
 from rm_plugin.service.own_page import OwnPages
 from rm_plugin.service.recorder import Recorder
@@ -35,11 +40,13 @@ from rm_plugin.service.session import Session
 from themis.apps import AppSpec
 from themis.clock import Clock
 from themis.config.names import check_label
+from themis.config.queues_file import load_queues
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError, UnknownNameError
 from themis.identity import Identity
 from themis.leases import LeaseChange
 from themis.lifecycle import APP_LIFECYCLE, AppState
+from themis.queues import AppOwner, Queues
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, bid_from_message, report_from_message
 
@@ -104,7 +111,8 @@ class ResourceManager:
             clock=clock,
             rounds=lambda: self.rounds,
         )
-        self._fairness = FluidFairness(entries)
+        self.quotas = AppQuotas(lambda: arbiter.queues)
+        self._fairness = FluidFairness(entries, lambda: arbiter.queues)
         self.estimates = AppEstimates(settings, arbiter, entries, self._fairness, clock, self.waits_for)
         self._codes = CodeStore(settings.files_dir)
         self._fetch_logs = fetch_logs
@@ -127,6 +135,7 @@ class ResourceManager:
             hosted=self.hosted,
             launcher=launcher,
             clock=clock,
+            quotas=self.quotas,
             on_ended=self.fetch_logs,
             note_end=self.hooks.note_end,
         )
@@ -147,6 +156,7 @@ class ResourceManager:
         Asks the engine whether its queue accepts apps.
         """
         check_app(spec, self.arbiter.cluster)
+        self.arbiter.queues.check_submitter(AppOwner(user=spec.user, queue=spec.queue))
         for job in spec.jobs:
             check_gang(self.settings.policy, spec.name, job.job_id, job.shape)
         await self._check_queue(spec.queue)
@@ -208,6 +218,7 @@ class ResourceManager:
             StoreError: The app cannot be written; nothing of it remains.
         """
         await self.check(spec)
+        self.quotas.check_submission(AppOwner(user=spec.user, queue=spec.queue), self.clock.now_s())
         await self._codes.keep(spec.program.code, code)
 
         def accept(change: Change) -> AppEntry:
@@ -228,7 +239,30 @@ class ResourceManager:
 
     def _add(self, entry: AppEntry) -> None:
         self.entries.add(entry)
-        self.arbiter.add_app(entry.app_id, now_s=self.clock.now_s(), owner=entry.owner, resources=entry.spec.resources)
+        self.app_masters.admit(entry)
+
+    async def reload_queues(self, *, by: str) -> Queues:
+        """Read the file of queues again and apply it: nothing of it holds before all of it is checked and written.
+
+        Raises:
+            InputError: The settings name no file, or it is not valid.
+            StoreError: The change cannot be written.
+        """
+        path = self.settings.queues
+        if path is None:
+            remedy = "set `queues` in the settings, and restart once"
+            raise InputError("this ResourceManager has no file of queues", remedy=remedy)
+        queues = await asyncio.to_thread(load_queues, path)
+
+        def put(change: Change) -> None:
+            detail = {"user": by, "action": "queues_reloaded", "queues": list(queues.queues)}
+            change.event("user_acted", detail=detail)
+            change.keep("queues", msgspec.json.encode(queues.queues).decode())
+            change.then(lambda: self.arbiter.requeue(queues, now_s=self.clock.now_s()))
+
+        await self.changes.make(put)
+        self.rounds.trigger("the queues changed")
+        return queues
 
     async def kill(self, app_id: str, reason: str, *, by: str = "") -> AppEntry:
         """Ask an app to stop, and end it by force if it does not. An app that has ended stays as it is.
@@ -331,6 +365,24 @@ class ResourceManager:
             if archived is None:
                 raise
             return archived
+
+    def usage(self, month: str, reader: Identity | None) -> dict[UsageKey, float]:
+        """Return GPU seconds by month, user, queue and device type: of all users for administrators, else one's own.
+
+        Args:
+            month: Such as `2026-11`; empty: all months.
+            reader: Who asks; None for a reader who is not known.
+
+        Raises:
+            InputError: The month is not one.
+        """
+        if month and not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
+            raise InputError("not a month", value=month, remedy="write it as 2026-11")
+        return {
+            key: gpu_s
+            for key, gpu_s in self.recorder.summary.usage_at(self.clock.now_s()).items()
+            if month in ("", key[0]) and reader is not None and reader.controls(key[1])
+        }
 
     async def page_of_apps(self, *, states: Collection[AppState] = (), after: str = "", limit: int = 0) -> AppPage:
         """Return a page of apps, archived ones included; see `app_page`.
@@ -572,6 +624,7 @@ def _submitted_detail(spec: AppSpec, by: str) -> dict[str, object]:
     return {
         "name": spec.name,
         "user": spec.user,
+        "queue": spec.queue,
         **({} if by == spec.user else {"by": by}),
         "tuner": spec.tuner.name,
         "program": spec.program.name or "command",

@@ -48,11 +48,13 @@ from rm_plugin.service.web.rm_page import RmPage
 from rm_plugin.service.web.standby_page import StandbyPage
 from themis.clock import Clock, ClockMark, WallClock
 from themis.cluster import Cluster
+from themis.config.queues_file import load_queues
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError
 from themis.files import keep_private, make_private
 from themis.identity import TOKEN_VARIABLE
 from themis.lifecycle import APP_LIFECYCLE
+from themis.queues import ONE_QUEUE
 from themis.web.local_peer import is_loopback_name
 from themis.wire import themis_pb2_grpc as rpc
 
@@ -92,6 +94,8 @@ def run(settings: RmSettings, engine: Engine | None = None, *, standby: bool = F
         make_private(settings.state_dir / name)
     engine = engine or open_engine(settings)
     make_policy(settings.policy)
+    if settings.queues is not None:
+        load_queues(settings.queues)
     return asyncio.run(_serve(settings, engine, standby=standby))
 
 
@@ -469,6 +473,7 @@ def _arbiter(
             placer=settings.placer,
             profiling_runs=settings.profiling_runs,
             alpha=settings.alpha,
+            queues=ONE_QUEUE if settings.queues is None else load_queues(settings.queues),
         ),
         seed=settings.seed,
         grid_origin_s=float(origin),
@@ -478,6 +483,9 @@ def _arbiter(
     )
     # By arrival, since the arbiter's time does not run back.
     for entry in sorted(entries.active(), key=lambda entry: entry.arrived_at_s):
+        # An app that was never started and holds nothing is admitted once app masters are recovered.
+        if not entry.attempt and not arbiter.table.of_app(entry.app_id):
+            continue
         arbiter.add_app(
             entry.app_id,
             now_s=entry.arrived_at_s,
@@ -487,6 +495,9 @@ def _arbiter(
             waiting=[lease_id for lease_id, app_id in summary.prolonged.items() if app_id == entry.app_id],
         )
         arbiter.set_silent(entry.app_id, True)
+    for entry in entries:
+        if entry.ended:
+            arbiter.note_ended(entry.app_id, entry.owner, entry.submitted_at_s, entry.gpu_time_s)
     return arbiter
 
 

@@ -275,6 +275,9 @@ class RmSettings(Section):
     )
     engine: Literal["local", "yarn", "docker"] = "local"
     policy: str = DEFAULT_POLICY
+    queues: Path | None = Field(
+        default=None, description="file of queues, users, weights and limits; none: one queue without limits"
+    )
     tenant_of: TenantOf = Field(default=TenantOf.USER, description="who shares the cluster under `oef` and `allox`")
     tenant_weights: dict[str, Annotated[float, Field(gt=0, strict=True), BeforeValidator(number)]] = Field(
         default={}, description="weights of tenants by user, queue or app"
@@ -413,6 +416,8 @@ def load_rm_settings(path: Path) -> RmSettings:
         inside["standby"] = settings.standby.model_copy(update={"folder": folder / settings.standby.folder})
     if settings.cluster is not None:
         inside["cluster"] = file_or_example(settings.cluster, ExampleKind.CLUSTER, folder)
+    if settings.queues is not None:
+        inside["queues"] = folder / settings.queues
     if settings.tls.enabled:
         files = settings.tls.model_dump()
         inside["tls"] = settings.tls.model_copy(update={name: folder / file for name, file in files.items()})

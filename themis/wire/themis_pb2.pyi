@@ -146,7 +146,7 @@ class Estimate(_message.Message):
     def __init__(self, serial_iteration_s: _Optional[float] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping]] = ...) -> None: ...
 
 class AppSpec(_message.Message):
-    __slots__ = ("name", "user", "queue", "tuner", "program", "jobs", "resources", "estimate", "checkpoint_every", "checkpoint_uri", "keep_checkpoints", "max_task_restarts", "seed", "replay", "peer_wait_s", "metric", "max_runtime_s", "max_iterations")
+    __slots__ = ("name", "user", "queue", "tuner", "program", "jobs", "resources", "estimate", "checkpoint_every", "checkpoint_uri", "keep_checkpoints", "max_task_restarts", "seed", "replay", "peer_wait_s", "metric", "max_runtime_s", "max_iterations", "priority")
     NAME_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
@@ -165,6 +165,7 @@ class AppSpec(_message.Message):
     METRIC_FIELD_NUMBER: _ClassVar[int]
     MAX_RUNTIME_S_FIELD_NUMBER: _ClassVar[int]
     MAX_ITERATIONS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     name: str
     user: str
     queue: str
@@ -183,7 +184,8 @@ class AppSpec(_message.Message):
     metric: MetricSpec
     max_runtime_s: float
     max_iterations: int
-    def __init__(self, name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., tuner: _Optional[_Union[TunerSpec, _Mapping]] = ..., program: _Optional[_Union[ProgramSpec, _Mapping]] = ..., jobs: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., resources: _Optional[_Union[TaskResources, _Mapping]] = ..., estimate: _Optional[_Union[Estimate, _Mapping]] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_uri: _Optional[str] = ..., keep_checkpoints: _Optional[int] = ..., max_task_restarts: _Optional[int] = ..., seed: _Optional[int] = ..., replay: _Optional[bool] = ..., peer_wait_s: _Optional[float] = ..., metric: _Optional[_Union[MetricSpec, _Mapping]] = ..., max_runtime_s: _Optional[float] = ..., max_iterations: _Optional[int] = ...) -> None: ...
+    priority: int
+    def __init__(self, name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., tuner: _Optional[_Union[TunerSpec, _Mapping]] = ..., program: _Optional[_Union[ProgramSpec, _Mapping]] = ..., jobs: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., resources: _Optional[_Union[TaskResources, _Mapping]] = ..., estimate: _Optional[_Union[Estimate, _Mapping]] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_uri: _Optional[str] = ..., keep_checkpoints: _Optional[int] = ..., max_task_restarts: _Optional[int] = ..., seed: _Optional[int] = ..., replay: _Optional[bool] = ..., peer_wait_s: _Optional[float] = ..., metric: _Optional[_Union[MetricSpec, _Mapping]] = ..., max_runtime_s: _Optional[float] = ..., max_iterations: _Optional[int] = ..., priority: _Optional[int] = ...) -> None: ...
 
 class MetricSpec(_message.Message):
     __slots__ = ("name", "mode", "regex", "unwanted")
@@ -1196,3 +1198,39 @@ class RevokeUserRequest(_message.Message):
 class RevokeUserReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class ReloadRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReloadReply(_message.Message):
+    __slots__ = ("queues",)
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    queues: int
+    def __init__(self, queues: _Optional[int] = ...) -> None: ...
+
+class UsageRequest(_message.Message):
+    __slots__ = ("month",)
+    MONTH_FIELD_NUMBER: _ClassVar[int]
+    month: str
+    def __init__(self, month: _Optional[str] = ...) -> None: ...
+
+class UsageReply(_message.Message):
+    __slots__ = ("rows",)
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    rows: _containers.RepeatedCompositeFieldContainer[UsageRow]
+    def __init__(self, rows: _Optional[_Iterable[_Union[UsageRow, _Mapping]]] = ...) -> None: ...
+
+class UsageRow(_message.Message):
+    __slots__ = ("month", "user", "queue", "device", "gpu_s")
+    MONTH_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    GPU_S_FIELD_NUMBER: _ClassVar[int]
+    month: str
+    user: str
+    queue: str
+    device: str
+    gpu_s: float
+    def __init__(self, month: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., device: _Optional[str] = ..., gpu_s: _Optional[float] = ...) -> None: ...
