@@ -25,6 +25,9 @@ from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.code_store import CodeStore
 from rm_plugin.service.entries import BYTES_PER_S, MESSAGES_PER_S, AppEntries, AppEntry
 from rm_plugin.service.fluid_fairness import FluidFairness
+from rm_plugin.service.hooks import Hooks
+from rm_plugin.service.host_process import AgentHost, HostProcess
+from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.identities import Identities
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.log_summary import UsageKey
@@ -41,6 +44,7 @@ from themis.config.queues_file import load_queues
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError, UnknownNameError
 from themis.identity import Identity
+from themis.leases import LeaseChange
 from themis.lifecycle import APP_LIFECYCLE, AppState
 from themis.queues import AppOwner, Queues
 from themis.wire import themis_pb2 as pb
@@ -50,8 +54,8 @@ LOG = logging.getLogger("themis.rm")
 
 _FETCH_EVERY_S = 1.0
 
-_KEPT = ("release", "job_event", "finish")
-"""Messages that the store keeps; app masters resend them until they are acknowledged."""
+_KEPT = ("release", "job_event", "finish", "rest")
+"""Messages that the store keeps; app masters resend all but the last until they are acknowledged."""
 
 
 FetchLogs = Callable[[str, str, Path], Awaitable[None]]
@@ -84,6 +88,7 @@ class ResourceManager:
         recorder: Recorder,
         launcher: AppLauncher,
         clock: Clock,
+        host: AgentHost | None = None,
         fetch_logs: FetchLogs = there_already,
         check_queue: CheckQueue = any_queue,
     ) -> None:
@@ -114,16 +119,25 @@ class ResourceManager:
         self._check_queue = check_queue
         self._fetching: dict[str, asyncio.Lock] = {}
         self._fetched: dict[str, tuple[bool, float]] = {}
+        self.hooks = Hooks(settings.hooks, self.changes, self.find, lambda: self.page_url)
+        self.hosted = HostedApps(
+            host or HostProcess(),
+            self._registered_cluster,
+            self._host_entered,
+            lambda entry, problem: self._host_failed(entry, problem),
+        )
         self.app_masters = AppMasters(
             settings=settings,
             arbiter=arbiter,
             entries=entries,
             changes=self.changes,
             live_cluster=self.live_cluster,
+            hosted=self.hosted,
             launcher=launcher,
             clock=clock,
             quotas=self.quotas,
             on_ended=self.fetch_logs,
+            note_end=self.hooks.note_end,
         )
         self.retention = Retention(
             settings=settings,
@@ -218,7 +232,7 @@ class ResourceManager:
         entry = await self.changes.make(accept)
         # The app is accepted. The client does not wait for an engine or a store that is unavailable.
         try:
-            await self.app_masters.launch_or_queue(entry, timeout_s=LAUNCH_WAIT_S)
+            await self.app_masters.take_up(entry, timeout_s=LAUNCH_WAIT_S)
         except Exception:
             LOG.exception("the start of %s failed", entry.app_id)
         return entry
@@ -397,6 +411,32 @@ class ResourceManager:
         in_file = entry.archive not in ("", NO_ARCHIVE)
         return str(self.settings.files_dir.absolute() / FOLDER / entry.archive) if in_file else ""
 
+    def notify(self, changes: Collection[LeaseChange]) -> None:
+        """Notify the apps of the leases that a round changed; those without an app master get one."""
+        self.live_cluster.notify(changes)
+        self.app_masters.start_granted(changes)
+
+    # ---- for the agent host ----
+
+    def _host_entered(self, entry: AppEntry, heartbeat: pb.Heartbeat) -> None:
+        self.entries.take_heartbeat(entry, heartbeat)
+        self.rounds.demand_changed(entry.app_id, heartbeat.unmet_gpus)
+
+    def _host_failed(self, entry: AppEntry, problem: str) -> None:
+        """Start the app master of an app that the agent host cannot evaluate: it says what is wrong, and ends it."""
+        LOG.warning("%s: the agent host cannot evaluate it: %.1000s", entry.app_id, problem)
+        self.app_masters.start_hosted(entry)
+
+    def _registered_cluster(self) -> pb.Registered:
+        """Return what a registration says of the cluster."""
+        return pb.Registered(
+            cluster=self.live_cluster.cluster_message(),
+            lease_s=self.settings.lease.duration_s,
+            time_scale=self.settings.time_scale,
+            bundle_rule=self.settings.auction.bundle_rule.value,
+            gpus_available=self.arbiter.gpus_available,
+        )
+
     # ---- for sessions ----
 
     async def register(self, message: pb.Register, peer: str = "") -> tuple[AppEntry, Session]:
@@ -455,7 +495,8 @@ class ResourceManager:
     def _take_session(self, entry: AppEntry, session: Session) -> None:
         if entry.session is not None:
             entry.session.close()
-        entry.session, entry.last_seen_s = (None if session.closed else session), self.clock.now_s()
+        entry.session = None if session.closed else session
+        entry.last_seen_s = entry.idle_since_s = self.clock.now_s()
         self.arbiter.set_silent(entry.app_id, session.closed or bool(entry.leave_reason))
 
     def _greet(self, entry: AppEntry, session: Session, code: bytes) -> None:
@@ -520,6 +561,8 @@ class ResourceManager:
             event = message.job_event
             detail = read_detail(event)
             change.event(event.kind, app_id=entry.app_id, detail=detail, time_s=event.time_s or None)
+        elif body == "rest":
+            self.app_masters.rest(change, entry, message.rest.view)
         elif entry.is_active:
             self._keep_finish(change, entry, message.finish)
         change.set(entry, last_message=number)
@@ -543,25 +586,24 @@ class ResourceManager:
     def _welcome(self, entry: AppEntry, code: bytes) -> pb.Registered:
         lease = self.settings.lease
         now_s = self.clock.now_s()
-        return pb.Registered(
-            spec=app_to_message(entry.spec),
-            cluster=self.live_cluster.cluster_message(),
-            submitted_at_s=entry.arrived_at_s,
-            now_s=now_s,
-            lease_s=lease.duration_s,
-            checkpoint_lead_s=lease.checkpoint_lead_s,
-            grace_s=lease.grace_s,
-            heartbeat_s=self.settings.heartbeat_time_s(self.arbiter.active_count),
-            time_scale=self.settings.time_scale,
-            leases=self.live_cluster.lease_update(entry.app_id),
-            active_apps=self.arbiter.active_count,
-            contention=self.arbiter.contention(entry.app_id, now_s),
-            bundle_rule=self.settings.auction.bundle_rule.value,
-            app_id=entry.app_id,
-            gpus_available=self.arbiter.gpus_available,
-            task_log_mb=self.settings.task_log_mb,
-            code=code,
+        registered = self._registered_cluster()
+        registered.MergeFrom(
+            pb.Registered(
+                spec=app_to_message(entry.spec),
+                submitted_at_s=entry.arrived_at_s,
+                now_s=now_s,
+                checkpoint_lead_s=lease.checkpoint_lead_s,
+                grace_s=lease.grace_s,
+                heartbeat_s=self.settings.heartbeat_time_s(self.arbiter.active_count),
+                leases=self.live_cluster.lease_update(entry.app_id),
+                active_apps=self.arbiter.active_count,
+                contention=self.arbiter.contention(entry.app_id, now_s),
+                app_id=entry.app_id,
+                task_log_mb=self.settings.task_log_mb,
+                code=code,
+            )
         )
+        return registered
 
     def _acknowledge(self, entry: AppEntry, message_id: int) -> pb.Acknowledge:
         now_s = self.clock.now_s()
