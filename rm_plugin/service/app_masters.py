@@ -105,47 +105,10 @@ class AppMasters:
         self._closing = False
         changes.on_recovery(self.resume)
 
-    def admit(self, entry: AppEntry) -> bool:
-        """Let a new or resumed app share the cluster, unless it is over a limit of active apps: then it waits.
-
-        An app that waits does not take part in rounds, and has no part of its user's share.
-        """
-        reason = self._quotas.reason(entry, self._entries.active())
-        if reason:
-            self._quotas.waiting[entry.app_id] = entry
-            entry.launch_wait = reason
-            return False
-        self._quotas.waiting.pop(entry.app_id, None)
-        entry.launch_wait = ""
-        entry.last_seen_s = self._clock.now_s()
-        self._arbiter.add_app(
-            entry.app_id,
-            now_s=entry.last_seen_s,
-            attained_gpu_s=entry.gpu_time_s,
-            owner=entry.owner,
-            resources=entry.spec.resources,
-            # A new app arrives now, also if it has waited. One that was paused came before.
-            arrived_at_s=entry.arrived_at_s if entry.attempt else None,
-        )
-        self._arbiter.set_silent(entry.app_id, entry.attempt > 0)
-        return True
-
-    def _hold_excess(self) -> None:
-        """After a restart, let the apps wait that were never started and are over a limit; those submitted last."""
-        active = self._entries.active()
-        within = [entry for entry in active if entry.attempt]
-        for entry in active:
-            if not entry.attempt and (reason := self._quotas.reason(entry, within)):
-                self._quotas.waiting[entry.app_id], entry.launch_wait = entry, reason
-                self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason=reason)
-            elif not entry.attempt:
-                within.append(entry)
-
     async def take_up(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
         """Start the app master of an app that has none, or let the agent host answer for it until it is granted GPUs.
 
-        An app that waits for the end of others (`admit`) is taken up once it is admitted. `timeout_s` is as in
-        `launch_or_queue`.
+        An app that is not admitted is taken up once it is. `timeout_s` is as in `launch_or_queue`.
         """
         if entry.app_id in self._quotas.waiting:
             return
@@ -191,6 +154,31 @@ class AppMasters:
     def _host(self, entry: AppEntry) -> None:
         self._arbiter.set_silent(entry.app_id, bool(entry.leave_reason))
         self._hosted.add(entry)
+
+    def admit(self, entry: AppEntry, *, arrived_at_s: float | None = None) -> bool:
+        """Let a new or resumed app share the cluster, unless it is over a limit of active apps: then it waits.
+
+        An app that waits does not take part in rounds, and has no part of its user's share. So a new app arrives when
+        it is admitted, unless `arrived_at_s` names an earlier time.
+        """
+        reason = self._quotas.reason(entry, self._entries.active())
+        if reason:
+            self._quotas.waiting[entry.app_id] = entry
+            entry.launch_wait = reason
+            return False
+        self._quotas.waiting.pop(entry.app_id, None)
+        entry.launch_wait = ""
+        entry.last_seen_s = self._clock.now_s()
+        self._arbiter.add_app(
+            entry.app_id,
+            now_s=entry.last_seen_s,
+            attained_gpu_s=entry.gpu_time_s,
+            owner=entry.owner,
+            resources=entry.spec.resources,
+            arrived_at_s=entry.arrived_at_s if entry.attempt else arrived_at_s,
+        )
+        self._arbiter.set_silent(entry.app_id, entry.attempt > 0)
+        return True
 
     async def launch_or_queue(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
         """Start the app's next attempt; return at once, or after `timeout_s`, if it has to wait in the background."""
@@ -335,7 +323,9 @@ class AppMasters:
             return self._take_back(entry)
         if overdue:
             return self._take_by_force(entry, "the lease was not given back in time")
-        if entry.app_id in self._hosted or self._starts.waits(entry.app_id) or entry.app_id in self._quotas.waiting:
+        if any(entry.app_id in waiting for waiting in (self._hosted, self._quotas.waiting)):
+            return None
+        if self._starts.waits(entry.app_id):
             return None
         if entry.app_id in self._unlaunched:
             # `_kill_after` and `_pause_after` end apps that are to leave. All others wait for the engine.
@@ -374,7 +364,6 @@ class AppMasters:
         for app_id in sorted(self._entries.lost):
             await self._end_lost(app_id)
         self.resume()
-        self._hold_excess()
         for entry in self._entries.active():
             # Its master may have registered with the former ResourceManager, and will again at once if it lives.
             entry.registered_attempt = entry.attempt
@@ -414,6 +403,8 @@ class AppMasters:
             await self._pause_surely(entry)
         else:
             # It waited without an app master, or the former ResourceManager stopped before it could start that.
+            if not entry.attempt and not self._arbiter.table.of_app(entry.app_id):
+                self.admit(entry, arrived_at_s=entry.arrived_at_s)
             await self.take_up(entry)
 
     async def _adopted(self, entry: AppEntry) -> bool:
@@ -729,7 +720,7 @@ class AppMasters:
 
     def _enter_again(self, entry: AppEntry) -> None:
         self._entries.note_pause()
-        self.admit(entry)
+        self.admit(entry, arrived_at_s=entry.arrived_at_s)
 
     def _leave(self, change: Change, entry: AppEntry, state: AppState, diagnostics: str, reason: str) -> None:
         """Turn an app to a state in which nothing of it runs, and end its leases."""

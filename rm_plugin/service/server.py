@@ -483,6 +483,9 @@ def _arbiter(
     )
     # By arrival, since the arbiter's time does not run back.
     for entry in sorted(entries.active(), key=lambda entry: entry.arrived_at_s):
+        # An app that was never started and holds nothing is admitted once app masters are recovered.
+        if not entry.attempt and not arbiter.table.of_app(entry.app_id):
+            continue
         arbiter.add_app(
             entry.app_id,
             now_s=entry.arrived_at_s,
