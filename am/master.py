@@ -60,7 +60,12 @@ class AppMaster:
         self._journal = Journal(f"{context.kept_at}/journal.jsonl")
         self._archive = open_archive(context.folder, context.kept_at)
         self._session = RmSession(
-            context.rm_address, self._register, self._on_message, clock=clock, give_up_s=context.rm_absence_s
+            context.rm_address,
+            self._register,
+            self._on_message,
+            clock=clock,
+            give_up_s=context.rm_absence_s,
+            trust=context.trust,
         )
         self._app: App | None = None
         self._jobs: JobRunner

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 import grpc
 
 from themis.addresses import grpc_target, keepalive_options
 from themis.clock import Clock
 from themis.errors import UnreachableError
+from themis.tls import Trust
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 
@@ -42,6 +44,7 @@ class RmSession:
         on_message: Called for every message except acknowledgements' effect on the outbox.
         clock: For `sent_at_s`, when each message was sent that is not acknowledged yet.
         give_up_s: Seconds for which the ResourceManager may be unreachable before `run` gives up.
+        trust: What the ResourceManager's certificate must be; None without TLS.
         options: More options of the channel.
     """
 
@@ -53,6 +56,7 @@ class RmSession:
         *,
         clock: Clock,
         give_up_s: float,
+        trust: Trust | None = None,
         options: Sequence[tuple[str, int]] = (),
     ) -> None:
         self.sent_at_s: dict[int, float] = {}
@@ -61,6 +65,7 @@ class RmSession:
         self._register = register
         self._on_message = on_message
         self._give_up_s = give_up_s
+        self._trust = trust
         self._options = options
         self._next_id = 1
         self._outgoing: asyncio.Queue[pb.AmMessage | None] | None = None
@@ -89,7 +94,7 @@ class RmSession:
         away_since_s, logged_since_s = loop.time(), -1.0
         target = await asyncio.to_thread(grpc_target, self._address)
         options = [*_OPTIONS, *keepalive_options(self._address), *self._options]
-        async with grpc.aio.insecure_channel(target, options=options) as channel:
+        async with _channel(target, self._address, self._trust, options) as channel:
             while True:
                 try:
                     async for message in self._stream(rpc.ArbiterServiceStub(channel)):
@@ -135,6 +140,13 @@ class RmSession:
             if not self._unacknowledged:
                 self._emptied.set()
         self._on_message(message)
+
+
+def _channel(target: str, address: str, trust: Trust | None, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
+    if trust is None:
+        return grpc.aio.insecure_channel(target, options=options)
+    credentials, more = trust.channel(address)
+    return grpc.aio.secure_channel(target, credentials, options=[*options, *more])
 
 
 async def _drain(outgoing: asyncio.Queue[pb.AmMessage | None]) -> AsyncIterator[pb.AmMessage]:

@@ -269,10 +269,11 @@ class Client:
 
     Args:
         address: HOST:PORT of the ResourceManager; by default $THEMIS_RM, else the address that `themis rm start` uses.
+        ca: The file of the authorities to trust with TLS; by default $THEMIS_CA, else see docs/how-to/users.md.
     """
 
-    def __init__(self, address: str | None = None) -> None:
-        self._connection = Connection(rm_address(address, os.environ))
+    def __init__(self, address: str | None = None, *, ca: str | None = None) -> None:
+        self._connection = Connection(rm_address(address, os.environ), ca=ca)
 
     def __enter__(self) -> Self:
         return self

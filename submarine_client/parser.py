@@ -176,6 +176,7 @@ def _rm_options() -> ArgumentParser:
     # SUPPRESS: the verb's default would overwrite a value given before the verb.
     options = ArgumentParser(add_help=False)
     options.add_argument("--rm", metavar="HOST:PORT", default=SUPPRESS, help="the ResourceManager")
+    options.add_argument("--ca", metavar="FILE", default=SUPPRESS, help="the authorities to trust with TLS")
     return options
 
 

@@ -26,15 +26,16 @@ APP_FAILED = 1
 
 
 class Session(Value, frozen=True, kw_only=True):
-    """A terminal, the ResourceManager's address, and the pace of waiting."""
+    """A terminal, the ResourceManager's address, the file of trusted authorities if named, and the pace of waiting."""
 
     terminal: Terminal
     address: str
+    ca: str | None = None
     pace: Pace = field(default_factory=Pace)
 
     def connect(self) -> Connection:
         """Return a connection, for use as a context manager."""
-        return Connection(self.address)
+        return Connection(self.address, ca=self.ca)
 
     def submit(self, client: Connection, spec: AppSpec, *, wait: bool, notes: Iterable[str] = ()) -> int:
         """Submit an app, and wait for its end if `wait`. Returns the exit code.

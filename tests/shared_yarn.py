@@ -273,7 +273,7 @@ class EngineInMemory(LocalEngine):
 
     def __init__(self, yarn):
         plain = cluster_of(*((count,) for count in GPUS.values()))
-        devices = {name: DeviceType(name=name) for name in plain.gpus_by_device}
+        devices = {name: DeviceType(name=name, emulated=True) for name in plain.gpus_by_device}
         super().__init__(replace(plain, devices=devices))
         self.yarn = yarn
 

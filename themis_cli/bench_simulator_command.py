@@ -23,7 +23,9 @@ _PARTS = "gavel-120,gavel-900,w1,growth"
 def add_to(group: Subcommands) -> None:
     """Add `simulator` to `bench`."""
     parser = group.add_parser("simulator", help="time whole simulations, each in a fresh process")
-    parser.add_argument("--parts", default=_PARTS, metavar="PART,..", help="default: %(default)s")
+    parts = parser.add_mutually_exclusive_group()
+    parts.add_argument("--parts", default=_PARTS, metavar="PART,..", help="default: %(default)s")
+    parts.add_argument("--growth", dest="parts", action="store_const", const="growth", help="short for --parts growth")
     parser.add_argument(
         "--sizes", default=_SIZES, metavar="GPUS/APPS,..", help="sizes of the growth part (default: %(default)s)"
     )

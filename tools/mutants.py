@@ -50,11 +50,11 @@ _ARBITER_TESTS = (
     "tests/property/test_lease_table_machine.py",
     "tests/property/test_leftover_properties.py",
 )
-_SERVICE_TESTS = "tests/unit/rm_plugin/service/**/test_*.py"
+_SERVICE_TESTS = ("tests/unit/rm_plugin/service/**/test_*.py", "tests/property/test_service_messages.py")
 ROOMS = {
-    "arbiter": Room(modules=("rm_plugin/arbiter/*.py",), without=_PAYMENTS, tests=(*_ARBITER_TESTS, _SERVICE_TESTS)),
+    "arbiter": Room(modules=("rm_plugin/arbiter/*.py",), without=_PAYMENTS, tests=(*_ARBITER_TESTS, *_SERVICE_TESTS)),
     "payments": Room(modules=_PAYMENTS, tests=_ARBITER_TESTS),
-    "service": Room(modules=("rm_plugin/service/*.py",), tests=(_SERVICE_TESTS,)),
+    "service": Room(modules=("rm_plugin/service/*.py",), tests=_SERVICE_TESTS),
     "jobs": Room(
         modules=("am/jobs/*.py",),
         tests=("tests/unit/am/jobs/test_*.py", "tests/unit/am/test_*.py", "tests/property/test_silent_jobs.py"),

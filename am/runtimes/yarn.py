@@ -60,7 +60,7 @@ class YarnEngine:
         host = own_address(self._context.rm_address)
         port = await self._hosts.listen(host)
         self._page = AmPage(page)
-        self.page_url = f"http://{host}:{await self._page.start(host)}/"
+        self.page_url = await self._page.start(host)
         registration = await asyncio.to_thread(self._register, host, port)
         self._source = YarnSource(
             self._am,

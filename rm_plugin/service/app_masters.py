@@ -7,7 +7,7 @@ import contextlib
 import errno
 import logging
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,7 @@ class AppMasters:
     ) -> None:
         self.settings = settings
         self.rm_address = ""
+        self.rm_environment: Mapping[str, str] = {}
         """Where app masters reach this service; set before the first start."""
         self._arbiter = arbiter
         self._entries = entries
@@ -342,6 +343,7 @@ class AppMasters:
             "THEMIS_RM_ADDRESS": ",".join(self.settings.standby.addresses) or self.rm_address,
             "THEMIS_APP_DIR": str(folder),
             "THEMIS_RM_ABSENCE_S": repr(self.settings.rm_absence_s),
+            **self.rm_environment,
         }
         launch = AmLaunch(
             app_id=entry.app_id,

@@ -35,7 +35,8 @@ MAX_VALID_S = 36_500 * _DAY_S
 """The longest time for which a user's token may be valid."""
 
 _REMEDY = (
-    "ask an administrator for one (`themis user add NAME`), and put it into ~/.config/themis/token or THEMIS_TOKEN"
+    "ask an administrator for one (`themis user add NAME`), and put it into ~/.config/themis/HOST_PORT/token"
+    " or THEMIS_TOKEN"
 )
 
 

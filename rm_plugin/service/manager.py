@@ -25,7 +25,7 @@ from rm_plugin.service.hooks import Hooks
 from rm_plugin.service.identities import Identities
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.message_checks import check_message, check_reference, check_registration, read_detail
-from rm_plugin.service.own_page import is_own_page
+from rm_plugin.service.own_page import OwnPages
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.retention import Retention
 from rm_plugin.service.round_runner import RoundRunner
@@ -88,6 +88,8 @@ class ResourceManager:
         self.clock = clock
         self.rounds: RoundRunner
         self.page_url = ""
+        self.certificate_expires_at_s = 0.0
+        self.own_pages = OwnPages()
         self.identities = Identities(admins=settings.admins, anonymous=settings.anonymous, clock=clock)
         self.changes = Changes(arbiter, recorder, validate=settings.validate_state)
         self.live_cluster = LiveCluster(
@@ -364,7 +366,7 @@ class ResourceManager:
         if message.attempt > newest and proves(message.token, entry.token_sha256):
             newest = await self.app_masters.newest_attempt(entry)
         check_registration(message, entry, newest)
-        if message.page_url and peer and not await asyncio.to_thread(is_own_page, message.page_url, peer):
+        if message.page_url and peer and not await self.own_pages.has(message.page_url, peer):
             LOG.warning("%s: its page is not on its host and is ignored: %s", entry.app_id, message.page_url)
             message.page_url = ""
         session = Session(entry.app_id, message.attempt)

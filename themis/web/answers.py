@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import ssl
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
@@ -78,8 +79,10 @@ def site(is_document: Callable[[str], bool]) -> web.Application:
     return web.Application(middlewares=[guard])
 
 
-async def listen(application: web.Application, host: str, port: int) -> tuple[web.AppRunner, int]:
-    """Serve on an address; port 0 takes any free one. Returns what `cleanup` ends, and the port.
+async def listen(
+    application: web.Application, host: str, port: int, tls: ssl.SSLContext | None = None
+) -> tuple[web.AppRunner, int]:
+    """Serve on an address, with TLS or without; port 0 takes any free one. Returns what `cleanup` ends, and the port.
 
     Raises:
         InputError: The address cannot be listened at.
@@ -87,7 +90,7 @@ async def listen(application: web.Application, host: str, port: int) -> tuple[we
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=_STOP_S)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
+        await web.TCPSite(runner, host, port, ssl_context=tls).start()
     except (OSError, OverflowError) as error:
         await runner.cleanup()
         raise InputError("a page cannot listen", value=f"{host}:{port}", remedy=str(error)) from error

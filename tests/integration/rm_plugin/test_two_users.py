@@ -78,6 +78,8 @@ def test_user_cannot_touch_or_read_another_users_app(tmp_path: Path) -> None:
             assert await status(stub.Validate(message, **bob)) is denied
             assert await status(stub.Kill(pb.KillRequest(app_id=app), **bob)) is denied
             assert await status(stub.Kill(pb.KillRequest(app_id="ann-s"), **bob)) is denied
+            assert await status(stub.Pause(pb.PauseRequest(app_id=app), **bob)) is denied
+            assert await status(stub.Resume(pb.ResumeRequest(app_id=app), **bob)) is denied
             assert await status(stub.Logs(pb.LogsRequest(app_id=app), **bob)) is denied
             assert await status(stub.Logs(pb.LogsRequest(app_id=app, job_id="am"), **bob)) is denied
             for call in (
@@ -263,14 +265,18 @@ def test_token_file_that_others_may_read_is_refused(tmp_path: Path, monkeypatch)
     from submarine_client.credentials import Credentials
 
     monkeypatch.setenv("HOME", str(tmp_path))
-    path = tmp_path / ".config/themis/token"
+    plain = {"THEMIS_INSECURE": "1"}
+    path = tmp_path / ".config/themis/rm.example_1/token"
     path.parent.mkdir(parents=True)
     path.write_text("themis_x\n")
     path.chmod(0o644)
     with pytest.raises(InputError, match="chmod 600"):
-        Credentials("rm.example:1", {}).call(lambda metadata: metadata)
+        Credentials("rm.example:1", plain).call(lambda metadata: metadata)
     path.chmod(0o600)
-    assert Credentials("rm.example:1", {}).call(lambda metadata: metadata) == (("authorization", "Bearer themis_x"),)
+    sent = Credentials("rm.example:1", plain).call(lambda metadata: metadata)
+    assert sent == (("authorization", "Bearer themis_x"),)
+    # Another ResourceManager gets no token that it would refuse, or keep.
+    assert Credentials("rm.example:2", plain).call(lambda metadata: metadata) == ()
 
 
 def test_only_owner_and_administrators_control_an_app() -> None:
@@ -312,7 +318,7 @@ def test_command_adds_lists_and_revokes_users(tmp_path: Path, capfd) -> None:
             capfd.readouterr()
             code, given, hint = await run("add", "ann", "--days", "2", *at)
             assert (code, given.count("\n")) == (0, 1) and given.startswith("themis_")
-            assert "~/.config/themis/token" in hint and given.strip() not in hint
+            assert "~/.config/themis/HOST_PORT/token" in hint and given.strip() not in hint
             code, listed, _ = await run("list", *at)
             assert code == 0 and listed.splitlines()[1].split()[:2] == ["ann", "user"]
             for words, text in (

@@ -27,8 +27,8 @@ def usage(wall_s=2.0, peak_mib=100.0, unproven=0):
     return Usage(wall_s=wall_s, cpu_s=wall_s / 2, peak_mib=peak_mib, document=run)
 
 
-def growth_row(gpus, apps, cpu_s):
-    return Row(part=Part.GROWTH, gpus=gpus, apps=apps, source="synthetic", cpu_s=cpu_s, wall_s=cpu_s)
+def growth_row(gpus, apps, cpu_s, rounds=1):
+    return Row(part=Part.GROWTH, gpus=gpus, apps=apps, source="synthetic", cpu_s=cpu_s, wall_s=cpu_s, rounds=rounds)
 
 
 # ---- traces ---------------------------------------------------------------------------------------------------------
@@ -197,6 +197,11 @@ def test_growth_is_reported_for_both_for_gpus_and_for_apps():
         "apps": ("400 GPUs", ("400/80", "400/160"), pytest.approx(1.5)),
     }
     assert growths(rows[:1]) == []
+
+
+def test_growth_of_a_round_leaves_out_what_comes_of_more_rounds():
+    (growth,) = growths([growth_row(80, 16, 1.0, rounds=50), growth_row(160, 32, 8.0, rounds=100)])
+    assert (growth.slope, growth.slope_of_round) == (pytest.approx(3.0), pytest.approx(2.0))
 
 
 def test_document_is_json_and_labels_reference():
