@@ -42,6 +42,7 @@ from rm_plugin.arbiter.round_values import AppStanding, AskBids, Decision, Round
 from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.due_dates import DueDateMemory, MeteredApp, advance, due_times_s
 from rm_plugin.policies.gang_allocator import GangAllocator
+from rm_plugin.policies.users import Rank, ranks
 from themis.bids import GangDemand, PlacedGang, RhoOf
 from themis.cluster import Cluster
 
@@ -59,15 +60,12 @@ class FairFinishPolicy:
         due_s = due_times_s(fluid, metered)
         app_demands = app_demands_of(snapshot, {})
         allocator = GangAllocator(snapshot.machines, app_demands, snapshot.lease_s)
-        user_left_gpu_s = _left_by_user(snapshot, metered)
+        left = ranks(snapshot, {app_id: app.left_gpu_s for app_id, app in metered.items()})
 
-        def service_left(app_id: str) -> tuple[bool, float, float, str]:
+        def service_left(app_id: str) -> tuple[bool, Rank]:
             # An app that never reported its phases cannot be metered.
             app = metered.get(app_id)
-            if app is None:
-                return True, math.inf, math.inf, app_id
-            user = snapshot.standing(app_id).owner.user
-            return app.overran, user_left_gpu_s.get(user, app.left_gpu_s), app.left_gpu_s, app_id
+            return (True, (math.inf, 0, math.inf, app_id)) if app is None else (app.overran, left[app_id])
 
         in_order = sorted(allocator.app_demands, key=service_left)
         most_pressed_first = _most_pressed_first(snapshot, app_demands, metered, due_s)
@@ -118,15 +116,6 @@ def _time_left_s(app: MeteredApp, standing: AppStanding, restart_s: float) -> fl
     holds = standing.kept or standing.renewable
     share_left = app.left_gpu_s / app.work_gpu_s if app.work_gpu_s > 0.0 else 0.0
     return app.whole_time_s * share_left + (0.0 if holds else restart_s)
-
-
-def _left_by_user(snapshot: RoundSnapshot, metered: Mapping[str, MeteredApp]) -> dict[str, float]:
-    """Declared work that is not done yet, of all active apps of each user. Apps without a user are left out."""
-    left_gpu_s: dict[str, float] = {}
-    for app in snapshot.apps:
-        if app.owner.user and app.app_id in metered:
-            left_gpu_s[app.owner.user] = left_gpu_s.get(app.owner.user, 0.0) + metered[app.app_id].left_gpu_s
-    return left_gpu_s
 
 
 def _longest_job(allocator: GangAllocator, app_id: str) -> int:

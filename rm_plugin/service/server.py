@@ -48,11 +48,13 @@ from rm_plugin.service.web.rm_page import RmPage
 from rm_plugin.service.web.standby_page import StandbyPage
 from themis.clock import Clock, ClockMark, WallClock
 from themis.cluster import Cluster
+from themis.config.queues_file import load_queues
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError
 from themis.files import keep_private, make_private
 from themis.identity import TOKEN_VARIABLE
 from themis.lifecycle import APP_LIFECYCLE
+from themis.queues import ONE_QUEUE
 from themis.web.local_peer import is_loopback_name
 from themis.wire import themis_pb2_grpc as rpc
 
@@ -92,6 +94,8 @@ def run(settings: RmSettings, engine: Engine | None = None, *, standby: bool = F
         make_private(settings.state_dir / name)
     engine = engine or open_engine(settings)
     make_policy(settings.policy)
+    if settings.queues is not None:
+        load_queues(settings.queues)
     return asyncio.run(_serve(settings, engine, standby=standby))
 
 
@@ -297,10 +301,11 @@ class Server:
             arbiter=arbiter,
             policy=policy,
             entries=self._entries,
+            hosted=self.manager.hosted,
             changes=self.manager.changes,
             auctioneer=self._auctioneer,
             clock=clock,
-            notify=self.manager.live_cluster.notify,
+            notify=self.manager.notify,
             before_round=self.manager.live_cluster.before_round,
         )
 
@@ -322,6 +327,8 @@ class Server:
         LOG.info("listening on %s, state in %s", address, self._settings.state_dir.absolute())
         if self._tls is not None:
             self._tls.report(address)
+        if self._settings.starts_at_grant:
+            self.manager.hosted.start()
         run_on = await self.manager.app_masters.recover()
         if apps := len(list(self._entries.active())):
             LOG.info("apps of an earlier run: %d run on, %d start again", run_on, apps - run_on)
@@ -466,6 +473,7 @@ def _arbiter(
             placer=settings.placer,
             profiling_runs=settings.profiling_runs,
             alpha=settings.alpha,
+            queues=ONE_QUEUE if settings.queues is None else load_queues(settings.queues),
         ),
         seed=settings.seed,
         grid_origin_s=float(origin),
@@ -475,6 +483,9 @@ def _arbiter(
     )
     # By arrival, since the arbiter's time does not run back.
     for entry in sorted(entries.active(), key=lambda entry: entry.arrived_at_s):
+        # An app that was never started and holds nothing is admitted once app masters are recovered.
+        if not entry.attempt and not arbiter.table.of_app(entry.app_id):
+            continue
         arbiter.add_app(
             entry.app_id,
             now_s=entry.arrived_at_s,
@@ -484,6 +495,9 @@ def _arbiter(
             waiting=[lease_id for lease_id, app_id in summary.prolonged.items() if app_id == entry.app_id],
         )
         arbiter.set_silent(entry.app_id, True)
+    for entry in entries:
+        if entry.ended:
+            arbiter.note_ended(entry.app_id, entry.owner, entry.submitted_at_s, entry.gpu_time_s)
     return arbiter
 
 
