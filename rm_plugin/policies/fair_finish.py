@@ -5,10 +5,12 @@ its end on the fluid fair cluster (`themis.fluid_cluster`), where all apps share
 schedule can move it. In each round:
 
     1. An app is pressed if its laxity, due - now - time left, is less than a lease and a restart. The pressed apps
-       get one gang each, for their longest job. First comes the app that would be latest, relative to its time until
-       the due date, if it waited one more lease: a lease matters more to a short app.
+       that keep no GPUs get one gang each, for their longest job. First comes the app that would be latest, relative
+       to its time until the due date, if it waited one more lease: a lease matters more to a short app.
     2. All apps get all that they can use: those of the user with the least service left first, of one user the app
-       with the least. So to split an app into several does not make it shorter.
+       with the least. So to split an app into several does not make it shorter. An app that holds GPUs counts as
+       having less service left, so that few jobs restart: by the preemption margin m if it holds all that it can use,
+       by m / 2 if it holds half of that.
 
 Ties go to the smaller app id. Of an app's jobs the longest comes first, of equal ones that of the smaller job id.
 
@@ -60,14 +62,17 @@ class FairFinishPolicy:
         claims = claims_of(snapshot, {})
         allocator = GangAllocator(snapshot.machines, claims, snapshot.lease_s)
         user_left_gpu_s = _left_by_user(snapshot, metered)
+        margin = snapshot.settings.preemption_margin
 
         def service_left(app_id: str) -> tuple[bool, float, float, str]:
             # An app that never reported its phases cannot be metered.
             app = metered.get(app_id)
             if app is None:
                 return True, math.inf, math.inf, app_id
-            user = snapshot.standing(app_id).owner.user
-            return app.overran, user_left_gpu_s.get(user, app.left_gpu_s), app.left_gpu_s, app_id
+            standing = snapshot.standing(app_id)
+            left_gpu_s = user_left_gpu_s.get(standing.owner.user, app.left_gpu_s)
+            counted = 1.0 - margin * _held_share(standing, allocator.jobs(app_id))
+            return app.overran, counted * left_gpu_s, app.left_gpu_s, app_id
 
         in_order = sorted(allocator.claims, key=service_left)
         most_pressed_first = _most_pressed_first(snapshot, claims, metered, due_s)
@@ -90,13 +95,17 @@ class FairFinishPolicy:
 def _most_pressed_first(
     snapshot: RoundSnapshot, claims: Iterable[Claim], metered: Mapping[str, MeteredApp], due_s: Mapping[str, float]
 ) -> list[str]:
-    """The apps whose laxity is less than a lease and a restart, first the one that a lease of waiting delays most."""
+    """The apps that keep no GPUs and whose laxity is less than a lease and a restart.
+
+    First comes the one that a lease of waiting delays most. An app that keeps GPUs has a gang already: between ends of
+    leases it would get one more in every round, and lose all but one when the leases end.
+    """
     pressed = []
     for claim in claims:
         app = metered.get(claim.app_id)
-        if app is None or app.overran:
-            continue
         standing = snapshot.standing(claim.app_id)
+        if app is None or app.overran or standing.kept:
+            continue
         lateness = lateness_after_lease(
             submitted_at_s=standing.submitted_at_s,
             due_s=due_s[claim.app_id],
@@ -115,6 +124,12 @@ def _time_left_s(app: MeteredApp, standing: AppStanding, restart_s: float) -> fl
     holds = standing.kept or standing.renewable
     share_left = app.left_gpu_s / app.work_gpu_s if app.work_gpu_s > 0.0 else 0.0
     return app.whole_time_s * share_left + (0.0 if holds else restart_s)
+
+
+def _held_share(standing: AppStanding, unmet: Sequence[GangDemand]) -> float:
+    """The share of the GPUs that an app can use which it has held until now."""
+    kept_gpus = standing.kept.gpus
+    return min(1.0, (kept_gpus + standing.renewable.gpus) / (kept_gpus + sum(demand.max_gpus for demand in unmet)))
 
 
 def _left_by_user(snapshot: RoundSnapshot, metered: Mapping[str, MeteredApp]) -> dict[str, float]:

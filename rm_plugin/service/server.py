@@ -447,6 +447,7 @@ def _arbiter(
             placer=settings.placer,
             profiling_runs=settings.profiling_runs,
             alpha=settings.alpha,
+            preemption_margin=settings.preemption_margin,
         ),
         seed=settings.seed,
         grid_origin_s=float(origin),
