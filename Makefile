@@ -8,7 +8,7 @@ OUT    ?= out/testbed
 MIX    ?= conf/testbed/$(if $(filter yarn,$(ENGINE)),yarn,main).yaml
 BIN    := $(VENV)/bin
 
-.PHONY: setup testbed test test-unit test-slow test-hadoop stack stack-down test-stack test-docker test-soak test-chaos test-nightly lint wire docs docs-site clean
+.PHONY: setup testbed test test-unit test-slow test-hadoop stack stack-down test-stack test-docker test-soak test-chaos test-mutants test-nightly lint wire docs docs-site clean
 
 setup: $(VENV)/.ready
 
@@ -59,6 +59,12 @@ test-chaos: setup
 	@THEMIS_CHAOS_KILLS=$(CHAOS_KILLS) THEMIS_CHAOS_OUTAGES=$(CHAOS_OUTAGES) THEMIS_CHAOS_SEED=$(CHAOS_SEED) \
 	    THEMIS_CHAOS_ENGINE=$(CHAOS_ENGINE) THEMIS_STANDBY_KILLS=$(CHAOS_STANDBY_KILLS) \
 	    exec $(BIN)/python -m pytest -s -m slow tests/chaos
+
+# Small changes of the core modules, drawn by a seed; prints those that no test notices. A minute or two for each.
+MUTANTS ?= 200
+MUTANTS_SEED ?= 0
+test-mutants: setup
+	@exec $(BIN)/python tools/mutants.py --number $(MUTANTS) --seed $(MUTANTS_SEED) --least 0.9
 
 # Against real daemons of Hadoop (docs/how-to/devcluster.md), a cluster for each of three processes, of 1 GB each; needs
 # Java and Maven, and fails without them where CI is set. tests/hadoop/conftest.py says which tests stay together.

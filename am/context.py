@@ -12,6 +12,7 @@ from msgspec import field
 
 from am.attempt_token import read_token
 from themis.errors import InputError
+from themis.tls import Trust, trust_of
 from themis.values import Value, repr_without
 
 
@@ -23,6 +24,7 @@ class AmContext(Value, frozen=True, kw_only=True):
         app_id: The app.
         attempt: Counts from 1.
         token: Proves the attempt.
+        trust: What the ResourceManager's certificate must be; None without TLS.
         folder: The app's folder on this machine.
         storage: Folder or URI of what the next attempt must find, on whatever machine it runs.
         engine: Where tasks run, by name.
@@ -36,6 +38,7 @@ class AmContext(Value, frozen=True, kw_only=True):
     attempt: int
     token: str
     folder: Path
+    trust: Trust | None = None
     storage: str = ""
     engine: str = "local"
     run_id: str = ""
@@ -53,8 +56,8 @@ class AmContext(Value, frozen=True, kw_only=True):
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> AmContext:
         """Read THEMIS_RM_ADDRESS, _APP_ID, _ATTEMPT and _APP_DIR, and the token. A missing one raises InputError.
 
-        THEMIS_STORAGE_URI, THEMIS_ENGINE, THEMIS_RUN_ID, THEMIS_ENGINE_SETTINGS (JSON) and THEMIS_RM_ABSENCE_S may be
-        there.
+        THEMIS_STORAGE_URI, THEMIS_ENGINE, THEMIS_RUN_ID, THEMIS_ENGINE_SETTINGS (JSON), THEMIS_RM_ABSENCE_S, and with
+        TLS THEMIS_RM_CA and THEMIS_RM_NAME may be there.
         """
         names = ("THEMIS_RM_ADDRESS", "THEMIS_APP_ID", "THEMIS_ATTEMPT", "THEMIS_APP_DIR")
         missing = [name for name in names if not environment.get(name)]
@@ -69,6 +72,7 @@ class AmContext(Value, frozen=True, kw_only=True):
             app_id=environment["THEMIS_APP_ID"],
             attempt=int(environment["THEMIS_ATTEMPT"]),
             token=read_token(environment),
+            trust=trust_of(environment),
             folder=Path(environment["THEMIS_APP_DIR"]).absolute(),
             storage=environment.get("THEMIS_STORAGE_URI", ""),
             engine=environment.get("THEMIS_ENGINE") or "local",

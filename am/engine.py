@@ -42,6 +42,11 @@ class AmEngine(Protocol):
         """
         ...
 
+    @property
+    def headroom_gpus(self) -> int | None:
+        """GPUs that the engine would grant the app in addition, by its own word. None if it does not say."""
+        ...
+
     async def lost(self) -> None:
         """Wait until the engine has given this attempt up. The attempt must then end without further actions."""
         ...
@@ -62,6 +67,7 @@ class LocalEngine:
         self.attempt = context.attempt
         self.runtime: ContainerRuntime = LocalRuntime()
         self.page_url = self.engine_id = ""
+        self.headroom_gpus = None
 
     async def start(self, page: Callable[[], AmPageState | None], progress: Callable[[], float]) -> None:
         """Do nothing: this engine needs no registration."""

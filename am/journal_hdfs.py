@@ -23,7 +23,7 @@ import uuid
 from am.journal_store import JournalError, whole_lines
 from themis.errors import ThemisError
 from themis.hadoop.webhdfs import WebHdfs, open_webhdfs
-from themis.hadoop.webhdfs_errors import HdfsAwayError, HdfsExistsError, HdfsMissingError, HdfsRefusedError
+from themis.hadoop.webhdfs_errors import HdfsExistsError, HdfsMissingError, HdfsRefusedError, HdfsUnreachableError
 from themis.hadoop.webhdfs_retry import ONCE, RetryRule
 
 LOG = logging.getLogger("themis.am")
@@ -42,7 +42,7 @@ def open_hdfs_journal(uri: str) -> HdfsJournal:
     try:
         hdfs, folder = open_webhdfs(uri, rule=RetryRule())
         return HdfsJournal(hdfs, folder)
-    except (HdfsAwayError, HdfsRefusedError) as error:
+    except (HdfsUnreachableError, HdfsRefusedError) as error:
         raise JournalError(f"cannot open the journal: {error.what}", value=uri, remedy=error.remedy) from error
 
 
@@ -141,7 +141,7 @@ class HdfsJournal:
             try:
                 once.create(path, lambda: batch)
                 break
-            except HdfsAwayError:
+            except HdfsUnreachableError:
                 left_s = math.inf if self._closes_by_s is None else self._closes_by_s - time.monotonic()
                 if left_s <= 0.0:
                     raise
@@ -155,7 +155,7 @@ class HdfsJournal:
         """Begin a new epoch if HDFS is available; if not, after a later batch."""
         try:
             self._begin_epoch(hdfs)
-        except HdfsAwayError:
+        except HdfsUnreachableError:
             LOG.info("the journal on HDFS could not be joined now: it will be tried again")
         except HdfsExistsError as error:
             raise JournalError(

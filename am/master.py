@@ -60,7 +60,12 @@ class AppMaster:
         self._journal = Journal(f"{context.kept_at}/journal.jsonl")
         self._archive = open_archive(context.folder, context.kept_at)
         self._session = RmSession(
-            context.rm_address, self._register, self._on_message, clock=clock, give_up_s=context.rm_absence_s
+            context.rm_address,
+            self._register,
+            self._on_message,
+            clock=clock,
+            give_up_s=context.rm_absence_s,
+            trust=context.trust,
         )
         self._app: App | None = None
         self._jobs: JobRunner
@@ -73,6 +78,7 @@ class AppMaster:
         self._dirty = asyncio.Event()
         self._ending = asyncio.Event()
         self._stop_reason = ""
+        self._pausing = False
         self._planned: Mapping[str, tuple[GpuId, ...]] = {}
         self._moving: Mapping[str, tuple[GpuId, ...]] = {}
         self._idle_since_s: dict[GpuId, float] = {}
@@ -101,8 +107,9 @@ class AppMaster:
             await self._engine.close()
             await asyncio.to_thread(self._journal.close)
 
-    def stop(self, reason: str) -> None:
-        """End early: jobs checkpoint and stop, the app counts as killed."""
+    def stop(self, reason: str, *, pause: bool = False) -> None:
+        """End early: jobs checkpoint and stop. The app counts as killed, or with `pause` goes on later."""
+        self._pausing = pause and (self._pausing or not self._stop_reason)
         self._stop_reason = self._stop_reason or reason
         self._ending.set()
         self._dirty.set()
@@ -142,7 +149,7 @@ class AppMaster:
         elif body == "acknowledge":
             self._acknowledged(self._app, message.acknowledge)
         elif body == "shut_down":
-            self.stop(message.shut_down.reason)
+            self.stop(message.shut_down.reason, pause=message.shut_down.pause)
 
     def _registered(self, message: pb.Registered) -> None:
         if self._app is not None:
@@ -222,7 +229,8 @@ class AppMaster:
                 state, diagnostics = AppState.FAILED, str(error)
             # Together: what is known to end anyhow is not kept first.
             await asyncio.gather(self._returns.all(), self._jobs.stop_all(diagnostics or "the app ends"))
-            app.search.finish(JobState.KILLED if state is AppState.KILLED else JobState.STOPPED)
+            if state is not AppState.PAUSED:
+                app.search.finish(JobState.KILLED if state is AppState.KILLED else JobState.STOPPED)
             if self._archive is not None:
                 await self._archive.keep()
             # In a thread, as it looks at the best job's checkpoint, which may lie far away.
@@ -269,7 +277,7 @@ class AppMaster:
             if self._jobs.broken is not None:
                 raise AttemptLostError("a job could not be settled") from self._jobs.broken
             if self._stop_reason:
-                return AppState.KILLED, self._stop_reason
+                return AppState.PAUSED if self._pausing else AppState.KILLED, self._stop_reason
             if app.search.unreadable:
                 return AppState.FAILED, app.search.unreadable
             plan = app.search.plan()
@@ -351,7 +359,9 @@ class AppMaster:
         """Give GPUs back on which the engine could not start tasks, marked so that no app gets them at once."""
         assert self._app is not None
         ids = self._app.give_back(gpu for gpu in gpus if gpu in self._app.leases)
-        self._session.send(pb.AmMessage(release=pb.Release(lease_ids=ids, reason=reason, no_room=True)))
+        headroom_gpus = self._engine.headroom_gpus
+        release = pb.Release(lease_ids=ids, reason=reason, no_room=True, headroom_gpus=headroom_gpus)
+        self._session.send(pb.AmMessage(release=release))
 
     def _report_plan(self, app: App) -> None:
         plan = app.search.plan()
@@ -383,7 +393,7 @@ class AppMaster:
         silent, curves = False, LossCurves()
         while True:
             try:
-                heartbeat = heartbeat_message(app, app.view(self._planned), curves)
+                heartbeat = heartbeat_message(app, app.view(self._planned), curves, self._engine.headroom_gpus)
             except Exception:
                 # A heartbeat only reports. If it fails, the app continues, and tries again with the next one.
                 if not silent:

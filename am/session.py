@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 import grpc
 
 from themis.addresses import grpc_target, keepalive_options
 from themis.clock import Clock
 from themis.errors import UnreachableError
+from themis.tls import Trust
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 
@@ -42,6 +44,7 @@ class RmSession:
         on_message: Called for every message except acknowledgements' effect on the outbox.
         clock: For `sent_at_s`, when each message was sent that is not acknowledged yet.
         give_up_s: Seconds for which the ResourceManager may be unreachable before `run` gives up.
+        trust: What the ResourceManager's certificate must be; None without TLS.
         options: More options of the channel.
     """
 
@@ -53,6 +56,7 @@ class RmSession:
         *,
         clock: Clock,
         give_up_s: float,
+        trust: Trust | None = None,
         options: Sequence[tuple[str, int]] = (),
     ) -> None:
         self.sent_at_s: dict[int, float] = {}
@@ -61,9 +65,10 @@ class RmSession:
         self._register = register
         self._on_message = on_message
         self._give_up_s = give_up_s
+        self._trust = trust
         self._options = options
         self._next_id = 1
-        self._outgoing: asyncio.Queue[pb.AmMessage] | None = None
+        self._outgoing: asyncio.Queue[pb.AmMessage | None] | None = None
         self._unacknowledged: dict[int, pb.AmMessage] = {}
         self._emptied = asyncio.Event()
         self._emptied.set()
@@ -86,10 +91,10 @@ class RmSession:
     async def run(self) -> None:
         """Keep the session until cancelled; raises UnreachableError when the ResourceManager stays away or refuses."""
         loop = asyncio.get_running_loop()
-        away_since_s = loop.time()
+        away_since_s, logged_since_s = loop.time(), -1.0
         target = await asyncio.to_thread(grpc_target, self._address)
         options = [*_OPTIONS, *keepalive_options(self._address), *self._options]
-        async with grpc.aio.insecure_channel(target, options=options) as channel:
+        async with _channel(target, self._address, self._trust, options) as channel:
             while True:
                 try:
                     async for message in self._stream(rpc.ArbiterServiceStub(channel)):
@@ -100,7 +105,10 @@ class RmSession:
                         raise UnreachableError(
                             "the ResourceManager refuses this attempt", value=error.details()
                         ) from None
-                    LOG.info("session broke: %s", error.details())
+                    # Once per absence, which may last for hours.
+                    if logged_since_s != away_since_s:
+                        LOG.info("session broke, trying again every %g s: %s", _RETRY_S, error.details())
+                        logged_since_s = away_since_s
                 finally:
                     self._outgoing = None
                     self.sent_at_s.clear()
@@ -109,7 +117,7 @@ class RmSession:
                 await asyncio.sleep(_RETRY_S)
 
     async def _stream(self, stub: rpc.ArbiterServiceStub) -> AsyncIterator[pb.RmMessage]:
-        outgoing: asyncio.Queue[pb.AmMessage] = asyncio.Queue()
+        outgoing: asyncio.Queue[pb.AmMessage | None] = asyncio.Queue()
         outgoing.put_nowait(pb.AmMessage(register=self._register()))
         for message in self._pending():
             outgoing.put_nowait(message)
@@ -120,6 +128,8 @@ class RmSession:
                 yield message
         finally:
             call.cancel()
+            # gRPC still waits for the next message of a broken stream.
+            outgoing.put_nowait(None)
 
     def _pending(self) -> Sequence[pb.AmMessage]:
         return [self._unacknowledged[number] for number in sorted(self._unacknowledged)]
@@ -132,7 +142,15 @@ class RmSession:
         self._on_message(message)
 
 
-async def _drain(outgoing: asyncio.Queue[pb.AmMessage]) -> AsyncIterator[pb.AmMessage]:
+def _channel(target: str, address: str, trust: Trust | None, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
+    if trust is None:
+        return grpc.aio.insecure_channel(target, options=options)
+    credentials, more = trust.channel(address)
+    return grpc.aio.secure_channel(target, credentials, options=[*options, *more])
+
+
+async def _drain(outgoing: asyncio.Queue[pb.AmMessage | None]) -> AsyncIterator[pb.AmMessage]:
+    """Yield the messages until None."""
     with contextlib.suppress(asyncio.CancelledError):
-        while True:
-            yield await outgoing.get()
+        while (message := await outgoing.get()) is not None:
+            yield message

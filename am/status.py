@@ -53,8 +53,8 @@ def loss_curve(job: JobRun) -> pb.LossCurve:
     )
 
 
-def heartbeat_message(app: App, view: AppView, curves: LossCurves) -> pb.Heartbeat:
-    """The app's progress; `view` is the app with all gangs that it holds."""
+def heartbeat_message(app: App, view: AppView, curves: LossCurves, headroom_gpus: int | None) -> pb.Heartbeat:
+    """The app's progress; `view` is the app with all gangs that it holds, `headroom_gpus` is as in `AmEngine`."""
     plan = app.search.plan()
     rho = app.rho_now(view) if not plan.finished else math.nan
     return pb.Heartbeat(
@@ -70,6 +70,7 @@ def heartbeat_message(app: App, view: AppView, curves: LossCurves) -> pb.Heartbe
         phases_left=phases_to_messages(app.phases_left(view)),
         restart_s=app.restart_s,
         loss_curves=curves.next(app.search.jobs.values()),
+        headroom_gpus=headroom_gpus,
     )
 
 

@@ -6,11 +6,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import grpc
-
-from submarine_client.credentials import Credentials
-from submarine_client.rpc_errors import translated
-from themis.addresses import grpc_target
+from submarine_client.link import Link
 from themis.errors import UnreachableError
 from themis.wire import themis_pb2 as pb
 from themis.wire.themis_pb2_grpc import AdminServiceStub
@@ -26,20 +22,17 @@ class Admin:
 
     Args:
         address: HOST:PORT of the ResourceManager, or several with commas between.
+        ca: The file of the authorities to trust; None: see `Credentials`.
     """
 
-    def __init__(self, address: str) -> None:
-        self._address = address
-        # A web proxy does not reach a ResourceManager.
-        self._channel = grpc.insecure_channel(grpc_target(address), options=(("grpc.enable_http_proxy", 0),))
-        self._stub = AdminServiceStub(self._channel)
-        self._credentials = Credentials(address)
+    def __init__(self, address: str, *, ca: str | None = None) -> None:
+        self._link = Link(address, AdminServiceStub, ca=ca)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._channel.close()
+        self._link.close()
 
     def status(self) -> pb.RmStatus:
         """Return the state of the ResourceManager and its machines."""
@@ -90,5 +83,9 @@ class Admin:
         self._call(self._stub.RevokeUser, pb.RevokeUserRequest(user=user))
 
     def _call(self, method: Any, request: Any) -> Any:
-        with translated(self._address):
-            return self._credentials.call(lambda metadata: method(request, timeout=_TIMEOUT_S, metadata=metadata))
+        with self._link.translated():
+            return self._link.call(lambda metadata: method(request, timeout=_TIMEOUT_S, metadata=metadata))
+
+    @property
+    def _stub(self) -> AdminServiceStub:
+        return self._link.stub

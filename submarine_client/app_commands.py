@@ -13,6 +13,7 @@ from submarine_client.groups import load_app
 from submarine_client.resuming import resumed
 from submarine_client.session import OK, Session
 from submarine_client.show import app_text, spec_text
+from submarine_client.status import is_paused
 from themis.wire.values import app_from_message
 
 
@@ -24,9 +25,27 @@ def submit(session: Session, arguments: Namespace) -> int:
 
 
 def resume(session: Session, arguments: Namespace) -> int:
-    """Submit an ended app again, to go on from its checkpoints. Without `--wait`, standard output holds only the id."""
+    """Bring a paused app back, or submit an ended one again from its checkpoints.
+
+    Without `--wait`, standard output holds only the id of the app that runs then.
+    """
     with session.connect() as client:
-        return session.submit(client, resumed(client.show(arguments.app)), wait=arguments.wait)
+        app = client.show(arguments.app)
+        if not is_paused(app):
+            return session.submit(client, resumed(app), wait=arguments.wait)
+        client.resume(app.app_id)
+        session.terminal.say(app.app_id)
+        return session.wait(client, [app.app_id]) if arguments.wait else OK
+
+
+def pause(session: Session, arguments: Namespace) -> int:
+    """Pause apps, and wait until they are. All of them are looked up before the first one is asked."""
+    with session.connect() as client:
+        apps = {app.app_id: app for app in map(client.show, arguments.apps)}
+        for app_id in apps:
+            client.pause(app_id, arguments.reason)
+        session.wait_at_rest(client, list(apps))
+    return OK
 
 
 def validate(session: Session, arguments: Namespace) -> int:

@@ -21,7 +21,7 @@ def app_references(*, prefix: str, parsed_args: Namespace, **_: Any) -> list[str
     """
     try:
         address = rm_address(getattr(parsed_args, "rm", None), os.environ)
-        with Connection(address, timeout_s=_TIMEOUT_S) as client:
+        with Connection(address, timeout_s=_TIMEOUT_S, ca=getattr(parsed_args, "ca", None)) as client:
             apps, _more = client.first(most=_MAX_APPS)
     except ThemisError:
         return []

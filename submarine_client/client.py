@@ -200,13 +200,21 @@ class App:
         self._connection.kill(self.app_id, reason)
         return self.refresh()
 
+    def pause(self, reason: str = "") -> Self:
+        """Let it save checkpoints and give its GPUs back. Returns the app itself, which is PAUSED a moment later."""
+        self._connection.pause(self.app_id, reason)
+        return self.refresh()
+
     def resume(self) -> App:
-        """Submit it again, to go on from its checkpoints. Returns the new app.
+        """Bring it back if it is paused; else submit it again, with its checkpoints. Returns the app that runs then.
 
         Raises:
-            InputError: It has not ended, has finished, or never had a checkpoint.
+            InputError: It runs, has finished, or never had a checkpoint.
         """
-        return _submitted(self._connection, resumed(self.refresh()._seen))
+        if status.is_paused(self.refresh()._seen):
+            self._connection.resume(self.app_id)
+            return self.refresh()
+        return _submitted(self._connection, resumed(self._seen))
 
     def logs(self, job: str = "", *, follow: bool = False, tail: int = 0) -> Iterator[str]:
         """Yield the output of the tasks of one job, or of all jobs, in pieces.
@@ -261,10 +269,11 @@ class Client:
 
     Args:
         address: HOST:PORT of the ResourceManager; by default $THEMIS_RM, else the address that `themis rm start` uses.
+        ca: The file of the authorities to trust with TLS; by default $THEMIS_CA, else see docs/how-to/users.md.
     """
 
-    def __init__(self, address: str | None = None) -> None:
-        self._connection = Connection(rm_address(address, os.environ))
+    def __init__(self, address: str | None = None, *, ca: str | None = None) -> None:
+        self._connection = Connection(rm_address(address, os.environ), ca=ca)
 
     def __enter__(self) -> Self:
         return self

@@ -9,12 +9,13 @@ from typing import Any, Self
 
 import grpc
 
-from submarine_client.credentials import Credentials, Metadata
-from submarine_client.rpc_errors import translated, unreachable
-from themis.addresses import grpc_target, keepalive_options
+from submarine_client.credentials import Metadata
+from submarine_client.link import Link
+from submarine_client.rpc_errors import unreachable
 from themis.apps import AppSpec
 from themis.config.names import login_name
 from themis.errors import InputError
+from themis.tls import tls_failure
 from themis.wire import themis_pb2 as pb
 from themis.wire.themis_pb2_grpc import ClientServiceStub
 from themis.wire.values import app_to_message
@@ -27,8 +28,6 @@ A call to an address where no process listens fails at once."""
 _APPS_A_PAGE = 1000
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
-    # A web proxy does not reach a ResourceManager.
-    ("grpc.enable_http_proxy", 0),
     # Find a restarted ResourceManager within seconds. The minimum backoff keeps its default: gRPC also uses it as the
     # time limit of a connection attempt, which takes over a second on an overloaded machine.
     ("grpc.initial_reconnect_backoff_ms", 200),
@@ -46,14 +45,13 @@ class Connection:
     Args:
         address: HOST:PORT of the ResourceManager, or several with commas between.
         timeout_s: The limit of each call in seconds; streams with `follow` have none.
+        ca: The file of the authorities to trust; None: see `Credentials`.
     """
 
-    def __init__(self, address: str, *, timeout_s: float = CALL_TIMEOUT_S) -> None:
+    def __init__(self, address: str, *, timeout_s: float = CALL_TIMEOUT_S, ca: str | None = None) -> None:
         self.address = address
         self._timeout_s = timeout_s
-        self._channel = grpc.insecure_channel(grpc_target(address), options=(*_OPTIONS, *keepalive_options(address)))
-        self._stub = ClientServiceStub(self._channel)
-        self._credentials = Credentials(address)
+        self._link = Link(address, ClientServiceStub, _OPTIONS, ca=ca)
 
     def __enter__(self) -> Self:
         return self
@@ -63,14 +61,14 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection. Calls in progress are cancelled."""
-        self._channel.close()
+        self._link.close()
 
     def wait_until_ready(self, timeout_s: float) -> None:
         """Wait until the ResourceManager accepts connections. Raises UnreachableError after `timeout_s` seconds."""
         try:
-            grpc.channel_ready_future(self._channel).result(timeout=timeout_s)
+            grpc.channel_ready_future(self._link.channel).result(timeout=timeout_s)
         except grpc.FutureTimeoutError:
-            raise unreachable(self.address) from None
+            raise tls_failure(self.address, self._link.trust) or unreachable(self.address) from None
 
     def submit(self, spec: AppSpec) -> str:
         """Submit an app and return its id."""
@@ -134,6 +132,16 @@ class Connection:
         status: pb.AppStatus = self._call(self._stub.Kill, pb.KillRequest(app_id=app_id, reason=reason))
         return status
 
+    def pause(self, app_id: str, reason: str = "") -> pb.AppStatus:
+        """Pause an app. Returns its status after the request."""
+        status: pb.AppStatus = self._call(self._stub.Pause, pb.PauseRequest(app_id=app_id, reason=reason))
+        return status
+
+    def resume(self, app_id: str) -> pb.AppStatus:
+        """Resume a paused app. Returns its status after the request."""
+        status: pb.AppStatus = self._call(self._stub.Resume, pb.ResumeRequest(app_id=app_id))
+        return status
+
     def watch(self, app_id: str = "", *, after_sequence: int = 0, follow: bool = True) -> Iterator[pb.Event]:
         """Yield events after `after_sequence`, of one app or of all. With `follow`, wait for new events too."""
         request = pb.WatchRequest(app_id=app_id, after_sequence=after_sequence, follow=follow)
@@ -153,11 +161,11 @@ class Connection:
         return status
 
     def _call(self, method: Any, request: Any) -> Any:
-        with translated(self.address):
-            return self._credentials.call(lambda metadata: method(request, timeout=self._timeout_s, metadata=metadata))
+        with self._link.translated():
+            return self._link.call(lambda metadata: method(request, timeout=self._timeout_s, metadata=metadata))
 
     def _stream(self, method: Any, request: Any, *, follow: bool) -> Iterator[Any]:
-        with translated(self.address):
+        with self._link.translated():
             # A whole log may take longer than `timeout_s`. gRPC itself reports a ResourceManager that never answers.
             timeout_s = None if follow else self._timeout_s * 6
 
@@ -166,12 +174,16 @@ class Connection:
                 call = method(request, timeout=timeout_s, metadata=metadata)
                 return call, list(itertools.islice(call, 1))
 
-            call, first = self._credentials.call(begun)
+            call, first = self._link.call(begun)
             try:
                 yield from first
                 yield from call
             finally:
                 call.cancel()
+
+    @property
+    def _stub(self) -> ClientServiceStub:
+        return self._link.stub
 
 
 def _submission(app: pb.AppStatus) -> tuple[float, int, str]:

@@ -47,6 +47,8 @@ def run(session: Session, arguments: Namespace) -> int:
             session.terminal.note(line)
     if "rm" in options:
         session = replace(session, address=rm_address(options["rm"][0], {}))
+    if "ca" in options:
+        session = replace(session, ca=options["ca"][0])
     with session.connect() as client:
         return session.submit(client, app, wait="wait_job_finish" in options)
 

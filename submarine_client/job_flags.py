@@ -99,6 +99,7 @@ FLAGS: tuple[JobFlag, ...] = (
     JobFlag(name="wait_job_finish", takes=Takes.NOTHING, help="wait until the job has ended"),
     JobFlag(name="verbose", takes=Takes.NOTHING, help="say what is submitted"),
     JobFlag(name="rm", help="the ResourceManager; default: $THEMIS_RM, else 127.0.0.1:8650", placeholder="HOST:PORT"),
+    JobFlag(name="ca", help="the authorities to trust with TLS; default: $THEMIS_CA", placeholder="FILE"),
     JobFlag(name="h", takes=Takes.NOTHING, help="this text"),
     JobFlag(name="help", takes=Takes.NOTHING, help="this text"),
 )

@@ -69,7 +69,8 @@ def _parse(words: Sequence[str]) -> Namespace | int:
 
 def _session(terminal: Terminal, arguments: Namespace) -> Session:
     pace = Pace(poll_s=arguments.poll, patience_s=arguments.patience) if hasattr(arguments, "poll") else Pace()
-    return Session(terminal=terminal, address=rm_address(getattr(arguments, "rm", None), os.environ), pace=pace)
+    address = rm_address(getattr(arguments, "rm", None), os.environ)
+    return Session(terminal=terminal, address=address, ca=getattr(arguments, "ca", None), pace=pace)
 
 
 if __name__ == "__main__":

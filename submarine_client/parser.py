@@ -125,10 +125,17 @@ def _add_app_verbs(verbs: _Verbs) -> None:
     wait = verbs.add("wait", app_commands.wait, "wait until apps have ended, with progress", _pace_options())
     logs = verbs.add("logs", app_commands.logs, "write what an app's tasks wrote", _follow())
     logs.add_argument("--job", metavar="JOB", default="", help="of this job only, such as job-00")
+    pause = verbs.add(
+        "pause",
+        app_commands.pause,
+        "let apps save checkpoints and give their GPUs back until they are resumed",
+        _reason(),
+        _pace_options(),
+    )
     resume = verbs.add(
         "resume",
         app_commands.resume,
-        "submit an ended app again, from its checkpoints; prints the new id",
+        "bring a paused app back, or submit an ended one again, from its checkpoints; prints the id",
         _submission(),
     )
     resubmit = verbs.add(
@@ -143,7 +150,7 @@ def _add_app_verbs(verbs: _Verbs) -> None:
     kill = verbs.add("kill", app_commands.kill, "end apps", _reason())
     for verb in (show, logs, resume, resubmit, events):
         _add_app(verb)
-    for verb in (wait, kill):
+    for verb in (wait, pause, kill):
         _add_app(verb, dest="apps", nargs="+")
 
 
@@ -169,6 +176,7 @@ def _rm_options() -> ArgumentParser:
     # SUPPRESS: the verb's default would overwrite a value given before the verb.
     options = ArgumentParser(add_help=False)
     options.add_argument("--rm", metavar="HOST:PORT", default=SUPPRESS, help="the ResourceManager")
+    options.add_argument("--ca", metavar="FILE", default=SUPPRESS, help="the authorities to trust with TLS")
     return options
 
 

@@ -22,7 +22,7 @@ def resumed(app: pb.AppStatus) -> AppSpec:
     if not app.HasField("spec"):
         raise InputError(f"app {app.app_id} is not yours", remedy=f"{app.user} and administrators can resume it")
     if not status.has_ended(app):
-        remedy = f"it goes on by itself; `submarine app kill {app.app_id}` ends it"
+        remedy = f"it goes on by itself; `submarine app pause {app.app_id}` pauses it"
         raise InputError(f"app {app.app_id} has not ended", value=app.state, remedy=remedy)
     if status.succeeded(app):
         remedy = "submit its group file again for another search"

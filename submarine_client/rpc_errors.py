@@ -9,6 +9,7 @@ import grpc
 
 from themis.errors import InputError, ThemisError, UnreachableError
 from themis.identity import NoIdentityError, NotAllowedError
+from themis.tls import Trust, tls_failure
 
 _BAD_INPUT = frozenset(
     {
@@ -30,12 +31,15 @@ class NotFoundError(InputError):
 
 
 @contextmanager
-def translated(address: str) -> Iterator[None]:
-    """Turn gRPC errors raised within the block into ours, which name the ResourceManager by `address`."""
+def translated(address: str, trust: Trust | None = None) -> Iterator[None]:
+    """Turn gRPC errors raised within the block into ours, which name the ResourceManager by `address`.
+
+    `trust` is what the client trusts, to find out whether TLS is the reason of a failure.
+    """
     try:
         yield
     except grpc.RpcError as error:
-        raise _translate(error, address) from None
+        raise _translate(error, address, trust) from None
 
 
 def unreachable(address: str) -> UnreachableError:
@@ -47,14 +51,14 @@ def unreachable(address: str) -> UnreachableError:
     )
 
 
-def _translate(error: grpc.RpcError, address: str) -> ThemisError:
+def _translate(error: grpc.RpcError, address: str, trust: Trust | None) -> ThemisError:
     # Errors of calls have a code and details, although the base class that gRPC declares has neither.
     code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     details = (error.details() if isinstance(error, grpc.Call) else str(error)) or code.name
     if code is grpc.StatusCode.UNAVAILABLE:
         # A ResourceManager that cannot write its store says so; otherwise it did not answer at all.
         answered = isinstance(error, grpc.Call) and "themis-store" in dict(error.trailing_metadata() or ())
-        return UnreachableError(details) if answered else unreachable(address)
+        return UnreachableError(details) if answered else (tls_failure(address, trust) or unreachable(address))
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return UnreachableError("the ResourceManager did not answer in time", value=address, remedy="try again")
     if code is grpc.StatusCode.NOT_FOUND:

@@ -12,7 +12,7 @@ from submarine_client.app_list import Selection, list_text, select, wide_text
 from submarine_client.as_json import app_object, dump
 from submarine_client.connection import Connection
 from submarine_client.progress import progress_on
-from submarine_client.status import succeeded
+from submarine_client.status import is_at_rest, is_paused, succeeded
 from submarine_client.terminal import PREFIX, Terminal
 from submarine_client.wait import Pace, wait_for
 from themis.apps import AppSpec
@@ -26,15 +26,16 @@ APP_FAILED = 1
 
 
 class Session(Value, frozen=True, kw_only=True):
-    """A terminal, the ResourceManager's address, and the pace of waiting."""
+    """A terminal, the ResourceManager's address, the file of trusted authorities if named, and the pace of waiting."""
 
     terminal: Terminal
     address: str
+    ca: str | None = None
     pace: Pace = field(default_factory=Pace)
 
     def connect(self) -> Connection:
         """Return a connection, for use as a context manager."""
-        return Connection(self.address)
+        return Connection(self.address, ca=self.ca)
 
     def submit(self, client: Connection, spec: AppSpec, *, wait: bool, notes: Iterable[str] = ()) -> int:
         """Submit an app, and wait for its end if `wait`. Returns the exit code.
@@ -91,6 +92,14 @@ class Session(Value, frozen=True, kw_only=True):
         progress = progress_on(self.terminal, self.pace.now_s)
         apps = wait_for(client, app_ids, progress, self.pace)
         return OK if all(map(succeeded, apps)) else APP_FAILED
+
+    def wait_at_rest(self, client: Connection, app_ids: list[str]) -> None:
+        """Wait until each app is paused or has ended, and print their states."""
+        progress = progress_on(self.terminal, self.pace.now_s)
+        for app in wait_for(client, app_ids, progress, self.pace, until=is_at_rest):
+            # The progress names apps that have ended.
+            if is_paused(app):
+                self.terminal.say(f"{app.app_id} {app.state}")
 
     def write_logs(self, client: Connection, app_id: str, job_id: str, *, follow: bool, tail: int = 0) -> None:
         """Print the logs, or begin with the last `tail` lines of each. A line names the source at each change."""

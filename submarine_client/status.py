@@ -23,6 +23,16 @@ def succeeded(app: pb.AppStatus) -> bool:
     return bool(app.state == AppState.FINISHED)
 
 
+def is_paused(app: pb.AppStatus) -> bool:
+    """Whether nothing of the app runs until it is resumed."""
+    return bool(app.state == AppState.PAUSED)
+
+
+def is_at_rest(app: pb.AppStatus) -> bool:
+    """Whether nothing of the app runs: it is paused, or has ended."""
+    return is_paused(app) or has_ended(app)
+
+
 def shown_state(app: pb.AppStatus) -> str:
     """Return the state as shown to people: `WAITING` for an app whose master runs but has no GPU, else the state."""
     return WAITING if app.state == AppState.RUNNING and not app.gpus else str(app.state)

@@ -37,28 +37,41 @@ class InterruptedWaitError(ThemisError):
         super().__init__(f"interrupted: {these} on running", remedy=remedy)
 
 
-def wait_for(client: Connection, app_ids: Sequence[str], progress: Progress, pace: Pace) -> tuple[pb.AppStatus, ...]:
-    """Wait until every app has ended. Returns their final statuses in the order of `app_ids`.
+def wait_for(
+    client: Connection,
+    app_ids: Sequence[str],
+    progress: Progress,
+    pace: Pace,
+    *,
+    until: Callable[[pb.AppStatus], bool] = status.has_ended,
+) -> tuple[pb.AppStatus, ...]:
+    """Wait until every app has ended, or is as `until` says. Returns their last statuses in the order of `app_ids`.
 
     Raises:
         InterruptedWaitError: Ctrl-C.
         UnreachableError: The ResourceManager did not answer for `pace.patience_s` seconds.
     """
     try:
-        return _wait(client, app_ids, progress, pace)
+        return _wait(client, app_ids, progress, pace, until)
     except KeyboardInterrupt:
         raise InterruptedWaitError(app_ids) from None
     finally:
         progress.close()
 
 
-def _wait(client: Connection, app_ids: Sequence[str], progress: Progress, pace: Pace) -> tuple[pb.AppStatus, ...]:
+def _wait(
+    client: Connection,
+    app_ids: Sequence[str],
+    progress: Progress,
+    pace: Pace,
+    until: Callable[[pb.AppStatus], bool],
+) -> tuple[pb.AppStatus, ...]:
     apps: dict[str, pb.AppStatus] = {}
     outage = _Outage(progress, pace)
     while True:
         try:
             for app_id in app_ids:
-                if app_id not in apps or not status.has_ended(apps[app_id]):
+                if app_id not in apps or not until(apps[app_id]):
                     apps[app_id] = client.show(app_id)
         except UnreachableError as error:
             pace.sleep(outage.retry_after_s(error))
@@ -66,7 +79,7 @@ def _wait(client: Connection, app_ids: Sequence[str], progress: Progress, pace: 
         outage.over()
         shown = tuple(apps[app_id] for app_id in app_ids)
         progress.update(shown)
-        if all(map(status.has_ended, shown)):
+        if all(map(until, shown)):
             return shown
         pace.sleep(pace.poll_s)
 

@@ -64,7 +64,8 @@ class Tenant:
         with self.yarn.lock:
             granted = self.yarn.grant(self)
             ended, self.news = self.news, []
-        return AllocateReply(granted=tuple(granted), ended=tuple(ended))
+            headroom = self.yarn.headroom()
+        return AllocateReply(granted=tuple(granted), ended=tuple(ended), headroom_gpus=headroom)
 
     def start(self, container, wish):
         self.on_start(wish.seat_id)
@@ -89,7 +90,8 @@ class SharedYarn:
         self.tenants: list[Tenant] = []
         self.queue_gpus: int | None = None
         self.unreported_gpus: int | None = None
-        """A limit of our apps that YARN does not report, as that of a user."""
+        """A limit of our apps that YARN's queues do not report, as that of a user."""
+        self.reports_headroom = True
         self._numbers = itertools.count(1)
         self._granted: dict[int, list[Container]] = {}
 
@@ -102,6 +104,13 @@ class SharedYarn:
         with self.lock:
             found = [each for each in self.tenants if ours is None or each.is_ours == ours]
             return Counter(container.host for tenant in found for container in tenant.held.values())
+
+    def headroom(self):
+        """What our apps may use beyond what they use."""
+        if not self.reports_headroom:
+            return None
+        limits = [limit for limit in (self.queue_gpus, self.unreported_gpus) if limit is not None]
+        return max(0, min([sum(GPUS.values()), *limits]) - self.used(ours=True).total())
 
     def grant(self, to):
         waiting, granted = [], []
@@ -186,7 +195,7 @@ class AmEngineInMemory:
     async def start(self, page, progress):
         hosts, loop = self._tenant.hosts, asyncio.get_running_loop()
         self._tenant.on_start = lambda seat_id: loop.call_soon_threadsafe(hosts.answer, seat_id)
-        source = YarnSource(
+        self._source = source = YarnSource(
             self._tenant,
             self._tenant,
             lambda wish: wish,
@@ -196,6 +205,10 @@ class AmEngineInMemory:
         )
         prefix = f"{self._context.app_id}-{self.attempt}"
         self.runtime = RemoteRuntime(source, hosts, address="", run_id="", prefix=prefix, environment={})
+
+    @property
+    def headroom_gpus(self):
+        return self._source.headroom_gpus
 
     async def lost(self):
         await asyncio.Event().wait()
@@ -260,7 +273,7 @@ class EngineInMemory(LocalEngine):
 
     def __init__(self, yarn):
         plain = cluster_of(*((count,) for count in GPUS.values()))
-        devices = {name: DeviceType(name=name) for name in plain.gpus_by_device}
+        devices = {name: DeviceType(name=name, emulated=True) for name in plain.gpus_by_device}
         super().__init__(replace(plain, devices=devices))
         self.yarn = yarn
 
@@ -301,6 +314,10 @@ class Site:
     def tasks(self):
         """The number of tasks that run. Each has a GPU."""
         return sum(tenant.hosts.tasks for tenant in self.yarn.tenants)
+
+    def grants(self, app_id):
+        """What an app is believed to be granted."""
+        return self.manager.entries.get(app_id).grant_limit
 
     def events(self, kind, app_id):
         return [event for event in self.manager.recorder.store.events(app_id=app_id) if event.kind == kind]

@@ -325,28 +325,34 @@ class PhaseLeft(Value, frozen=True, kw_only=True):
 
 
 class RhoOf(StrEnum):
-    """The apps whose rho a round asks for. Of all reported values, rho takes an app longest to compute."""
+    """The apps whose rho a round asks for: no more than needed, since rho takes longest to compute."""
 
     EVERY_APP = "every app"
-    WANTING_APPS = "apps that could use more GPUs"
+    APPS_WITH_DEMAND = "apps that could use more GPUs"
     NO_APP = "no app"
 
     def asks(self, demands: tuple[GangDemand, ...]) -> bool:
         """Whether an app with these demands must report its rho."""
-        return self is _EVERY_APP or (self is _WANTING_APPS and bool(demands))
+        return self is _EVERY_APP or (self is _APPS_WITH_DEMAND and bool(demands))
 
 
-_EVERY_APP, _WANTING_APPS = RhoOf.EVERY_APP, RhoOf.WANTING_APPS
+_EVERY_APP, _APPS_WITH_DEMAND = RhoOf.EVERY_APP, RhoOf.APPS_WITH_DEMAND
 
 
 class AppReport(Value, frozen=True, kw_only=True):
     """What an app answers when a round begins: rho with what it keeps, and the demand of its unfinished jobs.
 
-    `rho`, `t_shared_s` and `t_ideal_s` are NaN where the round does not ask for them. Then an app without demands may
-    leave out `phases_left`, too.
-
-    `phases_left` is all that the search has still to do, the current phase first; `restart_s` what moving a running
-    job costs, in seconds. Rules of the baselines go by them.
+    Attributes:
+        app_id: The app.
+        round_id: The round that asked.
+        rho: Finish-time fairness with the GPUs that the app keeps. It and the two times are NaN if the round does not
+            ask for them.
+        t_shared_s: The time from the submission to the estimated end, in seconds.
+        t_ideal_s: The time of the whole search on an exclusive 1/N_avg of the cluster, in seconds.
+        demands: The GPUs that unfinished jobs could use beyond those they keep.
+        phases_left: The work left of the whole search, the current phase first. An app without demands may leave it
+            out if the round does not ask for its rho.
+        restart_s: The cost of moving a running job, in seconds.
     """
 
     app_id: str

@@ -71,6 +71,19 @@ def first_kept(descriptor: int, offset: int) -> int:
         raise
 
 
+def read_part(descriptor: int, offset: int, limit: int) -> tuple[bytes, int]:
+    """Read at most `limit` bytes from `offset` on, skipping bytes that are no longer kept; closes the descriptor.
+
+    A negative offset counts from the end. Returns the bytes, and the offset at which the next read continues.
+    """
+    with os.fdopen(descriptor, "rb") as file:
+        size = os.fstat(descriptor).st_size
+        start = first_kept(descriptor, min(offset if offset >= 0 else max(0, size + offset), size))
+        file.seek(start)
+        data = file.read(max(0, limit))
+    return data, start + len(data)
+
+
 def _punch(descriptor: int, end: int) -> None:
     """Make a hole of the first `end` bytes."""
     zero, length = ctypes.c_int64(0), ctypes.c_int64(end)

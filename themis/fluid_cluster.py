@@ -329,6 +329,13 @@ class FluidCluster:
             self._forget(app)
             self._rebalance()
 
+    def forget(self, app_id: str, now_s: float) -> None:
+        """Forget an app if it is known, so that it may arrive again: it was paused, and comes back."""
+        self.advance(now_s)
+        if app_id in self._apps:
+            self.leave(app_id, now_s)
+        self.ended.pop(app_id, None)
+
     def resize(self, gpus: float, now_s: float) -> None:
         """Machines came or went: the cluster has this many GPUs from now on."""
         self.advance(now_s)

@@ -13,7 +13,10 @@ HEADER = "authorization"
 _SCHEME = "Bearer "
 
 TOKEN_VARIABLE = "THEMIS_TOKEN"
-TOKEN_FILE = "~/.config/themis/token"
+TOKEN_FILE = "token"
+"""In the client's folder for the ResourceManager, see `settings_folder`."""
+INSECURE_VARIABLE = "THEMIS_INSECURE"
+"""Set to 1, a client sends its token over a network without TLS."""
 
 
 class NoIdentityError(InputError):
@@ -59,6 +62,16 @@ def bearer(token: str) -> str:
 def token_of(header: str) -> str:
     """Return the token of a header's value; empty if it carries none."""
     return header.removeprefix(_SCHEME) if header.startswith(_SCHEME) else ""
+
+
+def settings_folder(address: str) -> str:
+    """Return the folder of a client's files for one ResourceManager, by HOST:PORT: a token is sent to no other one.
+
+    >>> settings_folder("rm.example.org:8650")
+    '~/.config/themis/rm.example.org_8650'
+    """
+    host, _, port = address.rpartition(":")
+    return f"~/.config/themis/{host.lower()}_{port}"
 
 
 def local_socket(port: int) -> str:

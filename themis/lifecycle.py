@@ -13,11 +13,12 @@ S = TypeVar("S", bound=StrEnum)
 
 
 class AppState(StrEnum):
-    """States of an app, in YARN's words."""
+    """States of an app, in YARN's words, and PAUSED: nothing of it runs until its user resumes it."""
 
     SUBMITTED = "SUBMITTED"
     ACCEPTED = "ACCEPTED"
     RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
     FINISHED = "FINISHED"
     FAILED = "FAILED"
     KILLED = "KILLED"
@@ -82,9 +83,10 @@ class Lifecycle(Value, Generic[S], frozen=True):
 APP_LIFECYCLE: Lifecycle[AppState] = Lifecycle(
     "app",
     {
-        AppState.SUBMITTED: (AppState.ACCEPTED, AppState.KILLED, AppState.FAILED),
-        AppState.ACCEPTED: (AppState.RUNNING, AppState.ACCEPTED, AppState.KILLED, AppState.FAILED),
-        AppState.RUNNING: (AppState.ACCEPTED, AppState.FINISHED, AppState.FAILED, AppState.KILLED),
+        AppState.SUBMITTED: (AppState.ACCEPTED, AppState.PAUSED, AppState.KILLED, AppState.FAILED),
+        AppState.ACCEPTED: (AppState.RUNNING, AppState.ACCEPTED, AppState.PAUSED, AppState.KILLED, AppState.FAILED),
+        AppState.RUNNING: (AppState.ACCEPTED, AppState.PAUSED, AppState.FINISHED, AppState.FAILED, AppState.KILLED),
+        AppState.PAUSED: (AppState.ACCEPTED, AppState.KILLED),
         AppState.FINISHED: (),
         AppState.FAILED: (),
         AppState.KILLED: (),

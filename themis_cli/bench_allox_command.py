@@ -11,7 +11,7 @@ from themis.errors import InputError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from themis_lab.bench.allox_run import AlloxPlan
+    from themis_lab.bench.allox_run import AlloxBenchPlan
 
 
 def add_to(group: Subcommands) -> None:
@@ -55,8 +55,8 @@ def _allox(options: argparse.Namespace) -> int:
     return int(any(row.is_over for row in rows))
 
 
-def _plan(options: argparse.Namespace) -> AlloxPlan:
-    from themis_lab.bench.allox_run import AlloxPlan
+def _plan(options: argparse.Namespace) -> AlloxBenchPlan:
+    from themis_lab.bench.allox_run import AlloxBenchPlan
 
     for name, least in (("repeats", 1), ("plain", 0), ("trace", 0)):
         if getattr(options, name) < least:
@@ -67,4 +67,6 @@ def _plan(options: argparse.Namespace) -> AlloxPlan:
     ):
         raise InputError("--sizes does not parse", value=options.sizes, remedy="write jobs and machines: 50x10,200x40")
     sizes = tuple(sorted({(int(jobs), int(machines)) for jobs, machines in pairs}))
-    return AlloxPlan(sizes=sizes, repeats=options.repeats, plain=options.plain, seed=options.seed, trace=options.trace)
+    return AlloxBenchPlan(
+        sizes=sizes, repeats=options.repeats, plain=options.plain, seed=options.seed, trace=options.trace
+    )

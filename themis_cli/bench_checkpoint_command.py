@@ -12,7 +12,7 @@ from themis.errors import InputError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from themis_lab.bench.checkpoint_run import Plan
+    from themis_lab.bench.checkpoint_run import CheckpointBenchPlan
 
 
 def add_to(group: Subcommands) -> None:
@@ -44,19 +44,19 @@ def _checkpoint(options: argparse.Namespace) -> int:
     return 0
 
 
-def _plan(options: argparse.Namespace) -> Plan:
+def _plan(options: argparse.Namespace) -> CheckpointBenchPlan:
     sizes = [part.strip() for part in options.sizes.split(",")]
     if not all(size.isascii() and size.isdigit() for size in sizes):
         raise InputError("--sizes does not parse", value=options.sizes, remedy="write numbers of MB: 10,100")
     if not 0.0 <= options.wait_s < math.inf:
         raise InputError("--wait-s must be a number of seconds", value=options.wait_s)
     try:
-        from themis_lab.bench.checkpoint_run import Plan
+        from themis_lab.bench.checkpoint_run import CheckpointBenchPlan
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("hdfs", "requests"):
             raise
         raise InputError("HDFS needs the package `hdfs`", remedy="pip install 'themis-scheduler[hdfs]'") from error
-    return Plan(
+    return CheckpointBenchPlan(
         uri=options.uri,
         sizes_mb=sorted({int(size) for size in sizes}),
         rounds=options.rounds,

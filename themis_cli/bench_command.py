@@ -23,7 +23,7 @@ from themis_cli import (
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from themis_lab.bench.auction_plan import Plan
+    from themis_lab.bench.auction_plan import AuctionBenchPlan
     from themis_lab.bench.auction_rows import ResultRow
     from themis_lab.bench.auction_run import Progress
 
@@ -69,10 +69,10 @@ def _auction(options: argparse.Namespace) -> int:
     return 0
 
 
-def _plan(options: argparse.Namespace) -> Plan:
+def _plan(options: argparse.Namespace) -> AuctionBenchPlan:
     from rm_plugin.solvers.registry import solver
     from themis_lab.bench.apps import GangMix
-    from themis_lab.bench.auction_plan import HighsUse, Plan, variants_of
+    from themis_lab.bench.auction_plan import AuctionBenchPlan, HighsUse, variants_of
     from themis_lab.bench.holdings import ClusterState
     from themis_lab.bench.sizes import size_of
 
@@ -80,7 +80,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     gangs = tuple(GangMix) if options.gangs == _BOTH else (GangMix(options.gangs),)
     clusters = tuple(ClusterState) if options.cluster == _BOTH else (ClusterState(options.cluster),)
     sizes = [size_of(gpus) for gpus in _numbers(options.sizes)]
-    return Plan(
+    return AuctionBenchPlan(
         variants=variants_of(sizes, gangs, clusters, explicit=options.explicit),
         markets=options.markets,
         seed=options.seed,

@@ -11,7 +11,7 @@ from themis.errors import InputError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from themis_lab.bench.oef_run import OefPlan
+    from themis_lab.bench.oef_run import OefBenchPlan
 
 
 def add_to(group: Subcommands) -> None:
@@ -47,8 +47,8 @@ def _oef(options: argparse.Namespace) -> int:
     return int(any(row.is_over for row in rows))
 
 
-def _plan(options: argparse.Namespace) -> OefPlan:
-    from themis_lab.bench.oef_run import OefPlan
+def _plan(options: argparse.Namespace) -> OefBenchPlan:
+    from themis_lab.bench.oef_run import OefBenchPlan
 
     for name, least in (("types", 1), ("repeats", 1), ("full", 0), ("peers", 0)):
         if getattr(options, name) < least:
@@ -57,7 +57,7 @@ def _plan(options: argparse.Namespace) -> OefPlan:
     if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
         raise InputError("--sizes does not parse", value=options.sizes, remedy="write numbers of tenants: 20,100")
     sizes = tuple(sorted({int(part) for part in parts}))
-    return OefPlan(
+    return OefBenchPlan(
         sizes=sizes,
         types=options.types,
         repeats=options.repeats,

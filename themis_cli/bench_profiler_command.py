@@ -11,7 +11,7 @@ from themis.errors import InputError, UnknownNameError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from themis_lab.bench.profiler_run import Plan
+    from themis_lab.bench.profiler_run import ProfilerBenchPlan
 
 
 def add_to(group: Subcommands) -> None:
@@ -38,9 +38,9 @@ def _profiler(options: argparse.Namespace) -> int:
     return 0
 
 
-def _plan(options: argparse.Namespace) -> Plan:
+def _plan(options: argparse.Namespace) -> ProfilerBenchPlan:
     from themis_lab.bench.profiler_logs import Kind
-    from themis_lab.bench.profiler_run import Plan
+    from themis_lab.bench.profiler_run import ProfilerBenchPlan
 
     for name, value in (("--size-mb", options.size_mb), ("--repeats", options.repeats)):
         if value < 1:
@@ -51,4 +51,4 @@ def _plan(options: argparse.Namespace) -> Plan:
         if name not in known:
             raise UnknownNameError("kind of log", name, known)
     kinds = tuple(map(Kind, names))
-    return Plan(kinds=kinds, size_mb=options.size_mb, repeats=options.repeats, seed=options.seed)
+    return ProfilerBenchPlan(kinds=kinds, size_mb=options.size_mb, repeats=options.repeats, seed=options.seed)

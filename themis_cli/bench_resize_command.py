@@ -12,7 +12,7 @@ from themis.errors import UnknownNameError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from themis_lab.bench.resize_run import Plan
+    from themis_lab.bench.resize_run import ResizeBenchPlan
 
 
 def add_to(group: Subcommands) -> None:
@@ -47,9 +47,9 @@ def _resize(options: argparse.Namespace) -> int:
     return 0
 
 
-def _plan(options: argparse.Namespace) -> Plan:
+def _plan(options: argparse.Namespace) -> ResizeBenchPlan:
     from themis_lab.bench.resize_apps import Program
-    from themis_lab.bench.resize_run import EngineName, Plan
+    from themis_lab.bench.resize_run import EngineName, ResizeBenchPlan
 
     for kind, name, known in (
         ("engine of the benchmark", options.engine, EngineName),
@@ -57,7 +57,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     ):
         if name not in list(known):
             raise UnknownNameError(kind, name, [str(each) for each in known])
-    return Plan(
+    return ResizeBenchPlan(
         engine=EngineName(options.engine),
         program=Program(options.program),
         repeat=options.repeat,

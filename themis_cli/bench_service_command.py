@@ -34,10 +34,10 @@ def add_to(group: Subcommands) -> None:
 def _service(options: argparse.Namespace) -> int:
     from rm_plugin.policies.registry import make_policy
     from themis_lab.bench.service_output import document, table
-    from themis_lab.bench.service_run import Plan, run_plan
+    from themis_lab.bench.service_run import ServiceBenchPlan, run_plan
 
     make_policy(options.policy)
-    plan = Plan(
+    plan = ServiceBenchPlan(
         apps=options.apps,
         waiting=options.waiting,
         gpus=options.gpus,

@@ -13,7 +13,7 @@ from themis.errors import InputError, UnknownNameError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from themis_lab.bench.simulator_cases import Case, Part, Plan, Size
+    from themis_lab.bench.simulator_cases import Case, Part, SimulatorBenchPlan, Size
     from themis_lab.bench.simulator_run import Row
 
 _SIZES = "80/16,400/80,1000/200,1000/800,4000/200,2000/400,4000/800,10000/2000"
@@ -23,7 +23,9 @@ _PARTS = "gavel-120,gavel-900,w1,growth"
 def add_to(group: Subcommands) -> None:
     """Add `simulator` to `bench`."""
     parser = group.add_parser("simulator", help="time whole simulations, each in a fresh process")
-    parser.add_argument("--parts", default=_PARTS, metavar="PART,..", help="default: %(default)s")
+    parts = parser.add_mutually_exclusive_group()
+    parts.add_argument("--parts", default=_PARTS, metavar="PART,..", help="default: %(default)s")
+    parts.add_argument("--growth", dest="parts", action="store_const", const="growth", help="short for --parts growth")
     parser.add_argument(
         "--sizes", default=_SIZES, metavar="GPUS/APPS,..", help="sizes of the growth part (default: %(default)s)"
     )
@@ -49,12 +51,12 @@ def _simulator(options: argparse.Namespace) -> int:
     return 0
 
 
-def _plan(options: argparse.Namespace) -> Plan:
+def _plan(options: argparse.Namespace) -> SimulatorBenchPlan:
     from rm_plugin.policies.registry import make_policy
-    from themis_lab.bench.simulator_cases import Plan
+    from themis_lab.bench.simulator_cases import SimulatorBenchPlan
 
     make_policy(options.policy)
-    return Plan(
+    return SimulatorBenchPlan(
         parts=_parts(options.parts),
         sizes=_sizes(options.sizes),
         policy=options.policy,

@@ -12,7 +12,7 @@ from themis.errors import InputError
 from themis_cli.parsers import Subcommands
 
 if TYPE_CHECKING:
-    from themis_lab.bench.valuation_run import Plan
+    from themis_lab.bench.valuation_run import ValuationBenchPlan
 
 
 def add_to(group: Subcommands) -> None:
@@ -46,8 +46,8 @@ def _valuation(options: argparse.Namespace) -> int:
     return 0
 
 
-def _plan(options: argparse.Namespace) -> Plan:
-    from themis_lab.bench.valuation_run import Plan
+def _plan(options: argparse.Namespace) -> ValuationBenchPlan:
+    from themis_lab.bench.valuation_run import ValuationBenchPlan
 
     counts = {name: getattr(options, name) for name in ("small", "large", "bids")}
     for name, value in counts.items():
@@ -57,4 +57,4 @@ def _plan(options: argparse.Namespace) -> Plan:
         raise InputError("there is nothing to measure", remedy="give one of --small, --large and --bids")
     if not (math.isfinite(options.reference_s) and options.reference_s >= 0.0):
         raise InputError("--reference-s must be 0 or more and finite", value=options.reference_s)
-    return Plan(**counts, seed=options.seed, reference_s=options.reference_s)
+    return ValuationBenchPlan(**counts, seed=options.seed, reference_s=options.reference_s)

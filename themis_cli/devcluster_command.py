@@ -129,7 +129,7 @@ def _document(cluster: DevCluster) -> dict[str, Any]:
     ]
     return {
         "ready": cluster.is_ready(),
-        "folder": str(cluster.plan.layout.root),
+        "folder": str(cluster.deployment.layout.root),
         "daemons": dict(daemons),
         "nodes": rows,
         "hdfs": str(hdfs),

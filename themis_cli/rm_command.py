@@ -1,4 +1,4 @@
-"""`themis rm`: run a ResourceManager, look at it, stop it, and drain its machines."""
+"""`themis rm`: run, watch, stop and drain a ResourceManager, make its certificate, and find this machine's cards."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import argparse
 import json
 import logging
 import os
+import re
+import socket
 import sys
 import time
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from themis_cli.parsers import Subcommands
@@ -19,13 +22,18 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: Subcommands) -> None:
-    """Add `rm start`, `status`, `stop`, `drain` and `undrain`."""
+    """Add `rm start`, `detect`, `init`, `status`, `stop`, `drain` and `undrain`."""
     group = commands.add_parser("rm", help="run a ResourceManager").add_subparsers(metavar="COMMAND", required=True)
     start = group.add_parser("start", help="run one in the foreground until SIGTERM or Ctrl-C")
     start.add_argument("-c", "--config", required=True, metavar="FILE", help="settings, YAML; or an example's name")
     start.add_argument("--standby", action="store_true", help="wait while another one runs, and take over at its end")
     start.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     start.set_defaults(run=_start)
+    detect = group.add_parser("detect", help="print a cluster file with the NVIDIA GPUs of this machine")
+    detect.add_argument(
+        "--cpu-nodes", type=int, default=0, metavar="N", help="add N CPU nodes, which share the remaining cores"
+    )
+    detect.set_defaults(run=_detect)
     status = group.add_parser("status", help="show a running one and its machines; exit code 1 if it is in trouble")
     status.add_argument("--json", action="store_true", help="print JSON")
     status.set_defaults(run=_status)
@@ -42,7 +50,30 @@ def add_to(commands: Subcommands) -> None:
     for parser in (drain, undrain):
         parser.add_argument("node", metavar="NODE", help="name of the machine")
     for parser in (status, stop, drain, undrain):
-        parser.add_argument("--rm", metavar="HOST:PORT", help="its address; default: THEMIS_RM, or this machine")
+        add_connection_to(parser)
+    init = group.add_parser("init", help="make an authority and a certificate for TLS, or renew the certificate")
+    init.add_argument("--dir", default="tls", metavar="FOLDER", help="where; default: tls")
+    init.add_argument(
+        "--host", action="append", default=[], metavar="NAME", help="a name or address of the machine; may be repeated"
+    )
+    init.add_argument(
+        "--days", type=float, default=397.0, metavar="DAYS", help="how long the certificate is valid; default: 397"
+    )
+    init.set_defaults(run=_init)
+
+
+def add_connection_to(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name the ResourceManager."""
+    parser.add_argument("--rm", metavar="HOST:PORT", help="its address; default: THEMIS_RM, or this machine")
+    parser.add_argument("--ca", metavar="FILE", help="the authorities to trust with TLS; default: THEMIS_CA")
+
+
+def admin_of(options: argparse.Namespace) -> Admin:
+    """Return a connection to the ResourceManager that the options name."""
+    from submarine_client.address import rm_address
+    from submarine_client.admin import Admin
+
+    return Admin(rm_address(options.rm, os.environ), ca=options.ca)
 
 
 def _start(options: argparse.Namespace) -> int:
@@ -67,15 +98,37 @@ def _start(options: argparse.Namespace) -> int:
     return run(settings, standby=options.standby)
 
 
-def _admin(options: argparse.Namespace) -> Admin:
-    from submarine_client.address import rm_address
-    from submarine_client.admin import Admin
+def _detect(options: argparse.Namespace) -> int:
+    from rm_plugin.engines.cards import cluster_file, read_cards
+    from themis.errors import InputError
 
-    return Admin(rm_address(options.rm, os.environ))
+    cards = read_cards()
+    if cards is None:
+        raise InputError("nvidia-smi is not installed", remedy="install the driver, or use an emulated example cluster")
+    host = re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-") or "machine"
+    cores = len(os.sched_getaffinity(0))
+    sys.stdout.write(cluster_file(cards, host=host, cores=cores, cpu_nodes=options.cpu_nodes))
+    return 0
+
+
+def _init(options: argparse.Namespace) -> int:
+    from rm_plugin.service.certificates import AUTHORITY, AUTHORITY_KEY, CERTIFICATE, KEY, init_tls
+
+    folder = Path(options.dir)
+    made = init_tls(folder, options.host, days=options.days)
+    sys.stdout.write(
+        f"tls:\n  certificate: {folder / CERTIFICATE}\n  key: {folder / KEY}\n  ca: {folder / AUTHORITY}\n"
+    )
+    sys.stderr.write(
+        f"a certificate for {', '.join(made.names)} until {_when(made.expires_at_s)}. Put the lines above into the"
+        f" settings, paths relative to their file, and give {AUTHORITY} to users on other machines. {AUTHORITY_KEY}"
+        " signs the next certificates: keep it secret\n"
+    )
+    return 0
 
 
 def _status(options: argparse.Namespace) -> int:
-    with _admin(options) as admin:
+    with admin_of(options) as admin:
         status = admin.status()
     if options.json:
         from google.protobuf.json_format import MessageToDict
@@ -97,11 +150,18 @@ def _status_text(status: pb.RmStatus) -> str:
         f"apps             {status.apps_running} running, {status.apps_waiting} waiting to start",
         *[f"limit            {limit}" for limit in status.limits],
         *[f"standby          {standby}" for standby in status.standbys],
+        *([f"certificate      {_validity(status)}"] if status.certificate_expires_at_s else []),
         "",
         f"{'machine':<20} {'state':<8} {'GPUs':>5} {'leased':>7} {'closed':>7}  last lease ends",
     ]
     lines += [_node_line(node) for node in status.nodes]
     return "\n".join(lines) + "\n"
+
+
+def _validity(status: pb.RmStatus) -> str:
+    left_d = (status.certificate_expires_at_s - status.now_s) / 86_400
+    end = _when(status.certificate_expires_at_s)
+    return f"expired {end}: themis rm init, and a restart" if left_d < 0 else f"until {end}, {left_d:.0f} days"
 
 
 def _node_line(node: pb.NodeStatus) -> str:
@@ -110,7 +170,7 @@ def _node_line(node: pb.NodeStatus) -> str:
 
 
 def _stop(options: argparse.Namespace) -> int:
-    with _admin(options) as admin:
+    with admin_of(options) as admin:
         status = admin.stop(keep_apps=options.keep_apps)
         if not admin.wait_until_gone(status, options.timeout, now_s=time.monotonic, sleep=time.sleep):
             sys.stderr.write(f"themis: process {status.pid} on {status.host} still answers; see its log\n")
@@ -121,7 +181,7 @@ def _stop(options: argparse.Namespace) -> int:
 
 
 def _drain(options: argparse.Namespace, *, drained: bool) -> int:
-    with _admin(options) as admin:
+    with admin_of(options) as admin:
         node = admin.drain(options.node, drained=drained)
     if not drained:
         text = "is used again" if node.state == "usable" else f"is {node.state}"

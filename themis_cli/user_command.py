@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from themis_cli.parsers import Subcommands
-
-if TYPE_CHECKING:
-    from submarine_client.admin import Admin
+from themis_cli.rm_command import add_connection_to, admin_of
 
 _DAY_S = 86_400.0
 
@@ -33,31 +29,22 @@ def add_to(commands: Subcommands) -> None:
     for parser in (add, revoke):
         parser.add_argument("user", metavar="USER", help="name of the user")
     for parser in (add, listed, revoke):
-        parser.add_argument(
-            "--rm", metavar="HOST:PORT", help="address of the ResourceManager; default: THEMIS_RM, or this machine"
-        )
-
-
-def _admin(options: argparse.Namespace) -> Admin:
-    from submarine_client.address import rm_address
-    from submarine_client.admin import Admin
-
-    return Admin(rm_address(options.rm, os.environ))
+        add_connection_to(parser)
 
 
 def _add(options: argparse.Namespace) -> int:
-    with _admin(options) as admin:
+    with admin_of(options) as admin:
         token = admin.add_user(options.user, valid_s=options.days * _DAY_S)
     sys.stdout.write(f"{token}\n")
     sys.stderr.write(
-        f"the token of {options.user}, which is not shown again: put it into ~/.config/themis/token (mode 600) of"
-        " this user, or into THEMIS_TOKEN\n"
+        f"the token of {options.user}, which is not shown again: put it into ~/.config/themis/HOST_PORT/token"
+        " (mode 600) of this user, where HOST:PORT is the ResourceManager's address there, or into THEMIS_TOKEN\n"
     )
     return 0
 
 
 def _list(options: argparse.Namespace) -> int:
-    with _admin(options) as admin:
+    with admin_of(options) as admin:
         users = admin.users()
     sys.stdout.write(f"{'user':<20} {'role':<6} {'added':<11} {'by':<20} valid until\n")
     for user in users:
@@ -68,7 +55,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _revoke(options: argparse.Namespace) -> int:
-    with _admin(options) as admin:
+    with admin_of(options) as admin:
         admin.revoke_user(options.user)
     sys.stdout.write(f"the token of {options.user} is no longer valid\n")
     return 0

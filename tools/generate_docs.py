@@ -60,6 +60,7 @@ STATES: Mapping[str, Mapping[str, str]] = {
         AppState.SUBMITTED: "accepted and stored; no app master yet",
         AppState.ACCEPTED: "an attempt of its app master was started and has not registered yet",
         AppState.RUNNING: "the app master has registered; the app may hold GPUs or wait for them",
+        AppState.PAUSED: "paused by its user: nothing of it runs, and it asks for no GPU, until it is resumed",
         AppState.FINISHED: "the search came to its end; it names the best job, if one is known",
         AppState.FAILED: "every job failed, or the app master was lost too often",
         AppState.KILLED: "ended because its user asked for it",

@@ -37,11 +37,11 @@ from themis.config.names import check_job_id
 from themis.errors import ThemisError
 from themis.hadoop.webhdfs import HdfsStatus, WebHdfs, open_webhdfs
 from themis.hadoop.webhdfs_errors import (
-    HdfsAwayError,
     HdfsExistsError,
     HdfsFullError,
     HdfsMissingError,
     HdfsRefusedError,
+    HdfsUnreachableError,
 )
 from themis.hadoop.webhdfs_retry import ONCE, RetryRule
 
@@ -83,11 +83,11 @@ class HdfsStore:
         final = self._folder(job_id, iteration)
         with _port_errors("cannot save the checkpoint", final):
             beside = self._entries(f"{self._root}/{job_id}")
-            name = f"{iteration:012d}"
-            existing = self._verified_folder(final) if name in {entry.name for entry in beside} else None
+            final_name = f"{iteration:012d}"
+            existing = self._verified_folder(final) if final_name in {entry.name for entry in beside} else None
             if existing is not None:
                 return existing
-            staged = f"{self._root}/{job_id}/{WRITING_PREFIX}{name}-{uuid.uuid4().hex}"
+            staged = f"{self._root}/{job_id}/{WRITING_PREFIX}{final_name}-{uuid.uuid4().hex}"
             try:
                 self._hdfs.make_folders(staged)
                 self._sweep(job_id, staged, beside)
@@ -294,7 +294,7 @@ class HdfsStore:
 
     def _drop(self, staged: str) -> None:
         """Delete this writer's hidden folder. If HDFS is unreachable, a later writer will remove it."""
-        with suppress(HdfsAwayError, HdfsRefusedError):
+        with suppress(HdfsUnreachableError, HdfsRefusedError):
             self._hdfs.with_rule(ONCE).delete(staged)
 
 
@@ -314,7 +314,7 @@ def _port_errors(what: str, path: str) -> Iterator[None]:
     """Convert errors of HDFS and of local files to errors of the port."""
     try:
         yield
-    except HdfsAwayError as error:
+    except HdfsUnreachableError as error:
         raise UnreachableStoreError(f"{what}: {error.what}", value=error.value, remedy=error.remedy) from error
     except HdfsRefusedError as error:
         kind = FullStoreError if isinstance(error, HdfsFullError) else CheckpointError

@@ -277,9 +277,12 @@ def _divisions(waiting: Jobs, gpus: int) -> list[Division]:
 
 def _as_large_as_they_make(waiting: Jobs, gpus: int, known: Container[Sizes]) -> Iterator[Division]:
     """The largest gangs that the GPUs make: above all the gang that a job left, for jobs that need as many GPUs."""
+    largest = {(shape.usable_gpus(gpus), shape.gpus_per_task) for shape in {job.shape for job in waiting}}
     served: dict[str, JobView] = {}
     sizes: list[int] = []
-    for unit, size in _largest(waiting, gpus):
+    for size, unit in sorted(largest, key=lambda each: (-each[0], each[1])):
+        if not size:
+            break
         for job in waiting:
             if size > gpus:
                 break
@@ -290,13 +293,6 @@ def _as_large_as_they_make(waiting: Jobs, gpus: int, known: Container[Sizes]) ->
     jobs = [*served.values(), *(job for job in waiting if job.job_id not in served)]
     if sizes and (tuple(sizes) not in known or jobs != waiting):
         yield jobs, tuple(sizes)
-
-
-def _largest(waiting: Jobs, gpus: int) -> list[tuple[int, int]]:
-    """The unit and the size of the largest gang of each shape, the largest first."""
-    shapes = dict.fromkeys([job.shape for job in waiting])
-    found = {(shape.gpus_per_task, shape.usable_gpus(gpus)) for shape in shapes}
-    return sorted(((unit, size) for unit, size in found if size), key=lambda each: (-each[1], each[0]))
 
 
 def _fills(job: JobView, size: int, unit: int) -> bool:
@@ -332,15 +328,15 @@ def _fitting(jobs: Sequence[JobView], gpus: int) -> int:
 
 def share_evenly(jobs: Sequence[JobView], gpus: int) -> Sizes:
     """Gang sizes for as many of the first jobs as can run at once. Tasks are given to jobs in turn."""
-    return _deal_tasks(jobs, gpus, lambda _, size: size)
+    return _share_tasks(jobs, gpus, lambda _, size: size)
 
 
 def share_by_work(jobs: Sequence[JobView], gpus: int) -> Sizes:
     """As `share_evenly`, but each further task goes to the job that would end last."""
-    return _deal_tasks(jobs, gpus, lambda job, size: -job.serial_work_s / size)
+    return _share_tasks(jobs, gpus, lambda job, size: -job.serial_work_s / size)
 
 
-def _deal_tasks(jobs: Sequence[JobView], gpus: int, turn: Callable[[JobView, int], float]) -> Sizes:
+def _share_tasks(jobs: Sequence[JobView], gpus: int, turn: Callable[[JobView, int], float]) -> Sizes:
     """The smallest gang for each of the first jobs, then task by task for the job with the least `turn`."""
     sizes: list[int] = []
     left = gpus

@@ -110,12 +110,11 @@ class JobRunner:
             self._spawn(self._stop_task(handle))
 
     def prepare(self, job: JobRun, gpus: tuple[GpuId, ...], granted: frozenset[GpuId]) -> bool:
-        """The job will presumably start on these GPUs soon: room is begun with for tasks whose GPUs are all granted.
+        """Prepare seats on GPUs on which the job will presumably start soon, as far as they are granted.
 
         Returns whether there is nothing to wait for before the job stops for these GPUs.
         """
-        requests = self._requests(job, gpus)
-        return self._runtime.kept.prepare([request for request in requests if granted.issuperset(request.gpus)])
+        return self._runtime.kept.prepare(self._requests(job, gpus), granted)
 
     def handle_faults(self) -> None:
         """Stop jobs that have diverged, to give them up, and those that stall, to start them again."""

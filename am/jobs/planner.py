@@ -76,7 +76,7 @@ class Plan(Value, frozen=True, kw_only=True):
         wait: The GPUs by job of jobs that start as soon as the reserved ones among these are granted.
         move: Where stopped stragglers start again. Pass it to the next `make_plan`.
         prepare: Where jobs that stop in order to grow will probably start again. It may include reserved GPUs. Such a
-            job stops only once the granted ones of these GPUs are ready.
+            job stops only once all of these GPUs are granted and ready.
         release: GPUs to give back.
     """
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import stat
 
 from am.page.state import AmPageState
-from themis.capped_files import first_kept
+from themis.capped_files import read_part
 from themis.errors import InputError, UnknownNameError
 from themis.files import open_below
 from themis.values import Value
@@ -69,12 +68,8 @@ def read_log(state: AmPageState, job_id: str, name: str, offset: int, limit: int
         descriptor = open_below(state.folder, "jobs", job_id, name)
     except (InputError, OSError) as error:
         raise UnknownNameError("log", name, _names(state, job_id)) from error
-    with os.fdopen(descriptor, "rb") as file:
-        size = os.fstat(descriptor).st_size
-        start = first_kept(descriptor, min(offset if offset >= 0 else max(0, size + offset), size))
-        file.seek(start)
-        data = file.read(max(0, min(limit, MAX_CHUNK_BYTES)))
-    return LogPart(data=data, next_offset=start + len(data))
+    data, next_offset = read_part(descriptor, offset, min(limit, MAX_CHUNK_BYTES))
+    return LogPart(data=data, next_offset=next_offset)
 
 
 def _names(state: AmPageState, job_id: str) -> list[str]:

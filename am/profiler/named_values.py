@@ -44,6 +44,8 @@ _EPOCH = re.compile(
     r"(?:(?<!\w)ep(?:och)?(?:\((?:train|training)\))?|^train:)(?: *[:=#]| *\[| +|(?=[0-9]))[ \[(]*"
     r"(?P<epoch>[0-9]{1,9})(?P<part>\.[0-9]{1,18})?(?: *(?:/|of) *(?P<epochs>[0-9]{1,9}))?(?![\w%]|\.\d)"
 )
+_FROM_ZERO = re.compile(r"epoch [0-9]{1,9}/[0-9]{1,9} +[━╸╺]")
+"""The bar that Lightning draws by Rich. It counts epochs from 0 to the last one: `Epoch 2/2` is the third of three."""
 _COUNT = re.compile(r"(?:^|[\[(| ])(?P<done>[0-9]{1,12}) *(?:/|of) *(?P<total>[0-9]{1,12})(?=[\] ,\[(:]|$)")
 _COUNT_BEHIND = re.compile(r"\[ *(?P<done>[0-9]{1,12}) */ *(?P<total>[0-9]{1,12}) *\]")
 _BRACKETS = re.compile(r"\W*\[ *(?P<epoch>[0-9]{1,9}) *, +(?P<done>[0-9]{1,12})(?: */ *(?P<total>[0-9]{1,12}))? *\]")
@@ -153,6 +155,8 @@ def _place(text: str, before: str, values: NamedValues) -> None:
     if epoch is not None:
         values.epoch, values.fraction = int(epoch["epoch"]), epoch["part"] is not None
         values.epochs = None if epoch["epochs"] is None else int(epoch["epochs"])
+        if values.epochs is not None and _FROM_ZERO.match(text):
+            values.epoch, values.epochs = values.epoch + 1, values.epochs + 1
     if step := _best_step(text):
         values.step, values.in_epoch = int(step["step"]), step["name"] in _IN_EPOCH
         if step["steps"] is not None:

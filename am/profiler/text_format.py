@@ -31,7 +31,8 @@ class TextFormat:
     *Steps.* A step count over the whole run is used as it is. A count within an epoch becomes one over all epochs, with
     the total that the line names, or with the highest count of an earlier epoch. Lines with epochs only count epochs.
     The iterations are epochs if the number of epochs is the number of iterations that the job was asked for, or if one
-    epoch has more steps than that.
+    epoch has more steps than that. Epochs in parts, such as 0.5, are counted only without a bar of all iterations; once
+    a line had such, whole numbers of epochs are taken alike (the Trainer of Hugging Face logs 0.5, 1, 1.5).
 
     Example: the job runs to iteration 6. `Epoch 2/6 [40/100] loss: 0.7` is iteration 1, since one epoch is done. If it
     runs to iteration 600, the same line is iteration 140.
@@ -54,6 +55,7 @@ class TextFormat:
         self._bars_done = 0
         self._bar_loss: float | None = None
         self._bar_step: int | None = None
+        self._epochs_in_parts = False
         self._step = 0
 
     def expect(self, iterations: int) -> None:
@@ -106,7 +108,8 @@ class TextFormat:
 
     def _place(self, values: NamedValues) -> int | None:
         """Return the iteration of a line. Returns None if nothing says it."""
-        if values.fraction and values.step is None:
+        self._epochs_in_parts = self._epochs_in_parts or values.fraction
+        if self._epochs_in_parts and values.step is None:
             return self._bar_step if self._bar_step is not None else values.epoch
         if values.epoch is None or values.fraction:
             return self._counted(values)

@@ -29,6 +29,7 @@ class DockerEngine:
         self._context = context
         self.attempt = context.attempt
         self.page_url = self.engine_id = ""
+        self.headroom_gpus = None
         self.runtime: ContainerRuntime
         self._hosts = TaskHosts()
         self._page: AmPage | None = None
@@ -45,7 +46,7 @@ class DockerEngine:
         host = own_address(context.rm_address)
         port = await self._hosts.listen(host)
         self._page = AmPage(page)
-        self.page_url = f"http://{host}:{await self._page.start(host)}/"
+        self.page_url = await self._page.start(host)
         checkpoints = context.folder / "checkpoints"
         # Create the folder here: the engine does not create it, and containers cannot mount a missing folder.
         checkpoints.mkdir(exist_ok=True)

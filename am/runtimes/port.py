@@ -175,11 +175,11 @@ class KeptSeats(Protocol):
         """Call `on_change` when an idle seat has become ready, and `on_no_room` when one has failed."""
         ...
 
-    def prepare(self, requests: Sequence[SeatRequest]) -> bool:
-        """Start to create seats for tasks that will start soon, on GPUs on which the app has no seat yet.
+    def prepare(self, requests: Sequence[SeatRequest], granted: Collection[GpuId]) -> bool:
+        """Start to create seats for tasks that will start soon, as far as their GPUs are granted and have no task.
 
-        Returns whether there is nothing to wait for: each of these tasks has a ready seat, or needs GPUs on which
-        another task still runs.
+        Returns whether there is nothing to wait for: the GPUs of all these tasks are granted, and each task has a ready
+        seat, or needs GPUs on which another task still runs.
         """
         ...
 
@@ -198,10 +198,9 @@ class NothingKept:
     def watch(self, on_change: Callable[[], None], on_no_room: OnNoRoom) -> None:
         """Do nothing."""
 
-    def prepare(self, requests: Sequence[SeatRequest]) -> bool:
-        """Do nothing. There is nothing to wait for."""
-        del requests
-        return True
+    def prepare(self, requests: Sequence[SeatRequest], granted: Collection[GpuId]) -> bool:
+        """Do nothing. Returns whether the GPUs of all tasks are granted: there is nothing else to wait for."""
+        return all(gpu in granted for request in requests for gpu in request.gpus)
 
     def occupied(self) -> frozenset[GpuId]:
         """Return no GPUs."""

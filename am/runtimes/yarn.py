@@ -28,7 +28,12 @@ from themis.lifecycle import AppState
 from themis.python_programs import module_command
 
 _CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+")
-_STATUS = {AppState.FINISHED: FinalStatus.SUCCEEDED, AppState.KILLED: FinalStatus.KILLED}
+# Another application of YARN goes on with an app that is paused.
+_STATUS = {
+    AppState.FINISHED: FinalStatus.SUCCEEDED,
+    AppState.KILLED: FinalStatus.KILLED,
+    AppState.PAUSED: FinalStatus.KILLED,
+}
 
 
 class YarnEngine:
@@ -55,7 +60,7 @@ class YarnEngine:
         host = own_address(self._context.rm_address)
         port = await self._hosts.listen(host)
         self._page = AmPage(page)
-        self.page_url = f"http://{host}:{await self._page.start(host)}/"
+        self.page_url = await self._page.start(host)
         registration = await asyncio.to_thread(self._register, host, port)
         self._source = YarnSource(
             self._am,
@@ -75,6 +80,11 @@ class YarnEngine:
             cards_from_zero=self._settings["gpu_plugin"],
         )
         await self._source.alone()
+
+    @property
+    def headroom_gpus(self) -> int | None:
+        """GPUs that YARN's newest reply allows the app in addition. None before the first."""
+        return self._source.headroom_gpus
 
     async def lost(self) -> None:
         """Wait until YARN has started another attempt or ended the application."""

@@ -44,7 +44,7 @@ delivers grants only with heartbeats. Spark does the same (`spark.yarn.scheduler
 _CALLS = 8
 """Concurrent calls into Java."""
 _SILENCE_S = 2.0
-"""Seconds beyond a heartbeat's interval after which YARN counts as away. Time away does not count as waiting."""
+"""Seconds beyond a heartbeat's interval after which YARN counts as unreachable. That time is no waiting time."""
 _STOP_AGAIN_S = 5.0
 """Seconds after which an order to stop a container is repeated, because its node may have been unreachable."""
 _REASONS = {
@@ -143,6 +143,8 @@ class YarnSource:
         self._old = {container.container_id: container for container in registration.previous}
         self._old_gone = asyncio.Event()
         self._work: set[asyncio.Task[Any]] = set()
+        self.headroom_gpus: int | None = None
+        """GPUs that YARN's newest reply allows the app in addition. None before the first."""
         self.gone_for_good = asyncio.Event()
         self._resting = asyncio.Event()
         self._beating = asyncio.get_running_loop().create_task(self._beat())
@@ -332,6 +334,7 @@ class YarnSource:
             self._eager_beats = _EAGER_BEATS
 
     def _take(self, reply: AllocateReply) -> None:
+        self.headroom_gpus = reply.headroom_gpus
         for container in reply.granted:
             self._granted(container)
         for container in reply.recovered:

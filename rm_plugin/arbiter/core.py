@@ -41,6 +41,9 @@ from themis.values import Value
 MIN_LEASE_S = 1e-3
 """What is left at least of a lease before its lead: far more than `SAME_TIME_S`, by which times are one."""
 
+MASTER_AWAY = "its app master is unavailable"
+"""Why a lease of a silent app is prolonged. After a restart the log's events with this reason tell which ones were."""
+
 
 class LeasePolicy(Value, frozen=True, kw_only=True):
     """How long leases last and when they end, in seconds."""
@@ -162,6 +165,11 @@ class Arbiter:
         return len(self._apps)
 
     @property
+    def grid_origin_s(self) -> float:
+        """The origin of the grid on which leases end: the first start of the service."""
+        return self._origin_s
+
+    @property
     def policy_memory(self) -> Value | None:
         """What the policy remembers of the newest round."""
         return self._memory
@@ -174,10 +182,26 @@ class Arbiter:
         attained_gpu_s: float = 0.0,
         owner: AppOwner = NO_OWNER,
         resources: TaskResources = NO_RESOURCES,
+        arrived_at_s: float | None = None,
+        waiting: Iterable[int] = (),
     ) -> None:
-        """An app was accepted."""
+        """An app was accepted, or is resumed after a pause.
+
+        Args:
+            app_id: The app.
+            now_s: The present time, from when on the app counts for contention.
+            attained_gpu_s: GPU time that it had before.
+            owner: Whose app it is.
+            resources: What each of its tasks needs.
+            arrived_at_s: Its submission as policies see it. By default now; of a resumed app it is earlier.
+            waiting: After a restart, its leases that were prolonged since its last report.
+        """
         self._apps[app_id] = _Account(
-            submitted_at_s=now_s, attained_gpu_s=attained_gpu_s, owner=owner, resources=resources
+            submitted_at_s=now_s if arrived_at_s is None else arrived_at_s,
+            attained_gpu_s=attained_gpu_s,
+            owner=owner,
+            resources=resources,
+            waiting=set(waiting),
         )
         self._standings[app_id] = self._standing(app_id)
         self._contention.enter(app_id, now_s)
@@ -249,7 +273,7 @@ class Arbiter:
             else:
                 renewable.append(lease)
         changes = [
-            *self.table.prolong(away, now_s=now_s, end_s=self._end_of(now_s), reason="its app master is unavailable"),
+            *self.table.prolong(away, now_s=now_s, end_s=self._end_of(now_s), reason=MASTER_AWAY),
             *self.table.prolong(bound, now_s=now_s, end_s=self._end_of(now_s), reason="its job runs until it ends"),
             *self.table.expire(expiring),
         ]
@@ -297,11 +321,11 @@ class Arbiter:
 
         The very same where all of it stands.
         """
-        claims = tuple(claim for claim in decision.unserved if self._stays(claim.app_id))
+        app_demands = tuple(app_demand for app_demand in decision.unserved if self._stays(app_demand.app_id))
         auction, leftovers = self._that_stand(decision.auction), self._that_stand(decision.leftovers)
         if (auction, leftovers) == (decision.auction, decision.leftovers):
             return decision
-        return replace(decision, auction=auction, leftovers=leftovers, unserved=claims)
+        return replace(decision, auction=auction, leftovers=leftovers, unserved=app_demands)
 
     def lease_end_s(self, now_s: float, begins_s: float | None = None) -> float:
         """When a lease granted now ends.

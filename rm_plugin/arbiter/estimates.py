@@ -362,20 +362,20 @@ class _Model:
 
     def served_in_order(self) -> list[_App]:
         """The apps that can use more GPUs, in the order in which they would be served now."""
-        wanting = [app for app in self._apps if app.held < app.demand]
-        return list(dict.fromkeys(app for _, tier in self._tiers(wanting) for app in tier))
+        below_demand = [app for app in self._apps if app.held < app.demand]
+        return list(dict.fromkeys(app for _, tier in self._tiers(below_demand) for app in tier))
 
-    def _tiers(self, wanting: Sequence[_App]) -> list[tuple[float, list[_App]]]:
+    def _tiers(self, apps: Sequence[_App]) -> list[tuple[float, list[_App]]]:
         """Return groups of apps in their order. Each group is served gang by gang, for this number of turns."""
         now_s = self._now_s
         if self._order is ServiceOrder.LEAST_SERVED_FIRST:
-            return [(math.inf, sorted(wanting, key=lambda app: (app.served_gpu_s, app.now.app_id)))]
+            return [(math.inf, sorted(apps, key=lambda app: (app.served_gpu_s, app.now.app_id)))]
         if self._order is ServiceOrder.WORST_RHO_FIRST:
             places = max(1, math.ceil(0.2 * len(self._apps) - 1e-9))
-            ordered = sorted(wanting, key=lambda app: (-_rho(app, now_s), app.now.app_id))
+            ordered = sorted(apps, key=lambda app: (-_rho(app, now_s), app.now.app_id))
             return [(math.inf, ordered[:places]), (math.inf, ordered[places:])]
-        pressed = [(-lateness, app.now.app_id, app) for app in wanting if (lateness := self._lateness(app)) is not None]
-        by_work = sorted(wanting, key=lambda app: (app.work_left_gpu_s, app.now.app_id))
+        pressed = [(-lateness, app.now.app_id, app) for app in apps if (lateness := self._lateness(app)) is not None]
+        by_work = sorted(apps, key=lambda app: (app.work_left_gpu_s, app.now.app_id))
         return [
             (1, [app for _, _, app in sorted(pressed, key=itemgetter(0, 1))]),
             *((math.inf, [app]) for app in by_work),

@@ -22,7 +22,7 @@ from themis.values import Value
 T = TypeVar("T")
 
 
-class Claim(Value, frozen=True, kw_only=True):
+class AppDemand(Value, frozen=True, kw_only=True):
     """The unmet demand of an app. The caller has already subtracted what the auction gave.
 
     Attributes:
@@ -42,58 +42,66 @@ class Claim(Value, frozen=True, kw_only=True):
     restart_s: float = 0.0
 
 
-def share_leftovers(capacity: FreeCapacity, claims: Sequence[Claim], rng_seed: int) -> dict[str, dict[str, PlacedGang]]:
-    """Give out free GPUs until no claim can use another one.
+def share_leftovers(
+    capacity: FreeCapacity, app_demands: Sequence[AppDemand], rng_seed: int
+) -> dict[str, dict[str, PlacedGang]]:
+    """Give out free GPUs until no app can use another one.
 
     Apps that did not bid come first, then the bidders. Within each group, in random order, every app renews what it
     held. Then the apps take turns, one job per turn, at the best fit (`themis.placement`). A job that got less than its
     largest gang is extended in later turns, as long as that makes it faster. If machines have several device types, the
     apps that are relatively fastest on the type that they would take come first in each turn (`_relative_speed`).
 
-    The order of an app is drawn from the seed and its id, so the order of `claims` does not matter.
+    The order of an app is drawn from the seed and its id, so the order of `app_demands` does not matter.
 
     Example: m0 has four free GPUs in one slot, m1 has one. App a did not bid and has two jobs of 1 to 2 GPUs, app b bid
     and has one such job. Each job of a gets two GPUs of m0, and the job of b the GPU of m1.
 
     Args:
         capacity: Free GPUs; granted gangs are taken from it. It must know all machines of the demands' `held` gangs.
-        claims: One per app.
+        app_demands: One per app.
         rng_seed: The round's seed.
 
     Returns:
         Gangs by job by app, only for apps that got one. An extended gang is one gang. It does not repeat the GPUs that
         the demand says are `held`, but its level includes them.
     """
-    ids = [claim.app_id for claim in claims]
+    ids = [app_demand.app_id for app_demand in app_demands]
     if len(set(ids)) != len(ids):
-        raise InputError("two claims of one app on the leftovers", value=sorted(ids))
+        raise InputError("two demands of one app for the leftovers", value=sorted(ids))
     granted: dict[str, dict[str, PlacedGang]] = {}
     unplaceable: set[_DemandKey] = set()
     for bid in (False, True):
         if capacity.gpus:
-            group = [claim for claim in claims if claim.bid is bid]
+            group = [app_demand for app_demand in app_demands if app_demand.bid is bid]
             queues = _serve(capacity, group, rng_seed, unplaceable)
-            granted |= {queue.claim.app_id: gangs for queue in queues if (gangs := queue.gangs())}
+            granted |= {queue.app_demand.app_id: gangs for queue in queues if (gangs := queue.gangs())}
     return dict(sorted(granted.items()))
 
 
 def _serve(
-    capacity: FreeCapacity, claims: Sequence[Claim], rng_seed: int, unplaceable: set[_DemandKey]
+    capacity: FreeCapacity, app_demands: Sequence[AppDemand], rng_seed: int, unplaceable: set[_DemandKey]
 ) -> Collection[_JobQueue]:
-    """Serve one group of claims. Returns the queue of every app that had a turn."""
-    # Free capacity only shrinks. A claim that needs more than all of it gets neither a turn nor a draw: those are most
-    # of the claims, since most GPUs that become free at once are renewed.
-    renewing = [claim for claim in claims if claim.renewable.counts and _fits(claim, capacity.gpus)]
-    queues = {claim.app_id: _JobQueue(claim, unplaceable) for claim in _in_random_order(renewing, rng_seed)}
+    """Serve the apps of one group. Returns the queue of every app that had a turn."""
+    # Free capacity only shrinks. An app that needs more than all of it gets neither a turn nor a draw: those are
+    # most of the apps, since most GPUs that become free at once are renewed.
+    renewing = [
+        app_demand for app_demand in app_demands if app_demand.renewable.counts and _fits(app_demand, capacity.gpus)
+    ]
+    queues = {
+        app_demand.app_id: _JobQueue(app_demand, unplaceable) for app_demand in _in_random_order(renewing, rng_seed)
+    }
     for queue in queues.values():
         queue.renew(capacity)
-    others = [claim for claim in claims if not claim.renewable.counts and _fits(claim, capacity.gpus)]
+    others = [
+        app_demand for app_demand in app_demands if not app_demand.renewable.counts and _fits(app_demand, capacity.gpus)
+    ]
     turns: list[_JobQueue] = []
     first = _in_random_order([*renewing, *others], rng_seed) if capacity.gpus else []
-    for claim in _relatively_fastest_first(first, lambda claim: claim.demands[0], capacity):
+    for app_demand in _relatively_fastest_first(first, lambda app_demand: app_demand.demands[0], capacity):
         if not capacity.gpus:
             break
-        queue = queues.setdefault(claim.app_id, _JobQueue(claim, unplaceable))
+        queue = queues.setdefault(app_demand.app_id, _JobQueue(app_demand, unplaceable))
         if queue.step(capacity):
             turns.append(queue)
     while turns and capacity.gpus:
@@ -103,7 +111,7 @@ def _serve(
 
 
 def _relatively_fastest_first(items: list[T], demand_of: Callable[[T], GangDemand], capacity: FreeCapacity) -> list[T]:
-    """Claims in the order of a turn. Ties keep their order, and on one device type all tie."""
+    """Apps in the order of a turn. Ties keep their order, and on one device type all tie."""
     if len(capacity.device_types) < 2:
         return items
     return sorted(items, key=lambda item: -_relative_speed(demand_of(item), capacity))
@@ -126,17 +134,17 @@ def _relative_speed(demand: GangDemand, capacity: FreeCapacity) -> float:
     return taken / mean if mean else 0.0
 
 
-def _in_random_order(claims: Collection[Claim], rng_seed: int) -> list[Claim]:
-    ids = [claim.app_id for claim in claims]
-    # App ids are unique, so claims are never compared.
-    draws = zip(child_digests(rng_seed, ("leftovers",), ids), ids, claims, strict=True)
-    return [claim for _, _, claim in sorted(draws)]
+def _in_random_order(app_demands: Collection[AppDemand], rng_seed: int) -> list[AppDemand]:
+    ids = [app_demand.app_id for app_demand in app_demands]
+    # App ids are unique, so `AppDemand` objects are never compared.
+    draws = zip(child_digests(rng_seed, ("leftovers",), ids), ids, app_demands, strict=True)
+    return [app_demand for _, _, app_demand in sorted(draws)]
 
 
-def _fits(claim: Claim, gpus: int) -> bool:
+def _fits(app_demand: AppDemand, gpus: int) -> bool:
     """Whether `gpus` GPUs are enough for the smallest gang of a job."""
-    # Called for every claim; `any` over a generator takes three times as long.
-    for demand in claim.demands:  # noqa: SIM110
+    # Called for every app; `any` over a generator takes three times as long.
+    for demand in app_demand.demands:  # noqa: SIM110
         if demand.min_gpus <= gpus:
             return True
     return False
@@ -154,26 +162,26 @@ class _JobQueue:
     shrinks, so equal demands find none either.
     """
 
-    def __init__(self, claim: Claim, unplaceable: set[_DemandKey]) -> None:
-        self.claim = claim
+    def __init__(self, app_demand: AppDemand, unplaceable: set[_DemandKey]) -> None:
+        self.app_demand = app_demand
         self._unplaceable = unplaceable
         self._got: dict[int, PlacedGang] = {}
         # Jobs before this one can use nothing more. As capacity only shrinks, each job fails at most once.
         self._first_open = 0
 
     def gangs(self) -> dict[str, PlacedGang]:
-        """Gang by job id, jobs in the claim's order."""
-        return {self.claim.demands[job].job_id: self._got[job] for job in sorted(self._got)}
+        """Gang by job id, jobs in the order of its demands."""
+        return {self.app_demand.demands[job].job_id: self._got[job] for job in sorted(self._got)}
 
     @property
     def next_demand(self) -> GangDemand:
         """The demand of the first job that can still use something, or of the last job."""
-        demands = self.claim.demands
+        demands = self.app_demand.demands
         return demands[min(self._first_open, len(demands) - 1)]
 
     def renew(self, capacity: FreeCapacity) -> None:
         """Place jobs, in order, on the GPUs that the app held, as far as these are free."""
-        renewable, demands = self.claim.renewable, self.claim.demands
+        renewable, demands = self.app_demand.renewable, self.app_demand.demands
         if len(demands) == 1 and not demands[0].held.counts:
             gang = best_fit_within(capacity, renewable, demands[0])
             if gang is not None:
@@ -190,9 +198,9 @@ class _JobQueue:
 
     def step(self, capacity: FreeCapacity) -> bool:
         """Place or extend the first job that can use free GPUs. Returns False if there is none."""
-        while self._first_open < len(self.claim.demands) and capacity.gpus:
+        while self._first_open < len(self.app_demand.demands) and capacity.gpus:
             job = self._first_open
-            demand = self.claim.demands[job]
+            demand = self.app_demand.demands[job]
             key = None if job in self._got or demand.held.counts else _key(demand)
             gang = None if key in self._unplaceable else self._best_fit(capacity, job)
             if gang is not None:
@@ -205,7 +213,7 @@ class _JobQueue:
 
     def _best_fit(self, capacity: FreeCapacity, job: int) -> PlacedGang | None:
         """The best fit of a job's new gang, or of an extension of what it has."""
-        demand, got = self.claim.demands[job], self._got.get(job)
+        demand, got = self.app_demand.demands[job], self._got.get(job)
         if got is None:
             return best_fit(capacity, demand, CurrentGang(gpus=demand.held) if demand.held.counts else None)
         if got.gpus.gpus >= demand.max_gpus:

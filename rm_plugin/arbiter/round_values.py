@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rm_plugin.arbiter.auction import AuctionOutcome
 from rm_plugin.arbiter.contention import Contentions
-from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.leftovers import AppDemand
 from themis.apps import TaskResources
 from themis.bids import AppReport, Bid, FreeMachine, Market, Offer, PlacedGang, RhoOf
 from themis.choices import (
@@ -257,7 +257,7 @@ class Decision(Value, frozen=True, kw_only=True):
 
     auction: Mapping[str, tuple[PlacedGang, ...]] = field(default_factory=dict)
     leftovers: Mapping[str, tuple[PlacedGang, ...]] = field(default_factory=dict)
-    unserved: tuple[Claim, ...] = ()
+    unserved: tuple[AppDemand, ...] = ()
     memory: Value | None = None
     waits: Mapping[str, Wait] = field(default_factory=dict)
 

@@ -7,10 +7,10 @@ import contextlib
 import ipaddress
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rm_plugin.engines.cards import machine_with_cards
 from rm_plugin.engines.docker_launcher import AmContainers, DockerAppLauncher
 from rm_plugin.engines.inventory import FixedInventory, NodeInventory
 from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
@@ -43,7 +43,8 @@ class DockerEngine:
         self._settings = settings.docker
         self._standby_folder = settings.standby.folder
         self._cluster = cluster
-        self._cards = machines_with_cards(cluster)
+        with_cards = machine_with_cards(cluster)
+        self._cards = () if with_cards is None else (with_cards.machine_id,)
         self._socket = socket_to_mount(settings.docker.socket, self._url)
         self._host: DockerHost | None = None
 
@@ -125,18 +126,6 @@ def task_settings(
     }
 
 
-def machines_with_cards(cluster: Cluster) -> tuple[str, ...]:
-    """Ids of the machines whose devices are not emulated; more than one raises InputError."""
-    cards = tuple(machine.machine_id for machine in cluster.machines if not _emulated(cluster.devices, machine.device))
-    if len(cards) > 1:
-        raise InputError(
-            "a Docker engine has the cards of one machine only",
-            value=list(cards),
-            remedy="leave one in the cluster file, or mark the device type of the others as emulated",
-        )
-    return cards
-
-
 def socket_to_mount(socket: str, url: str) -> str:
     """The path of the engine's socket on its own machine; empty where app masters reach it by its URL."""
     if socket or url.startswith("tcp://"):
@@ -150,10 +139,6 @@ def socket_to_mount(socket: str, url: str) -> str:
         value=url,
         remedy="use unix:// or tcp://, or set docker.socket to the socket's path on the engine's machine",
     )
-
-
-def _emulated(devices: Mapping[str, Any], device: str) -> bool:
-    return device not in devices or not devices[device].has_card
 
 
 def _check_reachable(settings: RmSettings, url: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Protocol
 
+from rm_plugin.engines.cards import check_cards, machine_with_cards, read_cards
 from rm_plugin.engines.inventory import FixedInventory, NodeInventory
 from rm_plugin.engines.local import LocalAppLauncher
 from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
@@ -75,7 +77,9 @@ class LocalEngine:
         return shared_by_files(self._standby_folder)
 
     async def open(self) -> Cluster:
-        """The cluster of the file."""
+        """The cluster of the file. Raises InputError if it has cards that this machine does not have."""
+        if with_cards := machine_with_cards(self._cluster):
+            check_cards(with_cards, await asyncio.to_thread(read_cards))
         return self._cluster
 
     def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> AppLauncher:

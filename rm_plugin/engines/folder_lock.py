@@ -38,7 +38,7 @@ FRESH_S = 20.0
 """Seconds after a renewal in which no other process can have taken the lock; less than `EXPIRY_S`, by a margin."""
 LOOK_S = 1.0
 _REPORT_S = 60.0
-"""Seconds between two log lines about a folder that is still away."""
+"""Seconds between two log lines about a folder that is still unreachable."""
 _STANDBY = "standby-"
 _NAME = re.compile(r"lock-(\d{8,})")
 
@@ -152,7 +152,7 @@ class FolderLock:
                 if wait and look % int(RENEW_S / LOOK_S) == 0:
                     await asyncio.to_thread(self._join_the_waiting)
             except UnreachableError as error:
-                self._report_away(error)
+                self._report_unreachable(error)
                 await self._sleep(LOOK_S)
                 continue
             first = first or self._watched
@@ -182,7 +182,7 @@ class FolderLock:
             except LockLostError:
                 raise
             except ThemisError as error:
-                self._report_away(error)
+                self._report_unreachable(error)
 
     def try_acquire(self) -> LockHolder | str | None:
         """Look once, and take the lock if it is free; to be called every `LOOK_S` seconds.
@@ -237,7 +237,7 @@ class FolderLock:
 
     # ---- inside ----
 
-    def _report_away(self, error: ThemisError) -> None:
+    def _report_unreachable(self, error: ThemisError) -> None:
         if self._now_s() - self._reported_s >= _REPORT_S:
             LOG.warning("the lock cannot be looked at: %s", error)
             self._reported_s = self._now_s()

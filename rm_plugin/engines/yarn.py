@@ -45,7 +45,7 @@ _QUEUES_S = 5.0
 """Seconds that a submission waits for YARN's queues."""
 _TRY_AGAIN_S = 2.0
 _REPORT_S = 60.0
-"""Seconds between two log lines about a Hadoop that is still away at the start."""
+"""Seconds between two log lines about a Hadoop that is still unreachable at the start."""
 
 
 class YarnEngine:

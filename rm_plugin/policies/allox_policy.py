@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.leftovers import AppDemand
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction, Wait
 from rm_plugin.policies.allox import values
 from rm_plugin.policies.allox.decision import AlloxDecision
@@ -332,14 +332,14 @@ def _after(snapshot: RoundSnapshot, memory: AlloxMemory, decided: values.Decisio
     )
 
 
-def _unserved(wanted: Wanted, started: set[tuple[str, str]]) -> tuple[Claim, ...]:
+def _unserved(wanted: Wanted, started: set[tuple[str, str]]) -> tuple[AppDemand, ...]:
     """What jobs could still use: one device for each that waits."""
-    claims = []
+    app_demands = []
     for app_id, demands in wanted.items():
         left = [replace(demand, max_gpus=1) for demand in demands if (app_id, demand.job_id) not in started]
         if left:
-            claims.append(Claim(app_id=app_id, demands=tuple(left)))
-    return tuple(claims)
+            app_demands.append(AppDemand(app_id=app_id, demands=tuple(left)))
+    return tuple(app_demands)
 
 
 def _waits(decided: values.Decision, frame: values.Snapshot, waiting: WaitingJobs, devices: Devices) -> dict[str, Wait]:

@@ -20,11 +20,11 @@ from collections.abc import Mapping
 from msgspec import field
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.leftovers import AppDemand
 from rm_plugin.arbiter.round_values import RoundSnapshot, Wait
 from rm_plugin.policies.allox.estimator import MIN_SAMPLE_S, cut_after_s
 from rm_plugin.policies.allox_jobs import Bounds, Samples
-from rm_plugin.policies.demands import claims_of
+from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.oef.profiling import Profile, Profiles, ProfileState
 from rm_plugin.policies.oef_gangs import Gangs
 from rm_plugin.policies.oef_profiles import present_types, start_runs, updated_profiles
@@ -55,8 +55,8 @@ def sampling_runs(
     others = replace(snapshot, apps=tuple(app for app in snapshot.apps if app.app_id not in closed))
     # Closed apps may hold all devices of a type.
     profiles = updated_profiles(others, former, present_types(snapshot, types))
-    claims = _within_limits(others, claims_of(others, {}), profiles, last_sample_s)
-    runs, profiles = start_runs(others, claims, profiles, types)
+    app_demands = _within_limits(others, app_demands_of(others, {}), profiles, last_sample_s)
+    runs, profiles = start_runs(others, app_demands, profiles, types)
     return runs, {**closed, **profiles}
 
 
@@ -193,9 +193,9 @@ def _is_closed(profiles: Profiles, app_id: str) -> bool:
 
 
 def _within_limits(
-    snapshot: RoundSnapshot, claims: list[Claim], profiles: Profiles, last_sample_s: Mapping[str, float]
-) -> list[Claim]:
-    """The claims of the apps whose runs find room on half of the devices of their next type, in their order.
+    snapshot: RoundSnapshot, app_demands: list[AppDemand], profiles: Profiles, last_sample_s: Mapping[str, float]
+) -> list[AppDemand]:
+    """The demands of the apps whose runs find room on half of the devices of their next type, in their order.
 
     Tenants take turns, the one whose last run began longest ago first, so that one with many early apps does not block
     the samples of others. A tenant's earliest app goes first.
@@ -206,22 +206,24 @@ def _within_limits(
             room[profile.next_type] -= 1
     turns: Counter[str] = Counter()
     ranked: list[tuple[int, float, float, str]] = []
-    with_demand: dict[str, tuple[Claim, str]] = {}
-    for claim in sorted(claims, key=lambda each: (snapshot.standing(each.app_id).submitted_at_s, each.app_id)):
-        wanted = profiles.get(claim.app_id)
+    with_demand: dict[str, tuple[AppDemand, str]] = {}
+    for app_demand in sorted(
+        app_demands, key=lambda each: (snapshot.standing(each.app_id).submitted_at_s, each.app_id)
+    ):
+        wanted = profiles.get(app_demand.app_id)
         if wanted is None or wanted.state is not ProfileState.REQUESTED or wanted.next_type is None:
             continue
-        app = snapshot.standing(claim.app_id)
+        app = snapshot.standing(app_demand.app_id)
         tenant, _ = tenant_of_app(app, snapshot.settings)
         ranked.append((turns[tenant], last_sample_s.get(tenant, -math.inf), app.submitted_at_s, app.app_id))
-        with_demand[app.app_id] = claim, wanted.next_type
+        with_demand[app.app_id] = app_demand, wanted.next_type
         turns[tenant] += 1
     chosen = []
     for *_, app_id in sorted(ranked):
-        claim, target = with_demand[app_id]
+        app_demand, target = with_demand[app_id]
         if room[target] > 0:
             room[target] -= 1
-            chosen.append(claim)
+            chosen.append(app_demand)
     return chosen
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.leftovers import Claim, share_leftovers
+from rm_plugin.arbiter.leftovers import AppDemand, share_leftovers
 from rm_plugin.arbiter.round_values import RoundSettings, RoundSnapshot
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.policies.due_dates import DueDateMemory, advance, due_times_s
@@ -142,29 +142,29 @@ def valued_bids(snapshot: RoundSnapshot, spans: Spans) -> tuple[Bid, ...]:
 # ---- who gets the leftovers -----------------------------------------------------------------------------------------
 
 
-def _at_random(snapshot: RoundSnapshot, capacity: FreeCapacity, claims: Sequence[Claim]) -> GangsByJob:
-    return share_leftovers(capacity, claims, child_seed(snapshot.seed, "leftovers"))
+def _at_random(snapshot: RoundSnapshot, capacity: FreeCapacity, app_demands: Sequence[AppDemand]) -> GangsByJob:
+    return share_leftovers(capacity, app_demands, child_seed(snapshot.seed, "leftovers"))
 
 
-def _most_need_first(snapshot: RoundSnapshot, capacity: FreeCapacity, claims: Sequence[Claim]) -> GangsByJob:
-    return _whole_apps(snapshot, capacity, claims, lambda app_id: -snapshot.reports[app_id].rho)
+def _most_need_first(snapshot: RoundSnapshot, capacity: FreeCapacity, app_demands: Sequence[AppDemand]) -> GangsByJob:
+    return _whole_apps(snapshot, capacity, app_demands, lambda app_id: -snapshot.reports[app_id].rho)
 
 
-def _shortest_first(snapshot: RoundSnapshot, capacity: FreeCapacity, claims: Sequence[Claim]) -> GangsByJob:
-    return _whole_apps(snapshot, capacity, claims, lambda app_id: snapshot.reports[app_id].work_left_gpu_s)
+def _shortest_first(snapshot: RoundSnapshot, capacity: FreeCapacity, app_demands: Sequence[AppDemand]) -> GangsByJob:
+    return _whole_apps(snapshot, capacity, app_demands, lambda app_id: snapshot.reports[app_id].work_left_gpu_s)
 
 
 def _whole_apps(
-    snapshot: RoundSnapshot, capacity: FreeCapacity, claims: Sequence[Claim], rank: Callable[[str], float]
+    snapshot: RoundSnapshot, capacity: FreeCapacity, app_demands: Sequence[AppDemand], rank: Callable[[str], float]
 ) -> GangsByJob:
     """Serve whole apps, bidders or not, in the order of their rank. A gang moves where that pays within a lease."""
-    allocator = GangAllocator(capacity.machines(), claims, snapshot.lease_s)
-    for app_id in sorted(allocator.claims, key=lambda app_id: (rank(app_id), app_id)):
+    allocator = GangAllocator(capacity.machines(), app_demands, snapshot.lease_s)
+    for app_id in sorted(allocator.app_demands, key=lambda app_id: (rank(app_id), app_id)):
         allocator.serve_whole(app_id)
     return allocator.gangs()
 
 
-LEFTOVERS: Mapping[LeftoverOrder, Callable[[RoundSnapshot, FreeCapacity, Sequence[Claim]], GangsByJob]] = (
+LEFTOVERS: Mapping[LeftoverOrder, Callable[[RoundSnapshot, FreeCapacity, Sequence[AppDemand]], GangsByJob]] = (
     MappingProxyType(
         {
             LeftoverOrder.RANDOM: _at_random,
@@ -173,4 +173,4 @@ LEFTOVERS: Mapping[LeftoverOrder, Callable[[RoundSnapshot, FreeCapacity, Sequenc
         }
     )
 )
-"""Each gives the free GPUs to claims, until none can use another one."""
+"""Each gives the free GPUs to apps with unmet demand, until none can use another one."""

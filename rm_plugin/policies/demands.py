@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.gang_assignment import pinned_first
-from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.leftovers import AppDemand
 from rm_plugin.arbiter.round_values import Decision, RoundSnapshot
 from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.cluster import Allocation
@@ -103,9 +103,9 @@ def _serve_by_count(demands: Sequence[GangDemand], gpus: int, *, growing: bool) 
     return left, gpus
 
 
-def claims_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...]]) -> list[Claim]:
-    """A claim of every app that reported and has unmet demand. `won` is what each app already got in this round."""
-    claims, bids = [], snapshot.bids or {}
+def app_demands_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...]]) -> list[AppDemand]:
+    """The demand of every app that reported and can use more GPUs. `won` is what each app already got in this round."""
+    app_demands, bids = [], snapshot.bids or {}
     renewables = {app.app_id: app for app in snapshot.apps if app.renewable.counts}
     for app_id, report in snapshot.answered.items():
         demands = report.demands
@@ -118,7 +118,7 @@ def claims_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...]]) -
         if left:
             if mine:
                 renewable, slots = _less(renewable, mine), _slots_less(slots, mine)
-            claim = Claim(
+            app_demand = AppDemand(
                 app_id=app_id,
                 demands=left,
                 renewable=renewable,
@@ -126,8 +126,8 @@ def claims_of(snapshot: RoundSnapshot, won: dict[str, tuple[PlacedGang, ...]]) -
                 bid=app_id in bids,
                 restart_s=report.restart_s,
             )
-            claims.append(claim)
-    return claims
+            app_demands.append(app_demand)
+    return app_demands
 
 
 def _less(renewable: Allocation, won: Sequence[PlacedGang]) -> Allocation:
@@ -162,27 +162,33 @@ def gangs_of(by_job: Mapping[str, Mapping[str, PlacedGang]]) -> dict[str, tuple[
     return {app_id: tuple(gangs.values()) for app_id, gangs in by_job.items()}
 
 
-def unmet_claims(claims: Sequence[Claim], by_job: Mapping[str, Mapping[str, PlacedGang]]) -> tuple[Claim, ...]:
-    """The claims that are left after jobs got gangs (by job by app)."""
-    # Most claims got nothing.
-    left = [_rest_of(claim, by_job[claim.app_id]) if claim.app_id in by_job else claim for claim in claims]
-    return tuple([claim for claim in left if claim is not None])
+def unmet_demands(
+    app_demands: Sequence[AppDemand], by_job: Mapping[str, Mapping[str, PlacedGang]]
+) -> tuple[AppDemand, ...]:
+    """What is left of demands after jobs got gangs (by job by app)."""
+    # Most apps got nothing.
+    left = [
+        _rest_of(app_demand, by_job[app_demand.app_id]) if app_demand.app_id in by_job else app_demand
+        for app_demand in app_demands
+    ]
+    return tuple([app_demand for app_demand in left if app_demand is not None])
 
 
-def _rest_of(claim: Claim, gangs: Mapping[str, PlacedGang]) -> Claim | None:
+def _rest_of(app_demand: AppDemand, gangs: Mapping[str, PlacedGang]) -> AppDemand | None:
     rest = [
-        demand if (gang := gangs.get(demand.job_id)) is None else room_to_grow(demand, gang) for demand in claim.demands
+        demand if (gang := gangs.get(demand.job_id)) is None else room_to_grow(demand, gang)
+        for demand in app_demand.demands
     ]
     demands = tuple([demand for demand in rest if demand is not None])
-    return replace(claim, demands=demands) if demands else None
+    return replace(app_demand, demands=demands) if demands else None
 
 
 def usable_left(machines: Sequence[FreeMachine], decision: Decision) -> int:
     """GPUs that some app could still use after all grants. A work-conserving policy leaves none."""
     capacity = capacity_after(machines, decision.grants())
     usable = 0
-    for claim in decision.unserved:
-        for demand in claim.demands:
+    for app_demand in decision.unserved:
+        for demand in app_demand.demands:
             gang = best_fit(capacity, demand, CurrentGang(gpus=demand.held) if demand.held else None)
             if gang is not None:
                 usable += gang.gpus.gpus

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
-from rm_plugin.policies.demands import claims_of
+from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.greedy import Given, serve_step_by_step
 from themis.bids import RhoOf
@@ -26,9 +26,9 @@ class DrfPolicy:
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Renew everything, then give unit by unit."""
-        allocator = GangAllocator.for_baseline(snapshot, claims_of(snapshot, {}))
+        allocator = GangAllocator.for_baseline(snapshot, app_demands_of(snapshot, {}))
         kept = {app.app_id: app.kept for app in snapshot.apps}
-        for app_id in sorted(allocator.claims):
+        for app_id in sorted(allocator.app_demands):
             allocator.renew(app_id)
         device_of = {machine.machine_id: machine.device for machine in snapshot.cluster.machines}
         totals = snapshot.cluster.gpus_by_device

@@ -84,7 +84,10 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp
         if app_id not in apps and report is not None and report.demands and report.phases_left:
             phases = _declared_phases(report, snapshot.cluster)
             # An app may report late; fluid time does not run back.
-            fluid.arrive(app_id, phases, max(arrived_s[app_id], fluid.now_s))
+            at_s = max(arrived_s[app_id], fluid.now_s)
+            # An app that was paused arrives anew, with what it has left: a pause makes no app due earlier.
+            fluid.forget(app_id, at_s)
+            fluid.arrive(app_id, phases, at_s)
             apps[app_id] = MeteredApp(
                 work_gpu_s=report.work_left_gpu_s,
                 whole_time_s=math.fsum(phase.time_s for phase in phases),

@@ -39,9 +39,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.lateness import lateness_after_lease
-from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.leftovers import AppDemand
 from rm_plugin.arbiter.round_values import AppStanding, AskBids, Decision, RoundSnapshot, SolveAuction
-from rm_plugin.policies.demands import claims_of
+from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.due_dates import DueDateMemory, MeteredApp, advance, due_times_s
 from rm_plugin.policies.gang_allocator import GangAllocator
 from themis.bids import GangDemand, PlacedGang, RhoOf
@@ -59,8 +59,8 @@ class FairFinishPolicy:
         """Serve the pressed, then all in the order of the service that they have left."""
         fluid, metered = advance(snapshot)
         due_s = due_times_s(fluid, metered)
-        claims = claims_of(snapshot, {})
-        allocator = GangAllocator(snapshot.machines, claims, snapshot.lease_s)
+        app_demands = app_demands_of(snapshot, {})
+        allocator = GangAllocator(snapshot.machines, app_demands, snapshot.lease_s)
         user_left_gpu_s = _left_by_user(snapshot, metered)
         margin = snapshot.settings.preemption_margin
 
@@ -74,8 +74,8 @@ class FairFinishPolicy:
             counted = 1.0 - margin * _held_share(standing, allocator.jobs(app_id))
             return app.overran, counted * left_gpu_s, app.left_gpu_s, app_id
 
-        in_order = sorted(allocator.claims, key=service_left)
-        most_pressed_first = _most_pressed_first(snapshot, claims, metered, due_s)
+        in_order = sorted(allocator.app_demands, key=service_left)
+        most_pressed_first = _most_pressed_first(snapshot, app_demands, metered, due_s)
         _renew_certain_winners(snapshot.cluster, allocator, in_order, most_pressed_first)
         for app_id in most_pressed_first:
             job = _longest_job(allocator, app_id)
@@ -93,7 +93,10 @@ class FairFinishPolicy:
 
 
 def _most_pressed_first(
-    snapshot: RoundSnapshot, claims: Iterable[Claim], metered: Mapping[str, MeteredApp], due_s: Mapping[str, float]
+    snapshot: RoundSnapshot,
+    app_demands: Iterable[AppDemand],
+    metered: Mapping[str, MeteredApp],
+    due_s: Mapping[str, float],
 ) -> list[str]:
     """The apps that keep no GPUs and whose laxity is less than a lease and a restart.
 
@@ -101,21 +104,21 @@ def _most_pressed_first(
     leases it would get one more in every round, and lose all but one when the leases end.
     """
     pressed = []
-    for claim in claims:
-        app = metered.get(claim.app_id)
-        standing = snapshot.standing(claim.app_id)
+    for app_demand in app_demands:
+        app = metered.get(app_demand.app_id)
+        standing = snapshot.standing(app_demand.app_id)
         if app is None or app.overran or standing.kept:
             continue
         lateness = lateness_after_lease(
             submitted_at_s=standing.submitted_at_s,
-            due_s=due_s[claim.app_id],
+            due_s=due_s[app_demand.app_id],
             now_s=snapshot.now_s,
-            left_s=_time_left_s(app, standing, claim.restart_s),
+            left_s=_time_left_s(app, standing, app_demand.restart_s),
             lease_s=snapshot.lease_s,
-            restart_s=claim.restart_s,
+            restart_s=app_demand.restart_s,
         )
         if lateness is not None:
-            pressed.append((-lateness, claim.app_id))
+            pressed.append((-lateness, app_demand.app_id))
     return [app_id for _, app_id in sorted(pressed)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
-from rm_plugin.policies.demands import claims_of
+from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.gang_allocator import GangAllocator, Proposal, Prospect
 from rm_plugin.policies.greedy import serve_best_first
 from themis.bids import AppReport, GangDemand, RhoOf
@@ -24,10 +24,10 @@ class GandivaPolicy:
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve job by job."""
-        claims = claims_of(snapshot, {})
-        allocator = GangAllocator.for_baseline(snapshot, claims)
+        app_demands = app_demands_of(snapshot, {})
+        allocator = GangAllocator.for_baseline(snapshot, app_demands)
         submitted = sorted(snapshot.apps, key=lambda app: (app.submitted_at_s, app.app_id))
-        order = [app.app_id for app in submitted if app.app_id in allocator.claims]
+        order = [app.app_id for app in submitted if app.app_id in allocator.app_demands]
 
         def propose(allocator: GangAllocator, app_id: str, job: int) -> Proposal | None:
             return stay_or_move(allocator, app_id, job, snapshot.reports)

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.leftovers import AppDemand
 from rm_plugin.arbiter.round_values import Decision, RoundSnapshot
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.policies.blind_placement import blind_fit
-from rm_plugin.policies.demands import gangs_of, room_to_grow, unmet_claims
+from rm_plugin.policies.demands import gangs_of, room_to_grow, unmet_demands
 from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.choices import GangPlacement
@@ -71,7 +71,7 @@ class GangAllocator:
 
     Args:
         machines: All machines of the round, also those without a free GPU.
-        claims: One per app.
+        app_demands: One per app.
         lease_s: Seconds of a lease. With it, a gang moves to a better place if that pays for its restart within the
             lease. Without, gangs move to another device type at most.
         blind_seed: With it, no gang is renewed, and all gangs are placed on random GPUs (`blind_fit`).
@@ -80,26 +80,27 @@ class GangAllocator:
     def __init__(
         self,
         machines: Iterable[FreeMachine],
-        claims: Iterable[Claim],
+        app_demands: Iterable[AppDemand],
         lease_s: float | None = None,
         blind_seed: int | None = None,
     ) -> None:
         self._lease_s = lease_s
         self._blind_seed = blind_seed
         self.capacity = FreeCapacity(machines)
-        self.claims = {claim.app_id: claim for claim in claims}
-        self._got: dict[str, dict[int, PlacedGang]] = {app_id: {} for app_id in self.claims}
+        self.app_demands = {app_demand.app_id: app_demand for app_demand in app_demands}
+        self._got: dict[str, dict[int, PlacedGang]] = {app_id: {} for app_id in self.app_demands}
         self._renewable = {
-            app_id: self._renewable_slots(claim) if blind_seed is None else {} for app_id, claim in self.claims.items()
+            app_id: self._renewable_slots(app_demand) if blind_seed is None else {}
+            for app_id, app_demand in self.app_demands.items()
         }
         self._unplaceable: set[DemandClass] = set()
         self._own: dict[str, FreeCapacity] = {}
 
     @classmethod
-    def for_baseline(cls, snapshot: RoundSnapshot, claims: Iterable[Claim]) -> GangAllocator:
+    def for_baseline(cls, snapshot: RoundSnapshot, app_demands: Iterable[AppDemand]) -> GangAllocator:
         """The free GPUs of a round for a policy of the paper's comparison, with the placement that it asks for."""
         blind = snapshot.settings.gang_placement is GangPlacement.BLIND
-        return cls(snapshot.machines, claims, blind_seed=child_seed(snapshot.seed, "placement") if blind else None)
+        return cls(snapshot.machines, app_demands, blind_seed=child_seed(snapshot.seed, "placement") if blind else None)
 
     # ---- reading ----
 
@@ -110,16 +111,16 @@ class GangAllocator:
 
     def jobs(self, app_id: str) -> Sequence[GangDemand]:
         """An app's demands, in the order in which its jobs are served."""
-        return self.claims[app_id].demands
+        return self.app_demands[app_id].demands
 
     def may_renew(self, app_id: str) -> bool:
         """Whether GPUs that the app held until now are still free."""
         return any(self.capacity.free(machine) for machine in self._renewable[app_id])
 
     def gangs(self) -> dict[str, dict[str, PlacedGang]]:
-        """Gang by job id by app id, in order of app ids, only for apps that got one; jobs in the claim's order."""
+        """Gang by job id by app id, in order of app ids, only for apps that got one; jobs in order of demands."""
         return {
-            app_id: {self.claims[app_id].demands[job].job_id: got[job] for job in sorted(got)}
+            app_id: {self.app_demands[app_id].demands[job].job_id: got[job] for job in sorted(got)}
             for app_id, got in sorted(self._got.items())
             if got
         }
@@ -130,12 +131,12 @@ class GangAllocator:
 
     def gpus_of(self, app_id: str, job: int) -> int:
         """GPUs that a job has: those it got in this round, and those of the gang that it keeps."""
-        got, held = self._got[app_id].get(job), self.claims[app_id].demands[job].held
+        got, held = self._got[app_id].get(job), self.app_demands[app_id].demands[job].held
         return (held.gpus if held else 0) + (got.gpus.gpus if got is not None else 0)
 
     def best_case(self, app_id: str, job: int) -> Prospect:
         """A prospect at least as good as any that the job can still have. It needs no look at the machines."""
-        demand, got = self.claims[app_id].demands[job], self._got[app_id].get(job)
+        demand, got = self.app_demands[app_id].demands[job], self._got[app_id].get(job)
         held = demand.held.gpus
         speed = (held + demand.max_gpus) * demand.speeds.fastest / demand.slowdown.slot
         before = self._speed(demand, got) if got is not None or held else 0.0
@@ -144,7 +145,7 @@ class GangAllocator:
     def decision(self) -> Decision:
         """The gangs given so far, as the decision of a round."""
         gangs = self.gangs()
-        return Decision(auction=gangs_of(gangs), unserved=unmet_claims(list(self.claims.values()), gangs))
+        return Decision(auction=gangs_of(gangs), unserved=unmet_demands(list(self.app_demands.values()), gangs))
 
     # ---- serving ----
 
@@ -153,7 +154,7 @@ class GangAllocator:
 
         Args:
             app_id: The app.
-            job: Index of the job in the claim.
+            job: Index of the job in the app's demands.
             step: Propose only the smallest gang, or one unit in addition to what the job has. More units are proposed
                 only if one is no faster.
 
@@ -186,27 +187,27 @@ class GangAllocator:
         Example: a job has 4 GPUs at S = 2, and elsewhere 4 GPUs at S = 1.1 are free. In a lease of 1,200 s it does
         2,400 GPU seconds of work if it stays, and (1,200 - 60) * 4 / 1.1 = 4,145 if it moves, with a restart of 60 s.
         """
-        claim, here = self.claims[app_id], stay.prospect.speed
+        app_demand, here = self.app_demands[app_id], stay.prospect.speed
         if self.best_case(app_id, job).speed <= _MOVE_GAIN * here:
             return None
         move = self.anywhere(app_id, job, step=step)
         if move is None:
             return None
-        horizon_s = min(lease_s, claim.demands[job].work_left_gpu_s / here)
-        pays = move.prospect.speed * (horizon_s - claim.restart_s) > _MOVE_GAIN * here * horizon_s
+        horizon_s = min(lease_s, app_demand.demands[job].work_left_gpu_s / here)
+        pays = move.prospect.speed * (horizon_s - app_demand.restart_s) > _MOVE_GAIN * here * horizon_s
         return move if pays else None
 
     def _pays_elsewhere(self, app_id: str, job: int, stay: Proposal, *, step: bool) -> bool:
         """Whether a free gang of another device type ends the job earlier by more than two restarts."""
-        claim = self.claims[app_id]
-        demand = claim.demands[job]
+        app_demand = self.app_demands[app_id]
+        demand = app_demand.demands[job]
         if len(demand.speeds.by_type) < 2 or demand.speeds.on(stay.gang.device) >= demand.speeds.fastest:
             return False
         move = self.anywhere(app_id, job, step=step)
         if move is None or move.gang.device == stay.gang.device:
             return False
         saved_s = demand.work_left_gpu_s / stay.prospect.speed - demand.work_left_gpu_s / move.prospect.speed
-        return saved_s > 2.0 * claim.restart_s
+        return saved_s > 2.0 * app_demand.restart_s
 
     def anywhere(self, app_id: str, job: int, *, step: bool = False) -> Proposal | None:
         """As `propose`, but on all free GPUs alike."""
@@ -261,7 +262,7 @@ class GangAllocator:
 
     def _wanted(self, app_id: str, job: int) -> tuple[GangDemand | None, CurrentGang | None]:
         """What a job could still use, and what it has."""
-        demand, got = self.claims[app_id].demands[job], self._got[app_id].get(job)
+        demand, got = self.app_demands[app_id].demands[job], self._got[app_id].get(job)
         if got is None:
             return demand, CurrentGang(gpus=demand.held) if demand.held else None
         slot = None if demand.held else got.slot
@@ -292,12 +293,12 @@ class GangAllocator:
             gang = place(demand)
         return gang
 
-    def _renewable_slots(self, claim: Claim) -> dict[str, tuple[int, ...]]:
+    def _renewable_slots(self, app_demand: AppDemand) -> dict[str, tuple[int, ...]]:
         """The GPUs that an app can renew, by slot. If only their number is known, those of the tightest slots."""
-        if claim.renewable_slots or not claim.renewable:
-            return dict(claim.renewable_slots)
+        if app_demand.renewable_slots or not app_demand.renewable:
+            return dict(app_demand.renewable_slots)
         slots = {}
-        for machine, count in claim.renewable:
+        for machine, count in app_demand.renewable:
             free = tuple(self.capacity.slot_free(machine))
             left = slots_after(free, min(count, self.capacity.free(machine)))
             slots[machine] = tuple([here - after for here, after in zip(free, left, strict=True)])
@@ -334,7 +335,7 @@ class GangAllocator:
         }
 
     def _prospect(self, app_id: str, job: int, gang: PlacedGang, *, renews: bool) -> Prospect:
-        demand, got = self.claims[app_id].demands[job], self._got[app_id].get(job)
+        demand, got = self.app_demands[app_id].demands[job], self._got[app_id].get(job)
         gpus = demand.held.gpus + gang.gpus.gpus + (got.gpus.gpus if got is not None else 0)
         speed = gpus * demand.speeds.on(gang.device) / demand.slowdown.at(gang.level)
         return Prospect(gpus, gang.level, speed, self._speed(demand, got), renews)

@@ -112,7 +112,7 @@ def serve_step_by_step(allocator: GangAllocator, rank: AppRank) -> None:
     A step is the smallest gang of a job without GPUs, or one unit in addition to what a job has (more units if one is
     no faster). Ties go to the smaller app id.
     """
-    apps = {app_id: _Steps(allocator, app_id) for app_id in allocator.claims}
+    apps = {app_id: _Steps(allocator, app_id) for app_id in allocator.app_demands}
     heap = [(rank(app_id, steps.given, steps.best_ratio()), app_id) for app_id, steps in apps.items()]
     heapq.heapify(heap)
     while heap and allocator.free_gpus:

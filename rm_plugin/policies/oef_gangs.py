@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.leftovers import AppDemand
 from rm_plugin.arbiter.round_values import RoundSnapshot
 from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.oef.rounding import Whole
@@ -26,27 +26,27 @@ Gangs = Mapping[str, Mapping[str, PlacedGang]]
 
 
 def choose_jobs(
-    claims: Sequence[Claim], granted: Whole, by_app: Mapping[str, str], types: Sequence[str]
-) -> list[Claim]:
+    app_demands: Sequence[AppDemand], granted: Whole, by_app: Mapping[str, str], types: Sequence[str]
+) -> list[AppDemand]:
     """Return the jobs that the tenants' whole GPUs serve, each with a demand for GPUs of one type.
 
-    Jobs are served in the order of the claims, each up to its largest gang, on the type where that gives it the highest
-    throughput. A job whose smallest gang finds enough GPUs of no one type waits.
+    Jobs are served in the order of `app_demands`, each up to its largest gang, on the type where that gives it the
+    highest throughput. A job whose smallest gang finds enough GPUs of no one type waits.
 
     Args:
-        claims: One for each app that wants GPUs, in the order in which apps are served.
+        app_demands: One for each app that wants GPUs, in the order in which apps are served.
         granted: Whole GPUs by tenant and type.
         by_app: The tenant of each app.
         types: The names of the types.
     """
     left = {tenant: list(counts) for tenant, counts in granted.items()}
     chosen = []
-    for claim in claims:
-        if claim.app_id not in by_app:
+    for app_demand in app_demands:
+        if app_demand.app_id not in by_app:
             continue
-        held = left[by_app[claim.app_id]]
+        held = left[by_app[app_demand.app_id]]
         demands = []
-        for demand in startable(claim.demands):
+        for demand in startable(app_demand.demands):
             options = [
                 (gpus * demand.speeds.on(types[number]), number, gpus)
                 for number, count in enumerate(held)
@@ -57,7 +57,7 @@ def choose_jobs(
                 held[number] -= gpus
                 demands.append(of_one_type(demand, types[number], gpus, len(types)))
         if demands:
-            chosen.append(replace(claim, demands=tuple(demands)))
+            chosen.append(replace(app_demand, demands=tuple(demands)))
     return chosen
 
 
@@ -68,7 +68,7 @@ def of_one_type(demand: GangDemand, device: str, gpus: int, types: int) -> GangD
     return replace(demand, max_gpus=gpus, speeds=speeds)
 
 
-def place_gangs(snapshot: RoundSnapshot, chosen: Sequence[Claim]) -> Gangs:
+def place_gangs(snapshot: RoundSnapshot, chosen: Sequence[AppDemand]) -> Gangs:
     """Place chosen jobs by the placer of the settings.
 
     OEF's placer serves larger gangs first. Jobs renew in place unless that splits more gangs over machines.
@@ -76,30 +76,34 @@ def place_gangs(snapshot: RoundSnapshot, chosen: Sequence[Claim]) -> Gangs:
     if snapshot.settings.placer is Placer.PLAIN:
         return _place_plainly(snapshot, chosen)
     stay = _place(snapshot, chosen, renew=True)
-    if not any(claim.renewable for claim in chosen) or not _split(stay):
+    if not any(app_demand.renewable for app_demand in chosen) or not _split(stay):
         return stay
     afresh = _place(snapshot, chosen, renew=False)
     return stay if _split(stay) <= _split(afresh) else afresh
 
 
-def _place(snapshot: RoundSnapshot, chosen: Sequence[Claim], *, renew: bool) -> Gangs:
+def _place(snapshot: RoundSnapshot, chosen: Sequence[AppDemand], *, renew: bool) -> Gangs:
     allocator = GangAllocator(snapshot.machines, chosen)
-    for claim in chosen if renew else ():
-        allocator.renew(claim.app_id)
-    jobs = [(-demand.max_gpus, claim.app_id, number) for claim in chosen for number, demand in enumerate(claim.demands)]
+    for app_demand in chosen if renew else ():
+        allocator.renew(app_demand.app_id)
+    jobs = [
+        (-demand.max_gpus, app_demand.app_id, number)
+        for app_demand in chosen
+        for number, demand in enumerate(app_demand.demands)
+    ]
     for _, app_id, number in sorted(jobs):
         while (proposal := allocator.anywhere(app_id, number)) is not None:
             allocator.take(app_id, number, proposal.gang)
     return allocator.gangs()
 
 
-def _place_plainly(snapshot: RoundSnapshot, chosen: Sequence[Claim]) -> Gangs:
+def _place_plainly(snapshot: RoundSnapshot, chosen: Sequence[AppDemand]) -> Gangs:
     allocator = GangAllocator(snapshot.machines, chosen)
-    for claim in chosen:
-        for number, demand in enumerate(claim.demands):
+    for app_demand in chosen:
+        for number, demand in enumerate(app_demand.demands):
             gang = _first_free(allocator.capacity, demand)
             if gang is not None:
-                allocator.take(claim.app_id, number, gang)
+                allocator.take(app_demand.app_id, number, gang)
     return allocator.gangs()
 
 

@@ -19,9 +19,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.leftovers import AppDemand
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
-from rm_plugin.policies.demands import capacity_after, claims_of, gangs_of
+from rm_plugin.policies.demands import app_demands_of, capacity_after, gangs_of
 from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.oef.decision import OefMemory, with_fair_shares
 from rm_plugin.policies.oef.evaluator import Rule
@@ -85,15 +85,15 @@ class OefPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Decide a round, in the steps of this module."""
         memory = self._memory(snapshot)
-        claims = _by_starvation(snapshot, claims_of(snapshot, {}), memory.starved)
+        app_demands = _by_starvation(snapshot, app_demands_of(snapshot, {}), memory.starved)
         # Step 0: profiling runs. What they leave of the GPUs is shared.
-        rest, runs, profiles = self._profiled(snapshot, memory, claims)
+        rest, runs, profiles = self._profiled(snapshot, memory, app_demands)
         memory = replace(memory, profiles=profiles or {})
         # Step 1: the tenants.
         tenants = tenants_of(rest, memory.speedups, profiles)
         if tenants.instance is None:
             # No app has a profile yet, or none has or wants a GPU that there is.
-            return replace(_fill(rest, claims, {}, runs), memory=memory if snapshot.apps else None)
+            return replace(_fill(rest, app_demands, {}, runs), memory=memory if snapshot.apps else None)
         # Step 2: their fair shares.
         former = replace(memory.shares, deviation=_carried_over(memory, tenants.by_app))
         fair, shares = with_fair_shares(former, tenants.instance, self._rule)
@@ -103,10 +103,10 @@ class OefPolicy:
         owed = tenants.claims(shares.share, shares.deviation)
         granted = grant_claims(tenants.offered, owed, tenants.limits)
         # Step 4: jobs, and their places.
-        gangs = place_gangs(rest, choose_jobs(claims, granted, tenants.by_app, memory.types))
+        gangs = place_gangs(rest, choose_jobs(app_demands, granted, tenants.by_app, memory.types))
         # Step 5: what is left, to the largest backlog first.
         backlog = _backlog(owed, _used(snapshot, gangs_of(gangs), tenants, memory.types))
-        first = sorted(claims, key=lambda claim: -backlog.get(tenants.by_app.get(claim.app_id, ""), 0.0))
+        first = sorted(app_demands, key=lambda app_demand: -backlog.get(tenants.by_app.get(app_demand.app_id, ""), 0.0))
         decision = _fill(rest, first, gangs, runs)
         return replace(decision, memory=self._after(snapshot, memory, tenants, shares, owed, decision))
 
@@ -131,7 +131,7 @@ class OefPolicy:
         return figures_of(memory.types, memory.shares, memory.starved, memory.profiles, memory.counts)
 
     def _profiled(
-        self, snapshot: RoundSnapshot, memory: OefPolicyMemory, claims: Sequence[Claim]
+        self, snapshot: RoundSnapshot, memory: OefPolicyMemory, app_demands: Sequence[AppDemand]
     ) -> tuple[RoundSnapshot, Gangs, Profiles | None]:
         """Start profiling runs. Returns what they leave of the round, their gangs, and the profiles.
 
@@ -140,7 +140,9 @@ class OefPolicy:
         if not snapshot.settings.profiling_runs:
             return snapshot, {}, None
         profiles = updated_profiles(snapshot, memory.profiles, present_types(snapshot, memory.types))
-        earliest_first = sorted(claims, key=lambda each: (snapshot.standing(each.app_id).submitted_at_s, each.app_id))
+        earliest_first = sorted(
+            app_demands, key=lambda each: (snapshot.standing(each.app_id).submitted_at_s, each.app_id)
+        )
         runs, profiles = start_runs(snapshot, earliest_first, profiles, memory.types)
         machines = capacity_after(snapshot.machines, gangs_of(runs)).machines()
         return replace(snapshot, machines=machines), runs, profiles
@@ -224,13 +226,15 @@ def _leases_end(snapshot: RoundSnapshot) -> bool:
     return any(app.renewable for app in snapshot.apps) or not any(app.kept for app in snapshot.apps)
 
 
-def _by_starvation(snapshot: RoundSnapshot, claims: Sequence[Claim], starved: Mapping[str, int]) -> list[Claim]:
-    """The claims in the order in which a tenant serves its apps: longest starved, then by submission and id."""
+def _by_starvation(
+    snapshot: RoundSnapshot, app_demands: Sequence[AppDemand], starved: Mapping[str, int]
+) -> list[AppDemand]:
+    """Demands in the order in which a tenant serves its apps: longest starved, then by submission and id."""
 
-    def rank(claim: Claim) -> tuple[float, ...]:
-        return -starved.get(claim.app_id, 0), snapshot.standing(claim.app_id).submitted_at_s
+    def rank(app_demand: AppDemand) -> tuple[float, ...]:
+        return -starved.get(app_demand.app_id, 0), snapshot.standing(app_demand.app_id).submitted_at_s
 
-    return sorted(claims, key=lambda claim: (rank(claim), claim.app_id))
+    return sorted(app_demands, key=lambda app_demand: (rank(app_demand), app_demand.app_id))
 
 
 def _used(
@@ -250,19 +254,25 @@ def _backlog(owed: Shares, used: Whole) -> dict[str, float]:
     return {tenant: round(math.fsum(claims) - sum(used[tenant]), 9) for tenant, claims in owed.items()}
 
 
-def _fill(snapshot: RoundSnapshot, claims: Sequence[Claim], gangs: Gangs, runs: Gangs) -> Decision:
-    """Give the gangs and the runs, and what is left to the claims in their order. No run grows."""
-    claims = [
-        replace(claim, demands=tuple(each for each in claim.demands if each.job_id not in runs.get(claim.app_id, ())))
-        for claim in claims
+def _fill(snapshot: RoundSnapshot, app_demands: Sequence[AppDemand], gangs: Gangs, runs: Gangs) -> Decision:
+    """Give the gangs and the runs, and what is left to the apps in the order of `app_demands`. No run grows."""
+    app_demands = [
+        replace(
+            app_demand,
+            demands=tuple(each for each in app_demand.demands if each.job_id not in runs.get(app_demand.app_id, ())),
+        )
+        for app_demand in app_demands
     ]
-    allocator = GangAllocator(snapshot.machines, claims)
-    numbers = {claim.app_id: {demand.job_id: n for n, demand in enumerate(claim.demands)} for claim in claims}
+    allocator = GangAllocator(snapshot.machines, app_demands)
+    numbers = {
+        app_demand.app_id: {demand.job_id: n for n, demand in enumerate(app_demand.demands)}
+        for app_demand in app_demands
+    }
     placed = [(gang, app_id, numbers[app_id][job]) for app_id, mine in gangs.items() for job, gang in mine.items()]
     # Gangs in a slot first: the others can use any slot, and must leave those slots alone.
     for gang, app_id, number in sorted(placed, key=lambda each: (each[0].slot is None, each)):
         allocator.take(app_id, number, gang)
-    decision = allocator.serve_in_order([claim.app_id for claim in claims])
+    decision = allocator.serve_in_order([app_demand.app_id for app_demand in app_demands])
     given = gangs_of(runs)
     auction = {
         app_id: (*given.get(app_id, ()), *decision.auction.get(app_id, ())) for app_id in {*given, *decision.auction}

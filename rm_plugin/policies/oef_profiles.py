@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.leftovers import AppDemand
 from rm_plugin.arbiter.round_values import AppStanding, RoundSnapshot
 from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.oef.profiling import (
@@ -126,33 +126,39 @@ def _has(gpus: Allocation, device: str, cluster: Cluster) -> bool:
 
 
 def start_runs(
-    snapshot: RoundSnapshot, claims: Sequence[Claim], profiles: Profiles, types: Sequence[str]
+    snapshot: RoundSnapshot, app_demands: Sequence[AppDemand], profiles: Profiles, types: Sequence[str]
 ) -> tuple[Gangs, dict[str, Profile]]:
-    """Place the runs that are requested, in the order of the claims. Returns their gangs, and the profiles after it.
+    """Place the runs that are requested, in the order of `app_demands`. Returns their gangs, and the profiles after it.
 
     Runs that find no free GPUs of their type wait. The lease of a run is bound to its job.
     """
     with_demand = []
-    for claim in claims:
-        profile = profiles.get(claim.app_id)
+    for app_demand in app_demands:
+        profile = profiles.get(app_demand.app_id)
         target = profile.next_type if profile is not None and profile.state is ProfileState.REQUESTED else None
-        job = _representative(claim, profile, snapshot.cluster) if profile is not None and target is not None else None
+        job = (
+            _representative(app_demand, profile, snapshot.cluster)
+            if profile is not None and target is not None
+            else None
+        )
         if job is not None and target is not None:
             run = of_one_type(job, target, job.min_gpus, len(types))
-            with_demand.append(replace(claim, demands=(run,)))
+            with_demand.append(replace(app_demand, demands=(run,)))
     allocator = GangAllocator(snapshot.machines, with_demand)
     started = dict(profiles)
-    for claim in with_demand:
-        proposal = allocator.propose(claim.app_id, 0)
+    for app_demand in with_demand:
+        proposal = allocator.propose(app_demand.app_id, 0)
         if proposal is not None:
             # The app would run another job there.
-            gang = replace(proposal.gang, job_id=claim.demands[0].job_id)
-            allocator.take(claim.app_id, 0, gang)
-            started[claim.app_id] = advance(profiles[claim.app_id], Started(job_id=claim.demands[0].job_id))
+            gang = replace(proposal.gang, job_id=app_demand.demands[0].job_id)
+            allocator.take(app_demand.app_id, 0, gang)
+            started[app_demand.app_id] = advance(
+                profiles[app_demand.app_id], Started(job_id=app_demand.demands[0].job_id)
+            )
     return allocator.gangs(), started
 
 
-def _representative(claim: Claim, profile: Profile, cluster: Cluster) -> GangDemand | None:
+def _representative(app_demand: AppDemand, profile: Profile, cluster: Cluster) -> GangDemand | None:
     """The job that ran on the types before, else the first of those that can run on most types; None if it cannot run.
 
     A job that runs elsewhere at present has no demand without GPUs.
@@ -167,7 +173,7 @@ def _representative(claim: Claim, profile: Profile, cluster: Cluster) -> GangDem
 
     jobs = [
         job
-        for job in startable(claim.demands)
+        for job in startable(app_demand.demands)
         if job.job_id == (profile.job_id or job.job_id) and profile.next_type in usable(job)
     ]
     return max(jobs, key=lambda job: len(usable(job)), default=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
-from rm_plugin.policies.demands import claims_of
+from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.greedy import Given, serve_step_by_step
 from themis.bids import RhoOf
@@ -23,8 +23,8 @@ class OptimusPolicy:
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Give unit by unit, each app renewing in place first."""
-        claims = claims_of(snapshot, {})
-        allocator = GangAllocator.for_baseline(snapshot, claims)
+        app_demands = app_demands_of(snapshot, {})
+        allocator = GangAllocator.for_baseline(snapshot, app_demands)
         apps = {app.app_id: app for app in snapshot.apps}
 
         def rank(app_id: str, given: Given, ratio: float) -> tuple[float, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
-from rm_plugin.policies.demands import claims_of
+from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.gang_allocator import GangAllocator, Prospect
 from rm_plugin.policies.greedy import serve_best_first
 from themis.bids import GangDemand, RhoOf
@@ -24,10 +24,10 @@ class SlaqPolicy:
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve job by job, each renewing in place first."""
-        claims = claims_of(snapshot, {})
-        allocator = GangAllocator.for_baseline(snapshot, claims)
+        app_demands = app_demands_of(snapshot, {})
+        allocator = GangAllocator.for_baseline(snapshot, app_demands)
         submitted = sorted(snapshot.apps, key=lambda app: (app.submitted_at_s, app.app_id))
-        order = [app.app_id for app in submitted if app.app_id in allocator.claims]
+        order = [app.app_id for app in submitted if app.app_id in allocator.app_demands]
 
         def rank(_app_id: str, demand: GangDemand, prospect: Prospect) -> tuple[float, ...]:
             before = loss_decrease(demand, prospect.speed_before, snapshot.lease_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
-from rm_plugin.policies.demands import claims_of
+from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.greedy import Given, serve_step_by_step
 from themis.bids import RhoOf
@@ -22,9 +22,9 @@ class SrsfPolicy:
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Give unit by unit, each app renewing in place first."""
-        claims = claims_of(snapshot, {})
-        allocator = GangAllocator.for_baseline(snapshot, claims)
-        left = {claim.app_id: snapshot.reports[claim.app_id].work_left_gpu_s for claim in claims}
+        app_demands = app_demands_of(snapshot, {})
+        allocator = GangAllocator.for_baseline(snapshot, app_demands)
+        left = {app_demand.app_id: snapshot.reports[app_demand.app_id].work_left_gpu_s for app_demand in app_demands}
 
         def rank(app_id: str, _given: Given, _ratio: float) -> tuple[float, ...]:
             return (left[app_id],)

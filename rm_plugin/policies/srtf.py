@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
-from rm_plugin.policies.demands import claims_of
+from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.gang_allocator import GangAllocator
 from themis.bids import AppReport, RhoOf
 
@@ -22,12 +22,13 @@ class SrtfPolicy:
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the apps in order, each renewing in place first, then taking what has least S."""
-        allocator = GangAllocator.for_baseline(snapshot, claims_of(snapshot, {}))
+        allocator = GangAllocator.for_baseline(snapshot, app_demands_of(snapshot, {}))
         kept = {app.app_id: app.kept.gpus for app in snapshot.apps}
         remaining_s = {
-            app_id: remaining_time_s(allocator, snapshot.reports[app_id], kept[app_id]) for app_id in allocator.claims
+            app_id: remaining_time_s(allocator, snapshot.reports[app_id], kept[app_id])
+            for app_id in allocator.app_demands
         }
-        return allocator.serve_in_order(sorted(allocator.claims, key=lambda app_id: (remaining_s[app_id], app_id)))
+        return allocator.serve_in_order(sorted(allocator.app_demands, key=lambda app_id: (remaining_s[app_id], app_id)))
 
 
 def remaining_time_s(allocator: GangAllocator, report: AppReport, kept_gpus: int) -> float:

@@ -15,7 +15,7 @@ from rm_plugin.policies.auction_options import (
     uses_due_dates,
     valued_bids,
 )
-from rm_plugin.policies.demands import capacity_after, claims_of, gangs_of, unmet_claims
+from rm_plugin.policies.demands import app_demands_of, capacity_after, gangs_of, unmet_demands
 from rm_plugin.policies.due_dates import DueDateMemory
 from themis.apps import Slowdown
 from themis.bids import Market, PlacedGang, RhoOf
@@ -28,7 +28,7 @@ class ThemisPolicy:
     """
 
     name = "themis"
-    rho_of = RhoOf.WANTING_APPS
+    rho_of = RhoOf.APPS_WITH_DEMAND
     memory_type = DueDateMemory
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
@@ -47,10 +47,10 @@ def _decision(snapshot: RoundSnapshot) -> Decision:
     won = kept_gangs(snapshot)
     if snapshot.free.gpus == sum(gang.gpus.gpus for gangs in won.values() for gang in gangs):
         return Decision(auction=won)
-    claims = claims_of(snapshot, won)
+    app_demands = app_demands_of(snapshot, won)
     capacity = capacity_after(snapshot.machines, won)
-    shared = LEFTOVERS[snapshot.settings.leftovers](snapshot, capacity, claims)
-    return Decision(auction=won, leftovers=gangs_of(shared), unserved=unmet_claims(claims, shared))
+    shared = LEFTOVERS[snapshot.settings.leftovers](snapshot, capacity, app_demands)
+    return Decision(auction=won, leftovers=gangs_of(shared), unserved=unmet_demands(app_demands, shared))
 
 
 def market_of(snapshot: RoundSnapshot, spans: Spans) -> Market:

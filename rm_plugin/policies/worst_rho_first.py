@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
-from rm_plugin.policies.demands import claims_of
+from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.gang_allocator import GangAllocator
 from themis.bids import RhoOf
 
@@ -15,10 +15,12 @@ class WorstRhoFirstPolicy:
     """
 
     name = "worst_rho_first"
-    rho_of = RhoOf.WANTING_APPS
+    rho_of = RhoOf.APPS_WITH_DEMAND
 
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the apps in order, each renewing in place first, then taking what has least S."""
         reports = snapshot.reports
-        allocator = GangAllocator.for_baseline(snapshot, claims_of(snapshot, {}))
-        return allocator.serve_in_order(sorted(allocator.claims, key=lambda app_id: (-reports[app_id].rho, app_id)))
+        allocator = GangAllocator.for_baseline(snapshot, app_demands_of(snapshot, {}))
+        return allocator.serve_in_order(
+            sorted(allocator.app_demands, key=lambda app_id: (-reports[app_id].rho, app_id))
+        )

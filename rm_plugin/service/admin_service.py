@@ -78,6 +78,7 @@ class AdminService(rpc.AdminServiceServicer):  # type: ignore[misc]
             limits=manager.live_cluster.limits,
             standbys=self._standbys(),
             nodes=node_statuses(manager),
+            certificate_expires_at_s=manager.certificate_expires_at_s,
         )
 
     async def Stop(self, request: pb.StopRequest, context: Context) -> pb.RmStatus:

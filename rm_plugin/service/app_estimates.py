@@ -91,10 +91,10 @@ class AppEstimates:
         self._making: asyncio.Future[dict[str, Forecast]] | None = None
 
     def estimate(self, entry: AppEntry) -> Estimate | None:
-        """The estimate of an app. None if it has ended, or its app master has not reported yet."""
+        """The estimate of an app. None if it has ended or is paused, or its app master has not reported yet."""
         self._refresh()
         made, app = self._forecasts.get(entry.app_id), self._apps.get(entry.app_id)
-        if entry.ended or made is None or app is None:
+        if not entry.is_active or made is None or app is None:
             return None
         # The leases beside it in a status are those of now.
         app = replace(app, held_gpus=len(self._arbiter.table.live_of(entry.app_id)))
@@ -108,23 +108,23 @@ class AppEstimates:
         estimate, life = self.estimate(entry), self._lives.get(entry.app_id)
         if estimate is None or life is None or life.time_s <= 0.0:
             return math.nan
-        return (self._made_at_s - entry.submitted_at_s + estimate.end_s.median) / life.time_s
+        return (self._made_at_s - entry.arrived_at_s + estimate.end_s.median) / life.time_s
 
     def waiting(self, entry: AppEntry) -> Waiting | None:
-        """Why an app has no more GPUs. None if it has ended or can use no more."""
-        if entry.ended or (entry.heartbeat.jobs and entry.heartbeat.unmet_gpus <= 0):
+        """Why an app has no more GPUs. None if it has ended, is paused or can use no more."""
+        if not entry.is_active or (entry.heartbeat.jobs and entry.heartbeat.unmet_gpus <= 0):
             return None
         self._refresh()
-        wanting = [other.app_id for other in self._entries.active() if other.heartbeat.unmet_gpus > 0]
-        wanting = [app_id for app_id in wanting if app_id in self._forecasts]
+        waiting = [other.app_id for other in self._entries.active() if other.heartbeat.unmet_gpus > 0]
+        waiting = [app_id for app_id in waiting if app_id in self._forecasts]
         # The model knows the mean demand of a phase. An app that holds it may want more now, and counts as last.
-        wanting.sort(key=lambda app_id: self._forecasts[app_id].rank or math.inf)
-        place = wanting.index(entry.app_id) if entry.app_id in wanting else None
+        waiting.sort(key=lambda app_id: self._forecasts[app_id].rank or math.inf)
+        place = waiting.index(entry.app_id) if entry.app_id in waiting else None
         return Waiting(
             reason=self._reason(entry, place or 0),
             rank=None if place is None else place + 1,
-            of=len(wanting),
-            ahead=() if place is None else tuple(wanting[: min(place, MAX_AHEAD)]),
+            of=len(waiting),
+            ahead=() if place is None else tuple(waiting[: min(place, MAX_AHEAD)]),
         )
 
     def _reason(self, entry: AppEntry, ahead: int) -> str:
@@ -191,7 +191,7 @@ class AppEstimates:
         leases, heartbeat = self._arbiter.table.live_of(entry.app_id), entry.heartbeat
         return AppNow(
             app_id=entry.app_id,
-            submitted_at_s=entry.submitted_at_s,
+            submitted_at_s=entry.arrived_at_s,
             phases_left=phases_from_messages(heartbeat.phases_left),
             whole_time_s=math.fsum(phase.time_s for phase in entry.declaration.phases),
             smallest_gang=min(shape.demand_min_gpus for shape in entry.shapes.values()),

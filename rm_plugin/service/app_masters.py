@@ -1,4 +1,4 @@
-"""Start the app masters, watch them, replace lost ones, and end apps of which nothing runs any more."""
+"""Start the app masters, watch them, replace lost ones, and end or pause apps of which nothing runs any more."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import errno
 import logging
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,16 @@ from rm_plugin.service.starts import Starts
 from rm_plugin.service.store import StoreError
 from themis.clock import Clock
 from themis.config.rm_settings import RmSettings
-from themis.errors import ThemisError, UnreachableError
-from themis.lifecycle import APP_LIFECYCLE, AppState, LeaseState
+from themis.errors import InputError, ThemisError, UnreachableError
+from themis.lifecycle import APP_LIFECYCLE, AppState, JobState, LeaseState
 from themis.wire import themis_pb2 as pb
 
 LOG = logging.getLogger("themis.rm")
 
 KILL_GRACE_S = 10.0
 """Seconds that an app master has to stop its tasks."""
+LAUNCH_WAIT_S = 5.0
+"""Seconds that a submit or a resume waits for the start of the app master."""
 RELAUNCH_EVERY_S = 5.0
 """Seconds between two tries to start an app while the engine is unavailable."""
 _SHORTAGES = frozenset((errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE))
@@ -66,6 +68,7 @@ class AppMasters:
     ) -> None:
         self.settings = settings
         self.rm_address = ""
+        self.rm_environment: Mapping[str, str] = {}
         """Where app masters reach this service; set before the first start."""
         self._arbiter = arbiter
         self._entries = entries
@@ -104,6 +107,14 @@ class AppMasters:
         """Kill the app's processes after `KILL_GRACE_S`, or at once if no app master is connected. Then end the app."""
         self._spawn(self._kill_after(entry, KILL_GRACE_S if entry.session is not None else 0.0))
 
+    def pause_later(self, entry: AppEntry) -> None:
+        """Give the app the time for checkpoints that an ending lease gives. Then kill what still runs, and pause it."""
+        self._spawn(self._pause_after(entry, self._pause_grace_s if entry.session is not None else 0.0))
+
+    @property
+    def _pause_grace_s(self) -> float:
+        return max(KILL_GRACE_S, self.settings.lease.checkpoint_lead_s + self.settings.lease.grace_s)
+
     async def am_exited(self, exit_: AmExit) -> None:
         """Handle the end of an app master, from the engine. Nothing of its attempt runs any more."""
         try:
@@ -114,12 +125,15 @@ class AppMasters:
 
     async def _am_exited(self, exit_: AmExit) -> None:
         entry = self._entries.find(exit_.app_id)
-        if entry is None or entry.ended or self._closing or exit_.attempt < entry.attempt or entry.forced_reason:
+        if entry is None or not entry.is_active or self._closing:
+            return
+        if exit_.attempt < entry.attempt or entry.forced_reason:
             # `_take_by_force` handles the loss itself after its kill, which would hit a new attempt too.
             return
         # An engine may have made attempts by itself that never registered.
         entry.attempt = exit_.attempt
-        if exit_.killed:
+        # For a pause this service itself may have killed it.
+        if exit_.killed and not entry.pause_reason:
             await self._killed_from_outside(entry, exit_.killed)
             return
         reason = "it ended" if exit_.exit_code is None else f"exit code {exit_.exit_code}"
@@ -207,8 +221,8 @@ class AppMasters:
         if self._starts.waits(entry.app_id):
             return None
         if entry.app_id in self._unlaunched:
-            # `_kill_after` ends an app that is being killed. All others wait for the engine.
-            is_due = not entry.kill_reason and now_s >= self._relaunch_at_s
+            # `_kill_after` and `_pause_after` end apps that are to leave. All others wait for the engine.
+            is_due = not entry.leave_reason and now_s >= self._relaunch_at_s
             return self._start_again(entry) if is_due else None
         entry.launch_wait = "" if entry.session is not None else self._launcher.waiting(entry.app_id)
         if entry.launch_wait:
@@ -224,7 +238,7 @@ class AppMasters:
 
     async def _start_again(self, entry: AppEntry) -> None:
         await self._starts.turn(entry.app_id)
-        if entry.ended:
+        if not entry.is_active:
             self._starts.done(entry.app_id)
         else:
             await self._start(entry)
@@ -246,30 +260,40 @@ class AppMasters:
         for entry in self._entries.active():
             # Its master may have registered with the former ResourceManager, and will again at once if it lives.
             entry.registered_attempt = entry.attempt
-            if entry.kill_reason:
-                leave = partial(self._live_cluster.leave, app_id=entry.app_id, reason=entry.kill_reason)
+            if entry.leave_reason:
+                leave = partial(self._live_cluster.leave, app_id=entry.app_id, reason=entry.leave_reason)
                 await self._changes.make_surely(leave)
             adopted = await self._adopted(entry)
-            run_on += adopted and not entry.ended
-            if entry.ended:
-                # A user killed it while the engine was unavailable. The engine may have found it alive now.
-                if adopted:
-                    self._spawn(self._kill_leftover(entry.app_id))
-                continue
+            run_on += adopted and entry.is_active
             if adopted:
-                if entry.kill_reason:
-                    self._spawn(self._kill_after(entry, KILL_GRACE_S))
-                continue
-            if entry.attempt:
-                # The former ResourceManager may have counted the loss already, and was gone before the next start.
-                entry.excused_attempts += entry.attempt > entry.excused_attempts + len(entry.failed_at_s)
-                await self._lost(entry, "it was gone when the ResourceManager came back")
-            elif entry.kill_reason:
-                await self._end_surely(entry, AppState.KILLED, entry.kill_reason)
-            else:
-                # It was submitted, and the former ResourceManager stopped before it could be started.
-                await self.launch_or_queue(entry)
+                self._recover_adopted(entry)
+            elif entry.is_active:
+                await self._recover_gone(entry)
         return run_on
+
+    def _recover_adopted(self, entry: AppEntry) -> None:
+        """Go on with an app whose app master lives."""
+        if not entry.is_active:
+            # A user killed it while the engine was unavailable. The engine may have found it alive now.
+            self._spawn(self._kill_leftover(entry.app_id))
+        elif entry.kill_reason:
+            self._spawn(self._kill_after(entry, KILL_GRACE_S))
+        elif entry.pause_reason:
+            self._spawn(self._pause_after(entry, self._pause_grace_s))
+
+    async def _recover_gone(self, entry: AppEntry) -> None:
+        """Go on with an app of which nothing runs any more."""
+        if entry.attempt:
+            # The former ResourceManager may have counted the loss already, and was gone before the next start.
+            entry.excused_attempts += entry.attempt > entry.excused_attempts + len(entry.failed_at_s)
+            await self._lost(entry, "it was gone when the ResourceManager came back")
+        elif entry.kill_reason:
+            await self._end_surely(entry, AppState.KILLED, entry.kill_reason)
+        elif entry.pause_reason:
+            await self._pause_surely(entry)
+        else:
+            # It was submitted, and the former ResourceManager stopped before it could be started.
+            await self.launch_or_queue(entry)
 
     async def _adopted(self, entry: AppEntry) -> bool:
         """Whether the app master lives; waits while the engine is unavailable."""
@@ -301,7 +325,7 @@ class AppMasters:
 
     async def _launch(self, entry: AppEntry) -> None:
         await self._starts.turn(entry.app_id)
-        if entry.ended or self._closing:
+        if not entry.is_active or self._closing:
             self._starts.done(entry.app_id)
             return
         entry.attempt += 1
@@ -316,6 +340,7 @@ class AppMasters:
             "THEMIS_RM_ADDRESS": ",".join(self.settings.standby.addresses) or self.rm_address,
             "THEMIS_APP_DIR": str(folder),
             "THEMIS_RM_ABSENCE_S": repr(self.settings.rm_absence_s),
+            **self.rm_environment,
         }
         launch = AmLaunch(
             app_id=entry.app_id,
@@ -336,16 +361,16 @@ class AppMasters:
             if isinstance(error, UnreachableError) or _is_shortage(error):
                 LOG.warning("%s waits to be started: %s", entry.app_id, error)
                 entry.launch_wait = f"waits to be started: {error}"
-                if not entry.ended:
+                if entry.is_active:
                     self._unlaunched.add(entry.app_id)
                 self._relaunch_at_s = self._clock.now_s() + RELAUNCH_EVERY_S
-            elif not entry.ended:
+            elif entry.is_active:
                 await self._end_surely(entry, AppState.FAILED, f"its app master could not be started: {error}")
             return
         self._unlaunched.discard(entry.app_id)
         self._tokens_to_launch.pop(entry.app_id, None)
         entry.launch_wait = ""
-        if entry.ended or self._closing:
+        if not entry.is_active or self._closing:
             # A kill ended it while it was being started.
             self._starts.done(entry.app_id)
             await self._launcher.kill(entry.app_id)
@@ -354,7 +379,7 @@ class AppMasters:
 
         def started(change: Change) -> None:
             # The attempt may have ended during the wait for the store.
-            if not entry.ended and entry.attempt == launch.attempt and entry.lost_attempt != launch.attempt:
+            if entry.is_active and entry.attempt == launch.attempt and entry.lost_attempt != launch.attempt:
                 detail = {"attempt": entry.attempt, "pid": entry.pid}
                 change.event("am_started", app_id=entry.app_id, detail=detail)
                 change.put(entry)
@@ -394,7 +419,7 @@ class AppMasters:
 
     def _decide_loss(self, change: Change, entry: AppEntry, attempt: int, reason: str) -> bool:
         """Return whether the app gets another attempt after the loss of this one."""
-        if entry.ended or entry.lost_attempt == attempt or entry.attempt != attempt:
+        if not entry.is_active or entry.lost_attempt == attempt or entry.attempt != attempt:
             return False
         change.event("am_lost", app_id=entry.app_id, detail={"attempt": attempt, "reason": reason})
         # Leases that it was giving back end now. The others wait for the next attempt, unless they are taken by force.
@@ -403,6 +428,10 @@ class AppMasters:
         change.then(lambda: _close_session(entry))
         ids = [lease.lease_id for lease in gone]
         self._live_cluster.revoke(change, ids, entry.forced_reason or "its app master is gone")
+        if entry.pause_reason and not entry.kill_reason:
+            change.set(entry, lost_attempt=attempt, forced_reason="")
+            self.pause_app(change, entry)
+            return False
         failed_at_s, forgiven = self._failures(entry, attempt, change.now_s)
         excused = entry.excused_attempts + forgiven
         change.set(entry, lost_attempt=attempt, forced_reason="", last_seen_s=change.now_s)
@@ -496,6 +525,28 @@ class AppMasters:
                 await asyncio.sleep(KILL_GRACE_S)
         await self._end_surely(entry, AppState.KILLED, entry.kill_reason)
 
+    async def _pause_after(self, entry: AppEntry, grace_s: float) -> None:
+        attempt = entry.attempt
+        await asyncio.sleep(grace_s)
+        while _is_pausing(entry, attempt):
+            try:
+                await self._launcher.kill(entry.app_id)
+                break
+            except ThemisError:
+                LOG.exception("%s cannot be paused", entry.app_id)
+                await asyncio.sleep(KILL_GRACE_S)
+        if _is_pausing(entry, attempt):
+            await self._pause_surely(entry)
+
+    async def _pause_surely(self, entry: AppEntry) -> None:
+        """Pause an app of which nothing runs any more, unless it has ended or is paused; waits for the store."""
+
+        def pause(change: Change) -> None:
+            if _is_pausing(entry, entry.attempt):
+                self.pause_app(change, entry)
+
+        await self._changes.make_surely(pause)
+
     async def _end_surely(self, entry: AppEntry, state: AppState, diagnostics: str) -> None:
         """End an app of which nothing runs any more, unless it has ended; waits for the store."""
 
@@ -507,21 +558,75 @@ class AppMasters:
 
     def end_app(self, change: Change, entry: AppEntry, state: AppState, diagnostics: str) -> None:
         """End an app and its leases, within a change."""
-        now_s = change.now_s
-        # Read before the leases end: their time counts up to now.
-        gpu_time_s = self._arbiter.attained_gpu_s(entry.app_id, now_s)
-        leases = [lease.lease_id for lease in self._arbiter.table.of_app(entry.app_id)]
-        ended = self._arbiter.release(leases, now_s=now_s, reason="the app ended")
-        state = APP_LIFECYCLE.check(entry.state, state, entry.app_id)
-        change.event("app_state", app_id=entry.app_id, detail={"state": state.value, "diagnostics": diagnostics})
-        change.put(entry, state=state, finished_at_s=now_s, diagnostics=diagnostics, gpu_time_s=gpu_time_s)
-        change.then(lambda: self._forget(entry))
-        self._live_cluster.leases_ended(change, ended, but_for=entry.app_id)
+        self._leave(change, entry, state, diagnostics, "the app ended")
+        change.put(entry, finished_at_s=change.now_s)
+        change.then(lambda: self._entries.note_end(entry))
         change.then(lambda: self._spawn(self._on_ended(entry)))
 
-    def _forget(self, entry: AppEntry) -> None:
-        self._entries.note_end(entry)
-        self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason="the app ended")
+    def pause_app(self, change: Change, entry: AppEntry) -> None:
+        """Pause an app and end its leases, within a change. The attempt that ends for it is no failure."""
+        self._leave(change, entry, AppState.PAUSED, entry.pause_reason, "the app was paused")
+        excused = entry.attempt - len(entry.failed_at_s)
+        change.put(
+            entry,
+            pause_reason="",
+            paused_at_s=change.now_s,
+            excused_attempts=excused,
+            page_url="",
+            heartbeat=_at_rest(entry.heartbeat),
+        )
+        change.then(self._entries.note_pause)
+
+    async def resume_app(self, entry: AppEntry, by: str) -> None:
+        """Start the next attempt of a paused app, which goes on from its journal and its checkpoints.
+
+        Raises:
+            InputError: The app is not paused.
+            StoreError: The change cannot be written; the app stays paused.
+        """
+
+        def go_on(change: Change) -> None:
+            if entry.state is not AppState.PAUSED or entry.paused_at_s is None:
+                raise InputError(f"app {entry.app_id} is not paused", value=entry.state.value)
+            paused_s = entry.paused_s + max(0.0, change.now_s - entry.paused_at_s)
+            state = APP_LIFECYCLE.check(entry.state, AppState.ACCEPTED, entry.app_id)
+            change.event("app_resumed", app_id=entry.app_id, detail={"user": by or entry.spec.user})
+            change.put(
+                entry, state=state, paused_s=paused_s, paused_at_s=None, diagnostics="", last_seen_s=change.now_s
+            )
+            change.then(lambda: self._enter_again(entry))
+
+        await self._changes.make(go_on)
+        await self.launch_or_queue(entry, timeout_s=LAUNCH_WAIT_S)
+
+    def _enter_again(self, entry: AppEntry) -> None:
+        self._entries.note_pause()
+        self._arbiter.add_app(
+            entry.app_id,
+            now_s=self._clock.now_s(),
+            attained_gpu_s=entry.gpu_time_s,
+            owner=entry.owner,
+            resources=entry.spec.resources,
+            arrived_at_s=entry.arrived_at_s,
+        )
+        self._arbiter.set_silent(entry.app_id, True)
+
+    def _leave(self, change: Change, entry: AppEntry, state: AppState, diagnostics: str, reason: str) -> None:
+        """Turn an app to a state in which nothing of it runs, and end its leases."""
+        now_s = change.now_s
+        if entry.is_active:
+            # Read before the leases end: their time counts up to now.
+            change.set(entry, gpu_time_s=self._arbiter.attained_gpu_s(entry.app_id, now_s))
+        leases = [lease.lease_id for lease in self._arbiter.table.of_app(entry.app_id)]
+        ended = self._arbiter.release(leases, now_s=now_s, reason=reason)
+        state = APP_LIFECYCLE.check(entry.state, state, entry.app_id)
+        change.event("app_state", app_id=entry.app_id, detail={"state": state.value, "diagnostics": diagnostics})
+        change.put(entry, state=state, diagnostics=diagnostics)
+        change.then(lambda: self._forget(entry, reason))
+        self._live_cluster.leases_ended(change, ended, but_for=entry.app_id)
+
+    def _forget(self, entry: AppEntry, reason: str) -> None:
+        self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason=reason)
         self._unlaunched.discard(entry.app_id)
         self._starts.done(entry.app_id)
         self._tokens_to_launch.pop(entry.app_id, None)
@@ -542,6 +647,23 @@ def _is_shortage(error: ThemisError) -> bool:
     """Whether this machine lacks disk space, memory, processes or files for now: no fault of the app."""
     cause = error.__cause__
     return isinstance(cause, OSError) and cause.errno in _SHORTAGES
+
+
+def _is_pausing(entry: AppEntry, attempt: int) -> bool:
+    """Whether this attempt of an app is still to end for a pause, and not for a kill."""
+    return entry.is_active and entry.attempt == attempt and bool(entry.pause_reason) and not entry.kill_reason
+
+
+def _at_rest(heartbeat: pb.Heartbeat) -> pb.Heartbeat:
+    """Return the heartbeat of an app whose jobs were stopped: they hold no GPU and want none."""
+    still = pb.Heartbeat()
+    still.CopyFrom(heartbeat)
+    still.unmet_gpus = 0
+    for job in still.jobs:
+        job.gpus = 0
+        if job.state in (JobState.STARTING, JobState.RUNNING, JobState.CHECKPOINTING):
+            job.state = JobState.WAITING.value
+    return still
 
 
 def _close_session(entry: AppEntry) -> None:

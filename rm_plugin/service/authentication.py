@@ -64,10 +64,14 @@ class Authentication(grpc.aio.ServerInterceptor):
 
 
 class LocalTokens:
-    """Listens on the Unix socket of a port, and writes a token to each client for the client's own user."""
+    """Listens on the Unix socket of a port, and writes a token to each client for the client's own user.
 
-    def __init__(self, identities: Identities) -> None:
+    With TLS, a line with the token is followed by the authorities that the client shall trust, in PEM.
+    """
+
+    def __init__(self, identities: Identities, authorities: str = "") -> None:
         self._identities = identities
+        self._authorities = authorities
         self._server: asyncio.Server | None = None
 
     async def start(self, port: int) -> None:
@@ -93,6 +97,7 @@ class LocalTokens:
             _pid, uid, _gid = _CREDENTIALS.unpack(credentials)
             # In a thread: names of users may come from a directory service.
             user = await asyncio.to_thread(user_name, uid)
-            writer.write(self._identities.local_token(uid, user).encode())
+            token = self._identities.local_token(uid, user)
+            writer.write((f"{token}\n{self._authorities}" if self._authorities else token).encode())
             await writer.drain()
         writer.close()

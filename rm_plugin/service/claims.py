@@ -15,9 +15,11 @@ Rules for reports:
     6. An app that has used far more GPU time than it first claimed has at least as much work left again.
     7. t_ideal is at least N_avg times the time of the work left, or of what the meter has seen, on all usable GPUs.
     8. t_shared is at most the time since the submission, plus a lease, plus the time of the work left on the share.
+    9. No job demands more than the engine is believed to grant (`grant_limit`).
 
 Rules for bids:
-    1. A row asks for at most the GPUs that the app can use, in gangs that one of its jobs can use.
+    1. A row asks for at most the GPUs that the app can use and the engine is believed to grant, in gangs that one of
+       its jobs can use.
     2. 1/rho of a row is at most that of the work left on all its GPUs, without any loss.
     3. The empty bundle is worth what the report said.
 
@@ -58,6 +60,9 @@ Honest estimates err, and short apps err by whole restarts. The policy `fair_fin
 WITHIN_APP = "has as many GPUs as all its jobs can use"
 """In the note of a cut that an honest app master meets, too: while a job moves, it demands GPUs that it has already."""
 
+NOT_GRANTED = "the engine would not grant it"
+"""In the note of a cut that an honest app meets, too: it does not know what the engine grants."""
+
 _MIN_MEAN_PACE = 0.5
 """Work for a metered GPU second that is surely done, as a share of that at the lowest speed and the worst S. The rest
 is left for starts, and for work that is lost with a task."""
@@ -90,6 +95,7 @@ class AppFacts(Value, frozen=True, dict=True, kw_only=True):
         lease_s: Seconds of a lease.
         rule: How the values of bundles count time after a lease.
         claimed_gpu_s: The work that its first report claimed, in reference GPU seconds; None before.
+        grantable_gpus: The most GPUs that the engine is believed to grant it; None without a limit.
     """
 
     spec: AppSpec
@@ -103,6 +109,12 @@ class AppFacts(Value, frozen=True, dict=True, kw_only=True):
     lease_s: float
     rule: BundleRule
     claimed_gpu_s: float | None = None
+    grantable_gpus: int | None = None
+
+    @property
+    def room_gpus(self) -> float:
+        """The GPUs that the engine is believed to grant it beyond those that it keeps."""
+        return math.inf if self.grantable_gpus is None else self.grantable_gpus - self.kept.gpus
 
     @cached_property
     def shapes(self) -> Mapping[str, JobShape]:
@@ -160,7 +172,21 @@ def _checked_demands(demands: Iterable[GangDemand], facts: AppFacts, cuts: list[
             cuts.append(f"the demand of {demand.job_id} for {demand.max_gpus} GPUs")
         if checked is not None:
             believed[demand.job_id] = checked
-    return _within_app(believed, facts, cuts)
+    return _within_app(_grantable(believed, facts, cuts), facts, cuts)
+
+
+def _grantable(demands: Mapping[str, GangDemand], facts: AppFacts, cuts: list[str]) -> dict[str, GangDemand]:
+    """Return the demands as far as the engine is believed to grant each of them (rule 9)."""
+    grantable: dict[str, GangDemand] = {}
+    for job_id, demand in demands.items():
+        if demand.max_gpus > facts.room_gpus:
+            cuts.append(f"the demand of {job_id} for {demand.max_gpus} GPUs: {NOT_GRANTED}")
+            if demand.min_gpus > facts.room_gpus:
+                continue
+            units = int(facts.room_gpus - demand.min_gpus) // demand.unit_gpus
+            demand = replace(demand, max_gpus=demand.min_gpus + units * demand.unit_gpus)
+        grantable[job_id] = demand
+    return grantable
 
 
 def _checked_demand(demand: GangDemand, facts: AppFacts) -> GangDemand | None:
@@ -352,6 +378,8 @@ def _problem_of_row(row: BidRow, facts: AppFacts) -> str:
     """Return why a row cannot be meant, or nothing."""
     if row.gpus > min(facts.free.gpus, facts.spec.demand_max_gpus):
         return f"a row of {row.gpus} GPUs, more than are on offer or than the app can use"
+    if row.gpus > facts.room_gpus:
+        return f"a row of {row.gpus} GPUs: {NOT_GRANTED}"
     if any(gang.gpus > facts.max_gang_gpus for gang in row.gangs):
         return "a gang that is larger than any job's"
     if sum(gang.count for gang in row.gangs) > len(facts.shapes):

@@ -107,13 +107,38 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
     async def Kill(self, request: pb.KillRequest, context: Context) -> pb.AppStatus:
         """Stop an app."""
         try:
-            entry = await self._manager.find(request.app_id, caller().user)
-            caller().check_controls(entry.app_id, entry.spec.user)
+            entry = await self._controlled(request.app_id)
             await self._manager.kill(entry.app_id, request.reason, by=caller().user)
         except ThemisError as error:
             await refuse(context, error)
             raise
         return visible_status(app_status(self._manager, entry, whole=False), caller())
+
+    async def Pause(self, request: pb.PauseRequest, context: Context) -> pb.AppStatus:
+        """Pause an app."""
+        try:
+            entry = await self._controlled(request.app_id)
+            await self._manager.pause(entry.app_id, request.reason, by=caller().user)
+        except ThemisError as error:
+            await refuse(context, error)
+            raise
+        return visible_status(app_status(self._manager, entry, whole=False), caller())
+
+    async def Resume(self, request: pb.ResumeRequest, context: Context) -> pb.AppStatus:
+        """Resume a paused app."""
+        try:
+            entry = await self._controlled(request.app_id)
+            await self._manager.resume(entry.app_id, by=caller().user)
+        except ThemisError as error:
+            await refuse(context, error)
+            raise
+        return visible_status(app_status(self._manager, entry, whole=False), caller())
+
+    async def _controlled(self, reference: str) -> AppEntry:
+        """Return the app of an id or name. Raises NotAllowedError unless it is the caller's to control."""
+        entry = await self._manager.find(reference, caller().user)
+        caller().check_controls(entry.app_id, entry.spec.user)
+        return entry
 
     async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncIterator[pb.Event]:
         """Stream events after a sequence number.
@@ -180,13 +205,8 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
 
     async def _check_may_read_logs(self, entry: AppEntry) -> None:
         """Raise NotAllowedError for other users. Logs that an administrator reads are noted in the event log."""
-        reader = caller()
-        reader.check_controls(entry.app_id, entry.spec.user)
-        if reader.user != entry.spec.user and not self._manager.identities.anonymous:
-            detail = {"user": reader.user, "action": "logs_read"}
-            await self._manager.changes.make(
-                lambda change: change.event("user_acted", app_id=entry.app_id, detail=detail)
-            )
+        caller().check_controls(entry.app_id, entry.spec.user)
+        await self._manager.note_logs_read(entry, caller())
 
     async def ClusterInfo(
         self,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from rm_plugin.arbiter.round_values import AppOwner
 from rm_plugin.service.attempt_token import as_hashed
 from rm_plugin.service.budget import Budget
+from rm_plugin.service.grant_limit import NO_GRANT_LIMIT, GrantLimit
 from rm_plugin.service.session import Session
 from rm_plugin.service.store import StoredApp, app_number
 from themis.apps import AppSpec, JobShape
@@ -37,9 +38,11 @@ class AppEntry:
     `excused_attempts` counts attempts that do not count as failures: they ended through no fault of the app (the
     ResourceManager stopped, or was unavailable), or too long ago. `failed_at_s` has the times of the others' ends.
     `launch_wait` is why the engine has not started the app master yet, `waits_for` why a job waits, by the newest round
-    (`Decision.waits`). `asked_in_vain` is what the engine did not grant it, to be shown until `asked_in_vain_until_s`.
+    (`Decision.waits`). `grant_limit` is what the engine did not grant it, which a restart forgets.
     `last_message` is the attempt and id of the newest message processed; a message that comes again
-    is only acknowledged. `shapes` maps job ids to shapes. `refused_messages` counts the app masters' invalid messages,
+    is only acknowledged. `pause_reason` is why an app that still runs is about to be paused. `paused_at_s` is when it
+    was, and `paused_s` the length of its earlier pauses. `shapes` maps job ids to shapes. `refused_messages` counts the
+    app masters' invalid messages,
     and `cut_claims` what was cut from reports and bids (`claims`). `claimed_gpu_s` is the work of the first report.
     """
 
@@ -62,6 +65,9 @@ class AppEntry:
     diagnostics: str = ""
     launch_wait: str = ""
     kill_reason: str = ""
+    pause_reason: str = ""
+    paused_at_s: float | None = None
+    paused_s: float = 0.0
     forced_reason: str = ""
     logs_whole: bool = False
     archive: str = ""
@@ -70,8 +76,7 @@ class AppEntry:
     last_seen_s: float = 0.0
     gpu_time_s: float = 0.0
     waits_for: str = ""
-    asked_in_vain: str = ""
-    asked_in_vain_until_s: float = 0.0
+    grant_limit: GrantLimit = NO_GRANT_LIMIT
     heartbeat: pb.Heartbeat = field(default_factory=pb.Heartbeat)
     _curves: dict[str, pb.LossCurve] = field(default_factory=dict, repr=False)
     finish: pb.Finish = field(default_factory=pb.Finish)
@@ -98,6 +103,21 @@ class AppEntry:
     def ended(self) -> bool:
         """Whether the app has ended: nothing of it will run any more."""
         return APP_LIFECYCLE.is_final(self.state)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the app runs or is to be started: it has neither ended nor is it paused."""
+        return not self.ended and self.state is not AppState.PAUSED
+
+    @property
+    def leave_reason(self) -> str:
+        """Why the app is about to be killed or paused; empty if neither."""
+        return self.kill_reason or self.pause_reason
+
+    @property
+    def arrived_at_s(self) -> float:
+        """From when on fairness counts: the submission, later by the time that the app was paused."""
+        return self.submitted_at_s + self.paused_s
 
     @property
     def progress(self) -> float:
@@ -130,11 +150,6 @@ class AppEntry:
         self.heartbeat = heartbeat
         self._curves |= {curve.job_id: curve for curve in heartbeat.loss_curves}
 
-    def note_claim(self, work_left_gpu_s: float) -> None:
-        """Remember the first claim of work left, in reference GPU seconds."""
-        if self.claimed_gpu_s is None and work_left_gpu_s > 0.0:
-            self.claimed_gpu_s = work_left_gpu_s
-
     def turn(self, state: AppState) -> None:
         """Change the state. Raises InvariantError if the new state may not follow the old one."""
         self.state = APP_LIFECYCLE.check(self.state, state, self.app_id)
@@ -166,13 +181,16 @@ class AppEntry:
                 "failed_at_s": list(self.failed_at_s),
                 "finish": _hex(self.finish),
                 "kill_reason": self.kill_reason,
+                "pause_reason": self.pause_reason,
+                "paused_at_s": self.paused_at_s,
+                "paused_s": self.paused_s,
                 "progress": self.heartbeat.progress,
-                **(self._last_heartbeat() if self.ended or self.kill_reason else {}),
+                **(self._last_heartbeat() if not self.is_active or self.leave_reason else {}),
             },
         )
 
     def _last_heartbeat(self) -> dict[str, object]:
-        """Return the fields that pages show of an app after its end. A running app's master sends them again."""
+        """Return the fields that pages show of a paused or ended app. A running app's master sends them again."""
         heartbeat = pb.Heartbeat()
         heartbeat.CopyFrom(self.heartbeat)
         heartbeat.ClearField("loss_curves")
@@ -186,7 +204,8 @@ class AppEntry:
     def restored(cls, stored: StoredApp) -> AppEntry:
         """Return the entry of a stored app: without a session and, if the app is running, with its progress only."""
         gpu_time_s, excused = stored.final.get("gpu_time_s", 0.0), stored.final.get("excused_attempts", 0)
-        claimed = stored.final.get("claimed_gpu_s")
+        claimed, paused_at_s = stored.final.get("claimed_gpu_s"), stored.final.get("paused_at_s")
+        paused_s = stored.final.get("paused_s", 0.0)
         heartbeat = pb.Heartbeat.FromString(bytes.fromhex(str(stored.final.get("heartbeat", ""))))
         progress = stored.final.get("progress", 0.0)
         heartbeat.progress = heartbeat.progress or (float(progress) if isinstance(progress, int | float) else 0.0)
@@ -207,6 +226,9 @@ class AppEntry:
             gpu_time_s=float(gpu_time_s) if isinstance(gpu_time_s, int | float) else 0.0,
             claimed_gpu_s=float(claimed) if isinstance(claimed, int | float) else None,
             kill_reason=str(stored.final.get("kill_reason", "")),
+            pause_reason=str(stored.final.get("pause_reason", "")),
+            paused_at_s=float(paused_at_s) if isinstance(paused_at_s, int | float) else None,
+            paused_s=float(paused_s) if isinstance(paused_s, int | float) else 0.0,
             page_url=str(stored.final.get("page_url", "")),
             engine_id=str(stored.final.get("engine_id", "")),
             finish=pb.Finish.FromString(bytes.fromhex(str(stored.final.get("finish", "")))),
@@ -241,8 +263,8 @@ class AppEntries:
     """All apps by id, in order of submission. An app can also be found by its name, see `get`.
 
     The apps that have not ended are an index, which `note_end` keeps up to date. `version` grows whenever an app
-    arrives, declares itself for the first time (`take_heartbeat`), ends or is archived: what is computed from these is
-    valid as long as it stays the same.
+    arrives, declares itself for the first time (`take_heartbeat`), is paused or resumed, ends or is archived: what is
+    computed from these is valid as long as it stays the same.
 
     `lost` holds the ids of apps whose rows in the store cannot be read. Their ids are not used again. Archived apps are
     in the store only; `archived` counts them by state.
@@ -261,8 +283,10 @@ class AppEntries:
         self.archived = Counter(archived or {})
         self._refused_by_archived = 0
         self._last_number = max([last_number, *map(app_number, self._entries), *map(app_number, self.lost)])
-        self._active = {entry.app_id: entry for entry in entries if not entry.ended}
+        self._living = {entry.app_id: entry for entry in entries if not entry.ended}
         self.version = 0
+        self.heartbeats = 0
+        """Heartbeats taken since the start."""
 
     def __iter__(self) -> Iterator[AppEntry]:
         return iter(self._entries.values())
@@ -274,12 +298,13 @@ class AppEntries:
         """Add a new app."""
         self._entries[entry.app_id] = entry
         if not entry.ended:
-            self._active[entry.app_id] = entry
+            self._living[entry.app_id] = entry
         self._last_number = max(self._last_number, entry.number)
         self.version += 1
 
     def take_heartbeat(self, entry: AppEntry, heartbeat: pb.Heartbeat) -> None:
         """Take the newest heartbeat of an app."""
+        self.heartbeats += 1
         declared = bool(entry.declaration.phases)
         entry.take_heartbeat(heartbeat)
         if declared != bool(entry.declaration.phases):
@@ -287,7 +312,11 @@ class AppEntries:
 
     def note_end(self, entry: AppEntry) -> None:
         """Note that an app has ended."""
-        self._active.pop(entry.app_id, None)
+        self._living.pop(entry.app_id, None)
+        self.version += 1
+
+    def note_pause(self) -> None:
+        """Note that an app was paused or resumed."""
         self.version += 1
 
     def archive(self, app_ids: Iterable[str]) -> None:
@@ -296,7 +325,7 @@ class AppEntries:
             entry = self._entries.pop(app_id)
             self.archived[entry.state] += 1
             self._refused_by_archived += entry.refused_messages
-            self._active.pop(app_id, None)
+            self._living.pop(app_id, None)
         self.version += 1
 
     def next_id(self) -> str:
@@ -318,13 +347,17 @@ class AppEntries:
         self._last_number = max(self._last_number, app_number(app_id))
 
     def active(self) -> list[AppEntry]:
-        """Return the apps that have not ended, in order of submission."""
-        return list(self._active.values())
+        """Return the apps that run or are to be started, in order of submission."""
+        return [entry for entry in self._living.values() if entry.is_active]
+
+    def living(self) -> list[AppEntry]:
+        """Return the apps that have not ended, in order of submission: the active ones and those that are paused."""
+        return list(self._living.values())
 
     def newest_first(self) -> Iterator[AppEntry]:
         """Yield the apps that have not ended, then the others, the newest of each first."""
-        yield from reversed(self._active.values())
-        yield from (entry for app_id, entry in reversed(self._entries.items()) if app_id not in self._active)
+        yield from reversed(self._living.values())
+        yield from (entry for app_id, entry in reversed(self._entries.items()) if app_id not in self._living)
 
     def find(self, app_id: str) -> AppEntry | None:
         """Return the app of an id, or None if there is none or it is archived."""

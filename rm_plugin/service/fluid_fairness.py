@@ -42,7 +42,7 @@ class FluidFairness:
         life = self.lives(cluster_gpus).get(entry.app_id)
         if life is None:
             return final
-        took_s = entry.finished_at_s - entry.submitted_at_s
+        took_s = entry.finished_at_s - entry.arrived_at_s
         ideals_s = fluid_ideals_s(declaration_from_message(entry.finish.declaration), life)
         return {definition.value: took_s / ideal_s for definition, ideal_s in ideals_s.items() if ideal_s > 0.0} | final
 
@@ -55,12 +55,16 @@ class FluidFairness:
 
 
 def lives_of(entries: Iterable[AppEntry], cluster_gpus: int) -> dict[str, FluidLife]:
-    """The lives of all apps that declared themselves. An app that failed or was killed leaves when it ended."""
+    """The lives of all apps that declared themselves. An app that failed or was killed leaves when it ended.
+
+    A paused app leaves when it was paused. Once it is resumed, it counts as one that was submitted later by its pauses.
+    """
     changes: list[tuple[float, int, AppEntry]] = []
     for entry in entries:
-        changes.append((entry.submitted_at_s, 0, entry))
-        if entry.ended and entry.state is not AppState.FINISHED and entry.finished_at_s is not None:
-            changes.append((max(entry.submitted_at_s, entry.finished_at_s), 1, entry))
+        changes.append((entry.arrived_at_s, 0, entry))
+        left_at_s = entry.paused_at_s if entry.state is AppState.PAUSED else entry.finished_at_s
+        if entry.state is not AppState.FINISHED and left_at_s is not None:
+            changes.append((max(entry.arrived_at_s, left_at_s), 1, entry))
     changes.sort(key=lambda change: change[:2])
     cluster = FluidCluster(cluster_gpus, changes[0][0] if changes else 0.0)
     for at_s, leaves, entry in changes:

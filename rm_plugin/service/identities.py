@@ -26,12 +26,17 @@ USER_TOKENS = "user_tokens"
 LOCAL_TOKEN_S = 600.0
 """How long a token of the local socket is valid."""
 
+ACTION_STEP_S = 300
+"""Seconds after which pages carry a new text for actions. One is valid for one to two of these steps."""
+_ACTION = "action"
+
 _DAY_S = 86_400.0
 MAX_VALID_S = 36_500 * _DAY_S
 """The longest time for which a user's token may be valid."""
 
 _REMEDY = (
-    "ask an administrator for one (`themis user add NAME`), and put it into ~/.config/themis/token or THEMIS_TOKEN"
+    "ask an administrator for one (`themis user add NAME`), and put it into ~/.config/themis/HOST_PORT/token"
+    " or THEMIS_TOKEN"
 )
 
 
@@ -113,6 +118,28 @@ class Identities:
 
     def _signature(self, content: str) -> str:
         return hmac.new(self._key, content.encode(), hashlib.sha256).hexdigest()
+
+    # ---- readers of pages ----
+
+    def action_token(self, user: str) -> str:
+        """Return a text by which a page asks for changes in its reader's name; the same for `ACTION_STEP_S`."""
+        expires_at_s = (int(self._clock.now_s() / ACTION_STEP_S) + 2) * ACTION_STEP_S
+        content = f"{_ACTION}.{base64.urlsafe_b64encode(user.encode()).decode()}.{expires_at_s}"
+        return f"{content}.{self._signature(content)}"
+
+    def of_action(self, text: str) -> Identity:
+        """Return the user for whom a page was made, by its text.
+
+        Raises:
+            NoIdentityError: The text is not ours, or has expired.
+        """
+        content, _, signature = text.rpartition(".")
+        words = content.split(".")
+        # A header of HTTP may hold bytes that no text has.
+        known = text.isascii() and hmac.compare_digest(signature, self._signature(content))
+        if not known or words[0] != _ACTION or int(words[2]) < self._clock.now_s():
+            raise NoIdentityError("the page is too old to ask for changes", remedy="load it again")
+        return self.of_user(base64.urlsafe_b64decode(words[1]).decode())
 
     # ---- users of the network ----
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable
@@ -16,7 +17,7 @@ from themis.cluster import Cluster, GpuId
 from themis.config.rm_settings import RmSettings
 from themis.errors import UnknownNameError
 from themis.leases import LeaseChange, LeaseChangeKind
-from themis.lifecycle import LeaseState
+from themis.lifecycle import JobState, LeaseState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import cluster_to_message, leases_to_message
 
@@ -74,23 +75,53 @@ class LiveCluster:
         if not ids:
             return
         ended = self._arbiter.release(ids, now_s=change.now_s, reason=message.reason)
-        if message.no_room:
-            entry, until_s = self._entries.get(app_id), change.now_s + self._settings.unfit_s
+        if message.no_room and self._settings.engine != "local":
             gpus = [each.lease.gpu for each in ended if each.kind is LeaseChangeKind.RELEASED]
-            if self._is_believed_full(entry, gpus, change.now_s):
-                # Another app would find no free capacity there either, so these GPUs are closed for `unfit_s` seconds.
-                change.then(lambda: self._close_unfit(gpus))
-            change.set(entry, asked_in_vain=message.reason, asked_in_vain_until_s=until_s)
+            self._asked_in_vain(change, self._entries.get(app_id), message, gpus)
         self.leases_ended(change, ended)
 
-    def _is_believed_full(self, entry: AppEntry, gpus: Collection[GpuId], now_s: float) -> bool:
+    def _asked_in_vain(self, change: Change, entry: AppEntry, message: pb.Release, gpus: list[GpuId]) -> None:
+        """Close GPUs on which the engine had no room, or give the app no more than it can get there.
+
+        Processes of this machine always have room. Other engines may lack it, which only the app meets.
+        """
+        headroom_gpus, unfit_s = _headroom_gpus(message), self._settings.unfit_s
+        limit = entry.grant_limit.in_vain(
+            message.reason,
+            asked_gpus=len(gpus),
+            held_gpus=len(self._arbiter.table.live_of(entry.app_id)),
+            headroom_gpus=headroom_gpus,
+            now_s=change.now_s,
+            unfit_s=unfit_s,
+        )
+        change.set(entry, grant_limit=limit)
+        if limit.gpus is not None:
+            pause_s = limit.until_s - change.now_s
+            change.then(lambda: asyncio.get_running_loop().call_later(pause_s, self._rounds().trigger, "demand"))
+        suspects_machines = limit.gpus is None or (headroom_gpus is not None and headroom_gpus >= len(gpus))
+        if suspects_machines and self._may_close(entry, gpus, change.now_s):
+            # Another app would find no free capacity there either, so these GPUs are closed for `unfit_s` seconds.
+            change.then(lambda: self._close_unfit(gpus))
+
+    def note_grants(self, entry: AppEntry) -> None:
+        """End the limit of an app whose newest heartbeat shows that the engine grants it more."""
+        limit, heartbeat = entry.grant_limit, entry.heartbeat
+        if limit.gpus is None:
+            return
+        entry.grant_limit = limit.heard(
+            held_gpus=len(self._arbiter.table.live_of(entry.app_id)),
+            running_gpus=sum(job.gpus for job in heartbeat.jobs if job.state == JobState.RUNNING.value),
+            headroom_gpus=_headroom_gpus(heartbeat),
+            now_s=self._clock.now_s(),
+        )
+        if entry.grant_limit is not limit and self._arbiter.table.has_free_gpus:
+            self._rounds().trigger("demand")
+
+    def _may_close(self, entry: AppEntry, gpus: Collection[GpuId], now_s: float) -> bool:
         """Whether GPUs are closed because an app says that the engine has no room there.
 
-        Processes of this machine always have room. Other engines may lack it, which only the app meets. But an app has
-        a budget of such words: one that always says so must not close the machines for others.
+        An app has a budget of such words: one that always says so must not close the machines for others.
         """
-        if self._settings.engine == "local":
-            return False
         if entry.closings.take(len(gpus), now_s):
             return True
         LOG.warning("%s says too often that the engine has no room: %d GPUs stay open", entry.app_id, len(gpus))
@@ -103,7 +134,7 @@ class LiveCluster:
         self.release(change, app_id, pb.Release(lease_ids=gone, reason="not used by the new attempt"))
 
     def leave(self, change: Change, app_id: str, reason: str) -> None:
-        """Stop giving GPUs to an app that is about to end; it keeps those that its tasks run on until they end."""
+        """Stop giving GPUs to an app that is about to end or pause; it keeps those that its tasks run on until then."""
         won = [lease.lease_id for lease in self._arbiter.table.of_app(app_id) if lease.state is LeaseState.RESERVED]
         ended = self._arbiter.release(won, now_s=change.now_s, reason=reason)
         # Its reserved leases are released by then, so this only prevents further grants.
@@ -258,3 +289,8 @@ class LiveCluster:
         for entry in self._entries.active():
             if entry.session is not None:
                 entry.session.send(pb.RmMessage(cluster=update))
+
+
+def _headroom_gpus(message: pb.Release | pb.Heartbeat) -> int | None:
+    """Return the headroom in a message. None if the engine does not report it."""
+    return message.headroom_gpus if message.HasField("headroom_gpus") else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from rm_plugin.arbiter.core import MASTER_AWAY
 from rm_plugin.service.policy_memory import memory_after
 from rm_plugin.service.store import StateStore, StoredEvent
 from rm_plugin.service.store_json import to_json
@@ -46,6 +47,8 @@ class LogSummary:
         last_lease: The largest id of a lease.
         open_leases: Leases that have not ended, by id.
         attained_gpu_s: GPU time in ended leases by app, in GPU seconds; of apps that have not ended.
+        prolonged: Leases that were prolonged because the app master was unavailable, and whose app has not answered a
+            round since; with the app of each.
         policy: The policy of the newest start of a ResourceManager; empty if unknown.
         memory: What the policy remembered in the newest round that was granted, `memory_round`, as JSON; None if
             nothing.
@@ -60,6 +63,7 @@ class LogSummary:
     last_lease: int = 0
     open_leases: dict[int, OpenLease] = field(default_factory=dict)
     attained_gpu_s: dict[str, float] = field(default_factory=dict)
+    prolonged: dict[int, str] = field(default_factory=dict)
     policy: str = ""
     memory: object = None
     memory_round: int | None = None
@@ -94,6 +98,10 @@ class LogSummary:
         if event.kind == "round_started":
             self.last_round = max(self.last_round, round_id)
             self.open_rounds.add(round_id)
+        elif event.kind == "round_reported":
+            rho, kept = event.detail.get("rho"), event.detail.get("kept")
+            heard = set(rho if isinstance(rho, dict) else ()) - set(kept if isinstance(kept, list) else ())
+            self.prolonged = {lease_id: app for lease_id, app in self.prolonged.items() if app not in heard}
         elif event.kind == "round_granted":
             self.memory = memory_after(self.memory, self.memory_round, event.detail)
             self.memory_round = round_id
@@ -108,7 +116,10 @@ class LogSummary:
         self.last_lease = max(self.last_lease, lease_id)
         if event.kind == LeaseChangeKind.GRANTED:
             self.open_leases[lease_id] = OpenLease(app_id=event.app_id, granted_at_s=event.time_s)
+        elif event.kind == LeaseChangeKind.RENEWED and event.detail.get("reason") == MASTER_AWAY:
+            self.prolonged[lease_id] = event.app_id
         elif event.kind in _LEASE_ENDS and lease_id in self.open_leases:
+            self.prolonged.pop(lease_id, None)
             held_s = max(0.0, event.time_s - self.open_leases.pop(lease_id).granted_at_s)
             self.attained_gpu_s[event.app_id] = self.attained_gpu_s.get(event.app_id, 0.0) + held_s
 
@@ -120,6 +131,7 @@ class LogSummary:
             of_app = [lease_id for lease_id, lease in self.open_leases.items() if lease.app_id == event.app_id]
             for lease_id in of_app:
                 del self.open_leases[lease_id]
+                self.prolonged.pop(lease_id, None)
 
 
 def read_summary(store: StateStore) -> LogSummary:

@@ -8,14 +8,55 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from themis.capped_files import first_kept
-from themis.errors import UnknownNameError
+from themis.capped_files import first_kept, read_part
+from themis.errors import InputError, UnknownNameError
 from themis.files import names_below, open_below
 from themis.wire import themis_pb2 as pb
 
 _CHUNK_BYTES = 64 * 1024
 _READING_BYTES = 4 * 1024 * 1024
 _MASTER_LOG = re.compile(r"am-[0-9]{1,9}\.log")
+_TASK_LOG = re.compile(r"task-[0-9]{1,6}\.log")
+
+
+MAX_PART_BYTES = 1024 * 1024
+"""The most bytes of a log that a page reads at once."""
+
+
+def log_paths(folder: Path, jobs: Collection[str]) -> list[str]:
+    """Return the logs of an app, `JOB/task-0.log` by job and task, then those of its app masters, `am-1.log`."""
+    found = []
+    for job in names_below(folder, "jobs"):
+        if job in jobs:
+            # By length first: task-10 comes after task-9.
+            names = [name for name in names_below(folder, "jobs", job) if _TASK_LOG.fullmatch(name)]
+            found += [f"{job}/{name}" for name in sorted(names, key=lambda name: (len(name), name))]
+    masters = [name for name in names_below(folder) if _MASTER_LOG.fullmatch(name)]
+    return found + sorted(masters, key=lambda name: (len(name), name))
+
+
+def read_log(folder: Path, jobs: Collection[str], path: str, offset: int, limit: int) -> tuple[bytes, int]:
+    """Read a part of a log, as `read_part` does.
+
+    Args:
+        folder: The app's folder.
+        jobs: The ids of the app's jobs.
+        path: As `log_paths` returns it.
+        offset: Where to begin; a negative one counts from the end.
+        limit: The most bytes, at most `MAX_PART_BYTES`.
+
+    Raises:
+        UnknownNameError: The app has no such log.
+    """
+    job, _, name = path.rpartition("/")
+    known = (job in jobs and _TASK_LOG.fullmatch(name)) if job else _MASTER_LOG.fullmatch(name)
+    try:
+        if not known:
+            raise FileNotFoundError(path)
+        descriptor = open_below(folder, *(("jobs", job, name) if job else (name,)))
+    except (InputError, OSError):
+        raise UnknownNameError("log", path[:200], log_paths(folder, jobs)) from None
+    return read_part(descriptor, offset, min(limit, MAX_PART_BYTES))
 
 
 class LogFollower:

@@ -13,7 +13,7 @@ from rm_plugin.engines.port import AppLauncher
 from rm_plugin.policies.gang_check import check_gang
 from rm_plugin.service.admission import check_app
 from rm_plugin.service.app_estimates import AppEstimates
-from rm_plugin.service.app_masters import AppMasters, app_folder
+from rm_plugin.service.app_masters import LAUNCH_WAIT_S, AppMasters, app_folder
 from rm_plugin.service.app_pages import AppPage, app_page, list_key, mark_key, page_size
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE
 from rm_plugin.service.attempt_token import proves
@@ -24,7 +24,7 @@ from rm_plugin.service.fluid_fairness import FluidFairness
 from rm_plugin.service.identities import Identities
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.message_checks import check_message, check_reference, check_registration, read_detail
-from rm_plugin.service.own_page import is_own_page
+from rm_plugin.service.own_page import OwnPages
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.retention import Retention
 from rm_plugin.service.round_runner import RoundRunner
@@ -34,14 +34,12 @@ from themis.clock import Clock
 from themis.config.names import check_label
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError, UnknownNameError
+from themis.identity import Identity
 from themis.lifecycle import APP_LIFECYCLE, AppState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, bid_from_message, report_from_message
 
 LOG = logging.getLogger("themis.rm")
-
-LAUNCH_WAIT_S = 5.0
-"""Seconds that a submit waits for the start of the app master."""
 
 _FETCH_EVERY_S = 1.0
 
@@ -89,6 +87,8 @@ class ResourceManager:
         self.clock = clock
         self.rounds: RoundRunner
         self.page_url = ""
+        self.certificate_expires_at_s = 0.0
+        self.own_pages = OwnPages()
         self.identities = Identities(admins=settings.admins, anonymous=settings.anonymous, clock=clock)
         self.changes = Changes(arbiter, recorder, validate=settings.validate_state)
         self.live_cluster = LiveCluster(
@@ -148,9 +148,10 @@ class ResourceManager:
         """
         if entry.ended:
             return ""
+        if not entry.is_active:
+            return f"it is paused; `submarine app resume {entry.app_id}` brings it back"
         reasons = [entry.launch_wait or entry.waits_for]
-        if self.clock.now_s() < entry.asked_in_vain_until_s:
-            reasons.append(entry.asked_in_vain)
+        reasons.append(entry.grant_limit.shown(self.clock.now_s()))
         if entry.heartbeat.unmet_gpus > 0:
             reasons += self.live_cluster.limits
         return "; ".join(filter(None, reasons))
@@ -173,6 +174,12 @@ class ResourceManager:
             self._fetching.pop(entry.app_id, None)
             self._fetched.pop(entry.app_id, None)
         return folder
+
+    async def note_logs_read(self, entry: AppEntry, reader: Identity) -> None:
+        """Write that an administrator reads the logs of another user's app. Raises StoreError if it cannot."""
+        if reader.user != entry.spec.user and not self.identities.anonymous:
+            detail = {"user": reader.user, "action": "logs_read"}
+            await self.changes.make(lambda change: change.event("user_acted", app_id=entry.app_id, detail=detail))
 
     async def submit(self, spec: AppSpec, code: bytes = b"", *, by: str = "") -> AppEntry:
         """Accept an app and start its app master.
@@ -225,12 +232,15 @@ class ResourceManager:
         def want(change: Change) -> None:
             if entry.ended or entry.kill_reason:
                 return
-            killer = "its user" if by in ("", entry.spec.user) else by
-            kill_reason = reason or f"killed by {killer}"
+            kill_reason = reason or f"killed by {_actor(by, entry.spec.user)}"
             # Written, so that the promise to end the app holds after a restart of this service too.
             detail = {"reason": kill_reason, "user": by or entry.spec.user}
             change.event("app_kill_wanted", app_id=entry.app_id, detail=detail)
             change.put(entry, kill_reason=kill_reason)
+            if not entry.is_active:
+                # Nothing of a paused app runs.
+                self.app_masters.end_app(change, entry, AppState.KILLED, kill_reason)
+                return
             self.live_cluster.leave(change, entry.app_id, kill_reason)
             change.then(lambda: self._shut_down(entry))
 
@@ -239,9 +249,58 @@ class ResourceManager:
         return entry
 
     def _shut_down(self, entry: AppEntry) -> None:
-        if entry.session is not None:
-            entry.session.send(pb.RmMessage(shut_down=pb.ShutDown(reason=entry.kill_reason)))
+        self._ask_to_leave(entry)
         self.app_masters.kill_later(entry)
+
+    async def pause(self, app_id: str, reason: str = "", *, by: str = "") -> AppEntry:
+        """Ask an app to save checkpoints and stop. It is PAUSED once nothing of it runs; until then it keeps its GPUs.
+
+        A paused app, or one that is about to be, stays as it is. `by` is as in `kill`.
+
+        Raises:
+            InputError: The app is unknown or has ended, or the reason cannot be shown.
+            StoreError: The request cannot be written; the app goes on.
+        """
+        entry = await self.find(app_id)
+        if reason:
+            check_label(reason, "reason", f"pause of {app_id}")
+
+        def want(change: Change) -> None:
+            if entry.ended or entry.kill_reason:
+                state = entry.state.value if entry.ended else entry.kill_reason
+                raise InputError(f"app {entry.app_id} cannot be paused", value=state, remedy="it ends, or has ended")
+            if not entry.is_active or entry.pause_reason:
+                return
+            pause_reason = reason or f"paused by {_actor(by, entry.spec.user)}"
+            detail = {"reason": pause_reason, "user": by or entry.spec.user}
+            change.event("app_pause_wanted", app_id=entry.app_id, detail=detail)
+            change.put(entry, pause_reason=pause_reason)
+            self.live_cluster.leave(change, entry.app_id, pause_reason)
+            change.then(lambda: self._ask_to_leave(entry))
+            change.then(lambda: self.app_masters.pause_later(entry))
+
+        await self.changes.make(want)
+        return entry
+
+    async def resume(self, app_id: str, *, by: str = "") -> AppEntry:
+        """Bring a paused app back: its next attempt goes on from its checkpoints. `by` is as in `kill`.
+
+        Raises:
+            InputError: The app is unknown or not paused.
+            StoreError: The request cannot be written; the app stays paused.
+        """
+        entry = await self.find(app_id)
+        if entry.pause_reason:
+            remedy = f"try again once `submarine app show {entry.app_id}` says PAUSED"
+            raise InputError(f"app {entry.app_id} is not paused yet", value=entry.pause_reason, remedy=remedy)
+        await self.app_masters.resume_app(entry, by)
+        return entry
+
+    def _ask_to_leave(self, entry: AppEntry) -> None:
+        """Ask the app master to end, for a kill or a pause."""
+        if entry.session is not None:
+            message = pb.ShutDown(reason=entry.leave_reason, pause=not entry.kill_reason)
+            entry.session.send(pb.RmMessage(shut_down=message))
 
     async def find(self, reference: str, user: str = "") -> AppEntry:
         """Return the app of an id or name, also an archived one; see `AppEntries.get`.
@@ -304,7 +363,7 @@ class ResourceManager:
         if message.attempt > newest and proves(message.token, entry.token_sha256):
             newest = await self.app_masters.newest_attempt(entry)
         check_registration(message, entry, newest)
-        if message.page_url and peer and not await asyncio.to_thread(is_own_page, message.page_url, peer):
+        if message.page_url and peer and not await self.own_pages.has(message.page_url, peer):
             LOG.warning("%s: its page is not on its host and is ignored: %s", entry.app_id, message.page_url)
             message.page_url = ""
         session = Session(entry.app_id, message.attempt)
@@ -345,13 +404,13 @@ class ResourceManager:
         if entry.session is not None:
             entry.session.close()
         entry.session, entry.last_seen_s = (None if session.closed else session), self.clock.now_s()
-        self.arbiter.set_silent(entry.app_id, session.closed or bool(entry.kill_reason))
+        self.arbiter.set_silent(entry.app_id, session.closed or bool(entry.leave_reason))
 
     def _greet(self, entry: AppEntry, session: Session, code: bytes) -> None:
         self.app_masters.registered(entry.app_id)
         session.send(pb.RmMessage(registered=self._welcome(entry, code)))
-        if entry.kill_reason:
-            session.send(pb.RmMessage(shut_down=pb.ShutDown(reason=entry.kill_reason)))
+        if entry.leave_reason:
+            self._ask_to_leave(entry)
         self.rounds.trigger("app arrived")
 
     def excess(self, entry: AppEntry, message: pb.AmMessage) -> str:
@@ -392,8 +451,9 @@ class ResourceManager:
         elif body == "bid":
             session.bid_prepare_ms = message.bid.prepare_ms
             session.take_bid(bid_from_message(message.bid, entry.app_id))
-        elif body == "heartbeat" and not entry.ended:
+        elif body == "heartbeat" and entry.is_active:
             self.entries.take_heartbeat(entry, message.heartbeat)
+            self.live_cluster.note_grants(entry)
             self.rounds.demand_changed(entry.app_id, message.heartbeat.unmet_gpus)
 
     def _keep(self, change: Change, entry: AppEntry, session: Session, message: pb.AmMessage) -> None:
@@ -408,12 +468,18 @@ class ResourceManager:
             event = message.job_event
             detail = read_detail(event)
             change.event(event.kind, app_id=entry.app_id, detail=detail, time_s=event.time_s or None)
-        elif not entry.ended:
-            finish = message.finish
-            state = AppState.KILLED if entry.kill_reason else AppState(finish.state)
-            change.set(entry, finish=finish)
-            self.app_masters.end_app(change, entry, state, entry.kill_reason or finish.diagnostics)
+        elif entry.is_active:
+            self._keep_finish(change, entry, message.finish)
         change.set(entry, last_message=number)
+
+    def _keep_finish(self, change: Change, entry: AppEntry, finish: pb.Finish) -> None:
+        state = AppState.KILLED if entry.kill_reason else AppState(finish.state)
+        # An engine may have ended the app master meanwhile, which then says that it was killed.
+        if entry.pause_reason and state in (AppState.PAUSED, AppState.KILLED) and not entry.kill_reason:
+            self.app_masters.pause_app(change, entry)
+            return
+        change.set(entry, finish=finish)
+        self.app_masters.end_app(change, entry, state, entry.kill_reason or finish.diagnostics)
 
     def disconnected(self, entry: AppEntry, session: Session) -> None:
         """Note that a session's stream broke; the app master may come back until `am_expiry_s` has passed."""
@@ -428,7 +494,7 @@ class ResourceManager:
         return pb.Registered(
             spec=app_to_message(entry.spec),
             cluster=self.live_cluster.cluster_message(),
-            submitted_at_s=entry.submitted_at_s,
+            submitted_at_s=entry.arrived_at_s,
             now_s=now_s,
             lease_s=lease.duration_s,
             checkpoint_lead_s=lease.checkpoint_lead_s,
@@ -450,9 +516,14 @@ class ResourceManager:
         return pb.Acknowledge(
             of_id=message_id,
             now_s=now_s,
-            contention=math.nan if entry.ended else self.arbiter.contention(entry.app_id, now_s),
+            contention=self.arbiter.contention(entry.app_id, now_s) if entry.is_active else math.nan,
             active_apps=self.arbiter.active_count,
         )
+
+
+def _actor(by: str, owner: str) -> str:
+    """Who asked for something to happen to an app, in words."""
+    return "its user" if by in ("", owner) else by
 
 
 def _submitted_detail(spec: AppSpec, by: str) -> dict[str, object]:

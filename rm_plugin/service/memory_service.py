@@ -110,9 +110,9 @@ class MemoryService:
         self.arbiter = Arbiter(
             Cluster(name="here", machines=(machine,)), LeasePolicy(), RoundSettings(), seed=0, grid_origin_s=0.0
         )
-        for entry in self.entries.active():
+        for entry in sorted(self.entries.active(), key=lambda entry: entry.arrived_at_s):
             self.arbiter.add_app(
-                entry.app_id, now_s=entry.submitted_at_s, owner=entry.owner, resources=entry.spec.resources
+                entry.app_id, now_s=entry.arrived_at_s, owner=entry.owner, resources=entry.spec.resources
             )
         self.launcher = MemoryAppLauncher(self._am_exited)
         self.manager = ResourceManager(

@@ -46,7 +46,7 @@ MAX_CURVE_POINTS = 128
 """Most points of a loss curve. App masters send at most 64."""
 
 _JOB_STATES = frozenset(JobState)
-_ENDS = frozenset((AppState.FINISHED, AppState.FAILED, AppState.KILLED))
+_ENDS = frozenset((AppState.FINISHED, AppState.FAILED, AppState.KILLED, AppState.PAUSED))
 _LEVELS = frozenset(level.label for level in Level)
 
 
@@ -60,7 +60,7 @@ def check_registration(message: pb.Register, app: AppEntry, newest_attempt: int)
     """
     if not proves(message.token, app.token_sha256):
         raise InputError("the token is not this app's", value=app.app_id)
-    if app.ended or message.attempt < app.attempt:
+    if not app.is_active or message.attempt < app.attempt:
         raise InputError("this attempt is over", value=f"{app.app_id} attempt {message.attempt}")
     if message.attempt > newest_attempt:
         raise InputError("the engine has not started this attempt", value=f"{app.app_id} attempt {message.attempt}")
@@ -195,6 +195,7 @@ def _check_bid(message: pb.Bid, _app: AppEntry, cluster: Cluster, _now_s: float)
 def _check_release(message: pb.Release, _app: AppEntry, _cluster: Cluster, _now_s: float) -> None:
     _check_few("lease_ids", message.lease_ids, MAX_LEASES)
     message.reason = _cut(message.reason)
+    _check_count("headroom_gpus", message.headroom_gpus)
 
 
 def _check_heartbeat(message: pb.Heartbeat, app: AppEntry, _cluster: Cluster, _now_s: float) -> None:
@@ -204,6 +205,7 @@ def _check_heartbeat(message: pb.Heartbeat, app: AppEntry, _cluster: Cluster, _n
     _check_count("phases", message.phases)
     _check_count("unmet_gpus", message.unmet_gpus)
     message.unmet_gpus = min(message.unmet_gpus, app.spec.demand_max_gpus)
+    _check_count("headroom_gpus", message.headroom_gpus)
     _check_line("checkpoint_uri", message.checkpoint_uri)
     _check_best(message.best, app)
     _check_jobs(message.jobs, app)
@@ -229,7 +231,9 @@ def _check_finish(message: pb.Finish, app: AppEntry, _cluster: Cluster, _now_s: 
     # A finish that is sent again after the app ended changes nothing and is acknowledged.
     if message.state not in _ENDS:
         raise InputError("not a state in which an app ends", value=_shown(message.state))
-    if not app.ended and not APP_LIFECYCLE.allows(app.state, AppState(message.state)):
+    if message.state == AppState.PAUSED and app.is_active and not app.leave_reason:
+        raise InputError("only its user pauses an app", value=app.app_id)
+    if app.is_active and not APP_LIFECYCLE.allows(app.state, AppState(message.state)):
         raise InputError(f"an app that is {app.state} cannot end so", value=message.state)
     message.diagnostics = _cut(message.diagnostics)
     _check_few("rho", message.rho, MAX_RHOS)

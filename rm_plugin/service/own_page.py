@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import re
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import unquote, urlsplit
 
+_PATH = re.compile(r"/?|/[A-Za-z0-9_-]{32}/")
+"""The root, or one folder with the name that an app master makes up (`am.page.server`)."""
+_THREADS = 4
+_LIMIT_S = 5.0
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class OwnPages:
+    """Judges pages in threads of its own: a name whose server is slow must not hold those that write the store."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="own-page")
+
+    async def has(self, page_url: str, peer: str) -> bool:
+        """Return `is_own_page`; False if that is not known within five seconds."""
+        loop = asyncio.get_running_loop()
+        judged = loop.run_in_executor(self._threads, is_own_page, page_url, peer)
+        try:
+            async with asyncio.timeout(_LIMIT_S):
+                return await judged
+        except TimeoutError:
+            return False
+
+    def close(self) -> None:
+        """End the threads that judge nothing."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def peer_address(peer: str) -> str:
@@ -22,7 +51,7 @@ def peer_address(peer: str) -> str:
 
 
 def is_own_page(page_url: str, peer: str) -> bool:
-    """Whether a page is at the root of a web server on the host that a session comes from. Resolves its name.
+    """Whether a page is on the host that a session comes from, at a path of an app master. Resolves its name.
 
     A host is the same if one of its addresses is the session's, or if both are this machine. An app master behind a
     proxy, or on a host with several addresses of which its name has other ones, has no page.
@@ -37,8 +66,9 @@ def is_own_page(page_url: str, peer: str) -> bool:
         own = ipaddress.ip_address(peer_address(peer) or "127.0.0.1")
     except ValueError:
         return False
-    plain = url.scheme in ("http", "https") and url.path in ("", "/") and not url.query and not url.fragment
-    if not plain or not url.hostname or url.username is not None or url.password is not None:
+    if url.scheme not in ("http", "https") or not _PATH.fullmatch(url.path) or url.query or url.fragment:
+        return False
+    if not url.hostname or url.username is not None or url.password is not None:
         return False
     try:
         found = socket.getaddrinfo(url.hostname, port, type=socket.SOCK_STREAM)

@@ -18,7 +18,7 @@ from rm_plugin.arbiter.rounds import Answer, Question, RoundResult, play_round
 from rm_plugin.policies.demands import usable_left
 from rm_plugin.policies.port import ExplainingPolicy, Explanation, Figure, MeasuredPolicy, Policy
 from rm_plugin.service.changes import Change, Changes
-from rm_plugin.service.claims import WITHIN_APP, AppFacts, Cuts, checked_bid, checked_report
+from rm_plugin.service.claims import NOT_GRANTED, WITHIN_APP, AppFacts, Cuts, checked_bid, checked_report
 from rm_plugin.service.entries import AppEntries
 from rm_plugin.service.last_reports import LastReports
 from rm_plugin.service.market_folder import MarketFolder
@@ -273,9 +273,6 @@ class RoundRunner:
             app_id: checked_report(claim, self._facts_of(snapshot, app_id)) for app_id, claim in claims.items()
         }
         reports = {app_id: report for app_id, (report, _) in cut_reports.items()}
-        self._arbiter.heard_of(reports)
-        for app_id, report in reports.items():
-            self._entries.get(app_id).note_claim(report.work_left_gpu_s)
         self._last_reports.take(snapshot, reports)
         kept = self._last_reports.of_late(snapshot, [app for app in question.app_ids if app not in reports])
         self._reports = reports | kept
@@ -288,8 +285,16 @@ class RoundRunner:
         if kept:
             detail["kept"] = sorted(kept)
         detail |= self._cut_detail({app_id: cuts for app_id, (_, cuts) in cut_reports.items() if cuts})
-        await self._record("round_reported", detail)
+        await self._changes.make(lambda change: self._note_reports(change, reports, detail))
         return self._reports
+
+    def _note_reports(self, change: Change, reports: Mapping[str, AppReport], detail: Mapping[str, object]) -> None:
+        change.event("round_reported", detail=detail)
+        for app_id, report in reports.items():
+            entry, claim_gpu_s = self._entries.get(app_id), report.work_left_gpu_s
+            if entry.claimed_gpu_s is None and claim_gpu_s > 0.0:
+                change.put(entry, claimed_gpu_s=claim_gpu_s)
+        change.then(lambda: self._arbiter.heard_of(reports))
 
     def _facts_of(self, snapshot: RoundSnapshot, app_id: str) -> AppFacts:
         """Return what is known of an app in this round, without asking it."""
@@ -306,13 +311,14 @@ class RoundRunner:
             lease_s=snapshot.lease_s,
             rule=self._settings.auction.bundle_rule,
             claimed_gpu_s=entry.claimed_gpu_s,
+            grantable_gpus=entry.grant_limit.at(snapshot.now_s),
         )
 
     def _cut_detail(self, cuts: Mapping[str, Cuts]) -> dict[str, object]:
         """Count and log what was cut from claims, and return the part of an event that says so."""
         for app_id, notes in cuts.items():
-            if all(note.endswith(WITHIN_APP) for note in notes):
-                # Of an honest app whose job moves.
+            if all(note.endswith((WITHIN_APP, NOT_GRANTED)) for note in notes):
+                # Of an honest app.
                 continue
             entry = self._entries.get(app_id)
             entry.cut_claims += len(notes)

@@ -27,6 +27,7 @@ from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.admin_service import AdminService
 from rm_plugin.service.auctioneer import Auctioneer
 from rm_plugin.service.authentication import Authentication, LocalTokens
+from rm_plugin.service.certificates import load_tls
 from rm_plugin.service.client_service import ClientService
 from rm_plugin.service.entries import AppEntries
 from rm_plugin.service.identities import USER_TOKENS
@@ -83,6 +84,8 @@ def run(settings: RmSettings, engine: Engine | None = None, *, standby: bool = F
     # App masters and tasks inherit the environment, and must not act as the operator.
     os.environ.pop(TOKEN_VARIABLE, None)
     _check_listeners(settings)
+    # Before anything waits for an engine.
+    load_tls(settings.tls)
     # Earlier versions created these readable for all users. The folder itself may hold files of others.
     for name in ("rm.sqlite", "rm.sqlite-wal", "rm.sqlite-shm", "address", "apps", "markets", "archive", "code"):
         make_private(settings.state_dir / name)
@@ -95,15 +98,14 @@ def _check_listeners(settings: RmSettings) -> None:
     """Raise InputError if others than this machine's users could reach the service, unless `insecure` allows it."""
     if settings.exposure:
         LOG.warning("insecure: %s", settings.exposure)
-    if settings.insecure:
+    if settings.insecure or (settings.tls.enabled and not settings.anonymous):
         return
     for key, address in (("listen", settings.listen), ("page", settings.page)):
         host = address.rpartition(":")[0].strip("[]")
         if address and not is_loopback_name(host):
-            remedy = "listen at 127.0.0.1, or set `insecure: true` in a network that you trust"
-            raise InputError(
-                f"{key}: beyond this machine, tokens would travel without encryption", value=address, remedy=remedy
-            )
+            remedy = "set `tls` (`themis rm init`), listen at 127.0.0.1, or set `insecure: true` in a trusted network"
+            what = "everybody could do everything" if settings.anonymous else "tokens would travel without encryption"
+            raise InputError(f"{key}: beyond this machine, {what}", value=address, remedy=remedy)
 
 
 async def _serve(settings: RmSettings, engine: Engine, *, standby: bool = False) -> int:
@@ -170,7 +172,8 @@ async def _locked(lock: FolderLock, settings: RmSettings, *, standby: bool) -> N
             page.holder = holder
 
     if standby and settings.page:
-        await page.start(settings.page)
+        tls = load_tls(settings.tls)
+        await page.start(settings.page, None if tls is None else tls.context)
     try:
         await lock.acquire(wait=standby, on_wait=waits_for)
     finally:
@@ -282,7 +285,9 @@ class Server:
         identities = self.manager.identities
         identities.restore(store.meta(USER_TOKENS))
         self._server = grpc.aio.server(options=_OPTIONS, interceptors=[Authentication(identities)])
-        self._local_tokens = LocalTokens(identities)
+        self._tls = load_tls(settings.tls)
+        self.manager.certificate_expires_at_s = 0.0 if self._tls is None else self._tls.expires_at_s
+        self._local_tokens = LocalTokens(identities, "" if self._tls is None else self._tls.authorities)
         self._stop_order = stop or StopOrder()
         self._nodes = NodeWatch(self.manager, engine.inventory(), engine.poll_s)
         self.manager.rounds = RoundRunner(
@@ -304,19 +309,25 @@ class Server:
         admin = AdminService(self.manager, self._nodes, self._stop_order.give, self._standbys)
         rpc.add_AdminServiceServicer_to_server(admin, self._server)
         address = self.manager.app_masters.rm_address = self._listen()
+        if self._tls is not None:
+            first = (*self._settings.standby.addresses, address)[0]
+            self.manager.app_masters.rm_environment = self._tls.trust(first).environment()
         await self._local_tokens.start(int(address.rpartition(":")[2]))
         _abandon_open_round(self.manager.recorder)
         self._record_start(recovered=bool(list(self._entries)))
         await self._server.start()
         _write_address(self._settings.state_dir / "address", address)
         LOG.info("listening on %s, state in %s", address, self._settings.state_dir.absolute())
+        if self._tls is not None:
+            self._tls.report(address)
         run_on = await self.manager.app_masters.recover()
         if apps := len(list(self._entries.active())):
             LOG.info("apps of an earlier run: %d run on, %d start again", run_on, apps - run_on)
         await self._nodes.look()
         if self._settings.page:
             self._page = RmPage(self.manager, self._settings.policy)
-            self.manager.page_url = await self._page.start(self._settings.page)
+            context = None if self._tls is None else self._tls.context
+            self.manager.page_url = await self._page.start(self._settings.page, context)
             LOG.info("the page is at %s", self.manager.page_url)
         manager = self.manager
         for work in (
@@ -346,6 +357,7 @@ class Server:
         await self._server.stop(grace=0.5)
         await self._local_tokens.stop()
         await self.manager.changes.close()
+        self.manager.own_pages.close()
         self._auctioneer.close()
         with contextlib.suppress(FileNotFoundError):
             (self._settings.state_dir / "address").unlink()
@@ -360,7 +372,10 @@ class Server:
         former = f"{host}:{former_port}" if port == "0" and former_port else None
         for wanted in filter(None, (former, self._settings.listen)):
             try:
-                bound = self._server.add_insecure_port(wanted)
+                if self._tls is None:
+                    bound = self._server.add_insecure_port(wanted)
+                else:
+                    bound = self._server.add_secure_port(wanted, self._tls.credentials())
             except RuntimeError:
                 continue
             address = f"{self._settings.advertise or host}:{bound}"
@@ -455,14 +470,15 @@ def _arbiter(
         next_round_id=summary.last_round + 1,
         memory=restored_memory(summary.memory, policy, summary.memory_policy),
     )
-    for entry in entries.active():
-        attained = summary.attained_gpu_s.get(entry.app_id, 0.0)
+    # By arrival, since the arbiter's time does not run back.
+    for entry in sorted(entries.active(), key=lambda entry: entry.arrived_at_s):
         arbiter.add_app(
             entry.app_id,
-            now_s=entry.submitted_at_s,
-            attained_gpu_s=attained,
+            now_s=entry.arrived_at_s,
+            attained_gpu_s=summary.attained_gpu_s.get(entry.app_id, 0.0),
             owner=entry.owner,
             resources=entry.spec.resources,
+            waiting=[lease_id for lease_id, app_id in summary.prolonged.items() if app_id == entry.app_id],
         )
         arbiter.set_silent(entry.app_id, True)
     return arbiter

@@ -48,7 +48,7 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
     if whole:
         status.spec.CopyFrom(app_to_message(entry.spec))
         status.folder = str(manager.folder(entry.app_id))
-        lines = () if entry.ended else manager.rounds.explanation(entry.app_id)
+        lines = manager.rounds.explanation(entry.app_id) if entry.is_active else ()
         status.explanation.extend(pb.ExplanationLine(label=label, text=text) for label, text in lines)
         status.leases.extend(lease_to_message(lease) for lease in leases)
         _add_estimates(manager, entry, status)
@@ -69,6 +69,6 @@ def _seconds(interval: Interval) -> pb.Seconds:
 
 
 def _gpu_time_s(manager: ResourceManager, entry: AppEntry) -> float:
-    if entry.ended:
+    if not entry.is_active:
         return entry.gpu_time_s
     return manager.arbiter.attained_gpu_s(entry.app_id, manager.clock.now_s())

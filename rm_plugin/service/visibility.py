@@ -6,73 +6,110 @@ any text that the app's programs may have written.
 
 from __future__ import annotations
 
-from dataclasses import replace as replace_record
-from typing import Any
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.store import StoredEvent
-from themis.apps import ProgramSpec, TunerSpec
+from themis.apps import AppSpec, JobSpec, ProgramSpec, TunerSpec
 from themis.errors import InputError
 from themis.events import EMITTERS, Emitter
 from themis.identity import Identity
 from themis.wire import themis_pb2 as pb
 
-_PRIVATE_FIELDS = (
-    *("diagnostics", "best", "best_checkpoint", "page_url", "engine_id", "archive", "checkpoint_uri", "jobs"),
-    *("spec", "folder", "explanation", "waiting", "waits_for", "estimate"),
+# What is not in these lists is private, so that a new field is private until somebody adds it here.
+_PUBLIC_STATUS = frozenset(
+    (
+        *("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "device_noun"),
+        *("submitted_at_s", "started_at_s", "finished_at_s", "attempts", "progress", "phase", "phases"),
+        *("rho", "final_rho", "gpus", "gpu_time_s", "leases"),
+    )
 )
-_PRIVATE_DETAIL = frozenset({"diagnostics", "reason"})
+_PUBLIC_DETAIL = frozenset(
+    (
+        *("name", "user", "by", "tuner", "program", "replay", "jobs", "demand_max_gpus", "state", "attempt", "pid"),
+        *("action", "of", "lease_id", "gpu", "expires_at_s", "job_id", "round_id", "reserved"),
+    )
+)
 
 
 def visible_status(status: pb.AppStatus, identity: Identity) -> pb.AppStatus:
     """Return the status of an app as a caller may see it. Clears the private fields of `status` itself."""
     if not identity.controls(status.user):
-        for field in _PRIVATE_FIELDS:
-            status.ClearField(field)
+        for field, _value in status.ListFields():
+            if field.name not in _PUBLIC_STATUS:
+                status.ClearField(field.name)
     return status
 
 
 def visible_entry(entry: AppEntry, identity: Identity | None, *, whole: bool = True) -> AppEntry:
-    """Return an app as a reader of the pages may see it: the entry itself, or a copy without the private parts.
+    """Return an app as a reader of the pages may see it: the entry itself, or a new one with the public parts.
 
-    An `identity` of None stands for a reader whom the ResourceManager does not know. Without `whole` the copy is for a
-    list, and keeps the jobs.
+    An `identity` of None stands for a reader whom the ResourceManager does not know. Without `whole` the entry is for a
+    list, which shows no jobs and of the specification only public parts; the specification is the app's own.
     """
     if identity is not None and identity.controls(entry.spec.user):
         return entry
-    texts: dict[str, Any] = dict.fromkeys(("diagnostics", "page_url", "engine_id", "archive"), "")
-    if not whole:
-        return replace_record(entry, session=None, **texts)
-    spec = entry.spec
-    heartbeat, finish = pb.Heartbeat(), pb.Finish()
-    heartbeat.CopyFrom(entry.heartbeat)
-    finish.CopyFrom(entry.finish)
-    for message in (heartbeat, finish):
-        bare = [
-            pb.JobStatus(job_id=job.job_id, state=job.state, gpus=job.gpus, device=job.device) for job in message.jobs
-        ]
-        for field in ("jobs", "best", "loss_curves"):
-            message.ClearField(field)
-        message.jobs.extend(bare)
-    finish.best_checkpoint = finish.diagnostics = heartbeat.checkpoint_uri = ""
-    return replace_record(
-        entry,
-        spec=replace(
-            spec,
-            program=ProgramSpec(name=spec.program.name or "command"),
-            tuner=TunerSpec(name=spec.tuner.name),
-            jobs=tuple(replace(job, hyper_parameters={}) for job in spec.jobs),
-            checkpoint_uri="",
-        ),
-        heartbeat=heartbeat,
-        finish=finish,
-        _curves={},
-        session=None,
-        **texts,
+    return AppEntry(
+        app_id=entry.app_id,
+        spec=_public_spec(entry.spec) if whole else entry.spec,
+        submitted_at_s=entry.submitted_at_s,
+        state=entry.state,
+        attempt=entry.attempt,
+        started_at_s=entry.started_at_s,
+        finished_at_s=entry.finished_at_s,
+        gpu_time_s=entry.gpu_time_s,
+        heartbeat=_public_heartbeat(entry.heartbeat, whole=whole),
+        finish=_public_finish(entry.finish, whole=whole),
     )
+
+
+def _public_spec(spec: AppSpec) -> AppSpec:
+    return AppSpec(
+        name=spec.name,
+        user=spec.user,
+        queue=spec.queue,
+        tuner=TunerSpec(name=spec.tuner.name),
+        program=ProgramSpec(name=spec.program.name or "command"),
+        jobs=tuple(
+            JobSpec(
+                job_id=job.job_id,
+                shape=job.shape,
+                iterations_total=job.iterations_total,
+                speed_by_device=job.speed_by_device,
+            )
+            for job in spec.jobs
+        ),
+        replay=spec.replay,
+    )
+
+
+def _public_heartbeat(heartbeat: pb.Heartbeat, *, whole: bool) -> pb.Heartbeat:
+    return pb.Heartbeat(
+        progress=heartbeat.progress,
+        rho=heartbeat.rho,
+        phase=heartbeat.phase,
+        phases=heartbeat.phases,
+        unmet_gpus=heartbeat.unmet_gpus,
+        declaration=heartbeat.declaration if heartbeat.HasField("declaration") else None,
+        phases_left=heartbeat.phases_left,
+        jobs=_public_jobs(heartbeat.jobs) if whole else (),
+    )
+
+
+def _public_finish(finish: pb.Finish, *, whole: bool) -> pb.Finish:
+    return pb.Finish(
+        state=finish.state,
+        rho=finish.rho,
+        declaration=finish.declaration if finish.HasField("declaration") else None,
+        jobs=_public_jobs(finish.jobs) if whole else (),
+    )
+
+
+def _public_jobs(jobs: Sequence[pb.JobStatus]) -> list[pb.JobStatus]:
+    return [pb.JobStatus(job_id=job.job_id, state=job.state, gpus=job.gpus, device=job.device) for job in jobs]
 
 
 async def visible_event(manager: ResourceManager, event: StoredEvent, identity: Identity | None) -> StoredEvent | None:
@@ -87,7 +124,7 @@ async def visible_event(manager: ResourceManager, event: StoredEvent, identity: 
         return event
     if EMITTERS.get(event.kind) is not Emitter.RESOURCE_MANAGER:
         return None
-    return replace(event, detail={key: value for key, value in event.detail.items() if key not in _PRIVATE_DETAIL})
+    return replace(event, detail={key: value for key, value in event.detail.items() if key in _PUBLIC_DETAIL})
 
 
 async def _controls(manager: ResourceManager, app_id: str, identity: Identity) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rm_plugin.solvers.candidates import BidderMemo
+from rm_plugin.solvers.bidders import BidderMemo
 from rm_plugin.solvers.machine_model import MachineModel
 from rm_plugin.solvers.mip import TOLERANCE, Answer, AtLeast, solve_by
 from rm_plugin.solvers.port import Solution, SolveStatus, each_alone

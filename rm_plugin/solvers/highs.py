@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rm_plugin.solvers.candidates import BidderMemo
+from rm_plugin.solvers.bidders import BidderMemo
 from rm_plugin.solvers.highs_package import highspy
 from rm_plugin.solvers.machine_model import MachineModel
 from rm_plugin.solvers.mip import TOLERANCE, Answer, AtLeast, solve_by

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from rm_plugin.solvers.candidates import check_market
+from rm_plugin.solvers.bidders import check_market
 from rm_plugin.solvers.exact.market_arrays import MarketArrays, read_market
 from rm_plugin.solvers.exact.prepared_market import OutOfTimeError, PreparedMarket
 from rm_plugin.solvers.exact.problem import solve_problem

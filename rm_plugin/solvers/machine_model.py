@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rm_plugin.solvers.candidates import Bidder
+from rm_plugin.solvers.bidders import Bidder
 from rm_plugin.solvers.kinds import Kind, has_types
 from rm_plugin.solvers.realise import Layout, racks_by_type
 from themis.bids import FreeMachine
@@ -21,7 +21,7 @@ Place = tuple[object, ...]
 class MachineModel(Value, frozen=True, kw_only=True):
     """Maximise `gains . z` with `lower <= A z <= upper`, `0 <= z <= upper_bounds`, z whole; A by rows (CSR).
 
-    The first variables choose the rows: bidder `choice_of[k][0]` takes its candidate `choice_of[k][1]`.
+    The first variables choose the rows: bidder `choice_of[k][0]` takes its row `choice_of[k][1]`.
     The others count gangs by place: `slots`, `machines`, `racks`, `types` and `units` map places to variables (see
     `Layout`).
     """
@@ -79,7 +79,7 @@ class _Rows:
 def build_model(machines: Sequence[FreeMachine], bidders: Sequence[Bidder]) -> MachineModel:
     """The programme of a market.
 
-    Variables: x[bidder, candidate]; y[kind, slot], y[kind, machine] and y[kind, rack], gangs of a kind there; and
+    Variables: x[bidder, row]; y[kind, slot], y[kind, machine] and y[kind, rack], gangs of a kind there; and
     u[unit, machine], whole units of rack and cluster gangs for units of at least two GPUs. Gangs are counted over all
     bidders, since gangs of one kind can be swapped between bidders. Constraints:
 
@@ -101,7 +101,7 @@ def build_model(machines: Sequence[FreeMachine], bidders: Sequence[Bidder]) -> M
 
 class _Builder:
     def __init__(self, machines: Sequence[FreeMachine], bidders: Sequence[Bidder]) -> None:
-        self._kinds = sorted({kind for bidder in bidders for row in bidder.candidates for kind, _ in row.kinds})
+        self._kinds = sorted({kind for bidder in bidders for row in bidder.rows for kind, _ in row.kinds})
         self._has_types = has_types(machines, self._kinds)
         by_type = racks_by_type(machines) if self._has_types else machines
         self._free = sorted((machine for machine in by_type if machine.free), key=lambda m: m.machine_id)
@@ -186,16 +186,16 @@ class _Builder:
 
     def _add_choices(self) -> None:
         for index, bidder in enumerate(self._bidders):
-            for position, candidate in enumerate(bidder.candidates):
-                column = self._column(1, bidder.gain(candidate))
+            for position, row in enumerate(bidder.rows):
+                column = self._column(1, bidder.gain(row))
                 self._choice_of.append((index, position))
                 self._rows.add(("bidder", index), column, 1)
-                self._rows.add(("cluster",), column, candidate.gpus)
-                for kind, count in candidate.kinds:
+                self._rows.add(("cluster",), column, row.gpus)
+                for kind, count in row.kinds:
                     self._rows.add(("kind", kind), column, -count)
                     if kind.level >= Level.RACK:
                         self._rows.add(("units", kind.unit), column, -count * kind.units)
-                for machine_id, count in candidate.pinned:
+                for machine_id, count in row.pinned:
                     self._use_machine(machine_id, column, count)
 
     def _use_machine(self, machine_id: str, column: int, gpus: int) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rm_plugin.solvers.candidates import Bidder, Candidate
+from rm_plugin.solvers.bidders import Bidder, MarketRow
 from rm_plugin.solvers.machine_model import MachineModel, build_model
 from rm_plugin.solvers.port import SMALLEST_GAP, Solution, SolveStatus, Win
 from rm_plugin.solvers.realise import realise
@@ -102,13 +102,13 @@ def _left_s(deadline_s: float) -> float:
 def _solution(
     bidders: Sequence[Bidder],
     answer: Answer,
-    chosen: Mapping[str, Candidate],
+    chosen: Mapping[str, MarketRow],
     wins: Mapping[str, Win],
     *,
     positive_open: bool,
 ) -> Solution:
     """Convert an answer to a solution. If no row can win, the choice without winners is optimal."""
-    proven = answer.proven or not any(bidder.candidates for bidder in bidders)
+    proven = answer.proven or not any(bidder.rows for bidder in bidders)
     log_objective, positive = _score(bidders, chosen)
     return Solution(
         status=SolveStatus.OPTIMAL if proven else answer.status,
@@ -142,29 +142,29 @@ def _solve_stages(run: Run, model: MachineModel, bidders: Sequence[Bidder], dead
 
 def chosen_rows(
     model: MachineModel, bidders: Sequence[Bidder], solution: NDArray[np.int64] | None
-) -> dict[str, Candidate]:
+) -> dict[str, MarketRow]:
     """The rows that a solution takes, by app id; empty without a solution."""
     if solution is None:
         return {}
     taken = np.flatnonzero(solution[: len(model.choice_of)])
     choices = [model.choice_of[column] for column in taken]
-    return {bidders[bidder].app_id: bidders[bidder].candidates[position] for bidder, position in choices}
+    return {bidders[bidder].app_id: bidders[bidder].rows[position] for bidder, position in choices}
 
 
-def _gap(bidders: Sequence[Bidder], answer: Answer, chosen: Mapping[str, Candidate], *, positive_open: bool) -> float:
+def _gap(bidders: Sequence[Bidder], answer: Answer, chosen: Mapping[str, MarketRow], *, positive_open: bool) -> float:
     """Distance of the log objective from the solver's bound, or from the sum of all best rows without one.
 
     It is never 0, which would claim a proof.
     """
     won = math.fsum(bidder.gain(chosen[bidder.app_id]) for bidder in bidders if bidder.app_id in chosen)
     # If winning nothing is worth 0, a row may have a negative log value. Then no row is best for the sum.
-    best = math.fsum(max([0.0, *(bidder.gain(row) for row in bidder.candidates)]) for bidder in bidders)
+    best = math.fsum(max([0.0, *(bidder.gain(row) for row in bidder.rows)]) for bidder in bidders)
     bound = best if positive_open or not math.isfinite(answer.bound) else min(best, answer.bound)
     return max(SMALLEST_GAP, bound - won)
 
 
 def _wins(
-    market: Market, model: MachineModel, chosen: Mapping[str, Candidate], solution: NDArray[np.int64] | None
+    market: Market, model: MachineModel, chosen: Mapping[str, MarketRow], solution: NDArray[np.int64] | None
 ) -> dict[str, Win]:
     if not chosen or solution is None:
         return {}
@@ -177,14 +177,14 @@ def _wins(
     return {app_id: Win(row=chosen[app_id].row, gangs=gangs) for app_id, gangs in placed.items()}
 
 
-def _score(bidders: Sequence[Bidder], chosen: Mapping[str, Candidate]) -> tuple[float, int]:
+def _score(bidders: Sequence[Bidder], chosen: Mapping[str, MarketRow]) -> tuple[float, int]:
     """The log objective of a choice over the bidders with a positive value, and the number of these bidders."""
     logs = [chosen[bidder.app_id].log_value if bidder.app_id in chosen else bidder.log_empty for bidder in bidders]
     positive = [log for log in logs if log is not None]
     return math.fsum(positive), len(positive)
 
 
-def _order_identical_bidders(bidders: Sequence[Bidder], chosen: Mapping[str, Candidate]) -> dict[str, Candidate]:
+def _order_identical_bidders(bidders: Sequence[Bidder], chosen: Mapping[str, MarketRow]) -> dict[str, MarketRow]:
     """Give the better rows to the earlier app ids among bidders with the same bid, in any order of its rows.
 
     Args:
@@ -193,15 +193,10 @@ def _order_identical_bidders(bidders: Sequence[Bidder], chosen: Mapping[str, Can
     """
     groups: dict[tuple[object, ...], list[Bidder]] = {}
     for bidder in bidders:
-        groups.setdefault(_content(bidder), []).append(bidder)
-    ordered: dict[str, Candidate] = {}
+        rows = tuple((row.log_value, row.kinds, row.pinned, tuple(sorted(row.pinned_parts))) for row in bidder.rows)
+        groups.setdefault((bidder.log_empty, rows), []).append(bidder)
+    ordered: dict[str, MarketRow] = {}
     for alike in groups.values():
-        places = sorted(bidder.candidates.index(chosen[bidder.app_id]) for bidder in alike if bidder.app_id in chosen)
-        ordered |= {bidder.app_id: bidder.candidates[place] for bidder, place in zip(alike, places, strict=False)}
+        places = sorted(bidder.rows.index(chosen[bidder.app_id]) for bidder in alike if bidder.app_id in chosen)
+        ordered |= {bidder.app_id: bidder.rows[place] for bidder, place in zip(alike, places, strict=False)}
     return dict(sorted(ordered.items()))
-
-
-def _content(bidder: Bidder) -> tuple[object, ...]:
-    """The content of a bid, independent of the order of its rows."""
-    rows = tuple((row.log_value, row.kinds, row.pinned, tuple(sorted(row.pinned_parts))) for row in bidder.candidates)
-    return (bidder.log_empty, rows)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import field
 from msgspec.structs import replace
 
-from rm_plugin.solvers.candidates import Candidate
+from rm_plugin.solvers.bidders import MarketRow
 from rm_plugin.solvers.kinds import Kind, packing_order
 from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand, PlacedGang
@@ -47,7 +47,7 @@ def racks_by_type(machines: Iterable[FreeMachine]) -> tuple[FreeMachine, ...]:
 
 def realise(
     machines: Sequence[FreeMachine],
-    chosen: Mapping[str, Candidate],
+    chosen: Mapping[str, MarketRow],
     layout: Layout | None = None,
     *,
     has_types: bool = False,
@@ -148,11 +148,16 @@ class _WithinLayout:
 
     def place(self, kind: Kind) -> PlacedGang | None:
         """Take a gang out of the free capacity. Returns None if no place is left."""
-        if kind.level is Level.SLOT:
-            return self._in_slot(kind)
-        return self._on_machine(kind) if kind.level is Level.MACHINE else self._on_machines(kind)
-
-    def _in_slot(self, kind: Kind) -> PlacedGang | None:
+        if kind.level > Level.MACHINE:
+            return self._on_machines(kind)
+        if kind.level is Level.MACHINE:
+            on = self.capacity.tightest_machine(
+                kind.gpus, lambda at: self._suits(kind, at) and self._machines[kind, at] > 0
+            )
+            if on is None:
+                return None
+            self._machines[kind, on] -= 1
+            return self.capacity.place({on: kind.gpus})
         place = self.capacity.tightest_slot(
             kind.gpus,
             lambda machine_id, slot: self._suits(kind, machine_id) and self._slots[kind, machine_id, slot] > 0,
@@ -162,15 +167,6 @@ class _WithinLayout:
         _, machine_id, slot = place
         self._slots[kind, machine_id, slot] -= 1
         return self.capacity.place_in_slot(machine_id, slot, kind.gpus)
-
-    def _on_machine(self, kind: Kind) -> PlacedGang | None:
-        machine_id = self.capacity.tightest_machine(
-            kind.gpus, lambda at: self._suits(kind, at) and self._machines[kind, at] > 0
-        )
-        if machine_id is None:
-            return None
-        self._machines[kind, machine_id] -= 1
-        return self.capacity.place({machine_id: kind.gpus})
 
     def _suits(self, kind: Kind, machine_id: str) -> bool:
         return not kind.device or kind.device == self.capacity.device_of(machine_id)

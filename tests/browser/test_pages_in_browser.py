@@ -7,6 +7,7 @@ import shutil
 import pytest
 from web_cases import busy, served
 
+from rm_plugin.service.web import readers, stream
 from themis.web import frame
 from themis.wire import themis_pb2 as pb
 
@@ -53,7 +54,15 @@ def run(scenario):
 
 @pytest.fixture(autouse=True)
 def quick_renewal(monkeypatch):
+    monkeypatch.setattr(stream, "STEP_S", 0.2)
+    monkeypatch.setattr(stream, "IDLE_S", 1.0)
     monkeypatch.setattr(frame.page, "__kwdefaults__", {**frame.page.__kwdefaults__, "refresh_s": 1})
+
+
+@pytest.fixture
+def of_ada(monkeypatch):
+    """The reader of the pages is the user of all apps."""
+    monkeypatch.setattr(readers, "user_name", lambda uid: "ada")
 
 
 @pytest.mark.parametrize("path", ["/", "/apps", "/apps/app-0001"])
@@ -145,6 +154,166 @@ def test_without_scripts_the_numbers_are_linked():
     async def scenario():
         async with opened("/apps/app-0001", scripts=False) as (page, _):
             assert await page.is_visible("#chart-losses noscript a")
+
+    run(scenario)
+
+
+def test_page_is_renewed_by_the_stream_and_not_by_a_timer():
+    case = busy()
+
+    async def scenario():
+        async with opened("/", case=case) as (page, _):
+            asked = []
+            page.on("request", lambda request: asked.append(request.url))
+            case.running("newcomer", rho=3.0)
+            await page.wait_for_selector("text=newcomer")
+            assert not [url for url in asked if "stream" in url]
+            assert await page.evaluate("timer") == 0
+
+    run(scenario)
+
+
+def test_page_without_a_stream_asks_every_few_seconds(monkeypatch):
+    monkeypatch.setattr(stream, "MAX_STREAMS", 0)
+    case = busy()
+
+    async def scenario():
+        async with opened("/", case=case) as (page, _):
+            case.running("newcomer", rho=3.0)
+            await page.wait_for_selector("text=newcomer")
+
+    run(scenario)
+
+
+def live_case():
+    case = busy()
+    case.manager.rounds.trigger = lambda why: None
+    case.manager.rounds.lease_ends_moved = lambda: None
+    return case
+
+
+@pytest.mark.parametrize("width", [1200, 400])
+def test_kill_asks_first_and_cancel_changes_nothing(of_ada, width):
+    case = live_case()
+    entry = case.entries.get("app-0001")
+
+    async def scenario():
+        async with opened("/apps/app-0001", case=case, width=width) as (page, complaints):
+            await page.click("button:has-text('Kill')")
+            assert await page.inner_text("dialog h2") == "Kill hungry (app-0001)?"
+            assert await page.evaluate("document.activeElement.textContent") == "Cancel"
+            await page.keyboard.press("Escape")
+            assert not entry.kill_reason
+            await page.focus("button:has-text('Kill')")
+            await page.keyboard.press("Enter")
+            await page.fill("dialog input", "wrong data")
+            await page.keyboard.press("Enter")
+            await page.wait_for_selector("#action-note:has-text('It ends')")
+            assert entry.kill_reason == "wrong data"
+            await page.wait_for_selector("button:has-text('Kill')", state="detached")
+            assert complaints == []
+        await case.manager.app_masters.close()
+
+    run(scenario)
+
+
+def test_pause_becomes_resume(of_ada):
+    case = live_case()
+    entry = case.entries.get("app-0001")
+
+    async def scenario():
+        async with opened("/apps/app-0001", case=case) as (page, _):
+            await page.click("button:has-text('Pause')")
+            await page.click("dialog button:has-text('Pause')")
+            # No app master is connected, so it is paused at once.
+            await page.wait_for_selector("button:has-text('Resume')")
+            assert entry.state.value == "PAUSED"
+            await page.click("button:has-text('Resume')")
+            await page.click("dialog button:has-text('Resume')")
+            await page.wait_for_selector("button:has-text('Pause')")
+            assert entry.state.value == "ACCEPTED"
+        await case.manager.app_masters.close()
+
+    run(scenario)
+
+
+def test_refused_change_says_why(of_ada):
+    case = live_case()
+
+    async def scenario():
+        async with opened("/apps/app-0001", case=case) as (page, _):
+            await page.click("button:has-text('Pause')")
+            case.entries.get("app-0001").kill_reason = "meanwhile"
+            await page.click("dialog button:has-text('Pause')")
+            await page.wait_for_selector("#action-note.bad:has-text('cannot be paused')")
+
+    run(scenario)
+
+
+def test_reader_without_rights_has_no_buttons(monkeypatch):
+    monkeypatch.setattr(readers, "user_name", lambda uid: "eve")
+
+    async def scenario():
+        async with opened("/apps/app-0001") as (page, complaints):
+            assert await page.locator("button[data-verb]").count() == 0
+            assert await page.locator(".logs").count() == 0
+            assert complaints == []
+
+    run(scenario)
+
+
+def test_log_is_shown_and_followed(of_ada, tmp_path):
+    case = busy()
+    case.manager.settings = case.manager.settings.model_copy(update={"state_dir": tmp_path})
+    folder = case.manager.folder("app-0001") / "jobs" / "job-0"
+    folder.mkdir(parents=True)
+    log = folder / "task-0.log"
+    log.write_bytes(b"bar 1 %\rbar 100 %\n\x1b[31mloss\x1b[0m 0.5 <script>alert(7)</script>\n")
+
+    async def scenario():
+        async with opened("/apps/app-0001", case=case) as (page, complaints):
+            await page.wait_for_selector(".logs pre:has-text('loss 0.5 <script>')")
+            assert "bar 1 %" not in await page.inner_text(".logs pre")
+            with log.open("ab") as file:
+                file.write("gr\u00fc\u00dfe\n".encode())
+            await page.wait_for_selector(".logs pre:has-text('gr\u00fc\u00dfe')")
+            (folder / "task-1.log").write_text("the second task\n")
+            await page.wait_for_selector("option:has-text('job-0/task-1.log')", state="attached")
+            await page.select_option(".logs select", "job-0/task-1.log")
+            await page.wait_for_selector(".logs pre:has-text('the second task')")
+            assert complaints == []
+
+    run(scenario)
+
+
+def test_parameters_and_time_line_are_drawn_and_the_pointer_names_a_span(of_ada):
+    case = busy()
+    detail = {"job_id": "job-0", "gpus": ["m00/0", "m00/1"], "iteration": 0, "incarnation": 1}
+    case.recorder.record("tasks_started", app_id="app-0001", detail=detail)
+    case.clock.advance_to(case.clock.now_s() + 60.0)
+    case.recorder.record("tasks_ended", app_id="app-0001", detail=detail)
+
+    async def scenario():
+        async with opened("/apps/app-0001", case=case) as (page, complaints):
+            await page.hover("#chart-parameters .u-over")
+            legend = await page.inner_text("#chart-parameters .u-legend")
+            assert "job-0 (best)" in legend
+            box = await page.locator("#chart-timeline .u-over").bounding_box()
+            await page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 10)
+            await page.wait_for_selector("#chart-timeline p:has-text('job-0 on 2 GPUs')")
+            assert complaints == []
+
+    run(scenario)
+
+
+def test_legend_is_used_by_key():
+    async def scenario():
+        async with opened("/apps/app-0001") as (page, _):
+            head = page.locator("#chart-losses .u-series:has-text('job-1') th")
+            await head.focus()
+            await page.keyboard.press("Enter")
+            assert await head.get_attribute("aria-pressed") == "false"
+            assert "u-off" in await page.get_attribute("#chart-losses .u-series:has-text('job-1')", "class")
 
     run(scenario)
 

@@ -73,8 +73,8 @@ def cluster(hadoop_programs, tmp_path_factory):
         yield cluster
     finally:
         cluster.stop()
-    assert find_marked({MARK: cluster.plan.identity}) == ()
-    assert not cluster.plan.layout.root.exists()
+    assert find_marked({MARK: cluster.deployment.identity}) == ()
+    assert not cluster.deployment.layout.root.exists()
 
 
 @pytest.fixture

@@ -50,6 +50,7 @@ class ScriptedAm:
             "recovered": [self._known(container) for container in reply.recovered],
             "unasked": list(reply.unasked),
             "refused": [msgspec.to_builtins(refusal) for refusal in reply.refused],
+            "headroom_gpus": reply.headroom_gpus,
         }
 
     def allocate_and_ask_meanwhile(self, **fields):

@@ -110,4 +110,4 @@ def running_secure_cluster(hadoop_programs, kdc_programs, folder):
             yield secure
         finally:
             cluster.stop()
-        assert find_marked({MARK: cluster.plan.identity}) == ()
+        assert find_marked({MARK: cluster.deployment.identity}) == ()

@@ -47,7 +47,7 @@ def test_a_killed_resource_manager_finds_its_nodes_again(breakable_cluster):
 
 def test_restarted_hdfs_keeps_its_files(breakable_cluster):
     cluster = breakable_cluster
-    make_folder(cluster.namenode_web, "/kept", cluster.plan.spec.user, "700")
+    make_folder(cluster.namenode_web, "/kept", cluster.deployment.spec.user, "700")
     for daemon in (DATANODE, NAMENODE):
         cluster.kill(daemon)
     assert cluster.hdfs() is HdfsState.AWAY
@@ -98,7 +98,7 @@ def test_a_node_without_power_has_no_containers(breakable_cluster):
     cluster = breakable_cluster
     submit(cluster, "setsid env -i sleep 301 & sleep 302")
     host = wait_until(lambda: host_with_containers(cluster))
-    below = cluster.plan.layout.node(host)
+    below = cluster.deployment.layout.node(host)
     wait_until(lambda: len(containers_on(cluster, host)) >= 1 and len(working_below(below)) >= 2)
     cluster.kill(node_manager(host))
     assert containers_on(cluster, host)
@@ -163,7 +163,7 @@ def application(cluster, app):
 
 
 def rest(cluster, method, path, body=None):
-    url = f"{cluster.rm_web}/ws/v1/cluster/{path}?user.name={cluster.plan.spec.user}"
+    url = f"{cluster.rm_web}/ws/v1/cluster/{path}?user.name={cluster.deployment.spec.user}"
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, method=method, data=data, headers={"Content-Type": "application/json"})
     with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30) as answer:
@@ -173,7 +173,7 @@ def rest(cluster, method, path, body=None):
 
 def containers_on(cluster, host):
     """Ids of the processes that carry the node's mark, its NodeManager left out."""
-    found = find_marked({MARK: cluster.plan.identity, NODE_MARK: host})
+    found = find_marked({MARK: cluster.deployment.identity, NODE_MARK: host})
     return tuple(pid for pid in found if pid != cluster.daemons()[node_manager(host)])
 
 

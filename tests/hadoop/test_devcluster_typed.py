@@ -71,7 +71,7 @@ def test_the_commands_of_the_page_do_what_it_shows(themis, tmp_path, cluster):
     assert listening(network) == []
     assert not (tmp_path / "out/devcluster").exists()
     assert cluster.is_ready()
-    assert listening(cluster.plan.addresses.network)
+    assert listening(cluster.deployment.addresses.network)
 
 
 def test_start_refuses_while_a_cluster_runs(themis, tmp_path):

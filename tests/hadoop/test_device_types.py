@@ -84,7 +84,7 @@ def test_oef_shares_gpus_of_two_types_and_a_cpu_node_and_keeps_every_promise(the
     themis.until(lambda: themis.tasks(real), "TensorFlow has started")
     (task,) = themis.tasks(real).values()
     assert (task["NM_HOST"], task["THEMIS_DEVICE"], task["CUDA_VISIBLE_DEVICES"]) == ("cpu-node-3", "cpu", "")
-    cores = themis.cluster.plan.spec.vcores - KEPT_VCORES
+    cores = themis.cluster.deployment.spec.vcores - KEPT_VCORES
     assert task["OMP_NUM_THREADS"] == task["TF_NUM_INTRAOP_THREADS"] == str(cores)
     assert used_vcores(themis, "cpu-node-3") >= cores
     # The app that came first may have the V100s until its leases end.

@@ -180,7 +180,7 @@ def test_writers_of_one_iteration_in_several_processes_end_with_one_whole_checkp
 def test_an_unreachable_name_node_is_reported_after_the_wait(breakable_cluster, uri):
     store = open_store(uri, wait_s=0.5)
     breakable_cluster.kill(NAMENODE)
-    with pytest.raises(UnreachableStoreError, match="HDFS has been away"):
+    with pytest.raises(UnreachableStoreError, match="HDFS has been unreachable"):
         store.latest("j")
 
 

@@ -2,12 +2,12 @@
 
 from themis_lab.bench.resize_apps import Program
 from themis_lab.bench.resize_output import result
-from themis_lab.bench.resize_run import EngineName, Plan, Round, run_rounds
+from themis_lab.bench.resize_run import EngineName, ResizeBenchPlan, Round, run_rounds
 
 
 def test_a_resize_on_yarn_reports_every_phase(hadoop_programs, monkeypatch):
     monkeypatch.setenv("THEMIS_HADOOP_JARS", str(hadoop_programs[1]))
-    plan = Plan(engine=EngineName.YARN, program=Program.REPLAY, repeat=1, heartbeat_s=0.2)
+    plan = ResizeBenchPlan(engine=EngineName.YARN, program=Program.REPLAY, repeat=1, heartbeat_s=0.2)
     (one,) = [item for item in run_rounds(plan) if isinstance(item, Round)]
     kinds = [change.kind for change in one.changes]
     assert "free" in kinds and "step" in kinds

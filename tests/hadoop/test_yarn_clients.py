@@ -75,6 +75,21 @@ def test_queues(yarn):
         yarn.queue("nowhere")
 
 
+def test_queue_that_may_grow_is_granted_more_than_its_headroom(am):
+    """The queue has half of the ten GPUs, and may use all. So a headroom limits no app by itself."""
+    wait_until(lambda: am.allocate()["headroom_gpus"] == 5, 30)
+    for number, host in enumerate(("gpu-node-1", "gpu-node-2", "gpu-node-3"), 1):
+        am.ask(allocation_request_id=number, host=host, gpus=2)
+    granted = []
+
+    def all_granted():
+        granted.extend(am.allocate()["granted"])
+        return sum(container["gpus"] for container in granted) == 6
+
+    wait_until(all_granted, 30)
+    assert 0 <= am.allocate()["headroom_gpus"] <= 4
+
+
 def test_an_application_shows_its_state_and_attempts(yarn, application):
     tag = f"Run-{uuid.uuid4()}"
     app = application(name="seen", tags=frozenset({"App-1", tag}), max_attempts=1)
@@ -333,7 +348,7 @@ def test_containers_outlive_a_killed_app_master(cluster, application):
     first.start(container_id=kept["container_id"], commands=[SLEEP])
     # By then its node knows that it runs. YARN, which ends unknown containers, learns of it a heartbeat later.
     runs = f"{kept['container_id']} Container Transitioned from ACQUIRED to RUNNING"
-    wait_until(lambda: runs in cluster.plan.layout.log("resourcemanager").read_text())
+    wait_until(lambda: runs in cluster.deployment.layout.log("resourcemanager").read_text())
     os.kill(first.pid(), signal.SIGKILL)
 
     second = app.attempt()

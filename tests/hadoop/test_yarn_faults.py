@@ -237,7 +237,7 @@ def test_a_start_waits_for_the_name_node(breakable_cluster, tmp_path):
         try:
             log = tmp_path / "rm.log"
             deadline_s = time.monotonic() + 90.0
-            while not (log.exists() and "HDFS has been away" in log.read_text()):
+            while not (log.exists() and "HDFS has been unreachable" in log.read_text()):
                 assert time.monotonic() < deadline_s, "the start did not ask HDFS"
                 time.sleep(0.2)
             # Longer than any single call waits for HDFS.

@@ -28,26 +28,34 @@ def themis(request, cluster, tmp_path):
 
 
 @pytest.fixture
-def queue_limit(cluster):
-    """Set the share of the cluster that the queue `default` has and may use, in percent. Restores it afterwards."""
+def set_scheduler(cluster):
+    """Set properties of YARN's queues, by their names after `root.`. Without any, as at the end, all are restored."""
     path = cluster.conf_dir / "capacity-scheduler.xml"
     former = path.read_text()
 
-    def refresh(text):
+    def set_to(**values):
+        text = former
+        for name, value in values.items():
+            name = name.replace("_", "-").replace("--", ".")
+            text, found = re.subn(rf"(root\.{name}</name><value>)\d+", rf"\g<1>{value}", text)
+            assert found == 1
         path.write_text(text)
         environment = {**os.environ, **cluster.exports}
         subprocess.run([cluster.bin_dir / "yarn", "rmadmin", "-refreshQueues"], env=environment, check=True)
 
-    def limit(percent):
-        text = former
-        values = {"default.capacity": percent, "default.maximum-capacity": percent, "research.capacity": 100 - percent}
-        for name, value in values.items():
-            text, found = re.subn(rf"(root\.{name}</name><value>)\d+", rf"\g<1>{value}", text)
-            assert found == 1
-        refresh(text)
+    yield set_to
+    set_to()
 
-    yield limit
-    refresh(former)
+
+@pytest.fixture
+def queue_limit(set_scheduler):
+    """Set the share of the cluster that the queue `default` has and may use, in percent."""
+
+    def limit(percent):
+        others = 100 - percent
+        set_scheduler(default__capacity=percent, default__maximum_capacity=percent, research__capacity=others)
+
+    return limit
 
 
 def operate(themis, capsys, *words):
@@ -117,6 +125,19 @@ def test_queue_that_shrinks_is_used_up_to_its_limit(themis, queue_limit, capsys)
     themis.until(lambda: any(limit in themis.app(app_id).waits_for for app_id in apps), "app show says why", 30)
     queue_limit(50)
     themis.until(lambda: themis.gpus_in_use().total() == 5, "five GPUs are in use", 120)
+
+
+def test_gang_beyond_the_limit_of_its_user_leaves_the_gpus_to_a_smaller_app(themis, set_scheduler):
+    """The user of all apps may use the capacity of the queue, half of the GPUs. YARN's reports do not show that."""
+    set_scheduler(default__user_limit_factor=1)
+    gang = themis.submit(name="gang", jobs=1, job={**JOB, "tasks": 8, "min_tasks": 7})
+    themis.until(lambda: "GPUs are leased to it for" in themis.app(gang).waits_for, "it asked in vain", 90)
+    assert not themis.tasks(gang)
+    small = themis.submit(name="small", jobs=1, job=JOB)
+    themis.until(lambda: themis.gpus_in_use().total() >= 4 and themis.tasks(small), "the other app has the GPUs", 60)
+    themis.client.kill(small)
+    set_scheduler()
+    themis.until(lambda: len(themis.tasks(gang)) >= 7, "it runs without the limit", 120)
 
 
 def test_other_tenant_that_takes_gpus_at_the_end_of_leases_keeps_them(themis, stranger):

@@ -203,7 +203,10 @@ class ThemisOnYarn:
             with suppress(psutil.Error):
                 environment = process.environ()
                 # By folder: a task's environment holds nothing of ours but what it needs.
-                if not process.cwd().startswith(str(self.cluster.plan.layout.root)) or "NM_HOST" not in environment:
+                if (
+                    not process.cwd().startswith(str(self.cluster.deployment.layout.root))
+                    or "NM_HOST" not in environment
+                ):
                     continue
                 if app_id and environment.get("THEMIS_APP_ID") != app_id:
                     continue

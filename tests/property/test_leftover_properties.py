@@ -1,16 +1,16 @@
-"""Leftovers on seeded random claims: feasible, within demand, and no usable GPU idles."""
+"""Leftovers for seeded random demands: feasible, within demand, and no usable GPU idles."""
 
 import itertools
 import random
 
-from rm_plugin.arbiter.leftovers import Claim, share_leftovers
+from rm_plugin.arbiter.leftovers import AppDemand, share_leftovers
 from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand
 from themis.cluster import Allocation, Level
 from themis.placement.free_capacity import FreeCapacity
 
 
-def _case(seed: int) -> tuple[tuple[FreeMachine, ...], list[Claim]]:
+def _case(seed: int) -> tuple[tuple[FreeMachine, ...], list[AppDemand]]:
     rng = random.Random(seed)
     machines = tuple(
         FreeMachine(
@@ -23,7 +23,7 @@ def _case(seed: int) -> tuple[tuple[FreeMachine, ...], list[Claim]]:
     return machines, [_claim(f"a{index}", rng) for index in range(4)]
 
 
-def _claim(app_id: str, rng: random.Random) -> Claim:
+def _claim(app_id: str, rng: random.Random) -> AppDemand:
     demands = []
     for job in range(rng.randint(0, 4)):
         unit = rng.choice((1, 1, 2))
@@ -41,18 +41,18 @@ def _claim(app_id: str, rng: random.Random) -> Claim:
             )
         )
     renewable = {f"m{rng.randrange(5)}": rng.randint(1, 3) for _ in range(rng.randint(0, 2))}
-    return Claim(app_id=app_id, demands=tuple(demands), renewable=Allocation.of(renewable), bid=rng.random() < 0.5)
+    return AppDemand(app_id=app_id, demands=tuple(demands), renewable=Allocation.of(renewable), bid=rng.random() < 0.5)
 
 
 def test_grants_are_feasible_and_within_demand():
     for seed in range(150):
-        machines, claims = _case(seed)
-        granted = share_leftovers(FreeCapacity(machines), claims, seed)
+        machines, app_demands = _case(seed)
+        granted = share_leftovers(FreeCapacity(machines), app_demands, seed)
         used: dict[str, int] = {}
         in_slot: dict[tuple[str, int], int] = {}
-        for claim in claims:
-            for demand in claim.demands:
-                gang = granted.get(claim.app_id, {}).get(demand.job_id)
+        for app_demand in app_demands:
+            for demand in app_demand.demands:
+                gang = granted.get(app_demand.app_id, {}).get(demand.job_id)
                 if gang is None:
                     continue
                 assert demand.min_gpus <= gang.gpus.gpus <= demand.max_gpus
@@ -71,15 +71,15 @@ def test_no_free_gpus_would_serve_a_demand_that_is_not_met():
     """By trying every way to add whole units of the free GPUs to a job."""
     idle = 0
     for seed in range(150):
-        machines, claims = _case(seed)
-        granted = share_leftovers(FreeCapacity(machines), claims, seed)
+        machines, app_demands = _case(seed)
+        granted = share_leftovers(FreeCapacity(machines), app_demands, seed)
         taken = sum((gang.gpus for jobs in granted.values() for gang in jobs.values()), Allocation())
         free = (Allocation.of({machine.machine_id: machine.free for machine in machines}) - taken).by_machine()
         idle += sum(free.values())
-        for claim in claims:
-            for demand in claim.demands:
-                gang = granted.get(claim.app_id, {}).get(demand.job_id)
-                assert not _could_use(machines, free, demand, gang), (seed, claim.app_id, demand.job_id)
+        for app_demand in app_demands:
+            for demand in app_demand.demands:
+                gang = granted.get(app_demand.app_id, {}).get(demand.job_id)
+                assert not _could_use(machines, free, demand, gang), (seed, app_demand.app_id, demand.job_id)
     assert idle > 0
 
 

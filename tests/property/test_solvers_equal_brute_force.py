@@ -6,8 +6,8 @@ from functools import cache
 import pytest
 from random_markets import Recipe, check_feasible, random_market
 
+from rm_plugin.solvers.bidders import bidders_of
 from rm_plugin.solvers.brute_force import BruteForceSolver
-from rm_plugin.solvers.candidates import bidders_of
 from rm_plugin.solvers.highs import run_highs
 from rm_plugin.solvers.machine_model import build_model
 from rm_plugin.solvers.mip import chosen_rows

@@ -65,6 +65,7 @@ ONLY_FROM = {
 # Packages that only an extra installs, and the modules (by the beginning of their names) that alone may import them.
 # Any other package is a dependency of pyproject.toml.
 EXTRAS = {
+    "cryptography": ("rm_plugin.service.certificates",),
     "cvxpy": ("themis_lab.bench.oef_peers",),
     "docker": ("themis.docker_host",),
     "ecos": ("themis_lab.bench.oef_peers",),

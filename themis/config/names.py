@@ -8,6 +8,7 @@ import re
 from themis.errors import InputError
 
 _APP_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_APP_ID = re.compile(r"app-[0-9]+")
 _PARAMETER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_LABEL_CHARS = 1_000
 
@@ -20,12 +21,16 @@ def check_app_name(name: str, source: str) -> str:
         source: Where it was given, for errors.
 
     Raises:
-        InputError: The name is empty, too long, or holds anything else.
+        InputError: The name is empty, too long, or holds anything else, or it looks like the id of an app, which
+            it would hide from commands.
     """
     if not _APP_NAME.fullmatch(name):
         raise InputError(
             f"{source}: a name is up to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit", value=name
         )
+    if _APP_ID.fullmatch(name):
+        remedy = f"add a word, for example: {name}-search"
+        raise InputError(f"{source}: a name must not look like the id of an app", value=name, remedy=remedy)
     return name
 
 

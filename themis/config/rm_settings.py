@@ -109,6 +109,29 @@ class StandbySettings(Section):
         return self
 
 
+class TlsSettings(Section):
+    """TLS of `listen` and `page`: all three files or none. `themis rm init` makes them."""
+
+    certificate: Path | None = Field(
+        default=None, description="PEM file of the certificate, with those between it and the authority"
+    )
+    key: Path | None = Field(default=None, description="PEM file of the certificate's key, without a password")
+    ca: Path | None = Field(
+        default=None, description="PEM file of the authority that signed it, which clients and app masters trust"
+    )
+
+    @model_validator(mode="after")
+    def _files_go_together(self) -> TlsSettings:
+        if len({file is None for file in (self.certificate, self.key, self.ca)}) > 1:
+            raise ValueError("certificate, key and ca go together")
+        return self
+
+    @property
+    def enabled(self) -> bool:
+        """Whether the ResourceManager speaks TLS, and nothing else."""
+        return self.certificate is not None
+
+
 class YarnSettings(Section):
     """The engine `yarn`: where Hadoop is, what is asked of YARN, how our programs reach the nodes."""
 
@@ -235,11 +258,13 @@ class RmSettings(Section):
     listen: str = DEFAULT_RM_ADDRESS
     advertise: str = Field(default="", description="host at which app masters reach it; empty: the host of `listen`")
     page: str = Field(default="", description="HOST:PORT of the web page and REST; empty: none")
+    tls: TlsSettings = TlsSettings()
     admins: tuple[str, ...] = Field(
         default=(), description="users who may do everything, in addition to the user of the ResourceManager"
     )
     insecure: bool = Field(
-        default=False, description="allow `listen` and `page` beyond loopback; tokens travel there without encryption"
+        default=False,
+        description="allow `listen` and `page` beyond loopback without `tls`; tokens travel there without encryption",
     )
     anonymous: bool = Field(
         default=False, description="callers without a token count as the user of the ResourceManager"
@@ -327,7 +352,8 @@ class RmSettings(Section):
         """What `insecure` and `anonymous` allow, for logs and pages; empty if neither is set."""
         if self.anonymous:
             return f"everybody who reaches {self.listen} can do everything"
-        return "tokens travel over the network without encryption" if self.insecure else ""
+        encrypted = self.tls.enabled or not self.insecure
+        return "" if encrypted else "tokens travel over the network without encryption"
 
     @property
     def files_dir(self) -> Path:
@@ -371,6 +397,9 @@ def load_rm_settings(path: Path) -> RmSettings:
         inside["standby"] = settings.standby.model_copy(update={"folder": folder / settings.standby.folder})
     if settings.cluster is not None:
         inside["cluster"] = file_or_example(settings.cluster, ExampleKind.CLUSTER, folder)
+    if settings.tls.enabled:
+        files = settings.tls.model_dump()
+        inside["tls"] = settings.tls.model_copy(update={name: folder / file for name, file in files.items()})
     if settings.yarn.keytab:
         inside["yarn"] = settings.yarn.model_copy(update={"keytab": str(folder / settings.yarn.keytab)})
     return settings.model_copy(update=inside)

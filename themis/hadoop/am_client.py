@@ -135,6 +135,7 @@ class AmClient:
         """
         with typed_errors("heartbeat to YARN", bad_token=ATTEMPT_GONE):
             answer, refused = self._heartbeat(progress)
+            headroom = answer.getAvailableResources()
             with self._lock:
                 granted, unasked = self._matched([container(held) for held in answer.getAllocatedContainers()])
             return AllocateReply(
@@ -145,6 +146,7 @@ class AmClient:
                 preempted=_preempted(answer.getPreemptionMessage()),
                 unasked=unasked,
                 refused=refused,
+                headroom_gpus=None if headroom is None else max(0, gpus_of(headroom)),
             )
 
     def release(self, unused: Container) -> None:

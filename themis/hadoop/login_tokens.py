@@ -19,7 +19,7 @@ from themis.hadoop.webhdfs_token import IssuedToken
 LOG = logging.getLogger("themis.hadoop.tokens")
 
 REPLACED_AFTER = 0.75
-"""Of a token's life: the rest is for finding the NameNode away."""
+"""Of a token's life: the rest is for times when the NameNode is unreachable."""
 _RETRIES = 20
 """So often at most a replacement is tried in that rest."""
 

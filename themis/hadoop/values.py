@@ -295,6 +295,8 @@ class AllocateReply(Value, frozen=True, kw_only=True):
         preempted: Ids of containers that YARN itself wants or takes back.
         unasked: Ids of granted containers that answer no pending ask; they are released already.
         refused: Asks that YARN refused.
+        headroom_gpus: GPUs that the queue and the user may use beyond those that they use. A queue that may grow
+            beyond its capacity grants more. None if unknown.
     """
 
     granted: tuple[Container, ...] = ()
@@ -304,6 +306,7 @@ class AllocateReply(Value, frozen=True, kw_only=True):
     preempted: tuple[str, ...] = ()
     unasked: tuple[str, ...] = ()
     refused: tuple[AskRefusal, ...] = ()
+    headroom_gpus: int | None = None
 
     @property
     def lost_nodes(self) -> tuple[NodeReport, ...]:

@@ -30,8 +30,8 @@ class HdfsFullError(HdfsRefusedError):
     """A quota is used up."""
 
 
-class HdfsAwayError(UnreachableError):
-    """The NameNode or a DataNode stayed away for longer than we wait."""
+class HdfsUnreachableError(UnreachableError):
+    """The NameNode or a DataNode stayed unreachable for longer than the retry rule allows."""
 
 
 class ShortReadError(Exception):
@@ -72,7 +72,7 @@ _TRANSIENT_KINDS = (
     requests.exceptions.ChunkedEncodingError,
     urllib3.exceptions.ProtocolError,
     ShortReadError,
-    # Of a login that finds its NameNode away.
+    # Of a login whose NameNode is unreachable.
     UnreachableError,
 )
 _KINDS = {
@@ -110,10 +110,10 @@ def refusal(what: str, path: str, error: Exception) -> HdfsRefusedError:
     return kind(what, value=path, remedy=_first_line(error))
 
 
-def away(what: str, path: str, error: Exception, waited_s: float) -> HdfsAwayError:
+def unreachable(what: str, path: str, error: Exception, waited_s: float) -> HdfsUnreachableError:
     """The typed error for a transient one that lasted too long."""
     reason = _first_line(error) if isinstance(error, HdfsError) else _innermost(error)
-    return HdfsAwayError(f"{what}: HDFS has been away for {waited_s:.0f} s", value=path, remedy=reason)
+    return HdfsUnreachableError(f"{what}: HDFS has been unreachable for {waited_s:.0f} s", value=path, remedy=reason)
 
 
 def _first_line(error: HdfsError) -> str:

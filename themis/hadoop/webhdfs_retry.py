@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 
-from themis.hadoop.webhdfs_errors import away, is_ours, is_transient, refusal
+from themis.hadoop.webhdfs_errors import is_ours, is_transient, refusal, unreachable
 from themis.values import Value
 
 LOG = logging.getLogger("themis.hdfs")
@@ -71,7 +71,7 @@ class Patience:
 
         Raises:
             HdfsRefusedError: It would fail again.
-            HdfsAwayError: The deadline is over.
+            HdfsUnreachableError: The deadline is over.
         """
         if not is_transient(error):
             if is_ours(error):
@@ -82,8 +82,8 @@ class Patience:
             self._since_s = now_s
         left_s = self._since_s + self._rule.deadline_s - now_s
         if left_s <= 0.0:
-            raise away(what, path, error, now_s - self._since_s) from error
+            raise unreachable(what, path, error, now_s - self._since_s) from error
         if not self._reported and now_s - self._since_s >= REPORT_AFTER_S:
             self._reported = True
-            LOG.warning("%s; tried again for %.0f s", away(what, path, error, now_s - self._since_s), left_s)
+            LOG.warning("%s; tried again for %.0f s", unreachable(what, path, error, now_s - self._since_s), left_s)
         self._sleep(min(next(self._waits_s), left_s))

@@ -1,10 +1,11 @@
-"""Our errors over HTTP, and an HTTP server, for read-only pages and APIs."""
+"""Our errors over HTTP, and an HTTP server, for pages and APIs."""
 
 from __future__ import annotations
 
 import json
 import logging
 import re
+import ssl
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
@@ -30,6 +31,8 @@ _STATUS = (
     (UnknownNameError, 404),
     (InputError, 400),
     (UnreachableError, 503),
+    # The store cannot be written.
+    (OSError, 503),
 )
 _STOP_S = 1.0
 
@@ -76,8 +79,10 @@ def site(is_document: Callable[[str], bool]) -> web.Application:
     return web.Application(middlewares=[guard])
 
 
-async def listen(application: web.Application, host: str, port: int) -> tuple[web.AppRunner, int]:
-    """Serve on an address; port 0 takes any free one. Returns what `cleanup` ends, and the port.
+async def listen(
+    application: web.Application, host: str, port: int, tls: ssl.SSLContext | None = None
+) -> tuple[web.AppRunner, int]:
+    """Serve on an address, with TLS or without; port 0 takes any free one. Returns what `cleanup` ends, and the port.
 
     Raises:
         InputError: The address cannot be listened at.
@@ -85,7 +90,7 @@ async def listen(application: web.Application, host: str, port: int) -> tuple[we
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=_STOP_S)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
+        await web.TCPSite(runner, host, port, ssl_context=tls).start()
     except (OSError, OverflowError) as error:
         await runner.cleanup()
         raise InputError("a page cannot listen", value=f"{host}:{port}", remedy=str(error)) from error
@@ -94,8 +99,9 @@ async def listen(application: web.Application, host: str, port: int) -> tuple[we
 
 def _refusal(request: web.Request, error: Exception, as_document: bool) -> web.Response:
     status, what = _meaning(request, error)
+    allowed = sorted(error.allowed_methods) if isinstance(error, web.HTTPMethodNotAllowed) else ()
     # A browser asks its user for a name and a password, here the token.
-    headers = {405: {"Allow": "GET, HEAD"}, 401: {"WWW-Authenticate": 'Basic realm="Themis"'}}.get(status, {})
+    headers = {405: {"Allow": ", ".join(allowed)}, 401: {"WWW-Authenticate": 'Basic realm="Themis"'}}.get(status, {})
     if as_document:
         value = None if what.value is None else str(what.value)
         answer = json_answer({"error": {"what": what.what, "value": value, "remedy": what.remedy}}, status)
@@ -112,8 +118,8 @@ def _meaning(request: web.Request, error: Exception) -> tuple[int, ThemisError]:
     if isinstance(error, web.HTTPNotFound):
         return 404, NotThereError("no such page", value=request.path)
     if isinstance(error, web.HTTPMethodNotAllowed):
-        remedy = "pages are read-only; submit and kill with the command submarine"
-        return 405, InputError("nothing can be changed here", value=request.method, remedy=remedy)
+        remedy = f"it takes {', '.join(sorted(error.allowed_methods))}"
+        return 405, InputError("this address does not take the method", value=request.method, remedy=remedy)
     if isinstance(error, web.HTTPException):
         return error.status, InputError(error.reason, value=request.path)
     LOG.error("a page failed: %s", request.path, exc_info=error)

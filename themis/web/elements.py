@@ -23,8 +23,12 @@ def join(parts: Iterable[object], between: str = "") -> Markup:
 
 
 def element(name: str, *content: object, **attributes: object) -> Markup:
-    """An element; attributes that are None are left out, `class_` stands for `class`."""
-    written = "".join(f' {key.rstrip("_")}="{markup(value)}"' for key, value in attributes.items() if value is not None)
+    """An element; attributes that are None are left out. `class_` stands for `class`, `data_keep` for `data-keep`."""
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{markup(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
     return Markup(f"<{name}{written}>{join(content)}</{name}>")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 
 from themis.web.elements import Markup, element, join, markup
 from themis.web.static_files import CHART_SCRIPTS, CHART_STYLES
@@ -71,6 +72,30 @@ td:first-child { white-space: nowrap; }
 .chart button { font: inherit; font-size: .8rem; color: var(--ink); background: var(--free);
   border: 1px solid var(--line); border-radius: 6px; padding: .15rem .7rem; }
 .chart button[aria-pressed=true] { border-color: var(--accent); color: var(--accent); }
+.chart .u-series th:focus-visible { outline: 2px solid var(--accent); outline-offset: 1px; }
+.actions { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; margin: 1rem 0 0; }
+.actions:not(:has(button)) { display: none; }
+.actions button, dialog button { font: inherit; color: var(--ink); background: var(--card);
+  border: 1px solid var(--line); border-radius: 6px; padding: .3rem 1rem; cursor: pointer; }
+button:hover { border-color: var(--accent); }
+button.danger { color: var(--bad); border-color: currentColor; }
+:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
+#action-note:empty { display: none; }
+#action-note { margin: .5rem 0 0; }
+dialog { width: min(28rem, calc(100vw - 2rem)); background: var(--card); color: var(--ink);
+  border: 1px solid var(--line); border-radius: 8px; padding: 1.2rem; }
+dialog::backdrop { background: rgb(0 0 0 / .45); }
+dialog h2 { overflow-wrap: anywhere; }
+dialog label { display: block; font-size: .88rem; color: var(--dim); }
+dialog input { width: 100%; font: inherit; padding: .3rem .5rem; margin: .2rem 0 0; color: var(--ink);
+  background: var(--paper); border: 1px solid var(--line); border-radius: 6px; }
+dialog .buttons { display: flex; justify-content: flex-end; gap: .5rem; margin: 1rem 0 0; }
+.logs .tools { display: flex; flex-wrap: wrap; gap: .4rem 1rem; align-items: center; font-size: .88rem; }
+.logs select { font: inherit; max-width: 100%; color: var(--ink); background: var(--paper);
+  border: 1px solid var(--line); border-radius: 6px; padding: .2rem .4rem; }
+.logs pre { height: 20rem; overflow: auto; margin: .6rem 0 0; padding: .6rem; background: var(--paper);
+  border: 1px solid var(--line); border-radius: 6px; font-size: .8rem; white-space: pre-wrap; overflow-wrap: anywhere; }
+.logs p:empty { display: none; }
 .gpu.lost, .gpu.closed { background: transparent; border: 1px dashed var(--bad); color: var(--bad); }
 """
 
@@ -95,17 +120,40 @@ const renew = (old, next) => {
     if (focused) after[at].querySelector(`[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   });
 };
-const seconds = Number(document.documentElement.dataset.refresh);
-if (seconds) setInterval(async () => {
-  if (document.hidden || String(getSelection())) return;
+const root = document.documentElement, seconds = Number(root.dataset.refresh);
+let isOwed = false, isBusy = false, source = null, timer = 0;
+const update = async () => {
+  isOwed = true;
+  if (isBusy || document.hidden || String(getSelection()) || document.querySelector("dialog[open]")) return;
+  isBusy = true;
+  isOwed = false;
   let next = null;
   try {
     const answer = await fetch(location.href);
-    next = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
+    if (answer.ok) next = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
   } catch { }
   document.body.classList.toggle("stale", !next);
   if (next) renew(document.querySelector("main"), next);
-}, 1000 * seconds);
+  isBusy = false;
+  document.dispatchEvent(new Event("themis:renewed"));
+};
+const poll = () => { timer ||= setInterval(update, 1000 * seconds); };
+const listen = () => {
+  // A browser has few connections to one host: pages that are not seen give theirs back.
+  if (source || document.hidden) return;
+  source = new EventSource(root.dataset.stream);
+  source.onopen = () => { clearInterval(timer); timer = 0; };
+  source.onerror = poll;
+  source.addEventListener("change", update);
+};
+document.addEventListener("themis:changed", update);
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) { source?.close(); source = null; return; }
+  if (root.dataset.stream) listen();
+  update();
+});
+if (root.dataset.stream) listen(); else if (seconds) poll();
+setInterval(() => { if (isOwed) update(); }, 1000);
 """
 
 _SCRIPT_HASH = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
@@ -120,22 +168,32 @@ HEADERS = {
 }
 
 
-def page(title: str, *body: object, refresh_s: int = REFRESH_S, charts_from: str | None = None) -> str:
+def page(
+    title: str,
+    *body: object,
+    refresh_s: int = REFRESH_S,
+    charts_from: str | None = None,
+    scripts: Sequence[str] = (),
+    stream: str = "",
+) -> str:
     """A whole document.
 
     Args:
         title: The title.
         body: The elements of the page.
-        refresh_s: Seconds between two renewals; 0 for a document that does not change.
+        refresh_s: Seconds between two renewals without a stream; 0 for a document that does not change.
         charts_from: Relative address of the folder of scripts, for a page with charts.
+        scripts: More scripts of that folder.
+        stream: Relative address of server-sent events, each of which renews the page.
     """
     renew = f'<noscript><meta http-equiv="refresh" content="{refresh_s}"></noscript>' if refresh_s else ""
+    streamed = f' data-stream="{markup(stream)}"' if stream else ""
     return (
-        f'<!doctype html>\n<html lang="en" data-refresh="{refresh_s}">\n<head>\n<meta charset="utf-8">\n'
+        f'<!doctype html>\n<html lang="en" data-refresh="{refresh_s}"{streamed}>\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{markup(title)}</title>\n{_chart_styles(charts_from)}<style>{_STYLE}</style>\n{renew}\n</head>\n"
-        f"<body>\n{element('main', join(body))}\n<script>{_SCRIPT}</script>\n{_chart_scripts(charts_from)}</body>\n"
+        f"<body>\n{element('main', join(body))}\n<script>{_SCRIPT}</script>\n{_scripts(charts_from, scripts)}</body>\n"
         "</html>\n"
     )
 
@@ -145,8 +203,8 @@ def _chart_styles(folder: str | None) -> str:
     return "".join(f'<link rel="stylesheet" href="{folder}{name}">\n' for name in names)
 
 
-def _chart_scripts(folder: str | None) -> str:
-    names = () if folder is None else CHART_SCRIPTS
+def _scripts(folder: str | None, more: Sequence[str]) -> str:
+    names = () if folder is None else (*CHART_SCRIPTS, *more)
     return "".join(f'<script src="{folder}{name}"></script>\n' for name in names)
 
 
@@ -158,7 +216,7 @@ def chart(kind: str, source: str, description: str) -> Markup:
         source: Relative address of its data.
         description: What a reader that cannot see it should know.
     """
-    attributes = {"data-keep": "", "data-chart": kind, "data-source": source, "aria-label": description}
+    attributes = {"data_keep": "", "data_chart": kind, "data_source": source, "aria_label": description}
     without = element("noscript", "This chart needs JavaScript; ", element("a", "its numbers", href=source), ".")
     return element("div", without, class_="chart", id=f"chart-{kind}", role="group", **attributes)
 

@@ -447,17 +447,19 @@ class Bid(_message.Message):
     def __init__(self, round_id: _Optional[int] = ..., empty_value: _Optional[float] = ..., rows: _Optional[_Iterable[_Union[BidRow, _Mapping]]] = ..., rows_dropped: _Optional[int] = ..., prepare_ms: _Optional[float] = ...) -> None: ...
 
 class Release(_message.Message):
-    __slots__ = ("lease_ids", "reason", "no_room")
+    __slots__ = ("lease_ids", "reason", "no_room", "headroom_gpus")
     LEASE_IDS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     NO_ROOM_FIELD_NUMBER: _ClassVar[int]
+    HEADROOM_GPUS_FIELD_NUMBER: _ClassVar[int]
     lease_ids: _containers.RepeatedScalarFieldContainer[int]
     reason: str
     no_room: bool
-    def __init__(self, lease_ids: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., no_room: _Optional[bool] = ...) -> None: ...
+    headroom_gpus: int
+    def __init__(self, lease_ids: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., no_room: _Optional[bool] = ..., headroom_gpus: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("progress", "rho", "jobs", "phase", "phases", "unmet_gpus", "best", "declaration", "checkpoint_uri", "phases_left", "restart_s", "loss_curves")
+    __slots__ = ("progress", "rho", "jobs", "phase", "phases", "unmet_gpus", "best", "declaration", "checkpoint_uri", "phases_left", "restart_s", "loss_curves", "headroom_gpus")
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     RHO_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
@@ -470,6 +472,7 @@ class Heartbeat(_message.Message):
     PHASES_LEFT_FIELD_NUMBER: _ClassVar[int]
     RESTART_S_FIELD_NUMBER: _ClassVar[int]
     LOSS_CURVES_FIELD_NUMBER: _ClassVar[int]
+    HEADROOM_GPUS_FIELD_NUMBER: _ClassVar[int]
     progress: float
     rho: float
     jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
@@ -482,7 +485,8 @@ class Heartbeat(_message.Message):
     phases_left: _containers.RepeatedCompositeFieldContainer[FluidPhase]
     restart_s: float
     loss_curves: _containers.RepeatedCompositeFieldContainer[LossCurve]
-    def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., checkpoint_uri: _Optional[str] = ..., phases_left: _Optional[_Iterable[_Union[FluidPhase, _Mapping]]] = ..., restart_s: _Optional[float] = ..., loss_curves: _Optional[_Iterable[_Union[LossCurve, _Mapping]]] = ...) -> None: ...
+    headroom_gpus: int
+    def __init__(self, progress: _Optional[float] = ..., rho: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., unmet_gpus: _Optional[int] = ..., best: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., checkpoint_uri: _Optional[str] = ..., phases_left: _Optional[_Iterable[_Union[FluidPhase, _Mapping]]] = ..., restart_s: _Optional[float] = ..., loss_curves: _Optional[_Iterable[_Union[LossCurve, _Mapping]]] = ..., headroom_gpus: _Optional[int] = ...) -> None: ...
 
 class LossCurve(_message.Message):
     __slots__ = ("job_id", "iterations", "losses")
@@ -723,10 +727,12 @@ class Acknowledge(_message.Message):
     def __init__(self, of_id: _Optional[int] = ..., now_s: _Optional[float] = ..., contention: _Optional[float] = ..., active_apps: _Optional[int] = ...) -> None: ...
 
 class ShutDown(_message.Message):
-    __slots__ = ("reason",)
+    __slots__ = ("reason", "pause")
     REASON_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_FIELD_NUMBER: _ClassVar[int]
     reason: str
-    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+    pause: bool
+    def __init__(self, reason: _Optional[str] = ..., pause: _Optional[bool] = ...) -> None: ...
 
 class ClusterUpdate(_message.Message):
     __slots__ = ("cluster", "gpus_available")
@@ -793,6 +799,20 @@ class KillRequest(_message.Message):
     app_id: str
     reason: str
     def __init__(self, app_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class PauseRequest(_message.Message):
+    __slots__ = ("app_id", "reason")
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    app_id: str
+    reason: str
+    def __init__(self, app_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ResumeRequest(_message.Message):
+    __slots__ = ("app_id",)
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
+    app_id: str
+    def __init__(self, app_id: _Optional[str] = ...) -> None: ...
 
 class ExplanationLine(_message.Message):
     __slots__ = ("label", "text")
@@ -988,7 +1008,7 @@ class RmStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class RmStatus(_message.Message):
-    __slots__ = ("version", "host", "pid", "started_at_s", "now_s", "engine", "policy", "state_dir", "store_trouble", "engine_trouble", "apps_running", "apps_waiting", "nodes", "limits", "standbys")
+    __slots__ = ("version", "host", "pid", "started_at_s", "now_s", "engine", "policy", "state_dir", "store_trouble", "engine_trouble", "apps_running", "apps_waiting", "nodes", "limits", "standbys", "certificate_expires_at_s")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
@@ -1004,6 +1024,7 @@ class RmStatus(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     STANDBYS_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_EXPIRES_AT_S_FIELD_NUMBER: _ClassVar[int]
     version: str
     host: str
     pid: int
@@ -1019,7 +1040,8 @@ class RmStatus(_message.Message):
     nodes: _containers.RepeatedCompositeFieldContainer[NodeStatus]
     limits: _containers.RepeatedScalarFieldContainer[str]
     standbys: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, version: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., started_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., engine: _Optional[str] = ..., policy: _Optional[str] = ..., state_dir: _Optional[str] = ..., store_trouble: _Optional[str] = ..., engine_trouble: _Optional[str] = ..., apps_running: _Optional[int] = ..., apps_waiting: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., limits: _Optional[_Iterable[str]] = ..., standbys: _Optional[_Iterable[str]] = ...) -> None: ...
+    certificate_expires_at_s: float
+    def __init__(self, version: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., started_at_s: _Optional[float] = ..., now_s: _Optional[float] = ..., engine: _Optional[str] = ..., policy: _Optional[str] = ..., state_dir: _Optional[str] = ..., store_trouble: _Optional[str] = ..., engine_trouble: _Optional[str] = ..., apps_running: _Optional[int] = ..., apps_waiting: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., limits: _Optional[_Iterable[str]] = ..., standbys: _Optional[_Iterable[str]] = ..., certificate_expires_at_s: _Optional[float] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
     __slots__ = ("machine_id", "state", "gpus", "gpus_leased", "gpus_closed", "last_lease_end_s", "gpus_free")

@@ -132,6 +132,16 @@ class ClientServiceStub:
                 request_serializer=themis__pb2.KillRequest.SerializeToString,
                 response_deserializer=themis__pb2.AppStatus.FromString,
                 _registered_method=True)
+        self.Pause = channel.unary_unary(
+                '/themis.v1.ClientService/Pause',
+                request_serializer=themis__pb2.PauseRequest.SerializeToString,
+                response_deserializer=themis__pb2.AppStatus.FromString,
+                _registered_method=True)
+        self.Resume = channel.unary_unary(
+                '/themis.v1.ClientService/Resume',
+                request_serializer=themis__pb2.ResumeRequest.SerializeToString,
+                response_deserializer=themis__pb2.AppStatus.FromString,
+                _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/themis.v1.ClientService/Watch',
                 request_serializer=themis__pb2.WatchRequest.SerializeToString,
@@ -182,6 +192,18 @@ class ClientServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Pause(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Resume(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Watch(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -226,6 +248,16 @@ def add_ClientServiceServicer_to_server(servicer, server):
             'Kill': grpc.unary_unary_rpc_method_handler(
                     servicer.Kill,
                     request_deserializer=themis__pb2.KillRequest.FromString,
+                    response_serializer=themis__pb2.AppStatus.SerializeToString,
+            ),
+            'Pause': grpc.unary_unary_rpc_method_handler(
+                    servicer.Pause,
+                    request_deserializer=themis__pb2.PauseRequest.FromString,
+                    response_serializer=themis__pb2.AppStatus.SerializeToString,
+            ),
+            'Resume': grpc.unary_unary_rpc_method_handler(
+                    servicer.Resume,
+                    request_deserializer=themis__pb2.ResumeRequest.FromString,
                     response_serializer=themis__pb2.AppStatus.SerializeToString,
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
@@ -378,6 +410,60 @@ class ClientService:
             target,
             '/themis.v1.ClientService/Kill',
             themis__pb2.KillRequest.SerializeToString,
+            themis__pb2.AppStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Pause(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/themis.v1.ClientService/Pause',
+            themis__pb2.PauseRequest.SerializeToString,
+            themis__pb2.AppStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Resume(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/themis.v1.ClientService/Resume',
+            themis__pb2.ResumeRequest.SerializeToString,
             themis__pb2.AppStatus.FromString,
             options,
             channel_credentials,

@@ -122,5 +122,7 @@ def _round_with_bids(run: Simulation, rng: random.Random, bidders: int) -> Marke
 
 def _worst_apps(run: Simulation, snapshot: RoundSnapshot) -> list[str]:
     reports = [run.report(snapshot, app.app_id) for app in snapshot.apps]
-    wanting = sorted((report for report in reports if report.demands), key=lambda report: (-report.rho, report.app_id))
-    return [report.app_id for report in wanting]
+    with_demand = sorted(
+        (report for report in reports if report.demands), key=lambda report: (-report.rho, report.app_id)
+    )
+    return [report.app_id for report in with_demand]

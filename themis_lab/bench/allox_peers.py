@@ -8,30 +8,17 @@ are considered, where Gavel by default considers the oldest three tenths.
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from rm_plugin.policies.allox.values import Snapshot
-from themis.values import Value
 
 
-class PeerMatching(Value, frozen=True, kw_only=True):
-    """A peer's decision.
+def gavel_total_s(snapshot: Snapshot) -> float:
+    """Match all jobs with the idle machines of a snapshot, of which there must be one.
 
-    Attributes:
-        total_s: Sum over jobs of the time from the decision to the job's end.
-        cpu_s: CPU seconds to build and to solve.
+    Returns the sum over jobs of the time from the decision to the job's end.
     """
-
-    total_s: float
-    cpu_s: float
-
-
-def match_as_gavel(snapshot: Snapshot) -> PeerMatching:
-    """Match all jobs with the idle machines of a snapshot, of which there must be one."""
-    began_s = time.process_time()
     idle = [machine for machine in snapshot.machines if machine.is_idle]
     jobs = snapshot.waiting
     times_s = np.zeros((len(jobs), len(idle)))
@@ -44,5 +31,4 @@ def match_as_gavel(snapshot: Snapshot) -> PeerMatching:
         cost = np.concatenate((cost, position * times_s), axis=1)
     cost = cost + waited_s
     chosen = linear_sum_assignment(cost)
-    total_s = float(cost[chosen].sum() - waited_s.sum())
-    return PeerMatching(total_s=total_s, cpu_s=time.process_time() - began_s)
+    return float(cost[chosen].sum() - waited_s.sum())

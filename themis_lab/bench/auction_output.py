@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 from msgspec import to_builtins
 
-from themis_lab.bench.auction_plan import HighsUse, Plan
+from themis_lab.bench.auction_plan import AuctionBenchPlan, HighsUse
 from themis_lab.bench.auction_rows import Growth, ResultRow, growths
 
 _COLUMNS = (
@@ -29,7 +29,7 @@ _COLUMNS = (
 )
 
 
-def document(plan: Plan, rows: Sequence[ResultRow]) -> dict[str, object]:
+def document(plan: AuctionBenchPlan, rows: Sequence[ResultRow]) -> dict[str, object]:
     """The JSON document (docs/reference/benchmarks.md)."""
     return {
         "benchmark": "auction",
@@ -48,7 +48,7 @@ def document(plan: Plan, rows: Sequence[ResultRow]) -> dict[str, object]:
     }
 
 
-def table(plan: Plan, rows: Sequence[ResultRow]) -> str:
+def table(plan: AuctionBenchPlan, rows: Sequence[ResultRow]) -> str:
     """The table, then notes on its rows, then the growth."""
     cells = [[name for name, _ in _COLUMNS], [unit for _, unit in _COLUMNS], *(_cells(row) for row in rows)]
     widths = [max(len(line[place]) for line in cells) for place in range(len(_COLUMNS))]
@@ -86,7 +86,7 @@ def _number(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def _notes(plan: Plan, row: ResultRow) -> list[str]:
+def _notes(plan: AuctionBenchPlan, row: ResultRow) -> list[str]:
     """Notes on a row for the reader, in whole sentences."""
     name = f"{row.gpus}/{row.machines}/{row.bidders} {row.gangs} {row.cluster} {row.kind}"
     left_out = row.markets - row.highs_markets

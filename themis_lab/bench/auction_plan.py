@@ -40,7 +40,7 @@ class Variant(Value, frozen=True, kw_only=True):
         return f"{size} {self.gangs} {self.cluster}{' explicit' if self.kind is RowKind.EXPLICIT else ''}"
 
 
-class Plan(Value, frozen=True, kw_only=True):
+class AuctionBenchPlan(Value, frozen=True, kw_only=True):
     """A whole benchmark run. Market k of every variant has the seed `seed + k`.
 
     `budget_s` roughly limits the run's seconds (None: no limit); `solver` is compared with HiGHS.

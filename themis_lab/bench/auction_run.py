@@ -12,7 +12,7 @@ from themis.bids import Bid, BidRow, FreeMachine, GangRequest, Market
 from themis.cluster import Level
 from themis.values import Value
 from themis_lab.bench.auction_markets import explicit_market, round_scene
-from themis_lab.bench.auction_plan import HighsUse, Plan, RowKind, Variant
+from themis_lab.bench.auction_plan import AuctionBenchPlan, HighsUse, RowKind, Variant
 from themis_lab.bench.auction_rows import MarketFigures, ResultRow, sum_up
 from themis_lab.bench.auction_timing import HighsAuction, OurAuction, Seconds, time_highs, time_ours, timed
 
@@ -30,7 +30,7 @@ class Progress(Value, frozen=True, kw_only=True):
     highs_s: float | None
 
 
-def run_plan(plan: Plan) -> Iterator[Progress | ResultRow]:
+def run_plan(plan: AuctionBenchPlan) -> Iterator[Progress | ResultRow]:
     """Measure every variant in order. A variant's row follows its markets.
 
     The remaining budget is divided evenly among the remaining variants. A market starts only within its variant's
@@ -47,7 +47,7 @@ def run_plan(plan: Plan) -> Iterator[Progress | ResultRow]:
         yield sum_up(variant, figures)
 
 
-def _progress(plan: Plan, variant: Variant, figures: Sequence[MarketFigures]) -> Progress:
+def _progress(plan: AuctionBenchPlan, variant: Variant, figures: Sequence[MarketFigures]) -> Progress:
     last = figures[-1]
     return Progress(
         variant=variant,
@@ -58,7 +58,7 @@ def _progress(plan: Plan, variant: Variant, figures: Sequence[MarketFigures]) ->
     )
 
 
-def _run_variant(plan: Plan, variant: Variant, part_s: float) -> Iterator[MarketFigures]:
+def _run_variant(plan: AuctionBenchPlan, variant: Variant, part_s: float) -> Iterator[MarketFigures]:
     begun_s = time.perf_counter()
     highs_left_s = 0.0 if plan.highs is HighsUse.NEVER else _HIGHS_PART * part_s
     for number in range(plan.markets):
@@ -86,7 +86,7 @@ def _run_variant(plan: Plan, variant: Variant, part_s: float) -> Iterator[Market
         )
 
 
-def _draw(plan: Plan, variant: Variant, number: int) -> tuple[Market, tuple[Seconds, ...]]:
+def _draw(plan: AuctionBenchPlan, variant: Variant, number: int) -> tuple[Market, tuple[Seconds, ...]]:
     """Return a random market of the variant, and the time of each agent's bid."""
     size, seed = variant.size, plan.seed + number
     if variant.kind is RowKind.EXPLICIT:
@@ -98,7 +98,9 @@ def _draw(plan: Plan, variant: Variant, number: int) -> tuple[Market, tuple[Seco
     return market, tuple(seconds for seconds, _ in bids)
 
 
-def _compare(plan: Plan, market: Market, number: int, left_s: float) -> tuple[OurAuction, HighsAuction | None]:
+def _compare(
+    plan: AuctionBenchPlan, market: Market, number: int, left_s: float
+) -> tuple[OurAuction, HighsAuction | None]:
     """Hold both auctions of one market, in alternating order."""
     rng = Random(child_seed(plan.seed, "sample", str(number)))
     whole = plan.highs is HighsUse.ALWAYS
@@ -109,7 +111,7 @@ def _compare(plan: Plan, market: Market, number: int, left_s: float) -> tuple[Ou
     return ours, time_highs(market, rng, whole=whole, left_s=left_s)
 
 
-def _warm_up(plan: Plan) -> None:
+def _warm_up(plan: AuctionBenchPlan) -> None:
     """Run both solvers once on a tiny market, so that loading them does not count."""
     gang = BidRow(value=2.0, gangs=(GangRequest(1, Level.CLUSTER),))
     bid = Bid(app_id="app", round_id=0, empty_value=1.0, rows=(gang,))

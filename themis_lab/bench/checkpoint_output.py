@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from msgspec import to_builtins
 
-from themis_lab.bench.checkpoint_run import Plan, Row
+from themis_lab.bench.checkpoint_run import CheckpointBenchPlan, Row
 
 _TITLES = ("MB", "save, s", "put, s", "ratio", "fetch, s", "get, s", "ratio", "verify, s")
 
 
-def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
+def document(plan: CheckpointBenchPlan, rows: Sequence[Row]) -> dict[str, object]:
     """The JSON document (docs/reference/benchmarks.md)."""
     return {
         "benchmark": "checkpoint",

@@ -16,7 +16,7 @@ from am.checkpoints.hdfs import open_hdfs_store
 from themis.errors import InputError
 from themis.hadoop.webhdfs import open_webhdfs
 from themis.hadoop.webhdfs_address import configuration_of, resolve, user_name
-from themis.hadoop.webhdfs_errors import HdfsAwayError
+from themis.hadoop.webhdfs_errors import HdfsUnreachableError
 from themis.hadoop.webhdfs_retry import ONCE
 from themis.values import Value
 from themis_lab.bench.checkpoint_raw import RawHdfs
@@ -26,7 +26,7 @@ MAX_MB = 100_000
 _JOB = "bench"
 
 
-class Plan(Value, frozen=True, kw_only=True):
+class CheckpointBenchPlan(Value, frozen=True, kw_only=True):
     """The plan of the benchmark.
 
     Attributes:
@@ -64,7 +64,7 @@ class Row(Value, frozen=True, kw_only=True):
     verify_s: float
 
 
-def run_sizes(plan: Plan) -> Iterator[str | Row]:
+def run_sizes(plan: CheckpointBenchPlan) -> Iterator[str | Row]:
     """Yield a message before each size, and then its row.
 
     Raises:
@@ -81,7 +81,7 @@ def run_sizes(plan: Plan) -> Iterator[str | Row]:
 
 
 class _Bench:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: CheckpointBenchPlan) -> None:
         self._plan = plan
         self._uri = f"{plan.uri.rstrip('/')}/bench-{uuid.uuid4().hex}"
         self._place = resolve(self._uri, configuration_of())
@@ -137,7 +137,7 @@ class _Bench:
         """Remove the benchmark's files, locally and on HDFS."""
         self._folder.cleanup()
         # If HDFS is unavailable the benchmark has already failed, and its files have to stay.
-        with suppress(HdfsAwayError):
+        with suppress(HdfsUnreachableError):
             self._remove(self._place.path)
 
     def _remove(self, path: str) -> None:

@@ -31,7 +31,7 @@ Timed = tuple[float, FairShare]
 """CPU seconds of a solve, and its result."""
 
 
-class OefPlan(Value, frozen=True, kw_only=True):
+class OefBenchPlan(Value, frozen=True, kw_only=True):
     """What to measure.
 
     Attributes:
@@ -88,7 +88,7 @@ class OefRow(Value, frozen=True, kw_only=True):
         return self.limit_s is not None and self.cpu_s > self.limit_s
 
 
-def run_plan(plan: OefPlan) -> Iterator[OefRow]:
+def run_plan(plan: OefBenchPlan) -> Iterator[OefRow]:
     """Measure every size under both modes, and with peers also under capped Gavel.
 
     Raises:
@@ -163,6 +163,6 @@ def table(rows: list[OefRow]) -> str:
     )
 
 
-def document(plan: OefPlan, rows: list[OefRow]) -> dict[str, object]:
+def document(plan: OefBenchPlan, rows: list[OefRow]) -> dict[str, object]:
     """The plan and the rows as a JSON document."""
     return {"plan": msgspec.to_builtins(plan), "rows": [msgspec.to_builtins(row) for row in rows]}

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from msgspec import to_builtins
 
 from themis_lab.bench.profiler_logs import EVERY_LINES
-from themis_lab.bench.profiler_run import Plan, Row
+from themis_lab.bench.profiler_run import ProfilerBenchPlan, Row
 
 _TITLES = ("log", "MB", "records", "MB/s", "limit, MB/s", "share", "us/record")
 
 
-def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
+def document(plan: ProfilerBenchPlan, rows: Sequence[Row]) -> dict[str, object]:
     """The JSON document (docs/reference/benchmarks.md)."""
     return {
         "benchmark": "profiler",

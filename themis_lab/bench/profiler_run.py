@@ -19,7 +19,7 @@ from themis_lab.bench.profiler_logs import SOURCES, Kind, write
 MB = 1_000_000
 
 
-class Plan(Value, frozen=True, kw_only=True):
+class ProfilerBenchPlan(Value, frozen=True, kw_only=True):
     """The kinds of logs, the size of each in MB (10^6 bytes), and the number of runs, of which the best counts."""
 
     kinds: tuple[Kind, ...] = tuple(Kind)
@@ -50,7 +50,7 @@ class Row(Value, frozen=True, kw_only=True):
     us_a_record: float | None
 
 
-def run_plan(plan: Plan) -> Iterator[Row]:
+def run_plan(plan: ProfilerBenchPlan) -> Iterator[Row]:
     """The rows, as they are measured."""
     with tempfile.TemporaryDirectory(prefix="bench-profiler-") as folder:
         for kind in plan.kinds:

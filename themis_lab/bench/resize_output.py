@@ -10,7 +10,7 @@ from msgspec import to_builtins
 
 from themis.values import Value
 from themis_lab.bench.resize_phases import FREE_PHASES, START_STEPS, STEP_PHASES, Change
-from themis_lab.bench.resize_run import EngineName, Plan, Round
+from themis_lab.bench.resize_run import EngineName, ResizeBenchPlan, Round
 from themis_lab.testbed.measures import summary
 
 REACH_RATIO = 1.25
@@ -45,7 +45,7 @@ class Result(Value, frozen=True, kw_only=True):
         return None if self.over_reach_s is None else self.over_reach_s <= 0.0
 
 
-def result(plan: Plan, rounds: Sequence[Round]) -> Result:
+def result(plan: ResizeBenchPlan, rounds: Sequence[Round]) -> Result:
     """The statistics of a plan's rounds."""
     all_changes = [change for each in rounds for change in each.changes]
     phases: dict[str, Mapping[str, Statistic]] = {
@@ -66,7 +66,7 @@ def result(plan: Plan, rounds: Sequence[Round]) -> Result:
     )
 
 
-def document(plan: Plan, rounds: Sequence[Round]) -> dict[str, object]:
+def document(plan: ResizeBenchPlan, rounds: Sequence[Round]) -> dict[str, object]:
     """The JSON document (docs/reference/benchmarks.md)."""
     found = result(plan, rounds)
     return {
@@ -84,7 +84,7 @@ def document(plan: Plan, rounds: Sequence[Round]) -> dict[str, object]:
     }
 
 
-def table(plan: Plan, rounds: Sequence[Round]) -> str:
+def table(plan: ResizeBenchPlan, rounds: Sequence[Round]) -> str:
     """The table, one line per phase, then ratios, the aim and the paper's numbers."""
     found = result(plan, rounds)
     lines = [_HEADS, *(_cells(phase, found) for phase in (*_PHASES, "total"))]
@@ -112,7 +112,7 @@ def _text(value: float | int | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def _notes(plan: Plan, found: Result, loads: Iterable[float]) -> list[str]:
+def _notes(plan: ResizeBenchPlan, found: Result, loads: Iterable[float]) -> list[str]:
     beat = f" and one heartbeat ({plan.heartbeat_s:g} s)" if plan.engine is EngineName.YARN else ""
     verdict = {True: "reached", False: "missed", None: "not measured"}[found.reached]
     beyond = "" if found.over_reach_s is None else f", by {abs(found.over_reach_s):.2f} s"

@@ -31,7 +31,7 @@ class EngineName(StrEnum):
     YARN = "yarn"
 
 
-class Plan(Value, frozen=True, kw_only=True):
+class ResizeBenchPlan(Value, frozen=True, kw_only=True):
     """The plan of the benchmark.
 
     Attributes:
@@ -61,7 +61,7 @@ class Round(Value, frozen=True, kw_only=True):
     load_1min: float
 
 
-def run_rounds(plan: Plan) -> Iterator[str | Round]:
+def run_rounds(plan: ResizeBenchPlan) -> Iterator[str | Round]:
     """Yield a message before each round, and then its results.
 
     Raises:
@@ -75,11 +75,11 @@ def run_rounds(plan: Plan) -> Iterator[str | Round]:
                 yield _round(plan, world, number)
 
 
-def _world(plan: Plan, folder: Path) -> AbstractContextManager[World]:
+def _world(plan: ResizeBenchPlan, folder: Path) -> AbstractContextManager[World]:
     return local_world(folder) if plan.engine is EngineName.LOCAL else yarn_world(folder, plan.heartbeat_s)
 
 
-def _round(plan: Plan, world: World, number: int) -> Round:
+def _round(plan: ResizeBenchPlan, world: World, number: int) -> Round:
     """The job gets both GPUs, gives one to another app, gets it back, and ends. Then the bare processes start."""
     uri = f"{world.storage}/checkpoints-{number}"
     resized = world.client.submit(resized_app(plan.program, GPUS, uri))

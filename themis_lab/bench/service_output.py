@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import to_builtins
 
-from themis_lab.bench.service_run import Plan, Quantiles, Result
+from themis_lab.bench.service_run import Quantiles, Result, ServiceBenchPlan
 
 EMULATION = "emulated: GPUs, machines and app masters; the ResourceManager, gRPC, REST, store and agents are real"
 
@@ -15,7 +15,7 @@ def document(result: Result) -> dict[str, object]:
     return values
 
 
-def table(plan: Plan, result: Result) -> str:
+def table(plan: ServiceBenchPlan, result: Result) -> str:
     """One line for each figure."""
     apps = plan.apps + plan.waiting
     lines = [

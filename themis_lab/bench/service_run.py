@@ -57,7 +57,7 @@ _MIB = 2.0**20
 _DRIVERS_LOG = "drivers.log"
 
 
-class Plan(Value, frozen=True, kw_only=True):
+class ServiceBenchPlan(Value, frozen=True, kw_only=True):
     """The plan of the benchmark.
 
     Attributes:
@@ -145,7 +145,7 @@ class Result(Value, frozen=True, kw_only=True):
     registered_cpu_s: float
 
 
-def run_plan(plan: Plan, say: Callable[[str], object]) -> Result:
+def run_plan(plan: ServiceBenchPlan, say: Callable[[str], object]) -> Result:
     """Run the benchmark. `say` is called with each phase as it begins.
 
     Raises:
@@ -203,7 +203,7 @@ def run_plan(plan: Plan, say: Callable[[str], object]) -> Result:
 class Service:
     """The ResourceManager's process, which can be stopped and started again on the same state."""
 
-    def __init__(self, plan: Plan, folder: Path, drivers: int) -> None:
+    def __init__(self, plan: ServiceBenchPlan, folder: Path, drivers: int) -> None:
         self.address = ""
         self._folder = folder
         self._settings = folder / "rm.yaml"
@@ -281,14 +281,14 @@ def _end(drivers: Sequence[subprocess.Popen[bytes]]) -> None:
         process.wait()
 
 
-def _submit_all(client: Connection, plan: Plan) -> str:
+def _submit_all(client: Connection, plan: ServiceBenchPlan) -> str:
     """Submit the apps. Returns the address of the service's page."""
     with ThreadPoolExecutor(_SUBMITTERS) as pool:
         replies = list(pool.map(client.submission, [_app(plan, number) for number in range(plan.apps + plan.waiting)]))
     return str(replies[0].page_url).rpartition("apps/")[0]
 
 
-def _app(plan: Plan, number: int) -> AppSpec:
+def _app(plan: ServiceBenchPlan, number: int) -> AppSpec:
     shape = JobShape(tasks=plan.gang_gpus, min_tasks=plan.gang_gpus)
     return AppSpec(
         name=f"bench-{number}",
@@ -302,7 +302,9 @@ def _app(plan: Plan, number: int) -> AppSpec:
     )
 
 
-def _wait_for_all(client: Connection, plan: Plan, drivers: Sequence[subprocess.Popen[bytes]], log: Path) -> int:
+def _wait_for_all(
+    client: Connection, plan: ServiceBenchPlan, drivers: Sequence[subprocess.Popen[bytes]], log: Path
+) -> int:
     """Wait until every app master has registered, or too long. Returns how many have."""
     wanted = plan.apps + plan.waiting
     deadline_s = time.monotonic() + _READY_S + _READY_S_AN_APP * wanted

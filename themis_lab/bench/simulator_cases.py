@@ -77,7 +77,7 @@ SHAPES: Mapping[Part, tuple[Size, Reference]] = {
 """GPUs, jobs and reference of the cases that are compared with other simulators."""
 
 
-class Plan(Value, frozen=True, kw_only=True):
+class SimulatorBenchPlan(Value, frozen=True, kw_only=True):
     """A whole benchmark run. `budget_s` limits its seconds (None: no limit).
 
     Attributes:
@@ -128,7 +128,7 @@ class Case(Value, frozen=True, kw_only=True):
         return f"{self.part} {size}"
 
 
-def cases_of(plan: Plan, folder: Path) -> list[Case]:
+def cases_of(plan: SimulatorBenchPlan, folder: Path) -> list[Case]:
     """The cases in order. Random traces are written into the folder.
 
     Raises:
@@ -143,7 +143,7 @@ def cases_of(plan: Plan, folder: Path) -> list[Case]:
     return cases
 
 
-def _gavel_case(plan: Plan, part: Part, folder: Path) -> Case:
+def _gavel_case(plan: SimulatorBenchPlan, part: Part, folder: Path) -> Case:
     size, reference = SHAPES[part]
     given = plan.trace if part is Part.GAVEL_120 else None
     jobs = size.apps
@@ -167,7 +167,7 @@ def _gavel_case(plan: Plan, part: Part, folder: Path) -> Case:
     )
 
 
-def _w1_case(plan: Plan) -> Case:
+def _w1_case(plan: SimulatorBenchPlan) -> Case:
     return Case(
         part=Part.W1,
         size=Size(168, 85),
@@ -179,7 +179,7 @@ def _w1_case(plan: Plan) -> Case:
     )
 
 
-def _growth_case(plan: Plan, size: Size) -> Case:
+def _growth_case(plan: SimulatorBenchPlan, size: Size) -> Case:
     options = {"apps": size.apps, "load": LOAD, "task_gpu_s": TASK_GPU_S, "sigma": SIGMA}
     given = [word for name, value in options.items() for word in ("--option", f"{name}={value}")]
     cluster = f"{size.gpus // _MACHINE_GPUS}x{_MACHINE_GPUS}"
@@ -192,6 +192,6 @@ def _growth_case(plan: Plan, size: Size) -> Case:
     )
 
 
-def _arguments(plan: Plan, cluster: str, *workload: str) -> tuple[str, ...]:
+def _arguments(plan: SimulatorBenchPlan, cluster: str, *workload: str) -> tuple[str, ...]:
     usual = ("--policy", plan.policy, "--solver", "exact", "--seed", str(plan.seed))
     return ("simulate", *usual, "--cluster", cluster, *workload)

@@ -11,7 +11,7 @@ from statistics import linear_regression
 from msgspec import to_builtins
 
 from themis.values import Value
-from themis_lab.bench.simulator_cases import LOAD, REFERENCE_LABEL, SIGMA, TASK_GPU_S, Part, Plan
+from themis_lab.bench.simulator_cases import LOAD, REFERENCE_LABEL, SIGMA, TASK_GPU_S, Part, SimulatorBenchPlan
 from themis_lab.bench.simulator_run import Row
 
 _TITLES = ("case", "source", "events/s", "rounds/s", "wall, s", "CPU, s", "MiB", "reference", "ratio")
@@ -19,12 +19,17 @@ _LEFT = 2
 
 
 class Growth(Value, frozen=True, kw_only=True):
-    """`cpu_s` grows as the `slope`-th power of the varied quantity: `over` names it, `at` what stays constant."""
+    """`cpu_s` grows as the `slope`-th power of the varied quantity: `over` names it, `at` what stays constant.
+
+    `slope_of_round` is the same for the CPU seconds of a round. Example: with twice the GPUs and apps, a slope of 1.2
+    means 2.3 times the seconds. If the run also has twice the rounds, the slope of a round is 0.2.
+    """
 
     over: str
     at: str
     sizes: tuple[str, ...]
     slope: float
+    slope_of_round: float
 
 
 # By varied quantity: what stays constant, by its value, and the quantity of the slope.
@@ -50,11 +55,17 @@ def growths(rows: Sequence[Row]) -> list[Growth]:
 def _growth(over: str, at: str, group: Sequence[Row], varied: Callable[[Row], int]) -> Growth:
     sizes = [math.log(varied(row)) for row in group]
     seconds = [math.log(row.cpu_s or 0.0) for row in group]
-    names = tuple(f"{row.gpus}/{row.apps}" for row in group)
-    return Growth(over=over, at=at, sizes=names, slope=linear_regression(sizes, seconds).slope)
+    of_round = [total - math.log(row.rounds or 1) for total, row in zip(seconds, group, strict=True)]
+    return Growth(
+        over=over,
+        at=at,
+        sizes=tuple(f"{row.gpus}/{row.apps}" for row in group),
+        slope=linear_regression(sizes, seconds).slope,
+        slope_of_round=linear_regression(sizes, of_round).slope,
+    )
 
 
-def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
+def document(plan: SimulatorBenchPlan, rows: Sequence[Row]) -> dict[str, object]:
     """The JSON document (docs/reference/benchmarks.md)."""
     return {
         "benchmark": "simulator",
@@ -130,4 +141,5 @@ def _aim(row: Row) -> str:
 
 def _growth_line(growth: Growth) -> str:
     sizes = ", ".join(growth.sizes)
-    return f"growth over {sizes} ({growth.at}): CPU seconds grow as {growth.over}^{growth.slope:.2f}"
+    slopes = f"{growth.over}^{growth.slope:.2f}, those of a round as {growth.over}^{growth.slope_of_round:.2f}"
+    return f"growth over {sizes} ({growth.at}): CPU seconds grow as {slopes}"

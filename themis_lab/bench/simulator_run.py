@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from themis.values import Value
-from themis_lab.bench.simulator_cases import REACH_MEMORY, Case, Part, Plan, Size, cases_of
+from themis_lab.bench.simulator_cases import REACH_MEMORY, Case, Part, SimulatorBenchPlan, Size, cases_of
 from themis_lab.bench.simulator_process import Usage, simulate_apart
 
 _MB_A_MIB = 1.048576
@@ -45,7 +45,7 @@ class Row(Value, frozen=True, kw_only=True):
     reached: bool | None = None
 
 
-def run_cases(plan: Plan) -> Iterator[Case | Row]:
+def run_cases(plan: SimulatorBenchPlan) -> Iterator[Case | Row]:
     """Yield every case before it runs, then its row.
 
     A case that takes longer than its limit, or than the remaining budget, is left out. A size of the growth that is no

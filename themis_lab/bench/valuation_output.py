@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec import to_builtins
 
 from themis_lab.bench.valuation_cases import JOBS, LARGE_GPUS
-from themis_lab.bench.valuation_run import NEAR, GapRow, Plan, ReferenceRow, Row, TimeRow
+from themis_lab.bench.valuation_run import NEAR, GapRow, ReferenceRow, Row, TimeRow, ValuationBenchPlan
 
 Cells = tuple[str, ...]
 
@@ -18,7 +18,7 @@ _REFERENCE_TITLES = ("reference", "within 1 %", "not", "undecided", "widest foun
 _TIME_TITLES = ("asked", "times", "p50, ms", "p95, ms")
 
 
-def document(plan: Plan, rows: Sequence[Row]) -> dict[str, object]:
+def document(plan: ValuationBenchPlan, rows: Sequence[Row]) -> dict[str, object]:
     """The JSON document (docs/reference/benchmarks.md)."""
     return {
         "benchmark": "valuation",

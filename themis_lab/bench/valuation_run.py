@@ -29,7 +29,7 @@ _SOLVE_S = 60.0
 _ROUNDING = 1e-6
 
 
-class Plan(Value, frozen=True, kw_only=True):
+class ValuationBenchPlan(Value, frozen=True, kw_only=True):
     """The numbers of small and large apps to pack, and of bids of large apps to time.
 
     `reference_s` is the CPU time of the reference, in seconds, for each bundle that the bound leaves open.
@@ -114,7 +114,7 @@ class TimeRow(Value, frozen=True, kw_only=True):
 Row = GapRow | ReferenceRow | TimeRow
 
 
-def run_plan(plan: Plan) -> Iterator[Row]:
+def run_plan(plan: ValuationBenchPlan) -> Iterator[Row]:
     """The rows, as they are measured."""
     if plan.small:
         small = [small_gaps(plan.seed + number) for number in range(plan.small)]
@@ -129,7 +129,7 @@ def run_plan(plan: Plan) -> Iterator[Row]:
         yield _time_row("rho-again", [_asked_again_ms(case) for case in cases])
 
 
-def _large_rows(plan: Plan) -> Iterator[GapRow | ReferenceRow]:
+def _large_rows(plan: ValuationBenchPlan) -> Iterator[GapRow | ReferenceRow]:
     gaps = [_large_gaps(plan.seed + number, plan.reference_s) for number in range(plan.large)]
     by_gpus = dict(zip(BUNDLES_GPUS, zip(*gaps, strict=True), strict=True))
     for gpus, its in by_gpus.items():

@@ -17,7 +17,7 @@ from themis_lab.devcluster import web
 from themis_lab.devcluster.addresses import Port, free_addresses
 from themis_lab.devcluster.configuration import configuration_files
 from themis_lab.devcluster.daemon_set import DaemonSet
-from themis_lab.devcluster.daemons import Plan, Programs, format_command, refresh_nodes_command
+from themis_lab.devcluster.daemons import Deployment, Programs, format_command, refresh_nodes_command
 from themis_lab.devcluster.folder import check_free, locked, make_folders, remove
 from themis_lab.devcluster.layout import Layout
 from themis_lab.devcluster.readiness import Say, wait_until_none, what_is_missing
@@ -40,11 +40,11 @@ class DevCluster:
     """The daemons of a cluster that `start` started, in this process or an earlier one.
 
     Attributes:
-        plan: What was decided before the start: specification, addresses, paths.
+        deployment: What was decided before the start: specification, addresses, paths.
     """
 
-    def __init__(self, plan: Plan, daemons: DaemonSet) -> None:
-        self.plan = plan
+    def __init__(self, deployment: Deployment, daemons: DaemonSet) -> None:
+        self.deployment = deployment
         self._daemons = daemons
 
     @classmethod
@@ -78,8 +78,8 @@ class DevCluster:
         with OneInterruption() as interruption, locked(layout):
             # Looked at again: another start may have been faster.
             check_free(layout)
-            plan = _plan(spec, layout, programs, identity or new_identity())
-            cluster = cls(plan, DaemonSet(plan, {}))
+            deployment = _deployment(spec, layout, programs, identity or new_identity())
+            cluster = cls(deployment, DaemonSet(deployment, {}))
             try:
                 cluster._start_all(say, limit_s)
             except BaseException:
@@ -96,8 +96,8 @@ class DevCluster:
         Raises:
             InputError: There is none.
         """
-        plan, processes = read_state(folder)
-        return cls(plan, DaemonSet(plan, processes))
+        deployment, processes = read_state(folder)
+        return cls(deployment, DaemonSet(deployment, processes))
 
     def stop(self, *, grace_s: float = STOP_GRACE_S, keep_logs: bool = False) -> None:
         """Stop all processes, including containers, and remove the folder.
@@ -106,62 +106,62 @@ class DevCluster:
             grace_s: Between SIGTERM and SIGKILL, in seconds.
             keep_logs: Leave the folder with the daemons' logs in it.
         """
-        with locked(self.plan.layout):
+        with locked(self.deployment.layout):
             self._daemons.end_all(grace_s)
-            remove(self.plan.layout, keep_logs=keep_logs)
+            remove(self.deployment.layout, keep_logs=keep_logs)
 
     # ---- what it is --------------------------------------------------------------------------------------------------
 
     @property
     def conf_dir(self) -> Path:
         """The value for HADOOP_CONF_DIR."""
-        return self.plan.layout.conf
+        return self.deployment.layout.conf
 
     @property
     def hosts_file(self) -> Path:
         """The value for Java's `-Djdk.net.hosts.file`: the nodes' names are known nowhere else."""
-        return self.plan.layout.hosts
+        return self.deployment.layout.hosts
 
     @property
     def bin_dir(self) -> Path:
         """Folder with Hadoop's commands `yarn` and `hdfs`, bound to this cluster."""
-        return self.plan.layout.bin
+        return self.deployment.layout.bin
 
     @property
     def rm_web(self) -> str:
         """URL of the ResourceManager's pages and REST service, without a final slash."""
-        return f"http://{self.plan.addresses.at_master(Port.RM_WEB)}"
+        return f"http://{self.deployment.addresses.at_master(Port.RM_WEB)}"
 
     @property
     def namenode_web(self) -> str:
         """URL of the NameNode's pages and of WebHDFS, without a final slash."""
-        return f"http://{self.plan.addresses.at_master(Port.NAMENODE_WEB)}"
+        return f"http://{self.deployment.addresses.at_master(Port.NAMENODE_WEB)}"
 
     @property
     def fs_uri(self) -> str:
         """The default file system: `hdfs://host:port`."""
-        return f"hdfs://{self.plan.addresses.at_master(Port.NAMENODE)}"
+        return f"hdfs://{self.deployment.addresses.at_master(Port.NAMENODE)}"
 
     @property
     def node_gpus(self) -> Mapping[str, int]:
         """GPUs that each node declares, by host."""
-        return dict(zip(self.plan.spec.hosts, self.plan.spec.gpus, strict=True))
+        return dict(zip(self.deployment.spec.hosts, self.deployment.spec.gpus, strict=True))
 
     @property
     def node_addresses(self) -> Mapping[str, str]:
         """IP address of each node, by host."""
-        return {host: self.plan.addresses.node(index) for index, host in enumerate(self.plan.spec.hosts)}
+        return {host: self.deployment.addresses.node(index) for index, host in enumerate(self.deployment.spec.hosts)}
 
     @property
     def exports(self) -> Mapping[str, str]:
         """Environment variables by which clients find the cluster."""
-        kerberos = self.plan.spec.kerberos
+        kerberos = self.deployment.spec.kerberos
         option = {"THEMIS_HADOOP_JVM_OPTIONS": shlex.quote(kerberos.java_option)} if kerberos else {}
-        who = option or {"HADOOP_USER_NAME": self.plan.spec.user}
+        who = option or {"HADOOP_USER_NAME": self.deployment.spec.user}
         return {
             "HADOOP_CONF_DIR": str(self.conf_dir),
             "THEMIS_HADOOP_HOSTS_FILE": str(self.hosts_file),
-            JARS_VARIABLE: str(self.plan.programs.jars),
+            JARS_VARIABLE: str(self.deployment.programs.jars),
             **who,
         }
 
@@ -184,9 +184,9 @@ class DevCluster:
 
     def is_ready(self) -> bool:
         """Whether all daemons run, all nodes are in service with their GPUs, and HDFS can be written."""
-        every = dict.fromkeys(self.plan.spec.daemons, 0.0)
+        every = dict.fromkeys(self.deployment.spec.daemons, 0.0)
         up = self._daemons.running() == every.keys()
-        return up and what_is_missing(self.plan.spec, every, self.hdfs(), self.nodes()) is None
+        return up and what_is_missing(self.deployment.spec, every, self.hdfs(), self.nodes()) is None
 
     def wait_for_node(self, host: str, *states: str, limit_s: float = _NODE_LIMIT_S) -> None:
         """Return when the ResourceManager reports the node in one of these states, for example `LOST`.
@@ -256,7 +256,7 @@ class DevCluster:
     def restore(self) -> None:
         """Restart everything that was killed or decommissioned, and wait until the cluster is ready."""
         away = self._excluded()
-        present = set(self.plan.spec.daemons) - {node_manager(host) for host in away}
+        present = set(self.deployment.spec.daemons) - {node_manager(host) for host in away}
         self._bring_up(present - self._daemons.running(), START_LIMIT_S)
         for host in sorted(away):
             self.recommission(host)
@@ -264,26 +264,30 @@ class DevCluster:
     # ---- how that is done --------------------------------------------------------------------------------------------
 
     def _start_all(self, say: Say, limit_s: float) -> None:
-        plan = self.plan
-        make_folders(plan.layout, configuration_files(plan.spec, plan.addresses, plan.layout), tool_scripts(plan))
+        deployment = self.deployment
+        make_folders(
+            deployment.layout,
+            configuration_files(deployment.spec, deployment.addresses, deployment.layout),
+            tool_scripts(deployment),
+        )
         # From here on `stop` finds all started processes by the mark, even if this process is killed.
         self._daemons.save()
-        say(f"starting Hadoop on {plan.addresses.network}.*, logs in {plan.layout.logs}")
+        say(f"starting Hadoop on {deployment.addresses.network}.*, logs in {deployment.layout.logs}")
         # The ResourceManager takes longest; meanwhile an empty file system is created.
         self._daemons.spawn(RESOURCE_MANAGER)
-        self._daemons.run(format_command(plan), NAMENODE, "the NameNode cannot format its folder")
-        for daemon in plan.spec.daemons:
+        self._daemons.run(format_command(deployment), NAMENODE, "the NameNode cannot format its folder")
+        for daemon in deployment.spec.daemons:
             if daemon != RESOURCE_MANAGER:
                 self._daemons.spawn(daemon)
-        self._wait_ready(dict.fromkeys(plan.spec.daemons, 0.0), limit_s, say)
-        if plan.spec.kerberos is None:
+        self._wait_ready(dict.fromkeys(deployment.spec.daemons, 0.0), limit_s, say)
+        if deployment.spec.kerberos is None:
             trouble = "HDFS's folders cannot be made"
             wait_until_none(self._folders_missing, limit_s=limit_s, trouble=trouble, say=_silent)
         say("ready")
 
     def _folders_missing(self) -> str | None:
         """Make HDFS's folders. Returns the reason of a failure; on a busy machine this is a slow answer."""
-        user = self.plan.spec.user
+        user = self.deployment.spec.user
         try:
             web.make_folder(self.namenode_web, f"/user/{user}", user, "755")
             for shared in SHARED_FOLDERS:
@@ -305,27 +309,27 @@ class DevCluster:
     def _wait_ready(self, since_s: Mapping[str, float], limit_s: float, say: Say) -> None:
         def missing() -> str | None:
             self._daemons.check_running(since_s)
-            return what_is_missing(self.plan.spec, since_s, self.hdfs(), self.nodes())
+            return what_is_missing(self.deployment.spec, since_s, self.hdfs(), self.nodes())
 
         wait_until_none(missing, limit_s=limit_s, trouble="the development cluster does not become ready", say=say)
 
     def _excluded(self) -> set[str]:
-        return set(self.plan.layout.exclude.read_text(encoding="utf-8").split())
+        return set(self.deployment.layout.exclude.read_text(encoding="utf-8").split())
 
     def _exclude(self, hosts: set[str], graceful_s: int | None) -> None:
         text = "".join(f"{host}\n" for host in sorted(hosts))
-        self.plan.layout.exclude.write_text(text, encoding="utf-8")
-        command = refresh_nodes_command(self.plan, graceful_s)
+        self.deployment.layout.exclude.write_text(text, encoding="utf-8")
+        command = refresh_nodes_command(self.deployment, graceful_s)
         self._daemons.run(command, "rmadmin", "the ResourceManager does not read the list of nodes again")
 
     def _known(self, daemon: str) -> str:
-        if daemon not in self.plan.spec.daemons:
-            raise UnknownNameError("daemon", daemon, self.plan.spec.daemons)
+        if daemon not in self.deployment.spec.daemons:
+            raise UnknownNameError("daemon", daemon, self.deployment.spec.daemons)
         return daemon
 
     def _check_host(self, host: str) -> None:
-        if host not in self.plan.spec.hosts:
-            raise UnknownNameError("node", host, self.plan.spec.hosts)
+        if host not in self.deployment.spec.hosts:
+            raise UnknownNameError("node", host, self.deployment.spec.hosts)
 
 
 def new_identity() -> str:
@@ -333,9 +337,9 @@ def new_identity() -> str:
     return secrets.token_hex(8)
 
 
-def _plan(spec: ClusterSpec, layout: Layout, programs: Programs, identity: str) -> Plan:
+def _deployment(spec: ClusterSpec, layout: Layout, programs: Programs, identity: str) -> Deployment:
     addresses = free_addresses(len(spec.gpus), random.Random())
-    return Plan(identity=identity, spec=spec, addresses=addresses, layout=layout, programs=programs)
+    return Deployment(identity=identity, spec=spec, addresses=addresses, layout=layout, programs=programs)
 
 
 def _jars(version: str | None, say: Say) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from themis.processes import kill_marked
 from themis_lab.devcluster.configuration import MARK, NODE_MARK
-from themis_lab.devcluster.daemons import Plan, daemon_command, daemon_environment, hadoop_environment
+from themis_lab.devcluster.daemons import Deployment, daemon_command, daemon_environment, hadoop_environment
 from themis_lab.devcluster.errors import DevClusterError
 from themis_lab.devcluster.processes import KnownProcess, end, kill, spawn, working_below
 from themis_lab.devcluster.spec import host_of, node_manager
@@ -21,21 +21,21 @@ class DaemonSet:
     """The processes of one cluster. Every change is written to the state file at once.
 
     Args:
-        plan: What the cluster is.
+        deployment: What the cluster is.
         processes: Its daemons so far, by name; they may have ended.
     """
 
-    def __init__(self, plan: Plan, processes: Mapping[str, KnownProcess]) -> None:
-        self._plan = plan
+    def __init__(self, deployment: Deployment, processes: Mapping[str, KnownProcess]) -> None:
+        self._deployment = deployment
         self._processes = dict(processes)
 
     def save(self) -> None:
         """Write the state file."""
-        write_state(self._plan, self._processes)
+        write_state(self._deployment, self._processes)
 
     def pids(self) -> dict[str, int | None]:
         """Return the process id of each daemon by name, None if it does not run."""
-        found = {daemon: self._processes.get(daemon) for daemon in self._plan.spec.daemons}
+        found = {daemon: self._processes.get(daemon) for daemon in self._deployment.spec.daemons}
         return {name: process.pid if process and process.is_running() else None for name, process in found.items()}
 
     def running(self) -> frozenset[str]:
@@ -49,13 +49,13 @@ class DaemonSet:
             DevClusterError: One does not; the end of its log is in the message.
         """
         for daemon in sorted(set(daemons) - self.running()):
-            log = self._plan.layout.log(daemon)
+            log = self._deployment.layout.log(daemon)
             raise DevClusterError("a daemon ended", value=daemon, remedy=_end_of(log))
 
     def spawn(self, daemon: str) -> None:
         """Start a daemon, whether or not it runs."""
-        layout = self._plan.layout
-        command, environment = daemon_command(self._plan, daemon), daemon_environment(self._plan, daemon)
+        layout = self._deployment.layout
+        command, environment = daemon_command(self._deployment, daemon), daemon_environment(self._deployment, daemon)
         self._processes[daemon] = spawn(command, environment, layout.root, layout.log(daemon))
         self.save()
 
@@ -65,11 +65,11 @@ class DaemonSet:
         Raises:
             DevClusterError: It failed; `trouble` says what that means.
         """
-        log = self._plan.layout.log(log_of)
+        log = self._deployment.layout.log(log_of)
         with log.open("ab") as file:
             done = subprocess.run(
                 command,
-                env=hadoop_environment(self._plan),
+                env=hadoop_environment(self._deployment),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -91,7 +91,7 @@ class DaemonSet:
     def kill_node(self, host: str) -> None:
         """SIGKILL to the NodeManager of a node and to all that runs in containers there."""
         self.kill(node_manager(host))
-        self._kill_rest({MARK: self._plan.identity, NODE_MARK: host}, self._plan.layout.node(host))
+        self._kill_rest({MARK: self._deployment.identity, NODE_MARK: host}, self._deployment.layout.node(host))
 
     def end_all(self, grace_s: float) -> None:
         """Stop everything that belongs to the cluster, including containers.
@@ -104,7 +104,7 @@ class DaemonSet:
         end(self._of(node_managers), grace_s)
         end(self._processes.values(), grace_s)
         # Containers of a killed NodeManager, and processes that a killed start did not record.
-        self._kill_rest({MARK: self._plan.identity}, self._plan.layout.nodes)
+        self._kill_rest({MARK: self._deployment.identity}, self._deployment.layout.nodes)
 
     def _kill_rest(self, marks: Mapping[str, str], folder: Path) -> None:
         if left := kill_marked(marks):

@@ -49,7 +49,7 @@ class Programs(Value, frozen=True, kw_only=True):
     jars: Path
 
 
-class Plan(Value, frozen=True, kw_only=True):
+class Deployment(Value, frozen=True, kw_only=True):
     """Everything that is decided before the start.
 
     Attributes:
@@ -63,62 +63,62 @@ class Plan(Value, frozen=True, kw_only=True):
     programs: Programs
 
 
-def daemon_command(plan: Plan, daemon: str) -> list[str]:
+def daemon_command(deployment: Deployment, daemon: str) -> list[str]:
     """The command line that starts a daemon."""
     host = host_of(daemon)
     if host is None:
-        return java_command(plan, _MAINS[daemon], _HEAP_MB[daemon])
-    index = plan.spec.hosts.index(host)
-    own = node_properties(plan.spec, plan.addresses, plan.layout, index)
+        return java_command(deployment, _MAINS[daemon], _HEAP_MB[daemon])
+    index = deployment.spec.hosts.index(host)
+    own = node_properties(deployment.spec, deployment.addresses, deployment.layout, index)
     options = [word for name, value in own.items() for word in ("-D", f"{name}={value}")]
-    java = java_command(plan, _NODE_MANAGER_MAIN, _NODE_MANAGER_HEAP_MB)
-    return [java[0], f"-D{NODE_ATTRIBUTES}={node_attributes(plan.spec, index)}", *java[1:], *options]
+    java = java_command(deployment, _NODE_MANAGER_MAIN, _NODE_MANAGER_HEAP_MB)
+    return [java[0], f"-D{NODE_ATTRIBUTES}={node_attributes(deployment.spec, index)}", *java[1:], *options]
 
 
-def format_command(plan: Plan) -> list[str]:
+def format_command(deployment: Deployment) -> list[str]:
     """The command that makes an empty file system."""
-    return [*daemon_command(plan, NAMENODE), "-format", "-force", "-nonInteractive"]
+    return [*daemon_command(deployment, NAMENODE), "-format", "-force", "-nonInteractive"]
 
 
-def refresh_nodes_command(plan: Plan, graceful_s: int | None) -> list[str]:
+def refresh_nodes_command(deployment: Deployment, graceful_s: int | None) -> list[str]:
     """The command that makes the ResourceManager read the list of decommissioned nodes again."""
     graceful = [] if graceful_s is None else ["-g", str(graceful_s), "-server"]
-    return [*java_command(plan, _RM_ADMIN_MAIN, TOOL_HEAP_MB), "-refreshNodes", *graceful]
+    return [*java_command(deployment, _RM_ADMIN_MAIN, TOOL_HEAP_MB), "-refreshNodes", *graceful]
 
 
-def java_command(plan: Plan, main: str, heap_mb: int) -> list[str]:
+def java_command(deployment: Deployment, main: str, heap_mb: int) -> list[str]:
     """A Java program with Hadoop's jars and this cluster's configuration on its class path."""
-    layout = plan.layout
+    layout = deployment.layout
     return [
-        str(plan.programs.java),
+        str(deployment.programs.java),
         f"-Xmx{heap_mb}m",
         *_JVM,
         f"-Djdk.net.hosts.file={layout.hosts}",
         f"-Dhadoop.home.dir={layout.root}",
         f"-Djava.io.tmpdir={layout.temporary}",
-        *([plan.spec.kerberos.java_option] if plan.spec.kerberos else []),
+        *([deployment.spec.kerberos.java_option] if deployment.spec.kerberos else []),
         "-cp",
-        f"{layout.conf}:{plan.programs.jars}/*",
+        f"{layout.conf}:{deployment.programs.jars}/*",
         main,
     ]
 
 
-def daemon_environment(plan: Plan, daemon: str) -> dict[str, str]:
+def daemon_environment(deployment: Deployment, daemon: str) -> dict[str, str]:
     """The whole environment of a daemon."""
     host = host_of(daemon)
-    return hadoop_environment(plan) | ({} if host is None else {NODE_MARK: host})
+    return hadoop_environment(deployment) | ({} if host is None else {NODE_MARK: host})
 
 
-def hadoop_environment(plan: Plan) -> dict[str, str]:
+def hadoop_environment(deployment: Deployment) -> dict[str, str]:
     """The whole environment of a program that belongs to the cluster."""
     own: Mapping[str, str] = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     return {
         **own,
-        MARK: plan.identity,
-        "HADOOP_CONF_DIR": str(plan.layout.conf),
-        "HADOOP_HOME": str(plan.layout.root),
-        "HADOOP_USER_NAME": plan.spec.user,
-        "JAVA_HOME": str(plan.programs.java.parents[1]),
+        MARK: deployment.identity,
+        "HADOOP_CONF_DIR": str(deployment.layout.conf),
+        "HADOOP_HOME": str(deployment.layout.root),
+        "HADOOP_USER_NAME": deployment.spec.user,
+        "JAVA_HOME": str(deployment.programs.java.parents[1]),
         # Else glibc takes 64 MB of address space a thread.
         "MALLOC_ARENA_MAX": "2",
     }

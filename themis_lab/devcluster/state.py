@@ -1,4 +1,4 @@
-"""The state file: a cluster's plan and processes, for later commands that stop or inspect it."""
+"""The state file: a cluster's deployment and processes, for later commands that stop or inspect it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import to_builtins
 
 from themis.errors import InputError
 from themis_lab.devcluster.addresses import Addresses
-from themis_lab.devcluster.daemons import Plan, Programs
+from themis_lab.devcluster.daemons import Deployment, Programs
 from themis_lab.devcluster.kerberos import Kerberos
 from themis_lab.devcluster.layout import Layout
 from themis_lab.devcluster.processes import KnownProcess
@@ -20,24 +20,24 @@ from themis_lab.devcluster.spec import ClusterSpec
 _FORMAT = 1
 
 
-def write_state(plan: Plan, processes: Mapping[str, KnownProcess]) -> None:
+def write_state(deployment: Deployment, processes: Mapping[str, KnownProcess]) -> None:
     """Replace the state file in one step."""
     document = {
         "format": _FORMAT,
-        "identity": plan.identity,
-        "spec": to_builtins(plan.spec),
-        "addresses": to_builtins(plan.addresses),
-        "java": str(plan.programs.java),
-        "jars": str(plan.programs.jars),
+        "identity": deployment.identity,
+        "spec": to_builtins(deployment.spec),
+        "addresses": to_builtins(deployment.addresses),
+        "java": str(deployment.programs.java),
+        "jars": str(deployment.programs.jars),
         "processes": {daemon: to_builtins(process) for daemon, process in processes.items()},
     }
-    path = plan.layout.state
+    path = deployment.layout.state
     fresh = path.with_suffix(".tmp")
     fresh.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     fresh.replace(path)
 
 
-def read_state(folder: Path) -> tuple[Plan, dict[str, KnownProcess]]:
+def read_state(folder: Path) -> tuple[Deployment, dict[str, KnownProcess]]:
     """Read the state file of a cluster's folder.
 
     Raises:
@@ -47,7 +47,7 @@ def read_state(folder: Path) -> tuple[Plan, dict[str, KnownProcess]]:
     try:
         document = json.loads(layout.state.read_text(encoding="utf-8"))
         processes = {daemon: KnownProcess(**process) for daemon, process in document["processes"].items()}
-        return _plan(document, layout), processes
+        return _deployment(document, layout), processes
     except FileNotFoundError:
         remedy = "start one: themis devcluster start --dir DIR"
         raise InputError("there is no development cluster in this folder", value=str(folder), remedy=remedy) from None
@@ -58,10 +58,10 @@ def read_state(folder: Path) -> tuple[Plan, dict[str, KnownProcess]]:
         ) from error
 
 
-def _plan(document: Mapping[str, Any], layout: Layout) -> Plan:
+def _deployment(document: Mapping[str, Any], layout: Layout) -> Deployment:
     if document["format"] != _FORMAT:
         raise ValueError(f"format {document['format']}")
-    return Plan(
+    return Deployment(
         identity=document["identity"],
         spec=_spec(document["spec"]),
         addresses=Addresses(**document["addresses"]),

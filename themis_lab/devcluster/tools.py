@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from themis_lab.devcluster.daemons import TOOL_HEAP_MB, Plan, java_command
+from themis_lab.devcluster.daemons import TOOL_HEAP_MB, Deployment, java_command
 
 _CLI = "org.apache.hadoop.yarn.client.cli"
 _YARN = {
@@ -25,25 +25,25 @@ _HDFS = {
 _Table = Mapping[str, tuple[str, bool]]
 
 
-def tool_scripts(plan: Plan) -> Mapping[str, str]:
+def tool_scripts(deployment: Deployment) -> Mapping[str, str]:
     """The scripts, text by name."""
-    return {"yarn": _script(plan, "yarn", _YARN), "hdfs": _script(plan, "hdfs", _HDFS)}
+    return {"yarn": _script(deployment, "yarn", _YARN), "hdfs": _script(deployment, "hdfs", _HDFS)}
 
 
-def _script(plan: Plan, name: str, table: _Table) -> str:
+def _script(deployment: Deployment, name: str, table: _Table) -> str:
     words = ", ".join(word for pattern in table for word in pattern.split("|"))
     cases = [f"  {pattern}) main={main}{'; shift' if shift else ''} ;;" for pattern, (main, shift) in table.items()]
-    java = [shlex.quote(word) for word in java_command(plan, "", TOOL_HEAP_MB)[:-1]]
+    java = [shlex.quote(word) for word in java_command(deployment, "", TOOL_HEAP_MB)[:-1]]
     return "\n".join(
         [
             "#!/bin/sh",
-            f"# Hadoop's `{name}` for the development cluster in {plan.layout.root}",
+            f"# Hadoop's `{name}` for the development cluster in {deployment.layout.root}",
             'case "$1" in',
             *cases,
             f'  *) echo "{name}: first argument must be one of: {words}" >&2; exit 2 ;;',
             "esac",
-            f"export HADOOP_CONF_DIR={shlex.quote(str(plan.layout.conf))}",
-            f'export HADOOP_USER_NAME="${{HADOOP_USER_NAME:-{plan.spec.user}}}"',
+            f"export HADOOP_CONF_DIR={shlex.quote(str(deployment.layout.conf))}",
+            f'export HADOOP_USER_NAME="${{HADOOP_USER_NAME:-{deployment.spec.user}}}"',
             f'exec {" ".join(java)} -Dhadoop.root.logger=WARN,console "$main" "$@"',
             "",
         ]

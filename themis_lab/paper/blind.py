@@ -19,7 +19,7 @@ from themis_lab.paper.fairness import PAPER_MAX, PAPER_MIN
 from themis_lab.paper.macro import CLUSTER, LOADS
 from themis_lab.paper.plans import make_workload, policies, settings_of, workload_arguments
 from themis_lab.paper.plotting import fair_line, grouped_bars, legend_below, new_figure
-from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
+from themis_lab.paper.port import Cell, Comparison, Done, Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import Row, Summary
 
 WORKLOADS = ("w1", "w2")
@@ -152,14 +152,14 @@ def _ranges(rows: Sequence[Row], column: str, placement: str) -> str:
     return ", ".join(texts)
 
 
-def _claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
+def _claims(rows: Sequence[Row]) -> tuple[PaperClaim, ...]:
     medians = [
         lead.median
         for workload in WORKLOADS
         for lead in _leads(sweeps.where(rows, workload=workload), sweeps.MAX_RHO, BLIND).values()
     ]
     return (
-        Claim(
+        PaperClaim(
             paper=f"max rho {PAPER_MIN:g} to {PAPER_MAX:g} times better than the baselines, here blind ones (blind)",
             here=f"{_ranges(rows, sweeps.MAX_RHO, BLIND)} times",
             ratio=f"{min(medians) / PAPER_MIN:.2f} to {max(medians) / PAPER_MAX:.2f}" if medians else "",

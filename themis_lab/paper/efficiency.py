@@ -12,7 +12,7 @@ from themis_lab.paper import macro
 from themis_lab.paper.differences import differs
 from themis_lab.paper.plans import PAPER_POLICIES
 from themis_lab.paper.plotting import grouped_bars, legend_below, new_figure
-from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
+from themis_lab.paper.port import Cell, Comparison, Done, Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import Row, numbers, run_metrics, summary
 
 _ALIKE = 0.02
@@ -74,7 +74,7 @@ class Efficiency(Value, frozen=True, kw_only=True):
         legend_below(figure)
         return figure
 
-    def _overview(self, rows: Sequence[Row]) -> tuple[Claim, ...]:
+    def _overview(self, rows: Sequence[Row]) -> tuple[PaperClaim, ...]:
         """GPU time of each of the paper's baselines over that of themis, with aligned lease ends."""
         ratios = macro.of_the_paper(macro.ratios_to_ours(rows, "gpu_time_h", macro.ALIGNED, macro.ALIGNED))
         leads = ", ".join(f"{name} {(ratio.median - 1.0) * 100.0:+.1f} %" for name, ratio in ratios.items())
@@ -84,7 +84,9 @@ class Efficiency(Value, frozen=True, kw_only=True):
             else "; ".join(f"{each.what} by {each.text} %" for each in self.paper)
         )
         return (
-            Claim(paper=f"{paper} ({self.name})", here=f"against themis, aligned: {leads or 'no baseline was run'}"),
+            PaperClaim(
+                paper=f"{paper} ({self.name})", here=f"against themis, aligned: {leads or 'no baseline was run'}"
+            ),
         )
 
     def _totals(self, rows: Sequence[Row]) -> list[Comparison]:

@@ -10,7 +10,7 @@ from themis.values import Value
 from themis_lab.paper import macro
 from themis_lab.paper.differences import lead_text, sentence
 from themis_lab.paper.plotting import cdf_lines, fair_line, legend_below, new_figure
-from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
+from themis_lab.paper.port import Cell, Comparison, Done, Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import (
     DEFINITIONS,
     FLUID,
@@ -188,7 +188,7 @@ def _remarks(runs: Sequence[Row]) -> tuple[str, ...]:
     )
 
 
-def _claims(runs: Sequence[Row], figure: str) -> tuple[Claim, ...]:
+def _claims(runs: Sequence[Row], figure: str) -> tuple[PaperClaim, ...]:
     """The lead of themis with equal lease ends, and how many policies have a narrower spread."""
     leads, fluid_leads, narrower, medians = [], [], [], []
     for ends in (macro.ALIGNED, macro.STAGGERED):
@@ -205,13 +205,13 @@ def _claims(runs: Sequence[Row], figure: str) -> tuple[Claim, ...]:
         count = sum(value.median < ours for value in spreads.values())
         narrower.append(f"{count} of {len(spreads)} other policies are narrower with {ends} lease ends")
     return (
-        Claim(
+        PaperClaim(
             paper=f"max rho {PAPER_MIN:g} to {PAPER_MAX:g} times better than the baselines ({figure})",
             here=", ".join(leads) or "no baseline was run",
             ratio=f"{min(medians) / PAPER_MIN:.2f} to {max(medians) / PAPER_MAX:.2f}" if medians else "",
             fluid=", ".join(fluid_leads),
         ),
-        Claim(paper=f"narrowest distribution of rho ({figure})", here=", ".join(narrower)),
+        PaperClaim(paper=f"narrowest distribution of rho ({figure})", here=", ".join(narrower)),
     )
 
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from themis.values import Value
 from themis_lab.paper import macro
 from themis_lab.paper.plotting import cdf_lines, legend_below, new_figure
-from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
+from themis_lab.paper.port import Cell, Comparison, Done, Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import Row, Summary, grouped, mean, numbers, summary
 from themis_lab.simulator.metrics import share_over
 
@@ -76,13 +76,13 @@ def _ranking(rows: Sequence[Row], ends: str) -> list[Comparison]:
     ]
 
 
-def _claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
+def _claims(rows: Sequence[Row]) -> tuple[PaperClaim, ...]:
     ranks = []
     for ends in (macro.ALIGNED, macro.STAGGERED):
         scores = _scores(rows, "w2", ends)
         order = sorted(scores, key=lambda name: -scores[name].median)
         ranks.append(f"{ends}: {order[0]} is best, themis {order.index(macro.OURS) + 1} of {len(order)}")
-    return (Claim(paper="best placement scores on workload 2 (fig13)", here="; ".join(ranks)),)
+    return (PaperClaim(paper="best placement scores on workload 2 (fig13)", here="; ".join(ranks)),)
 
 
 def _workload_1(rows: Sequence[Row]) -> list[Comparison]:

@@ -13,7 +13,7 @@ from themis_lab.paper.differences import NOT_KNOWN, differs, scatter_text, sente
 from themis_lab.paper.macro import LOADS
 from themis_lab.paper.plans import policy_cells
 from themis_lab.paper.plotting import fair_line
-from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
+from themis_lab.paper.port import Cell, Comparison, Done, Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import UNFAIR_RHO, Row, Summary, numbers
 
 CLUSTERS: Mapping[int, str] = {1: "testbed", 2: "4x2+6x4", 4: "2x2+3x4"}
@@ -128,7 +128,7 @@ def _apart(rows: Sequence[Row], growth: Summary) -> str:
     )
 
 
-def _claim(rows: Sequence[Row]) -> Claim:
+def _claim(rows: Sequence[Row]) -> PaperClaim:
     most = max(CLUSTERS)
     order = sweeps.ranking_text(_aligned(rows, most), sweeps.MAX_RHO)
     medians = {
@@ -136,7 +136,7 @@ def _claim(rows: Sequence[Row]) -> Claim:
         for contention in CLUSTERS
     }
     ours = ", ".join(f"{median:.2f} at {contention}x" for contention, median in medians.items())
-    return Claim(
+    return PaperClaim(
         paper="only themis keeps max rho near 1 as the cluster is halved and quartered; srsf next (fig14)",
         here=f"themis {ours}; all at {most}x, aligned: {order}",
         ratio=f"{medians[most]:.2f}",

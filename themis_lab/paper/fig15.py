@@ -13,7 +13,7 @@ from themis_lab.paper import sweeps
 from themis_lab.paper.differences import NOT_KNOWN, differs, lead_text, scatter_text, sentence
 from themis_lab.paper.network import COLUMN, network_cells
 from themis_lab.paper.plotting import fair_line
-from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
+from themis_lab.paper.port import Cell, Comparison, Done, Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import Row, Summary
 
 LEADS: Mapping[str, float] = MappingProxyType({"gandiva": 1.24, "slaq": 2.04, "tiresias": 1.72})
@@ -86,7 +86,7 @@ def _range(rows: Sequence[Row], ends: str) -> list[Comparison]:
     ]
 
 
-def _claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
+def _claims(rows: Sequence[Row]) -> tuple[PaperClaim, ...]:
     leads, fluid = (
         sorted(
             (lead.median, name) for name, lead in sweeps.to_ours(sweeps.where(rows, **{COLUMN: 100}), column).items()
@@ -95,7 +95,7 @@ def _claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
     )
     leads_text, fluid_text = (", ".join(f"{name} {lead:.2f}" for lead, name in each) for each in (leads, fluid))
     return (
-        Claim(
+        PaperClaim(
             paper=f"max rho {PAPER_MIN:g} to {PAPER_MAX:g} times better with network-intensive apps only (fig15)",
             here=f"over themis, aligned: {leads_text or 'no baseline was run'}",
             ratio=f"{leads[0][0] / PAPER_MIN:.2f} to {leads[-1][0] / PAPER_MAX:.2f}" if leads else "",

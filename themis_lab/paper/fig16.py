@@ -11,7 +11,7 @@ from themis.values import Value
 from themis_lab.paper import sweeps
 from themis_lab.paper.differences import NOT_KNOWN, differs, scatter_text, sentence, shown
 from themis_lab.paper.network import COLUMN, network_cells
-from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
+from themis_lab.paper.port import Cell, Comparison, Done, Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import Row, Summary
 
 PAPER_UNDER_GANDIVA = 8.1
@@ -89,11 +89,11 @@ def _saved(saved: Summary) -> str:
     return sentence(apart, scatter_text(saved, PAPER_UNDER_GANDIVA), NOT_KNOWN)
 
 
-def _claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
+def _claims(rows: Sequence[Row]) -> tuple[PaperClaim, ...]:
     leads = sweeps.to_ours(sweeps.where(rows, **{COLUMN: 100}), sweeps.GPU_TIME)
     leads_text = ", ".join(f"{name} {(lead.median - 1.0) * 100.0:+.1f} %" for name, lead in leads.items())
     return (
-        Claim(
+        PaperClaim(
             paper=f"least GPU time, {PAPER_UNDER_GANDIVA:g} % under gandiva, with network-intensive apps only (fig16)",
             here=f"against themis, aligned: {leads_text or 'no baseline was run'}",
         ),

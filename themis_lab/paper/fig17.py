@@ -11,7 +11,7 @@ from themis.values import Value
 from themis_lab.paper import sweeps
 from themis_lab.paper.plans import LEAD_S, make_workload, settings_of, workload_arguments
 from themis_lab.paper.plotting import fair_line, lines, new_figure
-from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
+from themis_lab.paper.port import Cell, Comparison, Done, Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import Row, Summary, mean, median, run_metrics
 from themis_lab.paper.strategies import erring_agent
 from themis_lab.simulator.record import RunRecord
@@ -130,11 +130,11 @@ def _lines(rows: Sequence[Row], error: float, largest: float) -> list[Comparison
     ]
 
 
-def _claim(rows: Sequence[Row], largest: float) -> Claim:
+def _claim(rows: Sequence[Row], largest: float) -> PaperClaim:
     change = sweeps.over_seeds(rows, _CHANGE, error_percent=largest)
     fluid = sweeps.ratios(rows, sweeps.BY_FLUID, {"error_percent": largest}, {"error_percent": 0})
     by_fluid = [100.0 * (value - 1.0) for value in (fluid.median, fluid.least, fluid.most)]
-    return Claim(
+    return PaperClaim(
         paper=f"an error of {largest:g} % costs {PAPER_CHANGE:g} % of max rho (fig17)",
         here=f"max rho changes by {change.median:+.1f} % ({change.least:+.1f} to {change.most:+.1f} %)",
         ratio=f"{change.median / PAPER_CHANGE:.2f}",

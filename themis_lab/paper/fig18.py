@@ -20,7 +20,7 @@ from themis_lab.paper import sweeps
 from themis_lab.paper.differences import NOT_KNOWN, differs, sentence, side
 from themis_lab.paper.plans import settings_of
 from themis_lab.paper.plotting import legend_below, lines, new_figure
-from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
+from themis_lab.paper.port import Cell, Comparison, Done, Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import Row, Summary, mean, run_metrics, summary
 from themis_lab.paper.strategies import lying_agent
 from themis_lab.simulator.settings import Settings
@@ -258,13 +258,13 @@ def _lines(rows: Sequence[Row], where: str) -> list[Comparison]:
     ]
 
 
-def _claim(rows: Sequence[Row]) -> Claim:
+def _claim(rows: Sequence[Row]) -> PaperClaim:
     gains = []
     for setting in SETTINGS:
         chosen = _of(rows, setting)
         factors = [_changes(chosen, share, _LIAR).median for share in sweeps.axis(chosen, "lie_percent") if share]
         gains.append(f"{setting.title}: {(min(factors) - 1.0) * 100.0:+.0f} to {(max(factors) - 1.0) * 100.0:+.0f} %")
-    return Claim(
+    return PaperClaim(
         paper=f"lying about S does not pay below {PAPER_TIPPING:g} %, and costs sharply beyond (fig18)",
         here=f"the liar's completion time, by X: {'; '.join(gains)}",
     )

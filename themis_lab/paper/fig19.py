@@ -12,7 +12,7 @@ from themis_lab.paper import sweeps
 from themis_lab.paper.differences import NOT_KNOWN, differs, sentence, shown
 from themis_lab.paper.plans import make_workload, settings_of, workload_arguments
 from themis_lab.paper.plotting import fair_line, legend_below, lines, new_figure
-from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
+from themis_lab.paper.port import Cell, Comparison, Done, Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import Row, Summary, grouped, median
 
 _WHOLE = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -214,7 +214,7 @@ def _lease_fairness(rows: Sequence[Row]) -> list[Comparison]:
     return [sweeps.line(f"max rho, lease {shortest:g} min / {longest:g} min", ratio, paper="below 1", remark=remark)]
 
 
-def _claim(rows: Sequence[Row]) -> Claim:
+def _claim(rows: Sequence[Row]) -> PaperClaim:
     texts = {}
     for column in (sweeps.MAX_RHO, sweeps.BY_FLUID):
         order = sorted(_medians(rows, column).items(), key=lambda item: item[1])
@@ -223,7 +223,7 @@ def _claim(rows: Sequence[Row]) -> Claim:
             f"f = {first[0][0]:g} and {first[0][1]:g} min are best with {first[1]:.2f}; the paper's are {rank} of "
             f"{len(order)} with {order[rank - 1][1]:.2f}"
         )
-    return Claim(
+    return PaperClaim(
         paper=f"f = {BEST_F:g} and {BEST_LEASE_MIN} min are best for max rho (fig19)",
         here=texts[sweeps.MAX_RHO],
         fluid=texts[sweeps.BY_FLUID],

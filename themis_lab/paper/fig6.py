@@ -18,7 +18,7 @@ from themis.choices import LeaseEnds
 from themis.values import Value
 from themis_lab.paper.plans import policies, settings_of
 from themis_lab.paper.plotting import INK, new_figure
-from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
+from themis_lab.paper.port import Cell, Comparison, Done, Findings, PaperClaim, Scale
 from themis_lab.paper.sharing import Counts, Taker, judge, kept_by_name, violated_shares
 from themis_lab.paper.statistics import Row, grouped, mean, numbers
 from themis_lab.simulator.clusters import cluster_named
@@ -223,12 +223,12 @@ def _of_policies(rows: Sequence[Row], instance: Instance) -> list[Comparison]:
     ]
 
 
-def _claim(rows: Sequence[Row]) -> Claim:
+def _claim(rows: Sequence[Row]) -> PaperClaim:
     texts = []
     for variant in dict.fromkeys(str(row["policy"]) for row in rows):
         broken = [f"{name} in {instance}" for instance in INSTANCES for name in _broken(rows, instance, variant)]
         texts.append(f"{variant} violates {', '.join(broken) if broken else 'nothing'}")
-    return Claim(
+    return PaperClaim(
         paper="DRF violates SI in instance 1, EF and PE in instance 2, themis nothing (fig6)", here="; ".join(texts)
     )
 

@@ -15,7 +15,7 @@ from themis.values import Value
 from themis_lab.paper import sweeps
 from themis_lab.paper.plans import make_workload, settings_of
 from themis_lab.paper.plotting import COLOURS, GRID, INK, legend_below, new_figure
-from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
+from themis_lab.paper.port import Cell, Comparison, Done, Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import Row, Summary, grouped, mean, numbers, run_metrics, summary
 from themis_lab.paper.strategies import lie_of, lying_agent
 from themis_lab.simulator.record import AppOutcome, RunRecord
@@ -243,11 +243,11 @@ def _each_lie(rows: Sequence[Row]) -> list[Comparison]:
     return lines
 
 
-def _claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
+def _claims(rows: Sequence[Row]) -> tuple[PaperClaim, ...]:
     gains = {policy: _gains_by_place(rows, policy).get(IN_BIDS) for policy in _policies(rows)}
     texts = [f"{policy} {gain:+.1f} %" for policy, gain in gains.items() if gain is not None]
     return (
-        Claim(
+        PaperClaim(
             paper="hidden payments make the truth the best bid (lying)",
             here=f"mean gain in completion time of the best lie in bids alone: {', '.join(texts) or 'no app lied'}",
         ),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from themis.values import Value
-from themis_lab.paper.port import Claim, Comparison, Findings, Shown
+from themis_lab.paper.port import Comparison, Findings, PaperClaim, Shown
 from themis_lab.paper.report_frame import ReportSection, csv_text, figure_png, finite, number_text
 from themis_lab.paper.result_files import write_whole
 
@@ -81,7 +81,7 @@ def summary_markdown(done: Sequence[tuple[Shown, Findings]], how: str) -> str:
     return "\n".join(["# Reproduction", "", how, "", *of_a_paper, "## The experiments", "", *parts])
 
 
-def _overview_table(claims: Sequence[Claim]) -> list[str]:
+def _overview_table(claims: Sequence[PaperClaim]) -> list[str]:
     """A line per claim. The last two columns are left out if no claim has them."""
     more = [("here / paper", "ratio"), ("by `fluid`", "fluid")]
     used = [(heading, name) for heading, name in more if any(getattr(claim, name) for claim in claims)]

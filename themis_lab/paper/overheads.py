@@ -10,7 +10,7 @@ from themis.values import Value
 from themis_lab.paper import macro
 from themis_lab.paper.differences import differs, sentence, side
 from themis_lab.paper.plotting import INK, PAPER, cdf_lines, legend_below, new_figure
-from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
+from themis_lab.paper.port import Cell, Comparison, Done, Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import Row, grouped, median, numbers, summary
 from themis_lab.simulator.costs import Costs
 from themis_lab.simulator.metrics import percentile
@@ -134,13 +134,13 @@ def _restarts(rows: Sequence[Row], quantile: float, share: float) -> tuple[str, 
     )
 
 
-def _claim(lines: Sequence[Comparison]) -> Claim:
+def _claim(lines: Sequence[Comparison]) -> PaperClaim:
     ours = {line.what: line.ours for line in lines}
     texts = [
         f"{what}s " + " and ".join(f"{ours[f'one {what} (ms), {name}']:.3g}" for name in _QUANTILES.values()) + " ms"
         for what in ("bid", "auction")
     ]
-    return Claim(
+    return PaperClaim(
         paper="bids 29 and 334 ms, auctions 354 and 1,398 ms, median and 95th percentile (overheads)",
         here=", ".join(texts),
     )

@@ -98,7 +98,7 @@ class Comparison(Value, frozen=True, kw_only=True):
         return None if not self.paper_value else self.ours / self.paper_value
 
 
-class Claim(Value, frozen=True, kw_only=True):
+class PaperClaim(Value, frozen=True, kw_only=True):
     """A row of the overview.
 
     Attributes:
@@ -129,7 +129,7 @@ class Findings(Value, frozen=True, kw_only=True):
     rows: tuple[Mapping[str, str | float], ...]
     comparisons: tuple[Comparison, ...]
     remarks: tuple[str, ...] = ()
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[PaperClaim, ...] = ()
     causes: tuple[str, ...] = ()
     table: tuple[tuple[str, ...], ...] = ()
 

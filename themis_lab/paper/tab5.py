@@ -17,7 +17,7 @@ from themis_lab.paper import macro
 from themis_lab.paper.differences import differs, sentence, side
 from themis_lab.paper.plans import ENDS, make_workload, policies, settings_of, workload_arguments
 from themis_lab.paper.plotting import INK, PAPER, fair_line, grouped_bars, legend_below, new_figure
-from themis_lab.paper.port import Cell, Claim, Comparison, Done, Findings, Scale
+from themis_lab.paper.port import Cell, Comparison, Done, Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import DEFINITIONS, Row, Summary, median, numbers, summary
 from themis_lab.simulator.record import AppOutcome
 from themis_lab.simulator.workload import AppTrace, JobTrace, Workload
@@ -233,7 +233,7 @@ def _later(rho: Summary) -> str:
     return f"with the long app {LATER_S / 60.0:.0f} min later it is {rho.median:.3g}" if rho.runs else ""
 
 
-def _claims(rows: Sequence[Row]) -> list[Claim]:
+def _claims(rows: Sequence[Row]) -> list[PaperClaim]:
     claims = []
     for app in APPS:
         texts = []
@@ -243,7 +243,7 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
             ]
             texts.append(f"{setup}: {', '.join(values)}")
         paper = ", ".join(f"{policy} about {rho:g}" for policy, rho in app.rho.items())
-        claims.append(Claim(paper=f"rho of the {app.name} app: {paper} (tab5)", here="; ".join(texts)))
+        claims.append(PaperClaim(paper=f"rho of the {app.name} app: {paper} (tab5)", here="; ".join(texts)))
     return claims
 
 

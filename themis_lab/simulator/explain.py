@@ -132,17 +132,12 @@ def _in_the_auction(round_: RoundRecord, app: str) -> Iterator[str]:
     elif not bid.rows:
         yield "no bundle of what was free is worth more to it than what it keeps"
     elif not won:
-        yield _lost_against(round_, app)
+        winners = {name: _gpus(gpus) for name, gpus in round_.proportional.items() if name != app and gpus}
+        no_winner = f"no app won: the auction ended {round_.status or 'without an outcome'}"
+        yield f"lost against {_named(winners)}" if winners else no_winner
     taken = won - _gpus(round_.granted.get(app, {}))
     if taken > 0:
         yield f"payment took {_count(taken)}"
-
-
-def _lost_against(round_: RoundRecord, app: str) -> str:
-    winners = {name: _gpus(gpus) for name, gpus in round_.proportional.items() if name != app and gpus}
-    if not winners:
-        return f"no app won: the auction ended {round_.status or 'without an outcome'}"
-    return f"lost against {_named(winners)}"
 
 
 def unmet_gpus(round_: RoundRecord, app: str) -> int:

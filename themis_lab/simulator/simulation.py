@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from am.agent.model.fairness import declaration_of, rho_by_definition
 from am.app_view import make_cluster_view
 from am.tuners.port import TunerPlan
-from rm_plugin.arbiter.auction import AuctionOutcome, run_auction
+from rm_plugin.arbiter.auction import run_auction
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.arbiter.round_values import AskBids, AskReports, RoundSnapshot
 from rm_plugin.arbiter.rounds import Answer, Question, RoundResult, play_round
@@ -19,7 +19,7 @@ from rm_plugin.policies.port import Policy
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.solvers.port import WinnerDetermination
 from rm_plugin.solvers.registry import solver as solver_named
-from themis.bids import AppReport, Bid, Market, RhoOf
+from themis.bids import AppReport, Bid, RhoOf
 from themis.clock import VirtualClock
 from themis.errors import InvariantError
 from themis.fluid_cluster import Declaration, FluidCluster, FluidLife, fluid_ideals_s
@@ -249,24 +249,22 @@ class Simulation:
         """Let changed apps act, until nothing changes."""
         while self._dirty:
             app = self.apps.get(self._dirty.pop())
-            if app is not None:
-                self._act_on(app)
-
-    def _act_on(self, app: SimApp) -> None:
-        self._note_change(app)
-        if app.plan.finished:
-            self._end(app)
-            return
-        acted = app.act(self.now_s)
-        for started in acted.started:
-            self._queue.add(started.ends_at_s, Phase.TARGET, self._target_event(app, started.job))
-        for job in acted.stopping:
-            self._queue.add(self.now_s + app.costs.checkpoint_s, Phase.STOPPED, self._stop_event(app, job))
-        if acted.returned:
-            self._on_lease_changes(self.arbiter.release(acted.returned, now_s=self.now_s, reason="planned"))
-            self._wants_round("GPUs came back")
-        if acted.moved:
-            self._dirty.add(app.app_id)
+            if app is None:
+                continue
+            self._note_change(app)
+            if app.plan.finished:
+                self._end(app)
+                continue
+            acted = app.act(self.now_s)
+            for started in acted.started:
+                self._queue.add(started.ends_at_s, Phase.TARGET, self._target_event(app, started.job))
+            for job in acted.stopping:
+                self._queue.add(self.now_s + app.costs.checkpoint_s, Phase.STOPPED, self._stop_event(app, job))
+            if acted.returned:
+                self._on_lease_changes(self.arbiter.release(acted.returned, now_s=self.now_s, reason="planned"))
+                self._wants_round("GPUs came back")
+            if acted.moved:
+                self._dirty.add(app.app_id)
 
     def _target_event(self, app: SimApp, job: SimJob) -> Callable[[], None]:
         run = job.run
@@ -362,7 +360,9 @@ class Simulation:
             end_s = self.arbiter.lease_end_s(self.now_s)
             self.rounds.append(round_record(result, changes, reasons, self._asked, end_s))
         if self.settings.validate:
-            self._validate()
+            # What changed in this round, and everything in some rounds.
+            self.counts.checks += 1
+            self._check(whole=self.counts.checks % _WHOLE_CHECK == 0)
         if self._observer is not None:
             self._observer.round_played(result)
 
@@ -384,8 +384,16 @@ class Simulation:
             return self._cohort.reports(snapshot, question.app_ids, question.rho_of)
         if isinstance(question, AskBids):
             self._asked = question.app_ids
-            return self._bids(snapshot, question.app_ids)
-        return self._auction(question.market)
+            # The bids of single jobs, which take little time each, are made and timed together.
+            together = [app_id for app_id in question.app_ids if self._cohort.has_single_job(app_id)]
+            bids = self._timed_bids(snapshot, together)
+            return bids | {app_id: self.bid(snapshot, app_id) for app_id in question.app_ids if app_id not in bids}
+        if not question.market.bids:
+            return None
+        started_s = time.perf_counter()
+        outcome = run_auction(question.market, self._solver, self.settings.auction_limit_s)
+        self.counts.auction_s.append(time.perf_counter() - started_s)
+        return outcome
 
     def report(self, snapshot: RoundSnapshot, app_id: str) -> AppReport:
         """Return the report of an app for a round that begins with this snapshot."""
@@ -395,26 +403,12 @@ class Simulation:
         """Return the bid of an app on the offer of this round."""
         return self._timed_bids(snapshot, (app_id,))[app_id]
 
-    def _bids(self, snapshot: RoundSnapshot, app_ids: Sequence[str]) -> dict[str, Bid]:
-        """The bids of some apps. Those of single jobs, which take little time each, are made and timed together."""
-        together = [app_id for app_id in app_ids if self._cohort.has_single_job(app_id)]
-        bids = self._timed_bids(snapshot, together)
-        return bids | {app_id: self.bid(snapshot, app_id) for app_id in app_ids if app_id not in bids}
-
     def _timed_bids(self, snapshot: RoundSnapshot, app_ids: Sequence[str]) -> dict[str, Bid]:
         """Bids that are made in one call, and count as having taken equally long."""
         started_s = time.perf_counter()
         bids = self._cohort.bids(snapshot, app_ids)
         self.counts.bid_s += [(time.perf_counter() - started_s) / max(1, len(bids))] * len(bids)
         return bids
-
-    def _auction(self, market: Market) -> AuctionOutcome | None:
-        if not market.bids:
-            return None
-        started_s = time.perf_counter()
-        outcome = run_auction(market, self._solver, self.settings.auction_limit_s)
-        self.counts.auction_s.append(time.perf_counter() - started_s)
-        return outcome
 
     def _note_chances(self, snapshot: RoundSnapshot) -> None:
         """Seconds from each app's submission to the first round that had GPUs enough for its smallest gang."""
@@ -442,11 +436,6 @@ class Simulation:
                 self._cohort.mark_changed(app.app_id)
                 if app.on_lease_change(change):
                     self._dirty.add(app.app_id)
-
-    def _validate(self) -> None:
-        """Check what changed in a round, and everything in some rounds."""
-        self.counts.checks += 1
-        self._check(whole=self.counts.checks % _WHOLE_CHECK == 0)
 
     def _check(self, *, whole: bool) -> None:
         """Check the invariants; a broken one is recorded with its time, and the run continues."""

@@ -1,4 +1,4 @@
-"""The part of the report on one app."""
+"""One app's entry in a run's report: its outcome, fairness, GPU time, speeds and best model."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def app_report(
 
 
 def best_model(app: pb.AppStatus, events: Sequence[Event]) -> dict[str, Any] | None:
-    """Return the best model of the search. Returns None while it is unknown.
+    """Return the best job of the search with its settings, accuracy and loss; None if no job is best yet.
 
-    The accuracy is the one on held-out data, from the app's last event or else from the job's log.
+    The accuracy is that on held-out data: from the status of the job, or else from its last `validation` event.
     """
     job = status.best_job(app)
     if job is None:
@@ -88,9 +88,11 @@ def best_model(app: pb.AppStatus, events: Sequence[Event]) -> dict[str, Any] | N
 
 
 def speeds(app: pb.AppStatus) -> dict[str, dict[str, Any]]:
-    """The speed of the app's jobs by device type, and whether a job of it measured that. Empty on one type.
+    """Return the speed of the app's jobs on each device type, and whether a job measured it.
 
-    Jobs of an app differ only by what they measured: a measured speed comes before an assumed one.
+    A measured speed takes precedence over one from the specification. For example, if job a assumes a speed of 3 on
+    `v100` and job b measured 2.5, the result is `{"v100": {"speed": 2.5, "measured": True}}`. Empty if the cluster has
+    one device type.
     """
     known: dict[str, dict[str, Any]] = {}
     for job in app.jobs:
@@ -101,12 +103,12 @@ def speeds(app: pb.AppStatus) -> dict[str, dict[str, Any]]:
 
 
 def finite(value: float) -> float | None:
-    """Return the number, or None for one that JSON cannot express."""
+    """Return the number, or None if it is infinite or NaN, which JSON cannot express."""
     return value if math.isfinite(value) else None
 
 
 def _below(place: str, folder: str) -> str | None:
-    """A checkpoint's path, relative to the folder of all apps if it is below it."""
+    """Return a checkpoint's path, relative to the folder of all apps if it lies in there; None for an empty path."""
     if not place:
         return None
     path = Path(place.removeprefix("file://"))

@@ -23,7 +23,7 @@ CLEAN_CODES = (0, 75)
 
 
 class _End(Enum):
-    """How an incarnation ended: saved, not saved, or unreported."""
+    """How an incarnation ended: with a checkpoint of all its work, without one, or without a report."""
 
     NONE = "none"
     SAVED = "saved"
@@ -43,7 +43,7 @@ class _Trail:
 
 
 def check_progress(run: AuditInput, findings: Findings) -> None:
-    """Follow each job through its events."""
+    """Check that each incarnation of a job starts at the iteration that the previous one saved."""
     findings.announce(AFTER_STOP, AFTER_CRASH, NOT_BACK, IN_TURN)
     trails: dict[JobKey, _Trail] = defaultdict(_Trail)
     for event in run.events:
@@ -106,9 +106,9 @@ _STEPS = {"tasks_started": _started, "tasks_ended": _ended, "checkpoint": _saved
 
 
 def check_targets(run: AuditInput, findings: Findings) -> None:
-    """Each job that its tuner let finish has a checkpoint at its target, by the events and by its own history.
+    """Check that each finished job has a checkpoint at its target iteration, by the events and by its own history.
 
-    No event reports the end of tasks that outlived their app master; then only the history counts.
+    No event reports the end of tasks that outlived their app master. Then only the history counts.
     """
     findings.announce(TARGET)
     reached: dict[JobKey, int] = defaultdict(int)
@@ -120,8 +120,8 @@ def check_targets(run: AuditInput, findings: Findings) -> None:
             continue
         name = f"{key[0]}/{key[1]}"
         text = f"{name} finished at iteration {reached[key]} of {job.target_iteration}"
-        unheard = key[0] in lost and key in run.histories
-        findings.look(TARGET, unheard or reached[key] >= job.target_iteration, text)
+        unreported = key[0] in lost and key in run.histories
+        findings.look(TARGET, unreported or reached[key] >= job.target_iteration, text)
         if key in run.histories:
             safe = max((line.iteration for line in run.histories[key] if line.event != "start"), default=0)
             text = f"{name} finished, but its tasks saved iteration {safe} of {job.target_iteration}"

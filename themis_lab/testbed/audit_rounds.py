@@ -78,25 +78,25 @@ def _check_auction(trail: RoundTrail, findings: Findings) -> None:
 
 
 def _check_asked(trail: RoundTrail, limits: AuditLimits, findings: Findings) -> None:
-    """N counts the apps that answered. Apps that could use no more GPUs are not asked.
+    """Check that a round asked the worst ceil((1 - f) N) apps that want GPUs, where N is the number that answered.
 
-    Events do not say how pressed an app is, so for bidders by that order only their number is checked.
+    Under `bidders: pressed` only the number of apps is checked, since events do not say how late each app is.
     """
     if not trail.count("round_offered"):
         return
     reported = trail.detail("round_reported")
     rho = {str(app): float(value) for app, value in reported.get("rho", {}).items()}
-    wanting = [app for app in rho if int(reported.get("demand_gpus", {}).get(app, 0)) > 0]
+    with_demand = [app for app in rho if int(reported.get("demand_gpus", {}).get(app, 0)) > 0]
     asked = [str(app) for app in trail.detail("round_offered").get("apps", ())]
     # 1 - 0.8 is 0.19999999999999996: without rounding, five apps would count as less than a fifth of themselves.
     share = 1.0 if limits.bidders is Bidders.ALL else 1.0 - limits.f
     places = max(1, math.ceil(round(share * len(rho), 9)))
-    wanted = min(places, len(wanting))
-    text = f"round {trail.round_id} asks {len(asked)} of {len(wanting)} apps with a demand, not {wanted}"
-    findings.look(WORST_ASKED, len(asked) == wanted and set(asked) <= set(wanting), text)
+    wanted = min(places, len(with_demand))
+    text = f"round {trail.round_id} asks {len(asked)} of {len(with_demand)} apps with a demand, not {wanted}"
+    findings.look(WORST_ASKED, len(asked) == wanted and set(asked) <= set(with_demand), text)
     if limits.bidders is Bidders.PRESSED:
         return
-    passed_over = max((rho[app] for app in wanting if app not in asked), default=-math.inf)
+    passed_over = max((rho[app] for app in with_demand if app not in asked), default=-math.inf)
     least = min((rho.get(app, math.inf) for app in asked), default=math.inf)
     text = f"round {trail.round_id} asks an app of rho {least:.3f} and passes over one of {passed_over:.3f}"
     findings.look(WORST_ASKED, passed_over <= least + 1e-9, text)

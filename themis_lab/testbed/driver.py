@@ -41,7 +41,7 @@ SETTLE_S = 1.0
 SETTLE_LIMIT_S = 8.0
 
 
-class Plan(Value, frozen=True, kw_only=True):
+class RunPlan(Value, frozen=True, kw_only=True):
     """The plan of a run: cluster and settings, arrivals, policy and seed."""
 
     setup: Setup
@@ -52,9 +52,9 @@ class Plan(Value, frozen=True, kw_only=True):
     engine: str = "local"
 
 
-def plan_run(mix: Mix, policy: str, seed: int | None, engine: str = "local") -> Plan:
+def plan_run(mix: Mix, policy: str, seed: int | None, engine: str = "local") -> RunPlan:
     """Read everything that a mix names, so that errors show before anything starts. Raises InputError."""
-    return Plan(
+    return RunPlan(
         setup=mix,
         arriving=arrivals(mix),
         policy=policy,
@@ -65,7 +65,7 @@ def plan_run(mix: Mix, policy: str, seed: int | None, engine: str = "local") -> 
 
 
 def drive(
-    plan: Plan,
+    plan: RunPlan,
     folder: RunFolder,
     console: Console,
     interruption: Interruption,
@@ -88,7 +88,7 @@ def drive(
 
 
 def _drive(
-    plan: Plan,
+    plan: RunPlan,
     folder: RunFolder,
     console: Console,
     interruption: Interruption,
@@ -132,7 +132,7 @@ class _Run:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: RunPlan,
         folder: RunFolder,
         console: Console,
         interruption: Interruption,
@@ -236,7 +236,7 @@ class _Run:
         )
 
 
-def _write_settings(plan: Plan, folder: RunFolder, engine: EngineSetting) -> RmSettings:
+def _write_settings(plan: RunPlan, folder: RunFolder, engine: EngineSetting) -> RmSettings:
     """Copy the cluster and the settings into the run's folder, so that it can be read without the mix."""
     shutil.copyfile(plan.setup.cluster, folder.cluster)
     settings = rm_settings(

@@ -58,7 +58,7 @@ def placement_score(tasks: Sequence[TaskSpan], slowdown: Slowdown, end_s: float)
 
 
 def slowdown_or_crude(slowdown: Slowdown | None) -> Slowdown:
-    """An app's own slowdowns, or `CRUDE_SLOWDOWN` before any profile."""
+    """The slowdowns that an app stated, or `CRUDE_SLOWDOWN` if it stated none."""
     return CRUDE_SLOWDOWN if slowdown is None else slowdown
 
 
@@ -117,7 +117,7 @@ def rho_series(events: Iterable[Event]) -> dict[str, list[tuple[float, float]]]:
 
 
 def number(value: Any) -> float:
-    """Parse a number of an event: text replaces numbers that JSON cannot express, and None an unknown one."""
+    """Parse a number of an event. JSON has no infinity or NaN, so events write these as text, and None if unknown."""
     return math.nan if value is None else float(value)
 
 

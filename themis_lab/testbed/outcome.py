@@ -92,7 +92,7 @@ def _devices(cluster: dict[str, Any]) -> str:
 
 
 def by_engine(engine: str) -> str:
-    """The report's words for an engine other than local processes."""
+    """The words that name an engine other than local processes in the report."""
     return ", on YARN and HDFS" if engine == "yarn" else ""
 
 

@@ -15,36 +15,10 @@ How a bid is made (`make_bids`):
     6. Choice (`CandidateSet.chosen`): candidates worth more than the empty bundle that no other one dominates.
     7. Rows (`CandidateSet.row`): each chosen candidate as a row of the bid.
 
-Value of a bundle:
-    V = 1/rho = t_ideal / t_shared, at the best division of the bundle into gangs.
-    Here t_shared is the elapsed time, plus one restart if a held gang changes, plus T. T is the time to finish on these
-    gangs (`finish_time_s`). If T exceeds one lease, `shared_times_s` models the time after the lease.
-
-What a division may do:
-    * Form a new gang for a job without one, of a size that some job can run on.
-    * Grow a gang whose leases continue, once all jobs have gangs, if that saves more than two restarts (`growth_pays`).
-    * Keep a renewable gang in place, if the bundle has all its renewable GPUs. Otherwise the rest of the gang continues
-      or grows, if its job can run on that.
-    * Leave GPUs unused. So a larger bundle is never worth less.
-    One restart is paid however many gangs change. An empty bundle pays it too, if a gang is lost.
-
-Example: two machines of 4 GPUs, all offered; 2 active apps, N_avg = 2, S = 1 everywhere, elapsed time 0.
-    Leases last 1000 s, a restart takes 20 s. The app has two jobs of 400 GPU seconds, each on 1 or 2 GPUs. One job
-    holds 2 renewable GPUs on m0. t_ideal = N_avg * work / min(8, 4) = 2 * 800 / 4 = 400 s.
-
-        bundle                      T  t_shared      V
-        nothing                   inf      1220  0.328   a restart, one lease, then 200 s on the fair share of 4 GPUs
-        1 GPU                     800       820  0.488
-        2 GPUs, one gang or two   400       420  0.952
-        m0:2, renewed             400       400  1.000   no restart
-        two gangs of 2            200       220  1.818
-        m0:2 and a gang of 2      200       200  2.000   no restart: renewing in place is worth 0.182 here
-
-Why a few rows cover all bundles:
-    T depends on the sizes and levels of gangs, not on their machines. The restart is paid once, so two cases suffice:
-    pin all renewable gangs, or pin none. Rows that pin only the best of them add no value. They come first among
-    equals, so that jobs stay where they are. A grown gang is pinned only where S differs between its machine or rack
-    and others.
+`docs/design/valuation.md` defines V, says what a division may do, and works out an example. In short: V = 1/rho =
+t_ideal / t_shared at the best division of the bundle into gangs, and t_shared contains one restart if any gang of the
+app changes. For example, if t_ideal is 400 s and the app just started, a bundle on which it ends in 200 s after a
+restart of 20 s is worth 400 / 220 = 1.818, and 2.0 if all its gangs stay.
 
 Limits: large tables are thinned (`enumerate_candidates`, `dominance.thinned`), and `rows_dropped` counts what is
 missing. Ways to grow that `gang_extensions` omits are not counted. Source: NSDI'20, equations 1 and 2.

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from am.agent.model.demands import usable_gpus
 from am.agent.model.views import AppView, ClusterView, HeldGang, JobView, TypeView
-from themis.bids import Bid, BidRow, Offer
+from themis.bids import Bid, Offer
 from themis.cluster import Allocation
 
 
@@ -70,14 +70,14 @@ def merge_bids(bids: Sequence[tuple[str, Bid]]) -> Bid:
     Each bid has at most `bidding.ROW_CAP` rows, so the whole has at most that many for each type.
     """
     _, first = bids[0]
-    rows = [_named(row, device) for device, bid in bids for row in bid.rows]
+    rows = [
+        replace(row, gangs=tuple([replace(gang, device=device) for gang in row.gangs])) if row.gangs else row
+        for device, bid in bids
+        for row in bid.rows
+    ]
     return replace(
         first,
         empty_value=max([bid.empty_value for _, bid in bids]),
         rows=tuple(rows),
         rows_dropped=sum(bid.rows_dropped for _, bid in bids),
     )
-
-
-def _named(row: BidRow, device: str) -> BidRow:
-    return replace(row, gangs=tuple([replace(gang, device=device) for gang in row.gangs])) if row.gangs else row

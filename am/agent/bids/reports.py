@@ -66,7 +66,16 @@ def make_reports(
         ]
     if not outlooks:
         return []
-    shared_s, ideal_s = _shared_and_ideal_s(outlooks, elapsed_s, contentions, cluster)
+    times = times_of(outlooks, cluster, share_if_sooner=True)
+    ideal_s = times.cluster_s * contentions
+    # t_shared of the empty bundle.
+    shared_s = shared_times_s(
+        cluster.rule,
+        times.empty_s,
+        spent_s=elapsed_s + times.switch_s,
+        share_s=times.share_s,
+        lease_s=cluster.lease_s,
+    )
     rhos = (shared_s / ideal_s).tolist()
     return [
         AppReport(
@@ -81,18 +90,3 @@ def make_reports(
         )
         for outlook, rho, t_shared_s, t_ideal_s in zip(outlooks, rhos, shared_s.tolist(), ideal_s.tolist(), strict=True)
     ]
-
-
-def _shared_and_ideal_s(
-    outlooks: Sequence[Outlook], elapsed_s: Floats, contentions: Floats, cluster: ClusterView
-) -> tuple[Floats, Floats]:
-    """t_shared of the empty bundle and t_ideal of each app, in seconds [N]."""
-    times = times_of(outlooks, cluster, share_if_sooner=True)
-    shared_s = shared_times_s(
-        cluster.rule,
-        times.empty_s,
-        spent_s=elapsed_s + times.switch_s,
-        share_s=times.share_s,
-        lease_s=cluster.lease_s,
-    )
-    return shared_s, times.cluster_s * contentions

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from am.agent.model.views import AppView, GangAt, JobView
-from themis.apps import JobShape, Slowdown
+from themis.apps import Slowdown
 from themis.bids import GangRequest
 from themis.cluster import Level
 from themis.placement.gang_capacity import GangCapacity
@@ -98,21 +98,16 @@ def relevant_slowdown(job: JobView) -> Slowdown:
 def gang_options(app: AppView, capacity: GangCapacity, max_gpus: int) -> Iterator[GangOption]:
     """The gangs that a job can run on; of equally fast ones only the one that needs least."""
     sensitivity = LocalitySensitivity.of(app)
-    for gpus, unit_gpus in sorted(_sizes({job.shape for job in app.jobs}, max_gpus), reverse=True):
+    sizes = {
+        (gpus, shape.gpus_per_task)
+        for shape in {job.shape for job in app.jobs}
+        for gpus in range(shape.demand_min_gpus, min(shape.demand_max_gpus, max_gpus) + 1, shape.gpus_per_task)
+    }
+    for gpus, unit_gpus in sorted(sizes, reverse=True):
         levels = _levels(gpus, unit_gpus, capacity)
         for index, (at, within) in enumerate(levels):
             if index + 1 == len(levels) or not sensitivity.same_speed(at, levels[index + 1][0]):
                 yield at, within, unit_gpus
-
-
-def _sizes(shapes: Iterable[JobShape], max_gpus: int) -> set[tuple[int, int]]:
-    """Sizes of gangs of at most `max_gpus` GPUs, with their units."""
-    sizes = set()
-    for shape in shapes:
-        largest = min(shape.demand_max_gpus, max_gpus)
-        unit = shape.gpus_per_task
-        sizes |= {(gpus, unit) for gpus in range(shape.demand_min_gpus, largest + 1, unit)}
-    return sizes
 
 
 def splits(sizes: Sequence[int], indices: Sequence[int]) -> Iterator[tuple[int, int, int]]:

@@ -74,17 +74,14 @@ class Jobs:
         some = self._works_s[:at_once], self._rows[:at_once]
         return _candidates.by_work(*some, self._shapes, self._slowdowns, max_gpus, _STEP)
 
-    def _slowdown_of(self, job: JobView, gpus: int) -> float:
-        return job.slowdown.at(self._nearest.get((gpus, job.shape.gpus_per_task), Level.CLUSTER))
-
     def _slowdowns_of(self, unlike: Sequence[JobView]) -> NDArray[np.float64]:
         """S of each of the jobs by the number of its tasks; 1.0 below its smallest gang."""
         slowdowns = np.ones((len(unlike), 1 + max([job.shape.tasks for job in unlike], default=0)))
         for row, job in enumerate(unlike):
-            shape = job.shape
-            tasks = range(shape.min_tasks, shape.tasks + 1)
-            by_tasks = [self._slowdown_of(job, count * shape.gpus_per_task) for count in tasks]
-            slowdowns[row, shape.min_tasks : shape.tasks + 1] = by_tasks
+            shape, unit = job.shape, job.shape.gpus_per_task
+            sizes = [count * unit for count in range(shape.min_tasks, shape.tasks + 1)]
+            levels = [self._nearest.get((gpus, unit), Level.CLUSTER) for gpus in sizes]
+            slowdowns[row, shape.min_tasks : shape.tasks + 1] = [job.slowdown.at(level) for level in levels]
         return slowdowns
 
 
@@ -150,16 +147,12 @@ def list_scheduling_candidates(space: SearchSpace, _found: Sequence[Candidate] =
         *(scheduled_by_shape(jobs, max_gangs, max_gpus, least) for least in _leasts_of(jobs)),
     ):
         by_total.setdefault(gpus, {})[sizes] = None
-    for gpus in sorted(by_total, key=_fineness):
+    # Totals that are multiples of large powers of two come first.
+    for gpus in sorted(by_total, key=lambda gpus: (-(gpus & -gpus), gpus)):
         share = gpus / max_gpus
         parts = tuple([min(1.0, share * near) if near else 0.0 for near in _NEAR])
         for sizes in by_total[gpus]:
             yield from dict.fromkeys(layout.layouts(sizes, parts))
-
-
-def _fineness(gpus: int) -> tuple[int, int]:
-    """Multiples of large powers of two come first."""
-    return -(gpus & -gpus), gpus
 
 
 def _leasts_of(jobs: Sequence[JobView]) -> list[float]:

@@ -127,12 +127,10 @@ class _Fitting:
         """Gangs on which all jobs end in time; None if they need more GPUs, or more than that part of the capacity."""
         found = np.empty(len(self._kinds), dtype=np.int64)
         fits = _candidates.fit_by_end(*self._arrays, self._max_gpus, self._max_gangs, end_s, gpus, found)
-        return self._of_all_kinds(found.tolist()) if fits else None
-
-    def _of_all_kinds(self, found: Sequence[int]) -> Candidate:
-        """Counts of the unbeaten kinds, as counts of all kinds."""
+        if not fits:
+            return None
         counts = [0] * self._all_kinds
-        for index, count in zip(self._order, found, strict=True):
+        for index, count in zip(self._order, found.tolist(), strict=True):
             counts[index] = count
         return tuple(counts)
 

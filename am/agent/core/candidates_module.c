@@ -222,13 +222,13 @@ static PyObject *lay_out_apart(PyObject *self, PyObject *args) {
 /* ---- list scheduling --------------------------------------------------------------------------------------------- */
 
 /* Appends GPUs and the gangs that they make, largest first, to a list; 0 with an error set. */
-static int append_dealt(void *to, int64_t gpus, const Dealt *dealt) {
+static int append_gangs(void *to, int64_t gpus, const SizeCounts *counts) {
     PyObject *sizes = PyList_New(0), *entry = NULL;
-    for (int64_t size = dealt->max_gpus; sizes && size > 0; size--)
-        for (int unit = 0; sizes && unit < dealt->units; unit++) {
-            long long count = dealt->gangs[size * dealt->units + unit];
+    for (int64_t size = counts->max_gpus; sizes && size > 0; size--)
+        for (int unit = 0; sizes && unit < counts->units; unit++) {
+            long long count = counts->gangs[size * counts->units + unit];
             if (!count) continue;
-            PyObject *gangs = Py_BuildValue("(LLL)", (long long)size, (long long)dealt->unit[unit], count);
+            PyObject *gangs = Py_BuildValue("(LLL)", (long long)size, (long long)counts->unit[unit], count);
             if (!gangs || PyList_Append(sizes, gangs)) Py_CLEAR(sizes);
             Py_XDECREF(gangs);
         }
@@ -268,7 +268,7 @@ static int have_slowdowns(const Py_buffer *shape_of, const Py_buffer *shapes, co
 }
 
 /* The list, or an error if out of memory or if an append failed. */
-static PyObject *dealt_or_error(PyObject *list, int result) {
+static PyObject *list_or_error(PyObject *list, int result) {
     if (result < 0) PyErr_NoMemory();
     if (result <= 0) Py_CLEAR(list);
     return list;
@@ -291,8 +291,8 @@ static PyObject *by_work(PyObject *self, PyObject *args) {
         have_slowdowns(shape_of, shapes, slowdown, max_gpus) &&
         (list = PyList_New(0))) {
         Jobs jobs = {work->shape[0], work->buf, shape_of->buf, slowdown->buf, slowdown->shape[1]};
-        list = dealt_or_error(
-            list, deal_by_work(&jobs, shapes->buf, shapes->shape[0], max_gpus, step, append_dealt, list));
+        list = list_or_error(
+            list, schedule_by_work(&jobs, shapes->buf, shapes->shape[0], max_gpus, step, append_gangs, list));
     }
     release(&arrays);
     return list;
@@ -312,8 +312,8 @@ static PyObject *in_turn(PyObject *self, PyObject *args) {
         (shapes = array(&arrays, objects[2], is_int64, 2, 0)) && are_shapes(shapes) &&
         agree("shapes", work->shape[0], shapes->shape[0]) && (list = PyList_New(0))) {
         Parts parts = {work->buf, members->buf};
-        list = dealt_or_error(list, deal_in_turn(&parts, shapes->buf, shapes->shape[0], max_gangs, max_gpus, step,
-                                                 append_dealt, list));
+        list = list_or_error(list, schedule_in_turn(&parts, shapes->buf, shapes->shape[0], max_gangs, max_gpus, step,
+                                                    append_gangs, list));
     }
     release(&arrays);
     return list;

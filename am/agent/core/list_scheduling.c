@@ -4,40 +4,40 @@
 #include <math.h>
 #include <stdlib.h>
 
-static void let_go(Dealt *dealt, int *unit_of) {
-    free(dealt->unit);
-    free(dealt->gangs);
+static void free_counts(SizeCounts *counts, int *unit_of) {
+    free(counts->unit);
+    free(counts->gangs);
     free(unit_of);
 }
 
 /* Allocates counts for gangs of these shapes, all 0, and the index of each shape's unit. NULL if out of memory. */
-static int *no_gangs(Dealt *dealt, const Shape *shapes, int64_t shape_count, int64_t max_gpus) {
-    dealt->max_gpus = dealt->units = 0;
-    dealt->unit = malloc(sizeof(int64_t) * (size_t)(shape_count + 1));
+static int *zero_counts(SizeCounts *counts, const Shape *shapes, int64_t shape_count, int64_t max_gpus) {
+    counts->max_gpus = counts->units = 0;
+    counts->unit = malloc(sizeof(int64_t) * (size_t)(shape_count + 1));
     int *unit_of = malloc(sizeof(int) * (size_t)(shape_count + 1));
-    dealt->gangs = NULL;
-    for (int64_t n = 0; dealt->unit && n < shape_count; n++) {
+    counts->gangs = NULL;
+    for (int64_t n = 0; counts->unit && n < shape_count; n++) {
         int at = 0;
-        while (at < dealt->units && dealt->unit[at] > shapes[n].unit) at++;
-        if (at == dealt->units || dealt->unit[at] != shapes[n].unit) {
-            for (int later = dealt->units++; later > at; later--) dealt->unit[later] = dealt->unit[later - 1];
-            dealt->unit[at] = shapes[n].unit;
+        while (at < counts->units && counts->unit[at] > shapes[n].unit) at++;
+        if (at == counts->units || counts->unit[at] != shapes[n].unit) {
+            for (int later = counts->units++; later > at; later--) counts->unit[later] = counts->unit[later - 1];
+            counts->unit[at] = shapes[n].unit;
         }
         int64_t largest = shapes[n].largest < max_gpus ? shapes[n].largest : max_gpus;
-        if (largest > dealt->max_gpus) dealt->max_gpus = largest;
+        if (largest > counts->max_gpus) counts->max_gpus = largest;
     }
-    dealt->gangs = calloc((size_t)(dealt->max_gpus + 1) * (size_t)(dealt->units + 1), sizeof(int64_t));
-    if (!dealt->unit || !dealt->gangs || !unit_of) {
-        let_go(dealt, unit_of);
+    counts->gangs = calloc((size_t)(counts->max_gpus + 1) * (size_t)(counts->units + 1), sizeof(int64_t));
+    if (!counts->unit || !counts->gangs || !unit_of) {
+        free_counts(counts, unit_of);
         return NULL;
     }
     for (int64_t n = 0; n < shape_count; n++)
-        for (unit_of[n] = 0; dealt->unit[unit_of[n]] != shapes[n].unit;) unit_of[n]++;
+        for (unit_of[n] = 0; counts->unit[unit_of[n]] != shapes[n].unit;) unit_of[n]++;
     return unit_of;
 }
 
-static void count(Dealt *dealt, int64_t gpus, int unit, int64_t gangs) {
-    dealt->gangs[gpus * dealt->units + unit] += gangs;
+static void add_gangs(SizeCounts *counts, int64_t gpus, int unit, int64_t gangs) {
+    counts->gangs[gpus * counts->units + unit] += gangs;
 }
 
 /* Whether a total is so much larger than the last reported one that it is reported too. */
@@ -67,8 +67,8 @@ static void sift(Turn *heap, int64_t size, Turn turn) {
     heap[at] = turn;
 }
 
-static int deal_tasks(const Jobs *jobs, const Shape *shapes, const int *unit_of, int64_t max_gpus, double step,
-                      Dealt *dealt, Turn *heap, Report report, void *to) {
+static int schedule_jobs(const Jobs *jobs, const Shape *shapes, const int *unit_of, int64_t max_gpus, double step,
+                         SizeCounts *counts, Turn *heap, Report report, void *to) {
     int64_t gpus = 0, reported = 0, size = jobs->jobs;
     for (int64_t job = 0; job < size; job++) heap[job] = (Turn){-INFINITY, job, 0};
     while (size) {
@@ -83,27 +83,27 @@ static int deal_tasks(const Jobs *jobs, const Shape *shapes, const int *unit_of,
         }
         if (gpus && is_reported(gpus + more, (double)reported, step)) {
             reported = gpus;
-            if (!report(to, gpus, dealt)) return 0;
+            if (!report(to, gpus, counts)) return 0;
         }
-        if (turn.gpus) count(dealt, turn.gpus, unit_of[number], -1);
+        if (turn.gpus) add_gangs(counts, turn.gpus, unit_of[number], -1);
         gpus += more, turn.gpus += more;
-        count(dealt, turn.gpus, unit_of[number], 1);
+        add_gangs(counts, turn.gpus, unit_of[number], 1);
         double slowdown = jobs->slowdown[number * jobs->tasks + turn.gpus / shape->unit];
         turn.turn = -jobs->work_s[turn.job] * slowdown / (double)turn.gpus;
         sift(heap, size, turn);
     }
-    return gpus ? report(to, gpus, dealt) : 1;
+    return gpus ? report(to, gpus, counts) : 1;
 }
 
-int deal_by_work(const Jobs *jobs, const Shape *shapes, int64_t shape_count, int64_t max_gpus, double step,
-                 Report report, void *to) {
-    Dealt dealt;
-    int *unit_of = no_gangs(&dealt, shapes, shape_count, max_gpus);
+int schedule_by_work(const Jobs *jobs, const Shape *shapes, int64_t shape_count, int64_t max_gpus, double step,
+                     Report report, void *to) {
+    SizeCounts counts;
+    int *unit_of = zero_counts(&counts, shapes, shape_count, max_gpus);
     Turn *heap = malloc(sizeof(Turn) * (size_t)(jobs->jobs + 1));
     int result = -1;
-    if (unit_of && heap) result = deal_tasks(jobs, shapes, unit_of, max_gpus, step, &dealt, heap, report, to);
+    if (unit_of && heap) result = schedule_jobs(jobs, shapes, unit_of, max_gpus, step, &counts, heap, report, to);
     free(heap);
-    if (unit_of) let_go(&dealt, unit_of);
+    if (unit_of) free_counts(&counts, unit_of);
     return result;
 }
 
@@ -131,24 +131,25 @@ static int64_t next_part(const Parts *parts, const Share *shares, int64_t shape_
 
 /* Reports the gangs of each shape, sized as by `even_sizes` of finish_time.py. A shape has enough GPUs for all its
  * gangs, and no more than they can use. */
-static int report_even(const Shape *shapes, const Share *shares, int64_t shape_count, const int *unit_of, Dealt *dealt,
-                     int64_t gpus, Report report, void *to) {
+static int report_even(const Shape *shapes, const Share *shares, int64_t shape_count, const int *unit_of,
+                       SizeCounts *counts, int64_t gpus, Report report, void *to) {
     for (int sign = 1, reported = 1;; sign = -1) {
         for (int64_t n = 0; n < shape_count; n++) {
             const Shape *shape = &shapes[n];
             int64_t gangs = shares[n].gangs, tasks = shares[n].gpus / shape->unit;
             if (!gangs) continue;
             int64_t each = tasks / gangs, more = tasks % gangs;
-            if (more) count(dealt, (each + 1) * shape->unit, unit_of[n], sign * more);
-            count(dealt, each * shape->unit, unit_of[n], sign * (gangs - more));
+            if (more) add_gangs(counts, (each + 1) * shape->unit, unit_of[n], sign * more);
+            add_gangs(counts, each * shape->unit, unit_of[n], sign * (gangs - more));
         }
         if (sign < 0) return reported;
-        reported = report(to, gpus, dealt);
+        reported = report(to, gpus, counts);
     }
 }
 
-static int deal_steps(const Parts *parts, const Shape *shapes, int64_t shape_count, const int *unit_of,
-                      int64_t max_gangs, int64_t max_gpus, double step, Dealt *dealt, Share *shares, Report report, void *to) {
+static int schedule_shapes(const Parts *parts, const Shape *shapes, int64_t shape_count, const int *unit_of,
+                           int64_t max_gangs, int64_t max_gpus, double step, SizeCounts *counts, Share *shares,
+                           Report report, void *to) {
     int64_t gangs = 0, gpus = 0, reported = 0;
     for (int64_t n = 0; n < shape_count; n++) shares[n] = (Share){-INFINITY, 0, 0, 0};
     for (int64_t n; (n = next_part(parts, shares, shape_count)) >= 0;) {
@@ -162,25 +163,25 @@ static int deal_steps(const Parts *parts, const Shape *shapes, int64_t shape_cou
         }
         if (is_reported(gpus + more, (double)reported, step) && gpus > reported) {
             reported = gpus;
-            if (!report_even(shapes, shares, shape_count, unit_of, dealt, gpus, report, to)) return 0;
+            if (!report_even(shapes, shares, shape_count, unit_of, counts, gpus, report, to)) return 0;
         }
         gangs += opens, gpus += more;
         share->gangs += opens, share->gpus += more;
         share->turn = -parts->work_s[n] / (double)share->gpus;
     }
-    return gpus > reported ? report_even(shapes, shares, shape_count, unit_of, dealt, gpus, report, to) : 1;
+    return gpus > reported ? report_even(shapes, shares, shape_count, unit_of, counts, gpus, report, to) : 1;
 }
 
-int deal_in_turn(const Parts *parts, const Shape *shapes, int64_t shape_count, int64_t max_gangs, int64_t max_gpus,
-                 double step, Report report, void *to) {
-    Dealt dealt;
-    int *unit_of = no_gangs(&dealt, shapes, shape_count, max_gpus);
+int schedule_in_turn(const Parts *parts, const Shape *shapes, int64_t shape_count, int64_t max_gangs, int64_t max_gpus,
+                     double step, Report report, void *to) {
+    SizeCounts counts;
+    int *unit_of = zero_counts(&counts, shapes, shape_count, max_gpus);
     Share *shares = malloc(sizeof(Share) * (size_t)(shape_count + 1));
     int result = -1;
     if (unit_of && shares)
-        result =
-            deal_steps(parts, shapes, shape_count, unit_of, max_gangs, max_gpus, step, &dealt, shares, report, to);
+        result = schedule_shapes(parts, shapes, shape_count, unit_of, max_gangs, max_gpus, step, &counts, shares,
+                                 report, to);
     free(shares);
-    if (unit_of) let_go(&dealt, unit_of);
+    if (unit_of) free_counts(&counts, unit_of);
     return result;
 }

@@ -10,10 +10,10 @@ typedef struct {
     int units;
     int64_t *unit; /* distinct, the largest first */
     int64_t *gangs; /* (max_gpus + 1) x units */
-} Dealt;
+} SizeCounts;
 
 /* Receives the gangs at a total of GPUs. Returns 0 to stop. */
-typedef int (*Report)(void *to, int64_t gpus, const Dealt *dealt);
+typedef int (*Report)(void *to, int64_t gpus, const SizeCounts *counts);
 
 /* Jobs that receive GPUs one by one, longest first. */
 typedef struct {
@@ -32,9 +32,9 @@ typedef struct {
 
 /* Hand out GPUs by the work of each job, or of each shape of jobs. `report` receives totals that grow by one, or by the
  * factor `step`. Returns 1, 0 if `report` stopped it, -1 if out of memory. */
-int deal_by_work(const Jobs *jobs, const Shape *shapes, int64_t shape_count, int64_t max_gpus, double step,
-                 Report report, void *to);
-int deal_in_turn(const Parts *parts, const Shape *shapes, int64_t shape_count, int64_t max_gangs, int64_t max_gpus,
-                 double step, Report report, void *to);
+int schedule_by_work(const Jobs *jobs, const Shape *shapes, int64_t shape_count, int64_t max_gpus, double step,
+                     Report report, void *to);
+int schedule_in_turn(const Parts *parts, const Shape *shapes, int64_t shape_count, int64_t max_gangs, int64_t max_gpus,
+                     double step, Report report, void *to);
 
 #endif

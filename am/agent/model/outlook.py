@@ -51,20 +51,18 @@ class Outlook:
     def times(self, cluster: ClusterView, share: tuple[int, int, bool]) -> _Times:
         """What `times_of` needs of this app. `share` is what it depends on: see `times_of`."""
         times = self._times.get(share)
-        if times is None:
-            times = self._times[share] = self._compute_times(cluster, share)
-        return times
-
-    def _compute_times(self, cluster: ClusterView, share: tuple[int, int, bool]) -> _Times:
+        if times is not None:
+            return times
         whole_gpus, _, if_sooner = share
         if self._empty_bundle_s is None:
             self._empty_bundle_s = empty_bundle_s(self.app, self._cluster)
         empty_s, switch_s = self._empty_bundle_s
-        if if_sooner and empty_s < _least_s(self.app, whole_gpus + 1) * CERTAIN:
-            return empty_s, switch_s, cluster_time_s(self.app, cluster), math.inf, 1
-        smallest_gpus = smallest_gang_gpus(self.app)
-        share_s = time_on_whole_s(self.app, max(whole_gpus, smallest_gpus), self._cluster)
-        return empty_s, switch_s, cluster_time_s(self.app, cluster), share_s, smallest_gpus
+        share_s, smallest_gpus = math.inf, 1
+        if not if_sooner or empty_s >= _least_s(self.app, whole_gpus + 1) * CERTAIN:
+            smallest_gpus = smallest_gang_gpus(self.app)
+            share_s = time_on_whole_s(self.app, max(whole_gpus, smallest_gpus), self._cluster)
+        times = self._times[share] = empty_s, switch_s, cluster_time_s(self.app, cluster), share_s, smallest_gpus
+        return times
 
 
 class Times(Value, frozen=True, kw_only=True):

@@ -109,15 +109,20 @@ class Containers:
         """Call `on_change` when an idle container is ready, and `on_no_room` when one has failed and is gone."""
         self._on_change, self._on_no_room = on_change, on_no_room
 
-    def prepare(self, requests: Sequence[SeatRequest]) -> bool:
-        """Request containers for these tasks. Returns whether each is ready, or waits for a task that still runs."""
-        for request in requests:
-            if not self._on(request.gpus):
+    def prepare(self, requests: Sequence[SeatRequest], granted: Collection[GpuId]) -> bool:
+        """Request containers for tasks on granted GPUs. Idle ones on parts of these GPUs end before.
+
+        Returns whether each task has a ready container, or waits for a task that still runs.
+        """
+        fitting = {container.seat_id for request in requests for container in self._fitting(request)}
+        possible = [request for request in requests if all(gpu in granted for gpu in request.gpus)]
+        for request in possible:
+            if not (there := self._on(request.gpus)):
                 self._bring(request, Use.IDLE)
-        there = self._on(gpu for request in requests for gpu in request.gpus)
-        return all(
-            container.use is Use.TAKEN or (container.coming.done() and not container.failed) for container in there
-        )
+            for container in there:
+                if container.use is Use.IDLE and container.seat_id not in fitting:
+                    self._end(container)
+        return len(possible) == len(requests) and all(map(self._is_prepared, requests))
 
     def occupied(self) -> frozenset[GpuId]:
         """Return the GPUs of all containers, including requested ones."""
@@ -193,10 +198,21 @@ class Containers:
 
     # ---- taking over ----
 
+    def _fitting(self, request: SeatRequest) -> list[Container]:
+        """Return the containers of exactly this size and on these GPUs, whatever their use."""
+        return [container for container in self._on(request.gpus) if _is_same_size(container.request, request)]
+
+    def _is_prepared(self, request: SeatRequest) -> bool:
+        there = self._on(request.gpus)
+        if any(container.use is Use.TAKEN for container in there):
+            # Its task has to end first, and only then can a container of another size follow.
+            return True
+        return any(container.use is Use.IDLE and container.coming.done() for container in self._fitting(request))
+
     def _idle(self, request: SeatRequest) -> Container | None:
         """Take an idle container for this task. Returns None if none fits."""
-        for container in self._on(request.gpus):
-            if container.use is Use.IDLE and not container.failed and _is_same_size(container.request, request):
+        for container in self._fitting(request):
+            if container.use is Use.IDLE and not container.failed:
                 container.use = Use.TAKEN
                 return container
         return None
@@ -364,7 +380,10 @@ class Containers:
 
     def _has_left(self, container: Container) -> None:
         self._containers.pop(container.seat_id, None)
-        container.left.set()
+        if not container.left.is_set():
+            container.left.set()
+            # A larger container may be waiting for its GPUs.
+            self._on_change()
 
     # ---- inside ----
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,8 +119,12 @@ def _usable_machines(jobs: int, types: Indices, wait_s: Seconds) -> Indices:
 def _greedy_lengths(times_s: Seconds, wait_s: Seconds, order: Indices) -> Indices:
     """Queue length of each machine if jobs, the longest first, take the cheapest position that is left."""
     position = np.ones(len(wait_s))
-    for job in order:
-        position[np.argmin(position * times_s[job] + wait_s)] += 1.0
+    # One buffer: for small instances allocations cost more than the sums.
+    cost = np.empty(len(wait_s))
+    for times in times_s[order]:
+        np.multiply(position, times, out=cost)
+        cost += wait_s
+        position[cost.argmin()] += 1.0
     return position.astype(np.int64) - 1
 
 
@@ -142,13 +147,19 @@ def _as_matching(
     times_s: Seconds, wait_s: Seconds, machine_of: Indices, machines: Indices, offered: Indices, count: int
 ) -> Matching:
     """Step 4: run the jobs of each machine shortest first, since the shortest job has the largest k."""
+    own_s = times_s[np.arange(len(times_s)), machine_of]
+    in_order = np.lexsort((own_s, machine_of))
     queues: list[tuple[int, ...]] = [()] * count
     positions = [0] * count
     ends_s: list[float] = []
-    for place, machine in enumerate(machines.tolist()):
-        positions[machine] = int(offered[place])
-        own = np.flatnonzero(machine_of == place)
-        own = own[np.argsort(times_s[own, place], kind="stable")]
-        queues[machine] = tuple(own.tolist())
-        ends_s += (float(wait_s[place]) + np.cumsum(times_s[own, place])).tolist()
+    jobs, jobs_s = in_order.tolist(), own_s[in_order].tolist()
+    lengths = np.bincount(machine_of, minlength=len(machines)).tolist()
+    first = 0
+    for machine, free_s, length, most in zip(
+        machines.tolist(), wait_s.tolist(), lengths, offered.tolist(), strict=True
+    ):
+        positions[machine] = most
+        queues[machine] = tuple(jobs[first : first + length])
+        ends_s += [free_s + run_s for run_s in accumulate(jobs_s[first : first + length])]
+        first += length
     return Matching(queues=tuple(queues), positions_offered=tuple(positions), total_s=math.fsum(ends_s))

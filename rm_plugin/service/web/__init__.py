@@ -1,1 +1,1 @@
-"""The ResourceManager's page, REST interface and metrics. All are read-only."""
+"""The ResourceManager's page, REST interface and metrics. They only pause, resume and kill apps (`actions`)."""

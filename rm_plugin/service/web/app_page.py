@@ -9,21 +9,27 @@ from urllib.parse import quote
 from rm_plugin.arbiter.estimates import Interval
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.store import StoredEvent
+from rm_plugin.service.web.actions import verbs_for
 from rm_plugin.service.web.documents import explanation_of, newest_round
 from rm_plugin.service.web.page_state import PageState, jobs_of
 from rm_plugin.service.web.parts import AppNames, app_state
+from rm_plugin.service.web.stream import app_mark
 from themis.leases import Lease
 from themis.lifecycle import JobState
 from themis.rho import HEADLINE, RhoDefinition
 from themis.web.elements import Markup, element, facts, join, link, outside_link, section, table, tiles
 from themis.web.formatting import MISSING, assignments, duration, from_now, moment, number, percent
 from themis.web.frame import chart, label, page
+from themis.web.static_files import ACTIONS_SCRIPT, LOGS_SCRIPT
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 
 MAX_JOBS = 300
 MAX_LEASES = 300
 _DETAIL_LETTERS = 300
+_LOSSES_NOTE = "Each point is the mean of some losses in a row. A click on a job in the legend hides its curve."
+_PARAMETERS_NOTE = "A line is a job; it ends at the newest loss, the least at the bottom. The legend has its values."
+_TIMELINE_NOTE = "Above the jobs, below the GPUs that were leased. Drag to zoom, double-click to go back."
 _ESTIMATE_NOTE = "If no app arrives and no machine is lost. The interval holds four times in five."
 
 
@@ -36,15 +42,19 @@ def app_page(page_state: PageState, entry: AppEntry) -> str:
         element("p", link("../", "Cluster")),
         element("h1", entry.spec.name, " ", element("small", entry.app_id)),
         _tiles(page_state, entry),
+        _actions(page_state, entry),
+        element("p", id="action-note", role="status", data_keep=""),
         section("App", _facts(page_state, entry)),
         *(() if is_private else _explanation(page_state, entry)),
         *(() if is_private else _waiting(page_state, names, entry)),
         *(() if is_private else _estimate(page_state, entry)),
-        *_losses(entry),
+        *_charts(entry, is_private=is_private),
         section("Jobs", *_jobs(page_state, entry)),
         *_leases(page_state, entry),
-        _another_users() if is_private else _events(page_state, entry),
+        *((_another_users(),) if is_private else (_logs(entry), _events(page_state, entry))),
         charts_from="../static/",
+        scripts=(ACTIONS_SCRIPT, LOGS_SCRIPT),
+        stream=f"{_source(entry)}/stream?after={quote(app_mark(page_state.manager, entry))}",
     )
 
 
@@ -60,6 +70,28 @@ def _tiles(page_state: PageState, entry: AppEntry) -> Markup:
             ("phase", phase if entry.heartbeat.phases else MISSING),
         ]
     )
+
+
+def _actions(page_state: PageState, entry: AppEntry) -> Markup:
+    """Buttons for what the reader may do with the app now; empty for one who may not."""
+    may = page_state.controls(entry) and page_state.action_token
+    buttons = [
+        element("button", verb.capitalize(), type="button", data_verb=verb, class_="danger" if verb == "kill" else None)
+        for verb in (verbs_for(entry) if may else ())
+    ]
+    return element(
+        "div",
+        *buttons,
+        class_="actions",
+        data_token=page_state.action_token if buttons else "",
+        data_source=f"{_source(entry)}/",
+        data_app=f"{entry.spec.name} ({entry.app_id})",
+    )
+
+
+def _source(entry: AppEntry) -> str:
+    """Where the app is in REST, as seen from its page."""
+    return f"../api/v1/apps/{quote(entry.app_id, safe='')}"
 
 
 def _facts(page_state: PageState, entry: AppEntry) -> Markup:
@@ -143,12 +175,43 @@ def _interval(interval: Interval) -> str:
     return f"in about {duration(interval.median)} (80 %: {duration(interval.low)} to {duration(interval.high)})"
 
 
-def _losses(entry: AppEntry) -> list[Markup]:
-    if not entry.loss_curves:
+def _charts(entry: AppEntry, *, is_private: bool) -> list[Markup]:
+    if is_private:
         return []
-    source = f"../api/v1/apps/{quote(entry.app_id, safe='')}/losses"
-    note = "Each point is the mean of some losses in a row. A click on a job in the legend hides its curve."
-    return [section("Losses", chart("losses", source, "losses of the jobs over their iterations"), note=note)]
+    source, charts = _source(entry), []
+    if entry.loss_curves:
+        drawn = chart("losses", f"{source}/losses", "losses of the jobs over their iterations")
+        charts.append(section("Losses", drawn, note=_LOSSES_NOTE))
+    if len(entry.spec.jobs) > 1 and any(job.hyper_parameters for job in entry.spec.jobs):
+        drawn = chart("parameters", source, "hyper-parameters and newest loss of each job, an axis for each")
+        charts.append(section("Hyper-parameters", drawn, note=_PARAMETERS_NOTE))
+    if entry.attempt:
+        drawn = chart("timeline", f"{source}/timeline", "when each job ran, and when each GPU was leased")
+        charts.append(section("Time line", drawn, note=_TIMELINE_NOTE))
+    return charts
+
+
+def _logs(entry: AppEntry) -> Markup:
+    """The logs, which a script fills in; without scripts a link to their list."""
+    source = f"{_source(entry)}/logs"
+    tools = (
+        element("label", "Log ", element("select", id="log-choice")),
+        element("label", element("input", type="checkbox", checked="" if not entry.ended else None), " Follow"),
+        element("a", "Its first megabyte", href=source),
+    )
+    return section(
+        "Logs",
+        element(
+            "div",
+            element("div", *tools, class_="tools"),
+            element("p", element("noscript", link(source, "The list of logs"))),
+            element("pre", tabindex="0", role="log", aria_live="off", aria_label="end of the log"),
+            class_="logs",
+            id="logs",
+            data_keep="",
+            data_source=source,
+        ),
+    )
 
 
 def _jobs(page_state: PageState, entry: AppEntry) -> list[Markup]:

@@ -168,14 +168,14 @@ def losses_document(entry: AppEntry) -> Document:
     """The losses of an app's jobs over their iterations, thinned. Jobs without losses are left out."""
     jobs = [
         {"job_id": curve.job_id, "iterations": list(curve.iterations), "losses": list(curve.losses)}
-        for curve in entry.loss_curves
+        for curve in sorted(entry.loss_curves, key=lambda curve: curve.job_id)
     ]
     return {"app_id": entry.app_id, "best_job": entry.best_job or None, "jobs": jobs}
 
 
 def explanation_of(page_state: PageState, entry: AppEntry) -> Explanation:
-    """Why the app has its GPUs, in the words of its policy. Empty once it has ended."""
-    return () if entry.ended else page_state.manager.rounds.explanation(entry.app_id)
+    """Why the app has its GPUs, in the words of its policy. Empty if it has ended or is paused."""
+    return page_state.manager.rounds.explanation(entry.app_id) if entry.is_active else ()
 
 
 def newest_round(page_state: PageState, entry: AppEntry) -> str:

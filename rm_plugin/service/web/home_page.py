@@ -7,6 +7,7 @@ from itertools import islice
 from rm_plugin.service.web.apps_page import apps_table
 from rm_plugin.service.web.page_state import GpuState, MachineState, PageState
 from rm_plugin.service.web.parts import AppNames, rounds_table
+from rm_plugin.service.web.stream import cluster_mark
 from themis.cluster import GpuId, Machine
 from themis.lifecycle import LeaseState
 from themis.rho import HEADLINE, RhoDefinition
@@ -37,11 +38,12 @@ def home_page(page_state: PageState) -> str:
             "p",
             "The same for programs: ",
             join([link(path, path) for path in _ADDRESSES], ", "),
-            ". Nothing can be changed here: submit and kill with the command ",
+            ". Submit with the command ",
             element("code", "submarine"),
             ".",
         ),
         charts_from="static/",
+        stream=f"api/v1/stream?after={cluster_mark(page_state.manager)}",
     )
 
 
@@ -143,7 +145,7 @@ def _gpu(page_state: PageState, names: AppNames, gpu: GpuId) -> Markup:
 def _apps(page_state: PageState, names: AppNames) -> list[Markup]:
     entries = page_state.manager.entries
     ended = (entry for entry in entries.newest_first() if entry.ended)
-    shown = [*entries.active()[: -MAX_APPS - 1 : -1], *islice(ended, MAX_ENDED)]
+    shown = [*entries.living()[: -MAX_APPS - 1 : -1], *islice(ended, MAX_ENDED)]
     if not shown:
         return [element("p", "None yet.")]
     parts = [apps_table(page_state, names, shown)]

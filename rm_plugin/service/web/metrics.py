@@ -66,8 +66,14 @@ def _state(page_state: PageState) -> Iterable[str]:
         yield _gauge(
             "themis_rho_max", f"Largest rho of the active apps, by the definition {HEADLINE}.", [("", {}, max(rhos))]
         )
+    writable, available = not manager.changes.trouble, not manager.app_masters.is_engine_away
+    yield _gauge("themis_store_writable", "1 if the store can be written, else 0.", [("", {}, int(writable))])
+    yield _gauge("themis_engine_available", "1 if the engine answers, else 0.", [("", {}, int(available))])
     unmet = sum(entry.heartbeat.unmet_gpus for entry in manager.entries.active())
     yield _gauge("themis_unmet_gpus", "GPUs that active apps could use beyond their leases.", [("", {}, unmet)])
+    end_s = manager.certificate_expires_at_s
+    what = "End of the certificate, seconds since the epoch; 0 without TLS."
+    yield _gauge("themis_certificate_end_seconds", what, [("", {}, end_s)])
 
 
 def _completion(page_state: PageState) -> Iterable[str]:

@@ -38,7 +38,8 @@ class MachineState(StrEnum):
 class PageState(Value, frozen=True):
     """Read access to the ResourceManager, for its pages, REST interface and metrics.
 
-    `reader` is who reads the page; None: a reader who is not known.
+    `reader` is who reads the page; None: a reader who is not known. `action_token` is the text by which the page asks
+    for changes in the reader's name; empty if it may not.
     """
 
     manager: ResourceManager
@@ -46,6 +47,7 @@ class PageState(Value, frozen=True):
     event_index: EventIndex
     usage: UsageHistory
     reader: Identity | None = None
+    action_token: str = ""
 
     def seen(self, entry: AppEntry, *, whole: bool = True) -> AppEntry:
         """Return an app as the reader may see it; without `whole`, for a list."""
@@ -118,7 +120,7 @@ class PageState(Value, frozen=True):
 
     def gpu_time_s(self, entry: AppEntry) -> float:
         """Return the GPU time of an app so far, in GPU seconds."""
-        return entry.gpu_time_s if entry.ended else self.manager.arbiter.attained_gpu_s(entry.app_id, self.now_s)
+        return self.manager.arbiter.attained_gpu_s(entry.app_id, self.now_s) if entry.is_active else entry.gpu_time_s
 
     def rho(self, entry: AppEntry) -> float | None:
         """Return finish-time fairness by `fluid`, or None if it is unknown."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 from typing import TYPE_CHECKING
 
 from rm_plugin.service.manager import ResourceManager
@@ -31,8 +32,8 @@ class RmPage:
         self._runner: web.AppRunner | None = None
         self._background: list[asyncio.Task[None]] = []
 
-    async def start(self, listen: str) -> str:
-        """Listen at HOST:PORT, port 0 for any free one; returns the page's address.
+    async def start(self, listen: str, tls: ssl.SSLContext | None = None) -> str:
+        """Listen at HOST:PORT, port 0 for any free one, with TLS or without; returns the page's address.
 
         Raises:
             InputError: Nothing can listen there, or it is no HOST:PORT.
@@ -42,13 +43,13 @@ class RmPage:
         from rm_plugin.service.web.routes import application
         from themis.web.answers import listen as serve
 
-        self._runner, bound = await serve(application(self._page_state), host.strip("[]"), port)
+        self._runner, bound = await serve(application(self._page_state), host.strip("[]"), port, tls)
         loop = asyncio.get_running_loop()
         self._background = [
             loop.create_task(self._page_state.event_index.follow()),
             loop.create_task(self._sample_usage()),
         ]
-        return f"http://{host}:{bound}/"
+        return f"{'http' if tls is None else 'https'}://{host}:{bound}/"
 
     async def stop(self) -> None:
         """End the server; requests that are being answered are cut off after a second."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 from aiohttp import web
 from msgspec.structs import replace
 
 from rm_plugin.service.app_pages import MAX_APPS
 from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.logs import MAX_PART_BYTES, log_paths, read_log
 from rm_plugin.service.visibility import visible_event
+from rm_plugin.service.web import yarn_documents
+from rm_plugin.service.web.actions import VERBS, act, action_token, actor_of, reason_of
 from rm_plugin.service.web.app_page import app_page
 from rm_plugin.service.web.apps_page import APPS_A_PAGE, apps_page
 from rm_plugin.service.web.documents import (
@@ -16,6 +22,7 @@ from rm_plugin.service.web.documents import (
     cluster_document,
     events_document,
     losses_document,
+    summary,
     usage_document,
 )
 from rm_plugin.service.web.home_page import home_page
@@ -23,6 +30,8 @@ from rm_plugin.service.web.metrics import CONTENT_TYPE, metrics_text
 from rm_plugin.service.web.page_state import PageState
 from rm_plugin.service.web.readers import reader_of
 from rm_plugin.service.web.round_record import round_document
+from rm_plugin.service.web.stream import Streams, app_mark, cluster_mark
+from rm_plugin.service.web.timeline import Timeline, Timelines, timeline_document
 from themis.errors import InputError, UnknownNameError
 from themis.identity import NoIdentityError
 from themis.lifecycle import AppState
@@ -33,12 +42,13 @@ from themis.web.static_files import FOLDER, ROUTE
 APPS_DEFAULT = 200
 ROUNDS_DEFAULT, MAX_ROUNDS = 10, 100
 EVENTS_DEFAULT, MAX_EVENTS = 100, 500
+LOG_DEFAULT_BYTES = 64 * 1024
 
 
 def application(page_state: PageState) -> web.Application:
     """Everything that is served."""
     routes = Routes(page_state)
-    served = site(is_document=lambda path: path.startswith("/api/"))
+    served = site(is_document=lambda path: path.startswith(("/api/", "/ws/")))
     served.router.add_static(ROUTE, FOLDER)
     served.add_routes(
         [
@@ -49,9 +59,24 @@ def application(page_state: PageState) -> web.Application:
             web.get("/api/v1/apps", routes.apps_data),
             web.get("/api/v1/apps/{app_id:[^/]+}", routes.app_data),
             web.get("/api/v1/apps/{app_id:[^/]+}/losses", routes.losses_data),
+            web.get("/api/v1/apps/{app_id:[^/]+}/timeline", routes.timeline_data),
+            web.get("/api/v1/apps/{app_id:[^/]+}/logs", routes.logs_data),
+            web.get("/api/v1/apps/{app_id:[^/]+}/logs/{path:.+}", routes.log),
+            web.get("/api/v1/apps/{app_id:[^/]+}/stream", routes.app_stream),
+            web.get("/api/v1/stream", routes.cluster_stream),
+            *(web.post(f"/api/v1/apps/{{app_id:[^/]+}}/{verb}", routes.act) for verb in VERBS),
             web.get("/api/v1/usage", routes.usage_data),
             web.get("/api/v1/rounds", routes.rounds_data),
             web.get("/api/v1/events", routes.events_data),
+            web.get("/cluster", routes.yarn_page),
+            web.get("/ws/v1/cluster", routes.yarn_info),
+            web.get("/ws/v1/cluster/info", routes.yarn_info),
+            web.get("/ws/v1/cluster/metrics", routes.yarn_metrics),
+            web.get("/ws/v1/cluster/apps", routes.yarn_apps),
+            web.get("/ws/v1/cluster/apps/{app_id:[^/]+}", routes.yarn_app),
+            web.get("/ws/v1/cluster/apps/{app_id:[^/]+}/state", routes.yarn_app_state),
+            web.get("/ws/v1/cluster/nodes", routes.yarn_nodes),
+            web.get("/ws/v1/cluster/nodes/{node_id:[^/]+}", routes.yarn_node),
             web.get("/metrics", routes.metrics),
             web.get("/healthz", routes.health),
             web.get("/login", routes.login),
@@ -65,10 +90,16 @@ class Routes:
 
     def __init__(self, page_state: PageState) -> None:
         self._page_state = page_state
+        self._streams = Streams()
+        self._timelines = Timelines(page_state.manager.recorder)
+        # Who reads whose logs, so that an administrator is noted once and not with each part.
+        self._log_readers: set[tuple[str, str]] = set()
 
     async def _seen_by(self, request: web.Request) -> PageState:
         """Return the state as the reader of a page may see it."""
-        return replace(self._page_state, reader=await reader_of(request, self._page_state.manager.identities))
+        identities = self._page_state.manager.identities
+        reader = await reader_of(request, identities)
+        return replace(self._page_state, reader=reader, action_token=action_token(request, reader, identities))
 
     def _html(self, text: str) -> web.Response:
         """Return a page. If the settings are insecure, each page begins with a warning."""
@@ -119,6 +150,14 @@ class Routes:
         await self._page_state.event_index.ready()
         return json_answer(app_document(page_state, page_state.seen(await self._entry(request.match_info["app_id"]))))
 
+    async def act(self, request: web.Request) -> web.Response:
+        """Pause, resume or kill an app. The answer is the app after that, without its jobs."""
+        page_state = self._page_state
+        identity = actor_of(request, page_state.manager.identities)
+        entry = await self._entry(request.match_info["app_id"])
+        await act(page_state.manager, entry, request.path.rpartition("/")[2], identity, await reason_of(request))
+        return json_answer(summary(replace(page_state, reader=identity), entry))
+
     async def usage_data(self, _request: web.Request) -> web.Response:
         """The use of the cluster over time."""
         return json_answer(usage_document(self._page_state))
@@ -127,6 +166,51 @@ class Routes:
         """The loss curves of an app's jobs."""
         entry = await self._entry(request.match_info["app_id"])
         return json_answer(losses_document((await self._seen_by(request)).seen(entry)))
+
+    async def timeline_data(self, request: web.Request) -> web.Response:
+        """When each job of an app ran, and when each GPU was leased."""
+        page_state = await self._seen_by(request)
+        entry = await self._entry(request.match_info["app_id"])
+        line = await self._timelines.of(entry.app_id) if page_state.controls(entry) else Timeline()
+        return json_answer(timeline_document(line, page_state.now_s))
+
+    async def logs_data(self, request: web.Request) -> web.Response:
+        """The paths of an app's logs."""
+        entry, folder = await self._logs_of(request)
+        return json_answer({"logs": await asyncio.to_thread(log_paths, folder, entry.shapes.keys())})
+
+    async def log(self, request: web.Request) -> web.Response:
+        """Bytes of one log, as text."""
+        offset = whole_number(request, "offset", 0, least=-(2**53))
+        limit = whole_number(request, "limit", LOG_DEFAULT_BYTES, least=1, most=MAX_PART_BYTES)
+        entry, folder = await self._logs_of(request)
+        # In a thread, because the log may be long and the disk slow.
+        path, jobs = request.match_info["path"], entry.shapes.keys()
+        data, next_offset = await asyncio.to_thread(read_log, folder, jobs, path, offset, limit)
+        headers = {"Content-Type": "text/plain; charset=utf-8", "X-Next-Offset": str(next_offset)}
+        return web.Response(body=data, headers=headers)
+
+    async def _logs_of(self, request: web.Request) -> tuple[AppEntry, Path]:
+        """Return an app and its folder with its logs up to now, for a reader who may see them."""
+        manager = self._page_state.manager
+        reader = await reader_of(request, manager.identities)
+        entry = await self._entry(request.match_info["app_id"])
+        if reader is None:
+            raise NoIdentityError("logs are for the user of their app", remedy="sign in at /login with a token")
+        reader.check_controls(entry.app_id, entry.spec.user)
+        if (reader.user, entry.app_id) not in self._log_readers:
+            await manager.note_logs_read(entry, reader)
+            self._log_readers.add((reader.user, entry.app_id))
+        return entry, await manager.fetch_logs(entry)
+
+    async def app_stream(self, request: web.Request) -> web.StreamResponse:
+        """An event whenever the page of an app has changed."""
+        entry = await self._entry(request.match_info["app_id"])
+        return await self._streams.serve(request, lambda: app_mark(self._page_state.manager, entry))
+
+    async def cluster_stream(self, request: web.Request) -> web.StreamResponse:
+        """An event whenever the page of the cluster has changed."""
+        return await self._streams.serve(request, lambda: cluster_mark(self._page_state.manager))
 
     async def rounds_data(self, request: web.Request) -> web.Response:
         """The newest rounds, newest first."""
@@ -146,6 +230,48 @@ class Routes:
         events = await manager.recorder.read_events(after, app_id, limit)
         shown = [seen for event in events if (seen := await visible_event(manager, event, reader)) is not None]
         return json_answer(events_document(shown, events[-1].sequence if events else after))
+
+    # ---- as YARN's ResourceManager answers ----
+
+    async def yarn_page(self, _request: web.Request) -> web.Response:
+        """The page of the cluster, where YARN has its own: clients look there for a ResourceManager that is active."""
+        return web.Response(status=302, headers={"Location": "./"})
+
+    async def yarn_info(self, _request: web.Request) -> web.Response:
+        """The cluster, as YARN describes itself."""
+        return json_answer(yarn_documents.info_document(self._page_state))
+
+    async def yarn_metrics(self, _request: web.Request) -> web.Response:
+        """Numbers of apps, machines and resources, in YARN's words."""
+        return json_answer(yarn_documents.metrics_document(self._page_state))
+
+    async def yarn_apps(self, request: web.Request) -> web.Response:
+        """Apps in YARN's words, with its filters."""
+        return json_answer(yarn_documents.apps_document(await self._seen_by(request), request.query))
+
+    async def yarn_app(self, request: web.Request) -> web.Response:
+        """One app in YARN's words."""
+        page_state, entry = await self._seen_by(request), await self._yarn_entry(request)
+        return json_answer(yarn_documents.app_document(page_state, entry))
+
+    async def yarn_app_state(self, request: web.Request) -> web.Response:
+        """The state of one app in YARN's words."""
+        return json_answer({"state": yarn_documents.state_of(await self._yarn_entry(request))})
+
+    async def yarn_nodes(self, request: web.Request) -> web.Response:
+        """The machines in YARN's words."""
+        return json_answer(yarn_documents.nodes_document(self._page_state, request.query))
+
+    async def yarn_node(self, request: web.Request) -> web.Response:
+        """One machine in YARN's words."""
+        node_id = request.match_info["node_id"]
+        document = yarn_documents.node_document(self._page_state, node_id)
+        if document is None:
+            raise NotThereError("unknown machine", value=node_id, remedy="ws/v1/cluster/nodes lists them")
+        return json_answer(document)
+
+    async def _yarn_entry(self, request: web.Request) -> AppEntry:
+        return await self._entry(yarn_documents.app_reference(request.match_info["app_id"]))
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """Numbers for Prometheus."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import TYPE_CHECKING
 
 from rm_plugin.service.web.rm_page import parsed_page_address
@@ -17,8 +18,8 @@ class StandbyPage:
         self.holder = "a ResourceManager that is not known yet"
         self._runner: web.AppRunner | None = None
 
-    async def start(self, listen: str) -> str:
-        """Listen at HOST:PORT, port 0 for any free one; returns the page's address.
+    async def start(self, listen: str, tls: ssl.SSLContext | None = None) -> str:
+        """Listen at HOST:PORT, port 0 for any free one, with TLS or without; returns the page's address.
 
         Raises:
             InputError: Nothing can listen there, or it is no HOST:PORT.
@@ -35,8 +36,8 @@ class StandbyPage:
 
         application = web.Application()
         application.router.add_get("/{path:.*}", answer)
-        self._runner, bound = await serve(application, host.strip("[]"), port)
-        return f"http://{host}:{bound}/"
+        self._runner, bound = await serve(application, host.strip("[]"), port, tls)
+        return f"{'http' if tls is None else 'https'}://{host}:{bound}/"
 
     async def stop(self) -> None:
         """End the server."""

@@ -158,6 +158,7 @@ def build_problem(
     place = np.zeros(len(free), dtype=np.int64)
     place[uses.machines] = np.arange(len(uses.machines))
     count = np.bincount(pin_row, minlength=rows.rows)
+    tables = [uses.taken[machine, :, : free[machine] + 1].ravel() for machine in uses.machines]
     return _core.problem(
         unit,
         rows.row_start,
@@ -171,10 +172,5 @@ def build_problem(
         pin_gpus,
         free[uses.machines].astype(np.int32),
         np.concatenate(([0], np.cumsum(lengths))).astype(np.int32),
-        _flat(uses.taken, uses.machines, free),
+        np.concatenate([np.zeros(0, dtype=np.int32), *tables]).astype(np.int32),
     )
-
-
-def _flat(table: NDArray[np.int32], machines: NDArray[np.intp], free: Ints) -> Ints:
-    parts = [table[machine, :, : free[machine] + 1].ravel() for machine in machines]
-    return np.concatenate([np.zeros(0, dtype=np.int32), *parts]).astype(np.int32)

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rm_plugin.solvers.candidates import chains_of
+from rm_plugin.solvers.bidders import chains_of
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.cut_generation import find_cut_or_places, find_cut_or_places_quickly
 from rm_plugin.solvers.exact.knapsack import (

@@ -86,9 +86,9 @@ def first_resources(
     flat = not any(kind.level in (Level.SLOT, Level.RACK) for kind in kinds)
     chain = all(larger % smaller == 0 for smaller, larger in pairwise(sizes))
     each = (*kept, *near, *wide)
-    some = (single, *sorted(each[1:], key=lambda part: _gpus_used(part, single))[: _MAX_FIRST - 1])
     if len(each) > _MAX_FIRST:
-        return Resources(each=some, sufficient=False)
+        first = sorted(each[1:], key=lambda part: _gpus_used(part, single))[: _MAX_FIRST - 1]
+        return Resources(each=(single, *first), sufficient=False)
     return Resources(each=each, sufficient=flat and chain)
 
 

@@ -10,7 +10,7 @@ from itertools import accumulate, chain
 import numpy as np
 from numpy.typing import NDArray
 
-from rm_plugin.solvers.candidates import Candidate
+from rm_plugin.solvers.bidders import MarketRow
 from rm_plugin.solvers.exact import _core
 from rm_plugin.solvers.exact.market_arrays import Ints, MarketArrays
 from rm_plugin.solvers.exact.pattern_assignment import IN_RACK, assign_patterns
@@ -221,12 +221,12 @@ class RowPlacer:
         return found
 
 
-def _candidate(market: MarketArrays, row: int) -> Candidate:
+def _market_row(market: MarketArrays, row: int) -> MarketRow:
     rows = market.rows
     pins = slice(rows.pin_start[row], rows.pin_start[row + 1])
     machines = (market.machines[machine].machine_id for machine in rows.pin_machine[pins])
     pinned = Allocation(tuple(zip(machines, rows.pin_gpus[pins].tolist(), strict=True)))
-    return Candidate(
+    return MarketRow(
         row=row,
         log_value=0.0,
         kinds=tuple((market.kinds[kind], int(rows.counts[row, kind])) for kind in np.flatnonzero(rows.counts[row])),
@@ -275,7 +275,7 @@ class Searched:
     def gangs(self) -> Mapping[int, tuple[PlacedGang, ...]]:
         """Placed gangs by row, tightest level first, without pinned ones."""
         layout = _layout(self._market, self._parts)
-        rows = {str(row): _candidate(self._market, row) for row in self._chosen.tolist()}
+        rows = {str(row): _market_row(self._market, row) for row in self._chosen.tolist()}
         placed = realise(self._market.machines, rows, layout)
         if placed is None:
             raise InvariantError("the placement search placed gangs that do not fit", value=len(rows))

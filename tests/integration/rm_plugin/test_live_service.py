@@ -239,6 +239,38 @@ def test_a_killed_app_stops_and_keeps_nothing(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_paused_app_gives_its_gpus_to_others_and_goes_on_after_a_restart(tmp_path: Path) -> None:
+    """Its checkpoint is from the pause, so no iteration is trained twice."""
+
+    async def scenario() -> None:
+        configured = settings(tmp_path)
+        async with live(configured) as rm:
+            app = await rm.submit(replay_app("polite", iterations=400, tasks=8))
+            await rm.wait(app, lambda status: status.progress > 0.1)
+            await rm.stub.Pause(pb.PauseRequest(app_id=app))
+            status = await rm.wait(app, lambda status: status.state == "PAUSED")
+            assert (status.gpus, owners(rm)) == (0, {})
+            done = status.jobs[0].iteration
+            saved = rm.events("tasks_ended", app)[-1].detail["iteration"]
+            assert saved > 0
+            other = await rm.submit(replay_app("other", iterations=20, tasks=8))
+            assert (await rm.ended(other)).state == "FINISHED"
+        async with live(configured) as rm:
+            status = await rm.show(app)
+            assert (status.state, status.jobs[0].iteration) == ("PAUSED", done)
+            await asyncio.sleep(1.0)
+            assert not owners(rm)
+            await rm.stub.Resume(pb.ResumeRequest(app_id=app))
+            await rm.event("first_step", app, count=2)
+            status = await rm.ended(app)
+            assert (status.state, status.attempts, status.jobs[0].iteration) == ("FINISHED", 2, 400)
+            starts = [event.detail["iteration"] for event in rm.events("tasks_started", app)]
+            assert starts[0] == 0
+            assert saved in starts
+
+    asyncio.run(scenario())
+
+
 def test_a_killed_resource_manager_comes_back_to_its_apps_and_leases(tmp_path: Path) -> None:
     """The first one is a process that dies by kill -9; its successor, in this process, finds the app master."""
 

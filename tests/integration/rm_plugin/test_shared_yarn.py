@@ -93,3 +93,49 @@ def test_job_works_on_while_yarn_does_not_grant_what_it_could_grow_by(tmp_path):
         assert "YARN granted no container" in here.manager.waits_for(entry)
 
     run(scenario, tmp_path)
+
+
+GANG_POLICIES = [name for name in POLICIES if traits_of(make_policy(name)).gangs]
+
+
+@pytest.mark.parametrize("policy", GANG_POLICIES)
+def test_smaller_app_gets_what_a_gang_asked_for_in_vain(tmp_path, policy):
+    """The gang may ask again after 30 s only, and not at all until YARN has headroom for it."""
+
+    async def scenario(here):
+        here.yarn.unreported_gpus = 5
+        gang = await here.submit("gang", tasks=8, min_tasks=6)
+        await here.until(lambda: here.grants(gang).gpus is not None, "the gang asks in vain")
+        await here.submit("small", **of_eight(policy))
+        await here.until(lambda: here.tasks == 5, "the smaller app has all that YARN grants", 20)
+        shown = here.manager.waits_for(here.manager.entries.get(gang))
+        assert "YARN granted no container" in shown
+        assert "at most 5 GPUs are leased to it for" in shown
+
+    run(scenario, tmp_path, policy, unfit_s=30)
+
+
+def test_gang_starts_as_soon_as_yarn_has_headroom_for_it(tmp_path):
+    async def scenario(here):
+        here.yarn.unreported_gpus = 5
+        gang = await here.submit("gang", tasks=8, min_tasks=6)
+        await here.until(lambda: here.grants(gang).gpus is not None, "the gang asks in vain")
+        here.yarn.unreported_gpus = None
+        await here.until(lambda: here.tasks == 8, "the gang runs", 20)
+        assert here.grants(gang).gpus is None
+
+    run(scenario, tmp_path, unfit_s=60)
+
+
+@pytest.mark.parametrize("reports_headroom", [True, False])
+def test_gang_that_yarn_never_grants_asks_less_and_less_often(tmp_path, reports_headroom):
+    async def scenario(here):
+        here.yarn.unreported_gpus, here.yarn.reports_headroom = 5, reports_headroom
+        gang = await here.submit("gang", tasks=8, min_tasks=6)
+        await here.until(lambda: here.grants(gang).times == 3, "the gang asks for the third time")
+        left_s = here.grants(gang).until_s - here.manager.clock.now_s()
+        assert 3 * 0.5 < left_s <= 4 * 0.5
+        await here.submit("small", **of_eight())
+        await here.until(lambda: here.tasks == 5, "the smaller app has all that YARN grants", 20)
+
+    run(scenario, tmp_path)

@@ -16,6 +16,7 @@ import pytest
 from live_rm import live, replay_app, settings
 from msgspec.structs import replace
 
+from rm_plugin.service.grant_limit import GrantLimit
 from submarine_client.admin import Admin
 from submarine_client.client import Client
 from themis.apps import ProgramSpec
@@ -67,7 +68,7 @@ def test_user_cannot_touch_or_read_another_users_app(tmp_path: Path) -> None:
             await rm.event("job_progress", app)
             # What its app master said of its own machines.
             entry = rm.server.manager.entries.get(app)
-            entry.asked_in_vain, entry.asked_in_vain_until_s = "no room for secret", float("inf")
+            entry.grant_limit = GrantLimit(reason="no room for secret", until_s=float("inf"))
             assert (await stub.Show(show, **ann)).waits_for == "no room for secret"
 
             # As another user, or as an operator.
@@ -262,14 +263,18 @@ def test_token_file_that_others_may_read_is_refused(tmp_path: Path, monkeypatch)
     from submarine_client.credentials import Credentials
 
     monkeypatch.setenv("HOME", str(tmp_path))
-    path = tmp_path / ".config/themis/token"
+    plain = {"THEMIS_INSECURE": "1"}
+    path = tmp_path / ".config/themis/rm.example_1/token"
     path.parent.mkdir(parents=True)
     path.write_text("themis_x\n")
     path.chmod(0o644)
     with pytest.raises(InputError, match="chmod 600"):
-        Credentials("rm.example:1", {}).call(lambda metadata: metadata)
+        Credentials("rm.example:1", plain).call(lambda metadata: metadata)
     path.chmod(0o600)
-    assert Credentials("rm.example:1", {}).call(lambda metadata: metadata) == (("authorization", "Bearer themis_x"),)
+    sent = Credentials("rm.example:1", plain).call(lambda metadata: metadata)
+    assert sent == (("authorization", "Bearer themis_x"),)
+    # Another ResourceManager gets no token that it would refuse, or keep.
+    assert Credentials("rm.example:2", plain).call(lambda metadata: metadata) == ()
 
 
 def test_only_owner_and_administrators_control_an_app() -> None:
@@ -311,7 +316,7 @@ def test_command_adds_lists_and_revokes_users(tmp_path: Path, capfd) -> None:
             capfd.readouterr()
             code, given, hint = await run("add", "ann", "--days", "2", *at)
             assert (code, given.count("\n")) == (0, 1) and given.startswith("themis_")
-            assert "~/.config/themis/token" in hint and given.strip() not in hint
+            assert "~/.config/themis/HOST_PORT/token" in hint and given.strip() not in hint
             code, listed, _ = await run("list", *at)
             assert code == 0 and listed.splitlines()[1].split()[:2] == ["ann", "user"]
             for words, text in (

@@ -20,6 +20,8 @@ class FakeService(rpc.ClientServiceServicer):
         self.apps: dict[str, list[pb.AppStatus]] = {}
         self.submitted: list[pb.AppSpec] = []
         self.killed: list[tuple[str, str]] = []
+        self.paused: list[tuple[str, str]] = []
+        self.resumed: list[str] = []
         self.log_requests: list[pb.LogsRequest] = []
         self.chunks: list[pb.LogChunk] = []
         self.refuse: tuple[grpc.StatusCode, str] | None = None
@@ -73,6 +75,16 @@ class FakeService(rpc.ClientServiceServicer):
             context.abort(*self.refuse)
         self.killed.append((request.app_id, request.reason))
         return pb.AppStatus(app_id=request.app_id, state="KILLED")
+
+    def Pause(self, request, context):
+        if self.refuse:
+            context.abort(*self.refuse)
+        self.paused.append((request.app_id, request.reason))
+        return pb.AppStatus(app_id=request.app_id, state="RUNNING")
+
+    def Resume(self, request, context):
+        self.resumed.append(request.app_id)
+        return pb.AppStatus(app_id=request.app_id, state="ACCEPTED")
 
     def Watch(self, request, context):
         yield from self.events[request.after_sequence :]

@@ -193,6 +193,34 @@ def test_kill_prints_the_state_of_the_app(rm: FakeRm, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == "submarine: the app has ended\n"
 
 
+def test_pause_waits_until_the_apps_are_paused(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    rm.service.add("a-1", "RUNNING", "RUNNING", "RUNNING", "PAUSED")
+    rm.service.add("a-2", "PAUSED")
+    assert main(["app", "pause", "a-1", "a-2", "--reason", "for the night", "--poll", "0.02"]) == 0
+    assert capsys.readouterr().out == "a-1 PAUSED\na-2 PAUSED\n"
+    assert rm.service.paused == [("a-1", "for the night"), ("a-2", "for the night")]
+
+
+def test_pause_of_an_app_that_ends_meanwhile_says_so(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    rm.service.add("a-1", "RUNNING", "FINISHED")
+    assert main(["app", "pause", "a-1", "--poll", "0.02"]) == 0
+    assert capsys.readouterr().out == "a-1 FINISHED\n"
+
+
+def test_refused_pause_exits_with_2(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    rm.service.add("a-1", "KILLED")
+    rm.service.refuse = (grpc.StatusCode.INVALID_ARGUMENT, "app a-1 cannot be paused")
+    assert main(["app", "pause", "a-1"]) == 2
+    assert capsys.readouterr().err == "submarine: app a-1 cannot be paused\n"
+
+
+def test_resume_of_a_paused_app_keeps_its_id(rm: FakeRm, capsys: pytest.CaptureFixture[str]) -> None:
+    rm.service.add("a-1", "PAUSED", "FINISHED")
+    assert main(["app", "resume", "a-1", "--wait", "--poll", "0.02"]) == 0
+    assert capsys.readouterr().out == "a-1\na-1 FINISHED\n"
+    assert (rm.service.resumed, rm.service.submitted) == (["a-1"], [])
+
+
 def test_several_apps_are_killed_by_one_command_but_none_if_one_is_unknown(
     rm: FakeRm, capsys: pytest.CaptureFixture[str]
 ) -> None:

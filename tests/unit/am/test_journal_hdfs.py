@@ -184,7 +184,7 @@ def test_close_gives_up_at_deadline_with_an_error(server, caplog):
 
 def test_open_fails_with_one_error_if_hdfs_is_unreachable(server, monkeypatch):
     monkeypatch.setattr("am.journal_hdfs.RetryRule", lambda: RetryRule(deadline_s=0.1))
-    with pytest.raises(JournalError, match=r"cannot open the journal: .*away"):
+    with pytest.raises(JournalError, match=r"cannot open the journal: .*unreachable"):
         Journal("webhdfs://127.0.0.1:1/j")
 
 

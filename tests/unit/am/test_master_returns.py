@@ -13,7 +13,7 @@ from am.context import AmContext
 from am.jobs.planner import Plan
 from am.master import AppMaster
 from am.runtimes.memory import MemoryRuntime
-from am.runtimes.port import NoRoomError
+from am.runtimes.port import NoRoomError, NothingKept
 from am.status import finish_message
 from themis.apps import AppSpec, JobShape, JobSpec, ProgramSpec, TunerSpec
 from themis.clock import VirtualClock
@@ -35,8 +35,8 @@ class FakeKept:
     def watch(self, on_change, on_no_room):
         self.on_change, self.on_no_room = on_change, on_no_room
 
-    def prepare(self, requests):
-        self.prepared += [request.gpus for request in requests]
+    def prepare(self, requests, granted):
+        self.prepared += [request.gpus for request in requests if granted.issuperset(request.gpus)]
         return self.ready
 
     def occupied(self):
@@ -55,7 +55,9 @@ class Attempt:
         self.runtime = MemoryRuntime()
         self.kept = self.runtime.kept = FakeKept()
         context = AmContext(rm_address="", app_id="app-1", attempt=1, token="t", folder=folder)
-        self.master = AppMaster(context, SimpleNamespace(runtime=self.runtime, attempt=1), VirtualClock(50.0))
+        self.master = AppMaster(
+            context, SimpleNamespace(runtime=self.runtime, attempt=1, headroom_gpus=3), VirtualClock(50.0)
+        )
         self.version = 0
         shape = JobShape(tasks=tasks, min_tasks=min_tasks or tasks)
         self.spec = AppSpec(
@@ -222,6 +224,26 @@ def test_job_works_on_until_the_gpus_that_it_grows_by_are_ready(tmp_path):
     run(tmp_path, scenario, min_tasks=1)
 
 
+def test_job_works_on_until_the_gpus_that_it_grows_by_are_granted(tmp_path):
+    """Also on engines that keep no seats: their leases are those of others as long as they are reserved."""
+
+    async def scenario(one):
+        one.runtime.kept = NothingKept()
+        one.hold(g0="GRANTED", g1="GRANTED", g2="RESERVED")
+        job = one.app.search.jobs["j0"]
+        one.apply(start={"j0": (A,)})
+        await one.until(lambda: one.runtime.running)
+        growth = {"stop": {"j0": "it grows"}, "prepare": {"j0": (A, B, C)}}
+        one.apply(**growth)
+        assert not job.stop_reason
+        one.hold(g0="GRANTED", g1="GRANTED", g2="GRANTED")
+        one.apply(**growth)
+        assert job.stop_reason == "it grows"
+        await one.until(lambda: not job.running)
+
+    run(tmp_path, scenario, min_tasks=1)
+
+
 @pytest.mark.parametrize(("gpus", "released"), [((B,), [1]), ((A,), [])])
 def test_gpus_that_were_prepared_in_vain_are_released_unless_a_job_starts_there(tmp_path, gpus, released):
     async def scenario(one):
@@ -263,7 +285,7 @@ def test_moving_job_restarts_on_reserved_gpus(tmp_path):
 def test_heartbeat_that_fails_is_skipped(tmp_path, monkeypatch):
     beats = itertools.chain([ValueError("Value out of range")], itertools.repeat(pb.Heartbeat(progress=0.5)))
 
-    def next_beat(app, view, curves):
+    def next_beat(app, view, curves, headroom_gpus):
         beat = next(beats)
         if isinstance(beat, Exception):
             raise beat
@@ -288,12 +310,13 @@ def test_repeated_heartbeat_failure_is_logged_once(tmp_path, monkeypatch, caplog
     reported, all_told = [True, False, False, False, True, False, False], asyncio.Event()
     beats = iter(reported)
 
-    def next_beat(app, view, curves):
+    def next_beat(app, view, curves, headroom_gpus):
         good = next(beats, None)
         if good is None:
             all_told.set()
         if not good:
             raise ValueError("Value out of range")
+        assert headroom_gpus == 3
         return pb.Heartbeat()
 
     monkeypatch.setattr("am.master.heartbeat_message", next_beat)

@@ -9,11 +9,10 @@ from msgspec.structs import fields
 from themis_cli.bench_command import add_to
 from themis_lab.bench.apps import ELASTIC_SHARE
 from themis_lab.bench.auction_output import document
-from themis_lab.bench.auction_plan import Plan
+from themis_lab.bench.auction_plan import AuctionBenchPlan
 from themis_lab.bench.auction_rows import ResultRow
 from themis_lab.bench.explicit_tables import START_MACHINES
-from themis_lab.bench.simulator_cases import COMPARED_LIMIT_S, LEFT_OUT_S, SHAPES, Part
-from themis_lab.bench.simulator_cases import Plan as SimulatorPlan
+from themis_lab.bench.simulator_cases import COMPARED_LIMIT_S, LEFT_OUT_S, SHAPES, Part, SimulatorBenchPlan
 from themis_lab.bench.simulator_output import Growth
 from themis_lab.bench.simulator_output import document as simulator_document
 from themis_lab.bench.simulator_run import Row
@@ -45,7 +44,7 @@ def test_columns_are_all_there():
 
 
 def test_keys_of_the_document_are_all_there():
-    known = document(Plan(variants=()), [])
+    known = document(AuctionBenchPlan(variants=()), [])
     assert all(f"`{key}`" in text_of(PAGE) for key in (*known, *known["environment"]))
 
 
@@ -69,7 +68,7 @@ def test_parts_and_keys_of_a_row_are_all_there():
 
 
 def test_keys_of_the_simulators_document_are_all_there():
-    known = simulator_document(SimulatorPlan(), [])
+    known = simulator_document(SimulatorBenchPlan(), [])
     growth = [field.name for field in fields(Growth)]
     assert all(f"`{key}`" in text_of(PAGE) for key in (*known, *known["environment"], *known["synthetic"], *growth))
 

@@ -14,7 +14,7 @@ from themis.checkpoint_uri import SCHEMES
 from themis.hadoop.webhdfs_retry import RetryRule
 from themis_cli import bench_checkpoint_command, checkpoints_command
 from themis_lab.bench.checkpoint_output import document
-from themis_lab.bench.checkpoint_run import Plan, Row
+from themis_lab.bench.checkpoint_run import CheckpointBenchPlan, Row
 
 PAGE = "docs/explanation/checkpoints.md"
 BENCH = "docs/reference/benchmarks.md"
@@ -53,7 +53,7 @@ def test_options_of_the_benchmark():
 def test_keys_of_the_benchmark():
     written = [name for row in table_rows(BENCH, "key of a checkpoint's row") for name in code(row[0])]
     assert sorted(written) == sorted(field.name for field in fields(Row))
-    assert all(f"`{key}`" in text_of(BENCH) for key in document(Plan(uri="hdfs:///a"), []))
+    assert all(f"`{key}`" in text_of(BENCH) for key in document(CheckpointBenchPlan(uri="hdfs:///a"), []))
 
 
 def test_schemes():

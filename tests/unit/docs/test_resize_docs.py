@@ -7,7 +7,7 @@ from documents import code, table_rows, text_of
 from themis_cli import bench_resize_command
 from themis_lab.bench.resize_output import REACH_RATIO, document
 from themis_lab.bench.resize_phases import FREE_PHASES, RESERVE_STEPS, START_STEPS, STEP_PHASES
-from themis_lab.bench.resize_run import Plan
+from themis_lab.bench.resize_run import ResizeBenchPlan
 from themis_lab.bench.resize_world import POLICY
 
 PAGE = "docs/reference/benchmarks.md"
@@ -30,7 +30,7 @@ def test_phases():
 
 def test_keys():
     written = [name for row in table_rows(PAGE, "key of a resize's document") for name in code(row[0])]
-    assert sorted(written) == sorted(document(Plan(), []))
+    assert sorted(written) == sorted(document(ResizeBenchPlan(), []))
 
 
 def test_the_aim_and_the_policy():

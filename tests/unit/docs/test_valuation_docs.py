@@ -7,7 +7,7 @@ from msgspec.structs import fields
 
 from themis_cli.bench_valuation_command import add_to
 from themis_lab.bench.valuation_output import document
-from themis_lab.bench.valuation_run import NEAR, GapRow, Plan, ReferenceRow, TimeRow
+from themis_lab.bench.valuation_run import NEAR, GapRow, ReferenceRow, TimeRow, ValuationBenchPlan
 
 PAGE = "docs/reference/benchmarks.md"
 
@@ -28,5 +28,5 @@ def test_keys_are_all_there():
     assert names("key of a gap") == {field.name for field in fields(GapRow)}
     assert names("key of a reference") == {field.name for field in fields(ReferenceRow)}
     assert names("key of a time") == {field.name for field in fields(TimeRow)}
-    assert all(f"`{key}`" in text_of(PAGE) for key in document(Plan(), []))
+    assert all(f"`{key}`" in text_of(PAGE) for key in document(ValuationBenchPlan(), []))
     assert f"`near` ({NEAR:g})" in text_of(PAGE)

@@ -62,7 +62,8 @@ def meaning(heading, key):
 
 
 def addresses(application):
-    return {route.resource.canonical for route in application.router.routes()}
+    routes = application.router.routes()
+    return {("POST " if route.method == "POST" else "") + route.resource.canonical for route in routes}
 
 
 def written(heading):
@@ -70,9 +71,10 @@ def written(heading):
 
 
 def test_every_address_is_documented(page_state):
-    assert {each.replace("{app}", "{app_id}") for each in written("address of the ResourceManager")} == addresses(
-        routes.application(page_state)
-    )
+    assert {
+        each.replace("{app}", "{app_id}").replace("{log}", "{path}").replace("{node}", "{node_id}")
+        for each in written("address of the ResourceManager")
+    } == addresses(routes.application(page_state))
     named = {
         each.replace("{job}", "{job_id}").replace("{file}", "{name}") for each in written("address of the app master")
     }

@@ -16,16 +16,17 @@ def test_text_that_no_header_can_carry_is_refused_and_not_shown(
     text: str, in_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    kept = tmp_path / ".config/themis/token"
+    kept = tmp_path / ".config/themis/rm.invalid_1/token"
     kept.parent.mkdir(parents=True)
     kept.write_text(text, encoding="utf-8")
     kept.chmod(0o600)
-    credentials = Credentials(ELSEWHERE, {} if in_file else {"THEMIS_TOKEN": text})
+    given = {} if in_file else {"THEMIS_TOKEN": text}
+    credentials = Credentials(ELSEWHERE, {"THEMIS_INSECURE": "1", **given})
     with pytest.raises(InputError, match="holds no token") as raised:
         credentials.call(lambda metadata: metadata)
     assert "themis_" not in str(raised.value)
 
 
 def test_line_end_after_a_token_is_left_out() -> None:
-    credentials = Credentials(ELSEWHERE, {"THEMIS_TOKEN": "themis_a\n"})
+    credentials = Credentials(ELSEWHERE, {"THEMIS_TOKEN": "themis_a\n", "THEMIS_INSECURE": "1"})
     assert credentials.call(lambda metadata: metadata) == (("authorization", "Bearer themis_a"),)

@@ -85,7 +85,7 @@ def test_broken_checkpoints_exit_1(folder, tmp_path, capsys):
         (["list", "hdfs://h:1"], "not an HDFS URI"),
         (["list", "{folder}", "--job", "zz"], "unknown job"),
         (["copy", "{folder}", "to", "--last", "0"], "--last must be 1 or more"),
-        (["list", "webhdfs://127.0.0.1:1/x", "--wait-s", "0.1"], "HDFS has been away"),
+        (["list", "webhdfs://127.0.0.1:1/x", "--wait-s", "0.1"], "HDFS has been unreachable"),
         (["list", "webhdfs://127.0.0.1:1/x", "--wait-s", "-1"], "--wait-s must be"),
         (["list", "webhdfs://127.0.0.1:1/x", "--wait-s", "nan"], "--wait-s must be"),
     ],

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rm_plugin.service.certificates import init_tls
 from themis_cli.main import main
 
 CLUSTER = "name: c\ndevices: {gpu: {emulated: true}}\nmachines: [{prefix: m, slots: [2], racks: [r]}]\n"
@@ -59,6 +60,26 @@ def test_address_beyond_loopback_is_refused_without_insecure(tmp_path, capsys, l
     key, value = line.split(": ")
     assert error.startswith(f"themis: {key}: beyond this machine, tokens would travel without encryption: '{value}'; ")
     assert "insecure: true" in error and error.count("\n") == 1
+
+
+def test_anonymous_callers_beyond_loopback_need_insecure_also_with_tls(tmp_path, capsys):
+    init_tls(tmp_path / "tls", [])
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    settings = tmp_path / "rm.yaml"
+    tls = "tls: {certificate: tls/server.pem, key: tls/server-key.pem, ca: tls/ca.pem}"
+    settings.write_text(f"cluster: cluster.yaml\nstate_dir: state\nlisten: 0.0.0.0:0\nanonymous: true\n{tls}\n")
+    assert main(["rm", "start", "-c", str(settings)]) == 2
+    assert "listen: beyond this machine, everybody could do everything" in capsys.readouterr().err
+
+
+def test_files_of_tls_are_relative_to_the_settings_file_and_must_exist(tmp_path, capsys):
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    settings = tmp_path / "rm.yaml"
+    tls = "tls: {certificate: tls/server.pem, key: tls/server-key.pem, ca: tls/ca.pem}"
+    settings.write_text(f"cluster: cluster.yaml\nstate_dir: state\nlisten: 127.0.0.1:0\n{tls}\n")
+    assert main(["rm", "start", "-c", str(settings)]) == 2
+    error = capsys.readouterr().err
+    assert f"tls: a file cannot be read: '{tmp_path}/tls/server.pem'" in error and error.count("\n") == 1
 
 
 def test_standby_without_a_shared_state_is_refused(tmp_path, capsys):

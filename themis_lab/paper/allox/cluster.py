@@ -11,7 +11,7 @@ from themis_lab.paper.allox.experiment import COLOURS, ordered, over_seeds
 from themis_lab.paper.allox.policies import NEEDS_NO_ESTIMATES, policy_named
 from themis_lab.paper.own_runs import line, panel_of, point, row
 from themis_lab.paper.plotting import grouped_bars, new_figure
-from themis_lab.paper.port import Claim, Findings, Scale
+from themis_lab.paper.port import Findings, PaperClaim, Scale
 from themis_lab.simulator.workloads.interchangeable import CPU, GPU, small_cluster
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class SmallCluster(Value, frozen=True, kw_only=True):
                 "Times on a GPU are drawn, because the paper does not state them; speedups are its 1.8 to 10.",
                 "The paper's comparison of its simulator with its cluster needs that cluster, and is left out.",
             ),
-            claims=(Claim(paper="least mean completion time on the cluster (fig. 11)", here=ordered(means)),),
+            claims=(PaperClaim(paper="least mean completion time on the cluster (fig. 11)", here=ordered(means)),),
         )
 
     def draw(self, findings: Findings) -> Figure:

@@ -11,7 +11,7 @@ from themis_lab.paper.allox.experiment import COLOURS, large_run, ordered, over_
 from themis_lab.paper.allox.policies import policy_named
 from themis_lab.paper.own_runs import line, panel_of, point, row
 from themis_lab.paper.plotting import grouped_bars, legend_below, new_figure, plain_log_axis
-from themis_lab.paper.port import Claim, Comparison, Findings, Scale
+from themis_lab.paper.port import Comparison, Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import Row, Summary
 from themis_lab.simulator.workloads.interchangeable import with_longer_user
 
@@ -64,7 +64,7 @@ class Completion(Value, frozen=True, kw_only=True):
             comparisons=tuple(_gains(scale, seeds) + _accepted(scale, seeds)),
             remarks=(f"Mean completion, seconds: {ordered(means)}.",),
             claims=(
-                Claim(
+                PaperClaim(
                     paper="mean completion 95, 84, 88 and 53 % below DRFF, DRFS, ES and DRFA (fig. 13)",
                     here=", ".join(f"{1 - _ratio(scale, seeds, name).median:.0%} below {name}" for name in _PAPER_GAIN),
                 ),
@@ -272,7 +272,7 @@ class Starvation(Value, frozen=True, kw_only=True):
                 ),
             ),
             remarks=(f"Completed by {_MOMENT_S:g} s: {ordered(at)}.",),
-            claims=(Claim(paper="most jobs completed of the user with long jobs (fig. 15)", here=ordered(at)),),
+            claims=(PaperClaim(paper="most jobs completed of the user with long jobs (fig. 15)", here=ordered(at)),),
         )
 
     def draw(self, findings: Findings) -> Figure:

@@ -15,7 +15,7 @@ from themis.values import Value
 from themis_lab.paper.allox.driver import Policy, RunResult, estimate_error, run
 from themis_lab.paper.own_runs import line, point, row
 from themis_lab.paper.plotting import cdf_lines, new_figure
-from themis_lab.paper.port import Claim, Findings, Scale
+from themis_lab.paper.port import Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import summary
 from themis_lab.simulator.workloads.interchangeable import CPU, GPU, Trace, TraceJob
 
@@ -106,7 +106,9 @@ class WorkedExamples(Value, frozen=True, kw_only=True):
             rows=tuple(rows),
             comparisons=(*comparisons, *makespans),
             claims=(
-                Claim(paper="59 % less mean completion time on table 1", here=f"{gain:.1%}, with the true optimum"),
+                PaperClaim(
+                    paper="59 % less mean completion time on table 1", here=f"{gain:.1%}, with the true optimum"
+                ),
             ),
         )
 

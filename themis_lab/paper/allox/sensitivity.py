@@ -13,7 +13,7 @@ from themis.values import Value
 from themis_lab.paper.allox.experiment import COLOURS, large_run, over_seeds
 from themis_lab.paper.own_runs import line, panel_of, point, row, values
 from themis_lab.paper.plotting import grouped_bars, legend_below, new_figure
-from themis_lab.paper.port import Claim, Findings, Scale
+from themis_lab.paper.port import Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import Row, Summary, summary
 from themis_lab.simulator.workloads.interchangeable import queued
 
@@ -111,7 +111,7 @@ class Alpha(Value, frozen=True, kw_only=True):
                     for alpha in _ALPHAS[:-1]
                 ),
             ),
-            claims=(Claim(paper="9 % above SRPT at alpha 1 (fig. 16)", here=f"{over.median - 1:.0%} above"),),
+            claims=(PaperClaim(paper="9 % above SRPT at alpha 1 (fig. 16)", here=f"{over.median - 1:.0%} above"),),
         )
 
     def draw(self, findings: Findings) -> Figure:
@@ -153,7 +153,7 @@ class Errors(Value, frozen=True, kw_only=True):
                 line("allox / es, at the worst sigma", lead, paper="below 1", band=(0.0, 1.0)),
             ),
             claims=(
-                Claim(
+                PaperClaim(
                     paper="keeps its lead in spite of large errors (fig. 17)", here=f"{lead.median:.2f} of ES at worst"
                 ),
             ),
@@ -209,7 +209,7 @@ class Overhead(Value, frozen=True, kw_only=True):
                 " queue for their samples under every policy that needs them.",
             ),
             claims=(
-                Claim(
+                PaperClaim(
                     paper="first in spite of profiling (fig. 18)",
                     here=f"{lead.median:.2f} of the best other, up to 3 %",
                 ),

@@ -27,7 +27,7 @@ from themis_lab.simulator.settings import Settings
 from themis_lab.simulator.workload import AppTrace, Workload
 from themis_lab.simulator.workloads.mix import from_specs
 from themis_lab.simulator.workloads.registry import workload_named
-from themis_lab.testbed.driver import Plan
+from themis_lab.testbed.driver import RunPlan
 from themis_lab.testbed.mix import Arrival, Setup, rm_settings
 
 WORKLOADS = ("w1", "w2")
@@ -61,7 +61,7 @@ class Experiment(Value, frozen=True, kw_only=True):
         """The name of its runs."""
         return f"{self.workload}-{self.scale.name}"
 
-    def run_of(self, policy: str, cluster_file: Path) -> Plan:
+    def run_of(self, policy: str, cluster_file: Path) -> RunPlan:
         """The testbed's plan for one policy. `cluster_file` holds `cluster_text`."""
         scale = self.scale
         setup = Setup(
@@ -73,7 +73,7 @@ class Experiment(Value, frozen=True, kw_only=True):
             lease=scale.lease,
             rm=scale.rm,
         )
-        return Plan(setup=setup, arriving=self.arriving, policy=policy, seed=self.seed, cluster=self.cluster)
+        return RunPlan(setup=setup, arriving=self.arriving, policy=policy, seed=self.seed, cluster=self.cluster)
 
     def cluster_text(self) -> str:
         """The cluster as a cluster file."""

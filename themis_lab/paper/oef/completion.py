@@ -13,7 +13,7 @@ from themis_lab.paper.oef.experiment import rule
 from themis_lab.paper.oef.workload import CAPACITY, ROUND_S, TenantLoad, trace
 from themis_lab.paper.own_runs import line, panel_of, row, values
 from themis_lab.paper.plotting import grouped_bars, legend_below, new_figure
-from themis_lab.paper.port import Claim, Comparison, Findings, Scale
+from themis_lab.paper.port import Comparison, Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import Row, Summary, summary
 from themis_lab.simulator.metrics import percentile
 
@@ -156,11 +156,11 @@ def _comparisons(rows: Sequence[Row]) -> tuple[Comparison, ...]:
     return tuple(lines)
 
 
-def _claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
+def _claims(rows: Sequence[Row]) -> tuple[PaperClaim, ...]:
     plain = _ratio(rows, "mean completion, h", ("cooperative", COMPACT), ("gandiva_fair", PLAIN)).median
     same = _ratio(rows, "mean completion, h", ("cooperative", COMPACT), ("gandiva_fair", COMPACT)).median
     return (
-        Claim(
+        PaperClaim(
             paper="completion times 17 % below Gandiva_fair's (fig. 9)",
             here=f"{plain:+.0%} against it with the plain placer, {same:+.0%} with OEF's placer",
         ),

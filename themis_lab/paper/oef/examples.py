@@ -11,7 +11,7 @@ from themis_lab.paper.oef.experiment import COLOURS, rule
 from themis_lab.paper.oef.workload import LSTM, VGG
 from themis_lab.paper.own_runs import line, panel_of, point, row
 from themis_lab.paper.plotting import grouped_bars, legend_below, new_figure
-from themis_lab.paper.port import Claim, Findings, Scale
+from themis_lab.paper.port import Findings, PaperClaim, Scale
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,7 +57,7 @@ class DiverseSpeedups(Value, frozen=True, kw_only=True):
                 ),
             ),
             claims=(
-                Claim(
+                PaperClaim(
                     paper="max-min slows LSTM down 1.18 times (fig. 1)", here=f"{lstm.median:.3f} times, by computation"
                 ),
             ),
@@ -105,7 +105,9 @@ class CooperativeLie(Value, frozen=True, kw_only=True):
                     ("u1 claims 3", "u2", 0.67),
                 )
             ),
-            claims=(Claim(paper="cooperative OEF is not strategy-proof (fig. 2)", here="the same numbers, exactly"),),
+            claims=(
+                PaperClaim(paper="cooperative OEF is not strategy-proof (fig. 2)", here="the same numbers, exactly"),
+            ),
         )
 
     def draw(self, findings: Findings) -> Figure:

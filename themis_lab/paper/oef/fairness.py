@@ -17,7 +17,7 @@ from themis_lab.paper.oef.experiment import rule
 from themis_lab.paper.oef.workload import CAPACITY, ROUND_S, TYPES, TenantLoad, endless_jobs, four_tenants, speedup_of
 from themis_lab.paper.own_runs import line, panel_of, point, row
 from themis_lab.paper.plotting import grouped_bars, legend_below, lines, new_figure
-from themis_lab.paper.port import Claim, Comparison, Findings, Scale
+from themis_lab.paper.port import Comparison, Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import Row, Summary, summary
 
 if TYPE_CHECKING:
@@ -115,10 +115,10 @@ class StrategyProofness(Value, frozen=True, kw_only=True):
             line("change of the total", of(f"{lied}the total"), paper="-0.10", number=-0.10, why=total),
         )
 
-    def _claims(self, rows: Sequence[Row]) -> tuple[Claim, ...]:
+    def _claims(self, rows: Sequence[Row]) -> tuple[PaperClaim, ...]:
         lost = point(rows, "summary", "noncooperative", "user 1 lies: its throughput")
         return (
-            Claim(
+            PaperClaim(
                 paper="inflating speedups does not pay under non-cooperative OEF (fig. 4)",
                 here=f"the liar's throughput changes by {lost.median:+.1%}",
             ),
@@ -227,10 +227,10 @@ class SharingIncentive(Value, frozen=True, kw_only=True):
                 gains.setdefault(int(each["seed"]), {})[str(each["group"])] = float(each["value"])
         return summary(own["user4"] / max(own[name] for name in own if name != "user4") for own in gains.values())
 
-    def _claims(self, rows: Sequence[Row]) -> tuple[Claim, ...]:
+    def _claims(self, rows: Sequence[Row]) -> tuple[PaperClaim, ...]:
         fastest = point(rows, "a", "estimated", "user4")
         return (
-            Claim(
+            PaperClaim(
                 paper="every user gains over max-min, user 4 1.16 times (fig. 5a)",
                 here=f"all gain or keep; user 4 {fastest.median:.2f} times",
             ),
@@ -292,7 +292,7 @@ class EnvyFreeness(Value, frozen=True, kw_only=True):
                 ),
             ),
             claims=(
-                Claim(
+                PaperClaim(
                     paper="no user prefers another's GPUs under cooperative OEF (fig. 6)",
                     here=f"the greatest ratio is {envied:.6f}",
                 ),

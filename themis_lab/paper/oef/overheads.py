@@ -17,7 +17,7 @@ from themis_lab.paper.oef.experiment import OURS, rule
 from themis_lab.paper.oef.workload import CAPACITY, TYPES, many_tenants
 from themis_lab.paper.own_runs import line, panel_of, point, row
 from themis_lab.paper.plotting import legend_below, lines, new_figure
-from themis_lab.paper.port import Claim, Comparison, Findings, Scale
+from themis_lab.paper.port import Comparison, Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import Row, mean
 from themis_lab.simulator.workloads.speedups import random_speedups
 
@@ -118,14 +118,14 @@ def _comparisons(rows: Sequence[Row], sizes: Sequence[int]) -> tuple[Comparison,
     return (*timed, *errors)
 
 
-def _claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
+def _claims(rows: Sequence[Row]) -> tuple[PaperClaim, ...]:
     seconds = point(rows, "seconds", "cooperative", 100).median
     deviation = point(rows, "deviation", "cooperative", 0.20).median
     return (
-        Claim(
+        PaperClaim(
             paper="the overhead is negligible (fig. 10a)", here=f"{seconds:.2f} s of CPU for 100 tenants on ten types"
         ),
-        Claim(paper="errors of 20 % cost about 3 % (fig. 10b)", here=f"{deviation:.1%} of the total"),
+        PaperClaim(paper="errors of 20 % cost about 3 % (fig. 10b)", here=f"{deviation:.1%} of the total"),
     )
 
 

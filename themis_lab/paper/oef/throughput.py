@@ -11,7 +11,7 @@ from themis_lab.paper.oef.experiment import rule
 from themis_lab.paper.oef.workload import many_tenants
 from themis_lab.paper.own_runs import line, panel_of, point, row
 from themis_lab.paper.plotting import grouped_bars, legend_below, new_figure
-from themis_lab.paper.port import Claim, Comparison, Findings, Scale
+from themis_lab.paper.port import Comparison, Findings, PaperClaim, Scale
 from themis_lab.paper.statistics import Row, Summary, summary
 
 if TYPE_CHECKING:
@@ -108,13 +108,13 @@ class Throughput(Value, frozen=True, kw_only=True):
         )
         return tuple(lines)
 
-    def _claims(self, rows: Sequence[Row]) -> tuple[Claim, ...]:
+    def _claims(self, rows: Sequence[Row]) -> tuple[PaperClaim, ...]:
         estimated, actual = (
             self._over(rows, "estimated", "gandiva_fair"),
             self._over(rows, "actual, OEF's placer", "gandiva_fair", "actual, plain placer"),
         )
         return (
-            Claim(
+            PaperClaim(
                 paper=f"{self.mode} OEF: estimated {self.paper_estimated}, actual {self.paper_actual} "
                 f"({self.name.removeprefix('oef_')})",
                 here=f"{estimated.median:.2f} and {actual.median:.2f} times Gandiva_fair",

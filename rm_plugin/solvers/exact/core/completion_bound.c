@@ -27,7 +27,7 @@ static void find_uses(Completion *completion, const Problem *p, const Offer *off
     for (int s = offer->stages - 1; s >= 0; s--) {
         int bidder = offer->order[s], least = completion->capacity, most = 0;
         for (int c = offer->start[bidder]; c < offer->start[bidder + 1]; c++) {
-            int use = use_of(completion, p, offer->candidate[c].row);
+            int use = use_of(completion, p, offer->option[c].row);
             if (use < least) least = use;
             if (use > most) most = use;
         }
@@ -85,10 +85,10 @@ int64_t lay_out_completion(Completion *completion, const Problem *problem, const
 static int find_best(Completion *completion, const Problem *p, const Offer *offer, int bidder) {
     int most = -1;
     for (int c = offer->start[bidder]; c < offer->start[bidder + 1]; c++) {
-        int use = use_of(completion, p, offer->candidate[c].row);
+        int use = use_of(completion, p, offer->option[c].row);
         if (use > completion->capacity) continue;
         while (most < use) completion->best[++most] = NEVER;
-        int32_t loss = (int32_t)(offer->candidate[c].loss >> completion->shift);
+        int32_t loss = (int32_t)(offer->option[c].loss >> completion->shift);
         if (loss < completion->best[use]) completion->best[use] = loss;
     }
     return most;

@@ -6,7 +6,7 @@
  * it. No state worth the target is ever dropped, so that choice is optimal.
  *
  * Canonical states: if the bidders to come cannot use up what is left of a resource, its use is raised to the level at
- * which it just never binds. States that differ in nothing else become one. A resource that all candidates together
+ * which it just never binds. States that differ in nothing else become one. A resource that all options together
  * cannot use up is not part of the states at all. Near the bound most resources are of that kind.
  */
 #include <stdlib.h>
@@ -43,8 +43,8 @@ typedef struct {
     int64_t best_pruned, likely_pruned; /* upper bound and estimate of the value of what was pruned */
     int64_t *best; /* by bidder: its largest margin */
     int64_t *margin; /* by row: gain less price of its use */
-    Candidate *candidate;
-    int32_t *candidate_start; /* by bidder */
+    Option *option;
+    int32_t *option_start; /* by bidder */
     int32_t *order;           /* bidder by stage */
     int64_t *best_to_come;    /* by stage: sum of `best` over the bidders after it */
     int32_t *use_to_come;     /* by stage and resource: the most that the bidders after it use; later of binding ones only */
@@ -52,7 +52,7 @@ typedef struct {
     int binding;              /* number of resources that may bind; the arrays that follow are of these */
     int32_t resource[MAX_RESOURCES], capacity[MAX_RESOURCES];
     int64_t binding_price[MAX_RESOURCES];
-    int32_t *use;             /* by candidate and binding resource */
+    int32_t *use;             /* by option and binding resource */
     int32_t *seat;            /* by machine: place of its pinned GPUs in the vector while they matter, else -1 */
     Charges charges;          /* costs of shared pins */
     int completions;          /* resources with a completion bound, and their places among those that bind */
@@ -108,7 +108,7 @@ static void price_run(Run *run, const double *price_of_all) {
 }
 
 static int by_loss(const void *left, const void *right) {
-    const Candidate *a = left, *b = right;
+    const Option *a = left, *b = right;
     if (a->loss != b->loss) return a->loss < b->loss ? -1 : 1;
     return a->row < b->row ? -1 : a->row > b->row;
 }
@@ -120,43 +120,43 @@ static void note_pruned(Run *run, int64_t most, int64_t likely) {
 }
 
 /* Selects rows with a loss of at most the gap, least loss first. The best row left out counts as pruned. */
-static void choose_candidates(Run *run, int64_t gap) {
+static void list_options(Run *run, int64_t gap) {
     const Problem *p = run->problem;
     int count = 0;
     for (int i = 0; i < p->bidders; i++) {
-        run->candidate_start[i] = count;
+        run->option_start[i] = count;
         if (i == run->skip) continue;
         for (int row = p->row_start[i] - 1; row < p->row_start[i + 1]; row++) {
             int nothing = row < p->row_start[i];
             int64_t loss = run->best[i] - (nothing ? 0 : run->margin[row]);
             if (loss <= gap)
-                run->candidate[count++] = (Candidate){nothing ? -1 : row, loss};
+                run->option[count++] = (Option){nothing ? -1 : row, loss};
             else
                 note_pruned(run, run->bound - loss, run->bound - loss);
         }
-        qsort(run->candidate + run->candidate_start[i], count - run->candidate_start[i], sizeof(Candidate), by_loss);
+        qsort(run->option + run->option_start[i], count - run->option_start[i], sizeof(Option), by_loss);
     }
-    run->candidate_start[p->bidders] = count;
+    run->option_start[p->bidders] = count;
 }
 
-static int candidates_of(const Run *run, int bidder) {
-    return run->candidate_start[bidder + 1] - run->candidate_start[bidder];
+static int options_of(const Run *run, int bidder) {
+    return run->option_start[bidder + 1] - run->option_start[bidder];
 }
 
-/* Orders bidders by number of candidates, fewest first, so that states stay few. A stable insertion sort. */
+/* Orders bidders by number of options, fewest first, so that states stay few. A stable insertion sort. */
 static void choose_order(Run *run) {
     run->stages = 0;
     for (int i = 0; i < run->problem->bidders; i++) {
         if (i == run->skip) continue;
         int at = run->stages++;
-        for (; at > 0 && candidates_of(run, run->order[at - 1]) > candidates_of(run, i); at--)
+        for (; at > 0 && options_of(run, run->order[at - 1]) > options_of(run, i); at--)
             run->order[at] = run->order[at - 1];
         run->order[at] = i;
     }
 }
 
 static Offer offer_of(const Run *run) {
-    return (Offer){run->candidate, run->candidate_start, run->order, run->stages};
+    return (Offer){run->option, run->option_start, run->order, run->stages};
 }
 
 /* Resources that states may have to count: those with a price, and lazy ones that a choice has broken. */
@@ -165,7 +165,7 @@ static void find_counted(const Run *run, unsigned char *counted) {
         counted[k] = is_held(run->problem, run->price, k);
 }
 
-/* The most that a candidate of a stage uses of a resource, for any pins before it. */
+/* The most that an option of a stage uses of a resource, for any pins before it. */
 static int64_t most_use(const Run *run, int stage, int row, int k) {
     const Problem *p = run->problem;
     int64_t use = row < 0 ? 0 : p->use[(size_t)row * p->resources + k];
@@ -189,8 +189,8 @@ static void measure_what_is_to_come(Run *run, const unsigned char *counted, unsi
         run->best_to_come[s] = run->best_to_come[s + 1] + run->best[i];
         int64_t most[MAX_RESOURCES];
         memset(most, 0, sizeof(int64_t) * K);
-        for (int c = run->candidate_start[i]; c < run->candidate_start[i + 1]; c++) {
-            int row = run->candidate[c].row;
+        for (int c = run->option_start[i]; c < run->option_start[i + 1]; c++) {
+            int row = run->option[c].row;
             for (int k = 0; k < K; k++) {
                 int64_t use = counted[k] ? most_use(run, s, row, k) : row < 0 ? 0 : p->use[(size_t)row * K + k];
                 if (use > most[k]) most[k] = use;
@@ -252,15 +252,15 @@ static void complete_dearest(Run *run, const Offer *offer, int64_t gap, int beam
     }
 }
 
-/* Gathers the candidates' use of binding resources in one array; false without memory. */
+/* Gathers the options' use of binding resources in one array; false without memory. */
 static int gather_use(Run *run) {
     const Problem *p = run->problem;
-    int candidates = run->candidate_start[p->bidders];
-    int32_t *use = realloc(run->use, sizeof(int32_t) * ((size_t)candidates * run->binding + 1));
+    int options = run->option_start[p->bidders];
+    int32_t *use = realloc(run->use, sizeof(int32_t) * ((size_t)options * run->binding + 1));
     if (!use) return 0;
     run->use = use;
-    for (int c = 0; c < candidates; c++) {
-        int row = run->candidate[c].row;
+    for (int c = 0; c < options; c++) {
+        int row = run->option[c].row;
         for (int b = 0; b < run->binding; b++)
             *use++ = row < 0 ? 0 : p->use[(size_t)row * p->resources + run->resource[b]];
     }
@@ -371,12 +371,12 @@ static int put(Run *run, Stage *next, const int32_t *vector, Node node) {
     return 1;
 }
 
-/* Adds a candidate's use to a state's vector; false if a resource or a machine has too little left. */
-static int use_candidate(const Run *run, int candidate, int stage, int32_t *vector) {
+/* Adds an option's use to a state's vector; false if a resource or a machine has too little left. */
+static int use_option(const Run *run, int option, int stage, int32_t *vector) {
     const Problem *p = run->problem;
     const Charges *charges = &run->charges;
-    int row = run->candidate[candidate].row, B = run->binding;
-    const int32_t *use = run->use + (size_t)candidate * B;
+    int row = run->option[option].row, B = run->binding;
+    const int32_t *use = run->use + (size_t)option * B;
     for (int b = 0; b < B; b++) vector[b] += use[b];
     for (int e = charges->start[stage]; e < charges->start[stage + 1]; e++) {
         const Event *event = &charges->event[e];
@@ -417,7 +417,7 @@ static int64_t completion_of(const Run *run, int stage, const int32_t *vector) {
     return most;
 }
 
-/* The least loss of any choice of candidates, by the completion bounds. */
+/* The least loss of any choice of options, by the completion bounds. */
 static int64_t least_loss(const Run *run) {
     int32_t nothing[MAX_RESOURCES] = {0};
     return completion_of(run, -1, nothing);
@@ -451,21 +451,21 @@ static int expand_state(Run *run, int s, int at, int closing, Stage *next) {
     int32_t vector[run->width + 1];
     memcpy(vector, from, sizeof(int32_t) * run->width);
     int64_t value = make_canonical(run, s - 1, vector, now->node[at].gain);
-    for (int c = run->candidate_start[bidder]; c < run->candidate_start[bidder + 1]; c++) {
-        Candidate candidate = run->candidate[c];
-        if (value - candidate.loss < run->target) {
-            note_pruned(run, value - candidate.loss, value - candidate.loss);
+    for (int c = run->option_start[bidder]; c < run->option_start[bidder + 1]; c++) {
+        Option option = run->option[c];
+        if (value - option.loss < run->target) {
+            note_pruned(run, value - option.loss, value - option.loss);
             break;
         }
         Node node = now->node[at];
         node.parent = at;
-        node.row = candidate.row;
+        node.row = option.row;
         memcpy(vector, from, sizeof(int32_t) * run->width);
-        if (!use_candidate(run, c, s, vector)) continue;
-        if (candidate.row >= 0) {
-            node.gain += p->gain[candidate.row];
-            node.gpus += p->gpus[candidate.row];
-            node.tie += p->tie[candidate.row];
+        if (!use_option(run, c, s, vector)) continue;
+        if (option.row >= 0) {
+            node.gain += p->gain[option.row];
+            node.gpus += p->gpus[option.row];
+            node.tie += p->tie[option.row];
         }
         if (closing) clear_closed_seats(run, s, vector);
         if (is_pruned(run, s, vector, node.gain)) continue;
@@ -562,15 +562,15 @@ static int open_run(Run *run) {
     size_t bidders = p->bidders + 1, rows = p->rows + p->bidders + 1;
     run->best = calloc(bidders, sizeof(int64_t));
     run->margin = malloc(sizeof(int64_t) * rows);
-    run->candidate = malloc(sizeof(Candidate) * rows);
-    run->candidate_start = calloc(bidders + 1, sizeof(int32_t));
+    run->option = malloc(sizeof(Option) * rows);
+    run->option_start = calloc(bidders + 1, sizeof(int32_t));
     run->order = calloc(bidders, sizeof(int32_t));
     run->best_to_come = calloc(bidders + 1, sizeof(int64_t));
     run->idle_value = calloc(bidders + 1, sizeof(int64_t));
     run->use_to_come = calloc((bidders + 1) * (p->resources + 1), sizeof(int32_t));
     run->seat = malloc(sizeof(int32_t) * (p->machines + 1));
     run->stage = calloc(bidders + 1, sizeof(Stage));
-    return run->best && run->margin && run->candidate && run->candidate_start && run->order && run->best_to_come &&
+    return run->best && run->margin && run->option && run->option_start && run->order && run->best_to_come &&
            run->idle_value && run->use_to_come && run->seat && run->stage &&
            open_charges(&run->charges, p);
 }
@@ -581,7 +581,7 @@ static void close_run(Run *run) {
             free(run->stage[s].node);
             free(run->stage[s].vector);
         }
-    void *all[] = {run->best, run->candidate, run->candidate_start, run->order, run->best_to_come, run->use_to_come,
+    void *all[] = {run->best, run->option, run->option_start, run->order, run->best_to_come, run->use_to_come,
                    run->seat, run->stage,     run->slot,            run->idle_value, run->use,     run->margin};
     close_charges(&run->charges);
     for (int c = 0; c < MAX_COMPLETED; c++) close_completion(&run->completion[c]);
@@ -603,7 +603,7 @@ static void prepare(Run *run, int64_t gap, int beam) {
     unsigned char counted[MAX_RESOURCES], binds[MAX_RESOURCES];
     run->target = run->bound - gap;
     run->best_pruned = run->likely_pruned = INT64_MIN;
-    choose_candidates(run, gap);
+    list_options(run, gap);
     choose_order(run);
     find_counted(run, counted);
     Offer offer = offer_of(run);

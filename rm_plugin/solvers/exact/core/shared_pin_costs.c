@@ -41,7 +41,7 @@ static int find_events(Charges *charges, const Offer *offer) {
         charges->start[s] = charges->events;
         int bidder = offer->order[s];
         for (int c = offer->start[bidder]; c < offer->start[bidder + 1]; c++) {
-            int row = offer->candidate[c].row;
+            int row = offer->option[c].row;
             if (row < 0) continue;
             for (int pin = p->pin_start[row]; pin < p->pin_start[row + 1]; pin++) {
                 int m = p->pin_machine[pin];
@@ -108,7 +108,7 @@ int lay_out_charges(Charges *charges, const Offer *offer, const unsigned char *c
                 memcpy(charges->table + event->after, p->table + p->table_start[m], sizeof(int32_t) * cells);
             memcpy(charges->table + event->before, charges->table + event->after, sizeof(int32_t) * cells);
             for (int c = offer->start[bidder]; c < offer->start[bidder + 1]; c++) {
-                int pin = pin_on(p, offer->candidate[c].row, m);
+                int pin = pin_on(p, offer->option[c].row, m);
                 if (pin >= 0) lower(charges, event, pin, counted);
             }
         }

@@ -9,11 +9,11 @@
 typedef struct {
     int32_t row; /* -1: nothing */
     int64_t loss;
-} Candidate;
+} Option;
 
-/* The candidates of a pass, and the order of its stages, one a bidder. */
+/* The options of a pass, and the order of its stages, one a bidder. */
 typedef struct {
-    const Candidate *candidate;
+    const Option *option;
     const int32_t *start; /* by bidder */
     const int32_t *order; /* bidder by stage */
     int stages;

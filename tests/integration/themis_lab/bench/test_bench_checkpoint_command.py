@@ -46,7 +46,7 @@ def test_the_table_has_a_line_a_size(server, capsys):
         (["--rounds", "0"], "--rounds must be"),
         (["--wait-s", "inf"], "--wait-s must be"),
         (["--uri", "/a/folder"], "not an HDFS URI"),
-        (["--uri", "webhdfs://127.0.0.1:1/w", "--wait-s", "0.1", "--sizes", "1"], "away"),
+        (["--uri", "webhdfs://127.0.0.1:1/w", "--wait-s", "0.1", "--sizes", "1"], "unreachable"),
     ],
 )
 def test_invalid_options_exit_with_2(words, reason, capsys):

@@ -107,7 +107,7 @@ def test_unreachable_store_raises_one_error(server, source):
         lambda: store.latest_iteration("j"),
         lambda: store.prune("j"),
     ):
-        with pytest.raises(UnreachableStoreError, match="HDFS has been away") as raised:
+        with pytest.raises(UnreachableStoreError, match="HDFS has been unreachable") as raised:
             call()
         assert isinstance(raised.value, CheckpointError)
         assert raised.value.exit_code == 2

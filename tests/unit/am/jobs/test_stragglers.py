@@ -50,3 +50,10 @@ def test_several_stragglers_are_found_latest_first():
 def test_the_order_of_jobs_does_not_matter():
     running = [("a", 1000.0, ELASTIC, ONE), ("b", 1000.0, ELASTIC, ONE), ("c", 100.0, ELASTIC, ONE)]
     assert late_ids(running, [400.0], 4) == late_ids(running[::-1], [400.0], 4)
+
+
+def test_job_that_ends_after_a_straggler_but_could_be_no_faster_leaves_none():
+    """The app ends no earlier, whatever the other job does."""
+    straggler, single = ("a", 1000.0, ELASTIC, ONE), ("z", 5000.0, JobShape(tasks=1), ONE)
+    assert late_ids([straggler], [400.0], 4) == ["a"]
+    assert late_ids([straggler, single], [400.0], 4) == []

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -23,6 +24,7 @@ from am.page.server import AmPage, is_loopback
 from am.page.state import AmPageState, JobRow, LeaseRow, page_state
 from am.page.status_document import status_document
 from am.profiler.slowdowns import LevelSlowdown
+from rm_plugin.engines.remote_logs import fetch_page
 from themis.apps import AppSpec, Estimate, JobSpec, ProgramSpec, TunerSpec
 from themis.clock import VirtualClock
 from themis.cluster import GpuId
@@ -73,10 +75,10 @@ def ask(shown, scenario):
 
     async def whole():
         page = AmPage(lambda: shown)
-        port = await page.start("127.0.0.1")
+        url = await page.start("127.0.0.1")
         try:
             async with aiohttp.ClientSession() as session:
-                await scenario(Site(session, f"http://127.0.0.1:{port}"))
+                await scenario(Site(session, url.removesuffix("/")))
         finally:
             await page.stop()
 
@@ -303,7 +305,7 @@ class TestListening:
     def test_other_machines_are_let_in_under_a_name_that_they_know(self, host, elsewhere):
         async def whole():
             page = AmPage(lambda: None)
-            port = await page.start(host)
+            port = urlsplit(await page.start(host)).port
             try:
                 # Another address of this machine, as seen from itself.
                 reached = await asyncio.to_thread(reaches, "127.0.0.2", port)
@@ -313,6 +315,39 @@ class TestListening:
             assert not await asyncio.to_thread(reaches, "127.0.0.1", port)
 
         asyncio.run(whole())
+
+    def test_reader_without_the_secret_path_gets_nothing(self, folder):
+        async def whole():
+            page = AmPage(lambda: state(folder, row("job-0")))
+            url = urlsplit(await page.start("127.0.0.1"))
+            assert len(url.path) == 34
+            try:
+                async with aiohttp.ClientSession(f"http://{url.netloc}") as session:
+                    async with session.get(url.path) as answer:
+                        assert answer.status == 200
+                    wrong = "/" + "x" * 32 + "/"
+                    for path in ("/", "/status.json", "/logs/", "/logs/job-0/task-0.log", wrong, f"{wrong}status.json"):
+                        async with session.get(path) as answer:
+                            text = await answer.text()
+                            assert answer.status == 404 and "job-" not in text.replace(path, "")
+            finally:
+                await page.stop()
+
+        asyncio.run(whole())
+
+    def test_service_copies_logs_from_the_secret_path(self, folder, tmp_path_factory):
+        copied = tmp_path_factory.mktemp("copied")
+
+        async def whole():
+            page = AmPage(lambda: state(folder, row("job-0")))
+            url = await page.start("127.0.0.1")
+            try:
+                assert await fetch_page(url, copied)
+            finally:
+                await page.stop()
+
+        asyncio.run(whole())
+        assert (copied / "jobs/job-0/task-0.log").read_bytes() == b"0123456789"
 
     def test_an_app_master_without_a_page_loads_no_web_server(self):
         code = "import sys, am.page.server, am.page.state; sys.exit('aiohttp' in sys.modules)"
@@ -324,7 +359,8 @@ def reaches(host, port):
     connection = http.client.HTTPConnection(host, port, timeout=30)
     with contextlib.closing(connection), contextlib.suppress(ConnectionRefusedError):
         connection.request("GET", "/status.json", headers={"Connection": "close"})
-        return connection.getresponse().status == 503
+        # The path lacks the page's secret.
+        return connection.getresponse().status == 404
     return False
 
 

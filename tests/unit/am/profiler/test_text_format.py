@@ -228,3 +228,37 @@ def test_profile_keeps_the_newest_metric():
     for record in (Metric(value=3.0, step=20), Metric(value=9.0, step=10), Metric(value=2.0)):
         profile.feed(record)
     assert profile.metric == 2.0
+
+
+def golden(name, iterations):
+    reader = LogReader(metric=None)
+    reader.expect(iterations)
+    return reader.read((NO_METRICS.parent / name).read_bytes())
+
+
+@pytest.mark.parametrize(("iterations", "counted"), [(60, (20, 40, 60)), (3, (1, 2, 3))])
+def test_lightning_bars_count_steps_or_epochs(iterations, counted):
+    records = golden("lightning_tqdm.log", iterations)
+    assert list(dict.fromkeys(steps(records))) == list(zip(counted, (0.384, 0.287, 0.241), strict=True))
+    assert held_out(records)[-1] == (iterations, 0.254, None)
+
+
+@pytest.mark.parametrize("iterations", [60, 3])
+def test_rich_bar_of_lightning_counts_epochs_from_zero(iterations):
+    records = golden("lightning_rich.log", iterations)
+    assert (steps(records), held_out(records)) == ([(iterations, 0.241)], [(iterations, 0.254, None)])
+
+
+def test_steps_of_the_hugging_face_trainer_are_those_of_its_bar():
+    records = golden("trainer_bars.log", 60)
+    counted = [step for step, _ in steps(records)]
+    # Two lines came before the bar was drawn for the first time.
+    assert counted[2:] == sorted(counted[2:]) and counted[-1] == 60
+    assert held_out(records) == [(20, 0.6927, None), (40, 0.6923, None), (60, 0.6922, None)]
+
+
+@pytest.mark.parametrize("name", ["trainer_bars.log", "trainer_lines.log"])
+def test_hugging_face_trainer_counts_epochs_if_the_job_does(name):
+    records = golden(name, 3)
+    assert steps(records)[-1] == (3, 0.6921)
+    assert held_out(records) == [(1, 0.6927, None), (2, 0.6923, None), (3, 0.6922, None)]

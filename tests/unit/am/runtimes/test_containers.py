@@ -78,6 +78,11 @@ class World:
 
         self.engine.hosts.renew = renewed
 
+    def prepare(self, wanted, granted=None):
+        """Prepare containers for requests, whose GPUs are all granted unless others are named."""
+        every = {gpu for request in wanted for gpu in request.gpus}
+        return self.containers.prepare(wanted, every if granted is None else gpus(granted))
+
     async def reserve(self, *tasks, **request):
         return await self.containers.reserve(requests(*tasks, **request))
 
@@ -220,7 +225,7 @@ class TestTakingOver:
         async def scenario(world):
             await world.idle("m0/0")
             world.engine.full = {"full", "more"}
-            world.containers.prepare(requests("full/0", "m1/0"))
+            world.prepare(requests("full/0", "m1/0"))
             reserving = asyncio.ensure_future(world.reserve("m0/0", "full/0", "m1/0", "m2/0", "more/0"))
             await soon(lambda: len(world.engine.asked) == 5)
             world.engine.full.add("no")
@@ -272,7 +277,7 @@ class TestTakingOver:
 class TestPreparing:
     def test_prepared_container_is_reserved(self):
         async def scenario(world):
-            world.containers.prepare(requests("m0/0", "m0/1"))
+            world.prepare(requests("m0/0", "m0/1"))
             await soon(lambda: len(world.engine.alive) == 2)
             seats = await world.reserve("m0/0", "m0/1")
             assert ids(seats) == ["s-1", "s-2"]
@@ -284,7 +289,7 @@ class TestPreparing:
     def test_starting_container_can_be_reserved(self):
         async def scenario(world):
             world.engine.full = {"m0"}
-            world.containers.prepare(requests("m0/0"))
+            world.prepare(requests("m0/0"))
             await soon(lambda: world.engine.asked)
             reserving = asyncio.ensure_future(world.reserve("m0/0"))
             await asyncio.sleep(0.01)
@@ -299,7 +304,7 @@ class TestPreparing:
         async def scenario(world):
             await world.reserve("m0/0")
             await world.idle("m0/1")
-            world.containers.prepare(requests("m0/0", "m0/1", "m0/1 m0/2", "m0/3"))
+            world.prepare(requests("m0/0", "m0/1", "m0/1 m0/2", "m0/3"))
             await soon(lambda: len(world.engine.asked) == 3)
             assert world.engine.asked[-1][1] == ("m0/3",)
 
@@ -313,12 +318,66 @@ class TestPreparing:
             world.engine.full = {"m1"}
             # The task on m0/0 has to end first, for which nothing is prepared.
             growth = requests("m0/0 m0/1", "m1/0")
-            assert not world.containers.prepare(growth)
+            assert not world.prepare(growth)
             world.engine.full = set()
             await soon(lambda: changes)
             assert changes == ["ready"]
-            assert world.containers.prepare(growth)
+            assert world.prepare(growth)
             assert len(world.engine.asked) == 2
+
+        run(scenario)
+
+    def test_nothing_is_ready_before_all_gpus_are_granted(self):
+        async def scenario(world):
+            await world.reserve("m0/0")
+            growth = requests("m0/0", "m0/1", "m0/2")
+            assert not world.prepare(growth, granted="m0/0 m0/1")
+            await soon(lambda: len(world.engine.alive) == 2)
+            assert not world.prepare(growth, granted="m0/0 m0/1")
+            assert not world.prepare(growth, granted="m0/0 m0/1 m0/2")
+            await soon(lambda: world.prepare(growth))
+            assert len(world.engine.asked) == 3
+
+        run(scenario)
+
+    def test_task_on_gpus_of_a_running_one_waits_for_its_other_gpus(self):
+        async def scenario(world):
+            await world.reserve("m0/0")
+            assert not world.prepare(requests("m0/0 m0/1"), granted="m0/0")
+            assert world.prepare(requests("m0/0 m0/1"))
+
+        run(scenario)
+
+    def test_idle_container_of_another_size_makes_way(self):
+        """A task of two GPUs needs one container for both. The job must not stop before that is there."""
+
+        async def scenario(world):
+            changes = []
+            await world.reserve("m0/0 m0/1")
+            (single,) = await world.idle("m0/2")
+            world.engine.slow.add(single.seat_id)
+            world.containers.watch(lambda: changes.append("change"), lambda *_: None)
+            growth = requests("m0/0 m0/1", "m0/2 m0/3")
+            assert not world.prepare(growth)
+            await soon(lambda: world.engine.discarded == [single.seat_id])
+            # It ends slowly: nothing is requested on its GPU, and nothing is ready.
+            assert not world.prepare(growth)
+            assert len(world.engine.asked) == 2
+            world.engine.end(single.seat_id)
+            await soon(lambda: changes)
+            assert not world.prepare(growth)
+            await soon(lambda: world.prepare(growth))
+            assert world.engine.asked[-1][1] == ("m0/2", "m0/3")
+            assert world.containers.occupied() == set(gpus("m0/0 m0/1 m0/2 m0/3"))
+
+        run(scenario)
+
+    def test_idle_container_stays_while_part_of_the_larger_one_is_not_granted(self):
+        async def scenario(world):
+            await world.idle("m0/2")
+            assert not world.prepare(requests("m0/2 m0/3"), granted="m0/2")
+            await asyncio.sleep(0.01)
+            assert world.engine.discarded == []
 
         run(scenario)
 
@@ -327,7 +386,7 @@ class TestPreparing:
             failed = []
             world.containers.watch(lambda: None, lambda *what: failed.append((*what, world.containers.occupied())))
             world.engine.full = {"m0", "no"}
-            assert not world.containers.prepare(requests("m0/0 m0/1"))
+            assert not world.prepare(requests("m0/0 m0/1"))
             await soon(lambda: failed)
             assert failed == [(gpus("m0/0 m0/1"), "full: 'm0'", frozenset())]
 
@@ -338,7 +397,7 @@ class TestPreparing:
             failed = []
             world.containers.watch(lambda: None, lambda *what: failed.append(what))
             world.engine.full = {"m0"}
-            world.containers.prepare(requests("m0/0"))
+            world.prepare(requests("m0/0"))
             await soon(lambda: world.engine.asked)
             await world.containers.clear(gpus("m0/0"))
             await asyncio.sleep(0.01)
@@ -349,7 +408,7 @@ class TestPreparing:
     def test_failed_preparation_is_forgotten(self):
         async def scenario(world):
             world.engine.full = {"m0", "no"}
-            world.containers.prepare(requests("m0/0"))
+            world.prepare(requests("m0/0"))
             assert world.containers.occupied() == set(gpus("m0/0"))
             await soon(lambda: not world.containers.occupied())
             world.engine.full = set()
@@ -360,7 +419,7 @@ class TestPreparing:
     def test_failed_preparation_fails_waiting_reservation(self):
         async def scenario(world):
             world.engine.full = {"m0"}
-            world.containers.prepare(requests("m0/0"))
+            world.prepare(requests("m0/0"))
             reserving = asyncio.ensure_future(world.reserve("m0/0"))
             await soon(lambda: world.engine.asked)
             world.engine.full.add("no")
@@ -373,7 +432,7 @@ class TestPreparing:
     def test_clear_ends_prepared_containers(self):
         async def scenario(world):
             world.engine.full = {"m0"}
-            world.containers.prepare(requests("m0/0"))
+            world.prepare(requests("m0/0"))
             await soon(lambda: world.engine.asked)
             await world.containers.clear(gpus("m0/0"))
             assert world.containers.occupied() == set()
@@ -450,7 +509,7 @@ def test_close_ends_containers_in_every_state():
         await world.idle("m0/0")
         await world.reserve("m0/1")
         world.engine.full = {"m1"}
-        world.containers.prepare(requests("m1/0"))
+        world.prepare(requests("m1/0"))
         await soon(lambda: len(world.engine.asked) == 3)
 
     run(scenario)

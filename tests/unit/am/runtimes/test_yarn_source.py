@@ -84,7 +84,7 @@ class FakeYarn:
     def stop(self, one):
         self.stopped.append(one.container_id)
         if one.host in self.stubborn:
-            raise UnreachableError("its node is away")
+            raise UnreachableError("its node is unreachable")
         self.end(one.container_id, 143)
 
     def end(self, container_id, code, diagnostics=""):

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rm_plugin.arbiter.core import Arbiter, LeasePolicy
 from rm_plugin.arbiter.lease_table import LeaseTable
-from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.leftovers import AppDemand
 from rm_plugin.arbiter.round_values import Decision, RoundSettings
 from rm_plugin.arbiter.rounds import RoundResult
 from themis.bids import PlacedGang
@@ -266,11 +266,11 @@ class TestLeaving:
 
     def test_stale_grants_of_an_app_that_left_are_dropped(self):
         one = self.table()
-        claims = tuple(Claim(app_id=app, demands=()) for app in "ab")
-        decision = Decision(auction={"a": (gang(m0=2),)}, leftovers={"b": (gang(m0=1),)}, unserved=claims)
+        app_demands = tuple(AppDemand(app_id=app, demands=()) for app in "ab")
+        decision = Decision(auction={"a": (gang(m0=2),)}, leftovers={"b": (gang(m0=1),)}, unserved=app_demands)
         assert one.what_stands(decision) is decision
         one.leave("a", now_s=5.0, reason="killed")
-        assert one.what_stands(decision) == Decision(leftovers={"b": (gang(m0=1),)}, unserved=claims[1:])
+        assert one.what_stands(decision) == Decision(leftovers={"b": (gang(m0=1),)}, unserved=app_demands[1:])
         one.machine_lost("m0", now_s=6.0, reason="gone")
         assert not any(one.what_stands(decision).grants().values())
 

@@ -18,7 +18,7 @@ from rm_plugin.arbiter.round_values import (
 from rm_plugin.arbiter.rounds import check_bids, check_reports, play_round
 from rm_plugin.arbiter.seeds import child_digests, child_seed
 from rm_plugin.policies.auction_options import bidding_apps
-from rm_plugin.policies.demands import claims_of
+from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.themis import ThemisPolicy
 from themis.bids import AppReport, Bid, BidRow, FreeMachine, GangDemand, GangRequest, PlacedGang, RhoOf
 from themis.choices import EmptyBundle
@@ -112,7 +112,7 @@ class TestQuestions:
 
 
 class TestReportsThatAreChecked:
-    def checked(self, reports, *apps, rho_of=RhoOf.WANTING_APPS):
+    def checked(self, reports, *apps, rho_of=RhoOf.APPS_WITH_DEMAND):
         return check_reports(snapshot(*apps), tuple(apps), reports, rho_of)
 
     def test_apps_that_were_not_asked_are_dropped(self):
@@ -138,7 +138,7 @@ class TestReportsThatAreChecked:
         reports = {"c": report("c", 4.0), "a": report("a", 3.0), "b": report("b", 5.0)}
         shot = replace(snapshot("a", "b", "c", settings=RoundSettings(f=0.5)), reports=reports)
         assert bidding_apps(shot, {}) == ("b", "c")
-        assert [claim.app_id for claim in claims_of(shot, {})] == ["a", "b", "c"]
+        assert [app_demand.app_id for app_demand in app_demands_of(shot, {})] == ["a", "b", "c"]
 
 
 class TestAbsence:
@@ -214,7 +214,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize(
         ("rho_of", "refused"),
-        [(RhoOf.EVERY_APP, ["a", "b"]), (RhoOf.WANTING_APPS, ["a"]), (RhoOf.NO_APP, [])],
+        [(RhoOf.EVERY_APP, ["a", "b"]), (RhoOf.APPS_WITH_DEMAND, ["a"]), (RhoOf.NO_APP, [])],
     )
     def test_a_report_without_a_rho_that_was_asked_for_is_refused(self, rho_of, refused):
         silent = {"a": report("a", math.nan), "b": replace(report("b", math.nan), demands=())}

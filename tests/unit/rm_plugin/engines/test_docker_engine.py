@@ -11,10 +11,10 @@ import pytest
 from fake_docker import FakeDocker, api_error
 
 from am.runtimes.docker_source import TaskContainers
-from rm_plugin.engines.docker import DockerEngine, machines_with_cards, socket_to_mount
+from rm_plugin.engines.docker import DockerEngine, socket_to_mount
 from rm_plugin.engines.docker_launcher import DockerAppLauncher
 from rm_plugin.engines.port import AmLaunch
-from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
+from themis.cluster import Cluster, DeviceType, Machine
 from themis.config.loader import fit
 from themis.config.rm_settings import RmSettings
 from themis.docker_host import DockerError, DockerHost
@@ -258,18 +258,6 @@ def test_remote_engine_requires_rm_address(monkeypatch):
     DockerEngine(settings(advertise="rm-host"), cluster())
     with pytest.raises(InputError, match="set `advertise`"):
         DockerEngine(settings(docker={"host": "ssh://other", "socket": "/run/docker.sock"}), cluster())
-
-
-def test_cpu_nodes_have_no_cards():
-    cpu = DeviceType(name="cpu", kind=DeviceKind.CPU)
-    nodes = tuple(Machine(machine_id=f"c{number}", rack_id="r", slots=(1,), device="cpu") for number in range(2))
-    assert machines_with_cards(Cluster(name="c", machines=nodes, devices={"cpu": cpu})) == ()
-
-
-def test_cluster_with_cards_on_two_machines_is_refused():
-    assert machines_with_cards(cluster("real")) == ("real",)
-    with pytest.raises(InputError, match="cards of one machine only"):
-        machines_with_cards(cluster("real", "other"))
 
 
 @pytest.mark.parametrize(

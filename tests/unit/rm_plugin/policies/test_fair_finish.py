@@ -4,7 +4,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.round_values import AppOwner, RoundSettings
-from rm_plugin.policies.due_dates import DueDateMemory
+from rm_plugin.policies.due_dates import DueDateMemory, advance, due_times_s
 from rm_plugin.policies.fair_finish import FairFinishPolicy
 from rm_plugin.policies.port import PolicyWithMemory
 from themis.bids import GangDemand, PhaseLeft
@@ -69,6 +69,21 @@ def test_of_two_late_apps_the_one_to_which_a_lease_matters_more_is_served_first(
     both = tuple(replace(app, submitted_at_s=69_990.0) if app.app_id == "short" else app for app in shot.apps)
     late = later(replace(shot, apps=both), memory, 70_000.0, {})
     assert totals(gpus_of(POLICY.decide(late))) == {"short": 6}
+
+
+def test_app_that_was_paused_arrives_anew_and_is_not_due_earlier(make_snapshot):
+    """The large app would end at 110,000 s. It is paused from 1,000 s to 51,000 s."""
+    shot = two_apps(make_snapshot)
+    memory = POLICY.decide(shot).memory
+    due_s = POLICY.decide(later(shot, memory, 1_000.0, {})).memory.fluid.apps
+    assert [app.app_id for app in due_s] == ["large", "small"]
+    without = replace(shot, apps=shot.apps[1:], reports={"small": shot.reports["small"]})
+    memory = POLICY.decide(later(without, memory, 1_000.0, {})).memory
+    assert set(memory.apps) == {"small"}
+    back = replace(shot, apps=tuple(replace(app, submitted_at_s=50_000.0) for app in shot.apps))
+    fluid, metered = advance(later(back, memory, 51_000.0, {"large": 6_000.0, "small": 6_000.0}))
+    due_s = due_times_s(fluid, metered)
+    assert due_s["large"] >= 51_000.0 + 100_000.0
 
 
 def test_pressed_gang_is_for_the_longest_job(make_snapshot):

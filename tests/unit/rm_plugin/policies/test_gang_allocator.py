@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rm_plugin.arbiter.leftovers import Claim, _JobQueue
+from rm_plugin.arbiter.leftovers import AppDemand, _JobQueue
 from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.greedy import serve_step_by_step
 from themis.apps import Slowdown
@@ -42,7 +42,7 @@ def demands(draw, name, machine_ids, holds):
 
 
 @st.composite
-def claims(draw, free):
+def app_demands(draw, free):
     left = {machine.machine_id: machine.free_slots for machine in free}
     found = []
     for app in range(draw(st.integers(1, 3))):
@@ -54,21 +54,21 @@ def claims(draw, free):
         jobs = [draw(demands(f"j{place}", sorted(left), True)) for place in range(draw(st.integers(1, 4)))]
         renewable = Allocation.of({machine: sum(counts) for machine, counts in slots.items()})
         found.append(
-            Claim(app_id=f"a{app}", demands=tuple(jobs), renewable=renewable, renewable_slots=tuple(slots.items()))
+            AppDemand(app_id=f"a{app}", demands=tuple(jobs), renewable=renewable, renewable_slots=tuple(slots.items()))
         )
     return found
 
 
-def serve_in_order(free, claims):
-    """Claims served whole, one app after the other, each renewing in place first, by the parts that share leftovers."""
+def serve_in_order(free, app_demands):
+    """Apps served whole, one after the other, each renewing in place first, by the parts that share leftovers."""
     capacity, granted = FreeCapacity(free), {}
-    for claim in claims:
-        queue = _JobQueue(claim, set())
+    for app_demand in app_demands:
+        queue = _JobQueue(app_demand, set())
         queue.renew(capacity)
         while queue.step(capacity):
             pass
         if gangs := queue.gangs():
-            granted[claim.app_id] = gangs
+            granted[app_demand.app_id] = gangs
     return granted
 
 
@@ -76,9 +76,9 @@ def serve_in_order(free, claims):
 @settings(max_examples=300, deadline=None)
 def test_apps_in_order_are_served_as_leftovers_serve_them_if_machines_have_one_slot(data):
     free = data.draw(machines(st.tuples(st.integers(0, 8))))
-    mine = data.draw(claims(free))
+    mine = data.draw(app_demands(free))
     allocator = GangAllocator(free, mine)
-    allocator.serve_in_order(claim.app_id for claim in mine)
+    allocator.serve_in_order(app_demand.app_id for app_demand in mine)
     assert allocator.gangs() == serve_in_order(free, mine)
 
 
@@ -96,8 +96,8 @@ class Rebuilding(GangAllocator):
 @settings(max_examples=300, deadline=None)
 def test_kept_copies_of_renewable_gpus_stay_current(data):
     free = data.draw(machines())
-    allocator = Rebuilding(free, data.draw(claims(free)))
-    jobs = [(app_id, job) for app_id in allocator.claims for job in range(len(allocator.jobs(app_id)))]
+    allocator = Rebuilding(free, data.draw(app_demands(free)))
+    jobs = [(app_id, job) for app_id in allocator.app_demands for job in range(len(allocator.jobs(app_id)))]
     for app_id, job in data.draw(st.lists(st.sampled_from(jobs), max_size=12)):
         ask = data.draw(st.sampled_from([allocator.renewal, allocator.anywhere]))
         proposal = ask(app_id, job, step=data.draw(st.booleans()))
@@ -109,9 +109,9 @@ def test_kept_copies_of_renewable_gpus_stay_current(data):
 @settings(max_examples=200, deadline=None)
 def test_steps_leave_nothing_that_a_job_could_use(data):
     free = data.draw(machines())
-    allocator = GangAllocator(free, data.draw(claims(free)))
+    allocator = GangAllocator(free, data.draw(app_demands(free)))
     serve_step_by_step(allocator, lambda app_id, given, ratio: (given.gpus, -ratio))
-    for app_id in allocator.claims:
+    for app_id in allocator.app_demands:
         for job in range(len(allocator.jobs(app_id))):
             assert allocator.propose(app_id, job) is None
 
@@ -119,7 +119,7 @@ def test_steps_leave_nothing_that_a_job_could_use(data):
 def test_a_step_is_the_smallest_gang_then_a_unit():
     free = (FreeMachine(machine_id="m0", rack_id="r", free_slots=(8,)),)
     wanted = GangDemand(job_id="j", min_gpus=3, max_gpus=8, unit_gpus=2)
-    allocator = GangAllocator(free, [Claim(app_id="a", demands=(wanted,))])
+    allocator = GangAllocator(free, [AppDemand(app_id="a", demands=(wanted,))])
     sizes = []
     while (proposal := allocator.propose("a", 0, step=True)) is not None:
         allocator.take("a", 0, proposal.gang)
@@ -130,7 +130,7 @@ def test_a_step_is_the_smallest_gang_then_a_unit():
 def test_a_prospect_uses_the_level_of_held_and_new_gpus():
     free = tuple(FreeMachine(machine_id=f"m{place}", rack_id="r", free_slots=(place,)) for place in range(3))
     wanted = GangDemand(job_id="j", min_gpus=1, max_gpus=2, held=Allocation.of({"m0": 1}))
-    allocator = GangAllocator(free, [Claim(app_id="a", demands=(wanted,))])
+    allocator = GangAllocator(free, [AppDemand(app_id="a", demands=(wanted,))])
     prospect = allocator.propose("a", 0).prospect
     assert (prospect.gpus, prospect.level, prospect.speed_before) == (3, Level.RACK, 1.0)
     assert prospect.speed == 3 / 1.1
@@ -143,7 +143,7 @@ def scattered(work=100_000.0, restart_s=60.0):
     )
     wanted = GangDemand(job_id="j", min_gpus=4, max_gpus=4, slowdown=Slowdown(1.1, 1.1, 2.0, 2.0), work_left_gpu_s=work)
     held = Allocation.of({"m0": 2, "m1": 2})
-    return free, [Claim(app_id="a", demands=(wanted,), renewable=held, restart_s=restart_s)]
+    return free, [AppDemand(app_id="a", demands=(wanted,), renewable=held, restart_s=restart_s)]
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,10 @@ def test_gang_over_two_slots_moves_to_a_slot_if_that_pays():
         job_id="j", min_gpus=2, max_gpus=2, slowdown=Slowdown(1.0, 1.4, 2.0, 4.0), work_left_gpu_s=9000.0
     )
     held = Allocation.of({"m0": 2})
-    claim = Claim(app_id="a", demands=(wanted,), renewable=held, renewable_slots=(("m0", (1, 1)),), restart_s=30.0)
-    allocator = GangAllocator(free, [claim], lease_s=600.0)
+    app_demand = AppDemand(
+        app_id="a", demands=(wanted,), renewable=held, renewable_slots=(("m0", (1, 1)),), restart_s=30.0
+    )
+    allocator = GangAllocator(free, [app_demand], lease_s=600.0)
     assert allocator.propose("a", 0).gang.gpus == Allocation.of({"m1": 2})
 
 
@@ -183,8 +185,8 @@ def test_renewed_gpus_are_taken_from_the_slots_where_they_are():
     one = GangDemand(job_id="j", min_gpus=1, max_gpus=1)
     two = GangDemand(job_id="k", min_gpus=2, max_gpus=2, slowdown=Slowdown(1.0, 1.4, 2.0, 4.0))
     held = Allocation.of({"m0": 2})
-    single = Claim(app_id="a", demands=(one, one), renewable=held, renewable_slots=(("m0", (1, 1)),))
-    allocator = GangAllocator(free, [single, Claim(app_id="b", demands=(two,))])
+    single = AppDemand(app_id="a", demands=(one, one), renewable=held, renewable_slots=(("m0", (1, 1)),))
+    allocator = GangAllocator(free, [single, AppDemand(app_id="b", demands=(two,))])
     allocator.renew("a")
     assert allocator.capacity.slot_free("m0") == [1, 1]
     assert allocator.propose("b", 0).prospect.level is Level.MACHINE

@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.leftovers import Claim
+from rm_plugin.arbiter.leftovers import AppDemand
 from rm_plugin.arbiter.round_values import Decision
-from rm_plugin.policies.demands import capacity_after, claims_of, gangs_of, unmet, unmet_claims, usable_left
+from rm_plugin.policies.demands import app_demands_of, capacity_after, gangs_of, unmet, unmet_demands, usable_left
 from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.cluster import Allocation, Level
@@ -112,30 +112,30 @@ class TestCapacityAfter:
 
 class TestUsableLeft:
     def test_gpus_that_a_claim_could_use_are_found(self):
-        claims = (Claim(app_id="a", demands=(demand("j", 2, 2),)),)
+        app_demands = (AppDemand(app_id="a", demands=(demand("j", 2, 2),)),)
         machines = [machine("m0", 3), machine("m1", 1)]
-        assert usable_left(machines, Decision(unserved=claims)) == 2
-        assert usable_left(machines, Decision(auction={"b": (gang(m0=2),)}, unserved=claims)) == 2
-        assert usable_left(machines, Decision(auction={"b": (gang(m0=3),)}, unserved=claims)) == 0
+        assert usable_left(machines, Decision(unserved=app_demands)) == 2
+        assert usable_left(machines, Decision(auction={"b": (gang(m0=2),)}, unserved=app_demands)) == 2
+        assert usable_left(machines, Decision(auction={"b": (gang(m0=3),)}, unserved=app_demands)) == 0
 
     def test_growing_out_of_a_slot_must_beat_the_slot(self):
         """Two GPUs in a slot, S = 1, against six farther away: 8 / 4.895 is less than 2, but more than 2 / 1.229."""
         steep = Slowdown(1.0, 1.229, 3.673, 4.895)
-        claims = (Claim(app_id="a", demands=(replace(demand("j", 1, 8), slowdown=steep),)),)
+        app_demands = (AppDemand(app_id="a", demands=(replace(demand("j", 1, 8), slowdown=steep),)),)
         machines = [FreeMachine(machine_id=f"m{n}", rack_id=f"r{n}", free_slots=(2,)) for n in range(4)]
         won = gang(slot=0, m0=2)
-        left = unmet_claims(claims, {"a": {"j": won}})
+        left = unmet_demands(app_demands, {"a": {"j": won}})
         assert usable_left(machines, Decision(auction={"a": (won,)}, unserved=left)) == 0
-        gentle = unmet_claims((Claim(app_id="a", demands=(demand("j", 1, 8),)),), {"a": {"j": won}})
+        gentle = unmet_demands((AppDemand(app_id="a", demands=(demand("j", 1, 8),)),), {"a": {"j": won}})
         assert usable_left(machines, Decision(auction={"a": (won,)}, unserved=gentle)) == 6
 
     def test_granted_gangs_are_subtracted_from_claims(self):
-        claims = (
-            Claim(app_id="a", demands=(demand("j"), demand("k", 1, 4))),
-            Claim(app_id="b", demands=(demand("j"),)),
+        app_demands = (
+            AppDemand(app_id="a", demands=(demand("j"), demand("k", 1, 4))),
+            AppDemand(app_id="b", demands=(demand("j"),)),
         )
-        left = unmet_claims(claims, {"a": {"j": gang(m0=2), "k": gang(m1=3)}, "b": {"j": gang(m0=2)}})
-        assert [(claim.app_id, ids(claim.demands)) for claim in left] == [("a", ["k"])]
+        left = unmet_demands(app_demands, {"a": {"j": gang(m0=2), "k": gang(m1=3)}, "b": {"j": gang(m0=2)}})
+        assert [(app_demand.app_id, ids(app_demand.demands)) for app_demand in left] == [("a", ["k"])]
         assert left[0].demands[0].max_gpus == 1
 
     def test_gangs_by_app(self):
@@ -149,9 +149,9 @@ def test_claims_are_of_apps_that_answer_and_could_use_more(make_snapshot):
         bids={"d"},
         renewable={"d": {"m0": 3}},
     )
-    claims = claims_of(shot, {"d": (gang(m0=1),)})
-    assert [(claim.app_id, claim.bid) for claim in claims] == [("a", False), ("d", True)]
-    assert claims[1].renewable == Allocation.of({"m0": 2})
+    app_demands = app_demands_of(shot, {"d": (gang(m0=1),)})
+    assert [(app_demand.app_id, app_demand.bid) for app_demand in app_demands] == [("a", False), ("d", True)]
+    assert app_demands[1].renewable == Allocation.of({"m0": 2})
 
 
 @pytest.mark.parametrize(
@@ -165,5 +165,5 @@ def test_claims_are_of_apps_that_answer_and_could_use_more(make_snapshot):
 def test_claim_has_the_renewable_slots_that_the_arbiter_leaves_after_the_gangs_won(make_snapshot, won, left):
     shot = make_snapshot({"a": [demand("j"), demand("k"), demand("l")]}, renewable={"a": {"m0": 2}})
     apps = tuple([replace(app, renewable_slots=(("m0", (1, 1)),)) for app in shot.apps])
-    (claim,) = claims_of(replace(shot, apps=apps), {"a": won})
-    assert claim.renewable_slots == left
+    (app_demand,) = app_demands_of(replace(shot, apps=apps), {"a": won})
+    assert app_demand.renewable_slots == left

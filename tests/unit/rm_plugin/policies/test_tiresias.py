@@ -31,4 +31,4 @@ def test_the_next_app_gets_the_remaining_gpus(make_snapshot):
     shot = make_snapshot({"a": wants(4), "b": wants(4), "c": wants(2)}, attained={"b": 1.0, "c": 2.0})
     decision = TiresiasPolicy().decide(shot)
     assert gpus_of(decision) == {"a": 4, "c": 2}
-    assert [claim.app_id for claim in decision.unserved] == ["b"]
+    assert [app_demand.app_id for app_demand in decision.unserved] == ["b"]

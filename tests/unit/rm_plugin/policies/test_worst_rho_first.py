@@ -18,7 +18,7 @@ def test_the_worst_app_is_served_first_and_whole(make_snapshot, gpus_of):
     decision = WorstRhoFirstPolicy().decide(shot)
     assert isinstance(decision, Decision)
     assert gpus_of(decision) == {"b": {"m0": 4}, "c": {"m1": 2}}
-    assert [claim.app_id for claim in decision.unserved] == ["a"]
+    assert [app_demand.app_id for app_demand in decision.unserved] == ["a"]
 
 
 def test_an_app_that_would_never_end_is_the_worst(make_snapshot, gpus_of):

@@ -199,3 +199,34 @@ def test_budget_takes_nothing_back_if_the_clock_is_set_back():
     budget = Budget(1.0, 1.0)
     assert budget.take(1.0, 100.0)
     assert not budget.take(1.0, 50.0)
+
+
+# ---- what the engine grants -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("grantable", "most"), [(None, [4, 4]), (8, [4, 4]), (4, [4]), (3, [2]), (2, [2]), (1, []), (0, [])]
+)
+def test_demands_are_within_what_the_engine_grants(grantable, most):
+    """Of one job each: the sum is cut elsewhere."""
+    claim = report(demand("j0")) if grantable not in (None, 8) else report()
+    demands = believed(claim, grantable_gpus=grantable).demands
+    assert [(each.min_gpus, each.max_gpus) for each in demands] == [(2, gpus) for gpus in most]
+
+
+def test_gang_that_the_engine_would_not_grant_leaves_the_demand_of_a_smaller_job():
+    demands = believed(report(demand("j0", least=4), demand("j1")), grantable_gpus=3).demands
+    assert [(each.job_id, each.max_gpus) for each in demands] == [("j1", 2)]
+
+
+def test_kept_gpus_are_of_those_that_the_engine_grants():
+    assert believed(report(demand("j1")), grantable_gpus=4, kept=Allocation.of({"m0": 2})).demands[0].max_gpus == 2
+    assert believed(report(demand("j1")), grantable_gpus=3, kept=Allocation.of({"m0": 2})).demands == ()
+
+
+@pytest.mark.parametrize(("grantable", "rows"), [(None, 2), (6, 2), (5, 1), (3, 0)])
+def test_rows_are_within_what_the_engine_grants(grantable, rows):
+    gangs = [(GangRequest(gpus=gpus, within=Level.MACHINE, unit_gpus=2),) for gpus in (2, 4)]
+    bid = Bid(app_id="x", round_id=1, empty_value=0.3, rows=tuple(BidRow(gangs=each, value=0.1) for each in gangs))
+    facts = replace(FACTS, grantable_gpus=grantable, kept=Allocation.of({"m0": 2}))
+    assert len(checked_bid(bid, report(), facts)[0].rows) == rows

@@ -24,11 +24,15 @@ class Case(RmCase):
             between_rounds=asyncio.Lock(),
             explanation=lambda app_id: (),
         )
+        self.use(engine="yarn")
         self.watch = NodeWatch(self.manager, self, poll_s=1.0)
         self.entry = self.running("one", rho=2.0, unmet=3)
         self.entry.spec = replace(self.entry.spec, resources=TaskResources(memory_mb=1000))
         self.grant(app_0001={"m00": 1})
         self.found = Inventory(nodes=(), devices=())
+
+    def use(self, **settings):
+        self.manager.live_cluster._settings = self.manager.settings.model_copy(update=settings)
 
     async def read(self):
         return self.found
@@ -157,5 +161,52 @@ def test_limit_and_gpus_without_containers_are_shown():
         assert case.manager.waits_for(case.entry) == limit
         case.entry.heartbeat.unmet_gpus = 0
         assert case.manager.waits_for(case.entry) == ""
+
+    run(scenario)
+
+
+def in_vain(case, headroom_gpus=None, reason="in vain"):
+    """All leases of the app come back without containers."""
+    lease_ids = [lease.lease_id for lease in case.arbiter.table.of_app("app-0001")]
+    release = pb.Release(lease_ids=lease_ids, reason=reason, no_room=True, headroom_gpus=headroom_gpus)
+    return case.manager.changes.make(lambda change: case.manager.live_cluster.release(change, "app-0001", release))
+
+
+@pytest.mark.parametrize(("headroom", "closed", "grantable"), [(None, 1, None), (1, 1, None), (0, 0, 0)])
+def test_machines_are_closed_unless_the_headroom_explains_the_ask_in_vain(headroom, closed, grantable):
+    async def scenario(case):
+        assert len(case.arbiter.table.of_app("app-0001")) == 1
+        await in_vain(case, headroom)
+        assert len(case.manager.live_cluster.unfit_gpus(case.clock.now_s())) == closed
+        assert case.entry.grant_limit.at(case.clock.now_s()) == grantable
+
+    run(scenario)
+
+
+def test_heartbeat_with_headroom_ends_the_limit_and_asks_for_a_round():
+    async def scenario(case):
+        await in_vain(case, 0)
+        reasons = []
+        case.manager.rounds.trigger = reasons.append
+        case.entry.heartbeat.ClearField("jobs")
+        case.entry.heartbeat.headroom_gpus = 0
+        case.manager.live_cluster.note_grants(case.entry)
+        assert (case.entry.grant_limit.gpus, reasons) == (0, [])
+        case.entry.heartbeat.headroom_gpus = 1
+        case.manager.live_cluster.note_grants(case.entry)
+        assert (case.entry.grant_limit.gpus, reasons) == (None, ["demand"])
+
+    run(scenario)
+
+
+def test_round_follows_the_end_of_the_pause():
+    async def scenario(case):
+        case.use(engine="yarn", unfit_s=0.05)
+        reasons = asyncio.Queue()
+        case.manager.rounds.trigger = reasons.put_nowait
+        await in_vain(case, 0)
+        assert await reasons.get() == "gpus free"
+        async with asyncio.timeout(10):
+            assert await reasons.get() == "demand"
 
     run(scenario)

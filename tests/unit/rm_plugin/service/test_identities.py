@@ -6,9 +6,11 @@ from unittest.mock import Mock
 import pytest
 
 from rm_plugin.service.changes import Changes
-from rm_plugin.service.identities import MAX_VALID_S, Identities
+from rm_plugin.service.identities import MAX_VALID_S, USER_TOKENS, Identities
+from rm_plugin.service.recorder import Recorder
+from rm_plugin.service.store_memory import MemoryStore
 from themis.clock import VirtualClock
-from themis.errors import InputError
+from themis.errors import InputError, UnknownNameError
 from themis.identity import NoIdentityError
 
 
@@ -25,3 +27,60 @@ def test_token_without_an_end_is_refused(valid_s: float) -> None:
 def test_damaged_token_is_refused(token: str) -> None:
     with pytest.raises(NoIdentityError):
         Identities(admins=(), anonymous=False, clock=VirtualClock()).of_token(token)
+
+
+class Users:
+    """Users with tokens, over a store in memory."""
+
+    def __init__(self, store: MemoryStore, now_s: float = 1000.0) -> None:
+        self.clock = VirtualClock(now_s)
+        self.recorder = Recorder(store, self.clock)
+        self.changes = Changes(Mock(), self.recorder)
+        self.identities = Identities(admins=("root",), anonymous=False, clock=self.clock, user="service")
+        self.identities.restore(store.meta(USER_TOKENS))
+
+    async def add(self, user: str, valid_s: float = 100.0) -> str:
+        return await self.identities.add(self.changes, user, valid_s=valid_s, by="root")
+
+
+def test_token_of_a_user_is_known_also_after_a_restart() -> None:
+    async def scenario() -> None:
+        users = Users(store := MemoryStore())
+        token = await users.add("ann")
+        for known in (users, Users(store)):
+            identity = known.identities.of_token(token)
+            assert (identity.user, identity.is_admin) == ("ann", False)
+        assert token not in (store.meta(USER_TOKENS) or "")
+        with pytest.raises(InputError, match="this user has a token"):
+            await users.add("ann")
+        assert [event.detail for event in store.events()] == [{"user": "root", "action": "user_added", "of": "ann"}]
+
+    asyncio.run(scenario())
+
+
+def test_token_is_valid_up_to_its_end() -> None:
+    async def scenario() -> None:
+        users = Users(MemoryStore())
+        token = await users.add("ann", valid_s=100.0)
+        users.clock.advance_to(1100.0)
+        assert users.identities.of_token(token).user == "ann"
+        users.clock.advance_to(1100.1)
+        with pytest.raises(NoIdentityError, match="expired"):
+            users.identities.of_token(token)
+
+    asyncio.run(scenario())
+
+
+def test_revoked_token_is_unknown_also_after_a_restart() -> None:
+    async def scenario() -> None:
+        users = Users(store := MemoryStore())
+        token, other = await users.add("ann"), await users.add("bob")
+        await users.identities.revoke(users.changes, "ann", by="root")
+        for known in (users, Users(store)):
+            with pytest.raises(NoIdentityError, match="unknown or revoked"):
+                known.identities.of_token(token)
+            assert known.identities.of_token(other).user == "bob"
+        with pytest.raises(UnknownNameError):
+            await users.identities.revoke(users.changes, "ann", by="root")
+
+    asyncio.run(scenario())

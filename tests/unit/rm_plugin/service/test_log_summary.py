@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from service_cases import ServiceCase
 
+from rm_plugin.arbiter.core import MASTER_AWAY
 from rm_plugin.service import recorder
 from rm_plugin.service.log_summary import SNAPSHOT, LogSummary, _snapshot, read_summary
 from rm_plugin.service.recorder import Recorder
@@ -18,7 +19,7 @@ APPS = st.sampled_from(["", "app-0001", "app-0002"])
 KINDS = st.sampled_from(
     (
         *("lease_granted", "lease_released", "lease_revoked", "lease_renewed", "app_state", "unreadable"),
-        *("round_started", "round_granted", "round_ended", "am_started"),
+        *("round_started", "round_reported", "round_granted", "round_ended", "am_started"),
     )
 )
 EVENTS = st.builds(
@@ -27,7 +28,14 @@ EVENTS = st.builds(
         kind=kind,
         app_id=app_id,
         time_s=time_s,
-        detail={"lease_id": number, "round_id": number, "state": state, "memory": memory},
+        detail={
+            "lease_id": number,
+            "round_id": number,
+            "state": state,
+            "memory": memory,
+            "reason": MASTER_AWAY,
+            "rho": {"app-0001": 1.0},
+        },
     ),
     KINDS,
     APPS,
@@ -76,6 +84,19 @@ def test_gpu_time_of_ended_app_is_forgotten_with_its_open_leases():
     )
     assert summary.attained_gpu_s == {"app-0002": 9.0}
     assert (summary.open_leases, summary.last_lease) == ({}, 3)
+
+
+def test_prolonged_lease_is_known_until_it_ends_or_its_app_answers():
+    away = {"reason": MASTER_AWAY}
+    summary = take(
+        *[("lease_granted", f"app-000{number}", 0.0, {"lease_id": number}) for number in range(1, 6)],
+        *[("lease_renewed", f"app-000{number}", 1.0, {"lease_id": number, **away}) for number in range(1, 5)],
+        ("lease_renewed", "app-0005", 1.0, {"lease_id": 5}),
+        ("lease_revoked", "app-0001", 2.0, {"lease_id": 1}),
+        ("round_reported", "", 2.0, {"round_id": 1, "rho": {"app-0002": 1.0, "app-0003": 1.0}, "kept": ["app-0003"]}),
+        ("app_state", "app-0004", 3.0, {"state": "FAILED"}),
+    )
+    assert summary.prolonged == {3: "app-0003"}
 
 
 def test_round_that_did_not_end_is_open():

@@ -1,8 +1,12 @@
 """Pages that the ResourceManager may ask: those on the host that the app master's session comes from."""
 
+import asyncio
+import threading
+
 import pytest
 
-from rm_plugin.service.own_page import is_own_page
+from rm_plugin.service import own_page
+from rm_plugin.service.own_page import OwnPages, is_own_page
 
 
 @pytest.mark.parametrize(
@@ -12,6 +16,7 @@ from rm_plugin.service.own_page import is_own_page
         ("http://localhost:8080/", "ipv4:127.0.0.1:40000"),
         ("http://127.0.0.1:8080", "ipv6:%5B::1%5D:40000"),
         ("http://127.0.0.1:8080/", "unix:"),
+        ("http://127.0.0.1:8080/" + "aB3_-" * 6 + "xy/", "unix:"),
         ("http://192.0.2.7:8080/", "ipv4:192.0.2.7:40000"),
         ("http://192.0.2.7:8080/", "ipv6:%5B::ffff:192.0.2.7%5D:40000"),
     ],
@@ -27,6 +32,8 @@ def test_page_on_the_host_of_the_session_is_its_own(page_url, peer):
         "http://169.254.169.254/",
         "http://127.0.0.1:8080/",
         "http://192.0.2.7:8080/admin",
+        "http://192.0.2.7:8080/" + "a" * 32,
+        "http://192.0.2.7:8080/" + "a" * 32 + "/b/",
         "http://192.0.2.7:8080/?stop=yes",
         "http://user@192.0.2.7:8080/",
         "ftp://192.0.2.7/",
@@ -38,3 +45,20 @@ def test_page_on_the_host_of_the_session_is_its_own(page_url, peer):
 )
 def test_any_other_address_is_not(page_url):
     assert not is_own_page(page_url, "ipv4:192.0.2.7:40000")
+
+
+def test_name_that_takes_long_to_resolve_is_refused_and_holds_no_other_thread(monkeypatch):
+    resolved = threading.Event()
+    monkeypatch.setattr(own_page, "_LIMIT_S", 0.2)
+    monkeypatch.setattr(own_page.socket, "getaddrinfo", lambda *_args, **_named: resolved.wait(30) and [])
+
+    async def scenario():
+        pages = OwnPages()
+        # More pages than the default pool has threads.
+        asked = asyncio.gather(*(pages.has("http://slow.example/", "ipv4:192.0.2.7:1") for _ in range(60)))
+        await asyncio.wait_for(asyncio.to_thread(lambda: None), 5)
+        assert not any(await asked)
+        resolved.set()
+        pages.close()
+
+    asyncio.run(scenario())

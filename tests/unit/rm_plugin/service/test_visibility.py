@@ -6,18 +6,22 @@ import pytest
 from msgspec.structs import replace
 from service_cases import SPEC
 
+from rm_plugin.service import manager
+from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.memory_service import memory_service
 from rm_plugin.service.store import StoredEvent
-from rm_plugin.service.visibility import visible_event
+from rm_plugin.service.visibility import visible_entry, visible_event, visible_status
 from themis.errors import InputError
 from themis.identity import Identity
+from themis.wire import themis_pb2 as pb
 
 BOB = Identity(user="bob")
 
 
 @pytest.mark.parametrize("apps_of_bob", [0, 1, 2])
-def test_name_like_an_id_does_not_show_events_of_the_app_with_this_id(tmp_path, apps_of_bob):
-    """The app with the id is archived, or its row cannot be read."""
+def test_name_like_an_id_does_not_show_events_of_the_app_with_this_id(tmp_path, apps_of_bob, monkeypatch):
+    """The app with the id is archived, or its row cannot be read. Earlier versions allowed such names."""
+    monkeypatch.setattr(manager, "check_app", lambda *_: None)
 
     async def scenario():
         async with memory_service(tmp_path) as rm:
@@ -50,5 +54,79 @@ def test_users_own_app_comes_before_one_of_another_user_with_the_same_name(tmp_p
                 assert (await rm.manager.find("train", user)).spec.user == user
             with pytest.raises(InputError, match="several running apps have this name"):
                 await rm.manager.find("train", "ivy")
+
+    asyncio.run(scenario())
+
+
+def filled(kind):
+    """A message whose every field has a value: texts are SECRET."""
+    message = kind()
+    for field in message.DESCRIPTOR.fields:
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            values, kind_of_value = getattr(message, field.name), field.message_type.fields_by_name["value"]
+            if kind_of_value.message_type is None:
+                values["SECRET"] = 1.0
+            else:
+                values["SECRET"].SetInParent()
+        elif field.message_type is not None:
+            inner = getattr(message, field.name)
+            inner.add() if field.is_repeated else inner.SetInParent()
+        else:
+            value = "SECRET" if field.type == field.TYPE_STRING else 1
+            getattr(message, field.name).append(value) if field.is_repeated else setattr(message, field.name, value)
+    return message
+
+
+def test_status_for_other_users_has_the_listed_fields_alone():
+    status = filled(pb.AppStatus)
+    every = {field.name for field in status.DESCRIPTOR.fields}
+    assert {field.name for field, _ in status.ListFields()} == every
+    seen = {field.name for field, _ in visible_status(status, BOB).ListFields()}
+    assert every - seen == {
+        *("diagnostics", "best", "jobs", "spec", "best_checkpoint", "folder", "page_url", "engine_id", "waits_for"),
+        *("explanation", "checkpoint_uri", "archive", "waiting", "estimate"),
+    }
+    assert visible_status(filled(pb.AppStatus), Identity(user="SECRET")) == filled(pb.AppStatus)
+
+
+def test_entry_for_other_users_holds_no_text_of_its_programs():
+    spec = replace(SPEC, user="ann", checkpoint_uri="SECRET")
+    heartbeat, finish = filled(pb.Heartbeat), filled(pb.Finish)
+    for message in (heartbeat, finish):
+        message.jobs.append(filled(pb.JobStatus))
+    texts = dict.fromkeys(("diagnostics", "page_url", "engine_id", "archive", "waits_for", "launch_wait"), "SECRET")
+    entry = AppEntry(
+        app_id="app-0001",
+        spec=spec,
+        submitted_at_s=1.0,
+        heartbeat=heartbeat,
+        finish=finish,
+        token_sha256="SECRET",
+        **texts,
+    )
+    seen = visible_entry(entry, BOB)
+    # Ids, states and devices of jobs are public, and so is how the app ended.
+    for message in (seen.heartbeat, seen.finish):
+        for job in message.jobs:
+            job.Clear()
+    seen.finish.state = ""
+    seen.finish.rho.clear()
+    assert (
+        "SECRET" not in f"{seen!r} {seen.token_sha256}" and seen.spec.user == "ann" and seen.heartbeat.progress == 1.0
+    )
+    listed = visible_entry(entry, None, whole=False)
+    assert not any(getattr(listed, name) for name in texts)
+    assert not listed.jobs and not listed.best_job
+    assert visible_entry(entry, Identity(user="ann")) is entry
+
+
+def test_event_for_other_users_has_the_listed_details_alone(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path) as rm:
+            entry = await rm.manager.submit(replace(SPEC, user="bob"))
+            detail = {"state": "FAILED", "diagnostics": "SECRET", "a_new_key": "SECRET"}
+            event = StoredEvent(sequence=1, time_s=0.0, kind="app_state", app_id=entry.app_id, detail=detail)
+            seen = await visible_event(rm.manager, event, Identity(user="ann"))
+            assert seen is not None and seen.detail == {"state": "FAILED"}
 
     asyncio.run(scenario())

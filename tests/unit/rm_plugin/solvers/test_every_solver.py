@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from small_markets import bid, gang, machine, market, row, rows_won
 
-from rm_plugin.solvers.candidates import bidders_of
+from rm_plugin.solvers.bidders import bidders_of
 from rm_plugin.solvers.highs import run_highs
 from rm_plugin.solvers.mip import solve_by
 from rm_plugin.solvers.port import SMALLEST_GAP, SolveStatus

@@ -1,6 +1,6 @@
 """Which machines chosen rows get where several places are as good."""
 
-from rm_plugin.solvers.candidates import Candidate
+from rm_plugin.solvers.bidders import MarketRow
 from rm_plugin.solvers.kinds import Kind
 from rm_plugin.solvers.realise import realise
 from themis.bids import FreeMachine
@@ -14,7 +14,7 @@ def machine(machine_id, device):
 def placed(machines, kind_by_app):
     """GPUs by app and machine, of one gang of each app; None if not all were placed."""
     chosen = {
-        app_id: Candidate(row=0, log_value=1.0, kinds=((kind, 1),), pinned=Allocation(), pinned_parts=())
+        app_id: MarketRow(row=0, log_value=1.0, kinds=((kind, 1),), pinned=Allocation(), pinned_parts=())
         for app_id, kind in kind_by_app.items()
     }
     gangs = realise(machines, chosen, has_types=True)

@@ -7,7 +7,7 @@ import pytest
 from small_markets import bid, gang, machine, market, row
 
 from rm_plugin.solvers import mip, port
-from rm_plugin.solvers.candidates import bidders_of
+from rm_plugin.solvers.bidders import bidders_of
 from rm_plugin.solvers.highs import run_highs
 from rm_plugin.solvers.machine_model import build_model
 from rm_plugin.solvers.mip import Answer, solve_by

@@ -7,10 +7,10 @@ import requests
 from hdfs.util import HdfsError
 
 from themis.hadoop.webhdfs_errors import (
-    HdfsAwayError,
     HdfsExistsError,
     HdfsMissingError,
     HdfsRefusedError,
+    HdfsUnreachableError,
     ShortReadError,
     is_transient,
 )
@@ -43,7 +43,7 @@ def test_waits_double_up_to_the_longest():
 def test_it_gives_up_at_the_deadline_and_not_before():
     time = Time()
     waiting = patience(RetryRule(first_wait_s=1.0, longest_wait_s=4.0, deadline_s=10.0), time)
-    with pytest.raises(HdfsAwayError, match=r"reading: HDFS has been away for 10 s: '/a'; .*refused"):
+    with pytest.raises(HdfsUnreachableError, match=r"reading: HDFS has been unreachable for 10 s: '/a'; .*refused"):
         while True:
             waiting.failed(REFUSED, "reading", "/a")
     assert time.slept == [1.0, 2.0, 4.0, 3.0]
@@ -64,7 +64,7 @@ def test_the_time_that_attempts_take_counts():
     waiting = patience(RetryRule(first_wait_s=1.0, deadline_s=10.0), time)
     waiting.failed(REFUSED, "reading", "/a")
     time.now_s += 60.0
-    with pytest.raises(HdfsAwayError, match="61 s"):
+    with pytest.raises(HdfsUnreachableError, match="61 s"):
         waiting.failed(REFUSED, "reading", "/a")
 
 
@@ -77,7 +77,9 @@ def test_a_long_wait_is_logged_once_until_progress(caplog):
     for _ in range(9):
         waiting.failed(REFUSED, "reading", "/a")
     (reported,) = caplog.messages
-    assert reported == "reading: HDFS has been away for 3 s: '/a'; ConnectionError: refused; tried again for 57 s"
+    assert (
+        reported == "reading: HDFS has been unreachable for 3 s: '/a'; ConnectionError: refused; tried again for 57 s"
+    )
     waiting.progressed()
     for _ in range(9):
         waiting.failed(REFUSED, "writing", "/a")
@@ -86,7 +88,7 @@ def test_a_long_wait_is_logged_once_until_progress(caplog):
 
 def test_once_waits_for_nothing():
     time = Time()
-    with pytest.raises(HdfsAwayError):
+    with pytest.raises(HdfsUnreachableError):
         patience(ONCE, time).failed(REFUSED, "reading", "/a")
     assert time.slept == []
 

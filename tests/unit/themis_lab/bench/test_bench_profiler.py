@@ -12,7 +12,7 @@ from am.profiler.parser import LogReader
 from am.profiler.records import StepLoss
 from themis_lab.bench.profiler_logs import EVERY_LINES, SOURCES, Kind, write
 from themis_lab.bench.profiler_output import table
-from themis_lab.bench.profiler_run import Plan, run_plan
+from themis_lab.bench.profiler_run import ProfilerBenchPlan, run_plan
 
 SIZE = 200_000
 
@@ -49,7 +49,7 @@ def test_noise_has_no_records():
 
 def test_rows_add_up():
     kinds = (Kind.NOISE, Kind.MIXED, Kind.EVENTS)
-    rows = list(run_plan(Plan(kinds=kinds, size_mb=1, repeats=1)))
+    rows = list(run_plan(ProfilerBenchPlan(kinds=kinds, size_mb=1, repeats=1)))
     assert [row.kind for row in rows] == list(kinds)
     for row in rows:
         assert row.mb >= 1.0

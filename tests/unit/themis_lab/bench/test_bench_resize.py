@@ -10,7 +10,7 @@ from themis_lab.bench.resize_apps import Program
 from themis_lab.bench.resize_bare import BareStart, bare_start
 from themis_lab.bench.resize_output import document, result, table
 from themis_lab.bench.resize_phases import FREE_PHASES, STEP_PHASES, Change, changes
-from themis_lab.bench.resize_run import EngineName, Plan, Round
+from themis_lab.bench.resize_run import EngineName, ResizeBenchPlan, Round
 from themis_lab.testbed.events import Event
 
 APP = "app-0001"
@@ -134,7 +134,7 @@ def a_round(startup_s, bare_s):
 
 @pytest.mark.parametrize(("engine", "reached"), [(EngineName.LOCAL, False), (EngineName.YARN, True)])
 def test_heartbeat_allowance_is_for_yarn_only(engine, reached):
-    plan = Plan(engine=engine, repeat=1, heartbeat_s=1.0)
+    plan = ResizeBenchPlan(engine=engine, repeat=1, heartbeat_s=1.0)
     found = result(plan, [a_round(5.9, 4.0)])
     assert found.startup_ratio == pytest.approx(5.9 / 4.0)
     assert found.step_ratio == pytest.approx(7.9 / 4.0)
@@ -144,14 +144,14 @@ def test_heartbeat_allowance_is_for_yarn_only(engine, reached):
 
 def test_ratio_is_median_over_rounds():
     rounds = [a_round(2.0, 2.0), a_round(30.0, 10.0), a_round(4.0, 2.0)]
-    found = result(Plan(repeat=3), rounds)
+    found = result(ResizeBenchPlan(repeat=3), rounds)
     assert found.startup_ratio == pytest.approx(2.0)
     assert found.phases["step"]["total"]["median"] == pytest.approx(6.0)
     assert found.phases["bare"]["total"]["p95"] == 10.0
 
 
 def test_table_has_every_phase_and_paper_values():
-    text = table(Plan(repeat=1), [a_round(5.0, 4.0)])
+    text = table(ResizeBenchPlan(repeat=1), [a_round(5.0, 4.0)])
     for phase in (*FREE_PHASES, *STEP_PHASES, "total"):
         assert any(line.startswith(phase) for line in text.splitlines())
     assert "the paper, on its testbed: resize 35 s median, 50 s p95; checkpoint 5 to 10 s" in text
@@ -159,7 +159,7 @@ def test_table_has_every_phase_and_paper_values():
 
 
 def test_table_without_measurements_says_so():
-    plan = Plan(repeat=1)
+    plan = ResizeBenchPlan(repeat=1)
     empty = Round(changes=(), bare=a_round(1.0, 1.0).bare, load_1min=0.0)
     assert result(plan, [empty]).reached is None
     assert "not measured" in table(plan, [empty])
@@ -191,7 +191,7 @@ def test_bare_process_without_checkpoint_names_reason(tmp_path):
 )
 def test_impossible_plans_are_refused(changed):
     with pytest.raises(InputError):
-        Plan(**changed)
+        ResizeBenchPlan(**changed)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from themis.errors import InputError, InvariantError
 from themis_lab.bench.apps import GangMix
 from themis_lab.bench.auction_markets import auction_market
 from themis_lab.bench.auction_output import document, table
-from themis_lab.bench.auction_plan import HighsUse, Plan, RowKind, Variant, variants_of
+from themis_lab.bench.auction_plan import AuctionBenchPlan, HighsUse, RowKind, Variant, variants_of
 from themis_lab.bench.auction_rows import MarketFigures, ResultRow, growths, percentile, sum_up
 from themis_lab.bench.auction_run import Progress, run_plan
 from themis_lab.bench.auction_timing import (
@@ -88,7 +88,7 @@ def test_objectives_unproven_by_both_are_not_called_equal():
     unproven = replace(unproven, highs=replace(unproven.highs, objectives={}, proven=False))
     row = sum_up(VARIANT, [unproven])
     assert row.objective_rel_diff is None
-    assert table(Plan(variants=(VARIANT,)), [row]).splitlines()[2].split()[-3] == "-"
+    assert table(AuctionBenchPlan(variants=(VARIANT,)), [row]).splitlines()[2].split()[-3] == "-"
     assert sum_up(VARIANT, [unproven, figures(1, 1)]).objective_rel_diff == 0.0
 
 
@@ -96,7 +96,7 @@ def test_sampled_and_skipped_markets_are_marked():
     row = sum_up(VARIANT, [figures(1, 30, sampled=2), figures(1)])
     assert (row.highs_sampled, row.highs_sampled_markets, row.highs_sampled_problems) == (True, 1, 2)
     assert row.highs_markets == 1
-    text = table(Plan(variants=(VARIANT,), markets=3), [row])
+    text = table(AuctionBenchPlan(variants=(VARIANT,), markets=3), [row])
     assert "HiGHS was sampled in 1 of 1 markets: full problem and 2 problems" in text
     assert "HiGHS was left out in 1 of 2 markets" in text
     assert "the time was up after 2 of 3 markets" in text
@@ -107,7 +107,7 @@ def test_row_without_markets_has_no_figures():
     assert (row.highs_s, row.ratio, row.worst_ratio, row.objective_rel_diff) == (None, None, None, None)
     nothing = sum_up(VARIANT, [])
     assert (nothing.gpus, nothing.markets, nothing.ours_s) == (64, 0, None)
-    assert "left out" not in table(Plan(variants=(VARIANT,), highs=HighsUse.NEVER), [row])
+    assert "left out" not in table(AuctionBenchPlan(variants=(VARIANT,), highs=HighsUse.NEVER), [row])
 
 
 def test_percentiles_are_measured_values():
@@ -132,7 +132,7 @@ def test_growth_is_log_log_slope():
 
 
 def test_document_is_json_with_fixed_columns():
-    read = json.loads(json.dumps(document(Plan(variants=(VARIANT,)), [sum_up(VARIANT, [figures(1, 2)])])))
+    read = json.loads(json.dumps(document(AuctionBenchPlan(variants=(VARIANT,)), [sum_up(VARIANT, [figures(1, 2)])])))
     fixed = "gpus machines bidders rows ours_s highs_s ratio worst_ratio objective_rel_diff p50_ms p95_ms"
     assert set(fixed.split()) <= read["rows"][0].keys()
 
@@ -151,11 +151,11 @@ def test_variants_are_all_combinations_by_size():
 )
 def test_numbers_out_of_range_are_refused(wrong):
     with pytest.raises(InputError, match="--"):
-        Plan(variants=(VARIANT,), **wrong)
+        AuctionBenchPlan(variants=(VARIANT,), **wrong)
 
 
 def test_exhausted_budget_leaves_rows_without_figures():
-    items = list(run_plan(Plan(variants=(VARIANT, VARIANT), budget_s=1e-9, solver="highs")))
+    items = list(run_plan(AuctionBenchPlan(variants=(VARIANT, VARIANT), budget_s=1e-9, solver="highs")))
     assert [item.markets for item in items if isinstance(item, ResultRow)] == [0, 0]
     assert not any(isinstance(item, Progress) for item in items)
 

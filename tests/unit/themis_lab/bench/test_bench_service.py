@@ -17,7 +17,7 @@ from themis.wire.values import app_to_message, cluster_to_message
 from themis_cli.main import main
 from themis_lab.bench.service_app_master import EmulatedApp
 from themis_lab.bench.service_engine import EmulatedEngine, cluster_of, launch_file, orders_in
-from themis_lab.bench.service_run import Plan, Quantiles, _app, _rounds
+from themis_lab.bench.service_run import Quantiles, ServiceBenchPlan, _app, _rounds
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_cluster_has_the_gpus_that_were_asked_for(gpus, machines):
 
 @pytest.mark.parametrize(("apps", "gpus", "gang"), [(200, 1000, 4), (200, 100, 1), (1, 64, 64), (3, 64, 16)])
 def test_gang_is_largest_power_of_two_that_the_apps_have_room_for(apps, gpus, gang):
-    assert Plan(apps=apps, gpus=gpus).gang_gpus == gang
+    assert ServiceBenchPlan(apps=apps, gpus=gpus).gang_gpus == gang
 
 
 def test_launcher_orders_app_masters_from_their_drivers_and_reports_a_kill(tmp_path):
@@ -73,7 +73,7 @@ def orders(folder, driver):
 
 @pytest.fixture
 def emulated():
-    spec = _app(Plan(apps=4, gpus=16), 0)
+    spec = _app(ServiceBenchPlan(apps=4, gpus=16), 0)
     registered = pb.Registered(
         spec=app_to_message(spec), cluster=cluster_to_message(cluster_of(16)), submitted_at_s=0.0, now_s=10.0,
         lease_s=20.0, checkpoint_lead_s=2.0, heartbeat_s=1.0, active_apps=4, contention=4.0,

@@ -11,7 +11,7 @@ import pytest
 import themis_lab.bench.simulator_run as simulator_run
 from themis.errors import InputError, ThemisError
 from themis_lab.bench import simulator_starter
-from themis_lab.bench.simulator_cases import LEFT_OUT_S, SHAPES, Part, Plan, Reference, Size, cases_of
+from themis_lab.bench.simulator_cases import LEFT_OUT_S, SHAPES, Part, Reference, SimulatorBenchPlan, Size, cases_of
 from themis_lab.bench.simulator_output import document, growths, table
 from themis_lab.bench.simulator_process import Usage, simulate_apart
 from themis_lab.bench.simulator_run import Row, run_cases
@@ -27,8 +27,8 @@ def usage(wall_s=2.0, peak_mib=100.0, unproven=0):
     return Usage(wall_s=wall_s, cpu_s=wall_s / 2, peak_mib=peak_mib, document=run)
 
 
-def growth_row(gpus, apps, cpu_s):
-    return Row(part=Part.GROWTH, gpus=gpus, apps=apps, source="synthetic", cpu_s=cpu_s, wall_s=cpu_s)
+def growth_row(gpus, apps, cpu_s, rounds=1):
+    return Row(part=Part.GROWTH, gpus=gpus, apps=apps, source="synthetic", cpu_s=cpu_s, wall_s=cpu_s, rounds=rounds)
 
 
 # ---- traces ---------------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def test_drawn_workload_equals_its_written_trace(tmp_path):
 
 
 def test_cases_use_exact_auctions_by_size(tmp_path):
-    cases = cases_of(Plan(sizes=(Size(16, 4), Size(8, 2)), policy="themis"), tmp_path)
+    cases = cases_of(SimulatorBenchPlan(sizes=(Size(16, 4), Size(8, 2)), policy="themis"), tmp_path)
     assert [str(case) for case in cases] == [
         "gavel-120 32/120",
         "gavel-900 256/900",
@@ -90,7 +90,7 @@ def test_cases_use_exact_auctions_by_size(tmp_path):
 def test_trace_is_compared_only_with_same_number_of_jobs(tmp_path):
     for jobs, compared in ((120, True), (7, False)):
         trace, speeds = write_trace(draw_jobs(jobs, 32, seed=1), tmp_path, "given")
-        (case,) = cases_of(Plan(parts=(Part.GAVEL_120,), trace=trace, throughputs=speeds), tmp_path)
+        (case,) = cases_of(SimulatorBenchPlan(parts=(Part.GAVEL_120,), trace=trace, throughputs=speeds), tmp_path)
         assert (case.source, case.size.apps, case.reference is not None) == ("given trace", jobs, compared)
 
 
@@ -98,13 +98,13 @@ def test_bad_numbers_and_missing_files_are_refused(tmp_path):
     with pytest.raises(InputError, match="no such size: '12/3'; write GPUS/APPS"):
         Size(12, 3)
     with pytest.raises(InputError, match="--repeats must be 1 or more: 0"):
-        Plan(repeats=0)
+        SimulatorBenchPlan(repeats=0)
     with pytest.raises(InputError, match="--budget-s"):
-        Plan(budget_s=0.0)
+        SimulatorBenchPlan(budget_s=0.0)
     with pytest.raises(InputError, match="--throughputs belongs to a trace"):
-        Plan(throughputs=tmp_path / "t.csv")
+        SimulatorBenchPlan(throughputs=tmp_path / "t.csv")
     with pytest.raises(InputError, match="cannot read"):
-        cases_of(Plan(trace=tmp_path / "no.trace"), tmp_path)
+        cases_of(SimulatorBenchPlan(trace=tmp_path / "no.trace"), tmp_path)
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def rows_of(plan):
 
 def test_seconds_and_memory_are_compared_with_reference(ran):
     ran[0][:] = [usage(wall_s=0.46, peak_mib=50.0, unproven=3), usage(wall_s=16.8, peak_mib=600.0), usage(wall_s=61.0)]
-    small, large, _ = rows = rows_of(Plan(parts=(Part.GAVEL_120, Part.GAVEL_900, Part.W1), repeats=1))
+    small, large, _ = rows = rows_of(SimulatorBenchPlan(parts=(Part.GAVEL_120, Part.GAVEL_900, Part.W1), repeats=1))
     assert (small.speedup, small.memory_share) == (pytest.approx(10.0), pytest.approx(52.4288 / 224.0))
     assert (large.speedup, large.memory_share) == (pytest.approx(2.0), pytest.approx(629.1456 / 630.0))
     assert [row.reached for row in rows] == [True, False, False]
@@ -145,7 +145,7 @@ def test_seconds_and_memory_are_compared_with_reference(ran):
 def test_fastest_run_is_compared_and_slowest_reported(ran):
     answers, asked = ran
     answers[:] = [usage(wall_s=5.0), usage(wall_s=3.0, peak_mib=90.0), usage(wall_s=4.0, peak_mib=110.0), usage()]
-    large, growth = rows = rows_of(Plan(parts=(Part.GAVEL_900, Part.GROWTH), sizes=(Size(8, 2),)))
+    large, growth = rows = rows_of(SimulatorBenchPlan(parts=(Part.GAVEL_900, Part.GROWTH), sizes=(Size(8, 2),)))
     assert (large.runs, large.wall_s, large.slowest_s, large.cpu_s, large.memory_mib) == (3, 3.0, 5.0, 1.5, 110.0)
     assert large.speedup == pytest.approx(33.6 / 3.0)
     assert (growth.runs, len(asked)) == (1, 4)
@@ -156,7 +156,7 @@ def test_fastest_run_is_compared_and_slowest_reported(ran):
 
 def test_runs_ended_by_budget_are_not_counted(ran):
     ran[0][:] = [usage(wall_s=4.0), None]
-    (row,) = rows_of(Plan(parts=(Part.W1,), budget_s=50.0))
+    (row,) = rows_of(SimulatorBenchPlan(parts=(Part.W1,), budget_s=50.0))
     assert (row.runs, row.wall_s, row.slowest_s, row.left_out) == (1, 4.0, 4.0, None)
 
 
@@ -164,7 +164,7 @@ def test_too_slow_size_skips_larger_sizes(ran):
     answers, asked = ran
     answers[:] = [usage(), None, usage()]
     sizes = (Size(8, 2), Size(16, 4), Size(64, 2), Size(64, 4), Size(80, 16))
-    rows = rows_of(Plan(parts=(Part.GROWTH,), sizes=sizes))
+    rows = rows_of(SimulatorBenchPlan(parts=(Part.GROWTH,), sizes=sizes))
     assert [limit_s for _, limit_s in asked] == [LEFT_OUT_S] * 3
     assert [(row.gpus, row.left_out) for row in rows] == [
         (8, None),
@@ -179,10 +179,10 @@ def test_too_slow_size_skips_larger_sizes(ran):
 def test_budget_limits_every_run(ran):
     answers, asked = ran
     answers[:] = [None]
-    (row,) = rows_of(Plan(parts=(Part.GROWTH,), sizes=(Size(8, 2),), budget_s=50.0))
+    (row,) = rows_of(SimulatorBenchPlan(parts=(Part.GROWTH,), sizes=(Size(8, 2),), budget_s=50.0))
     assert asked[0][1] <= 50.0
     assert row.left_out == "it took over the 50 s left of the budget"
-    (row,) = rows_of(Plan(parts=(Part.W1,), budget_s=1e-9))
+    (row,) = rows_of(SimulatorBenchPlan(parts=(Part.W1,), budget_s=1e-9))
     assert row.left_out == "the budget was spent"
 
 
@@ -199,8 +199,13 @@ def test_growth_is_reported_for_both_for_gpus_and_for_apps():
     assert growths(rows[:1]) == []
 
 
+def test_growth_of_a_round_leaves_out_what_comes_of_more_rounds():
+    (growth,) = growths([growth_row(80, 16, 1.0, rounds=50), growth_row(160, 32, 8.0, rounds=100)])
+    assert (growth.slope, growth.slope_of_round) == (pytest.approx(3.0), pytest.approx(2.0))
+
+
 def test_document_is_json_and_labels_reference():
-    read = json.loads(json.dumps(document(Plan(), [growth_row(8, 2, 1.0)])))
+    read = json.loads(json.dumps(document(SimulatorBenchPlan(), [growth_row(8, 2, 1.0)])))
     assert "never here" in read["reference"]
     assert read["rows"][0]["gpus"] == 8
 

@@ -18,7 +18,7 @@ from themis_lab.bench.valuation_bound import bound_s
 from themis_lab.bench.valuation_cases import BUNDLES_GPUS, JOBS, bundle_of, large_case, small_case
 from themis_lab.bench.valuation_exact import divisions, exact_time_s, least_time_s
 from themis_lab.bench.valuation_output import table
-from themis_lab.bench.valuation_run import GapRow, Plan, TimeRow, bid_time_s, run_plan, small_gaps
+from themis_lab.bench.valuation_run import GapRow, TimeRow, ValuationBenchPlan, bid_time_s, run_plan, small_gaps
 
 
 def free(cluster):
@@ -90,7 +90,7 @@ def test_cases_match_their_description():
 
 
 def test_rows_add_up():
-    rows = list(run_plan(Plan(small=12, large=1, bids=2)))
+    rows = list(run_plan(ValuationBenchPlan(small=12, large=1, bids=2)))
     gaps = [row for row in rows if isinstance(row, GapRow)]
     assert [row.part for row in gaps] == [
         "small",

@@ -7,8 +7,8 @@ import subprocess
 from xml.etree import ElementTree
 
 import pytest
+from deployments import a_deployment
 from msgspec.structs import replace
-from plans import a_plan
 
 from themis.errors import InputError
 from themis.hadoop.configuration import HadoopConfiguration
@@ -24,15 +24,19 @@ from themis_lab.devcluster.tools import tool_scripts
 
 
 @pytest.fixture
-def plan(tmp_path):
+def deployment(tmp_path):
     # A name that XML and shells would stumble over.
-    return a_plan(tmp_path / "a <b> & 'c'")
+    return a_deployment(tmp_path / "a <b> & 'c'")
 
 
 @pytest.fixture
-def written(plan):
-    make_folders(plan.layout, configuration_files(plan.spec, plan.addresses, plan.layout), tool_scripts(plan))
-    return plan
+def written(deployment):
+    make_folders(
+        deployment.layout,
+        configuration_files(deployment.spec, deployment.addresses, deployment.layout),
+        tool_scripts(deployment),
+    )
+    return deployment
 
 
 @pytest.fixture
@@ -40,16 +44,16 @@ def site(written):
     return HadoopConfiguration.load(written.layout.conf)
 
 
-def test_every_address_belongs_to_cluster(site, plan):
+def test_every_address_belongs_to_cluster(site, deployment):
     listening = {name: site.get(name) for name in site.names() if name.endswith("address")}
     assert len(listening) == 10
     assert len(set(listening.values())) == 10
-    assert {value.split(":")[0] for value in listening.values()} == {plan.addresses.master}
-    assert site.get("fs.defaultFS") == f"hdfs://{plan.addresses.master}:20000"
+    assert {value.split(":")[0] for value in listening.values()} == {deployment.addresses.master}
+    assert site.get("fs.defaultFS") == f"hdfs://{deployment.addresses.master}:20000"
 
 
-def test_all_paths_are_inside_folder(site, plan):
-    root = str(plan.layout.root)
+def test_all_paths_are_inside_folder(site, deployment):
+    root = str(deployment.layout.root)
     paths = [site.get(name) for name in site.names() if name.endswith(("dir", "path"))]
     assert len(paths) == 6
     assert all(path.removeprefix("file://").startswith(root) for path in paths), paths
@@ -84,33 +88,35 @@ def test_java_hosts_file_has_nodes_and_this_machine(written):
     ]
 
 
-def test_nodes_differ_only_in_name_folders_and_gpus(plan):
-    one, other = (node_properties(plan.spec, plan.addresses, plan.layout, index) for index in range(2))
+def test_nodes_differ_only_in_name_folders_and_gpus(deployment):
+    one, other = (
+        node_properties(deployment.spec, deployment.addresses, deployment.layout, index) for index in range(2)
+    )
     assert one.keys() == other.keys()
     assert all(one[name] != other[name] for name in one)
     assert [each["yarn.nodemanager.resource-type.yarn.io/gpu"] for each in (one, other)] == ["4", "2"]
     assert one["yarn.nodemanager.address"] == f"gpu-node-1:{20000 + Port.NM}"
 
 
-def test_daemon_commands_use_files_of_cluster(plan):
-    for daemon in plan.spec.daemons:
-        command, environment = daemon_command(plan, daemon), daemon_environment(plan, daemon)
+def test_daemon_commands_use_files_of_cluster(deployment):
+    for daemon in deployment.spec.daemons:
+        command, environment = daemon_command(deployment, daemon), daemon_environment(deployment, daemon)
         assert command[0] == "/java/bin/java"
-        assert command[command.index("-cp") + 1] == f"{plan.layout.conf}:/jars/*"
-        assert f"-Djdk.net.hosts.file={plan.layout.hosts}" in command
+        assert command[command.index("-cp") + 1] == f"{deployment.layout.conf}:/jars/*"
+        assert f"-Djdk.net.hosts.file={deployment.layout.hosts}" in command
         assert environment[MARK] == "c0ffee"
-        assert environment["HADOOP_CONF_DIR"] == str(plan.layout.conf)
+        assert environment["HADOOP_CONF_DIR"] == str(deployment.layout.conf)
         assert environment["JAVA_HOME"] == "/java"
-    assert daemon_environment(plan, node_manager("gpu-node-2"))[NODE_MARK] == "gpu-node-2"
-    assert NODE_MARK not in daemon_environment(plan, NAMENODE)
-    options = daemon_command(plan, node_manager("gpu-node-2"))
+    assert daemon_environment(deployment, node_manager("gpu-node-2"))[NODE_MARK] == "gpu-node-2"
+    assert NODE_MARK not in daemon_environment(deployment, NAMENODE)
+    options = daemon_command(deployment, node_manager("gpu-node-2"))
     assert ("-D", "yarn.nodemanager.hostname=gpu-node-2") in itertools.pairwise(options)
 
 
-def test_format_and_refresh_use_same_programs(plan):
-    assert format_command(plan)[-3:] == ["-format", "-force", "-nonInteractive"]
-    assert refresh_nodes_command(plan, None)[-1] == "-refreshNodes"
-    assert refresh_nodes_command(plan, 60)[-4:] == ["-refreshNodes", "-g", "60", "-server"]
+def test_format_and_refresh_use_same_programs(deployment):
+    assert format_command(deployment)[-3:] == ["-format", "-force", "-nonInteractive"]
+    assert refresh_nodes_command(deployment, None)[-1] == "-refreshNodes"
+    assert refresh_nodes_command(deployment, 60)[-4:] == ["-refreshNodes", "-g", "60", "-server"]
 
 
 def test_scripts_refuse_unknown_commands(written):
@@ -122,12 +128,12 @@ def test_scripts_refuse_unknown_commands(written):
         assert "first argument must be one of" in done.stderr
 
 
-def test_environment_of_caller_is_not_inherited(plan, monkeypatch):
+def test_environment_of_caller_is_not_inherited(deployment, monkeypatch):
     monkeypatch.setenv("HADOOP_OPTS", "-Dx=y")
     monkeypatch.setenv("HADOOP_CONF_DIR", "/elsewhere")
-    environment = daemon_environment(plan, NAMENODE)
+    environment = daemon_environment(deployment, NAMENODE)
     assert "HADOOP_OPTS" not in environment
-    assert environment["HADOOP_CONF_DIR"] == str(plan.layout.conf)
+    assert environment["HADOOP_CONF_DIR"] == str(deployment.layout.conf)
 
 
 @pytest.mark.parametrize("gpus", [(), (4, -1), (1000,), (1,) * 51])
@@ -136,11 +142,11 @@ def test_impossible_clusters_are_refused(gpus):
         ClusterSpec(gpus=gpus)
 
 
-def test_kerberos_is_set_for_daemons_and_clients(plan):
+def test_kerberos_is_set_for_daemons_and_clients(deployment):
     kerberos = Kerberos(
         realm="R", krb5_conf="/a b/krb5.conf", keytab="/k", proxy_user="t", proxied="alice,bob", token_life_s=20
     )
-    secure = replace(plan, spec=replace(plan.spec, kerberos=kerberos))
+    secure = replace(deployment, spec=replace(deployment.spec, kerberos=kerberos))
     make_folders(secure.layout, configuration_files(secure.spec, secure.addresses, secure.layout), {})
     site = HadoopConfiguration.load(secure.layout.conf)
     principals = {name: site.get(name) for name in site.names() if name.endswith("principal")}
@@ -157,6 +163,6 @@ def test_kerberos_is_set_for_daemons_and_clients(plan):
     assert "HADOOP_USER_NAME" not in exports
 
 
-def test_proxy_users_are_off_by_default(plan):
+def test_proxy_users_are_off_by_default(deployment):
     kerberos = Kerberos(realm="R", krb5_conf="/c", keytab="/k")
     assert not any("proxyuser" in name for name in kerberos.core_site())

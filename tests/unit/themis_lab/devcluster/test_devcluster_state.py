@@ -3,8 +3,8 @@
 import json
 
 import pytest
+from deployments import a_deployment
 from msgspec.structs import replace
-from plans import a_plan
 
 from themis.errors import InputError
 from themis_lab.devcluster.folder import check_free, locked, remove
@@ -17,16 +17,16 @@ PROCESS = KnownProcess(pid=17, started=4711, boot="b")
 
 
 @pytest.fixture
-def plan(tmp_path):
-    return a_plan(tmp_path)
+def deployment(tmp_path):
+    return a_deployment(tmp_path)
 
 
-def test_state_reads_back(plan):
-    write_state(plan, {})
-    assert read_state(plan.layout.root) == (plan, {})
-    write_state(plan, {"namenode": PROCESS})
-    assert read_state(plan.layout.root) == (plan, {"namenode": PROCESS})
-    assert [path.name for path in plan.layout.root.iterdir()] == ["devcluster.json"]
+def test_state_reads_back(deployment):
+    write_state(deployment, {})
+    assert read_state(deployment.layout.root) == (deployment, {})
+    write_state(deployment, {"namenode": PROCESS})
+    assert read_state(deployment.layout.root) == (deployment, {"namenode": PROCESS})
+    assert [path.name for path in deployment.layout.root.iterdir()] == ["devcluster.json"]
 
 
 def test_folder_without_cluster_is_an_error(tmp_path):
@@ -34,28 +34,30 @@ def test_folder_without_cluster_is_an_error(tmp_path):
         read_state(tmp_path / "nothing")
 
 
-def test_realm_reads_back(plan):
-    secure = replace(plan, spec=replace(plan.spec, kerberos=Kerberos(realm="R", krb5_conf="/c", keytab="/k")))
+def test_realm_reads_back(deployment):
+    secure = replace(
+        deployment, spec=replace(deployment.spec, kerberos=Kerberos(realm="R", krb5_conf="/c", keytab="/k"))
+    )
     write_state(secure, {})
-    assert read_state(plan.layout.root) == (secure, {})
+    assert read_state(deployment.layout.root) == (secure, {})
 
 
 @pytest.mark.parametrize("change", [{"format": 99}, {"spec": {}}, {"processes": {"namenode": 3}}, {"identity": None}])
-def test_invalid_state_is_an_error(plan, change):
-    write_state(plan, {"namenode": PROCESS})
-    document = {**json.loads(plan.layout.state.read_text()), **change}
+def test_invalid_state_is_an_error(deployment, change):
+    write_state(deployment, {"namenode": PROCESS})
+    document = {**json.loads(deployment.layout.state.read_text()), **change}
     if document["identity"] is None:
         del document["identity"]
-    plan.layout.state.write_text(json.dumps(document))
+    deployment.layout.state.write_text(json.dumps(document))
     with pytest.raises(InputError, match="is unreadable"):
-        read_state(plan.layout.root)
+        read_state(deployment.layout.root)
 
 
-def test_truncated_state_is_an_error(plan):
-    write_state(plan, {})
-    plan.layout.state.write_text(plan.layout.state.read_text()[:40])
+def test_truncated_state_is_an_error(deployment):
+    write_state(deployment, {})
+    deployment.layout.state.write_text(deployment.layout.state.read_text()[:40])
     with pytest.raises(InputError, match="is unreadable"):
-        read_state(plan.layout.root)
+        read_state(deployment.layout.root)
 
 
 def test_folder_with_foreign_files_is_refused(tmp_path):
@@ -70,10 +72,10 @@ def test_folder_with_foreign_files_is_refused(tmp_path):
         check_free(Layout(layout.root / "thesis.txt"))
 
 
-def test_existing_cluster_is_reported_before_other_errors(plan):
-    write_state(plan, {})
+def test_existing_cluster_is_reported_before_other_errors(deployment):
+    write_state(deployment, {})
     with pytest.raises(InputError, match=r"in this folder already.*devcluster stop"):
-        check_free(plan.layout)
+        check_free(deployment.layout)
 
 
 def test_concurrent_changes_are_refused(tmp_path):

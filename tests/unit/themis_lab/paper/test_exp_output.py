@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from themis_lab.paper.output import document, overview_text, section, summary_markdown, write
 from themis_lab.paper.plotting import grouped_bars, new_figure
-from themis_lab.paper.port import Claim, Comparison, Findings
+from themis_lab.paper.port import Comparison, Findings, PaperClaim
 from themis_lab.paper.report_frame import csv_text, number_text
 from themis_lab.paper.statistics import summary
 
@@ -60,7 +60,9 @@ def test_markdown_section_has_figure_table_and_remarks():
 
 
 def test_summary_starts_with_claims_and_causes():
-    findings = replace(FINDINGS, claims=(Claim(paper="twice as good", here="as good"),), causes=("**It is small.**",))
+    findings = replace(
+        FINDINGS, claims=(PaperClaim(paper="twice as good", here="as good"),), causes=("**It is small.**",)
+    )
     text = summary_markdown([(EXPERIMENT, findings), (EXPERIMENT, FINDINGS)], "How.")
     assert text.startswith("# Reproduction\n\nHow.\n\n## What to expect, in short\n\n")
     assert "|---|---|\n| twice as good | as good |\n\n## Why it does not match\n\n1. **It is small.**\n\n" in text

@@ -44,7 +44,7 @@ class Rounds:
 
         monkeypatch.setattr(SimApp, "view", count)
 
-    def evaluated_at(self, now_s, rho_of=RhoOf.WANTING_APPS):
+    def evaluated_at(self, now_s, rho_of=RhoOf.APPS_WITH_DEMAND):
         """The apps that a round at this time evaluates."""
         self.viewed.clear()
         snapshot, _ = self.arbiter.begin_round(now_s)

@@ -15,7 +15,7 @@ from themis.processes import find_marked, kill_marked
 from themis_lab.devcluster.addresses import Addresses
 from themis_lab.devcluster.cluster import new_identity
 from themis_lab.devcluster.configuration import MARK
-from themis_lab.devcluster.daemons import Plan, Programs
+from themis_lab.devcluster.daemons import Deployment, Programs
 from themis_lab.devcluster.layout import Layout
 from themis_lab.devcluster.processes import spawn
 from themis_lab.devcluster.spec import NAMENODE, ClusterSpec
@@ -92,14 +92,14 @@ def old_run(out: Path, identity: str) -> Layout:
     (layout.root / "nodes").mkdir(parents=True)
     (out / "rm.yaml").touch()
     daemon = spawn(["sleep", "600"], {**os.environ, MARK: identity}, layout.root, layout.root / "log")
-    plan = Plan(
+    deployment = Deployment(
         identity=identity,
         spec=ClusterSpec(gpus=(1,)),
         addresses=Addresses(network="127.18.52", first_port=20000, nodes=1),
         layout=layout,
         programs=Programs(java=Path("/java/bin/java"), jars=Path("/jars")),
     )
-    write_state(plan, {NAMENODE: daemon})
+    write_state(deployment, {NAMENODE: daemon})
     return layout
 
 

@@ -65,7 +65,7 @@ def test_list_scheduling_candidates_are_added_to_a_grid():
     assert not np.array(candidates[0]).any()
 
 
-def test_jobs_that_need_the_largest_gangs_are_dealt_out_first():
+def test_jobs_that_need_the_largest_gangs_are_scheduled_first():
     """The short jobs, which any gang can run, would else fill the only one that is large enough for the others."""
     small = jobs_of([100.0, 100.0], JobShape())
     large = (job("l0", 80.0, RIGID), job("l1", 80.0, RIGID))
@@ -73,7 +73,7 @@ def test_jobs_that_need_the_largest_gangs_are_dealt_out_first():
     assert phase_time_s((*small, *large), gangs) == 100.0
 
 
-def test_least_sizes_that_are_one_are_dealt_once():
+def test_smallest_sizes_that_are_equal_are_scheduled_once():
     """At least half of one task or of two is one task; all of two are two."""
     assert _leasts_of(jobs_of((1.0,))) == [0.0]
     assert _leasts_of(jobs_of((1.0, 2.0), JobShape(tasks=2))) == [0.0, 1.0]
@@ -82,12 +82,12 @@ def test_least_sizes_that_are_one_are_dealt_once():
 
 
 @pytest.mark.parametrize("shapes", [[RIGID] * 20, [ELASTIC] * 30, [RIGID, ELASTIC, WIDE] * 8])
-def test_gangs_have_the_gpus_that_were_dealt(shapes):
+def test_gangs_have_the_gpus_of_their_total(shapes):
     app = mixed(*shapes)
     by_shape = [scheduled_by_shape(app.jobs, 12, 30, least) for least in (0.0, 0.5, 1.0)]
     by_job = Jobs(app.jobs, {(2, 1): Level.SLOT}).scheduled_by_job(len(app.jobs), 30)
-    for dealt in (*by_shape, by_job):
-        totals = [gpus for gpus, _ in dealt]
+    for scheduled in (*by_shape, by_job):
+        totals = [gpus for gpus, _ in scheduled]
         assert len(totals) > 5
         assert totals == sorted(set(totals))
-        assert totals == [sum(size * count for size, _, count in sizes) for _, sizes in dealt]
+        assert totals == [sum(size * count for size, _, count in sizes) for _, sizes in scheduled]

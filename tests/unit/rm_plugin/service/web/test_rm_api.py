@@ -175,13 +175,13 @@ class TestApi:
         run(scenario)
 
     @pytest.mark.parametrize("path", ["/", "/api/v1/apps"])
-    def test_nothing_can_be_changed(self, path):
+    def test_addresses_that_show_take_no_post(self, path):
         async def scenario():
             async with served(busy()) as site:
                 status, headers, text = await site.get(path, "POST")
                 assert status == 405
                 assert headers["Allow"] == "GET, HEAD"
-                assert "submarine" in text
+                assert "it takes GET, HEAD" in text
 
         run(scenario)
 

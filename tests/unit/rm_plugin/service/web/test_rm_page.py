@@ -4,7 +4,7 @@ from web_cases import HOSTILE, NOW_S, Elements, RmCase, busy, run, served
 
 from rm_plugin.service.web import routes
 from themis.cluster import GpuId
-from themis.web.static_files import CHART_SCRIPTS
+from themis.web.static_files import ACTIONS_SCRIPT, CHART_SCRIPTS, LOGS_SCRIPT
 from themis.wire import themis_pb2 as pb
 
 
@@ -87,9 +87,8 @@ class TestAppPage:
             entry.take_heartbeat(pb.Heartbeat(loss_curves=[pb.LossCurve(job_id="job-0", iterations=[1], losses=[0.5])]))
             entry.take_heartbeat(pb.Heartbeat(loss_curves=[pb.LossCurve(job_id="job-1", iterations=[2], losses=[0.7])]))
             async with served(case) as site:
-                (chart,) = [
-                    attrs for _, attrs in Elements(await site.text("/apps/app-0001")).found if "data-chart" in attrs
-                ]
+                page = Elements(await site.text("/apps/app-0001"))
+                (chart,) = [attrs for _, attrs in page.found if attrs.get("data-chart") == "losses"]
                 losses = await site.json("/" + chart["data-source"].removeprefix("../"))
             assert [(job["job_id"], job["losses"]) for job in losses["jobs"]] == [("job-0", [0.5]), ("job-1", [0.7])]
 
@@ -99,7 +98,7 @@ class TestAppPage:
         async def scenario():
             async with served(busy()) as site:
                 page = Elements(await site.text("/apps/app-0001"))
-            assert not [attrs for _, attrs in page.found if "data-chart" in attrs]
+            assert not [attrs for _, attrs in page.found if attrs.get("data-chart") == "losses"]
 
         run(scenario)
 
@@ -193,7 +192,8 @@ class TestHostileNames:
                     page = Elements(text)
                     # The scripts are ours, and no element or attribute came with a name.
                     sources = [script.get("src", "").rpartition("/")[2] for script in page.of("script")]
-                    assert sources in ([""], ["", *CHART_SCRIPTS]), path
+                    of_app = ["", *CHART_SCRIPTS, ACTIONS_SCRIPT, LOGS_SCRIPT]
+                    assert sources in ([""], ["", *CHART_SCRIPTS], of_app), path
                     assert not [tag for tag, attrs in page.found if any(name.startswith("on") for name in attrs)]
                     assert "alert(7)" in page.text
 

@@ -10,7 +10,7 @@ from core_cases import LEVELS, Cluster, draw_gangs, draw_machines, draw_pins, fi
 from small_markets import bid, machine, market
 
 from rm_plugin.solvers.exact.market_arrays import read_market
-from rm_plugin.solvers.exact.row_placement import Packed, RowPlacer, _candidate
+from rm_plugin.solvers.exact.row_placement import Packed, RowPlacer, _market_row
 from rm_plugin.solvers.realise import realise
 from themis.bids import GangRequest
 from themis.cluster import Allocation, Level
@@ -110,7 +110,7 @@ def test_the_compiled_best_fit_places_rows_as_realise_does(racks):
         arrays = read_market(market(machines, *(bid(f"a{n}", 0.5, row) for n, row in enumerate(rows))))
         chosen = np.arange(arrays.rows.rows)
         packed = RowPlacer(arrays)._by_best_fit(chosen, sparing=False)
-        placed = realise(machines, {str(row): _candidate(arrays, row) for row in chosen.tolist()})
+        placed = realise(machines, {str(row): _market_row(arrays, row) for row in chosen.tolist()})
         assert isinstance(packed, Packed) is (placed is not None)
         if placed is not None:
             won = packed.gangs()

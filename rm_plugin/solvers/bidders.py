@@ -1,4 +1,4 @@
-"""Candidate rows: a market in canonical order, without rows that cannot win and without dominated rows."""
+"""MarketRow rows: a market in canonical order, without rows that cannot win and without dominated rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_COMPARED = 1_000
 """Rows of a bidder that each is compared with. Agents' bids have fewer; without a bound time would be quadratic."""
 
 
-class Candidate(Value, frozen=True, kw_only=True):
+class MarketRow(Value, frozen=True, kw_only=True):
     """A row that may win: its index in the bid, the log of its value, its gangs by kind, its pinned GPUs."""
 
     row: int
@@ -41,11 +41,11 @@ class Bidder(Value, frozen=True, kw_only=True):
 
     app_id: str
     log_empty: float | None
-    candidates: tuple[Candidate, ...]
+    rows: tuple[MarketRow, ...]
 
-    def gain(self, candidate: Candidate) -> float:
+    def gain(self, row: MarketRow) -> float:
         """Log-value gain of a row over winning nothing; its log value if winning nothing is worth 0."""
-        return candidate.log_value - (self.log_empty or 0.0)
+        return row.log_value - (self.log_empty or 0.0)
 
 
 class BidderMemo:
@@ -110,7 +110,7 @@ def check_market(market: Market) -> None:
 def _bidder(bid: Bid, free: Mapping[str, int], *, one_rack: bool) -> Bidder:
     total = sum(free.values())
     fitting = [
-        Candidate(
+        MarketRow(
             row=index,
             log_value=math.log(row.value),
             kinds=tuple(sorted(count_kinds(row.gangs, one_rack=one_rack).items())),
@@ -127,17 +127,17 @@ def _bidder(bid: Bid, free: Mapping[str, int], *, one_rack: bool) -> Bidder:
     return Bidder(
         app_id=bid.app_id,
         log_empty=math.log(bid.empty_value) if bid.empty_value > 0 else None,
-        candidates=_undominated(fitting),
+        rows=_undominated(fitting),
     )
 
 
-def _rank(row: Candidate) -> tuple[object, ...]:
+def _rank(row: MarketRow) -> tuple[object, ...]:
     """Sort key, best first. Of rows that differ only in which pinned GPUs belong together, fewest parts first."""
     parts = sorted(row.pinned_parts)
     return (-row.log_value, row.gpus, row.kinds, row.pinned.counts, len(parts), parts, row.row)
 
 
-def _undominated(rows: Sequence[Candidate]) -> tuple[Candidate, ...]:
+def _undominated(rows: Sequence[MarketRow]) -> tuple[MarketRow, ...]:
     """Rows not dominated by an earlier row, which has at least their value, with no more in every column.
 
     Each row is compared with the thousand before it, at most two thousand, so time grows only as the number of rows.
@@ -156,7 +156,7 @@ def _undominated(rows: Sequence[Candidate]) -> tuple[Candidate, ...]:
     return tuple(row for row, lost in zip(rows, dominated, strict=True) if not lost)
 
 
-def _needs(rows: Sequence[Candidate]) -> NDArray[np.int32]:
+def _needs(rows: Sequence[MarketRow]) -> NDArray[np.int32]:
     """Needs of each row [rows, needs]. A row with no more of any need fits wherever the other one does.
 
     Example: a row asks for a gang of 4 within a machine, another one for a gang of 4 anywhere in a rack. The first row

@@ -1,4 +1,4 @@
-"""The search for a target: never worse than its start, within the free capacity, and optimal on small bundles."""
+"""Both local searches: never worse than their start, and within the free capacity."""
 
 import itertools
 import math
@@ -8,11 +8,12 @@ import pytest
 from agent_cases import FLAT, STRICT, app_of, cluster_of, cluster_view_of, job, space_of, whole_offer
 
 from am.agent.candidates.gang_kinds import gang_kinds, splits
-from am.agent.candidates.local_search import target_search
+from am.agent.candidates.local_search import greedy_search, target_search
 from am.agent.candidates.multifit import multifit_candidates
 from am.agent.model.finish_time import phase_time_s
 from themis.apps import JobShape
 from themis.bids import FreeMachine
+from themis.cluster import Level
 from themis.placement.gang_capacity import GangCapacity
 from themis_lab.bench.valuation_exact import divisions
 
@@ -33,9 +34,54 @@ def app_with(shapes, slowdown):
     return app_of([job(f"j{place:02d}", 50 + 7 * place, shape, slowdown) for place, shape in enumerate(shapes)])
 
 
+# ---- greedy search ---------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("shapes", [[ELASTIC] * 30, [RIGID, ELASTIC, WIDE] * 8])
 @pytest.mark.parametrize("slowdown", [FLAT, STRICT], ids=["flat", "strict"])
-def test_each_ends_earlier_than_the_one_before_and_keeps_to_the_capacity(shapes, slowdown, monkeypatch):
+def test_greedy_steps_are_no_worse_than_their_starts_and_keep_to_the_limits(shapes, slowdown):
+    app = app_with(shapes, slowdown)
+    kinds = gang_kinds(app, capacity_of(CLUSTER))
+    starts = list(multifit_candidates(space_of(kinds, 24, CLUSTER.gpus, app.jobs)))
+    candidates = list(greedy_search(space_of(kinds, 24, CLUSTER.gpus, app.jobs), starts))
+    assert candidates == list(greedy_search(space_of(kinds, 24, CLUSTER.gpus, app.jobs), starts))
+    assert min(phase_time_s(app.jobs, gangs_of(kinds, candidate)) for candidate in candidates) <= min(
+        phase_time_s(app.jobs, gangs_of(kinds, candidate)) for candidate in starts
+    )
+    assert set(candidates) - set(starts)
+    for candidate in candidates:
+        assert all(0 <= count <= kind.most for count, kind in zip(candidate, kinds, strict=True))
+        assert 0 < sum(candidate) <= 24
+        assert 0 < sum(gang.gpus for gang in gangs_of(kinds, candidate)) <= CLUSTER.gpus
+
+
+def test_greedy_search_splits_a_large_gang_step_by_step():
+    """Four like jobs: S makes a gang of four slower than four GPUs each on its own."""
+    app = app_of([job(f"j{place}", 60.0, ELASTIC, STRICT) for place in range(4)])
+    kinds = gang_kinds(app, capacity_of(cluster_of((2, 2))))
+    start = tuple(int(kind.at.gpus == 4 and kind.within is Level.MACHINE) for kind in kinds)
+    times_s = [
+        phase_time_s(app.jobs, gangs_of(kinds, candidate))
+        for candidate in greedy_search(space_of(kinds, 4, 4, app.jobs), [start])
+    ]
+    assert times_s[0] == phase_time_s(app.jobs, gangs_of(kinds, start))
+    assert times_s == sorted(times_s, reverse=True)
+    assert times_s[-1] == 60.0 < times_s[0]
+
+
+def test_greedy_search_does_not_change_gangs_of_one_size():
+    app = app_of([job(f"j{place}", 60.0, RIGID, STRICT) for place in range(4)])
+    kinds = gang_kinds(app, capacity_of(CLUSTER))
+    space = space_of(kinds, 4, 8, app.jobs)
+    assert list(greedy_search(space, list(multifit_candidates(space)))) == []
+
+
+# ---- target search ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shapes", [[ELASTIC] * 30, [RIGID, ELASTIC, WIDE] * 8])
+@pytest.mark.parametrize("slowdown", [FLAT, STRICT], ids=["flat", "strict"])
+def test_target_search_finds_ever_earlier_ends_and_keeps_to_the_capacity(shapes, slowdown, monkeypatch):
     app, capacity = app_with(shapes, slowdown), capacity_of(CLUSTER)
     kinds = gang_kinds(app, capacity)
     starts = list(multifit_candidates(space_of(kinds, 24, CLUSTER.gpus, app.jobs)))
@@ -58,7 +104,7 @@ def test_each_ends_earlier_than_the_one_before_and_keeps_to_the_capacity(shapes,
     assert ends_s[len(steps)] == min(ends_s)
 
 
-def test_an_ask_for_all_gpus_may_take_the_last_change(monkeypatch):
+def test_target_search_may_end_with_a_candidate_for_the_whole_offer(monkeypatch):
     app, capacity = app_with([ELASTIC] * 30, FLAT), capacity_of(CLUSTER)
     kinds = gang_kinds(app, capacity)
     poor = tuple(int(place == 0) for place in range(len(kinds)))
@@ -78,7 +124,7 @@ def test_an_ask_for_all_gpus_may_take_the_last_change(monkeypatch):
 
 @pytest.mark.parametrize("works", [[60, 60, 60, 60], [90, 50, 40, 20], [100, 30, 30, 30, 20]])
 @pytest.mark.parametrize("slowdown", [FLAT, STRICT], ids=["flat", "strict"])
-def test_from_one_gang_to_the_best_division_of_a_small_bundle(works, slowdown):
+def test_target_search_finds_the_best_division_of_a_small_bundle(works, slowdown):
     cluster = cluster_of((2, 2), (2,))
     app, capacity = (
         app_of([job(f"j{n}", work, ELASTIC, slowdown) for n, work in enumerate(works)]),
@@ -95,14 +141,14 @@ def test_from_one_gang_to_the_best_division_of_a_small_bundle(works, slowdown):
     assert min(phase_time_s(app.jobs, gangs_of(kinds, candidate)) for candidate in found) == pytest.approx(best_s)
 
 
-def test_gangs_of_one_size_are_not_changed():
+def test_target_search_does_not_change_gangs_of_one_size():
     app, capacity = app_with([RIGID] * 4, STRICT), capacity_of(CLUSTER)
     kinds = gang_kinds(app, capacity)
     start = tuple(int(place == 0) for place in range(len(kinds)))
     assert list(target_search(space_of(kinds, 4, capacity.gpus, app.jobs, capacity=capacity), [start])) == []
 
 
-def test_no_start_that_fits_and_none_that_ends():
+def test_target_search_yields_nothing_without_a_start_that_fits_and_ends():
     app, capacity = app_with([RIGID, WIDE], STRICT), capacity_of(CLUSTER)
     kinds = gang_kinds(app, capacity)
     space = space_of(kinds, 2, capacity.gpus, app.jobs, capacity=capacity)
@@ -133,7 +179,7 @@ def test_capacity_counts_gpus_on_machines_that_are_large_enough():
     assert not fits((3, "MACHINE", 2), (1, "CLUSTER", 19))
 
 
-def test_no_steps_where_kinds_and_jobs_are_too_many(monkeypatch):
+def test_target_search_yields_nothing_if_kinds_and_jobs_are_too_many(monkeypatch):
     app, capacity = app_with([ELASTIC] * 30, STRICT), capacity_of(CLUSTER)
     kinds = gang_kinds(app, capacity)
     start = tuple(int(place == 0) for place in range(len(kinds)))

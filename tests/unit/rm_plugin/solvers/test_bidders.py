@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from small_markets import bid, gang, machine, market, row
 
-from rm_plugin.solvers import candidates
-from rm_plugin.solvers.candidates import bidders_of
+from rm_plugin.solvers import bidders
+from rm_plugin.solvers.bidders import bidders_of
 from themis.cluster import Level
 
 
 def kept(*rows):
     """Which of a bid's rows are kept, by their place there."""
     given = market([machine("m0", 4, 4), machine("m1", 4, 4)], bid("a", 0.1, *rows))
-    return [each.row for each in bidders_of(given)[0].candidates]
+    return [each.row for each in bidders_of(given)[0].rows]
 
 
 def rows_of(asked):
@@ -26,7 +26,7 @@ def rows_of(asked):
 @pytest.mark.parametrize("most", [3, 4, 1_000])
 def test_rows_that_one_of_the_nearest_before_beats_are_left_out(monkeypatch, most):
     """All that no row beats are kept; of the beaten ones those may be that only rows further up beat."""
-    monkeypatch.setattr(candidates, "_MAX_COMPARED", most)
+    monkeypatch.setattr(bidders, "_MAX_COMPARED", most)
     rng = np.random.default_rng(7)
     beaten_from_afar = 0
     for _ in range(30):
@@ -55,7 +55,7 @@ def test_no_row_is_compared_with_more_than_two_thousand(monkeypatch):
         sizes.append(table.shape)
         return true(table, k=k)
 
-    monkeypatch.setattr(candidates.np, "triu", triu)
+    monkeypatch.setattr(bidders.np, "triu", triu)
     rng = np.random.default_rng(3)
     rows = [
         row(float(value), gang(1, Level.MACHINE, int(many)))

@@ -1,0 +1,100 @@
+"""Kill, pause and resume over HTTP: who may, and why another web site cannot ask for it in a user's name.
+
+A program proves its user by `Authorization: Bearer TOKEN`. A browser sends what stands in the page: a signed text for
+the page's reader, in a header. Other sites cannot read it, as they cannot read the page. It also proves who a local
+reader is: the kernel's table of sockets may be read too late to say who sent a request, but then the page that holds
+the text went nowhere.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+
+from aiohttp import web
+
+from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.identities import Identities
+from rm_plugin.service.manager import ResourceManager
+from themis.errors import InputError
+from themis.identity import Identity, NoIdentityError, token_of
+from themis.lifecycle import AppState
+from themis.web.local_peer import is_loopback_name
+
+HEADER = "X-Themis-Action"
+
+VERBS = ("pause", "resume", "kill")
+MAX_REASON_CHARS = 200
+
+
+def verbs_for(entry: AppEntry) -> tuple[str, ...]:
+    """Return what can be done to an app now."""
+    if entry.ended or entry.kill_reason:
+        return ()
+    if entry.pause_reason:
+        return ("kill",)
+    return ("resume", "kill") if entry.state is AppState.PAUSED else ("pause", "kill")
+
+
+def action_token(request: web.Request, reader: Identity | None, identities: Identities) -> str:
+    """Return the text by which the reader of a page may ask for changes; empty for one who may not.
+
+    A page at a name that is not this machine's own goes only to readers with a token: any site can let its name resolve
+    to this machine, and could then read the text.
+    """
+    is_own = "Authorization" in request.headers or _is_own_address(request.url.host or "")
+    return identities.action_token(reader.user) if reader is not None and is_own else ""
+
+
+def actor_of(request: web.Request, identities: Identities) -> Identity:
+    """Return the user who asks for a change.
+
+    Raises:
+        NoIdentityError: The request has neither a user's token nor the text of a page, or one that is not valid.
+    """
+    if token := token_of(request.headers.get("Authorization", "")):
+        return identities.of_token(token)
+    if text := request.headers.get(HEADER, ""):
+        return identities.of_action(text)
+    raise NoIdentityError("a change needs a token", remedy="send the header Authorization: Bearer TOKEN")
+
+
+async def act(manager: ResourceManager, entry: AppEntry, verb: str, identity: Identity, reason: str) -> None:
+    """Do what a user asks for.
+
+    Raises:
+        NotAllowedError: It is another user's app.
+        InputError: The app cannot do that now.
+        StoreError: The change cannot be written.
+    """
+    identity.check_controls(entry.app_id, entry.spec.user)
+    if verb == "kill":
+        await manager.kill(entry.app_id, reason, by=identity.user)
+    elif verb == "pause":
+        await manager.pause(entry.app_id, reason, by=identity.user)
+    else:
+        await manager.resume(entry.app_id, by=identity.user)
+
+
+async def reason_of(request: web.Request) -> str:
+    """Return the reason in the request's document `{"reason": ".."}`; empty without one."""
+    text = await request.text()
+    if not text.strip():
+        return ""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
+    reason = document.get("reason", "") if isinstance(document, dict) else None
+    if not isinstance(reason, str) or len(reason) > MAX_REASON_CHARS:
+        raise InputError("the request is not a document with a short `reason`", value=text[:80])
+    return reason
+
+
+def _is_own_address(host: str) -> bool:
+    """Whether a host is this machine's, or an IP address: no other site can let its own name resolve to it."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return is_loopback_name(host)
+    return True

@@ -1,0 +1,56 @@
+"""The app master's session over a real gRPC server that ends streams."""
+
+import asyncio
+import logging
+
+import grpc
+
+from am.session import RmSession
+from themis.clock import WallClock
+from themis.wire import themis_pb2 as pb
+from themis.wire import themis_pb2_grpc as rpc
+
+
+class BreakingService(rpc.ArbiterServiceServicer):
+    """Accepts registrations, and breaks each stream after the first."""
+
+    def __init__(self) -> None:
+        self.registrations: asyncio.Queue[pb.Register] = asyncio.Queue()
+
+    async def Session(self, request_iterator, context):  # noqa: N802
+        async for message in request_iterator:
+            self.registrations.put_nowait(message.register)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the stream breaks")
+        yield pb.RmMessage()
+
+
+async def registrations(count: int) -> list[str]:
+    """Let a session register `count` times. Returns the names of the tasks that it leaves behind."""
+    server, service = grpc.aio.server(), BreakingService()
+    rpc.add_ArbiterServiceServicer_to_server(service, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    before = asyncio.all_tasks()
+    register = pb.Register(app_id="app-0001")
+    session = RmSession(f"127.0.0.1:{port}", lambda: register, lambda _: None, clock=WallClock(), give_up_s=60.0)
+    running = asyncio.create_task(session.run())
+    for _ in range(count):
+        assert (await asyncio.wait_for(service.registrations.get(), 20)).app_id == "app-0001"
+    left = {task for task in asyncio.all_tasks() - before if "_consume_request_iterator" in repr(task)}
+    running.cancel()
+    await asyncio.wait([running])
+    await server.stop(None)
+    return [repr(task) for task in left]
+
+
+def test_broken_streams_leave_no_tasks_behind():
+    # The last stream may still be open.
+    assert len(asyncio.run(registrations(4))) <= 1
+
+
+def test_absence_is_logged_once(caplog):
+    caplog.set_level(logging.INFO, "themis.am.session")
+    asyncio.run(registrations(4))
+    assert [record.message for record in caplog.records] == [
+        "session broke, trying again every 0.3 s: the stream breaks"
+    ]

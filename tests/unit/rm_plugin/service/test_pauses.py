@@ -1,0 +1,246 @@
+"""Pausing and resuming apps, over memory adapters: what is written, what is asked of the app master, what it costs."""
+
+import asyncio
+
+import pytest
+from service_cases import app, heartbeat, registration
+
+from rm_plugin.service import app_masters
+from rm_plugin.service.memory_service import MemoryService, memory_service, until
+from rm_plugin.service.status import app_status
+from rm_plugin.service.store import StoreError
+from themis.bids import PlacedGang
+from themis.cluster import Allocation, Level
+from themis.errors import InputError
+from themis.lifecycle import AppState
+from themis.wire import themis_pb2 as pb
+
+
+def run(tmp_path, scenario, **settings):
+    async def whole():
+        async with memory_service(tmp_path, **settings) as rm:
+            await scenario(rm)
+
+    asyncio.run(asyncio.wait_for(whole(), 20))
+
+
+def shut_downs(session):
+    found = []
+    while not session._outgoing.empty():
+        message = session._outgoing.get_nowait()
+        if message is not None and message.WhichOneof("body") == "shut_down":
+            found.append(message.shut_down)
+    return found
+
+
+async def grant(rm, entry, gpus):
+    gangs = {entry.app_id: [PlacedGang(Allocation.of({"m0": gpus}), Level.MACHINE)]}
+    settle = rm.arbiter.table.settle
+    await rm.manager.changes.make(
+        lambda change: change.leases(settle(gangs, [], now_s=change.now_s, end_s=lambda at_s: at_s + 600, round_id=1))
+    )
+
+
+async def finish(rm, entry, session, state="PAUSED", number=1):
+    await rm.manager.receive(entry, session, pb.AmMessage(id=number, finish=pb.Finish(state=state)))
+
+
+async def paused(rm, spec=None):
+    entry, session = await rm.registered(spec or app("mine"))
+    await rm.manager.pause(entry.app_id)
+    await finish(rm, entry, session)
+    return entry
+
+
+class TestPause:
+    def test_running_app_is_asked_to_pause_and_keeps_its_gpus_until_it_has_stopped(self, tmp_path):
+        async def scenario(rm):
+            entry, session = await rm.registered(app("mine"))
+            await grant(rm, entry, 2)
+            await rm.manager.pause(entry.app_id, by="carol")
+            (message,) = shut_downs(session)
+            assert (message.pause, message.reason) == (True, "paused by carol")
+            assert entry.state is AppState.RUNNING
+            assert len(rm.arbiter.table.live) == 2
+            await finish(rm, entry, session)
+            assert entry.state is AppState.PAUSED
+            assert not rm.arbiter.table.live
+            assert rm.arbiter.active_count == 0
+            assert (entry.diagnostics, entry.pause_reason) == ("paused by carol", "")
+
+        run(tmp_path, scenario)
+
+    def test_paused_app_wants_nothing_and_shows_no_running_job(self, tmp_path):
+        async def scenario(rm):
+            entry, session = await rm.registered(app("mine"))
+            await rm.manager.receive(entry, session, pb.AmMessage(id=1, heartbeat=heartbeat()))
+            await rm.manager.pause(entry.app_id)
+            await finish(rm, entry, session, number=2)
+            late = pb.AmMessage(id=3, heartbeat=heartbeat())
+            await rm.manager.receive(entry, session, late)
+            assert entry.heartbeat.unmet_gpus == 0
+            assert [(job.state, job.gpus) for job in entry.jobs] == [("WAITING", 0)]
+            status = app_status(rm.manager, entry, whole=True)
+            assert (status.state, status.gpus, status.progress) == ("PAUSED", 0, 0.5)
+            assert "submarine app resume app-0001" in status.waits_for
+
+        run(tmp_path, scenario)
+
+    def test_pause_that_cannot_be_written_changes_nothing(self, tmp_path):
+        async def scenario(rm):
+            entry, session = await rm.registered(app("mine"))
+            rm.store.trouble = "disk full"
+            with pytest.raises(StoreError):
+                await rm.manager.pause(entry.app_id)
+            rm.store.trouble = ""
+            assert entry.pause_reason == ""
+            assert not shut_downs(session)
+
+        run(tmp_path, scenario)
+
+    def test_app_that_finishes_meanwhile_is_finished(self, tmp_path):
+        async def scenario(rm):
+            entry, session = await rm.registered(app("mine"))
+            await rm.manager.pause(entry.app_id)
+            await finish(rm, entry, session, "FINISHED")
+            assert entry.state is AppState.FINISHED
+
+        run(tmp_path, scenario)
+
+    def test_app_master_that_does_not_stop_is_killed_and_its_app_paused(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(app_masters.AppMasters, "_pause_grace_s", 0.01)
+
+        async def scenario(rm):
+            entry, _session = await rm.registered(app("mine"))
+            await grant(rm, entry, 2)
+            await rm.manager.pause(entry.app_id)
+            await until(lambda: entry.state is AppState.PAUSED)
+            assert not rm.launcher.living
+            assert not rm.arbiter.table.live
+
+        run(tmp_path, scenario)
+
+    def test_kill_of_an_app_that_is_about_to_pause_wins(self, tmp_path):
+        async def scenario(rm):
+            entry, session = await rm.registered(app("mine"))
+            await rm.manager.pause(entry.app_id)
+            await rm.manager.kill(entry.app_id, "")
+            assert [message.pause for message in shut_downs(session)] == [True, False]
+            await finish(rm, entry, session)
+            assert entry.state is AppState.KILLED
+
+        run(tmp_path, scenario)
+
+    def test_paused_app_can_be_killed(self, tmp_path):
+        async def scenario(rm):
+            entry = await paused(rm)
+            await rm.manager.kill(entry.app_id, "")
+            assert entry.state is AppState.KILLED
+            assert entry not in rm.entries.living()
+
+        run(tmp_path, scenario)
+
+    def test_ended_app_cannot_be_paused(self, tmp_path):
+        async def scenario(rm):
+            entry, session = await rm.registered(app("mine"))
+            await finish(rm, entry, session, "FINISHED")
+            with pytest.raises(InputError, match="cannot be paused"):
+                await rm.manager.pause(entry.app_id)
+
+        run(tmp_path, scenario)
+
+    def test_app_master_cannot_pause_its_app_by_itself(self, tmp_path):
+        async def scenario(rm):
+            entry, session = await rm.registered(app("mine"))
+            await finish(rm, entry, session)
+            assert entry.state is AppState.RUNNING
+            assert entry.refused_messages == 1
+
+        run(tmp_path, scenario)
+
+
+class TestResume:
+    def test_resumed_app_starts_its_next_attempt_and_loses_none(self, tmp_path):
+        async def scenario(rm):
+            entry = await paused(rm)
+            rm.clock.advance_to(rm.clock.now_s() + 500.0)
+            await rm.manager.resume(entry.app_id, by="carol")
+            assert entry.state is AppState.ACCEPTED
+            assert rm.launcher.living[entry.app_id].launch.attempt == 2
+            assert rm.launcher.launched[-1].launch.attempts_left == rm.settings.am_max_attempts
+            assert rm.arbiter.active_apps == (entry.app_id,)
+            (resumed,) = [event for event in rm.store.events() if event.kind == "app_resumed"]
+            assert resumed.detail == {"user": "carol"}
+
+        run(tmp_path, scenario)
+
+    def test_time_of_a_pause_counts_for_no_fairness(self, tmp_path):
+        async def scenario(rm):
+            entry, session = await rm.registered(app("mine"))
+            rm.clock.advance_to(rm.clock.now_s() + 100.0)
+            await rm.manager.pause(entry.app_id)
+            await finish(rm, entry, session)
+            rm.clock.advance_to(rm.clock.now_s() + 500.0)
+            await rm.manager.resume(entry.app_id)
+            assert entry.arrived_at_s == entry.submitted_at_s + 500.0
+            again, session = await rm.manager.register(registration(entry))
+            welcome = session._outgoing.get_nowait().registered
+            assert welcome.now_s - welcome.submitted_at_s == pytest.approx(100.0)
+            assert again.state is AppState.RUNNING
+
+        run(tmp_path, scenario)
+
+    def test_gpu_time_goes_on_from_before_the_pause(self, tmp_path):
+        async def scenario(rm):
+            entry, session = await rm.registered(app("mine"))
+            await grant(rm, entry, 2)
+            rm.clock.advance_to(rm.clock.now_s() + 10.0)
+            await rm.manager.pause(entry.app_id)
+            await finish(rm, entry, session)
+            assert entry.gpu_time_s == pytest.approx(20.0)
+            await rm.manager.resume(entry.app_id)
+            assert rm.arbiter.attained_gpu_s(entry.app_id, rm.clock.now_s()) == pytest.approx(20.0)
+
+        run(tmp_path, scenario)
+
+    def test_app_that_is_not_paused_is_refused(self, tmp_path):
+        async def scenario(rm):
+            entry, _session = await rm.registered(app("mine"))
+            with pytest.raises(InputError, match="is not paused"):
+                await rm.manager.resume(entry.app_id)
+            await rm.manager.pause(entry.app_id)
+            with pytest.raises(InputError, match="not paused yet"):
+                await rm.manager.resume(entry.app_id)
+
+        run(tmp_path, scenario)
+
+
+class TestRestart:
+    def test_paused_app_stays_paused_and_can_be_resumed(self, tmp_path):
+        async def scenario(rm):
+            entry = await paused(rm)
+            after = MemoryService(tmp_path, store=rm.store, clock=rm.clock)
+            await after.manager.app_masters.recover()
+            again = after.entries.get(entry.app_id)
+            assert (again.state, again.paused_at_s) == (AppState.PAUSED, entry.paused_at_s)
+            assert not after.launcher.launched
+            assert after.arbiter.active_count == 0
+            await after.manager.resume(entry.app_id)
+            assert after.launcher.living[entry.app_id].launch.attempt == 2
+            await after.close()
+
+        run(tmp_path, scenario)
+
+    def test_pause_completes_if_the_resource_manager_stops_first(self, tmp_path):
+        async def scenario(rm):
+            entry, _session = await rm.registered(app("mine"))
+            await rm.manager.pause(entry.app_id)
+            # Its app master is gone: the new launcher knows of none.
+            after = MemoryService(tmp_path, store=rm.store, clock=rm.clock)
+            await after.manager.app_masters.recover()
+            again = after.entries.get(entry.app_id)
+            assert again.state is AppState.PAUSED
+            assert not again.failed_at_s
+            await after.close()
+
+        run(tmp_path, scenario)
