@@ -9,41 +9,27 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from am.agent.model.fairness import Valuer, declaration_of, fluid_phases, rho_by_definition
-from am.agent.model.finish_time import finish_time_s
-from am.agent.model.views import AppView, ClusterView, HeldGang
-from am.app_view import (
-    app_view,
-    at_once_gpus,
-    held_gang,
-    is_bound,
-    make_cluster_view,
-    phase_views,
-    reference_job,
-    renewable_gpus,
-    whole_view,
-)
+from am.agent.model.fairness import rho_by_definition
+from am.agent.model.views import AppView, HeldGang
+from am.app_view import held_gang, is_bound, make_cluster_view, renewable_gpus
 from am.checkpoints.store import CheckpointStore
 from am.checkpoints.uri import open_store
 from am.jobs.planner import Holdings
 from am.jobs.search_state import SearchState
 from am.journal import Journal
+from am.searched_app import SearchedApp, registered_cluster
 from themis.apps import CodeArchive
-from themis.choices import BundleRule
 from themis.clock import Clock
 from themis.cluster import GpuId
 from themis.code_archive import CODE_ARCHIVE
 from themis.durations import median_with_cuts
-from themis.errors import InputError, MissingHereError
-from themis.fluid_cluster import Declaration, FluidPhase
+from themis.errors import MissingHereError
 from themis.leases import Lease, renewable_until_s
 from themis.lifecycle import LeaseState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message, cluster_from_message, lease_from_message
 
 _STARTS_REMEMBERED = 9
-PRIOR_RESTART_S = {True: 0.5, False: 8.0}
-"""Seconds from the start of a job's tasks to its first step before any was measured: replayed, trained."""
 
 
 def kept_code(code: CodeArchive | None, content: bytes, folder: Path) -> Path | None:
@@ -68,7 +54,7 @@ def kept_code(code: CodeArchive | None, content: bytes, folder: Path) -> Path | 
     return path
 
 
-class App:
+class App(SearchedApp):
     """The state of one app in one attempt. Times are on the ResourceManager's clock.
 
     Args:
@@ -80,33 +66,29 @@ class App:
     """
 
     def __init__(self, registered: pb.Registered, folder: Path, kept_at: str, journal: Journal, clock: Clock) -> None:
-        self.app_id = registered.app_id
-        self.spec = app_from_message(registered.spec)
-        self.cluster = cluster_from_message(registered.cluster)
-        self.submitted_at_s = registered.submitted_at_s
+        spec = app_from_message(registered.spec)
+        self.cluster, cluster_view = registered_cluster(registered)
         self.checkpoint_lead_s = registered.checkpoint_lead_s
         self.grace_s = registered.grace_s
         self.heartbeat_s = registered.heartbeat_s
         self.time_scale = registered.time_scale
         self.task_log_mb = registered.task_log_mb
         self.folder = folder
-        self.code = kept_code(self.spec.program.code, registered.code, folder)
-        self.checkpoint_uri = self.spec.checkpoint_uri or f"{kept_at}/checkpoints"
-        self.store: CheckpointStore = open_store(self.checkpoint_uri)
-        self.search = SearchState(self.spec, folder, self.time_scale, journal, self.store.latest_iteration)
-        self.search.fit_cluster(self.cluster)
-        self._at_once_gpus = at_once_gpus(self.spec.jobs, self.search.first_phases[0])
-        self.leases: dict[GpuId, Lease] = {}
-        self.cluster_view: ClusterView = replace(
-            make_cluster_view(
-                self.cluster,
-                active_apps=registered.active_apps,
-                lease_s=registered.lease_s,
-                rule=BundleRule(registered.bundle_rule),
-            ),
-            cluster_gpus=registered.gpus_available or self.cluster.gpus,
+        self.code = kept_code(spec.program.code, registered.code, folder)
+        checkpoint_uri = spec.checkpoint_uri or f"{kept_at}/checkpoints"
+        self.store: CheckpointStore = open_store(checkpoint_uri)
+        search = SearchState(spec, folder, self.time_scale, journal, self.store.latest_iteration)
+        search.fit_cluster(self.cluster)
+        super().__init__(
+            registered.app_id,
+            spec,
+            search,
+            cluster_view,
+            submitted_at_s=registered.submitted_at_s,
+            contention=registered.contention,
+            checkpoint_uri=checkpoint_uri,
         )
-        self.contention = registered.contention
+        self.leases: dict[GpuId, Lease] = {}
         self._clock = clock
         self._offset_s = registered.now_s - clock.now_s()
         self._offset_error_s = math.inf
@@ -180,6 +162,11 @@ class App:
         """The GPUs by what the app may do with them."""
         return Holdings.of(self.leases, self._reserved)
 
+    @property
+    def holds_nothing(self) -> bool:
+        """Whether it has no leases, and no job of it runs."""
+        return not self.leases and not self._reserved and not any(job.running for job in self.search.jobs.values())
+
     # ---- what a restart costs ----
 
     def restarted(self, seconds: float) -> None:
@@ -201,7 +188,7 @@ class App:
     @property
     def restart_s(self) -> float:
         """What moving a running job costs: the median of the newest starts, at least a guess before a whole one."""
-        prior_s = PRIOR_RESTART_S[self.spec.replay]
+        prior_s = super().restart_s
         median_s = median_with_cuts(self._starts)
         if median_s is None:
             return prior_s
@@ -209,30 +196,13 @@ class App:
 
     # ---- for the agent ----
 
-    def set_contention(self, *, contention: float, active_apps: int) -> None:
-        """Note the cluster's contention, from the ResourceManager."""
-        # This comes with every heartbeat. Keep the cluster, because computing it takes seconds for ten thousand GPUs.
-        self.contention = contention
-        self.cluster_view = replace(self.cluster_view, active_apps=max(1, active_apps))
-
     def view(self, planned: Mapping[str, tuple[GpuId, ...]], round_at_s: float = -math.inf) -> AppView:
         """The app now, on the gangs that its jobs run on or are planned for.
 
         Leases that are renewable in a round at `round_at_s` may be lost in it; by default none.
         """
-        progress, plan = self.search.progress(), self.search.plan()
-        return app_view(
-            self.app_id,
-            plan,
-            phase_views(progress, plan),
-            reference_job(progress, plan.stopped),
-            elapsed_s=self.now_s() - self.submitted_at_s,
-            contention=self.contention,
-            work_total_gpu_s=self.search.work_total_gpu_s,
-            demand_max_gpus=self._at_once_gpus,
-            held=tuple(self._held(planned, renewable_until_s(round_at_s, self.checkpoint_lead_s))),
-            restart_s=self.restart_s,
-        )
+        held = tuple(self._held(planned, renewable_until_s(round_at_s, self.checkpoint_lead_s)))
+        return self.view_at(self.now_s(), held)
 
     def _held(self, planned: Mapping[str, tuple[GpuId, ...]], until_s: float) -> Iterator[HeldGang]:
         for job_id in sorted(self.search.plan().targets):
@@ -242,44 +212,7 @@ class App:
             if gpus and renewable is not None:
                 yield held_gang(job_id, gpus, renewable, self.cluster, bound=is_bound(gpus, self.leases))
 
-    def rho_now(self, view: AppView) -> float:
-        """Finish-time fairness if the app kept what it holds."""
-        time_s = finish_time_s(view, [gang.at for gang in view.held], self.cluster_view)
-        return Valuer.of(view, self.cluster_view).rho(time_s)
-
     def final_rho(self) -> dict[str, float]:
         """Return the finish-time fairness of the app that ends now, by every definition that it can compute alone."""
         by_definition = rho_by_definition(self._whole_view(), self.now_s() - self.submitted_at_s, self.cluster_view)
         return {definition.value: rho for definition, rho in by_definition.items()}
-
-    def declaration(self) -> Declaration | None:
-        """What the app declares to the fluid fair cluster, at the pace that is known by now.
-
-        None while the cluster cannot run the app, because its machines are lost.
-        """
-        if not self.cluster_view.cluster_gpus:
-            return None
-        try:
-            return declaration_of(self._whole_view(), self.cluster_view)
-        except InputError:
-            return None
-
-    def phases_left(self, view: AppView) -> tuple[FluidPhase, ...]:
-        """What is left of the app's phases, as it declares them. Empty while the cluster cannot run the app."""
-        if not (view.jobs and self.cluster_view.cluster_gpus):
-            return ()
-        try:
-            return fluid_phases(view, self.cluster_view)
-        except InputError:
-            return ()
-
-    def _whole_view(self) -> AppView:
-        return whole_view(
-            self.app_id,
-            self.search.progress(),
-            self.search.first_phases,
-            contention=self.contention,
-            work_total_gpu_s=self.search.work_total_gpu_s,
-            demand_max_gpus=self._at_once_gpus,
-            restart_s=self.restart_s,
-        )

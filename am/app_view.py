@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from am.agent.model.views import AppView, ClusterView, HeldGang, JobView, TypeView, median_job
 from am.tuners.port import Phase, TunerPlan
-from themis.apps import JobSpec
+from themis.apps import AppSpec, JobSpec
 from themis.choices import BundleRule
 from themis.cluster import Allocation, Cluster, GpuId
+from themis.errors import InputError
 from themis.leases import Lease
 from themis.lifecycle import LeaseState
 from themis.sums import sum_in_order
@@ -241,6 +244,44 @@ def whole_view(
         reference=reference_job(jobs),
         restart_s=restart_s,
     )
+
+
+def view_to_bytes(view: AppView) -> bytes:
+    """A view as MessagePack."""
+    return msgspec.msgpack.encode(view)
+
+
+def view_from_bytes(content: bytes, spec: AppSpec, first_phases: Sequence[Phase]) -> AppView:
+    """The view that an app master made of an app that holds nothing.
+
+    It is checked against the specification, so that the agent takes no longer for it than for the app as submitted.
+
+    Args:
+        content: What `view_to_bytes` returned.
+        spec: The app's specification.
+        first_phases: The phases of its search before it began.
+
+    Raises:
+        InputError: It cannot be a view of this app.
+    """
+    try:
+        view = msgspec.msgpack.decode(content, type=AppView)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise InputError("not a view of an app", value=type(error).__name__) from error
+    shapes = {job.job_id: job.shape for job in spec.jobs}
+    known = (*view.jobs, *([] if view.reference is None else [view.reference]))
+    numbers = [view.work_total_gpu_s, view.restart_s, *[job.serial_iteration_s for job in known]]
+    if (
+        not view.jobs
+        or view.held
+        or len({job.job_id for job in view.jobs}) < len(view.jobs)
+        or any(shapes.get(job.job_id) != job.shape or job.iterations_left < 1 for job in known)
+        or len(view.later_phases) >= len(first_phases)
+        or any(not 1 <= phase.jobs <= len(shapes) or phase.iterations < 1 for phase in view.later_phases)
+        or not all(0.0 < number < math.inf for number in numbers)
+    ):
+        raise InputError("not a view of this app", value=view.app_id)
+    return replace(view, demand_max_gpus=at_once_gpus(spec.jobs, first_phases[0]))
 
 
 def renewable_gpus(

@@ -54,15 +54,15 @@ class Journal:
     """A journal open for appending; `content` is what earlier attempts wrote.
 
     Args:
-        place: A local path, or the URI of a folder on HDFS (`hdfs://`, `webhdfs://`).
+        place: A local path, the URI of a folder on HDFS (`hdfs://`, `webhdfs://`), or an open store.
 
     Raises:
         JournalError: The place cannot be used, or a line that is not the last is damaged.
         InputError: The URI does not resolve.
     """
 
-    def __init__(self, place: Path | str) -> None:
-        self._store = _open_store(place)
+    def __init__(self, place: Path | str | JournalStore) -> None:
+        self._store = _open_store(place) if isinstance(place, Path | str) else place
         try:
             self.content = _content(self._store.content(), self._store.place)
         except BaseException:

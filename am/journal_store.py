@@ -42,6 +42,22 @@ class JournalStore(Protocol):
         ...
 
 
+class EmptyJournal:
+    """The lines of an app that has not begun: none, and none are kept."""
+
+    place = "nowhere"
+
+    def content(self) -> bytes:
+        """Nothing."""
+        return b""
+
+    def append(self, line: bytes) -> None:
+        """Drop the line."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
 class JournalFile:
     """A file of lines. Every line is one `write` of its own; a torn last line is cut off when it is opened.
 

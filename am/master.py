@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from am.app import App
+from am.app_view import view_to_bytes
 from am.context import AmContext
 from am.engine import AmEngine
 from am.jobs.job_runner import JobRunner
@@ -22,6 +23,7 @@ from am.log_archive import open_archive
 from am.log_watch import LogWatch
 from am.negotiator import Negotiator
 from am.page.state import AmPageState, page_state
+from am.runtimes.port import NoRoomError
 from am.session import RmSession
 from am.status import LossCurves, finish_message, heartbeat_message
 from themis.clock import Clock
@@ -150,6 +152,8 @@ class AppMaster:
             self._acknowledged(self._app, message.acknowledge)
         elif body == "shut_down":
             self.stop(message.shut_down.reason, pause=message.shut_down.pause)
+        elif body == "ask_rest":
+            self._rest(self._app)
 
     def _registered(self, message: pb.Registered) -> None:
         if self._app is not None:
@@ -199,6 +203,11 @@ class AppMaster:
             app.set_clock(sent_at_s, self._clock.now_s(), message.now_s)
         if not math.isnan(message.contention):
             app.set_contention(contention=message.contention, active_apps=message.active_apps)
+
+    def _rest(self, app: App) -> None:
+        """Leave the app to the agent host, which ends this process, unless something of the app is left here."""
+        if app.holds_nothing and not self._engine.runtime.kept.occupied() and app.search.plan().targets:
+            self._session.send(pb.AmMessage(rest=pb.Rest(view=view_to_bytes(app.view({})))))
 
     def _emit(self, kind: str, job_id: str, detail: Mapping[str, object]) -> None:
         time_s = self._clock.now_s() if self._app is None else self._app.now_s()
@@ -348,19 +357,18 @@ class AppMaster:
             release = pb.Release(lease_ids=app.give_back(gpus), reason=reason)
             self._session.send(pb.AmMessage(release=release))
 
-    def _prepared_in_vain(self, gpus: tuple[GpuId, ...], reason: str) -> None:
+    def _prepared_in_vain(self, gpus: tuple[GpuId, ...], error: NoRoomError) -> None:
         """Give GPUs back whose prepared containers failed, unless a job has begun to start there."""
         assert self._app is not None
         busy = {gpu for job in self._running(self._app) for gpu in job.gpus}
         if busy.isdisjoint(gpus):
-            self._no_room(gpus, reason)
+            self._no_room(gpus, error)
 
-    def _no_room(self, gpus: tuple[GpuId, ...], reason: str) -> None:
+    def _no_room(self, gpus: tuple[GpuId, ...], error: NoRoomError) -> None:
         """Give GPUs back on which the engine could not start tasks, marked so that no app gets them at once."""
         assert self._app is not None
         ids = self._app.give_back(gpu for gpu in gpus if gpu in self._app.leases)
-        headroom_gpus = self._engine.headroom_gpus
-        release = pb.Release(lease_ids=ids, reason=reason, no_room=True, headroom_gpus=headroom_gpus)
+        release = pb.Release(lease_ids=ids, reason=str(error), no_room=True, headroom_gpus=error.headroom_gpus)
         self._session.send(pb.AmMessage(release=release))
 
     def _report_plan(self, app: App) -> None:

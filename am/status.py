@@ -11,6 +11,7 @@ from am.agent.model.views import AppView
 from am.app import App
 from am.app_view import JobProgress
 from am.jobs.run import JobRun
+from am.searched_app import SearchedApp
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import declaration_to_message, phases_to_messages, scalars_to_messages
@@ -53,7 +54,7 @@ def loss_curve(job: JobRun) -> pb.LossCurve:
     )
 
 
-def heartbeat_message(app: App, view: AppView, curves: LossCurves, headroom_gpus: int | None) -> pb.Heartbeat:
+def heartbeat_message(app: SearchedApp, view: AppView, curves: LossCurves, headroom_gpus: int | None) -> pb.Heartbeat:
     """The app's progress; `view` is the app with all gangs that it holds, `headroom_gpus` is as in `AmEngine`."""
     plan = app.search.plan()
     rho = app.rho_now(view) if not plan.finished else math.nan
@@ -92,7 +93,7 @@ def finish_message(app: App, state: AppState, diagnostics: str) -> pb.Finish:
     )
 
 
-def _declaration(app: App) -> pb.Declaration | None:
+def _declaration(app: SearchedApp) -> pb.Declaration | None:
     declaration = app.declaration()
     return None if declaration is None else declaration_to_message(declaration)
 
@@ -106,7 +107,7 @@ def _job_reports(app: App) -> Iterator[pb.JobStatus]:
             LOG.exception("the final report omits job %s", job.job_id)
 
 
-def job_status(app: App, job: JobRun) -> pb.JobStatus:
+def job_status(app: SearchedApp, job: JobRun) -> pb.JobStatus:
     """One job."""
     loss, accuracy = job.shown_loss, job.profile.accuracy
     return pb.JobStatus(

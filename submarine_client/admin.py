@@ -68,6 +68,11 @@ class Admin:
         status: pb.NodeStatus = self._call(self._stub.Drain, request)
         return status
 
+    def reload(self) -> int:
+        """Order the ResourceManager to read its file of queues again. Returns the number of queues."""
+        queues: int = self._call(self._stub.Reload, pb.ReloadRequest()).queues
+        return queues
+
     def add_user(self, user: str, *, valid_s: float) -> str:
         """Give a user a token, and return it."""
         token: str = self._call(self._stub.AddUser, pb.AddUserRequest(user=user, valid_s=valid_s)).token

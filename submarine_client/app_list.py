@@ -51,7 +51,9 @@ def select(client: Connection, selection: Selection) -> tuple[Sequence[pb.AppSta
     the first ones, for which all apps have to be fetched.
     """
     limit = selection.limit or None
-    states = {AppState.RUNNING.value if state == status.WAITING else state for state in selection.states}
+    states = {
+        each for state in selection.states for each in (status.WAITING_STATES if state == status.WAITING else (state,))
+    }
     apps, more = client.first(
         sorted(states), most=limit if selection.sort == NEWEST else None, wanted=lambda app: _wanted(app, selection)
     )

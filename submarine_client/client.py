@@ -120,7 +120,7 @@ class App:
 
     @property
     def state(self) -> str:
-        """The state of its lifecycle; `WAITING` if its app master runs, but it has no GPU."""
+        """The state of its lifecycle; `WAITING` if it takes part in rounds, but has no GPU."""
         return status.shown_state(self._seen)
 
     @property

@@ -160,6 +160,11 @@ class Connection:
         status: pb.ClusterStatus = self._call(self._stub.ClusterInfo, pb.ClusterRequest())
         return status
 
+    def usage(self, month: str = "") -> Sequence[pb.UsageRow]:
+        """Return GPU time by month, user, queue and device type; of all months if none is given."""
+        rows: Sequence[pb.UsageRow] = self._call(self._stub.Usage, pb.UsageRequest(month=month)).rows
+        return rows
+
     def _call(self, method: Any, request: Any) -> Any:
         with self._link.translated():
             return self._link.call(lambda metadata: method(request, timeout=self._timeout_s, metadata=metadata))

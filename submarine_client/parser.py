@@ -201,7 +201,7 @@ def _listing() -> ArgumentParser:
         action="append",
         choices=STATES,
         metavar="STATE",
-        help=f"only these; repeatable: {', '.join(STATES)}; a WAITING app runs, but has no GPU",
+        help=f"only these; repeatable: {', '.join(STATES)}; a WAITING app takes part in rounds, but has no GPU",
     )
     options.add_argument("--user", action="append", metavar="USER", help="only the apps of this user; repeatable")
     options.add_argument("--sort", choices=ORDERS, default=NEWEST, help="the order; default newest")

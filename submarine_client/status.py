@@ -10,7 +10,10 @@ from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 
 WAITING = "WAITING"
-"""Shown in place of `RUNNING` for an app without a GPU."""
+"""Shown in place of `RUNNING` for an app without a GPU, and of `ACCEPTED` for one that waits without an app master."""
+
+WAITING_STATES = (AppState.ACCEPTED.value, AppState.RUNNING.value)
+"""States of the apps that are shown as waiting."""
 
 
 def has_ended(app: pb.AppStatus) -> bool:
@@ -34,8 +37,9 @@ def is_at_rest(app: pb.AppStatus) -> bool:
 
 
 def shown_state(app: pb.AppStatus) -> str:
-    """Return the state as shown to people: `WAITING` for an app whose master runs but has no GPU, else the state."""
-    return WAITING if app.state == AppState.RUNNING and not app.gpus else str(app.state)
+    """Return the state as shown to people: `WAITING` for an app that takes part in rounds but has no GPU."""
+    takes_part = app.state == AppState.RUNNING or app.hosted
+    return WAITING if takes_part and not app.gpus else str(app.state)
 
 
 def rho(app: pb.AppStatus) -> float:

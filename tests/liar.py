@@ -299,6 +299,7 @@ async def stage(folder: Path, **changes: object) -> AsyncIterator[Stage]:
         "report_deadline_s": 0.3,
         "bid_deadline_s": 0.3,
         "am_expiry_s": 10.0,
+        "app_masters": "at_submit",
         "validate_state": True,
         "auction": {"keep_markets": 0},
     }

@@ -2,11 +2,12 @@
 
 from collections import Counter
 
-from rm_plugin.arbiter.round_values import AppOwner, AppStanding, RoundSettings, RoundSnapshot
+from rm_plugin.arbiter.round_values import AppStanding, RoundSettings, RoundSnapshot
 from rm_plugin.policies.registry import make_policy
 from themis.apps import CRUDE_SLOWDOWN
 from themis.bids import AppReport, FreeMachine, GangDemand
 from themis.cluster import Allocation, Cluster, DeviceType, Machine
+from themis.queues import AppOwner
 from themis.speeds import Speeds
 from themis_lab.simulator.settings import Settings
 from themis_lab.simulator.simulation import Simulation

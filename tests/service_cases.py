@@ -11,6 +11,7 @@ from rm_plugin.policies.port import Policy
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.attempt_token import hashed
 from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.host_process import AgentHost
 from rm_plugin.service.log_summary import report_unreadable
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.memory_service import MemoryService
@@ -67,12 +68,14 @@ class ServiceCase:
         decider: Policy | None = None,
         cluster: Cluster = CLUSTER,
         now_s: float = NOW_S,
+        host: AgentHost | None = None,
         **settings: object,
     ) -> None:
         values = {
             "cluster": Path("unused"),
             "state_dir": folder,
             "policy": policy,
+            "app_masters": "at_submit",
             "report_deadline_s": 0.02,
             "bid_deadline_s": 0.02,
             "auction": {"keep_markets": 0},
@@ -93,16 +96,18 @@ class ServiceCase:
             recorder=self.recorder,
             launcher=self.launcher,
             clock=self.clock,
+            host=host,
         )
         self.rounds = self.manager.rounds = RoundRunner(
             settings=settings,
             arbiter=self.arbiter,
             policy=decider,
             entries=self.entries,
+            hosted=self.manager.hosted,
             changes=self.manager.changes,
             auctioneer=InlineAuctioneer(),
             clock=self.clock,
-            notify=self.manager.live_cluster.notify,
+            notify=self.manager.notify,
         )
         self.numbers: dict[str, int] = {}
 

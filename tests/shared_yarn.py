@@ -91,7 +91,8 @@ class SharedYarn:
         self.queue_gpus: int | None = None
         self.unreported_gpus: int | None = None
         """A limit of our apps that YARN's queues do not report, as that of a user."""
-        self.reports_headroom = True
+        self.knows_headroom = True
+        """Whether the headroom that it reports has this limit too."""
         self._numbers = itertools.count(1)
         self._granted: dict[int, list[Container]] = {}
 
@@ -107,9 +108,8 @@ class SharedYarn:
 
     def headroom(self):
         """What our apps may use beyond what they use."""
-        if not self.reports_headroom:
-            return None
-        limits = [limit for limit in (self.queue_gpus, self.unreported_gpus) if limit is not None]
+        own = self.unreported_gpus if self.knows_headroom else None
+        limits = [limit for limit in (self.queue_gpus, own) if limit is not None]
         return max(0, min([sum(GPUS.values()), *limits]) - self.used(ours=True).total())
 
     def grant(self, to):

@@ -52,7 +52,7 @@ class RmCase:
         self.entries = AppEntries()
         self.arbiter = Arbiter(cluster, LeasePolicy(), RoundSettings(), seed=0, grid_origin_s=0.0)
         self.manager = ResourceManager(
-            settings=RmSettings(cluster=Path("unused"), state_dir=Path(folder)),
+            settings=RmSettings(cluster=Path("unused"), state_dir=Path(folder), app_masters="at_submit"),
             arbiter=self.arbiter,
             entries=self.entries,
             recorder=self.recorder,

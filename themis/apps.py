@@ -208,7 +208,7 @@ class AppSpec(Value, frozen=True, kw_only=True):
     `replay` marks an app whose jobs are replayed, not trained. `max_task_restarts` bounds the restarts of each job.
     `peer_wait_s`: once a task of a gang has succeeded, the others are stopped after this many seconds without progress.
     A job is stopped for good after `max_runtime_s` seconds on GPUs, and once it logs more than `max_iterations`
-    iterations. For both, 0 is no limit. An empty `user` is the one who submits.
+    iterations. For both, 0 is no limit. An empty `user` is the one who submits. `priority` orders the apps of a user.
     """
 
     name: str
@@ -229,6 +229,7 @@ class AppSpec(Value, frozen=True, kw_only=True):
     metric: MetricSpec = field(default_factory=MetricSpec)
     max_runtime_s: float = 0.0
     max_iterations: int = 0
+    priority: int = 0
 
     def __post_init__(self) -> None:
         if not self.jobs:

@@ -15,6 +15,17 @@ class LeaseEnds(StrEnum):
     STAGGERED = "staggered"
 
 
+class AppMastersStart(StrEnum):
+    """When the app master of a new app starts: at once, or when a round first gives the app GPUs.
+
+    Example: 1,000 apps are submitted to a full cluster. `at_submit` starts 1,000 processes, `at_grant` none: one agent
+    host answers for all of them until a GPU is free.
+    """
+
+    AT_SUBMIT = "at_submit"
+    AT_GRANT = "at_grant"
+
+
 class Rounding(StrEnum):
     """How a share c of k gangs is rounded to whole gangs. Never down alone: that starves apps with few gangs.
 

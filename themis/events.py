@@ -19,7 +19,7 @@ UNREADABLE = "unreadable"
 _OF_RESOURCE_MANAGER = (
     "events_archived",
     *("rm_started", "app_submitted", "app_state", "app_kill_wanted", "app_pause_wanted", "app_resumed"),
-    *("am_started", "am_registered", "am_lost"),
+    *("am_started", "am_registered", "am_lost", "am_rested"),
     *("machine_joined", "machine_lost", "machine_back", "machine_drained", "machine_opened"),
     "user_acted",
     *("round_started", "round_reported", "round_offered", "round_bids", "round_auctioned", "round_granted"),

@@ -19,6 +19,10 @@ How it works:
     every app: O((1 + c) log n), where c counts the apps that turn from full to shared or back. Each app can turn at
     most twice in an event.
 
+Apps of one user share the weight of that user (`themis.queues`), so the weight of an app changes as others of its user
+come and go. Such apps have a virtual time of their own, which advances by their common weight times the cluster's. So
+also then an event changes a few sums and a heap; each takes time in proportion to the number of users.
+
 On a cluster of several device types every app shares in its own reference units: half of the cluster is half of the
 speed that this app would have on all of it. A GPU then stands for an average GPU of the cluster, as this app sees it.
 
@@ -35,6 +39,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from themis.errors import InputError, InvariantError, UnknownNameError
+from themis.queues import NO_OWNER, ONE_QUEUE, AppOwner, Queues, Tenant
 from themis.rho import RhoDefinition
 from themis.values import Value
 
@@ -117,12 +122,13 @@ class FluidApp(Value, frozen=True, kw_only=True):
 
     Attributes:
         app_id: The app.
-        weight: Its weight.
+        weight: Its weight among the apps of its user.
         arrived_s: When it arrived.
-        weight_s_before: The integral of the weight of all apps over time, until it arrived.
+        weight_s_before: The integral of the weight of all apps, over that of its user's apps, until it arrived.
         phases: All its phases.
         phases_done: How many of them it has finished.
         used_gpu_s: GPU seconds that its current phase has had.
+        owner: Whose app it is.
     """
 
     app_id: str
@@ -132,6 +138,7 @@ class FluidApp(Value, frozen=True, kw_only=True):
     phases: tuple[FluidPhase, ...]
     phases_done: int
     used_gpu_s: float
+    owner: AppOwner = NO_OWNER
 
 
 class FluidState(Value, frozen=True, kw_only=True):
@@ -145,12 +152,15 @@ class FluidState(Value, frozen=True, kw_only=True):
 
 @dataclass(slots=True, eq=False)
 class _App:
-    """A live app. `end` is a time if the app is full, else a virtual time; `before_s` is the integral at its arrival.
+    """A live app. `end` is a time if the app is full, else a virtual time of its tenant.
 
+    `before_s` is the integral of the weight of all apps, over that of the apps of its tenant, at its arrival.
     `entry` is the number of its newest entries in the heaps; older entries are stale.
     """
 
     app_id: str
+    owner: AppOwner
+    tenant: Tenant
     weight: float
     arrived_s: float
     before_s: float
@@ -163,7 +173,7 @@ class _App:
     def copied(self) -> _App:
         """A copy that shares the phases."""
         return _App(
-            *(self.app_id, self.weight, self.arrived_s, self.before_s, self.phases),
+            *(self.app_id, self.owner, self.tenant, self.weight, self.arrived_s, self.before_s, self.phases),
             *(self.done, self.full, self.end, self.entry),
         )
 
@@ -174,7 +184,7 @@ class _App:
 
     @property
     def threshold(self) -> float:
-        """The level from which on it is full."""
+        """The level of its tenant from which on it is full."""
         return self.gpus / self.weight
 
 
@@ -229,15 +239,57 @@ class _Group:
         self.total = self.total - amount if self.by_end.live else 0.0
 
 
+@dataclass(slots=True)
+class _Share:
+    """The apps of a tenant. The level of the cluster times `rate` is that of its apps.
+
+    The virtual time of its apps, and the integral of the weight of all apps over theirs, advance at paces that change
+    with `rate` only. Each is known at the last change: `virtual` when that of the cluster was `virtual_then`, and
+    `contention_s` when that of the cluster was `weight_s_then`.
+    """
+
+    apps: int = 0
+    weight: float = 0.0
+    rate: float = 1.0
+    virtual: float = 0.0
+    virtual_then: float = 0.0
+    contention_s: float = 0.0
+    weight_s_then: float = 0.0
+    full: _Group = field(default_factory=_Group)
+    shared: _Group = field(default_factory=_Group)
+
+    def virtual_at(self, virtual: float) -> float:
+        """The virtual time of its apps at this virtual time of the cluster."""
+        return self.virtual + (virtual - self.virtual_then) * self.rate
+
+    def contention_at(self, weight_s: float) -> float:
+        """The integral of the weight of all apps over that of its apps, at this integral of the cluster."""
+        return self.contention_s + (weight_s - self.weight_s_then) / self.rate
+
+    def turn(self, rate: float, virtual: float, weight_s: float) -> None:
+        """Change the rate."""
+        self.virtual, self.virtual_then = self.virtual_at(virtual), virtual
+        self.contention_s, self.weight_s_then = self.contention_at(weight_s), weight_s
+        self.rate = rate
+
+    def over(self, apps: Mapping[str, _App]) -> _Share:
+        """The share over copies of its apps."""
+        share = copy.copy(self)
+        share.full, share.shared = self.full.over(apps), self.shared.over(apps)
+        return share
+
+
 class FluidCluster:
     """The apps of a fluid fair cluster over time. Pure state: every change takes the time, which never runs back.
 
     Args:
         gpus: GPUs of the cluster.
         now_s: The time at which it starts.
+        queues: The weights of queues and users.
     """
 
-    def __init__(self, gpus: float, now_s: float = 0.0) -> None:
+    def __init__(self, gpus: float, now_s: float = 0.0, queues: Queues = ONE_QUEUE) -> None:
+        self._queues = queues
         self._gpus = _checked_gpus(gpus)
         self._now_s = now_s
         self._virtual = 0.0
@@ -246,36 +298,48 @@ class FluidCluster:
         self._weight_s = 0.0
         self._entries = 0
         self._apps: dict[str, _App] = {}
-        self._full, self._shared = _Group(), _Group()
+        self._shares: dict[Tenant, _Share] = {}
         self.ended: dict[str, FluidLife] = {}
 
     @classmethod
-    def restored(cls, state: FluidState) -> FluidCluster:
+    def restored(cls, state: FluidState, queues: Queues = ONE_QUEUE) -> FluidCluster:
         """The cluster of a stored state. Apps that had ended are not in it."""
-        cluster = cls(state.gpus, state.now_s)
+        cluster = cls(state.gpus, state.now_s, queues)
         cluster._weight_s = state.weight_s
+        used_gpu_s = {}
         for each in state.apps:
-            app = _App(each.app_id, each.weight, each.arrived_s, each.weight_s_before, each.phases, each.phases_done)
-            cluster._apps[each.app_id] = app
-            cluster._weight += each.weight
-            cluster._next_phase(app, each.used_gpu_s)
+            tenant, phases = queues.tenant(each.owner), each.phases
+            app = _App(
+                *(each.app_id, each.owner, tenant, each.weight, each.arrived_s, each.weight_s_before),
+                *(phases, each.phases_done),
+            )
+            cluster._enter(app)
+            used_gpu_s[each.app_id] = each.used_gpu_s
+        cluster._reweigh()
+        for app in list(cluster._apps.values()):
+            cluster._next_phase(app, used_gpu_s[app.app_id])
         cluster._rebalance()
         return cluster
 
     def state(self) -> FluidState:
         """Its live apps now, to be stored."""
-        apps = [
-            FluidApp(
-                app_id=app.app_id,
-                weight=app.weight,
-                arrived_s=app.arrived_s,
-                weight_s_before=app.before_s,
-                phases=tuple(app.phases),
-                phases_done=app.done,
-                used_gpu_s=max(0.0, app.phases[app.done].work_gpu_s - self._left_gpu_s(app)),
+        apps = []
+        for app in self._apps.values():
+            share = self._shares[app.tenant]
+            # The integral of a restored share begins as if its rate had always been the same.
+            correction_s = self._weight_s / share.rate - share.contention_at(self._weight_s)
+            apps.append(
+                FluidApp(
+                    app_id=app.app_id,
+                    weight=app.weight,
+                    arrived_s=app.arrived_s,
+                    weight_s_before=app.before_s + correction_s,
+                    phases=tuple(app.phases),
+                    phases_done=app.done,
+                    used_gpu_s=max(0.0, app.phases[app.done].work_gpu_s - self._left_gpu_s(app)),
+                    owner=app.owner,
+                )
             )
-            for app in self._apps.values()
-        ]
         return FluidState(gpus=self._gpus, now_s=self._now_s, weight_s=self._weight_s, apps=tuple(apps))
 
     @property
@@ -288,8 +352,22 @@ class FluidCluster:
         """Ids of the apps that have not ended, in the order of their arrival."""
         return tuple(self._apps)
 
-    def arrive(self, app_id: str, phases: Sequence[FluidPhase], now_s: float, weight: float = 1.0) -> None:
+    def arrive(
+        self,
+        app_id: str,
+        phases: Sequence[FluidPhase],
+        now_s: float,
+        weight: float = 1.0,
+        owner: AppOwner = NO_OWNER,
+    ) -> None:
         """An app arrives.
+
+        Args:
+            app_id: The app.
+            phases: What it declares.
+            now_s: The time.
+            weight: Its weight among the apps of its user; among all apps without a user if it has none.
+            owner: Whose app it is.
 
         Raises:
             InputError: The id is known already, or the weight is no positive number.
@@ -299,9 +377,10 @@ class FluidCluster:
         if not 0.0 < weight < math.inf:
             raise InputError("the weight of an app must be a positive number", value=weight)
         self.advance(now_s)
-        self._weight += weight
-        app = _App(app_id, weight, now_s, self._weight_s, tuple(phases))
-        self._apps[app_id] = app
+        app = _App(app_id, owner, self._queues.tenant(owner), weight, now_s, 0.0, tuple(phases))
+        self._enter(app)
+        self._reweigh()
+        app.before_s = self._shares[app.tenant].contention_at(self._weight_s)
         self._next_phase(app)
         self._rebalance()
 
@@ -363,7 +442,7 @@ class FluidCluster:
         ahead.ended = {}
         # Only what changes is copied, and by hand: `copy.deepcopy` takes longer than playing the copy to its end.
         ahead._apps = {app_id: app.copied() for app_id, app in self._apps.items()}
-        ahead._full, ahead._shared = self._full.over(ahead._apps), self._shared.over(ahead._apps)
+        ahead._shares = {tenant: share.over(ahead._apps) for tenant, share in self._shares.items()}
         return ahead.run_out()
 
     def run_out(self) -> dict[str, FluidLife]:
@@ -384,26 +463,51 @@ class FluidCluster:
         return self._apps[app_id]
 
     def _contention(self, app: _App) -> float:
-        life_s = self._now_s - app.arrived_s
-        mean = (self._weight_s - app.before_s) / life_s if life_s > 0.0 else self._weight
+        share, life_s = self._shares[app.tenant], self._now_s - app.arrived_s
+        lived_s = share.contention_at(self._weight_s) - app.before_s
+        mean = lived_s / life_s if life_s > 0.0 else self._weight / share.rate
         return max(1.0, mean / app.weight)
+
+    def _enter(self, app: _App) -> None:
+        self._apps[app.app_id] = app
+        share = self._shares.setdefault(app.tenant, _Share())
+        share.apps, share.weight = share.apps + 1, share.weight + app.weight
+
+    def _reweigh(self) -> None:
+        """An app came or went: find the rates of all tenants. The caller rebalances."""
+        rates = self._queues.app_weights({tenant: share.weight for tenant, share in self._shares.items()})
+        for tenant, share in self._shares.items():
+            if share.rate != rates[tenant]:
+                share.turn(rates[tenant], self._virtual, self._weight_s)
+        self._weight = sum(share.weight * share.rate for share in self._shares.values())
 
     def _next_end(self) -> tuple[float, _App | None]:
         """When the next phase ends, and its app; infinity and None if none ends."""
-        full_s, full = self._full.by_end.first()
-        virtual, shared = self._shared.by_end.first()
-        if shared is None or self._level <= 0.0:
-            return full_s, full
-        shared_s = self._now_s + max(0.0, virtual - self._virtual) / self._level
-        return (full_s, full) if full_s <= shared_s else (shared_s, shared)
+        first: tuple[float, _App | None] = (math.inf, None)
+        for share in self._shares.values():
+            full = share.full.by_end.first()
+            if full[0] < first[0]:
+                first = full
+            virtual, shared = share.shared.by_end.first()
+            if shared is not None and self._level > 0.0:
+                left = max(0.0, virtual - share.virtual_at(self._virtual))
+                due_s = self._now_s + left / (self._level * share.rate)
+                if due_s < first[0]:
+                    first = due_s, shared
+        return first
 
     def _pass_until(self, now_s: float) -> None:
         """Time without events."""
         passed_s = now_s - self._now_s
         self._now_s = now_s
         self._weight_s += self._weight * passed_s
-        # Without shared apps virtual time is not needed, and the level may be infinite.
-        self._virtual = self._virtual + self._level * passed_s if self._shared.by_end.live else 0.0
+        if any(share.shared.by_end.live for share in self._shares.values()):
+            self._virtual += self._level * passed_s
+        else:
+            # Without shared apps virtual time is not needed, and the level may be infinite.
+            self._virtual = 0.0
+            for share in self._shares.values():
+                share.virtual = share.virtual_then = 0.0
 
     def _next_phase(self, app: _App, used_gpu_s: float = 0.0) -> None:
         """Start the next phase that has work left, or end the app. The app is in no group."""
@@ -411,7 +515,7 @@ class FluidCluster:
             work_gpu_s = app.phases[app.done].work_gpu_s
             left_gpu_s = work_gpu_s - used_gpu_s
             if left_gpu_s > _ROUNDING * work_gpu_s:
-                self._put(app, left_gpu_s, full=app.threshold <= self._level)
+                self._put(app, left_gpu_s, full=not self._overfills(self._shares[app.tenant], app.threshold))
                 return
             app.done, used_gpu_s = app.done + 1, 0.0
         life = FluidLife(arrived_s=app.arrived_s, ends_s=self._now_s, contention=self._contention(app))
@@ -420,34 +524,40 @@ class FluidCluster:
 
     def _forget(self, app: _App) -> None:
         del self._apps[app.app_id]
-        self._weight = self._weight - app.weight if self._apps else 0.0
+        share = self._shares[app.tenant]
+        share.apps, share.weight = share.apps - 1, share.weight - app.weight
+        if not share.apps:
+            del self._shares[app.tenant]
+        self._reweigh()
 
     def _put(self, app: _App, left_gpu_s: float, *, full: bool) -> None:
         """Add an app to its group."""
         self._entries += 1
         app.entry, app.full = self._entries, full
+        share = self._shares[app.tenant]
         if full:
             app.end = self._now_s + left_gpu_s / app.gpus
             # The largest threshold first: this app turns shared first.
-            self._full.add(app.gpus, app.end, -app.threshold, app)
+            share.full.add(app.gpus, app.end, -app.threshold, app)
         else:
-            app.end = self._virtual + left_gpu_s / app.weight
-            self._shared.add(app.weight, app.end, app.threshold, app)
+            app.end = share.virtual_at(self._virtual) + left_gpu_s / app.weight
+            share.shared.add(app.weight, app.end, app.threshold, app)
 
     def _left_gpu_s(self, app: _App) -> float:
         """GPU seconds that the current phase of an app in a group has left."""
         if app.full:
             return max(0.0, app.end - self._now_s) * app.gpus
-        return max(0.0, app.end - self._virtual) * app.weight
+        return max(0.0, app.end - self._shares[app.tenant].virtual_at(self._virtual)) * app.weight
 
     def _take_out(self, app: _App) -> float:
         """Take an app out of its group. Returns the GPU seconds that its phase has left."""
         self._entries += 1
         app.entry = self._entries
+        share = self._shares[app.tenant]
         if app.full:
-            self._full.drop(app.gpus)
+            share.full.drop(app.gpus)
         else:
-            self._shared.drop(app.weight)
+            share.shared.drop(app.weight)
         return self._left_gpu_s(app)
 
     def _rebalance(self) -> None:
@@ -456,18 +566,32 @@ class FluidCluster:
         Both kinds of turns raise the level. So one pass of each is enough: an app that turned full stays below it.
         """
         self._level = self._level_now()
-        while (turning := self._full.by_threshold.first())[1] is not None and -turning[0] > self._level:
-            self._put(turning[1], self._take_out(turning[1]), full=False)
-            self._level = self._level_now()
-        while (turning := self._shared.by_threshold.first())[1] is not None and turning[0] <= self._level:
-            self._put(turning[1], self._take_out(turning[1]), full=True)
-            self._level = self._level_now()
+        for share in self._shares.values():
+            while (turning := share.full.by_threshold.first())[1] is not None and self._overfills(share, -turning[0]):
+                self._put(turning[1], self._take_out(turning[1]), full=False)
+                self._level = self._level_now()
+        fits = True
+        while fits:
+            fits = False
+            for share in self._shares.values():
+                while (turning := share.shared.by_threshold.first())[1] is not None and not self._overfills(
+                    share, turning[0]
+                ):
+                    self._put(turning[1], self._take_out(turning[1]), full=True)
+                    self._level, fits = self._level_now(), True
+
+    def _overfills(self, share: _Share, threshold: float) -> bool:
+        """Whether the level is below the threshold of an app of this share."""
+        return threshold > self._level * share.rate
 
     def _level_now(self) -> float:
         """GPUs for each unit of weight of shared apps; 0 if full apps need more than all, else infinity without any."""
-        left = self._gpus - self._full.total
-        if self._shared.by_end.live:
-            return max(0.0, left) / self._shared.total
+        left, weight = self._gpus, 0.0
+        for share in self._shares.values():
+            left -= share.full.total
+            weight += share.shared.total * share.rate
+        if weight > 0.0:
+            return max(0.0, left) / weight
         return math.inf if left >= 0.0 else 0.0
 
 

@@ -7,6 +7,7 @@ import json
 import signal
 import sys
 
+from themis.choices import AppMastersStart
 from themis_cli.parsers import Subcommands
 
 
@@ -27,6 +28,12 @@ def add_to(group: Subcommands) -> None:
         "--lease-s", type=float, default=20.0, metavar="S", help="seconds of a lease; default: %(default)g"
     )
     parser.add_argument("--policy", default="themis", metavar="NAME", help="policy of the rounds; default: %(default)s")
+    parser.add_argument(
+        "--app-masters",
+        choices=[each.value for each in AppMastersStart],
+        default=AppMastersStart.AT_GRANT.value,
+        help="when app masters start; default: %(default)s",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_service)
 
@@ -44,6 +51,7 @@ def _service(options: argparse.Namespace) -> int:
         seconds=options.seconds,
         lease_s=options.lease_s,
         policy=options.policy,
+        app_masters=AppMastersStart(options.app_masters),
     )
     # Treat SIGTERM like Ctrl-C. Otherwise the folder of the benchmark would remain.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

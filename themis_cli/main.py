@@ -19,7 +19,7 @@ from themis_cli.parsers import Parser
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 3
 
-_OPERATORS = ("rm", "user", "checkpoints", "devcluster", "examples", "completion")
+_OPERATORS = ("rm", "user", "usage", "checkpoints", "devcluster", "examples", "completion")
 _RESEARCHERS = (
     "simulate", "reproduce", "testbed", "audit", "bench", "auction", "allox", "oef", "rho", "replay",
 )  # fmt: skip

@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: Subcommands) -> None:
-    """Add `rm start`, `detect`, `init`, `status`, `stop`, `drain` and `undrain`."""
+    """Add `rm start`, `check`, `detect`, `init`, `status`, `stop`, `reload`, `drain` and `undrain`."""
     group = commands.add_parser("rm", help="run a ResourceManager").add_subparsers(metavar="COMMAND", required=True)
     start = group.add_parser("start", help="run one in the foreground until SIGTERM or Ctrl-C")
     start.add_argument("-c", "--config", required=True, metavar="FILE", help="settings, YAML; or an example's name")
     start.add_argument("--standby", action="store_true", help="wait while another one runs, and take over at its end")
     start.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     start.set_defaults(run=_start)
+    check = group.add_parser("check", help="check the settings, the cluster file and the file of queues")
+    check.add_argument("-c", "--config", required=True, metavar="FILE", help="settings, YAML; or an example's name")
+    check.set_defaults(run=_check)
     detect = group.add_parser("detect", help="print a cluster file with the NVIDIA GPUs of this machine")
     detect.add_argument(
         "--cpu-nodes", type=int, default=0, metavar="N", help="add N CPU nodes, which share the remaining cores"
@@ -43,13 +46,15 @@ def add_to(commands: Subcommands) -> None:
         "--timeout", type=float, default=120.0, metavar="SECONDS", help="how long to wait for its end; default: 120"
     )
     stop.set_defaults(run=_stop)
+    reload = group.add_parser("reload", help="read the file of queues again, check it and apply it")
+    reload.set_defaults(run=_reload)
     drain = group.add_parser("drain", help="let the leases of a machine end without renewal")
     drain.set_defaults(run=lambda options: _drain(options, drained=True))
     undrain = group.add_parser("undrain", help="use a drained machine again")
     undrain.set_defaults(run=lambda options: _drain(options, drained=False))
     for parser in (drain, undrain):
         parser.add_argument("node", metavar="NODE", help="name of the machine")
-    for parser in (status, stop, drain, undrain):
+    for parser in (status, stop, reload, drain, undrain):
         add_connection_to(parser)
     init = group.add_parser("init", help="make an authority and a certificate for TLS, or renew the certificate")
     init.add_argument("--dir", default="tls", metavar="FOLDER", help="where; default: tls")
@@ -96,6 +101,31 @@ def _start(options: argparse.Namespace) -> int:
     from rm_plugin.service.server import run
 
     return run(settings, standby=options.standby)
+
+
+def _check(options: argparse.Namespace) -> int:
+    from themis.config.cluster_file import load_cluster
+    from themis.config.examples import ExampleKind, file_or_example
+    from themis.config.queues_file import load_queues
+    from themis.config.rm_settings import load_rm_settings
+    from themis.config.validation_errors import FoundErrors
+
+    settings = load_rm_settings(file_or_example(options.config, ExampleKind.SETTINGS))
+    errors = FoundErrors()
+    if settings.cluster is not None and settings.engine != "yarn":
+        errors.run(load_cluster, settings.cluster)
+    queues = None if settings.queues is None else errors.run(load_queues, settings.queues)
+    errors.raise_all()
+    of_queues = "" if queues is None else f", {len(queues.queues)} queues"
+    sys.stdout.write(f"{options.config}: engine {settings.engine}, policy {settings.policy}{of_queues}: valid\n")
+    return 0
+
+
+def _reload(options: argparse.Namespace) -> int:
+    with admin_of(options) as admin:
+        queues = admin.reload()
+    sys.stdout.write(f"{queues} queues hold from now on\n")
+    return 0
 
 
 def _detect(options: argparse.Namespace) -> int:

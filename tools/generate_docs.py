@@ -58,7 +58,7 @@ _ABOUT: Mapping[str, str] = {
 STATES: Mapping[str, Mapping[str, str]] = {
     "app": {
         AppState.SUBMITTED: "accepted and stored; no app master yet",
-        AppState.ACCEPTED: "an attempt of its app master was started and has not registered yet",
+        AppState.ACCEPTED: "it waits for GPUs without an app master, or that was started and has not registered yet",
         AppState.RUNNING: "the app master has registered; the app may hold GPUs or wait for them",
         AppState.PAUSED: "paused by its user: nothing of it runs, and it asks for no GPU, until it is resumed",
         AppState.FINISHED: "the search came to its end; it names the best job, if one is known",

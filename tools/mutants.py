@@ -104,11 +104,16 @@ class Mutant:
 
 
 class _Places(ast.NodeVisitor):
-    """Collects the mutants of a module. Leaves out text for people, types and what only logs."""
+    """Collects the mutants of a module.
+
+    Leaves out text for people, types, what only logs, and numbers of modules and classes, such as limits and defaults:
+    a test that pinned them would only repeat them.
+    """
 
     def __init__(self, path: str, source: bytes) -> None:
         self.found: list[Mutant] = []
         self._path, self._source = path, source
+        self._functions = 0
         starts = [0]
         for line in source.splitlines(keepends=True):
             starts.append(starts[-1] + len(line))
@@ -215,16 +220,25 @@ class _Places(ast.NodeVisitor):
 
     # ---- what has no behaviour ----
 
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self._visit_value(node.value)
+
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
-            self.visit(node.value)
+            self._visit_value(node.value)
+
+    def _visit_value(self, value: ast.expr) -> None:
+        if self._functions or any(isinstance(each, ast.Call) for each in ast.walk(value)):
+            self.visit(value)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self._functions += 1
         for default in (*node.args.defaults, *node.args.kw_defaults):
             if default is not None:
                 self.visit(default)
         for statement in node.body:
             self.visit(statement)
+        self._functions -= 1
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
         self.visit_FunctionDef(node)

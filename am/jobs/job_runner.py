@@ -60,7 +60,7 @@ class JobRunner:
         emit: Sends an event.
         drain: Reads a job's log to its end. The argument is whether its tasks ended well.
         on_change: Called after every end of an incarnation.
-        on_no_room: Called with leased GPUs on which the engine has no free capacity, and the reason. It must give
+        on_no_room: Called with leased GPUs on which the engine has no free capacity, and the error. It must give
             them back. The job may start on the others of its gang, if they are enough.
     """
 
@@ -148,12 +148,13 @@ class JobRunner:
             self._on_change()
 
     async def _run_incarnation(self, job: JobRun) -> None:
-        no_room, full = "", job.gpus
+        no_room: NoRoomError | None = None
+        full = job.gpus
         try:
             exits = await self._run_tasks(job)
         except NoRoomError as error:
             LOG.warning("%s: %s", job.job_id, error)
-            no_room, full, exits = str(error), error.gpus or full, []
+            no_room, full, exits = error, error.gpus or full, []
         except Exception as error:
             # Whatever it was: a job that is stuck would hold its GPUs for good.
             LOG.exception("%s could not be started", job.job_id)

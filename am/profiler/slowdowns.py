@@ -84,6 +84,8 @@ def measured_slowdown(paces: Mapping[Placement, IterationTime], assumed: Slowdow
         assumed: S before any measurement.
     """
     reliable = {placement: pace for placement, pace in paces.items() if pace.is_reliable}
+    if not reliable:
+        return assumed
     ratios: dict[Level, float] = {}
     for level in sorted({placement.level for placement in reliable}):
         ratios[level] = _ratio(level, reliable, ratios) if ratios else assumed.at(level)

@@ -25,15 +25,26 @@ class NoRoomError(ThemisError):
 
     Args:
         gpus: The GPUs without room. Empty if this is unknown: then no GPU of the gang counts as usable.
+        headroom_gpus: GPUs that the engine would grant the app elsewhere, by its own word, if it did not grant these.
+            None if it does not say, or if the machine is at fault.
     """
 
-    def __init__(self, what: str, *, value: object = None, remedy: str = "", gpus: tuple[GpuId, ...] = ()) -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        value: object = None,
+        remedy: str = "",
+        gpus: tuple[GpuId, ...] = (),
+        headroom_gpus: int | None = None,
+    ) -> None:
         super().__init__(what, value=value, remedy=remedy)
         self.gpus = gpus
+        self.headroom_gpus = headroom_gpus
 
 
-OnNoRoom = Callable[[tuple[GpuId, ...], str], None]
-"""Called with leased GPUs on which the engine has no room, and the reason."""
+OnNoRoom = Callable[[tuple[GpuId, ...], NoRoomError], None]
+"""Called with leased GPUs on which the engine has no room, and the error that says why."""
 
 
 class SeatRequest(Value, frozen=True, kw_only=True):

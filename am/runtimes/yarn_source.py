@@ -177,7 +177,13 @@ class YarnSource:
                 "does another program use its GPUs or memory, is the queue at its limit, or the machine unreachable?"
             )
             waited = f"YARN granted no container within {self._limits.pin_timeout_s:g} s"
-            raise NoRoomError(waited, value=wish.machine_id, remedy=remedy, gpus=wish.request.gpus)
+            raise NoRoomError(
+                waited,
+                value=wish.machine_id,
+                remedy=remedy,
+                gpus=wish.request.gpus,
+                headroom_gpus=self.headroom_gpus,
+            )
         await asyncio.shield(seat.up)
 
     async def gone(self, seat_id: str) -> TaskExit:

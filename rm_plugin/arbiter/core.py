@@ -16,9 +16,7 @@ from msgspec.structs import replace
 from rm_plugin.arbiter.contention import Contention
 from rm_plugin.arbiter.lease_table import EndOf, LeaseTable
 from rm_plugin.arbiter.round_values import (
-    NO_OWNER,
     NO_RESOURCES,
-    AppOwner,
     AppStanding,
     Decision,
     RemembersRuns,
@@ -35,6 +33,7 @@ from themis.errors import InputError, InvariantError
 from themis.leases import Lease, LeaseChange, LeaseChangeKind, allocation_of, renewable_until_s
 from themis.lifecycle import LeaseState
 from themis.placement.gpu_choice import count_by_slot, masks_of
+from themis.queues import NO_OWNER, AppOwner, Queues, Tenant
 from themis.sums import sum_in_order
 from themis.values import Value
 
@@ -117,7 +116,9 @@ class Arbiter:
         self._origin_s = grid_origin_s
         self._next_round_id = next_round_id
         self._memory = memory
-        self._contention = Contention()
+        self._contention = Contention(rounds.queues)
+        # When apps that have ended were submitted, and their GPU time, by tenant (`RoundSnapshot.ended_gpu_s`).
+        self._ended: dict[Tenant, dict[str, tuple[float, float]]] = {}
         self._apps: dict[str, _Account] = {}
         # Of every active app in their order, but without renewable leases; out of date of apps that are noted.
         self._standings: dict[str, AppStanding] = {}
@@ -204,15 +205,31 @@ class Arbiter:
             waiting=set(waiting),
         )
         self._standings[app_id] = self._standing(app_id)
-        self._contention.enter(app_id, now_s)
+        tenant = self._rounds.queues.tenant(owner)
+        # A resumed app counts by itself again.
+        self._ended.get(tenant, {}).pop(app_id, None)
+        self._contention.enter(app_id, now_s, tenant)
 
     def end_app(self, app_id: str, *, now_s: float, reason: str) -> list[LeaseChange]:
         """An app ended and nothing of it runs any more: its leases end."""
         changes = self.release([lease.lease_id for lease in self.table.of_app(app_id)], now_s=now_s, reason=reason)
-        self._apps.pop(app_id, None)
+        account = self._apps.pop(app_id, None)
         self._standings.pop(app_id, None)
+        if account is not None:
+            self.note_ended(app_id, account.owner, account.submitted_at_s, account.attained_gpu_s)
         self._contention.leave(app_id, now_s)
         return changes
+
+    def note_ended(self, app_id: str, owner: AppOwner, submitted_at_s: float, gpu_s: float) -> None:
+        """Count the GPU time of an app that has ended for its user, as long as an older app of the user is active."""
+        tenant = self._rounds.queues.tenant(owner)
+        if not tenant[1]:
+            return
+        active = [app for app in self._apps.values() if self._rounds.queues.tenant(app.owner) == tenant]
+        oldest_s = min((app.submitted_at_s for app in active), default=math.inf)
+        ended = {**self._ended.pop(tenant, {}), app_id: (submitted_at_s, gpu_s)}
+        if ended := {name: each for name, each in ended.items() if each[0] >= oldest_s}:
+            self._ended[tenant] = ended
 
     def set_silent(self, app_id: str, silent: bool) -> None:
         """An app master went away (its leases wait for it), or came back. An app that leaves stays silent."""
@@ -244,7 +261,9 @@ class Arbiter:
         return self._contention.mean(app_id, now_s)
 
     def attained_gpu_s(self, app_id: str, now_s: float) -> float:
-        """GPU time that an active app had so far, leases that still run included."""
+        """GPU time that an active app had so far, leases that still run included; 0 before it is active."""
+        if app_id not in self._apps:
+            return 0.0
         return self._apps[app_id].attained_gpu_s + _running_gpu_s(self.table.live_of(app_id), now_s)
 
     # ---- rounds ----
@@ -289,6 +308,9 @@ class Arbiter:
             settings=self._rounds,
             seed=child_seed(self._seed, "round", str(self._next_round_id)),
             contentions=self._contention.at(now_s),
+            ended_gpu_s={
+                tenant: math.fsum(gpu_s for _, gpu_s in ended.values()) for tenant, ended in self._ended.items()
+            },
             memory=self._memory,
         )
         self._next_round_id += 1
@@ -365,6 +387,19 @@ class Arbiter:
     def overdue_apps(self, now_s: float) -> set[str]:
         """Apps with such a lease. Only leases that expire are looked at."""
         return {lease.app_id for lease in self.overdue(now_s)}
+
+    # ---- queues ----
+
+    @property
+    def queues(self) -> Queues:
+        """The queues and users that share the cluster."""
+        return self._rounds.queues
+
+    def requeue(self, queues: Queues, *, now_s: float) -> None:
+        """Other queues, weights and limits hold from now on. Not during a round."""
+        self._rounds = replace(self._rounds, queues=queues)
+        tenants = {app_id: queues.tenant(account.owner) for app_id, account in self._apps.items()}
+        self._contention.requeue(queues, tenants, now_s)
 
     # ---- machines ----
 

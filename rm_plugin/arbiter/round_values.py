@@ -27,6 +27,7 @@ from themis.choices import (
 from themis.cluster import Allocation, Cluster
 from themis.errors import InputError
 from themis.placement.free_capacity import SlotCounts
+from themis.queues import NO_OWNER, ONE_QUEUE, AppOwner, Queues, Tenant
 from themis.sums import sum_in_order
 from themis.values import Value, cached_property
 
@@ -51,6 +52,7 @@ class RoundSettings(Value, frozen=True, kw_only=True):
     leftovers: LeftoverOrder = LeftoverOrder.RANDOM
     gang_placement: GangPlacement = GangPlacement.BEST_FIT
     preemption_margin: float = 0.8
+    queues: Queues = ONE_QUEUE
 
     OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {
         "tenant_of": TenantOf.USER,
@@ -63,6 +65,7 @@ class RoundSettings(Value, frozen=True, kw_only=True):
         "leftovers": LeftoverOrder.RANDOM,
         "gang_placement": GangPlacement.BEST_FIT,
         "preemption_margin": 0.8,
+        "queues": ONE_QUEUE,
     }
     """Fields that records leave out at their defaults."""
 
@@ -83,16 +86,6 @@ class RoundSettings(Value, frozen=True, kw_only=True):
             if not 0.0 < weight < math.inf:
                 raise InputError(f"the weight of {tenant} must be a finite number above 0", value=weight)
 
-
-class AppOwner(Value, frozen=True, kw_only=True):
-    """Whose app it is: its user and its queue, for policies that share among tenants."""
-
-    user: str = ""
-    queue: str = "default"
-
-
-NO_OWNER = AppOwner()
-"""The owner of an app without a user."""
 
 NO_RESOURCES = TaskResources(memory_mb=0, vcores=0)
 """Those of an app that does not say what its tasks need beside their GPUs, such as one of a trace."""
@@ -132,8 +125,9 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
 
     The device types of `cluster` say how fast the reference job is on each; the demands of the reports say on which
     types each job can run, and how fast (`GangDemand.speeds`). `machines` are all of the cluster with their GPUs on
-    offer, renewable ones included. `contentions` has N_avg of the apps. `reports` and `bids` hold the apps that
-    answered. `memory` is that of the last decision (`PolicyWithMemory`).
+    offer, renewable ones included. `contentions` has N_avg and the weights of the apps. `ended_gpu_s` is the GPU time
+    of apps that have ended, by tenant, if they were submitted after the tenant's oldest active app. `reports` and
+    `bids` hold the apps that answered. `memory` is that of the last decision (`PolicyWithMemory`).
     """
 
     round_id: int
@@ -145,6 +139,7 @@ class RoundSnapshot(Value, frozen=True, dict=True, kw_only=True):
     settings: RoundSettings
     seed: int
     contentions: Contentions = field(default_factory=Contentions)
+    ended_gpu_s: Mapping[Tenant, float] = field(default_factory=dict)
     reports: Mapping[str, AppReport] = field(default_factory=dict)
     bids: Mapping[str, Bid] | None = None
     outcome: AuctionOutcome | None = None

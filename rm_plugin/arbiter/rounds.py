@@ -13,6 +13,7 @@ from typing import Any, cast
 from msgspec import field
 
 from rm_plugin.arbiter.auction import AuctionOutcome
+from rm_plugin.arbiter.quotas import bids_within_quotas, within_quotas
 from rm_plugin.arbiter.round_values import AskBids, AskReports, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.port import Policy
 from themis.bids import AppReport, Bid, RhoOf
@@ -56,7 +57,7 @@ def play_round(
     asked = tuple([app.app_id for app in snapshot.apps if not app.silent])
     answers = cast("Mapping[str, AppReport]", (yield AskReports(asked, rho_of)))
     reports, refused = check_reports(snapshot, asked, answers, rho_of)
-    snapshot = snapshot.having(reports=reports)
+    snapshot = snapshot.having(reports=within_quotas(snapshot, reports))
     while True:
         step = policy.decide(snapshot)
         if isinstance(step, Decision):
@@ -64,7 +65,7 @@ def play_round(
         answer: Any = yield step
         if isinstance(step, AskBids):
             bids, bad = check_bids(snapshot, step.app_ids, cast("Mapping[str, Bid]", answer))
-            snapshot, refused = snapshot.having(bids=bids), refused | bad
+            snapshot, refused = snapshot.having(bids=bids_within_quotas(snapshot, bids)), refused | bad
         else:
             no_winners = AuctionOutcome(wins={}, shares=dict.fromkeys(snapshot.bids or {}, 1.0))
             snapshot = snapshot.having(outcome=answer or no_winners)

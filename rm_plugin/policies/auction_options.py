@@ -17,7 +17,8 @@ from rm_plugin.arbiter.round_values import RoundSettings, RoundSnapshot
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.policies.due_dates import DueDateMemory, advance, due_times_s
 from rm_plugin.policies.gang_allocator import GangAllocator
-from themis.bids import AppReport, Bid, PlacedGang
+from rm_plugin.policies.users import rho_as_one_app
+from themis.bids import Bid, PlacedGang
 from themis.choices import Bidders, BidValues, LeftoverOrder
 from themis.placement.free_capacity import FreeCapacity
 
@@ -47,21 +48,23 @@ def spans_of(snapshot: RoundSnapshot) -> tuple[Spans, DueDateMemory]:
 
 # ---- who bids -------------------------------------------------------------------------------------------------------
 
-Pressure = Callable[[AppReport, Spans], float]
-"""How badly an app needs GPUs; the apps of the largest value bid."""
+Pressures = Callable[[RoundSnapshot, Spans], Mapping[str, float]]
+"""How badly each app needs GPUs; the apps of the largest value bid."""
 
 
-def _rho(report: AppReport, spans: Spans) -> float:
+def _rho(snapshot: RoundSnapshot, spans: Spans) -> Mapping[str, float]:
     del spans
-    return report.rho
+    return rho_as_one_app(snapshot)
 
 
-def _time_over_span(report: AppReport, spans: Spans) -> float:
-    span_s = spans.get(report.app_id, math.inf)
-    return report.t_shared_s / span_s if report.t_shared_s > 0.0 else 0.0
+def _time_over_span(snapshot: RoundSnapshot, spans: Spans) -> Mapping[str, float]:
+    return {
+        app_id: report.t_shared_s / spans.get(app_id, math.inf) if report.t_shared_s > 0.0 else 0.0
+        for app_id, report in snapshot.answered.items()
+    }
 
 
-PRESSURES: Mapping[Bidders, Pressure] = MappingProxyType(
+PRESSURES: Mapping[Bidders, Pressures] = MappingProxyType(
     {Bidders.WORST_RHO: _rho, Bidders.PRESSED: _time_over_span, Bidders.ALL: _rho}
 )
 
@@ -69,17 +72,24 @@ PRESSURES: Mapping[Bidders, Pressure] = MappingProxyType(
 def bidding_apps(snapshot: RoundSnapshot, spans: Spans) -> tuple[str, ...]:
     """The apps that are asked to bid, most pressed first: ceil((1 - f) N) of them, at least one, or all.
 
-    N counts the active apps that answered. Apps that could use nothing more are not asked: an offer to them is wasted,
-    and a place in the auction too. For example, with f = 0.8 and 12 apps the ceil(2.4) = 3 worst bid, of those that
-    could use more.
+    N counts the active apps that answered, by weight (`Contentions.weights`): the apps of a user who has many take up
+    no more places than one app of a user who has one. Apps that could use nothing more are not asked: an offer to them
+    is wasted, and a place in the auction too. For example, with f = 0.8 and 12 apps of equal weight the ceil(2.4) = 3
+    worst bid, of those that could use more.
     """
-    settings, answered = snapshot.settings, snapshot.answered
+    settings, answered, weight = snapshot.settings, snapshot.answered, snapshot.contentions.weight
     share = 1.0 if settings.bidders is Bidders.ALL else 1.0 - settings.f
     # 1 - 0.8 is 0.19999999999999996: without the rounding five apps would count as fewer than one fifth of them.
-    places = max(1, math.ceil(round(share * len(answered), 9)))
-    pressure = PRESSURES[settings.bidders]
-    with_demand = [(-pressure(report, spans), app_id) for app_id, report in answered.items() if report.demands]
-    return tuple([app_id for _, app_id in sorted(with_demand)[:places]])
+    places = round(share * sum(map(weight, answered)), 9)
+    pressures = PRESSURES[settings.bidders](snapshot, spans)
+    with_demand = [(-pressures[app_id], app_id) for app_id, report in answered.items() if report.demands]
+    asked: list[str] = []
+    for _, app_id in sorted(with_demand):
+        if asked and places <= 0.0:
+            break
+        places -= weight(app_id)
+        asked.append(app_id)
+    return tuple(asked)
 
 
 # ---- what bids are worth --------------------------------------------------------------------------------------------
@@ -119,9 +129,9 @@ def valued_bids(snapshot: RoundSnapshot, spans: Spans) -> tuple[Bid, ...]:
     Apps bid 1/rho, which is t_ideal / t with their time t. Their reports say t_ideal, so the arbiter knows every t. The
     empty bundle is worth 1 then. An app without a finite t_ideal, or without the due date that is needed, bids nothing.
     """
-    bids, values = snapshot.bids or {}, snapshot.settings.values
+    bids, values, weight = snapshot.bids or {}, snapshot.settings.values, snapshot.contentions.weight
     if values is BidValues.RHO:
-        return tuple([bids[app_id] for app_id in sorted(bids)])
+        return tuple([_weighted(bids[app_id], weight(app_id)) for app_id in sorted(bids)])
     log_value, lease_s = LOG_VALUES[values], snapshot.lease_s
     needs_span = values is BidValues.SLACK
     valued = []
@@ -135,8 +145,21 @@ def valued_bids(snapshot: RoundSnapshot, spans: Spans) -> tuple[Bid, ...]:
         for row in bid.rows:
             log = log_value(ideal_s / row.value, span_s, lease_s) - empty
             rows.append(replace(row, value=math.exp(max(-_MAX_LOG, min(_MAX_LOG, log)))))
-        valued.append(replace(bid, empty_value=1.0, rows=tuple(rows)))
+        valued.append(_weighted(replace(bid, empty_value=1.0, rows=tuple(rows)), weight(app_id)))
     return tuple(valued)
+
+
+def _weighted(bid: Bid, weight: float) -> Bid:
+    """The bid of an app of this weight: its values, relative to the empty bundle, to the power of the weight.
+
+    The auction maximises the product of values. With weights as exponents that is proportional fairness with weights
+    (Cole et al., EC'13, section 4): four bids of weight 1/4 count as much as one.
+    """
+    if weight == 1.0:
+        return bid
+    empty = bid.empty_value or 1.0
+    rows = [replace(row, value=empty * (row.value / empty) ** weight) for row in bid.rows]
+    return replace(bid, rows=tuple(rows))
 
 
 # ---- who gets the leftovers -----------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp
     memory = snapshot.memory
     if not isinstance(memory, DueDateMemory):
         memory = DueDateMemory(fluid=FluidState(gpus=snapshot.cluster.gpus, now_s=0.0))
-    fluid, apps = FluidCluster.restored(memory.fluid), dict(memory.apps)
+    fluid, apps = FluidCluster.restored(memory.fluid, snapshot.settings.queues), dict(memory.apps)
     if memory.fluid.gpus != snapshot.cluster.gpus:
         fluid.resize(snapshot.cluster.gpus, memory.fluid.now_s)
     # What an app did under another policy is not metered: it arrives now, with what it has left.
@@ -87,7 +87,7 @@ def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp
             at_s = max(arrived_s[app_id], fluid.now_s)
             # An app that was paused arrives anew, with what it has left: a pause makes no app due earlier.
             fluid.forget(app_id, at_s)
-            fluid.arrive(app_id, phases, at_s)
+            fluid.arrive(app_id, phases, at_s, owner=snapshot.standing(app_id).owner)
             apps[app_id] = MeteredApp(
                 work_gpu_s=report.work_left_gpu_s,
                 whole_time_s=math.fsum(phase.time_s for phase in phases),

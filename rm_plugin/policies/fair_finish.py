@@ -44,6 +44,7 @@ from rm_plugin.arbiter.round_values import AppStanding, AskBids, Decision, Round
 from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.due_dates import DueDateMemory, MeteredApp, advance, due_times_s
 from rm_plugin.policies.gang_allocator import GangAllocator
+from rm_plugin.policies.users import Rank, ranks
 from themis.bids import GangDemand, PlacedGang, RhoOf
 from themis.cluster import Cluster
 
@@ -61,18 +62,12 @@ class FairFinishPolicy:
         due_s = due_times_s(fluid, metered)
         app_demands = app_demands_of(snapshot, {})
         allocator = GangAllocator(snapshot.machines, app_demands, snapshot.lease_s)
-        user_left_gpu_s = _left_by_user(snapshot, metered)
-        margin = snapshot.settings.preemption_margin
+        left = ranks(snapshot, _counted_left_gpu_s(snapshot, metered, allocator))
 
-        def service_left(app_id: str) -> tuple[bool, float, float, str]:
+        def service_left(app_id: str) -> tuple[bool, Rank]:
             # An app that never reported its phases cannot be metered.
             app = metered.get(app_id)
-            if app is None:
-                return True, math.inf, math.inf, app_id
-            standing = snapshot.standing(app_id)
-            left_gpu_s = user_left_gpu_s.get(standing.owner.user, app.left_gpu_s)
-            counted = 1.0 - margin * _held_share(standing, allocator.jobs(app_id))
-            return app.overran, counted * left_gpu_s, app.left_gpu_s, app_id
+            return (True, (math.inf, 0, math.inf, app_id)) if app is None else (app.overran, left[app_id])
 
         in_order = sorted(allocator.app_demands, key=service_left)
         most_pressed_first = _most_pressed_first(snapshot, app_demands, metered, due_s)
@@ -129,19 +124,18 @@ def _time_left_s(app: MeteredApp, standing: AppStanding, restart_s: float) -> fl
     return app.whole_time_s * share_left + (0.0 if holds else restart_s)
 
 
-def _held_share(standing: AppStanding, unmet: Sequence[GangDemand]) -> float:
-    """The share of the GPUs that an app can use which it has held until now."""
-    kept_gpus = standing.kept.gpus
-    return min(1.0, (kept_gpus + standing.renewable.gpus) / (kept_gpus + sum(demand.max_gpus for demand in unmet)))
-
-
-def _left_by_user(snapshot: RoundSnapshot, metered: Mapping[str, MeteredApp]) -> dict[str, float]:
-    """Declared work that is not done yet, of all active apps of each user. Apps without a user are left out."""
-    left_gpu_s: dict[str, float] = {}
-    for app in snapshot.apps:
-        if app.owner.user and app.app_id in metered:
-            left_gpu_s[app.owner.user] = left_gpu_s.get(app.owner.user, 0.0) + metered[app.app_id].left_gpu_s
-    return left_gpu_s
+def _counted_left_gpu_s(
+    snapshot: RoundSnapshot, metered: Mapping[str, MeteredApp], allocator: GangAllocator
+) -> dict[str, float]:
+    """The service that apps have left, less the preemption margin for the share of their GPUs that they hold."""
+    counted = {}
+    for app_id, app in metered.items():
+        standing, demand = snapshot.standing(app_id), allocator.app_demands.get(app_id)
+        held_gpus = standing.kept.gpus + standing.renewable.gpus
+        wanted_gpus = standing.kept.gpus + sum(job.max_gpus for job in (demand.demands if demand else ()))
+        share = min(1.0, held_gpus / wanted_gpus) if wanted_gpus else 0.0
+        counted[app_id] = app.left_gpu_s * (1.0 - snapshot.settings.preemption_margin * share)
+    return counted
 
 
 def _longest_job(allocator: GangAllocator, app_id: str) -> int:

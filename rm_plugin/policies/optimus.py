@@ -6,6 +6,7 @@ from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, Sol
 from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.greedy import Given, serve_step_by_step
+from rm_plugin.policies.users import UserKey, user_weights, users_of
 from themis.bids import RhoOf
 
 
@@ -13,9 +14,9 @@ class OptimusPolicy:
     """GPUs go one unit at a time to the job with the highest ratio of throughput with it to throughput without it.
 
     Our choice: a job without GPUs has no throughput, so its smallest gang has an infinite ratio: every job that fits
-    starts before any job grows, as in Optimus itself. Ties go to the app with the least throughput so far, where kept
-    GPUs count as one each: for equal gangs the app's own ratio is highest there. Then the earlier submission, then the
-    app id; of an app's jobs the longest.
+    starts before any job grows, as in Optimus itself. Ties go to the user, then to the app, with the least throughput
+    so far, where kept GPUs count as one each: for equal gangs the app's own ratio is highest there. Then the earlier
+    submission, then the app id; of an app's jobs the longest.
     """
 
     name = "optimus"
@@ -26,10 +27,16 @@ class OptimusPolicy:
         app_demands = app_demands_of(snapshot, {})
         allocator = GangAllocator.for_baseline(snapshot, app_demands)
         apps = {app.app_id: app for app in snapshot.apps}
+        users = users_of(snapshot)
+        weights = user_weights(snapshot, users)
+        speeds: dict[UserKey, dict[str, float]] = {}
+        for app_id, user in users.items():
+            speeds.setdefault(user, {})[app_id] = float(apps[app_id].kept.gpus)
 
         def rank(app_id: str, given: Given, ratio: float) -> tuple[float, ...]:
-            app = apps[app_id]
-            return (-ratio, app.kept.gpus + given.speed, app.submitted_at_s)
+            app, user = apps[app_id], users[app_id]
+            speeds[user][app_id] = speed = app.kept.gpus + given.speed
+            return (-ratio, sum(speeds[user].values()) / weights[user], speed, app.submitted_at_s)
 
         serve_step_by_step(allocator, rank)
         return allocator.decision()

@@ -67,7 +67,11 @@ def kept_gangs(snapshot: RoundSnapshot) -> dict[str, tuple[PlacedGang, ...]]:
     if snapshot.outcome is None:
         return {}
     gangs = {app_id: win.gangs for app_id, win in snapshot.outcome.wins.items()}
-    shares = snapshot.outcome.shares if snapshot.settings.payments else dict.fromkeys(gangs, 1.0)
+    shares = dict.fromkeys(gangs, 1.0)
+    if snapshot.settings.payments:
+        # The share of the others' product that an app leaves them, in units of its own value: values have weights.
+        weight = snapshot.contentions.weight
+        shares = {app_id: share ** (1.0 / weight(app_id)) for app_id, share in snapshot.outcome.shares.items()}
     slowdowns = {app_id: _slowdown(snapshot, app_id) for app_id in gangs}
     seed = child_seed(snapshot.seed, "payments")
     demands = {app_id: snapshot.reports[app_id].demands for app_id in gangs}

@@ -112,6 +112,16 @@ class AdminService(rpc.AdminServiceServicer):  # type: ignore[misc]
         await asyncio.wait([look], timeout=_LOOK_S)
         return node_status(self._manager, self._manager.arbiter.cluster.machine(machine_id))
 
+    async def Reload(self, request: pb.ReloadRequest, context: Context) -> pb.ReloadReply:
+        """Read the file of queues again, and apply it."""
+        try:
+            caller().check_admin("reload the queues")
+            queues = await self._manager.reload_queues(by=caller().user)
+        except ThemisError as error:
+            await refuse(context, error)
+            raise
+        return pb.ReloadReply(queues=len(queues.queues))
+
     async def AddUser(self, request: pb.AddUserRequest, context: Context) -> pb.AddUserReply:
         """Give a user of the network a token."""
         manager = self._manager

@@ -27,6 +27,7 @@ def check_app(spec: AppSpec, cluster: Cluster) -> None:
     check_app_name(spec.name, _SOURCE)
     check_label(spec.user, "user", _SOURCE)
     check_label(spec.queue, "queue", _SOURCE)
+    _check_count("priority", spec.priority, least=-1000, most=1000)
     check_label(spec.tuner.name, "tuner", _SOURCE)
     if spec.program.name:
         check_label(spec.program.name, "program", _SOURCE)

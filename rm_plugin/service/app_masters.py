@@ -7,22 +7,26 @@ import contextlib
 import errno
 import logging
 import math
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.engines.port import AmExit, AmLaunch, AppLauncher
+from rm_plugin.service.app_quotas import AppQuotas
 from rm_plugin.service.attempt_token import hashed, new_token
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.entries import AppEntries, AppEntry
+from rm_plugin.service.grant_limit import NO_GRANT_LIMIT
+from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.starts import Starts
 from rm_plugin.service.store import StoreError
 from themis.clock import Clock
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError, UnreachableError
+from themis.leases import LeaseChange
 from themis.lifecycle import APP_LIFECYCLE, AppState, JobState, LeaseState
 from themis.wire import themis_pb2 as pb
 
@@ -49,9 +53,12 @@ class AppMasters:
         entries: The apps.
         changes: Writes every change before it takes effect.
         live_cluster: Ends leases and notifies other apps.
+        hosted: The apps for which the agent host answers instead.
         launcher: The engine's side: starts and kills.
         clock: The present time.
+        quotas: Which apps wait until others end.
         on_ended: Runs in the background after an app has ended.
+        note_end: Adds to the change in which an app ends.
     """
 
     def __init__(
@@ -62,9 +69,12 @@ class AppMasters:
         entries: AppEntries,
         changes: Changes,
         live_cluster: LiveCluster,
+        hosted: HostedApps,
         launcher: AppLauncher,
         clock: Clock,
+        quotas: AppQuotas,
         on_ended: Callable[[AppEntry], Coroutine[Any, Any, object]],
+        note_end: Callable[[Change, AppEntry], None],
     ) -> None:
         self.settings = settings
         self.rm_address = ""
@@ -74,14 +84,19 @@ class AppMasters:
         self._entries = entries
         self._changes = changes
         self._live_cluster = live_cluster
+        self._hosted = hosted
         self._launcher = launcher
         self._clock = clock
         self._on_ended = on_ended
+        self._note_end = note_end
         self._starts = Starts(settings.am_starts_at_once)
+        self._quotas = quotas
         self._unlaunched: set[str] = set()
         self._relaunch_at_s = 0.0
         # The attempt and the token of each app whose app master is being started.
         self._tokens_to_launch: dict[str, tuple[int, str]] = {}
+        # The kills of app masters of resting apps: the next attempt starts after them.
+        self._leftovers: dict[str, asyncio.Task[Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._being_checked: set[str] = set()
         self._resumed_at_s = -math.inf
@@ -89,6 +104,81 @@ class AppMasters:
         self._engine_away_at_s = -math.inf
         self._closing = False
         changes.on_recovery(self.resume)
+
+    async def take_up(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
+        """Start the app master of an app that has none, or let the agent host answer for it until it is granted GPUs.
+
+        An app that is not admitted is taken up once it is. `timeout_s` is as in `launch_or_queue`.
+        """
+        if entry.app_id in self._quotas.waiting:
+            return
+        may_wait = self.settings.starts_at_grant and not entry.has_app_master
+        if may_wait and not self._arbiter.table.of_app(entry.app_id):
+            entry.turn(AppState.ACCEPTED)
+            self._host(entry)
+        else:
+            await self.launch_or_queue(entry, timeout_s=timeout_s)
+
+    def start_granted(self, changes: Iterable[LeaseChange]) -> None:
+        """Start the app masters of hosted apps that have leases now, also of GPUs that others have yet to give back."""
+        for app_id in sorted({change.lease.app_id for change in changes}):
+            if app_id in self._hosted:
+                self.start_hosted(self._entries.get(app_id))
+
+    def start_hosted(self, entry: AppEntry) -> None:
+        """Start the app master of a hosted app. Until it registers, the app is asked for nothing."""
+        self._hosted.discard(entry.app_id)
+        self._arbiter.set_silent(entry.app_id, True)
+        # Else it would count as silent since it began to wait.
+        entry.last_seen_s = self._clock.now_s()
+        self._spawn(self._launch(entry))
+
+    def rest(self, change: Change, entry: AppEntry, view: bytes) -> None:
+        """End an app master that waits for GPUs, within a change: the agent host answers by this view until a grant."""
+        is_over = not entry.is_active or entry.leave_reason or not self.settings.starts_at_grant
+        if is_over or self._arbiter.table.of_app(entry.app_id):
+            return
+        state = APP_LIFECYCLE.check(entry.state, AppState.ACCEPTED, entry.app_id)
+        change.event("am_rested", app_id=entry.app_id, detail={"attempt": entry.attempt})
+        # What the engine grants is heard from app masters alone.
+        change.set(entry, lost_attempt=entry.attempt, grant_limit=NO_GRANT_LIMIT)
+        excused = entry.excused_attempts + 1
+        change.put(entry, state=state, resting_view=view, excused_attempts=excused, page_url="")
+        change.then(lambda: self._end_resting(entry))
+
+    def _end_resting(self, entry: AppEntry) -> None:
+        _close_session(entry)
+        self._leftovers[entry.app_id] = self._spawn(self._kill_leftover(entry.app_id))
+        self._host(entry)
+
+    def _host(self, entry: AppEntry) -> None:
+        self._arbiter.set_silent(entry.app_id, bool(entry.leave_reason))
+        self._hosted.add(entry)
+
+    def admit(self, entry: AppEntry, *, arrived_at_s: float | None = None) -> bool:
+        """Let a new or resumed app share the cluster, unless it is over a limit of active apps: then it waits.
+
+        An app that waits does not take part in rounds, and has no part of its user's share. So a new app arrives when
+        it is admitted, unless `arrived_at_s` names an earlier time.
+        """
+        reason = self._quotas.reason(entry, self._entries.active())
+        if reason:
+            self._quotas.waiting[entry.app_id] = entry
+            entry.launch_wait = reason
+            return False
+        self._quotas.waiting.pop(entry.app_id, None)
+        entry.launch_wait = ""
+        entry.last_seen_s = self._clock.now_s()
+        self._arbiter.add_app(
+            entry.app_id,
+            now_s=entry.last_seen_s,
+            attained_gpu_s=entry.gpu_time_s,
+            owner=entry.owner,
+            resources=entry.spec.resources,
+            arrived_at_s=entry.arrived_at_s if entry.attempt else arrived_at_s,
+        )
+        self._arbiter.set_silent(entry.app_id, entry.attempt > 0)
+        return True
 
     async def launch_or_queue(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
         """Start the app's next attempt; return at once, or after `timeout_s`, if it has to wait in the background."""
@@ -130,6 +220,8 @@ class AppMasters:
         if exit_.attempt < entry.attempt or entry.forced_reason:
             # `_take_by_force` handles the loss itself after its kill, which would hit a new attempt too.
             return
+        if entry.resting_view:
+            return
         # An engine may have made attempts by itself that never registered.
         entry.attempt = exit_.attempt
         # For a pause this service itself may have killed it.
@@ -163,6 +255,9 @@ class AppMasters:
         if self._changes.trouble:
             return
         now_s = self._clock.now_s()
+        for entry in list(self._quotas.waiting.values()):
+            if not entry.kill_reason and self.admit(entry):
+                self._spawn(self.take_up(entry))
         if self._engine_away:
             self._engine_away_at_s = now_s
             self.resume()
@@ -173,10 +268,20 @@ class AppMasters:
             if entry.app_id in self._being_checked:
                 continue
             action = self._due_action(entry, now_s, overdue=entry.app_id in overdue)
+            if self.settings.starts_at_grant:
+                self._ask_to_rest(entry, now_s)
             if action is not None:
                 # In a task each: a kill may wait a minute for the machines of one app.
                 self._being_checked.add(entry.app_id)
                 self._spawn(self._act(entry, action))
+
+    def _ask_to_rest(self, entry: AppEntry, now_s: float) -> None:
+        """Ask an app master to rest that has had no GPUs for `am_idle_s`. One that cannot is asked again as late."""
+        if entry.session is None or entry.leave_reason or self._arbiter.table.of_app(entry.app_id):
+            entry.idle_since_s = now_s
+        elif now_s - entry.idle_since_s >= self.settings.am_idle_s:
+            entry.idle_since_s = now_s
+            entry.session.send(pb.RmMessage(ask_rest=pb.AskRest()))
 
     def resume(self) -> None:
         """Restart the time until app masters count as silent and leases as overdue.
@@ -214,10 +319,12 @@ class AppMasters:
 
     def _due_action(self, entry: AppEntry, now_s: float, *, overdue: bool) -> Coroutine[Any, Any, None] | None:
         """What has to be done about an app now. Returns None for most apps, so a look at all of them is cheap."""
-        if overdue and entry.registered_attempt != entry.attempt:
+        if overdue and (entry.registered_attempt != entry.attempt or self._starts.waits(entry.app_id)):
             return self._take_back(entry)
         if overdue:
             return self._take_by_force(entry, "the lease was not given back in time")
+        if any(entry.app_id in waiting for waiting in (self._hosted, self._quotas.waiting)):
+            return None
         if self._starts.waits(entry.app_id):
             return None
         if entry.app_id in self._unlaunched:
@@ -263,7 +370,10 @@ class AppMasters:
             if entry.leave_reason:
                 leave = partial(self._live_cluster.leave, app_id=entry.app_id, reason=entry.leave_reason)
                 await self._changes.make_surely(leave)
-            adopted = await self._adopted(entry)
+            if entry.resting_view:
+                # The former ResourceManager may have been gone before it ended the app master.
+                self._leftovers[entry.app_id] = self._spawn(self._kill_leftover(entry.app_id))
+            adopted = entry.has_app_master and await self._adopted(entry)
             run_on += adopted and entry.is_active
             if adopted:
                 self._recover_adopted(entry)
@@ -283,7 +393,7 @@ class AppMasters:
 
     async def _recover_gone(self, entry: AppEntry) -> None:
         """Go on with an app of which nothing runs any more."""
-        if entry.attempt:
+        if entry.has_app_master:
             # The former ResourceManager may have counted the loss already, and was gone before the next start.
             entry.excused_attempts += entry.attempt > entry.excused_attempts + len(entry.failed_at_s)
             await self._lost(entry, "it was gone when the ResourceManager came back")
@@ -292,8 +402,10 @@ class AppMasters:
         elif entry.pause_reason:
             await self._pause_surely(entry)
         else:
-            # It was submitted, and the former ResourceManager stopped before it could be started.
-            await self.launch_or_queue(entry)
+            # It waited without an app master, or the former ResourceManager stopped before it could start that.
+            if not entry.attempt and not self._arbiter.table.of_app(entry.app_id):
+                self.admit(entry, arrived_at_s=entry.arrived_at_s)
+            await self.take_up(entry)
 
     async def _adopted(self, entry: AppEntry) -> bool:
         """Whether the app master lives; waits while the engine is unavailable."""
@@ -316,6 +428,7 @@ class AppMasters:
         for entry in self._entries.active():
             if entry.session is not None:
                 entry.session.close()
+        await self._hosted.close()
         if not keep_apps:
             await self._launcher.shutdown()
 
@@ -328,7 +441,10 @@ class AppMasters:
         if not entry.is_active or self._closing:
             self._starts.done(entry.app_id)
             return
+        if (leftover := self._leftovers.pop(entry.app_id, None)) is not None:
+            await leftover
         entry.attempt += 1
+        entry.resting_view = b""
         entry.turn(AppState.ACCEPTED)
         await self._start(entry)
 
@@ -516,7 +632,8 @@ class AppMasters:
 
     async def _kill_after(self, entry: AppEntry, grace_s: float) -> None:
         await asyncio.sleep(grace_s)
-        while not entry.ended:
+        # Nothing ever ran of an app without an attempt.
+        while entry.attempt and not entry.ended:
             try:
                 await self._launcher.kill(entry.app_id)
                 break
@@ -560,6 +677,7 @@ class AppMasters:
         """End an app and its leases, within a change."""
         self._leave(change, entry, state, diagnostics, "the app ended")
         change.put(entry, finished_at_s=change.now_s)
+        self._note_end(change, entry)
         change.then(lambda: self._entries.note_end(entry))
         change.then(lambda: self._spawn(self._on_ended(entry)))
 
@@ -573,6 +691,7 @@ class AppMasters:
             paused_at_s=change.now_s,
             excused_attempts=excused,
             page_url="",
+            resting_view=b"",
             heartbeat=_at_rest(entry.heartbeat),
         )
         change.then(self._entries.note_pause)
@@ -597,19 +716,11 @@ class AppMasters:
             change.then(lambda: self._enter_again(entry))
 
         await self._changes.make(go_on)
-        await self.launch_or_queue(entry, timeout_s=LAUNCH_WAIT_S)
+        await self.take_up(entry, timeout_s=LAUNCH_WAIT_S)
 
     def _enter_again(self, entry: AppEntry) -> None:
         self._entries.note_pause()
-        self._arbiter.add_app(
-            entry.app_id,
-            now_s=self._clock.now_s(),
-            attained_gpu_s=entry.gpu_time_s,
-            owner=entry.owner,
-            resources=entry.spec.resources,
-            arrived_at_s=entry.arrived_at_s,
-        )
-        self._arbiter.set_silent(entry.app_id, True)
+        self.admit(entry, arrived_at_s=entry.arrived_at_s)
 
     def _leave(self, change: Change, entry: AppEntry, state: AppState, diagnostics: str, reason: str) -> None:
         """Turn an app to a state in which nothing of it runs, and end its leases."""
@@ -626,8 +737,11 @@ class AppMasters:
         self._live_cluster.leases_ended(change, ended, but_for=entry.app_id)
 
     def _forget(self, entry: AppEntry, reason: str) -> None:
+        self._hosted.discard(entry.app_id)
+        self._leftovers.pop(entry.app_id, None)
         self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason=reason)
         self._unlaunched.discard(entry.app_id)
+        self._quotas.waiting.pop(entry.app_id, None)
         self._starts.done(entry.app_id)
         self._tokens_to_launch.pop(entry.app_id, None)
 

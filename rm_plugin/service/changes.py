@@ -41,8 +41,9 @@ class Change:
     reason only once the write succeeded.
     """
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, cluster: Cluster) -> None:
         self.now_s = batch.now_s
+        self._cluster = cluster
         self._batch = batch
         self._fields: dict[str, tuple[AppEntry, dict[str, Any]]] = {}
         self._stored: list[AppEntry] = []
@@ -65,7 +66,7 @@ class Change:
 
     def leases(self, changes: Iterable[LeaseChange]) -> None:
         """Write lease changes that the arbiter made within this change."""
-        self._batch.lease_changes(changes)
+        self._batch.lease_changes(changes, self._cluster)
 
     def cluster(self, cluster: Cluster) -> None:
         """Write the machines."""
@@ -182,7 +183,7 @@ class Changes:
                     value=self.trouble,
                     remedy="nothing was changed; try again once its healthz says ok",
                 )
-            change = Change(self._recorder.batch())
+            change = Change(self._recorder.batch(), self._arbiter.cluster)
             self._arbiter.begin()
             try:
                 result = decide(change)

@@ -104,6 +104,19 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             await refuse(context, error)
             raise
 
+    async def Usage(self, request: pb.UsageRequest, context: Context) -> pb.UsageReply:
+        """Return GPU time by month, user, queue and device type, as far as the caller may see it."""
+        try:
+            usage = self._manager.usage(request.month, caller())
+        except ThemisError as error:
+            await refuse(context, error)
+            raise
+        rows = [
+            pb.UsageRow(month=month, user=user, queue=queue, device=device, gpu_s=gpu_s)
+            for (month, user, queue, device), gpu_s in usage.items()
+        ]
+        return pb.UsageReply(rows=rows)
+
     async def Kill(self, request: pb.KillRequest, context: Context) -> pb.AppStatus:
         """Stop an app."""
         try:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rm_plugin.arbiter.round_values import AppOwner
 from rm_plugin.service.attempt_token import as_hashed
 from rm_plugin.service.budget import Budget
 from rm_plugin.service.grant_limit import NO_GRANT_LIMIT, GrantLimit
@@ -16,6 +15,7 @@ from rm_plugin.service.store import StoredApp, app_number
 from themis.apps import AppSpec, JobShape
 from themis.errors import InputError, UnknownNameError
 from themis.lifecycle import APP_LIFECYCLE, JOB_ENDS, AppState, JobState
+from themis.queues import AppOwner
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_from_message, app_to_message
 
@@ -39,6 +39,8 @@ class AppEntry:
     ResourceManager stopped, or was unavailable), or too long ago. `failed_at_s` has the times of the others' ends.
     `launch_wait` is why the engine has not started the app master yet, `waits_for` why a job waits, by the newest round
     (`Decision.waits`). `grant_limit` is what the engine did not grant it, which a restart forgets.
+    `resting_view` is the view that its last app master left to the agent host; empty for an app that does not rest.
+    `idle_since_s` is when its app master was last seen with GPUs, or asked to rest.
     `last_message` is the attempt and id of the newest message processed; a message that comes again
     is only acknowledged. `pause_reason` is why an app that still runs is about to be paused. `paused_at_s` is when it
     was, and `paused_s` the length of its earlier pauses. `shapes` maps job ids to shapes. `refused_messages` counts the
@@ -74,6 +76,8 @@ class AppEntry:
     session: Session | None = None
     last_message: tuple[int, int] = (0, 0)
     last_seen_s: float = 0.0
+    idle_since_s: float = 0.0
+    resting_view: bytes = field(default=b"", repr=False)
     gpu_time_s: float = 0.0
     waits_for: str = ""
     grant_limit: GrantLimit = NO_GRANT_LIMIT
@@ -108,6 +112,11 @@ class AppEntry:
     def is_active(self) -> bool:
         """Whether the app runs or is to be started: it has neither ended nor is it paused."""
         return not self.ended and self.state is not AppState.PAUSED
+
+    @property
+    def has_app_master(self) -> bool:
+        """Whether an attempt of it may live, or has to be followed by another one as it was lost."""
+        return self.attempt > 0 and not self.resting_view
 
     @property
     def leave_reason(self) -> str:
@@ -157,7 +166,7 @@ class AppEntry:
     @property
     def owner(self) -> AppOwner:
         """Whose app it is."""
-        return AppOwner(user=self.spec.user, queue=self.spec.queue)
+        return AppOwner(user=self.spec.user, queue=self.spec.queue, priority=self.spec.priority)
 
     def stored(self) -> StoredApp:
         """Return the entry in the form that the store keeps."""
@@ -185,9 +194,15 @@ class AppEntry:
                 "paused_at_s": self.paused_at_s,
                 "paused_s": self.paused_s,
                 "progress": self.heartbeat.progress,
-                **(self._last_heartbeat() if not self.is_active or self.leave_reason else {}),
+                **({"resting_view": self.resting_view.hex()} if self.resting_view else {}),
+                **(self._last_heartbeat() if self._keeps_heartbeat else {}),
             },
         )
+
+    @property
+    def _keeps_heartbeat(self) -> bool:
+        """Whether a restart finds its newest heartbeat in the store, since no app master may send it again."""
+        return not self.is_active or bool(self.leave_reason or self.resting_view)
 
     def _last_heartbeat(self) -> dict[str, object]:
         """Return the fields that pages show of a paused or ended app. A running app's master sends them again."""
@@ -231,6 +246,7 @@ class AppEntry:
             paused_s=float(paused_s) if isinstance(paused_s, int | float) else 0.0,
             page_url=str(stored.final.get("page_url", "")),
             engine_id=str(stored.final.get("engine_id", "")),
+            resting_view=bytes.fromhex(str(stored.final.get("resting_view", ""))),
             finish=pb.Finish.FromString(bytes.fromhex(str(stored.final.get("finish", "")))),
         )
         entry.take_heartbeat(heartbeat)

@@ -7,11 +7,12 @@ cluster now: machines that were away for a time are not subtracted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from rm_plugin.service.entries import AppEntries, AppEntry
 from themis.fluid_cluster import FluidCluster, FluidLife, fluid_ideals_s
 from themis.lifecycle import AppState
+from themis.queues import ONE_QUEUE, Queues
 from themis.wire.values import declaration_from_message
 
 
@@ -22,12 +23,14 @@ class FluidFairness:
 
     Args:
         entries: All apps.
+        queues: Returns the weights of queues and users.
     """
 
-    def __init__(self, entries: AppEntries) -> None:
+    def __init__(self, entries: AppEntries, queues: Callable[[], Queues] = lambda: ONE_QUEUE) -> None:
         self._entries = entries
+        self._queues = queues
         self._lives: Mapping[str, FluidLife] = {}
-        self._computed_for: tuple[int, int] | None = None
+        self._computed_for: tuple[int, int, Queues] | None = None
 
     def final_rho(self, entry: AppEntry, cluster_gpus: int) -> dict[str, float]:
         """Rho by definition of an app that finished, empty for others. Those without a declaration lack the fluid ones.
@@ -48,13 +51,14 @@ class FluidFairness:
 
     def lives(self, cluster_gpus: int) -> Mapping[str, FluidLife]:
         """The lives of all apps that declared themselves, as far as nothing changes any more."""
-        state = (self._entries.version, cluster_gpus)
+        queues = self._queues()
+        state = (self._entries.version, cluster_gpus, queues)
         if state != self._computed_for:
-            self._lives, self._computed_for = lives_of(self._entries, cluster_gpus), state
+            self._lives, self._computed_for = lives_of(self._entries, cluster_gpus, queues), state
         return self._lives
 
 
-def lives_of(entries: Iterable[AppEntry], cluster_gpus: int) -> dict[str, FluidLife]:
+def lives_of(entries: Iterable[AppEntry], cluster_gpus: int, queues: Queues = ONE_QUEUE) -> dict[str, FluidLife]:
     """The lives of all apps that declared themselves. An app that failed or was killed leaves when it ended.
 
     A paused app leaves when it was paused. Once it is resumed, it counts as one that was submitted later by its pauses.
@@ -66,11 +70,11 @@ def lives_of(entries: Iterable[AppEntry], cluster_gpus: int) -> dict[str, FluidL
         if entry.state is not AppState.FINISHED and left_at_s is not None:
             changes.append((max(entry.arrived_at_s, left_at_s), 1, entry))
     changes.sort(key=lambda change: change[:2])
-    cluster = FluidCluster(cluster_gpus, changes[0][0] if changes else 0.0)
+    cluster = FluidCluster(cluster_gpus, changes[0][0] if changes else 0.0, queues)
     for at_s, leaves, entry in changes:
         declaration = declaration_from_message(entry.declaration)
         if leaves:
             cluster.leave(entry.app_id, at_s)
         else:
-            cluster.arrive(entry.app_id, declaration.phases, at_s)
+            cluster.arrive(entry.app_id, declaration.phases, at_s, owner=entry.owner)
     return cluster.run_out()

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import math
 
+from msgspec.structs import replace
+
 from themis.values import Value
 
 MAX_PAUSE = 8
@@ -43,20 +45,23 @@ class GrantLimit(Value, frozen=True, kw_only=True):
         """Return the limit after the engine did not grant GPUs.
 
         The machines of these GPUs are suspected first. The app itself is limited if the headroom is too small, or if
-        it asked in vain once more after a pause.
+        it asked in vain once more after a pause. Without a headroom, only the machines can be at fault.
 
         Args:
             reason: Why, for users.
             asked_gpus: The GPUs that were not granted.
             held_gpus: Those that the app still holds.
-            headroom_gpus: What the engine would grant it in addition. None if the engine does not say.
+            headroom_gpus: What the engine would grant it in addition. None if the engine does not say, or if a machine
+                is lost, does not answer or refuses the container.
             now_s: The present time.
             unfit_s: Seconds of the first pause.
         """
+        if headroom_gpus is None:
+            return replace(self, reason=reason, gpus=self.at(now_s), until_s=max(self.until_s, now_s + unfit_s))
         longest_s = MAX_PAUSE * unfit_s
         times = 1 if now_s > self.until_s + longest_s else self.times + (now_s >= self.until_s)
         gpus = held_gpus if times > 1 else None
-        if headroom_gpus is not None and headroom_gpus < asked_gpus:
+        if headroom_gpus < asked_gpus:
             gpus = held_gpus + headroom_gpus
         return GrantLimit(
             reason=reason,

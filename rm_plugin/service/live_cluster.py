@@ -98,8 +98,7 @@ class LiveCluster:
         if limit.gpus is not None:
             pause_s = limit.until_s - change.now_s
             change.then(lambda: asyncio.get_running_loop().call_later(pause_s, self._rounds().trigger, "demand"))
-        suspects_machines = limit.gpus is None or (headroom_gpus is not None and headroom_gpus >= len(gpus))
-        if suspects_machines and self._may_close(entry, gpus, change.now_s):
+        if (headroom_gpus is None or headroom_gpus >= len(gpus)) and self._may_close(entry, gpus, change.now_s):
             # Another app would find no free capacity there either, so these GPUs are closed for `unfit_s` seconds.
             change.then(lambda: self._close_unfit(gpus))
 

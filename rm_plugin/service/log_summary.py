@@ -6,8 +6,9 @@ The store keeps a snapshot of the summary. A start reads the snapshot and the ev
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -26,7 +27,14 @@ SNAPSHOT = "snapshot"
 """The store's key of the snapshot."""
 _EVENTS_A_READ = 5_000
 _LEASE_ENDS = (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED)
-_FORMAT = 1
+_FORMAT = 2
+
+
+UsageKey = tuple[str, str, str, str]
+"""Month (`2026-11`, UTC), user, queue and device type. What a store of an earlier version did not know is empty."""
+
+_SEPARATOR = "\t"
+# A label has characters that can be shown only, so no tab.
 
 
 class OpenLease(Value, frozen=True, kw_only=True):
@@ -34,6 +42,7 @@ class OpenLease(Value, frozen=True, kw_only=True):
 
     app_id: str
     granted_at_s: float
+    device: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,6 +56,8 @@ class LogSummary:
         last_lease: The largest id of a lease.
         open_leases: Leases that have not ended, by id.
         attained_gpu_s: GPU time in ended leases by app, in GPU seconds; of apps that have not ended.
+        owners: The user and the queue of these apps.
+        usage: GPU time in ended leases by `UsageKey` as text. It stays when events are archived.
         prolonged: Leases that were prolonged because the app master was unavailable, and whose app has not answered a
             round since; with the app of each.
         policy: The policy of the newest start of a ResourceManager; empty if unknown.
@@ -63,6 +74,8 @@ class LogSummary:
     last_lease: int = 0
     open_leases: dict[int, OpenLease] = field(default_factory=dict)
     attained_gpu_s: dict[str, float] = field(default_factory=dict)
+    owners: dict[str, tuple[str, str]] = field(default_factory=dict)
+    usage: dict[str, float] = field(default_factory=dict)
     prolonged: dict[int, str] = field(default_factory=dict)
     policy: str = ""
     memory: object = None
@@ -80,6 +93,9 @@ class LogSummary:
                 self.first_unreadable = self.first_unreadable or f"{event.sequence}: {event.detail.get('problem')}"
             elif event.kind == "app_state":
                 self._take_app_state(event)
+            elif event.kind == "app_submitted":
+                detail = event.detail
+                self.owners[event.app_id] = str(detail.get("user", "")), str(detail.get("queue", "default"))
             elif event.kind == "rm_started":
                 self.policy = str(event.detail.get("policy", ""))
             elif not event.app_id:
@@ -115,13 +131,16 @@ class LogSummary:
             return
         self.last_lease = max(self.last_lease, lease_id)
         if event.kind == LeaseChangeKind.GRANTED:
-            self.open_leases[lease_id] = OpenLease(app_id=event.app_id, granted_at_s=event.time_s)
+            device = str(event.detail.get("device", ""))
+            self.open_leases[lease_id] = OpenLease(app_id=event.app_id, granted_at_s=event.time_s, device=device)
         elif event.kind == LeaseChangeKind.RENEWED and event.detail.get("reason") == MASTER_AWAY:
             self.prolonged[lease_id] = event.app_id
         elif event.kind in _LEASE_ENDS and lease_id in self.open_leases:
             self.prolonged.pop(lease_id, None)
-            held_s = max(0.0, event.time_s - self.open_leases.pop(lease_id).granted_at_s)
+            lease = self.open_leases.pop(lease_id)
+            held_s = max(0.0, event.time_s - lease.granted_at_s)
             self.attained_gpu_s[event.app_id] = self.attained_gpu_s.get(event.app_id, 0.0) + held_s
+            self._meter(self.usage, lease, event.time_s)
 
     def _take_app_state(self, event: StoredEvent) -> None:
         state = str(event.detail.get("state"))
@@ -130,8 +149,41 @@ class LogSummary:
             self.attained_gpu_s.pop(event.app_id, None)
             of_app = [lease_id for lease_id, lease in self.open_leases.items() if lease.app_id == event.app_id]
             for lease_id in of_app:
-                del self.open_leases[lease_id]
+                self._meter(self.usage, self.open_leases.pop(lease_id), event.time_s)
                 self.prolonged.pop(lease_id, None)
+            self.owners.pop(event.app_id, None)
+
+    def usage_at(self, now_s: float) -> dict[UsageKey, float]:
+        """GPU seconds by month, user, queue and device type, open leases until now included."""
+        usage = dict(self.usage)
+        for lease in self.open_leases.values():
+            self._meter(usage, lease, now_s)
+        return {usage_key(text): gpu_s for text, gpu_s in sorted(usage.items())}
+
+    def _meter(self, usage: dict[str, float], lease: OpenLease, end_s: float) -> None:
+        user, queue = self.owners.get(lease.app_id, ("", ""))
+        for month, time_s in by_month(lease.granted_at_s, end_s):
+            key = _SEPARATOR.join((month, user, queue, lease.device))
+            usage[key] = usage.get(key, 0.0) + time_s
+
+
+def usage_key(text: str) -> UsageKey:
+    """The key that a text of `LogSummary.usage` stands for."""
+    month, user, queue, device = text.split(_SEPARATOR)
+    return month, user, queue, device
+
+
+def by_month(begin_s: float, end_s: float) -> Iterator[tuple[str, float]]:
+    """Yield the months of a span and its seconds in each, in UTC.
+
+    >>> list(by_month(1793491200.0 - 60.0, 1793491200.0 + 30.0))
+    [('2026-10', 60.0), ('2026-11', 30.0)]
+    """
+    while begin_s < end_s:
+        month = datetime.fromtimestamp(begin_s, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        until_s = min(end_s, (month + timedelta(days=32)).replace(day=1).timestamp())
+        yield f"{month:%Y-%m}", until_s - begin_s
+        begin_s = until_s
 
 
 def read_summary(store: StateStore) -> LogSummary:

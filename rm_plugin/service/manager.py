@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
+
+import msgspec
 
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.engines.port import AppLauncher
@@ -15,14 +18,19 @@ from rm_plugin.service.admission import check_app
 from rm_plugin.service.app_estimates import AppEstimates
 from rm_plugin.service.app_masters import LAUNCH_WAIT_S, AppMasters, app_folder
 from rm_plugin.service.app_pages import AppPage, app_page, list_key, mark_key, page_size
+from rm_plugin.service.app_quotas import AppQuotas
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE
 from rm_plugin.service.attempt_token import proves
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.code_store import CodeStore
 from rm_plugin.service.entries import BYTES_PER_S, MESSAGES_PER_S, AppEntries, AppEntry
 from rm_plugin.service.fluid_fairness import FluidFairness
+from rm_plugin.service.hooks import Hooks
+from rm_plugin.service.host_process import AgentHost, HostProcess
+from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.identities import Identities
 from rm_plugin.service.live_cluster import LiveCluster
+from rm_plugin.service.log_summary import UsageKey
 from rm_plugin.service.message_checks import check_message, check_reference, check_registration, read_detail
 from rm_plugin.service.own_page import OwnPages
 from rm_plugin.service.recorder import Recorder
@@ -32,10 +40,13 @@ from rm_plugin.service.session import Session
 from themis.apps import AppSpec
 from themis.clock import Clock
 from themis.config.names import check_label
+from themis.config.queues_file import load_queues
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError, UnknownNameError
 from themis.identity import Identity
+from themis.leases import LeaseChange
 from themis.lifecycle import APP_LIFECYCLE, AppState
+from themis.queues import AppOwner, Queues
 from themis.wire import themis_pb2 as pb
 from themis.wire.values import app_to_message, bid_from_message, report_from_message
 
@@ -43,8 +54,8 @@ LOG = logging.getLogger("themis.rm")
 
 _FETCH_EVERY_S = 1.0
 
-_KEPT = ("release", "job_event", "finish")
-"""Messages that the store keeps; app masters resend them until they are acknowledged."""
+_KEPT = ("release", "job_event", "finish", "rest")
+"""Messages that the store keeps; app masters resend all but the last until they are acknowledged."""
 
 
 FetchLogs = Callable[[str, str, Path], Awaitable[None]]
@@ -77,6 +88,7 @@ class ResourceManager:
         recorder: Recorder,
         launcher: AppLauncher,
         clock: Clock,
+        host: AgentHost | None = None,
         fetch_logs: FetchLogs = there_already,
         check_queue: CheckQueue = any_queue,
     ) -> None:
@@ -99,22 +111,33 @@ class ResourceManager:
             clock=clock,
             rounds=lambda: self.rounds,
         )
-        self._fairness = FluidFairness(entries)
+        self.quotas = AppQuotas(lambda: arbiter.queues)
+        self._fairness = FluidFairness(entries, lambda: arbiter.queues)
         self.estimates = AppEstimates(settings, arbiter, entries, self._fairness, clock, self.waits_for)
         self._codes = CodeStore(settings.files_dir)
         self._fetch_logs = fetch_logs
         self._check_queue = check_queue
         self._fetching: dict[str, asyncio.Lock] = {}
         self._fetched: dict[str, tuple[bool, float]] = {}
+        self.hooks = Hooks(settings.hooks, self.changes, self.find, lambda: self.page_url)
+        self.hosted = HostedApps(
+            host or HostProcess(),
+            self._registered_cluster,
+            self._host_entered,
+            lambda entry, problem: self._host_failed(entry, problem),
+        )
         self.app_masters = AppMasters(
             settings=settings,
             arbiter=arbiter,
             entries=entries,
             changes=self.changes,
             live_cluster=self.live_cluster,
+            hosted=self.hosted,
             launcher=launcher,
             clock=clock,
+            quotas=self.quotas,
             on_ended=self.fetch_logs,
+            note_end=self.hooks.note_end,
         )
         self.retention = Retention(
             settings=settings,
@@ -133,6 +156,7 @@ class ResourceManager:
         Asks the engine whether its queue accepts apps.
         """
         check_app(spec, self.arbiter.cluster)
+        self.arbiter.queues.check_submitter(AppOwner(user=spec.user, queue=spec.queue))
         for job in spec.jobs:
             check_gang(self.settings.policy, spec.name, job.job_id, job.shape)
         await self._check_queue(spec.queue)
@@ -194,6 +218,7 @@ class ResourceManager:
             StoreError: The app cannot be written; nothing of it remains.
         """
         await self.check(spec)
+        self.quotas.check_submission(AppOwner(user=spec.user, queue=spec.queue), self.clock.now_s())
         await self._codes.keep(spec.program.code, code)
 
         def accept(change: Change) -> AppEntry:
@@ -207,14 +232,37 @@ class ResourceManager:
         entry = await self.changes.make(accept)
         # The app is accepted. The client does not wait for an engine or a store that is unavailable.
         try:
-            await self.app_masters.launch_or_queue(entry, timeout_s=LAUNCH_WAIT_S)
+            await self.app_masters.take_up(entry, timeout_s=LAUNCH_WAIT_S)
         except Exception:
             LOG.exception("the start of %s failed", entry.app_id)
         return entry
 
     def _add(self, entry: AppEntry) -> None:
         self.entries.add(entry)
-        self.arbiter.add_app(entry.app_id, now_s=self.clock.now_s(), owner=entry.owner, resources=entry.spec.resources)
+        self.app_masters.admit(entry)
+
+    async def reload_queues(self, *, by: str) -> Queues:
+        """Read the file of queues again and apply it: nothing of it holds before all of it is checked and written.
+
+        Raises:
+            InputError: The settings name no file, or it is not valid.
+            StoreError: The change cannot be written.
+        """
+        path = self.settings.queues
+        if path is None:
+            remedy = "set `queues` in the settings, and restart once"
+            raise InputError("this ResourceManager has no file of queues", remedy=remedy)
+        queues = await asyncio.to_thread(load_queues, path)
+
+        def put(change: Change) -> None:
+            detail = {"user": by, "action": "queues_reloaded", "queues": list(queues.queues)}
+            change.event("user_acted", detail=detail)
+            change.keep("queues", msgspec.json.encode(queues.queues).decode())
+            change.then(lambda: self.arbiter.requeue(queues, now_s=self.clock.now_s()))
+
+        await self.changes.make(put)
+        self.rounds.trigger("the queues changed")
+        return queues
 
     async def kill(self, app_id: str, reason: str, *, by: str = "") -> AppEntry:
         """Ask an app to stop, and end it by force if it does not. An app that has ended stays as it is.
@@ -318,6 +366,24 @@ class ResourceManager:
                 raise
             return archived
 
+    def usage(self, month: str, reader: Identity | None) -> dict[UsageKey, float]:
+        """Return GPU seconds by month, user, queue and device type: of all users for administrators, else one's own.
+
+        Args:
+            month: Such as `2026-11`; empty: all months.
+            reader: Who asks; None for a reader who is not known.
+
+        Raises:
+            InputError: The month is not one.
+        """
+        if month and not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
+            raise InputError("not a month", value=month, remedy="write it as 2026-11")
+        return {
+            key: gpu_s
+            for key, gpu_s in self.recorder.summary.usage_at(self.clock.now_s()).items()
+            if month in ("", key[0]) and reader is not None and reader.controls(key[1])
+        }
+
     async def page_of_apps(self, *, states: Collection[AppState] = (), after: str = "", limit: int = 0) -> AppPage:
         """Return a page of apps, archived ones included; see `app_page`.
 
@@ -344,6 +410,32 @@ class ResourceManager:
         """Return the file with an app's events, empty if they are in the store or were dropped."""
         in_file = entry.archive not in ("", NO_ARCHIVE)
         return str(self.settings.files_dir.absolute() / FOLDER / entry.archive) if in_file else ""
+
+    def notify(self, changes: Collection[LeaseChange]) -> None:
+        """Notify the apps of the leases that a round changed; those without an app master get one."""
+        self.live_cluster.notify(changes)
+        self.app_masters.start_granted(changes)
+
+    # ---- for the agent host ----
+
+    def _host_entered(self, entry: AppEntry, heartbeat: pb.Heartbeat) -> None:
+        self.entries.take_heartbeat(entry, heartbeat)
+        self.rounds.demand_changed(entry.app_id, heartbeat.unmet_gpus)
+
+    def _host_failed(self, entry: AppEntry, problem: str) -> None:
+        """Start the app master of an app that the agent host cannot evaluate: it says what is wrong, and ends it."""
+        LOG.warning("%s: the agent host cannot evaluate it: %.1000s", entry.app_id, problem)
+        self.app_masters.start_hosted(entry)
+
+    def _registered_cluster(self) -> pb.Registered:
+        """Return what a registration says of the cluster."""
+        return pb.Registered(
+            cluster=self.live_cluster.cluster_message(),
+            lease_s=self.settings.lease.duration_s,
+            time_scale=self.settings.time_scale,
+            bundle_rule=self.settings.auction.bundle_rule.value,
+            gpus_available=self.arbiter.gpus_available,
+        )
 
     # ---- for sessions ----
 
@@ -403,7 +495,8 @@ class ResourceManager:
     def _take_session(self, entry: AppEntry, session: Session) -> None:
         if entry.session is not None:
             entry.session.close()
-        entry.session, entry.last_seen_s = (None if session.closed else session), self.clock.now_s()
+        entry.session = None if session.closed else session
+        entry.last_seen_s = entry.idle_since_s = self.clock.now_s()
         self.arbiter.set_silent(entry.app_id, session.closed or bool(entry.leave_reason))
 
     def _greet(self, entry: AppEntry, session: Session, code: bytes) -> None:
@@ -468,6 +561,8 @@ class ResourceManager:
             event = message.job_event
             detail = read_detail(event)
             change.event(event.kind, app_id=entry.app_id, detail=detail, time_s=event.time_s or None)
+        elif body == "rest":
+            self.app_masters.rest(change, entry, message.rest.view)
         elif entry.is_active:
             self._keep_finish(change, entry, message.finish)
         change.set(entry, last_message=number)
@@ -491,25 +586,24 @@ class ResourceManager:
     def _welcome(self, entry: AppEntry, code: bytes) -> pb.Registered:
         lease = self.settings.lease
         now_s = self.clock.now_s()
-        return pb.Registered(
-            spec=app_to_message(entry.spec),
-            cluster=self.live_cluster.cluster_message(),
-            submitted_at_s=entry.arrived_at_s,
-            now_s=now_s,
-            lease_s=lease.duration_s,
-            checkpoint_lead_s=lease.checkpoint_lead_s,
-            grace_s=lease.grace_s,
-            heartbeat_s=self.settings.heartbeat_time_s(self.arbiter.active_count),
-            time_scale=self.settings.time_scale,
-            leases=self.live_cluster.lease_update(entry.app_id),
-            active_apps=self.arbiter.active_count,
-            contention=self.arbiter.contention(entry.app_id, now_s),
-            bundle_rule=self.settings.auction.bundle_rule.value,
-            app_id=entry.app_id,
-            gpus_available=self.arbiter.gpus_available,
-            task_log_mb=self.settings.task_log_mb,
-            code=code,
+        registered = self._registered_cluster()
+        registered.MergeFrom(
+            pb.Registered(
+                spec=app_to_message(entry.spec),
+                submitted_at_s=entry.arrived_at_s,
+                now_s=now_s,
+                checkpoint_lead_s=lease.checkpoint_lead_s,
+                grace_s=lease.grace_s,
+                heartbeat_s=self.settings.heartbeat_time_s(self.arbiter.active_count),
+                leases=self.live_cluster.lease_update(entry.app_id),
+                active_apps=self.arbiter.active_count,
+                contention=self.arbiter.contention(entry.app_id, now_s),
+                app_id=entry.app_id,
+                task_log_mb=self.settings.task_log_mb,
+                code=code,
+            )
         )
+        return registered
 
     def _acknowledge(self, entry: AppEntry, message_id: int) -> pb.Acknowledge:
         now_s = self.clock.now_s()
@@ -530,6 +624,7 @@ def _submitted_detail(spec: AppSpec, by: str) -> dict[str, object]:
     return {
         "name": spec.name,
         "user": spec.user,
+        "queue": spec.queue,
         **({} if by == spec.user else {"by": by}),
         "tuner": spec.tuner.name,
         "program": spec.program.name or "command",

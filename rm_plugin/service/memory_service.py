@@ -98,6 +98,7 @@ class MemoryService:
             "cluster": Path("unused"),
             "state_dir": folder,
             "policy": "srtf",
+            "app_masters": "at_submit",
             "coalesce_s": 0.0,
             "report_deadline_s": 0.2,
             "validate_state": True,
@@ -128,10 +129,11 @@ class MemoryService:
             arbiter=self.arbiter,
             policy=make_policy(self.settings.policy),
             entries=self.entries,
+            hosted=self.manager.hosted,
             changes=self.manager.changes,
             auctioneer=NoAuction(),
             clock=self.clock,
-            notify=self.manager.live_cluster.notify,
+            notify=self.manager.notify,
             before_round=self.manager.live_cluster.before_round,
         )
 

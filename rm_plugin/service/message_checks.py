@@ -30,6 +30,7 @@ MAX_TEXT_CHARS = 10_000
 """Free text is cut here."""
 MAX_DETAIL_CHARS = 1_000_000
 MAX_DETAIL_DEPTH = 8
+MAX_VIEW_BYTES = 1_000_000
 MAX_PARTS = 200_000
 """Gangs and machines of all rows of a bid together."""
 MAX_ROWS = 10_000
@@ -60,7 +61,7 @@ def check_registration(message: pb.Register, app: AppEntry, newest_attempt: int)
     """
     if not proves(message.token, app.token_sha256):
         raise InputError("the token is not this app's", value=app.app_id)
-    if not app.is_active or message.attempt < app.attempt:
+    if not app.is_active or message.attempt < app.attempt or (app.resting_view and message.attempt == app.attempt):
         raise InputError("this attempt is over", value=f"{app.app_id} attempt {message.attempt}")
     if message.attempt > newest_attempt:
         raise InputError("the engine has not started this attempt", value=f"{app.app_id} attempt {message.attempt}")
@@ -247,6 +248,12 @@ def _check_finish(message: pb.Finish, app: AppEntry, _cluster: Cluster, _now_s: 
     _check_curves(message.loss_curves, app)
 
 
+def _check_rest(message: pb.Rest, _app: AppEntry, _cluster: Cluster, _now_s: float) -> None:
+    # The agent host checks what it says.
+    if not 0 < len(message.view) <= MAX_VIEW_BYTES:
+        raise InputError("the view of an app that rests is empty or too long", value=len(message.view))
+
+
 def _check_declaration(message: pb.Declaration) -> None:
     _check_number("cluster_time_s", message.cluster_time_s)
     _check_number("share_demand", message.share_demand, most=1.0)
@@ -269,6 +276,7 @@ _CHECKS: Mapping[str | None, Callable[..., None]] = {
     "heartbeat": _check_heartbeat,
     "job_event": _check_job_event,
     "finish": _check_finish,
+    "rest": _check_rest,
 }
 
 

@@ -18,7 +18,7 @@ from rm_plugin.service.store import StateStore, StoredApp, StoredEvent, StoreTra
 from themis.clock import Clock, ClockMark, boot_id
 from themis.cluster import Cluster
 from themis.errors import ThemisError
-from themis.leases import Lease, LeaseChange
+from themis.leases import Lease, LeaseChange, LeaseChangeKind
 from themis.lifecycle import AppState
 from themis.values import Value
 from themis.wire import themis_pb2 as pb
@@ -68,11 +68,14 @@ class Batch:
         # The store assigns the sequence number.
         self.events.append(StoredEvent(sequence=0, time_s=at_s, kind=kind, app_id=app_id, detail=detail or {}))
 
-    def lease_changes(self, changes: Iterable[LeaseChange]) -> None:
-        """Add lease changes with an event each."""
+    def lease_changes(self, changes: Iterable[LeaseChange], cluster: Cluster | None = None) -> None:
+        """Add lease changes with an event each. That of a grant names the device type, if the cluster is given."""
         for change in changes:
             self.leases.append(change.lease)
-            self.event(change.kind.value, app_id=change.lease.app_id, detail=_lease_detail(change))
+            detail = _lease_detail(change)
+            if change.kind is LeaseChangeKind.GRANTED and cluster is not None:
+                detail["device"] = cluster.machine(change.lease.gpu.machine_id).device
+            self.event(change.kind.value, app_id=change.lease.app_id, detail=detail)
 
     def cluster(self, cluster: Cluster) -> None:
         """Write the machines, so that a later start can read leases on a machine that is unavailable then."""

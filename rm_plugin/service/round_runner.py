@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ from rm_plugin.policies.port import ExplainingPolicy, Explanation, Figure, Measu
 from rm_plugin.service.changes import Change, Changes
 from rm_plugin.service.claims import NOT_GRANTED, WITHIN_APP, AppFacts, Cuts, checked_bid, checked_report
 from rm_plugin.service.entries import AppEntries
+from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.last_reports import LastReports
 from rm_plugin.service.market_folder import MarketFolder
 from rm_plugin.service.policy_memory import MemoryRecorder
@@ -72,6 +73,7 @@ class RoundRunner:
         arbiter: Arbiter,
         policy: Policy,
         entries: AppEntries,
+        hosted: HostedApps,
         changes: Changes,
         auctioneer: Auctions,
         clock: Clock,
@@ -82,6 +84,7 @@ class RoundRunner:
         self._arbiter = arbiter
         self._policy = policy
         self._entries = entries
+        self._hosted = hosted
         self._changes = changes
         self._auctioneer = auctioneer
         self._markets = MarketFolder(settings.state_dir / "markets", settings.auction.keep_markets)
@@ -254,21 +257,26 @@ class RoundRunner:
         return await self._solve(question, snapshot)
 
     async def _ask_reports(self, question: AskReports, snapshot: RoundSnapshot) -> dict[str, AppReport]:
-        max_s = self._settings.answer_time_s(self._settings.report_deadline_s, len(question.app_ids))
-        deadline_s = self._clock.now_s() + max_s
+        pause_s = self._settings.report_deadline_s
+        max_s = self._settings.answer_time_s(pause_s, len(question.app_ids))
+        message = pb.AskRho(
+            round_id=snapshot.round_id,
+            now_s=snapshot.now_s,
+            deadline_s=self._clock.now_s() + max_s,
+            active_apps=len(snapshot.apps),
+        )
 
         def ask(session: Session) -> asyncio.Future[AppReport]:
-            message = pb.AskRho(
-                round_id=snapshot.round_id,
-                now_s=snapshot.now_s,
-                deadline_s=deadline_s,
-                contention=snapshot.contentions.of(session.app_id),
-                active_apps=len(snapshot.apps),
-            )
+            # `RmMessage` copies the question.
+            message.contention = snapshot.contentions.of(session.app_id)
             session.send(pb.RmMessage(ask_rho=message))
             return session.expect_report(snapshot.round_id)
 
-        claims = await self._gather(question.app_ids, ask, self._settings.report_deadline_s, max_s, snapshot.round_id)
+        def ask_host(app_ids: Sequence[str]) -> Awaitable[dict[str, AppReport]]:
+            contentions = {app_id: snapshot.contentions.of(app_id) for app_id in app_ids}
+            return self._hosted.reports(message, contentions, pause_s=pause_s, max_s=max_s)
+
+        claims = await self._gather(question.app_ids, ask, ask_host, pause_s, max_s, snapshot.round_id)
         cut_reports = {
             app_id: checked_report(claim, self._facts_of(snapshot, app_id)) for app_id, claim in claims.items()
         }
@@ -332,10 +340,9 @@ class RoundRunner:
 
     async def _ask_bids(self, question: AskBids, snapshot: RoundSnapshot) -> dict[str, Bid]:
         await self._record("round_offered", {"round_id": snapshot.round_id, "apps": list(question.app_ids)})
-        max_s = self._settings.answer_time_s(self._settings.bid_deadline_s, len(question.app_ids))
-        deadline_s = self._clock.now_s() + max_s
-
-        offer = offer_to_message(snapshot.common_offer(deadline_s))
+        pause_s = self._settings.bid_deadline_s
+        max_s = self._settings.answer_time_s(pause_s, len(question.app_ids))
+        offer = offer_to_message(snapshot.common_offer(self._clock.now_s() + max_s))
 
         def ask(session: Session) -> asyncio.Future[Bid]:
             # `RmMessage` copies the offer.
@@ -343,7 +350,11 @@ class RoundRunner:
             session.send(pb.RmMessage(offer=offer))
             return session.expect_bid(snapshot.round_id)
 
-        claims = await self._gather(question.app_ids, ask, self._settings.bid_deadline_s, max_s, snapshot.round_id)
+        def ask_host(app_ids: Sequence[str]) -> Awaitable[dict[str, Bid]]:
+            contentions = {app_id: snapshot.contentions.of(app_id) for app_id in app_ids}
+            return self._hosted.bids(offer, contentions, pause_s=pause_s, max_s=max_s)
+
+        claims = await self._gather(question.app_ids, ask, ask_host, pause_s, max_s, snapshot.round_id)
         cut_bids = {
             app_id: checked_bid(claim, self._reports[app_id], self._facts_of(snapshot, app_id))
             for app_id, claim in claims.items()
@@ -428,20 +439,27 @@ class RoundRunner:
         self,
         app_ids: tuple[str, ...],
         ask: Callable[[Session], asyncio.Future[A]],
+        ask_host: Callable[[Sequence[str]], Awaitable[dict[str, A]]],
         pause_s: float,
         max_s: float,
         round_id: int,
     ) -> dict[str, A]:
-        """Ask the apps that have a session and are not ending; return the answers that arrive in time (`answered`)."""
+        """Ask the apps that are not ending and have a session or are hosted; return the answers in time (`answered`).
+
+        The answers are in the order of the apps, however they came.
+        """
         entries = [entry for entry in map(self._entries.get, app_ids) if not entry.kill_reason]
+        hosted = [entry.app_id for entry in entries if entry.app_id in self._hosted]
         sessions = {entry.app_id: entry.session for entry in entries if entry.session}
+        asking = asyncio.ensure_future(ask_host(hosted)) if hosted else None
         waiting = {app_id: ask(session) for app_id, session in sessions.items()}
         await answered(waiting.values(), pause_s=pause_s, max_s=max_s)
+        answers = {} if asking is None else await asking
         for session in sessions.values():
             session.forget(round_id)
-        done = {app: future for app, future in waiting.items() if future.done() and not future.cancelled()}
-        self._unanswered |= len(done) < len(entries)
-        return {app_id: future.result() for app_id, future in done.items()}
+        answers |= {app: future.result() for app, future in waiting.items() if future.done() and not future.cancelled()}
+        self._unanswered |= len(answers) < len(entries)
+        return {app_id: answers[app_id] for app_id in app_ids if app_id in answers}
 
     def _prepare_ms(self, bids: Mapping[str, Bid]) -> dict[str, float]:
         sessions = {app_id: self._entries.get(app_id).session for app_id in bids}

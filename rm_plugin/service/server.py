@@ -30,6 +30,7 @@ from rm_plugin.service.authentication import Authentication, LocalTokens
 from rm_plugin.service.certificates import load_tls
 from rm_plugin.service.client_service import ClientService
 from rm_plugin.service.entries import AppEntries
+from rm_plugin.service.hooks import HOOKS
 from rm_plugin.service.identities import USER_TOKENS
 from rm_plugin.service.live_cluster import DRAINED
 from rm_plugin.service.log_summary import LogSummary, report_unreadable
@@ -47,11 +48,13 @@ from rm_plugin.service.web.rm_page import RmPage
 from rm_plugin.service.web.standby_page import StandbyPage
 from themis.clock import Clock, ClockMark, WallClock
 from themis.cluster import Cluster
+from themis.config.queues_file import load_queues
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError
 from themis.files import keep_private, make_private
 from themis.identity import TOKEN_VARIABLE
 from themis.lifecycle import APP_LIFECYCLE
+from themis.queues import ONE_QUEUE
 from themis.web.local_peer import is_loopback_name
 from themis.wire import themis_pb2_grpc as rpc
 
@@ -91,6 +94,8 @@ def run(settings: RmSettings, engine: Engine | None = None, *, standby: bool = F
         make_private(settings.state_dir / name)
     engine = engine or open_engine(settings)
     make_policy(settings.policy)
+    if settings.queues is not None:
+        load_queues(settings.queues)
     return asyncio.run(_serve(settings, engine, standby=standby))
 
 
@@ -284,6 +289,7 @@ class Server:
         self.manager.live_cluster.drained = frozenset(json.loads(store.meta(DRAINED) or "[]"))
         identities = self.manager.identities
         identities.restore(store.meta(USER_TOKENS))
+        self.manager.hooks.restore(store.meta(HOOKS))
         self._server = grpc.aio.server(options=_OPTIONS, interceptors=[Authentication(identities)])
         self._tls = load_tls(settings.tls)
         self.manager.certificate_expires_at_s = 0.0 if self._tls is None else self._tls.expires_at_s
@@ -295,10 +301,11 @@ class Server:
             arbiter=arbiter,
             policy=policy,
             entries=self._entries,
+            hosted=self.manager.hosted,
             changes=self.manager.changes,
             auctioneer=self._auctioneer,
             clock=clock,
-            notify=self.manager.live_cluster.notify,
+            notify=self.manager.notify,
             before_round=self.manager.live_cluster.before_round,
         )
 
@@ -320,6 +327,8 @@ class Server:
         LOG.info("listening on %s, state in %s", address, self._settings.state_dir.absolute())
         if self._tls is not None:
             self._tls.report(address)
+        if self._settings.starts_at_grant:
+            self.manager.hosted.start()
         run_on = await self.manager.app_masters.recover()
         if apps := len(list(self._entries.active())):
             LOG.info("apps of an earlier run: %d run on, %d start again", run_on, apps - run_on)
@@ -330,6 +339,7 @@ class Server:
             self.manager.page_url = await self._page.start(self._settings.page, context)
             LOG.info("the page is at %s", self.manager.page_url)
         manager = self.manager
+        manager.hooks.start()
         for work in (
             manager.rounds.run(),
             manager.app_masters.watch_over(),
@@ -353,6 +363,7 @@ class Server:
         await asyncio.gather(*self._background, return_exceptions=True)
         if self._page is not None:
             await self._page.stop()
+        await self.manager.hooks.close()
         await self.manager.app_masters.close(keep_apps=keep_apps)
         await self._server.stop(grace=0.5)
         await self._local_tokens.stop()
@@ -463,6 +474,7 @@ def _arbiter(
             profiling_runs=settings.profiling_runs,
             alpha=settings.alpha,
             preemption_margin=settings.preemption_margin,
+            queues=ONE_QUEUE if settings.queues is None else load_queues(settings.queues),
         ),
         seed=settings.seed,
         grid_origin_s=float(origin),
@@ -472,6 +484,9 @@ def _arbiter(
     )
     # By arrival, since the arbiter's time does not run back.
     for entry in sorted(entries.active(), key=lambda entry: entry.arrived_at_s):
+        # An app that was never started and holds nothing is admitted once app masters are recovered.
+        if not entry.attempt and not arbiter.table.of_app(entry.app_id):
+            continue
         arbiter.add_app(
             entry.app_id,
             now_s=entry.arrived_at_s,
@@ -481,6 +496,9 @@ def _arbiter(
             waiting=[lease_id for lease_id, app_id in summary.prolonged.items() if app_id == entry.app_id],
         )
         arbiter.set_silent(entry.app_id, True)
+    for entry in entries:
+        if entry.ended:
+            arbiter.note_ended(entry.app_id, entry.owner, entry.submitted_at_s, entry.gpu_time_s)
     return arbiter
 
 

@@ -44,6 +44,7 @@ def app_status(manager: ResourceManager, entry: AppEntry, *, whole: bool) -> pb.
         waits_for=manager.waits_for(entry),
         jobs=entry.jobs,
         device_noun=manager.arbiter.cluster.device_noun,
+        hosted=entry.app_id in manager.hosted,
     )
     if whole:
         status.spec.CopyFrom(app_to_message(entry.spec))

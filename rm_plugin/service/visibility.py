@@ -22,7 +22,7 @@ from themis.wire import themis_pb2 as pb
 # What is not in these lists is private, so that a new field is private until somebody adds it here.
 _PUBLIC_STATUS = frozenset(
     (
-        *("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "device_noun"),
+        *("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "device_noun", "hosted"),
         *("submitted_at_s", "started_at_s", "finished_at_s", "attempts", "progress", "phase", "phases"),
         *("rho", "final_rho", "gpus", "gpu_time_s", "leases"),
     )
@@ -48,7 +48,7 @@ def visible_entry(entry: AppEntry, identity: Identity | None, *, whole: bool = T
     """Return an app as a reader of the pages may see it: the entry itself, or a new one with the public parts.
 
     An `identity` of None stands for a reader whom the ResourceManager does not know. Without `whole` the entry is for a
-    list, which shows no jobs and of the specification only public parts; the specification is the app's own.
+    list, which shows only public parts of the specification, and has the app's own one.
     """
     if identity is not None and identity.controls(entry.spec.user):
         return entry
@@ -61,8 +61,10 @@ def visible_entry(entry: AppEntry, identity: Identity | None, *, whole: bool = T
         started_at_s=entry.started_at_s,
         finished_at_s=entry.finished_at_s,
         gpu_time_s=entry.gpu_time_s,
-        heartbeat=_public_heartbeat(entry.heartbeat, whole=whole),
-        finish=_public_finish(entry.finish, whole=whole),
+        paused_at_s=entry.paused_at_s,
+        paused_s=entry.paused_s,
+        heartbeat=_public_heartbeat(entry.heartbeat),
+        finish=_public_finish(entry.finish),
     )
 
 
@@ -86,7 +88,7 @@ def _public_spec(spec: AppSpec) -> AppSpec:
     )
 
 
-def _public_heartbeat(heartbeat: pb.Heartbeat, *, whole: bool) -> pb.Heartbeat:
+def _public_heartbeat(heartbeat: pb.Heartbeat) -> pb.Heartbeat:
     return pb.Heartbeat(
         progress=heartbeat.progress,
         rho=heartbeat.rho,
@@ -95,16 +97,16 @@ def _public_heartbeat(heartbeat: pb.Heartbeat, *, whole: bool) -> pb.Heartbeat:
         unmet_gpus=heartbeat.unmet_gpus,
         declaration=heartbeat.declaration if heartbeat.HasField("declaration") else None,
         phases_left=heartbeat.phases_left,
-        jobs=_public_jobs(heartbeat.jobs) if whole else (),
+        jobs=_public_jobs(heartbeat.jobs),
     )
 
 
-def _public_finish(finish: pb.Finish, *, whole: bool) -> pb.Finish:
+def _public_finish(finish: pb.Finish) -> pb.Finish:
     return pb.Finish(
         state=finish.state,
         rho=finish.rho,
         declaration=finish.declaration if finish.HasField("declaration") else None,
-        jobs=_public_jobs(finish.jobs) if whole else (),
+        jobs=_public_jobs(finish.jobs),
     )
 
 

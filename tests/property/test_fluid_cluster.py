@@ -1,6 +1,7 @@
 """The fluid fair cluster equals a simulation that divides the GPUs again at every event."""
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 
 import msgspec
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from themis.errors import InputError, InvariantError, UnknownNameError
 from themis.fluid_cluster import FluidCluster, FluidPhase, FluidState
+from themis.queues import NO_OWNER, ROOT, AppOwner, Queue, Queues, QueueUser
 
 PHASES = st.lists(
     st.builds(
@@ -21,10 +23,21 @@ PHASES = st.lists(
     min_size=0,
     max_size=4,
 )
+QUEUES = Queues(
+    queues={
+        ROOT: Queue(name=ROOT, users={"anna": QueueUser(weight=2.0)}),
+        "vision": Queue(name="vision", parent=ROOT, weight=3.0),
+        "speech": Queue(name="speech", parent=ROOT),
+    }
+)
+OWNERS = [
+    NO_OWNER,
+    *[AppOwner(user=user, queue=queue) for user in ("anna", "bob") for queue in ("vision", "speech", "none")],
+]
 PAUSES = st.one_of(st.just(0.0), st.floats(0.1, 30.0))
 CHANGES = st.lists(
     st.one_of(
-        st.tuples(st.just("arrive"), PAUSES, PHASES, st.sampled_from([0.5, 1.0, 1.0, 3.0])),
+        st.tuples(st.just("arrive"), PAUSES, PHASES, st.sampled_from([0.5, 1.0, 1.0, 3.0]), st.sampled_from(OWNERS)),
         st.tuples(st.just("resize"), PAUSES, st.sampled_from([0.0, 1.0, 4.0, 8.0, 64.0])),
         st.tuples(st.just("redeclare"), PAUSES, st.integers(0, 20), PHASES),
         st.tuples(st.just("leave"), PAUSES, st.integers(0, 20)),
@@ -38,9 +51,10 @@ class BruteApp:
     phases: list
     weight: float
     arrived_s: float
+    owner: AppOwner
     done: int = 0
     used_gpu_s: float = 0.0
-    weight_s: float = 0.0
+    contention_s: float = 0.0
 
     def skip_finished(self) -> bool:
         """Whether the app has ended."""
@@ -59,23 +73,32 @@ class BruteCluster:
     apps: dict = field(default_factory=dict)
     ended: dict = field(default_factory=dict)
 
+    def weights(self) -> dict:
+        """The weight of each app: its own, times that of an app of its tenant."""
+        counts = Counter()
+        for app in self.apps.values():
+            counts[QUEUES.tenant(app.owner)] += app.weight
+        rates = QUEUES.app_weights(counts)
+        return {name: app.weight * rates[QUEUES.tenant(app.owner)] for name, app in self.apps.items()}
+
     def shares(self) -> dict:
         """Progressive filling: apps in the order of the level that fills them."""
-        left, weight = self.gpus, sum(app.weight for app in self.apps.values())
+        weights = self.weights()
+        left, weight = self.gpus, sum(weights.values())
         shares = {}
-        order = sorted(self.apps.items(), key=lambda item: item[1].phases[item[1].done].gpus / item[1].weight)
+        order = sorted(self.apps.items(), key=lambda item: item[1].phases[item[1].done].gpus / weights[item[0]])
         for name, app in order:
-            shares[name] = min(app.phases[app.done].gpus, left * app.weight / weight)
-            left, weight = left - shares[name], weight - app.weight
+            shares[name] = min(app.phases[app.done].gpus, left * weights[name] / weight)
+            left, weight = left - shares[name], weight - weights[name]
         return shares
 
     def end_finished(self) -> None:
-        weight = sum(app.weight for app in self.apps.values())
+        weights = self.weights()
         for name in [name for name, app in self.apps.items() if app.skip_finished()]:
             app = self.apps.pop(name)
             life_s = self.now_s - app.arrived_s
-            mean = app.weight_s / life_s if life_s > 0 else weight
-            self.ended[name] = (self.now_s, max(1.0, mean / app.weight))
+            mean = app.contention_s / life_s if life_s > 0 else sum(weights.values()) / weights[name]
+            self.ended[name] = (self.now_s, max(1.0, mean))
 
     def advance(self, until_s: float) -> None:
         self.end_finished()
@@ -89,10 +112,10 @@ class BruteCluster:
             step_s = min([until_s - self.now_s, *left_s.values()])
             if math.isinf(step_s):
                 return
-            weight = sum(app.weight for app in self.apps.values())
+            weights = self.weights()
             for name, app in self.apps.items():
                 app.used_gpu_s += step_s * shares[name]
-                app.weight_s += step_s * weight
+                app.contention_s += step_s * sum(weights.values()) / weights[name]
             self.now_s += step_s
             self.end_finished()
         if math.isfinite(until_s):
@@ -101,17 +124,17 @@ class BruteCluster:
 
 def play(gpus: float, changes: list) -> tuple[FluidCluster, BruteCluster]:
     """Both clusters after the same changes. Numbers choose among the apps that arrived."""
-    cluster, brute = FluidCluster(gpus), BruteCluster(gpus)
+    cluster, brute = FluidCluster(gpus, queues=QUEUES), BruteCluster(gpus)
     now_s, arrived = 0.0, []
     for kind, pause_s, *what in changes:
         now_s += pause_s
         brute.advance(now_s)
         if kind == "arrive":
-            phases, weight = what
+            phases, weight, owner = what
             name = f"a{len(arrived)}"
             arrived.append(name)
-            cluster.arrive(name, phases, now_s, weight)
-            brute.apps[name] = BruteApp(list(phases), weight, now_s)
+            cluster.arrive(name, phases, now_s, weight, owner)
+            brute.apps[name] = BruteApp(list(phases), weight, now_s, owner)
         elif kind == "resize":
             cluster.resize(what[0], now_s)
             brute.gpus = what[0]
@@ -152,7 +175,7 @@ def test_incremental_cluster_equals_brute_force(gpus, changes):
 def test_restored_cluster_goes_on_as_the_stored_one(gpus, changes):
     cluster, _ = play(gpus, changes)
     state = msgspec.json.decode(msgspec.json.encode(cluster.state()), type=FluidState)
-    restored = FluidCluster.restored(state)
+    restored = FluidCluster.restored(state, QUEUES)
     assert restored.now_s == cluster.now_s
     forecast, restored_forecast = cluster.forecast(), restored.run_out()
     assert set(restored_forecast) == set(forecast) - set(cluster.ended)

@@ -172,6 +172,9 @@ class GroupFile(Section):
     name: str = Field(description="a-z, 0-9 and '-'")
     user: str = Field(default_factory=login_name, description="whose app it is; default: the login name")
     queue: str = "default"
+    priority: int = Field(
+        default=0, ge=-1000, le=1000, description="order among the apps of one user: the highest is served first"
+    )
     program: str = Field(default="", description="a program of the catalogue; exactly one of program and command")
     command: str = Field(default="", description="a shell command; %name% stands for a hyper-parameter or argument")
     arguments: dict[str, Scalar] = Field(default={}, description="the same for every job")
@@ -259,6 +262,7 @@ def _app(
         name=file.name,
         user=file.user,
         queue=file.queue,
+        priority=file.priority,
         tuner=tuner,
         program=ProgramSpec(
             name=file.program,

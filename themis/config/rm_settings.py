@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from themis.addresses import is_address
 from themis.choices import (
+    AppMastersStart,
     Bidders,
     BidValues,
     BundleRule,
@@ -262,6 +263,9 @@ class RmSettings(Section):
     admins: tuple[str, ...] = Field(
         default=(), description="users who may do everything, in addition to the user of the ResourceManager"
     )
+    hooks: tuple[Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$", max_length=2000)], ...] = Field(
+        default=(), max_length=10, description="addresses (http or https) that get a POST when an app has ended"
+    )
     insecure: bool = Field(
         default=False,
         description="allow `listen` and `page` beyond loopback without `tls`; tokens travel there without encryption",
@@ -271,6 +275,9 @@ class RmSettings(Section):
     )
     engine: Literal["local", "yarn", "docker"] = "local"
     policy: str = DEFAULT_POLICY
+    queues: Path | None = Field(
+        default=None, description="file of queues, users, weights and limits; none: one queue without limits"
+    )
     tenant_of: TenantOf = Field(default=TenantOf.USER, description="who shares the cluster under `oef` and `allox`")
     tenant_weights: dict[str, Annotated[float, Field(gt=0, strict=True), BeforeValidator(number)]] = Field(
         default={}, description="weights of tenants by user, queue or app"
@@ -314,6 +321,17 @@ class RmSettings(Section):
     unfit_s: float = Field(
         default=30.0, ge=0, description="seconds that GPUs stay closed after the engine had no room for a container"
     )
+    app_masters: AppMastersStart | None = Field(
+        default=None,
+        description="when an app master starts: `at_submit`, or `at_grant`, the default except on YARN; until its first"
+        " grant one agent host answers for all waiting apps",
+    )
+    am_idle_s: float = Field(
+        default=600.0,
+        gt=0,
+        description="seconds without GPUs after which an app master ends until its app gets some, with `app_masters:"
+        " at_grant`",
+    )
     am_starts_at_once: int = Field(default=16, ge=1, description="how many app masters may be starting at a time")
     am_max_attempts: int = Field(default=2, ge=1)
     am_failures_window_s: float = Field(
@@ -346,6 +364,13 @@ class RmSettings(Section):
         if self.engine != "yarn" and self.standby.enabled != (self.standby.folder is not None):
             raise ValueError(f"with the engine {self.engine}, standby.enabled and standby.folder go together")
         return self
+
+    @property
+    def starts_at_grant(self) -> bool:
+        """Whether app masters start with the first grant."""
+        # On YARN an app master may wait in a queue, and the GPUs of its app would idle meanwhile.
+        default = AppMastersStart.AT_SUBMIT if self.engine == "yarn" else AppMastersStart.AT_GRANT
+        return (self.app_masters or default) is AppMastersStart.AT_GRANT
 
     @property
     def exposure(self) -> str:
@@ -397,6 +422,8 @@ def load_rm_settings(path: Path) -> RmSettings:
         inside["standby"] = settings.standby.model_copy(update={"folder": folder / settings.standby.folder})
     if settings.cluster is not None:
         inside["cluster"] = file_or_example(settings.cluster, ExampleKind.CLUSTER, folder)
+    if settings.queues is not None:
+        inside["queues"] = folder / settings.queues
     if settings.tls.enabled:
         files = settings.tls.model_dump()
         inside["tls"] = settings.tls.model_copy(update={name: folder / file for name, file in files.items()})

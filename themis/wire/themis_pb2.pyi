@@ -146,7 +146,7 @@ class Estimate(_message.Message):
     def __init__(self, serial_iteration_s: _Optional[float] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping]] = ...) -> None: ...
 
 class AppSpec(_message.Message):
-    __slots__ = ("name", "user", "queue", "tuner", "program", "jobs", "resources", "estimate", "checkpoint_every", "checkpoint_uri", "keep_checkpoints", "max_task_restarts", "seed", "replay", "peer_wait_s", "metric", "max_runtime_s", "max_iterations")
+    __slots__ = ("name", "user", "queue", "tuner", "program", "jobs", "resources", "estimate", "checkpoint_every", "checkpoint_uri", "keep_checkpoints", "max_task_restarts", "seed", "replay", "peer_wait_s", "metric", "max_runtime_s", "max_iterations", "priority")
     NAME_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
@@ -165,6 +165,7 @@ class AppSpec(_message.Message):
     METRIC_FIELD_NUMBER: _ClassVar[int]
     MAX_RUNTIME_S_FIELD_NUMBER: _ClassVar[int]
     MAX_ITERATIONS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     name: str
     user: str
     queue: str
@@ -183,7 +184,8 @@ class AppSpec(_message.Message):
     metric: MetricSpec
     max_runtime_s: float
     max_iterations: int
-    def __init__(self, name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., tuner: _Optional[_Union[TunerSpec, _Mapping]] = ..., program: _Optional[_Union[ProgramSpec, _Mapping]] = ..., jobs: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., resources: _Optional[_Union[TaskResources, _Mapping]] = ..., estimate: _Optional[_Union[Estimate, _Mapping]] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_uri: _Optional[str] = ..., keep_checkpoints: _Optional[int] = ..., max_task_restarts: _Optional[int] = ..., seed: _Optional[int] = ..., replay: _Optional[bool] = ..., peer_wait_s: _Optional[float] = ..., metric: _Optional[_Union[MetricSpec, _Mapping]] = ..., max_runtime_s: _Optional[float] = ..., max_iterations: _Optional[int] = ...) -> None: ...
+    priority: int
+    def __init__(self, name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., tuner: _Optional[_Union[TunerSpec, _Mapping]] = ..., program: _Optional[_Union[ProgramSpec, _Mapping]] = ..., jobs: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., resources: _Optional[_Union[TaskResources, _Mapping]] = ..., estimate: _Optional[_Union[Estimate, _Mapping]] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_uri: _Optional[str] = ..., keep_checkpoints: _Optional[int] = ..., max_task_restarts: _Optional[int] = ..., seed: _Optional[int] = ..., replay: _Optional[bool] = ..., peer_wait_s: _Optional[float] = ..., metric: _Optional[_Union[MetricSpec, _Mapping]] = ..., max_runtime_s: _Optional[float] = ..., max_iterations: _Optional[int] = ..., priority: _Optional[int] = ...) -> None: ...
 
 class MetricSpec(_message.Message):
     __slots__ = ("name", "mode", "regex", "unwanted")
@@ -357,7 +359,7 @@ class Lease(_message.Message):
     def __init__(self, lease_id: _Optional[int] = ..., machine_id: _Optional[str] = ..., gpu_index: _Optional[int] = ..., expires_at_s: _Optional[float] = ..., state: _Optional[str] = ..., job_id: _Optional[str] = ...) -> None: ...
 
 class AmMessage(_message.Message):
-    __slots__ = ("id", "register", "rho", "bid", "release", "heartbeat", "job_event", "finish")
+    __slots__ = ("id", "register", "rho", "bid", "release", "heartbeat", "job_event", "finish", "rest")
     ID_FIELD_NUMBER: _ClassVar[int]
     REGISTER_FIELD_NUMBER: _ClassVar[int]
     RHO_FIELD_NUMBER: _ClassVar[int]
@@ -366,6 +368,7 @@ class AmMessage(_message.Message):
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     JOB_EVENT_FIELD_NUMBER: _ClassVar[int]
     FINISH_FIELD_NUMBER: _ClassVar[int]
+    REST_FIELD_NUMBER: _ClassVar[int]
     id: int
     register: Register
     rho: RhoReport
@@ -374,7 +377,8 @@ class AmMessage(_message.Message):
     heartbeat: Heartbeat
     job_event: JobEvent
     finish: Finish
-    def __init__(self, id: _Optional[int] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., rho: _Optional[_Union[RhoReport, _Mapping]] = ..., bid: _Optional[_Union[Bid, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., job_event: _Optional[_Union[JobEvent, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ...) -> None: ...
+    rest: Rest
+    def __init__(self, id: _Optional[int] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., rho: _Optional[_Union[RhoReport, _Mapping]] = ..., bid: _Optional[_Union[Bid, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., job_event: _Optional[_Union[JobEvent, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., rest: _Optional[_Union[Rest, _Mapping]] = ...) -> None: ...
 
 class Register(_message.Message):
     __slots__ = ("app_id", "attempt", "token", "held_lease_ids", "pid", "page_url", "engine_id", "has_code")
@@ -581,6 +585,12 @@ class JobEvent(_message.Message):
     detail: str
     def __init__(self, job_id: _Optional[str] = ..., kind: _Optional[str] = ..., time_s: _Optional[float] = ..., detail: _Optional[str] = ...) -> None: ...
 
+class Rest(_message.Message):
+    __slots__ = ("view",)
+    VIEW_FIELD_NUMBER: _ClassVar[int]
+    view: bytes
+    def __init__(self, view: _Optional[bytes] = ...) -> None: ...
+
 class Finish(_message.Message):
     __slots__ = ("state", "diagnostics", "rho", "jobs", "best", "best_checkpoint", "declaration", "loss_curves")
     class RhoEntry(_message.Message):
@@ -609,7 +619,7 @@ class Finish(_message.Message):
     def __init__(self, state: _Optional[str] = ..., diagnostics: _Optional[str] = ..., rho: _Optional[_Mapping[str, float]] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., best: _Optional[str] = ..., best_checkpoint: _Optional[str] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., loss_curves: _Optional[_Iterable[_Union[LossCurve, _Mapping]]] = ...) -> None: ...
 
 class RmMessage(_message.Message):
-    __slots__ = ("id", "registered", "ask_rho", "offer", "leases", "acknowledge", "shut_down", "cluster")
+    __slots__ = ("id", "registered", "ask_rho", "offer", "leases", "acknowledge", "shut_down", "cluster", "ask_rest")
     ID_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     ASK_RHO_FIELD_NUMBER: _ClassVar[int]
@@ -618,6 +628,7 @@ class RmMessage(_message.Message):
     ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
     SHUT_DOWN_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    ASK_REST_FIELD_NUMBER: _ClassVar[int]
     id: int
     registered: Registered
     ask_rho: AskRho
@@ -626,7 +637,8 @@ class RmMessage(_message.Message):
     acknowledge: Acknowledge
     shut_down: ShutDown
     cluster: ClusterUpdate
-    def __init__(self, id: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., ask_rho: _Optional[_Union[AskRho, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., shut_down: _Optional[_Union[ShutDown, _Mapping]] = ..., cluster: _Optional[_Union[ClusterUpdate, _Mapping]] = ...) -> None: ...
+    ask_rest: AskRest
+    def __init__(self, id: _Optional[int] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., ask_rho: _Optional[_Union[AskRho, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., leases: _Optional[_Union[LeaseUpdate, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., shut_down: _Optional[_Union[ShutDown, _Mapping]] = ..., cluster: _Optional[_Union[ClusterUpdate, _Mapping]] = ..., ask_rest: _Optional[_Union[AskRest, _Mapping]] = ...) -> None: ...
 
 class Registered(_message.Message):
     __slots__ = ("spec", "cluster", "submitted_at_s", "now_s", "lease_s", "checkpoint_lead_s", "grace_s", "heartbeat_s", "time_scale", "leases", "active_apps", "contention", "bundle_rule", "app_id", "gpus_available", "task_log_mb", "code")
@@ -726,6 +738,10 @@ class Acknowledge(_message.Message):
     active_apps: int
     def __init__(self, of_id: _Optional[int] = ..., now_s: _Optional[float] = ..., contention: _Optional[float] = ..., active_apps: _Optional[int] = ...) -> None: ...
 
+class AskRest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class ShutDown(_message.Message):
     __slots__ = ("reason", "pause")
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -741,6 +757,64 @@ class ClusterUpdate(_message.Message):
     cluster: Cluster
     gpus_available: int
     def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ..., gpus_available: _Optional[int] = ...) -> None: ...
+
+class HostRequest(_message.Message):
+    __slots__ = ("cluster", "enter", "leave", "ask_rho", "offer", "app_ids", "contentions")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    ENTER_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
+    ASK_RHO_FIELD_NUMBER: _ClassVar[int]
+    OFFER_FIELD_NUMBER: _ClassVar[int]
+    APP_IDS_FIELD_NUMBER: _ClassVar[int]
+    CONTENTIONS_FIELD_NUMBER: _ClassVar[int]
+    cluster: Registered
+    enter: _containers.RepeatedCompositeFieldContainer[HostedApp]
+    leave: _containers.RepeatedScalarFieldContainer[str]
+    ask_rho: AskRho
+    offer: Offer
+    app_ids: _containers.RepeatedScalarFieldContainer[str]
+    contentions: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, cluster: _Optional[_Union[Registered, _Mapping]] = ..., enter: _Optional[_Iterable[_Union[HostedApp, _Mapping]]] = ..., leave: _Optional[_Iterable[str]] = ..., ask_rho: _Optional[_Union[AskRho, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., app_ids: _Optional[_Iterable[str]] = ..., contentions: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class HostedApp(_message.Message):
+    __slots__ = ("app_id", "spec", "submitted_at_s", "view")
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_AT_S_FIELD_NUMBER: _ClassVar[int]
+    VIEW_FIELD_NUMBER: _ClassVar[int]
+    app_id: str
+    spec: AppSpec
+    submitted_at_s: float
+    view: bytes
+    def __init__(self, app_id: _Optional[str] = ..., spec: _Optional[_Union[AppSpec, _Mapping]] = ..., submitted_at_s: _Optional[float] = ..., view: _Optional[bytes] = ...) -> None: ...
+
+class HostReply(_message.Message):
+    __slots__ = ("entered", "rho", "t_shared_s", "t_ideal_s", "bids", "failed")
+    ENTERED_FIELD_NUMBER: _ClassVar[int]
+    RHO_FIELD_NUMBER: _ClassVar[int]
+    T_SHARED_S_FIELD_NUMBER: _ClassVar[int]
+    T_IDEAL_S_FIELD_NUMBER: _ClassVar[int]
+    BIDS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    entered: _containers.RepeatedCompositeFieldContainer[FirstReport]
+    rho: _containers.RepeatedScalarFieldContainer[float]
+    t_shared_s: _containers.RepeatedScalarFieldContainer[float]
+    t_ideal_s: _containers.RepeatedScalarFieldContainer[float]
+    bids: _containers.RepeatedCompositeFieldContainer[Bid]
+    failed: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, entered: _Optional[_Iterable[_Union[FirstReport, _Mapping]]] = ..., rho: _Optional[_Iterable[float]] = ..., t_shared_s: _Optional[_Iterable[float]] = ..., t_ideal_s: _Optional[_Iterable[float]] = ..., bids: _Optional[_Iterable[_Union[Bid, _Mapping]]] = ..., failed: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class FirstReport(_message.Message):
+    __slots__ = ("app_id", "report", "heartbeat", "problem")
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    app_id: str
+    report: RhoReport
+    heartbeat: Heartbeat
+    problem: str
+    def __init__(self, app_id: _Optional[str] = ..., report: _Optional[_Union[RhoReport, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
     __slots__ = ("spec", "code")
@@ -851,7 +925,7 @@ class AppWaiting(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., rank: _Optional[int] = ..., of: _Optional[int] = ...) -> None: ...
 
 class AppStatus(_message.Message):
-    __slots__ = ("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "submitted_at_s", "started_at_s", "finished_at_s", "progress", "rho", "gpus", "gpu_time_s", "attempts", "diagnostics", "best", "jobs", "final_rho", "spec", "leases", "phase", "phases", "best_checkpoint", "folder", "page_url", "engine_id", "waits_for", "explanation", "checkpoint_uri", "archive", "device_noun", "waiting", "estimate")
+    __slots__ = ("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "submitted_at_s", "started_at_s", "finished_at_s", "progress", "rho", "gpus", "gpu_time_s", "attempts", "diagnostics", "best", "jobs", "final_rho", "spec", "leases", "phase", "phases", "best_checkpoint", "folder", "page_url", "engine_id", "waits_for", "explanation", "checkpoint_uri", "archive", "device_noun", "waiting", "estimate", "hosted")
     class FinalRhoEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -894,6 +968,7 @@ class AppStatus(_message.Message):
     DEVICE_NOUN_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
     ESTIMATE_FIELD_NUMBER: _ClassVar[int]
+    HOSTED_FIELD_NUMBER: _ClassVar[int]
     app_id: str
     name: str
     user: str
@@ -929,7 +1004,8 @@ class AppStatus(_message.Message):
     device_noun: str
     waiting: AppWaiting
     estimate: AppEstimate
-    def __init__(self, app_id: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., state: _Optional[str] = ..., tuner: _Optional[str] = ..., program: _Optional[str] = ..., replay: _Optional[bool] = ..., submitted_at_s: _Optional[float] = ..., started_at_s: _Optional[float] = ..., finished_at_s: _Optional[float] = ..., progress: _Optional[float] = ..., rho: _Optional[float] = ..., gpus: _Optional[int] = ..., gpu_time_s: _Optional[float] = ..., attempts: _Optional[int] = ..., diagnostics: _Optional[str] = ..., best: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., final_rho: _Optional[_Mapping[str, float]] = ..., spec: _Optional[_Union[AppSpec, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., best_checkpoint: _Optional[str] = ..., folder: _Optional[str] = ..., page_url: _Optional[str] = ..., engine_id: _Optional[str] = ..., waits_for: _Optional[str] = ..., explanation: _Optional[_Iterable[_Union[ExplanationLine, _Mapping]]] = ..., checkpoint_uri: _Optional[str] = ..., archive: _Optional[str] = ..., device_noun: _Optional[str] = ..., waiting: _Optional[_Union[AppWaiting, _Mapping]] = ..., estimate: _Optional[_Union[AppEstimate, _Mapping]] = ...) -> None: ...
+    hosted: bool
+    def __init__(self, app_id: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., state: _Optional[str] = ..., tuner: _Optional[str] = ..., program: _Optional[str] = ..., replay: _Optional[bool] = ..., submitted_at_s: _Optional[float] = ..., started_at_s: _Optional[float] = ..., finished_at_s: _Optional[float] = ..., progress: _Optional[float] = ..., rho: _Optional[float] = ..., gpus: _Optional[int] = ..., gpu_time_s: _Optional[float] = ..., attempts: _Optional[int] = ..., diagnostics: _Optional[str] = ..., best: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., final_rho: _Optional[_Mapping[str, float]] = ..., spec: _Optional[_Union[AppSpec, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., phase: _Optional[int] = ..., phases: _Optional[int] = ..., best_checkpoint: _Optional[str] = ..., folder: _Optional[str] = ..., page_url: _Optional[str] = ..., engine_id: _Optional[str] = ..., waits_for: _Optional[str] = ..., explanation: _Optional[_Iterable[_Union[ExplanationLine, _Mapping]]] = ..., checkpoint_uri: _Optional[str] = ..., archive: _Optional[str] = ..., device_noun: _Optional[str] = ..., waiting: _Optional[_Union[AppWaiting, _Mapping]] = ..., estimate: _Optional[_Union[AppEstimate, _Mapping]] = ..., hosted: _Optional[bool] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ("app_id", "after_sequence", "follow")
@@ -1122,3 +1198,39 @@ class RevokeUserRequest(_message.Message):
 class RevokeUserReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class ReloadRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReloadReply(_message.Message):
+    __slots__ = ("queues",)
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    queues: int
+    def __init__(self, queues: _Optional[int] = ...) -> None: ...
+
+class UsageRequest(_message.Message):
+    __slots__ = ("month",)
+    MONTH_FIELD_NUMBER: _ClassVar[int]
+    month: str
+    def __init__(self, month: _Optional[str] = ...) -> None: ...
+
+class UsageReply(_message.Message):
+    __slots__ = ("rows",)
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    rows: _containers.RepeatedCompositeFieldContainer[UsageRow]
+    def __init__(self, rows: _Optional[_Iterable[_Union[UsageRow, _Mapping]]] = ...) -> None: ...
+
+class UsageRow(_message.Message):
+    __slots__ = ("month", "user", "queue", "device", "gpu_s")
+    MONTH_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    GPU_S_FIELD_NUMBER: _ClassVar[int]
+    month: str
+    user: str
+    queue: str
+    device: str
+    gpu_s: float
+    def __init__(self, month: _Optional[str] = ..., user: _Optional[str] = ..., queue: _Optional[str] = ..., device: _Optional[str] = ..., gpu_s: _Optional[float] = ...) -> None: ...

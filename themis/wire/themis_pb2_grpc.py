@@ -157,6 +157,11 @@ class ClientServiceStub:
                 request_serializer=themis__pb2.ClusterRequest.SerializeToString,
                 response_deserializer=themis__pb2.ClusterStatus.FromString,
                 _registered_method=True)
+        self.Usage = channel.unary_unary(
+                '/themis.v1.ClientService/Usage',
+                request_serializer=themis__pb2.UsageRequest.SerializeToString,
+                response_deserializer=themis__pb2.UsageReply.FromString,
+                _registered_method=True)
 
 
 class ClientServiceServicer:
@@ -222,6 +227,12 @@ class ClientServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Usage(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClientServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -274,6 +285,11 @@ def add_ClientServiceServicer_to_server(servicer, server):
                     servicer.ClusterInfo,
                     request_deserializer=themis__pb2.ClusterRequest.FromString,
                     response_serializer=themis__pb2.ClusterStatus.SerializeToString,
+            ),
+            'Usage': grpc.unary_unary_rpc_method_handler(
+                    servicer.Usage,
+                    request_deserializer=themis__pb2.UsageRequest.FromString,
+                    response_serializer=themis__pb2.UsageReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -556,6 +572,33 @@ class ClientService:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def Usage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/themis.v1.ClientService/Usage',
+            themis__pb2.UsageRequest.SerializeToString,
+            themis__pb2.UsageReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class AdminServiceStub:
     """For operators: the command `themis rm`.
@@ -596,6 +639,11 @@ class AdminServiceStub:
                 '/themis.v1.AdminService/RevokeUser',
                 request_serializer=themis__pb2.RevokeUserRequest.SerializeToString,
                 response_deserializer=themis__pb2.RevokeUserReply.FromString,
+                _registered_method=True)
+        self.Reload = channel.unary_unary(
+                '/themis.v1.AdminService/Reload',
+                request_serializer=themis__pb2.ReloadRequest.SerializeToString,
+                response_deserializer=themis__pb2.ReloadReply.FromString,
                 _registered_method=True)
 
 
@@ -639,6 +687,12 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Reload(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -671,6 +725,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.RevokeUser,
                     request_deserializer=themis__pb2.RevokeUserRequest.FromString,
                     response_serializer=themis__pb2.RevokeUserReply.SerializeToString,
+            ),
+            'Reload': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reload,
+                    request_deserializer=themis__pb2.ReloadRequest.FromString,
+                    response_serializer=themis__pb2.ReloadReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -836,6 +895,33 @@ class AdminService:
             '/themis.v1.AdminService/RevokeUser',
             themis__pb2.RevokeUserRequest.SerializeToString,
             themis__pb2.RevokeUserReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reload(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/themis.v1.AdminService/Reload',
+            themis__pb2.ReloadRequest.SerializeToString,
+            themis__pb2.ReloadReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -152,6 +152,7 @@ def app_to_message(app: AppSpec) -> pb.AppSpec:
         metric=_metric_to_message(app.metric),
         max_runtime_s=app.max_runtime_s,
         max_iterations=app.max_iterations,
+        priority=app.priority,
         seed=app.seed,
         replay=app.replay,
     )
@@ -164,6 +165,7 @@ def app_from_message(message: pb.AppSpec) -> AppSpec:
         name=message.name,
         user=message.user,
         queue=message.queue,
+        priority=message.priority,
         tuner=TunerSpec(name=message.tuner.name, settings=scalars_from_messages(message.tuner.settings)),
         program=ProgramSpec(
             name=program.name,

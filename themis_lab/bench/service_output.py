@@ -30,7 +30,7 @@ def table(plan: ServiceBenchPlan, result: Result) -> str:
         ("REST", _shown(result.rest_s)),
         ("list", _shown(result.list_s)),
         ("cores used", f"{result.cpu_share:.2f}, auctions {result.worker_cpu_share:.2f}"),
-        ("peak memory", f"{result.rss_mb:.0f} MB"),
+        ("peak memory", f"{result.rss_mb:.0f} MB, its other processes {result.worker_rss_mb:.0f} MB"),
         ("start from the store", f"{result.start_s:.1f} s, {result.start_cpu_s:.1f} s of CPU"),
     ]
     width = max(len(name) for name, _ in lines)

@@ -30,6 +30,7 @@ from rm_plugin.service.store_sqlite import SqliteStore
 from submarine_client.admin import Admin
 from submarine_client.connection import Connection
 from themis.apps import AppSpec, Estimate, JobShape, JobSpec, ProgramSpec, TunerSpec
+from themis.choices import AppMastersStart
 from themis.errors import InputError, ThemisError
 from themis.files import last_line
 from themis.lifecycle import AppState
@@ -67,6 +68,7 @@ class ServiceBenchPlan(Value, frozen=True, kw_only=True):
         seconds: Seconds of the measurement.
         lease_s: Seconds of a lease: a round is due this often.
         policy: The policy.
+        app_masters: When app masters start.
     """
 
     apps: int = 200
@@ -75,6 +77,7 @@ class ServiceBenchPlan(Value, frozen=True, kw_only=True):
     seconds: float = 60.0
     lease_s: float = 20.0
     policy: str = "themis"
+    app_masters: AppMastersStart = AppMastersStart.AT_GRANT
 
     def __post_init__(self) -> None:
         for name, value, least, most in (
@@ -86,6 +89,11 @@ class ServiceBenchPlan(Value, frozen=True, kw_only=True):
         ):
             if not least <= value <= most:
                 raise InputError(f"{name} must be {least:g} to {most:g}", value=value)
+
+    @property
+    def first_app_masters(self) -> int:
+        """The number of app masters that start before the measurement."""
+        return self.apps + (self.waiting if self.app_masters is AppMastersStart.AT_SUBMIT else 0)
 
     @property
     def gang_gpus(self) -> int:
@@ -117,8 +125,9 @@ class Result(Value, frozen=True, kw_only=True):
         heartbeat_s: Seconds from a heartbeat to its acknowledgement, as app masters see it.
         submissions_per_s: Apps accepted a second, from 8 clients at once.
         cpu_share: CPU seconds of the ResourceManager's process a second; 1 is one core.
-        worker_cpu_share: The same of its other processes, which solve auctions.
+        worker_cpu_share: The same of its other processes, which solve auctions and answer for waiting apps.
         rss_mb: Peak memory of the ResourceManager's process in MiB.
+        worker_rss_mb: Memory of its other processes at the end of the measurement, in MiB.
         start_s: Seconds from a start on the filled store to the first answer to `list`.
         start_cpu_s: CPU seconds of the ResourceManager's process until then.
         rounds: Rounds that ended.
@@ -137,6 +146,7 @@ class Result(Value, frozen=True, kw_only=True):
     cpu_share: float
     worker_cpu_share: float
     rss_mb: float
+    worker_rss_mb: float
     start_s: float
     start_cpu_s: float
     rounds: int
@@ -191,6 +201,7 @@ def run_plan(plan: ServiceBenchPlan, say: Callable[[str], object]) -> Result:
             cpu_share=measured.cpu_s / (measured.ended_at_s - measured.began_at_s),
             worker_cpu_share=measured.worker_cpu_s / (measured.ended_at_s - measured.began_at_s),
             rss_mb=measured.rss_mb,
+            worker_rss_mb=measured.worker_rss_mb,
             start_s=start_s,
             start_cpu_s=start_cpu_s,
             rounds=len(rounds.took_s),
@@ -216,6 +227,7 @@ class Service:
             "listen": "127.0.0.1:0",
             "page": "127.0.0.1:0",
             "policy": plan.policy,
+            "app_masters": plan.app_masters.value,
             "lease": {"duration_s": plan.lease_s, "checkpoint_lead_s": min(2.0, plan.lease_s / 4), "grace_s": 30.0},
             # App masters that are late are measured, not killed.
             "am_expiry_s": 600.0,
@@ -305,13 +317,13 @@ def _app(plan: ServiceBenchPlan, number: int) -> AppSpec:
 def _wait_for_all(
     client: Connection, plan: ServiceBenchPlan, drivers: Sequence[subprocess.Popen[bytes]], log: Path
 ) -> int:
-    """Wait until every app master has registered, or too long. Returns how many have."""
-    wanted = plan.apps + plan.waiting
-    deadline_s = time.monotonic() + _READY_S + _READY_S_AN_APP * wanted
+    """Wait until every app master that starts at first has registered, or too long. Returns how many have."""
+    wanted = plan.first_app_masters
+    deadline_s = time.monotonic() + _READY_S + _READY_S_AN_APP * (plan.apps + plan.waiting)
     while True:
         shown, more = client.first((AppState.RUNNING.value,), most=1)
         registered = len(shown) + more
-        if registered == wanted or time.monotonic() > deadline_s:
+        if registered >= wanted or time.monotonic() > deadline_s:
             return registered
         if any(driver.poll() is not None for driver in drivers):
             raise ThemisError("a process that plays app masters ended early", value=last_line(log))
@@ -328,6 +340,7 @@ class Measured(Value, frozen=True, kw_only=True):
     cpu_s: float
     worker_cpu_s: float
     rss_mb: float
+    worker_rss_mb: float
 
 
 def _measure(client: Connection, service: Service, page_url: str, seconds: float) -> Measured:
@@ -373,6 +386,7 @@ def _measure(client: Connection, service: Service, page_url: str, seconds: float
         cpu_s=_cpu_s(process) - cpu_s,
         worker_cpu_s=_workers_cpu_s(process) - workers_s,
         rss_mb=_peak_mb(process),
+        worker_rss_mb=sum(child.memory_info().rss for child in process.children(recursive=True)) / _MIB,
     )
 
 

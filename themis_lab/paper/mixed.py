@@ -14,11 +14,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from rm_plugin.arbiter.round_values import AppOwner
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.policies.registry import POLICIES
 from themis.apps import CRUDE_SLOWDOWN, JobShape, Slowdown
 from themis.cluster import Cluster
+from themis.queues import AppOwner
 from themis.rho import HEADLINE, RhoDefinition
 from themis.speeds import speeds_in
 from themis.values import Value

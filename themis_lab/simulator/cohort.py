@@ -12,7 +12,6 @@ of themis computes 10 new outlooks. An app that lies is asked by itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 
 import numpy as np
 from msgspec.structs import replace
@@ -155,6 +154,4 @@ class Cohort:
         """Seconds since each app was submitted, and N_avg of each."""
         count = len(app_ids)
         submitted_s = np.fromiter(map(self._submitted_at_s.__getitem__, app_ids), np.float64, count)
-        since = chain.from_iterable(map(snapshot.contentions.since.__getitem__, app_ids))
-        entered_s, before_app_s = np.fromiter(since, np.float64, 2 * count).reshape(count, 2).T
-        return snapshot.now_s - submitted_s, snapshot.contentions.of_all(entered_s, before_app_s)
+        return snapshot.now_s - submitted_s, snapshot.contentions.of_all(app_ids)

@@ -84,7 +84,7 @@ class Simulation:
         )
         self.apps: dict[str, SimApp] = {}
         self.ended: list[AppOutcome] = []
-        self.fluid = FluidCluster(settings.cluster.gpus)
+        self.fluid = FluidCluster(settings.cluster.gpus, queues=settings.rounds.queues)
         self.rounds: list[RoundRecord] = []
         self.counts = Counts()
         self._policy = make_policy(settings.policy)
@@ -230,7 +230,7 @@ class Simulation:
         app = SimApp(trace.name, trace, self.settings.cluster, trace.costs or self.settings.costs, self.now_s)
         self.apps[app.app_id] = app
         self._declarations[app.app_id] = declaration = declaration_of(app.whole_view(1.0), self._whole_cluster_view)
-        self.fluid.arrive(app.app_id, declaration.phases, self.now_s)
+        self.fluid.arrive(app.app_id, declaration.phases, self.now_s, owner=trace.owner)
         self._without_chance[app.app_id] = None
         self._cohort.enter(app.app_id, self._make_agent(trace))
         self.arbiter.add_app(app.app_id, now_s=self.now_s, owner=trace.owner, resources=trace.resources)

@@ -8,9 +8,10 @@ from typing import ClassVar, Protocol
 
 from msgspec import field
 
-from rm_plugin.arbiter.round_values import NO_OWNER, NO_RESOURCES, AppOwner
+from rm_plugin.arbiter.round_values import NO_RESOURCES
 from themis.apps import JobShape, JobSpec, Slowdown, TaskResources, TunerSpec
 from themis.errors import InputError, UnknownNameError
+from themis.queues import NO_OWNER, AppOwner
 from themis.values import Value
 from themis_lab.simulator.costs import A_CENTURY_S, Costs
 

@@ -104,6 +104,8 @@ def rm_settings(
         raise InputError("this cannot be set under rm", value=managed[0], remedy=remedy)
     settings = {
         "rm_absence_s": _RM_ABSENCE_S,
+        # Replayed time runs fast: the start of an app master after a grant would idle its GPUs for minutes of it.
+        "app_masters": "at_submit",
         **setup.rm,
         **(engine or {}),
         "cluster": cluster,

@@ -286,8 +286,9 @@ class Containers:
         LOG.info("%s did not start: %s", container.seat_id, container.coming)
         ending = self._end(container)
         if not container.coming.cancelled():
-            reason = str(container.coming.exception())
-            ending.add_done_callback(lambda _: self._on_no_room(container.request.gpus, reason))
+            error = container.coming.exception()
+            no_room = error if isinstance(error, NoRoomError) else NoRoomError(str(error))
+            ending.add_done_callback(lambda _: self._on_no_room(container.request.gpus, no_room))
 
     def _wish(self, container: Container) -> ContainerWish:
         environment = {
@@ -318,7 +319,9 @@ class Containers:
             assert isinstance(error, NoRoomError)
             gpus = tuple(gpu for container in failed for gpu in container.request.gpus)
             machines = ", ".join(sorted({gpu.machine_id for gpu in gpus}))
-            raise NoRoomError(error.what, value=machines, remedy=error.remedy, gpus=gpus) from error
+            raise NoRoomError(
+                error.what, value=machines, remedy=error.remedy, gpus=gpus, headroom_gpus=error.headroom_gpus
+            ) from error
 
     async def _there(self, container: Container) -> None:
         """Wait until the container's host is ready for a task. Raises NoRoomError if the container ends before."""

@@ -9,6 +9,7 @@ from rm_plugin.policies.port import Explanation
 from rm_plugin.service.app_estimates import Waiting
 from rm_plugin.service.app_pages import AppPage
 from rm_plugin.service.entries import AppEntry
+from rm_plugin.service.log_summary import UsageKey
 from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.web.page_state import PageState, jobs_of
 from rm_plugin.service.web.round_words import round_in_words
@@ -21,6 +22,15 @@ from themis.wire import themis_pb2 as pb
 from themis.wire.values import scalars_from_messages
 
 Document = dict[str, object]
+
+
+def gpu_usage_document(usage: Mapping[UsageKey, float]) -> Document:
+    """GPU seconds by month, user, queue and device type."""
+    rows = [
+        {"month": month, "user": user, "queue": queue, "device": device, "gpu_s": gpu_s}
+        for (month, user, queue, device), gpu_s in usage.items()
+    ]
+    return {"usage": rows}
 
 
 # ---- the cluster ----------------------------------------------------------------------------------------------------

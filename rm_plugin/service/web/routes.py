@@ -21,6 +21,7 @@ from rm_plugin.service.web.documents import (
     apps_document,
     cluster_document,
     events_document,
+    gpu_usage_document,
     losses_document,
     summary,
     usage_document,
@@ -66,6 +67,7 @@ def application(page_state: PageState) -> web.Application:
             web.get("/api/v1/stream", routes.cluster_stream),
             *(web.post(f"/api/v1/apps/{{app_id:[^/]+}}/{verb}", routes.act) for verb in VERBS),
             web.get("/api/v1/usage", routes.usage_data),
+            web.get("/api/v1/gpu-usage", routes.gpu_usage_data),
             web.get("/api/v1/rounds", routes.rounds_data),
             web.get("/api/v1/events", routes.events_data),
             web.get("/cluster", routes.yarn_page),
@@ -161,6 +163,11 @@ class Routes:
     async def usage_data(self, _request: web.Request) -> web.Response:
         """The use of the cluster over time."""
         return json_answer(usage_document(self._page_state))
+
+    async def gpu_usage_data(self, request: web.Request) -> web.Response:
+        """GPU time by month, user, queue and device type, of one `month` where it is given."""
+        reader = (await self._seen_by(request)).reader
+        return json_answer(gpu_usage_document(self._page_state.manager.usage(request.query.get("month", ""), reader)))
 
     async def losses_data(self, request: web.Request) -> web.Response:
         """The loss curves of an app's jobs."""

@@ -14,7 +14,7 @@ from themis.wire import themis_pb2 as pb
 
 def test_a_master_that_missed_a_round_gets_free_gpus_in_the_next(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with live(settings(tmp_path, am_expiry_s=30)) as rm:
+        async with live(settings(tmp_path, am_expiry_s=30, app_masters="at_submit")) as rm:
             holder = await rm.submit(replay_app("holder", iterations=20_000, tasks=8))
             await rm.wait(holder, lambda status: status.gpus == 8)
             waiter = await rm.submit(replay_app("waiter", iterations=20_000, tasks=8))

@@ -127,10 +127,10 @@ def test_gang_starts_as_soon_as_yarn_has_headroom_for_it(tmp_path):
     run(scenario, tmp_path, unfit_s=60)
 
 
-@pytest.mark.parametrize("reports_headroom", [True, False])
-def test_gang_that_yarn_never_grants_asks_less_and_less_often(tmp_path, reports_headroom):
+@pytest.mark.parametrize("knows_headroom", [True, False])
+def test_gang_that_yarn_never_grants_asks_less_and_less_often(tmp_path, knows_headroom):
     async def scenario(here):
-        here.yarn.unreported_gpus, here.yarn.reports_headroom = 5, reports_headroom
+        here.yarn.unreported_gpus, here.yarn.knows_headroom = 5, knows_headroom
         gang = await here.submit("gang", tasks=8, min_tasks=6)
         await here.until(lambda: here.grants(gang).times == 3, "the gang asks for the third time")
         left_s = here.grants(gang).until_s - here.manager.clock.now_s()

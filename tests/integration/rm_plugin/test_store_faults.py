@@ -40,7 +40,7 @@ def test_a_locked_store_refuses_submissions_while_apps_continue(
         async with live(settings(tmp_path)) as rm:
             short = await rm.submit(replay_app("short", iterations=60))
             long = await rm.submit(replay_app("long", iterations=4000))
-            await rm.wait(long, lambda status: status.gpus > 0)
+            await rm.wait(long, lambda status: status.gpus > 0 and status.state == "RUNNING")
             other = sqlite3.connect(tmp_path / "rm.sqlite", isolation_level=None)
             other.execute("BEGIN IMMEDIATE")
             before = [event.sequence for event in rm.store.events()][-1]

@@ -4,8 +4,9 @@ import pytest
 from agent_cases import cluster_of
 from msgspec.structs import replace
 
-from am.app import PRIOR_RESTART_S, App, kept_code
+from am.app import App, kept_code
 from am.journal import Journal
+from am.searched_app import PRIOR_RESTART_S
 from themis.apps import AppSpec, CodeArchive, Estimate, JobSpec, ProgramSpec, TunerSpec
 from themis.clock import VirtualClock
 from themis.cluster import Allocation, GpuId

@@ -250,8 +250,10 @@ def test_gpus_that_were_prepared_in_vain_are_released_unless_a_job_starts_there(
         one.hold(g0="GRANTED", g1="GRANTED")
         one.apply(start={"j0": (A,)})
         await one.until(lambda: one.runtime.running)
-        one.kept.on_no_room(gpus, "YARN granted no container within 20 s")
+        one.kept.on_no_room(gpus, NoRoomError("YARN granted no container within 20 s", headroom_gpus=2))
         assert one.released() == released
+        releases = [each.release for each in one.master._session._unacknowledged.values() if each.HasField("release")]
+        assert [each.headroom_gpus for each in releases] == [2] * len(released)
         one.apply(stop={"j0": "the test ends"})
         await one.until(lambda: not one.app.search.jobs["j0"].running)
 

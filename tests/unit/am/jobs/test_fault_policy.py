@@ -6,13 +6,13 @@ import math
 import pytest
 from attempt_cases import JOBS, SLOT
 
-from am.app import PRIOR_RESTART_S
 from am.jobs.fault_policy import ACT_ON_STALL_S, fault_of
 from am.jobs.job_runner import last_line
 from am.page.state import page_state
 from am.profiler.profile import JobProfile
 from am.profiler.records import StepLoss, Validation
 from am.runtimes.port import ExitReason
+from am.searched_app import PRIOR_RESTART_S
 from am.status import job_status
 from am.tuners.port import ObservationKind
 from themis.cluster import Level

@@ -384,7 +384,8 @@ class TestPreparing:
     def test_failed_preparation_is_reported_once_its_container_is_gone(self):
         async def scenario(world):
             failed = []
-            world.containers.watch(lambda: None, lambda *what: failed.append((*what, world.containers.occupied())))
+            occupied = world.containers.occupied
+            world.containers.watch(lambda: None, lambda *what: failed.append((what[0], str(what[1]), occupied())))
             world.engine.full = {"m0", "no"}
             assert not world.prepare(requests("m0/0 m0/1"))
             await soon(lambda: failed)

@@ -2,10 +2,10 @@
 
 from oef_round_cases import demand, round_of
 
-from rm_plugin.arbiter.round_values import AppOwner
 from rm_plugin.policies.allox_policy import AlloxMemory, RunningJob
 from rm_plugin.policies.allox_rules import RULES
 from rm_plugin.policies.registry import make_policy
+from themis.queues import AppOwner
 
 OWNERS = {"a1": AppOwner(user="ann"), "a2": AppOwner(user="ann"), "b1": AppOwner(user="bob")}
 

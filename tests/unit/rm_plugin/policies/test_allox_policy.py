@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from oef_round_cases import demand, granted, round_of
 from restart_cases import Restarting
 
-from rm_plugin.arbiter.round_values import AppOwner, RoundSettings, Wait
+from rm_plugin.arbiter.round_values import RoundSettings, Wait
 from rm_plugin.policies.allox_jobs import running_jobs
 from rm_plugin.policies.allox_policy import AlloxMemory, RunningJob
 from rm_plugin.policies.allox_rules import RULES
@@ -25,6 +25,7 @@ from themis.bids import AppReport, GangDemand, SampleTimes
 from themis.cluster import Cluster, DeviceKind, DeviceType, Machine
 from themis.errors import InputError
 from themis.leases import LeaseChangeKind
+from themis.queues import AppOwner
 from themis_lab.simulator.costs import Costs
 from themis_lab.simulator.observer import History
 from themis_lab.simulator.settings import NodeOutage, Settings

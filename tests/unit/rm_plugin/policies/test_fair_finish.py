@@ -3,12 +3,13 @@
 import msgspec
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.round_values import AppOwner, RoundSettings
+from rm_plugin.arbiter.round_values import RoundSettings
 from rm_plugin.policies.due_dates import DueDateMemory, advance, due_times_s
 from rm_plugin.policies.fair_finish import FairFinishPolicy
 from rm_plugin.policies.port import PolicyWithMemory
 from themis.bids import GangDemand, PhaseLeft
 from themis.cluster import Allocation
+from themis.queues import AppOwner
 
 POLICY = FairFinishPolicy()
 

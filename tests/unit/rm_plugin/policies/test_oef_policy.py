@@ -5,13 +5,13 @@ from msgspec.structs import replace
 from oef_round_cases import CLUSTER, K80, V100, demand, four_apps, granted, jobs, played, round_of
 from restart_cases import Restarting
 
-from rm_plugin.arbiter.round_values import AppOwner
 from rm_plugin.policies.oef_tenants import tenants_of
 from rm_plugin.policies.port import traits_of
 from rm_plugin.policies.registry import make_policy
 from themis.bids import FreeMachine
 from themis.choices import Placer, TenantOf
 from themis.cluster import Cluster, DeviceKind, DeviceType, Level, Machine
+from themis.queues import AppOwner
 from themis.speeds import NOWHERE, SAME_SPEED, Speeds
 from themis_lab.paper.plans import FOR_MIXED_DEVICES
 from themis_lab.simulator.observer import History

@@ -83,7 +83,7 @@ def listed(tmp_path, *requests, jobs=2, apps=5):
     async def scenario():
         async with memory_service(tmp_path, gpus=64) as rm:
             for number in range(apps):
-                await rm.manager.submit(app(f"app-{number}", jobs))
+                await rm.manager.submit(app(f"of-{number}", jobs))
             set_caller(Identity(user="operator", is_admin=True))
             service = ClientService(rm.manager, "srtf")
             return [await service.List(request, None) for request in requests]

@@ -9,7 +9,7 @@ from rm_plugin.service.grant_limit import NO_GRANT_LIMIT
 UNFIT_S = 30.0
 
 
-def vain(limit=NO_GRANT_LIMIT, *, asked=3, held=5, headroom=None, now_s=1000.0):
+def vain(limit=NO_GRANT_LIMIT, *, asked=3, held=5, headroom=3, now_s=1000.0):
     return limit.in_vain(
         "no container", asked_gpus=asked, held_gpus=held, headroom_gpus=headroom, now_s=now_s, unfit_s=UNFIT_S
     )
@@ -42,9 +42,15 @@ def test_too_small_headroom_limits_the_app_at_once(headroom):
     assert limit.shown(1030.0) == ""
 
 
-@pytest.mark.parametrize("headroom", [None, 3])
-def test_second_ask_in_vain_limits_the_app_to_what_it_holds(headroom):
-    assert vain(vain(), now_s=1030.0, headroom=headroom).at(1031.0) == 5
+def test_second_ask_in_vain_limits_the_app_to_what_it_holds():
+    assert vain(vain(), now_s=1030.0).at(1031.0) == 5
+
+
+def test_machine_at_fault_limits_no_app_and_leaves_a_limit_as_it_is():
+    assert vain(vain(headroom=None), now_s=1030.0, headroom=None).at(1031.0) is None
+    limited = vain(headroom=0)
+    assert vain(limited, now_s=1020.0, headroom=None).at(1049.0) == 5
+    assert vain(limited, now_s=1040.0, headroom=None).at(1041.0) is None
 
 
 def test_asks_in_vain_during_a_pause_are_one():

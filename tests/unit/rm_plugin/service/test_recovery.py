@@ -292,6 +292,7 @@ def test_events_of_one_app_tell_its_whole_life(tmp_path):
             submitted = {
                 "name": "mine",
                 "user": "user",
+                "queue": "default",
                 "tuner": "single",
                 "program": "digits",
                 "replay": False,
@@ -302,7 +303,7 @@ def test_events_of_one_app_tell_its_whole_life(tmp_path):
                 ("app_submitted", 1000.0, submitted),
                 ("am_started", 1000.0, {"attempt": 1, "pid": 1}),
                 ("am_registered", 1000.0, {"attempt": 1, "pid": 1}),
-                ("lease_granted", 1000.0, {**on_gpu, "round_id": 1}),
+                ("lease_granted", 1000.0, {**on_gpu, "round_id": 1, "device": "gpu"}),
                 ("checkpoint", 1001.5, {"job_id": "job-0", "bytes": 7}),
                 ("lease_released", 1000.0, {**on_gpu, "reason": "done"}),
                 ("app_state", 1000.0, {"state": "FINISHED", "diagnostics": "well"}),

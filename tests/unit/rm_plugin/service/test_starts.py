@@ -16,7 +16,7 @@ def run(scenario):
 
 
 async def burst(rm, apps):
-    return [await rm.manager.submit(app(f"app-{number}")) for number in range(apps)]
+    return [await rm.manager.submit(app(f"of-{number}")) for number in range(apps)]
 
 
 def launched(rm):

@@ -116,7 +116,7 @@ def test_entry_for_other_users_holds_no_text_of_its_programs():
     )
     listed = visible_entry(entry, None, whole=False)
     assert not any(getattr(listed, name) for name in texts)
-    assert not listed.jobs and not listed.best_job
+    assert not listed.best_job and not any(job.hyper_parameters or job.has_loss for job in listed.jobs)
     assert visible_entry(entry, Identity(user="ann")) is entry
 
 

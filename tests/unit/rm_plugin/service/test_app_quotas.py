@@ -1,0 +1,194 @@
+"""Queues in the service: apps that wait, submissions that are refused, a reload, and usage by user and month."""
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+from service_cases import ServiceCase, app
+
+from rm_plugin.service.log_summary import by_month
+from rm_plugin.service.store_memory import MemoryStore
+from themis.errors import InputError, UnknownNameError
+from themis.identity import Identity
+from themis.lifecycle import AppState
+
+LIMITED = "queues: {vision: {max_active_apps: 1}, speech: {each_user: {max_active_apps: 1}}, default: {}}"
+
+
+def of(user: str, queue: str, name: str):
+    return replace(app(name), user=user, queue=queue)
+
+
+def case_of(tmp_path, text: str, store=None) -> ServiceCase:
+    path = tmp_path / "queues.yaml"
+    path.write_text(text)
+    return ServiceCase(store or MemoryStore(), folder=tmp_path, queues=path)
+
+
+def run(body) -> None:
+    asyncio.run(body())
+
+
+def test_an_app_over_the_limit_waits_with_the_reason_until_another_ends(tmp_path):
+    async def body():
+        case = case_of(tmp_path, LIMITED)
+        first = await case.manager.submit(of("anna", "vision", "first"))
+        second = await case.manager.submit(of("bob", "vision", "second"))
+        assert second.state is AppState.SUBMITTED
+        assert case.manager.waits_for(second) == "queue vision has 1 active apps, and may have 1"
+        assert case.arbiter.active_apps == (first.app_id,)
+        case.check()
+        case.manager.app_masters.check_apps()
+        assert case.arbiter.active_count == 1
+        await case.manager.changes.make(
+            lambda change: case.manager.app_masters.end_app(change, first, AppState.FAILED, "it failed")
+        )
+        case.manager.app_masters.check_apps()
+        await asyncio.sleep(0.01)
+        assert case.arbiter.active_apps == (second.app_id,)
+        assert second.attempt == 1
+        assert case.manager.waits_for(second) == ""
+
+    run(body)
+
+
+def test_the_limit_of_each_user_counts_the_apps_of_this_user_alone(tmp_path):
+    async def body():
+        case = case_of(tmp_path, LIMITED)
+        for user in ("anna", "bob"):
+            assert (await case.manager.submit(of(user, "speech", f"of-{user}"))).attempt == 1
+        waits = await case.manager.submit(of("anna", "speech", "more"))
+        assert "user anna in queue speech has 1 active apps" in case.manager.waits_for(waits)
+
+    run(body)
+
+
+def test_an_app_that_waits_can_be_killed(tmp_path):
+    async def body():
+        case = case_of(tmp_path, LIMITED)
+        await case.manager.submit(of("anna", "vision", "first"))
+        waits = await case.manager.submit(of("anna", "vision", "second"))
+        await case.manager.kill(waits.app_id, "")
+        await asyncio.sleep(0.01)
+        case.manager.app_masters.check_apps()
+        assert waits.state is AppState.KILLED
+        assert not case.manager.quotas.waiting
+
+    run(body)
+
+
+def test_an_app_that_waits_still_waits_after_a_restart(tmp_path):
+    async def body():
+        store = MemoryStore()
+        case = case_of(tmp_path, LIMITED, store)
+        await case.manager.submit(of("anna", "vision", "first"))
+        await case.manager.submit(of("anna", "vision", "second"))
+        again = case_of(tmp_path, LIMITED, store)
+        await again.manager.app_masters.recover()
+        first, second = again.entries.active()
+        assert again.arbiter.active_apps == (first.app_id,)
+        assert again.manager.waits_for(second).startswith("queue vision has 1")
+
+    run(body)
+
+
+def test_a_submission_over_the_rate_is_refused_until_time_has_passed(tmp_path):
+    async def body():
+        case = case_of(tmp_path, "each_user: {submissions_per_minute: 2}")
+        for number in range(2):
+            await case.manager.submit(of("anna", "any", f"a{number}"))
+        with pytest.raises(InputError, match=r"user anna in queue root may submit 2 apps a minute; try again in 30 s"):
+            await case.manager.submit(of("anna", "any", "a2"))
+        await case.manager.submit(of("bob", "any", "b"))
+        case.clock.advance_to(case.clock.now_s() + 31.0)
+        await case.manager.submit(of("anna", "any", "a3"))
+
+    run(body)
+
+
+def test_a_queue_that_the_file_lacks_is_refused(tmp_path):
+    async def body():
+        case = case_of(tmp_path, LIMITED)
+        with pytest.raises(UnknownNameError, match="did you mean 'vision'"):
+            await case.manager.submit(of("anna", "visoin", "a"))
+
+    run(body)
+
+
+def test_a_reload_is_written_and_applies_and_a_wrong_file_changes_nothing(tmp_path):
+    async def body():
+        store = MemoryStore()
+        case = case_of(tmp_path, LIMITED, store)
+        await case.manager.submit(of("anna", "vision", "first"))
+        waits = await case.manager.submit(of("anna", "vision", "second"))
+        (tmp_path / "queues.yaml").write_text("queues: {vision: {weight: -1}}")
+        before = case.arbiter.queues
+        with pytest.raises(InputError, match="weight"):
+            await case.manager.reload_queues(by="root")
+        assert case.arbiter.queues is before
+        (tmp_path / "queues.yaml").write_text("queues: {vision: {max_active_apps: 2}}")
+        await case.manager.reload_queues(by="root")
+        event = store.events()[-1]
+        assert (event.kind, event.detail["action"], event.detail["user"]) == ("user_acted", "queues_reloaded", "root")
+        assert '"max_active_apps":2' in store.meta("queues")
+        case.manager.app_masters.check_apps()
+        assert waits.app_id in case.arbiter.active_apps
+
+    run(body)
+
+
+def test_a_reload_without_a_file_says_which_setting_is_missing():
+    async def body():
+        case = ServiceCase(MemoryStore())
+        with pytest.raises(InputError, match="set `queues` in the settings"):
+            await case.manager.reload_queues(by="root")
+
+    run(body)
+
+
+def test_usage_is_the_metered_time_of_leases_by_user_and_device_and_survives_a_restart(tmp_path):
+    async def body():
+        store = MemoryStore()
+        case = ServiceCase(store, policy="tiresias", folder=tmp_path)
+        entry, _ = await case.started("mine", jobs=1)
+        admin = Identity(user="root", is_admin=True)
+        change = await case.manager.changes.make(lambda change: _grant(case, change, entry.app_id))
+        assert len(change) == 2
+        case.clock.advance_to(case.clock.now_s() + 100.0)
+        month = next(by_month(case.clock.now_s() - 1.0, case.clock.now_s()))[0]
+        key = (month, "user", "default", "v100")
+        assert case.manager.usage("", admin) == {key: pytest.approx(200.0)}
+        await case.manager.changes.make(
+            lambda change: case.manager.app_masters.end_app(change, entry, AppState.FAILED, "it failed")
+        )
+        case.clock.advance_to(case.clock.now_s() + 50.0)
+        again = ServiceCase(store, policy="tiresias", folder=tmp_path, now_s=case.clock.now_s())
+        assert again.manager.usage(month, admin) == {key: pytest.approx(200.0)}
+        assert again.manager.usage("2001-01", admin) == {}
+        assert again.manager.usage("", Identity(user="other")) == {}
+        assert list(again.manager.usage("", Identity(user="user"))) == [key]
+
+    run(body)
+
+
+def _grant(case, change, app_id):
+    from rm_plugin.arbiter.round_values import Decision
+    from rm_plugin.arbiter.rounds import RoundResult
+    from themis.bids import PlacedGang
+    from themis.cluster import Allocation, Level
+
+    snapshot, _ = case.arbiter.begin_round(case.clock.now_s())
+    gang = PlacedGang(gpus=Allocation.of({"m0": 2}), level=Level.SLOT, slot=0, device="v100")
+    result = RoundResult(snapshot=snapshot, decision=Decision(auction={app_id: (gang,)}))
+    changes = case.arbiter.settle(result, now_s=case.clock.now_s())
+    change.leases(changes)
+    return changes
+
+
+@pytest.mark.parametrize("month", ["2026", "2026-13", "november"])
+def test_what_is_not_a_month_is_refused(month):
+    async def body():
+        with pytest.raises(InputError, match="write it as 2026-11"):
+            ServiceCase(MemoryStore()).manager.usage(month, Identity(user="a"))
+
+    run(body)
