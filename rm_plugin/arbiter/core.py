@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -78,6 +79,15 @@ class _Account:
     waiting: set[int] = field(default_factory=set)
 
 
+class EndedApp(NamedTuple):
+    """An app that has ended or is paused: when it arrived, and its GPU time."""
+
+    app_id: str
+    owner: AppOwner
+    arrived_at_s: float
+    gpu_s: float
+
+
 @dataclass(slots=True)
 class _Undo:
     """The arbiter's values at `begin`, which `undo` restores.
@@ -117,8 +127,8 @@ class Arbiter:
         self._next_round_id = next_round_id
         self._memory = memory
         self._contention = Contention(rounds.queues)
-        # When apps that have ended were submitted, and their GPU time, by tenant (`RoundSnapshot.ended_gpu_s`).
-        self._ended: dict[Tenant, dict[str, tuple[float, float]]] = {}
+        # Of apps that have ended, by tenant (`RoundSnapshot.ended_gpu_s`).
+        self._ended: dict[Tenant, dict[str, EndedApp]] = {}
         self._apps: dict[str, _Account] = {}
         # Of every active app in their order, but without renewable leases; out of date of apps that are noted.
         self._standings: dict[str, AppStanding] = {}
@@ -216,20 +226,26 @@ class Arbiter:
         account = self._apps.pop(app_id, None)
         self._standings.pop(app_id, None)
         if account is not None:
-            self.note_ended(app_id, account.owner, account.submitted_at_s, account.attained_gpu_s)
+            self.note_ended([EndedApp(app_id, account.owner, account.submitted_at_s, account.attained_gpu_s)])
         self._contention.leave(app_id, now_s)
         return changes
 
-    def note_ended(self, app_id: str, owner: AppOwner, submitted_at_s: float, gpu_s: float) -> None:
-        """Count the GPU time of an app that has ended for its user, as long as an older app of the user is active."""
-        tenant = self._rounds.queues.tenant(owner)
-        if not tenant[1]:
-            return
-        active = [app for app in self._apps.values() if self._rounds.queues.tenant(app.owner) == tenant]
-        oldest_s = min((app.submitted_at_s for app in active), default=math.inf)
-        ended = {**self._ended.pop(tenant, {}), app_id: (submitted_at_s, gpu_s)}
-        if ended := {name: each for name, each in ended.items() if each[0] >= oldest_s}:
-            self._ended[tenant] = ended
+    def note_ended(self, apps: Iterable[EndedApp]) -> None:
+        """Count the GPU time of ended apps for their users, as long as an older app of the user is active."""
+        ended: dict[Tenant, dict[str, EndedApp]] = {}
+        for app in apps:
+            tenant = self._rounds.queues.tenant(app.owner)
+            if tenant[1]:
+                ended.setdefault(tenant, {})[app.app_id] = app
+        oldest_s: dict[Tenant, float] = {}
+        for account in self._apps.values() if ended else ():
+            tenant = self._rounds.queues.tenant(account.owner)
+            oldest_s[tenant] = min(account.submitted_at_s, oldest_s.get(tenant, math.inf))
+        for tenant, new in ended.items():
+            all_ended = self._ended.pop(tenant, {}) | new
+            since_s = oldest_s.get(tenant, math.inf)
+            if kept := {app_id: app for app_id, app in all_ended.items() if app.arrived_at_s >= since_s}:
+                self._ended[tenant] = kept
 
     def set_silent(self, app_id: str, silent: bool) -> None:
         """An app master went away (its leases wait for it), or came back. An app that leaves stays silent."""
@@ -309,7 +325,7 @@ class Arbiter:
             seed=child_seed(self._seed, "round", str(self._next_round_id)),
             contentions=self._contention.at(now_s),
             ended_gpu_s={
-                tenant: math.fsum(gpu_s for _, gpu_s in ended.values()) for tenant, ended in self._ended.items()
+                tenant: math.fsum(app.gpu_s for app in ended.values()) for tenant, ended in self._ended.items()
             },
             memory=self._memory,
         )
@@ -400,6 +416,8 @@ class Arbiter:
         self._rounds = replace(self._rounds, queues=queues)
         tenants = {app_id: queues.tenant(account.owner) for app_id, account in self._apps.items()}
         self._contention.requeue(queues, tenants, now_s)
+        before, self._ended = self._ended, {}
+        self.note_ended(app for ended in before.values() for app in ended.values())
 
     # ---- machines ----
 

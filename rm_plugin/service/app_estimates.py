@@ -155,7 +155,7 @@ class AppEstimates:
         apps = {
             entry.app_id: self._app_now(entry, lives[entry.app_id].ends_s if entry.app_id in lives else math.inf)
             for entry in self._entries.active()[:_MAX_APPS]
-            if entry.heartbeat.phases_left
+            if entry.is_admitted and entry.heartbeat.phases_left
         }
         make = partial(
             forecast,

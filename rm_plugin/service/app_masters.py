@@ -104,13 +104,14 @@ class AppMasters:
         self._engine_away_at_s = -math.inf
         self._closing = False
         changes.on_recovery(self.resume)
+        quotas.restore(entries.active())
 
     async def take_up(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
         """Start the app master of an app that has none, or let the agent host answer for it until it is granted GPUs.
 
         An app that is not admitted is taken up once it is. `timeout_s` is as in `launch_or_queue`.
         """
-        if entry.app_id in self._quotas.waiting:
+        if not entry.is_admitted or entry.leave_reason:
             return
         may_wait = self.settings.starts_at_grant and not entry.has_app_master
         if may_wait and not self._arbiter.table.of_app(entry.app_id):
@@ -155,18 +156,16 @@ class AppMasters:
         self._arbiter.set_silent(entry.app_id, bool(entry.leave_reason))
         self._hosted.add(entry)
 
-    def admit(self, entry: AppEntry, *, arrived_at_s: float | None = None) -> bool:
-        """Let a new or resumed app share the cluster, unless it is over a limit of active apps: then it waits.
+    def arrive(self, entry: AppEntry) -> None:
+        """Let a new or resumed app share the cluster, unless it waits for admission.
 
-        An app that waits does not take part in rounds, and has no part of its user's share. So a new app arrives when
-        it is admitted, unless `arrived_at_s` names an earlier time.
+        An app that waits does not take part in rounds, and has no part of its user's share. So fairness counts from its
+        admission.
         """
-        reason = self._quotas.reason(entry, self._entries.active())
-        if reason:
-            self._quotas.waiting[entry.app_id] = entry
-            entry.launch_wait = reason
-            return False
-        self._quotas.waiting.pop(entry.app_id, None)
+        if entry.waits_since_s is not None:
+            self._quotas.wait(entry)
+            return
+        self._quotas.enter(entry)
         entry.launch_wait = ""
         entry.last_seen_s = self._clock.now_s()
         self._arbiter.add_app(
@@ -175,10 +174,23 @@ class AppMasters:
             attained_gpu_s=entry.gpu_time_s,
             owner=entry.owner,
             resources=entry.spec.resources,
-            arrived_at_s=entry.arrived_at_s if entry.attempt else arrived_at_s,
+            arrived_at_s=entry.arrived_at_s,
         )
         self._arbiter.set_silent(entry.app_id, entry.attempt > 0)
-        return True
+
+    async def _admit_due(self) -> None:
+        """Admit the apps that are within all limits now, those first that have waited longest."""
+
+        def admit(change: Change) -> list[AppEntry]:
+            due = self._quotas.due()
+            for entry in due:
+                change.put(entry, **_admitted(entry, change.now_s))
+                change.then(partial(self.arrive, entry))
+            change.then(self._entries.note_pause)
+            return due
+
+        for entry in await self._changes.make_surely(admit):
+            self._spawn(self.take_up(entry))
 
     async def launch_or_queue(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
         """Start the app's next attempt; return at once, or after `timeout_s`, if it has to wait in the background."""
@@ -217,7 +229,7 @@ class AppMasters:
         entry = self._entries.find(exit_.app_id)
         if entry is None or not entry.is_active or self._closing:
             return
-        if exit_.attempt < entry.attempt or entry.forced_reason:
+        if exit_.attempt < entry.attempt or exit_.attempt == entry.lost_attempt or entry.forced_reason:
             # `_take_by_force` handles the loss itself after its kill, which would hit a new attempt too.
             return
         if entry.resting_view:
@@ -255,9 +267,8 @@ class AppMasters:
         if self._changes.trouble:
             return
         now_s = self._clock.now_s()
-        for entry in list(self._quotas.waiting.values()):
-            if not entry.kill_reason and self.admit(entry):
-                self._spawn(self.take_up(entry))
+        if self._quotas.look():
+            self._spawn(self._admit_due())
         if self._engine_away:
             self._engine_away_at_s = now_s
             self.resume()
@@ -403,8 +414,6 @@ class AppMasters:
             await self._pause_surely(entry)
         else:
             # It waited without an app master, or the former ResourceManager stopped before it could start that.
-            if not entry.attempt and not self._arbiter.table.of_app(entry.app_id):
-                self.admit(entry, arrived_at_s=entry.arrived_at_s)
             await self.take_up(entry)
 
     async def _adopted(self, entry: AppEntry) -> bool:
@@ -438,7 +447,8 @@ class AppMasters:
 
     async def _launch(self, entry: AppEntry) -> None:
         await self._starts.turn(entry.app_id)
-        if not entry.is_active or self._closing:
+        # A pause and a resume during the wait for a turn have made another start of this one.
+        if not entry.is_admitted or entry.app_id in self._hosted or self._closing:
             self._starts.done(entry.app_id)
             return
         if (leftover := self._leftovers.pop(entry.app_id, None)) is not None:
@@ -687,6 +697,8 @@ class AppMasters:
         excused = entry.attempt - len(entry.failed_at_s)
         change.put(
             entry,
+            # Its end may be heard of only after a resume.
+            lost_attempt=entry.attempt,
             pause_reason="",
             paused_at_s=change.now_s,
             excused_attempts=excused,
@@ -711,23 +723,29 @@ class AppMasters:
             state = APP_LIFECYCLE.check(entry.state, AppState.ACCEPTED, entry.app_id)
             change.event("app_resumed", app_id=entry.app_id, detail={"user": by or entry.spec.user})
             change.put(
-                entry, state=state, paused_s=paused_s, paused_at_s=None, diagnostics="", last_seen_s=change.now_s
+                entry,
+                state=state,
+                paused_s=paused_s,
+                paused_at_s=None,
+                waits_since_s=change.now_s if self._quotas.reason(entry) else None,
+                diagnostics="",
+                last_seen_s=change.now_s,
             )
-            change.then(lambda: self._enter_again(entry))
+            change.then(self._entries.note_pause)
+            change.then(lambda: self.arrive(entry))
 
         await self._changes.make(go_on)
-        await self.take_up(entry, timeout_s=LAUNCH_WAIT_S)
-
-    def _enter_again(self, entry: AppEntry) -> None:
-        self._entries.note_pause()
-        self.admit(entry, arrived_at_s=entry.arrived_at_s)
+        if entry.app_id not in self._quotas.waiting:
+            await self.take_up(entry, timeout_s=LAUNCH_WAIT_S)
 
     def _leave(self, change: Change, entry: AppEntry, state: AppState, diagnostics: str, reason: str) -> None:
         """Turn an app to a state in which nothing of it runs, and end its leases."""
         now_s = change.now_s
-        if entry.is_active:
+        if entry.is_admitted:
             # Read before the leases end: their time counts up to now.
             change.set(entry, gpu_time_s=self._arbiter.attained_gpu_s(entry.app_id, now_s))
+        elif entry.is_active:
+            change.set(entry, **_admitted(entry, now_s))
         leases = [lease.lease_id for lease in self._arbiter.table.of_app(entry.app_id)]
         ended = self._arbiter.release(leases, now_s=now_s, reason=reason)
         state = APP_LIFECYCLE.check(entry.state, state, entry.app_id)
@@ -741,7 +759,7 @@ class AppMasters:
         self._leftovers.pop(entry.app_id, None)
         self._arbiter.end_app(entry.app_id, now_s=self._clock.now_s(), reason=reason)
         self._unlaunched.discard(entry.app_id)
-        self._quotas.waiting.pop(entry.app_id, None)
+        self._quotas.leave(entry)
         self._starts.done(entry.app_id)
         self._tokens_to_launch.pop(entry.app_id, None)
 
@@ -750,6 +768,12 @@ class AppMasters:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _admitted(entry: AppEntry, now_s: float) -> dict[str, float | None]:
+    """The attributes of an app whose wait for admission is over."""
+    waited_s = 0.0 if entry.waits_since_s is None else max(0.0, now_s - entry.waits_since_s)
+    return {"waits_since_s": None, "unadmitted_s": entry.unadmitted_s + waited_s}
 
 
 def app_folder(settings: RmSettings, app_id: str) -> Path:

@@ -43,8 +43,9 @@ class AppEntry:
     `idle_since_s` is when its app master was last seen with GPUs, or asked to rest.
     `last_message` is the attempt and id of the newest message processed; a message that comes again
     is only acknowledged. `pause_reason` is why an app that still runs is about to be paused. `paused_at_s` is when it
-    was, and `paused_s` the length of its earlier pauses. `shapes` maps job ids to shapes. `refused_messages` counts the
-    app masters' invalid messages,
+    was, and `paused_s` the length of its earlier pauses. `waits_since_s` is since when it waits for admission, because
+    it is over a limit of active apps; None if it does not. `unadmitted_s` is how long it waited so before. `shapes`
+    maps job ids to shapes. `refused_messages` counts the app masters' invalid messages,
     and `cut_claims` what was cut from reports and bids (`claims`). `claimed_gpu_s` is the work of the first report.
     """
 
@@ -70,6 +71,8 @@ class AppEntry:
     pause_reason: str = ""
     paused_at_s: float | None = None
     paused_s: float = 0.0
+    waits_since_s: float | None = None
+    unadmitted_s: float = 0.0
     forced_reason: str = ""
     logs_whole: bool = False
     archive: str = ""
@@ -114,9 +117,14 @@ class AppEntry:
         return not self.ended and self.state is not AppState.PAUSED
 
     @property
+    def is_admitted(self) -> bool:
+        """Whether it takes part in rounds, and counts for limits of active apps."""
+        return self.is_active and self.waits_since_s is None
+
+    @property
     def has_app_master(self) -> bool:
         """Whether an attempt of it may live, or has to be followed by another one as it was lost."""
-        return self.attempt > 0 and not self.resting_view
+        return self.attempt > 0 and not self.resting_view and self.waits_since_s is None
 
     @property
     def leave_reason(self) -> str:
@@ -125,8 +133,8 @@ class AppEntry:
 
     @property
     def arrived_at_s(self) -> float:
-        """From when on fairness counts: the submission, later by the time that the app was paused."""
-        return self.submitted_at_s + self.paused_s
+        """From when on fairness counts: the submission, later by the time of pauses and of waits for admission."""
+        return self.submitted_at_s + self.paused_s + self.unadmitted_s
 
     @property
     def progress(self) -> float:
@@ -193,6 +201,8 @@ class AppEntry:
                 "pause_reason": self.pause_reason,
                 "paused_at_s": self.paused_at_s,
                 "paused_s": self.paused_s,
+                "unadmitted_s": self.unadmitted_s,
+                "waits_since_s": self.waits_since_s,
                 "progress": self.heartbeat.progress,
                 **({"resting_view": self.resting_view.hex()} if self.resting_view else {}),
                 **(self._last_heartbeat() if self._keeps_heartbeat else {}),
@@ -220,7 +230,8 @@ class AppEntry:
         """Return the entry of a stored app: without a session and, if the app is running, with its progress only."""
         gpu_time_s, excused = stored.final.get("gpu_time_s", 0.0), stored.final.get("excused_attempts", 0)
         claimed, paused_at_s = stored.final.get("claimed_gpu_s"), stored.final.get("paused_at_s")
-        paused_s = stored.final.get("paused_s", 0.0)
+        paused_s, unadmitted_s = stored.final.get("paused_s", 0.0), stored.final.get("unadmitted_s", 0.0)
+        waits_since_s = stored.final.get("waits_since_s")
         heartbeat = pb.Heartbeat.FromString(bytes.fromhex(str(stored.final.get("heartbeat", ""))))
         progress = stored.final.get("progress", 0.0)
         heartbeat.progress = heartbeat.progress or (float(progress) if isinstance(progress, int | float) else 0.0)
@@ -244,6 +255,8 @@ class AppEntry:
             pause_reason=str(stored.final.get("pause_reason", "")),
             paused_at_s=float(paused_at_s) if isinstance(paused_at_s, int | float) else None,
             paused_s=float(paused_s) if isinstance(paused_s, int | float) else 0.0,
+            waits_since_s=float(waits_since_s) if isinstance(waits_since_s, int | float) else None,
+            unadmitted_s=float(unadmitted_s) if isinstance(unadmitted_s, int | float) else 0.0,
             page_url=str(stored.final.get("page_url", "")),
             engine_id=str(stored.final.get("engine_id", "")),
             resting_view=bytes.fromhex(str(stored.final.get("resting_view", ""))),
@@ -332,7 +345,7 @@ class AppEntries:
         self.version += 1
 
     def note_pause(self) -> None:
-        """Note that an app was paused or resumed."""
+        """Note that an app was paused or resumed, or admitted after a wait."""
         self.version += 1
 
     def archive(self, app_ids: Iterable[str]) -> None:

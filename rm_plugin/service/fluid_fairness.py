@@ -62,11 +62,13 @@ def lives_of(entries: Iterable[AppEntry], cluster_gpus: int, queues: Queues = ON
     """The lives of all apps that declared themselves. An app that failed or was killed leaves when it ended.
 
     A paused app leaves when it was paused. Once it is resumed, it counts as one that was submitted later by its pauses.
+    So does an app that waits for admission.
     """
     changes: list[tuple[float, int, AppEntry]] = []
     for entry in entries:
         changes.append((entry.arrived_at_s, 0, entry))
         left_at_s = entry.paused_at_s if entry.state is AppState.PAUSED else entry.finished_at_s
+        left_at_s = entry.waits_since_s if left_at_s is None else left_at_s
         if entry.state is not AppState.FINISHED and left_at_s is not None:
             changes.append((max(entry.arrived_at_s, left_at_s), 1, entry))
     changes.sort(key=lambda change: change[:2])

@@ -27,7 +27,7 @@ SNAPSHOT = "snapshot"
 """The store's key of the snapshot."""
 _EVENTS_A_READ = 5_000
 _LEASE_ENDS = (LeaseChangeKind.RELEASED, LeaseChangeKind.REVOKED)
-_FORMAT = 2
+_FORMAT_WITHOUT_USAGE, _FORMAT = 1, 2
 
 
 UsageKey = tuple[str, str, str, str]
@@ -156,7 +156,8 @@ class LogSummary:
     def usage_at(self, now_s: float) -> dict[UsageKey, float]:
         """GPU seconds by month, user, queue and device type, open leases until now included."""
         usage = dict(self.usage)
-        for lease in self.open_leases.values():
+        # A copy: another thread takes events meanwhile.
+        for lease in list(self.open_leases.values()):
             self._meter(usage, lease, now_s)
         return {usage_key(text): gpu_s for text, gpu_s in sorted(usage.items())}
 
@@ -202,7 +203,10 @@ def _snapshot(text: str | None) -> LogSummary:
     except (msgspec.DecodeError, ValueError) as error:
         LOG.error("the snapshot of the log cannot be read, so the whole log is read: %.300s", error)
         return LogSummary()
-    return summary if summary.format == _FORMAT else LogSummary()
+    if summary.format not in (_FORMAT_WITHOUT_USAGE, _FORMAT):
+        return LogSummary()
+    summary.format = _FORMAT
+    return summary
 
 
 def report_unreadable(summary: LogSummary) -> None:

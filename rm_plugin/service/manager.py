@@ -224,6 +224,7 @@ class ResourceManager:
         def accept(change: Change) -> AppEntry:
             now_s = change.now_s
             entry = AppEntry(app_id=self.entries.next_id(), spec=spec, submitted_at_s=now_s, last_seen_s=now_s)
+            entry.waits_since_s = now_s if self.quotas.reason(entry) else None
             change.put(entry)
             change.event("app_submitted", app_id=entry.app_id, detail=_submitted_detail(spec, by or spec.user))
             change.then(lambda: self._add(entry))
@@ -231,6 +232,8 @@ class ResourceManager:
 
         entry = await self.changes.make(accept)
         # The app is accepted. The client does not wait for an engine or a store that is unavailable.
+        if entry.app_id in self.quotas.waiting:
+            return entry
         try:
             await self.app_masters.take_up(entry, timeout_s=LAUNCH_WAIT_S)
         except Exception:
@@ -239,7 +242,7 @@ class ResourceManager:
 
     def _add(self, entry: AppEntry) -> None:
         self.entries.add(entry)
-        self.app_masters.admit(entry)
+        self.app_masters.arrive(entry)
 
     async def reload_queues(self, *, by: str) -> Queues:
         """Read the file of queues again and apply it: nothing of it holds before all of it is checked and written.
@@ -260,7 +263,8 @@ class ResourceManager:
             change.keep("queues", msgspec.json.encode(queues.queues).decode())
             change.then(lambda: self.arbiter.requeue(queues, now_s=self.clock.now_s()))
 
-        await self.changes.make(put)
+        async with self.rounds.between_rounds:
+            await self.changes.make(put)
         self.rounds.trigger("the queues changed")
         return queues
 

@@ -112,6 +112,8 @@ class MemoryService:
             Cluster(name="here", machines=(machine,)), LeasePolicy(), RoundSettings(), seed=0, grid_origin_s=0.0
         )
         for entry in sorted(self.entries.active(), key=lambda entry: entry.arrived_at_s):
+            if not entry.is_admitted:
+                continue
             self.arbiter.add_app(
                 entry.app_id, now_s=entry.arrived_at_s, owner=entry.owner, resources=entry.spec.resources
             )

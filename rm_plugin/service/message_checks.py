@@ -61,7 +61,7 @@ def check_registration(message: pb.Register, app: AppEntry, newest_attempt: int)
     """
     if not proves(message.token, app.token_sha256):
         raise InputError("the token is not this app's", value=app.app_id)
-    if not app.is_active or message.attempt < app.attempt or (app.resting_view and message.attempt == app.attempt):
+    if not app.is_admitted or message.attempt < app.attempt or (app.resting_view and message.attempt == app.attempt):
         raise InputError("this attempt is over", value=f"{app.app_id} attempt {message.attempt}")
     if message.attempt > newest_attempt:
         raise InputError("the engine has not started this attempt", value=f"{app.app_id} attempt {message.attempt}")

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import grpc
 
-from rm_plugin.arbiter.core import Arbiter, LeasePolicy
+from rm_plugin.arbiter.core import Arbiter, EndedApp, LeasePolicy
 from rm_plugin.arbiter.lease_table import LeaseTable
 from rm_plugin.arbiter.round_values import RoundSettings
 from rm_plugin.engines.engine import Engine, LocalEngine, open_engine
@@ -484,8 +484,7 @@ def _arbiter(
     )
     # By arrival, since the arbiter's time does not run back.
     for entry in sorted(entries.active(), key=lambda entry: entry.arrived_at_s):
-        # An app that was never started and holds nothing is admitted once app masters are recovered.
-        if not entry.attempt and not arbiter.table.of_app(entry.app_id):
+        if not entry.is_admitted:
             continue
         arbiter.add_app(
             entry.app_id,
@@ -496,9 +495,11 @@ def _arbiter(
             waiting=[lease_id for lease_id, app_id in summary.prolonged.items() if app_id == entry.app_id],
         )
         arbiter.set_silent(entry.app_id, True)
-    for entry in entries:
-        if entry.ended:
-            arbiter.note_ended(entry.app_id, entry.owner, entry.submitted_at_s, entry.gpu_time_s)
+    arbiter.note_ended(
+        EndedApp(entry.app_id, entry.owner, entry.arrived_at_s, entry.gpu_time_s)
+        for entry in entries
+        if not entry.is_admitted
+    )
     return arbiter
 
 

@@ -70,6 +70,6 @@ def _seconds(interval: Interval) -> pb.Seconds:
 
 
 def _gpu_time_s(manager: ResourceManager, entry: AppEntry) -> float:
-    if not entry.is_active:
+    if not entry.is_admitted:
         return entry.gpu_time_s
     return manager.arbiter.attained_gpu_s(entry.app_id, manager.clock.now_s())

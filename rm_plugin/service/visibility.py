@@ -63,6 +63,8 @@ def visible_entry(entry: AppEntry, identity: Identity | None, *, whole: bool = T
         gpu_time_s=entry.gpu_time_s,
         paused_at_s=entry.paused_at_s,
         paused_s=entry.paused_s,
+        waits_since_s=entry.waits_since_s,
+        unadmitted_s=entry.unadmitted_s,
         heartbeat=_public_heartbeat(entry.heartbeat),
         finish=_public_finish(entry.finish),
     )

@@ -120,7 +120,9 @@ class PageState(Value, frozen=True):
 
     def gpu_time_s(self, entry: AppEntry) -> float:
         """Return the GPU time of an app so far, in GPU seconds."""
-        return self.manager.arbiter.attained_gpu_s(entry.app_id, self.now_s) if entry.is_active else entry.gpu_time_s
+        if not entry.is_admitted:
+            return entry.gpu_time_s
+        return self.manager.arbiter.attained_gpu_s(entry.app_id, self.now_s)
 
     def rho(self, entry: AppEntry) -> float | None:
         """Return finish-time fairness by `fluid`, or None if it is unknown."""

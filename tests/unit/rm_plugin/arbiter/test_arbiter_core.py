@@ -16,7 +16,7 @@ from themis.cluster import Allocation, Cluster, GpuId, Level, Machine
 from themis.errors import InvariantError, UnknownNameError
 from themis.leases import Lease, LeaseChangeKind
 from themis.lifecycle import LeaseState
-from themis.queues import ROOT, AppOwner
+from themis.queues import ROOT, AppOwner, Queue, Queues
 from themis.values import Value
 
 CLUSTER = Cluster(
@@ -548,3 +548,14 @@ def test_an_app_that_ended_counts_for_its_user_while_an_older_app_is_active():
     one.end_app("young", now_s=5.0, reason="it ended")
     one.end_app("old", now_s=6.0, reason="it ended")
     assert one.begin_round(7.0)[0].ended_gpu_s == {}
+
+
+def test_apps_that_ended_count_for_their_user_after_a_reload_of_the_queues():
+    anna = AppOwner(user="anna", queue="vision")
+    one = arbiter()
+    one.add_app("old", now_s=0.0, owner=anna)
+    one.add_app("young", now_s=1.0, owner=anna, attained_gpu_s=30.0)
+    one.end_app("young", now_s=2.0, reason="it ended")
+    vision = Queues(queues={ROOT: Queue(name=ROOT), "vision": Queue(name="vision", parent=ROOT)})
+    one.requeue(vision, now_s=3.0)
+    assert one.begin_round(4.0)[0].ended_gpu_s == {("vision", "anna"): 30.0}

@@ -3,10 +3,14 @@
 import asyncio
 
 import pytest
+from hosted_cases import InlineHost
 from msgspec.structs import replace
-from service_cases import ServiceCase, app
+from service_cases import ServiceCase, app, registration
 
+from rm_plugin.engines.port import AmExit
 from rm_plugin.service.log_summary import by_month
+from rm_plugin.service.memory_service import until
+from rm_plugin.service.status import app_status
 from rm_plugin.service.store_memory import MemoryStore
 from themis.errors import InputError, UnknownNameError
 from themis.identity import Identity
@@ -44,9 +48,8 @@ def test_an_app_over_the_limit_waits_with_the_reason_until_another_ends(tmp_path
             lambda change: case.manager.app_masters.end_app(change, first, AppState.FAILED, "it failed")
         )
         case.manager.app_masters.check_apps()
-        await asyncio.sleep(0.01)
+        await until(lambda: second.attempt == 1)
         assert case.arbiter.active_apps == (second.app_id,)
-        assert second.attempt == 1
         assert case.manager.waits_for(second) == ""
 
     run(body)
@@ -92,6 +95,180 @@ def test_an_app_that_waits_still_waits_after_a_restart(tmp_path):
     run(body)
 
 
+async def end(case, entry) -> None:
+    await case.manager.changes.make(
+        lambda change: case.manager.app_masters.end_app(change, entry, AppState.FAILED, "it failed")
+    )
+
+
+async def admitted(case, entry) -> None:
+    case.manager.app_masters.check_apps()
+    await until(lambda: entry.is_admitted)
+
+
+async def paused(case, entry) -> None:
+    await case.manager.pause(entry.app_id)
+    await until(lambda: entry.state is AppState.PAUSED)
+
+
+async def resumed_over_the_limit(case):
+    """An app with GPU time that was paused, and waits since its resume, as another one is active."""
+    entry = await case.manager.submit(of("anna", "vision", "first"))
+    await case.manager.changes.make(lambda change: _grant(case, change, entry.app_id))
+    case.clock.advance_to(case.clock.now_s() + 50.0)
+    await paused(case, entry)
+    other = await case.manager.submit(of("bob", "vision", "second"))
+    await case.manager.resume(entry.app_id)
+    assert case.arbiter.active_apps == (other.app_id,)
+    return entry, other
+
+
+@pytest.mark.parametrize("app_masters", ["at_submit", "at_grant"])
+def test_apps_that_wait_keep_their_order_over_a_restart(tmp_path, app_masters):
+    async def body():
+        def case(store):
+            path = tmp_path / "queues.yaml"
+            path.write_text("queues: {vision: {max_active_apps: 2}}")
+            return ServiceCase(store, folder=tmp_path, queues=path, app_masters=app_masters, host=InlineHost())
+
+        store = MemoryStore()
+        before = case(store)
+        ids = [(await before.manager.submit(of("anna", "vision", f"a{number}"))).app_id for number in range(4)]
+        again = case(store)
+        await again.manager.app_masters.recover()
+        assert list(again.arbiter.active_apps) == ids[:2]
+        assert list(again.manager.quotas.waiting) == ids[2:]
+        await end(again, again.entries.get(ids[0]))
+        await admitted(again, again.entries.get(ids[2]))
+        assert list(again.manager.quotas.waiting) == ids[3:]
+        for each in (before, again):
+            await each.manager.hosted.close()
+
+    run(body)
+
+
+def test_new_app_waits_behind_those_that_wait_when_a_place_comes_free(tmp_path):
+    async def body():
+        case = case_of(tmp_path, LIMITED)
+        first = await case.manager.submit(of("anna", "vision", "first"))
+        second = await case.manager.submit(of("bob", "vision", "second"))
+        await end(case, first)
+        third = await case.manager.submit(of("carl", "vision", "third"))
+        assert case.manager.waits_for(third) == "it waits for its turn within the limits of its queue"
+        await admitted(case, second)
+        assert list(case.manager.quotas.waiting) == [third.app_id]
+        case.manager.app_masters.check_apps()
+        assert case.manager.waits_for(third) == "queue vision has 1 active apps, and may have 1"
+
+    run(body)
+
+
+def test_fairness_counts_from_the_admission_for_rounds_app_masters_and_after_a_restart(tmp_path):
+    async def body():
+        store = MemoryStore()
+        case = case_of(tmp_path, LIMITED, store)
+        first = await case.manager.submit(of("anna", "vision", "first"))
+        second = await case.manager.submit(of("bob", "vision", "second"))
+        case.clock.advance_to(case.clock.now_s() + 1_000.0)
+        await end(case, first)
+        await admitted(case, second)
+        await until(lambda: second.attempt == 1)
+        _, session = await case.manager.register(registration(second))
+        welcome = session._outgoing.get_nowait().registered
+        snapshot, _ = case.arbiter.begin_round(case.clock.now_s())
+        assert welcome.submitted_at_s == snapshot.standing(second.app_id).submitted_at_s == case.clock.now_s()
+        again = case_of(tmp_path, LIMITED, store)
+        again.clock.advance_to(case.clock.now_s() + 5.0)
+        snapshot, _ = again.arbiter.begin_round(again.clock.now_s())
+        assert snapshot.standing(second.app_id).submitted_at_s == welcome.submitted_at_s
+
+    run(body)
+
+
+def test_resumed_app_over_the_limit_waits_over_a_restart_and_keeps_its_gpu_time(tmp_path):
+    async def body():
+        store = MemoryStore()
+        case = case_of(tmp_path, LIMITED, store)
+        entry, other = await resumed_over_the_limit(case)
+        assert app_status(case.manager, entry, whole=False).gpu_time_s == pytest.approx(100.0)
+        again = case_of(tmp_path, LIMITED, store)
+        again.clock.advance_to(case.clock.now_s() + 10.0)
+        await again.manager.app_masters.recover()
+        entry, other = again.entries.get(entry.app_id), again.entries.get(other.app_id)
+        assert again.arbiter.active_apps == (other.app_id,)
+        assert (entry.attempt, list(again.manager.quotas.waiting)) == (1, [entry.app_id])
+        await end(again, other)
+        await admitted(again, entry)
+        await until(lambda: entry.attempt == 2)
+        assert again.arbiter.attained_gpu_s(entry.app_id, again.clock.now_s()) == pytest.approx(100.0)
+        assert entry.arrived_at_s == entry.submitted_at_s + 10.0
+
+    run(body)
+
+
+@pytest.mark.parametrize("leave", ["pause", "kill"])
+def test_app_that_leaves_while_it_waits_keeps_its_gpu_time(tmp_path, leave):
+    async def body():
+        case = case_of(tmp_path, LIMITED)
+        entry, other = await resumed_over_the_limit(case)
+        await getattr(case.manager, leave)(entry.app_id, "")
+        # Its place comes free in the moment in which it leaves.
+        await end(case, other)
+        case.manager.app_masters.check_apps()
+        await until(lambda: not entry.is_active)
+        assert (entry.attempt, entry.gpu_time_s) == (1, pytest.approx(100.0))
+        assert case.arbiter.active_apps == ()
+        assert not case.manager.quotas.waiting
+
+    run(body)
+
+
+@pytest.mark.parametrize("killed", ["", "killed by yarn"])
+def test_late_end_of_the_paused_attempt_does_not_start_or_end_the_resumed_app(tmp_path, killed):
+    async def body():
+        case = case_of(tmp_path, LIMITED)
+        entry, _ = await resumed_over_the_limit(case)
+        await case.manager.app_masters.am_exited(
+            AmExit(app_id=entry.app_id, attempt=1, pid=1, exit_code=0, killed=killed)
+        )
+        assert (entry.state, entry.attempt) == (AppState.ACCEPTED, 1)
+        assert entry.app_id in case.manager.quotas.waiting
+
+    run(body)
+
+
+def test_look_without_a_change_costs_nothing(tmp_path, monkeypatch):
+    async def body():
+        case = case_of(tmp_path, LIMITED)
+        for name in ("first", "second"):
+            await case.manager.submit(of("anna", "vision", name))
+        assert not case.manager.quotas.look()
+        monkeypatch.setattr(case.manager.quotas, "due", None)
+        assert not case.manager.quotas.look()
+
+    run(body)
+
+
+@pytest.mark.parametrize("app_masters", ["at_submit", "at_grant"])
+def test_gpu_time_of_paused_apps_counts_for_their_user_after_a_restart_too(tmp_path, app_masters):
+    async def body():
+        store, settings = MemoryStore(), {"app_masters": app_masters, "host": InlineHost()}
+        case = ServiceCase(store, folder=tmp_path, **settings)
+        await case.manager.submit(app("older"))
+        entry = await case.manager.submit(app("paused"))
+        await case.manager.changes.make(lambda change: _grant(case, change, entry.app_id))
+        case.clock.advance_to(case.clock.now_s() + 50.0)
+        await paused(case, entry)
+        now_s = case.clock.now_s()
+        before = case.arbiter.begin_round(now_s)[0].ended_gpu_s
+        assert before == {("root", "user"): pytest.approx(100.0)}
+        again = ServiceCase(store, folder=tmp_path, now_s=now_s, **settings)
+        assert again.arbiter.begin_round(now_s)[0].ended_gpu_s == before
+        await case.manager.hosted.close()
+
+    run(body)
+
+
 def test_a_submission_over_the_rate_is_refused_until_time_has_passed(tmp_path):
     async def body():
         case = case_of(tmp_path, "each_user: {submissions_per_minute: 2}")
@@ -132,7 +309,7 @@ def test_a_reload_is_written_and_applies_and_a_wrong_file_changes_nothing(tmp_pa
         assert (event.kind, event.detail["action"], event.detail["user"]) == ("user_acted", "queues_reloaded", "root")
         assert '"max_active_apps":2' in store.meta("queues")
         case.manager.app_masters.check_apps()
-        assert waits.app_id in case.arbiter.active_apps
+        await until(lambda: waits.app_id in case.arbiter.active_apps)
 
     run(body)
 

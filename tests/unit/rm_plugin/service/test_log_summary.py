@@ -9,7 +9,7 @@ from service_cases import ServiceCase
 
 from rm_plugin.arbiter.core import MASTER_AWAY
 from rm_plugin.service import recorder
-from rm_plugin.service.log_summary import SNAPSHOT, LogSummary, _snapshot, read_summary
+from rm_plugin.service.log_summary import SNAPSHOT, LogSummary, OpenLease, _snapshot, read_summary
 from rm_plugin.service.recorder import Recorder
 from rm_plugin.service.store import StoredEvent
 from rm_plugin.service.store_memory import MemoryStore
@@ -160,3 +160,21 @@ def test_events_written_past_recorder_are_taken_too():
         changes.append_event("round_started", 1.0, detail={"round_id": 3})
     log.record("rm_started")
     assert (log.summary.last_round, log.summary.sequence) == (3, 2)
+
+
+def test_snapshot_of_the_version_without_usage_is_used_since_its_events_may_be_archived():
+    summary = _snapshot('{"format":1,"sequence":5,"last_round":3,"attained_gpu_s":{"app-0001":7.0}}')
+    assert (summary.sequence, summary.last_round, summary.attained_gpu_s) == (5, 3, {"app-0001": 7.0})
+    assert _snapshot(summary.to_text()) == summary
+
+
+def test_usage_can_be_read_while_the_writing_thread_takes_events():
+    summary = LogSummary(open_leases={1: OpenLease(app_id="app-0001", granted_at_s=0.0)})
+
+    class Owners(dict):
+        def get(self, *args):
+            summary.open_leases[2] = OpenLease(app_id="app-0002", granted_at_s=0.0)
+            return super().get(*args)
+
+    summary.owners = Owners()
+    assert summary.usage_at(10.0) == {("1970-01", "", "", ""): 10.0}
