@@ -206,7 +206,12 @@ class Arbiter:
             resources: What each of its tasks needs.
             arrived_at_s: Its submission as policies see it. By default now; of a resumed app it is earlier.
             waiting: After a restart, its leases that were prolonged since its last report.
+
+        Raises:
+            InvariantError: The app is active already: N_avg would count it twice.
         """
+        if app_id in self._apps:
+            raise InvariantError("the app is active already", value=app_id)
         self._apps[app_id] = _Account(
             submitted_at_s=now_s if arrived_at_s is None else arrived_at_s,
             attained_gpu_s=attained_gpu_s,
@@ -412,7 +417,7 @@ class Arbiter:
         return self._rounds.queues
 
     def requeue(self, queues: Queues, *, now_s: float) -> None:
-        """Other queues, weights and limits hold from now on. Not during a round."""
+        """Other queues, weights and limits hold from now on. A round that goes on keeps those of its snapshot."""
         self._rounds = replace(self._rounds, queues=queues)
         tenants = {app_id: queues.tenant(account.owner) for app_id, account in self._apps.items()}
         self._contention.requeue(queues, tenants, now_s)

@@ -263,8 +263,7 @@ class ResourceManager:
             change.keep("queues", msgspec.json.encode(queues.queues).decode())
             change.then(lambda: self.arbiter.requeue(queues, now_s=self.clock.now_s()))
 
-        async with self.rounds.between_rounds:
-            await self.changes.make(put)
+        await self.changes.make(put)
         self.rounds.trigger("the queues changed")
         return queues
 

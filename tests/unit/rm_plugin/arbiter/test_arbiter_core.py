@@ -559,3 +559,10 @@ def test_apps_that_ended_count_for_their_user_after_a_reload_of_the_queues():
     vision = Queues(queues={ROOT: Queue(name=ROOT), "vision": Queue(name="vision", parent=ROOT)})
     one.requeue(vision, now_s=3.0)
     assert one.begin_round(4.0)[0].ended_gpu_s == {("vision", "anna"): 30.0}
+
+
+def test_app_that_is_active_cannot_be_added_again():
+    one = arbiter()
+    one.add_app("a", now_s=0.0)
+    with pytest.raises(InvariantError, match="active already"):
+        one.add_app("a", now_s=1.0)

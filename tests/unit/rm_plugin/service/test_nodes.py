@@ -23,7 +23,6 @@ class Case(RmCase):
         self.inventory = FixedInventory(self.arbiter.cluster)
         self.watch = NodeWatch(self.manager, self.inventory, poll_s=1.0, absent_s=30.0)
         entry = self.app("one")
-        self.arbiter.add_app(entry.app_id, now_s=self.clock.now_s())
         self.app_id = entry.app_id
         self.grant(**{entry.app_id.replace("-", "_"): {"m00": 1}})
 
