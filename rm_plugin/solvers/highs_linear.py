@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from rm_plugin.solvers.highs_package import highspy
 from rm_plugin.solvers.linear import Constraint, LinearStatus, Optimum, Vector
 from themis.errors import InvariantError
 
-_OPTIONS: dict[str, bool | int | str] = {
+_OPTIONS: Mapping[str, bool | int | str] = {
     "output_flag": False,
     "solver": "simplex",
     # The dual simplex: added constraints leave the old basis dual feasible, so a solve continues from it.
