@@ -72,16 +72,16 @@ class HighsModel:
             objective=float(self._highs.getInfo().objective_function_value),
         )
 
-    def growth(self, constraint: int) -> Vector:
+    def sensitivity(self, constraint: int) -> Vector:
         """Return the column of the constraint in the inverse of the last basis, by variable; 0 for non-basic ones."""
-        growth = np.zeros(self._highs.getNumCol())
-        if not len(growth):
-            return growth
+        change = np.zeros(self._highs.getNumCol())
+        if not len(change):
+            return change
         _, basic = self._highs.getBasicVariables()  # type: ignore[attr-defined]
         _, column = self._highs.getBasisInverseCol(constraint)  # type: ignore[attr-defined]
         # Negative numbers are the slack variables of constraints.
-        growth[basic[basic >= 0]] = column[basic >= 0]
-        return growth
+        change[basic[basic >= 0]] = column[basic >= 0]
+        return change
 
     @staticmethod
     def _checked(status: highspy.HighsStatus) -> None:

@@ -101,7 +101,7 @@ def _request_key(kind: GangKind) -> tuple[int, int, Level]:
 
 
 def tables_of(app: AppView, offer: Offer, capacity: GangCapacity) -> list[Table]:
-    """The tables of a bid (`bidding` says why these suffice); none for an app without jobs.
+    """The tables of a bid (docs/design/valuation.md says why these suffice); none for an app without jobs.
 
     First the table in which all gangs stay in place, then rows that keep some of them, then tables that cost a restart
     and pin only what grows.
@@ -153,7 +153,7 @@ def _some_stay(app: AppView, renewable: Sequence[HeldGang]) -> Iterator[Table]:
     """The best renewable gangs stay, and nothing new is asked for.
 
     Such a row is worth as much as one that asks for the same gangs anywhere; a solver takes the first of equal rows.
-    Not if slots matter: a row pins GPUs by machine, and cannot say that they are in one slot.
+    A gang for which slots matter does not stay: a row pins GPUs by machine, and cannot say that they are in one slot.
     """
     sensitivity = LocalitySensitivity.of(app)
     in_slots = {gang.gpus.gpus for gang in renewable if gang.level is Level.SLOT}

@@ -41,6 +41,12 @@ class TestUnmet:
         left = unmet(demands, [gang(m0=4), gang(m1=1)])
         assert [(each.job_id, each.max_gpus) for each in left] == [("short", 3)]
 
+    def test_of_equal_gangs_the_one_on_the_first_machine_serves_the_job_with_most_work(self):
+        demands = [demand("short", 1, 4), demand("long", 1, 4, work=9.0)]
+        for won in ([gang(m0=2), gang(m1=2)], [gang(m1=2), gang(m0=2)]):
+            held = {each.job_id: each.held for each in unmet(demands, won)}
+            assert held == {"long": Allocation.of({"m0": 2}), "short": Allocation.of({"m1": 2})}
+
     def test_a_job_that_won_less_than_it_can_use_may_grow(self):
         (left,) = unmet([demand("a", 2, 6)], [gang(m0=4)])
         assert (left.min_gpus, left.max_gpus, left.held) == (1, 2, Allocation.of({"m0": 4}))
