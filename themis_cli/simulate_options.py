@@ -77,6 +77,12 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     add("--placer", choices=[each.value for each in Placer], help="who places gangs under OEF; default: compact")
     add("--profiling-runs", action="store_true", help="apps run on every type before they share under OEF and AlloX")
     add("--alpha", type=float, help="share of the users whose jobs AlloX considers first; default: 0.1")
+    add(
+        "--preemption-margin",
+        type=float,
+        metavar="SHARE",
+        help="how much less work an app that holds its GPUs counts as having left under fair_finish; default: 0.8",
+    )
     add("--no-payments", action="store_true", help="let winners keep all that they won")
     add("--solver", metavar="NAME", help="exact, highs, gurobi or brute_force; default: exact")
     add("--checkpoint-s", type=float, metavar="S", help="seconds to write a checkpoint when a job stops (default: 5)")
@@ -156,6 +162,7 @@ _RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
     ("restore_s", lambda value: 0 <= value <= _A_DAY_S, "must be 0 to a day"),
     ("container_s", lambda value: 0 <= value <= _A_DAY_S, "must be 0 to a day"),
     ("f", lambda value: 0 <= value <= 1, "must lie in 0 to 1"),
+    ("preemption_margin", lambda value: 0 <= value <= 1, "must lie in 0 to 1"),
     ("error", lambda value: 0 <= value < 1, "must be 0 or more and less than 1"),
     ("seeds", lambda value: 1 <= value <= _MAX_SEEDS, f"must be 1 to {_MAX_SEEDS:,}"),
     ("jobs", lambda value: value >= 1, "must be 1 or more"),
@@ -187,6 +194,7 @@ def _rounds(options: argparse.Namespace, base: RoundSettings) -> RoundSettings:
         placer=options.placer and Placer(options.placer),
         profiling_runs=options.profiling_runs or None,
         alpha=options.alpha,
+        preemption_margin=options.preemption_margin,
         bidders=options.bidders and Bidders(options.bidders),
         values=options.values and BidValues(options.values),
         leftovers=options.leftovers and LeftoverOrder(options.leftovers),

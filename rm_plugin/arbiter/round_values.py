@@ -51,6 +51,7 @@ class RoundSettings(Value, frozen=True, kw_only=True):
     values: BidValues = BidValues.RHO
     leftovers: LeftoverOrder = LeftoverOrder.RANDOM
     gang_placement: GangPlacement = GangPlacement.BEST_FIT
+    preemption_margin: float = 0.8
     queues: Queues = ONE_QUEUE
 
     OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {
@@ -63,6 +64,7 @@ class RoundSettings(Value, frozen=True, kw_only=True):
         "values": BidValues.RHO,
         "leftovers": LeftoverOrder.RANDOM,
         "gang_placement": GangPlacement.BEST_FIT,
+        "preemption_margin": 0.8,
         "queues": ONE_QUEUE,
     }
     """Fields that records leave out at their defaults."""
@@ -72,6 +74,8 @@ class RoundSettings(Value, frozen=True, kw_only=True):
             raise InputError("f must lie in 0 to 1", value=self.f)
         if not 0.0 <= self.alpha <= 1.0:
             raise InputError("alpha must lie in 0 to 1", value=self.alpha)
+        if not 0.0 <= self.preemption_margin <= 1.0:
+            raise InputError("the preemption margin must lie in 0 to 1", value=self.preemption_margin)
         if self.values is not BidValues.RHO and self.empty_bundle is EmptyBundle.LEXICOGRAPHIC:
             # An empty bundle of value 0 never ends: no number of seconds.
             raise InputError(

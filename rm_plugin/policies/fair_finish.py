@@ -5,10 +5,12 @@ its end on the fluid fair cluster (`themis.fluid_cluster`), where all apps share
 schedule can move it. In each round:
 
     1. An app is pressed if its laxity, due - now - time left, is less than a lease and a restart. The pressed apps
-       get one gang each, for their longest job. First comes the app that would be latest, relative to its time until
-       the due date, if it waited one more lease: a lease matters more to a short app.
+       that keep no GPUs get one gang each, for their longest job. First comes the app that would be latest, relative
+       to its time until the due date, if it waited one more lease: a lease matters more to a short app.
     2. All apps get all that they can use: those of the user with the least service left first, of one user the app
-       with the least. So to split an app into several does not make it shorter.
+       with the least. So to split an app into several does not make it shorter. An app that holds GPUs counts as
+       having less service left, so that few jobs restart: by the preemption margin m if it holds all that it can use,
+       by m / 2 if it holds half of that.
 
 Ties go to the smaller app id. Of an app's jobs the longest comes first, of equal ones that of the smaller job id.
 
@@ -60,7 +62,7 @@ class FairFinishPolicy:
         due_s = due_times_s(fluid, metered)
         app_demands = app_demands_of(snapshot, {})
         allocator = GangAllocator(snapshot.machines, app_demands, snapshot.lease_s)
-        left = ranks(snapshot, {app_id: app.left_gpu_s for app_id, app in metered.items()})
+        left = ranks(snapshot, _counted_left_gpu_s(snapshot, metered, allocator))
 
         def service_left(app_id: str) -> tuple[bool, Rank]:
             # An app that never reported its phases cannot be metered.
@@ -91,13 +93,17 @@ def _most_pressed_first(
     metered: Mapping[str, MeteredApp],
     due_s: Mapping[str, float],
 ) -> list[str]:
-    """The apps whose laxity is less than a lease and a restart, first the one that a lease of waiting delays most."""
+    """The apps that keep no GPUs and whose laxity is less than a lease and a restart.
+
+    First comes the one that a lease of waiting delays most. An app that keeps GPUs has a gang already: between ends of
+    leases it would get one more in every round, and lose all but one when the leases end.
+    """
     pressed = []
     for app_demand in app_demands:
         app = metered.get(app_demand.app_id)
-        if app is None or app.overran:
-            continue
         standing = snapshot.standing(app_demand.app_id)
+        if app is None or app.overran or standing.kept:
+            continue
         lateness = lateness_after_lease(
             submitted_at_s=standing.submitted_at_s,
             due_s=due_s[app_demand.app_id],
@@ -116,6 +122,20 @@ def _time_left_s(app: MeteredApp, standing: AppStanding, restart_s: float) -> fl
     holds = standing.kept or standing.renewable
     share_left = app.left_gpu_s / app.work_gpu_s if app.work_gpu_s > 0.0 else 0.0
     return app.whole_time_s * share_left + (0.0 if holds else restart_s)
+
+
+def _counted_left_gpu_s(
+    snapshot: RoundSnapshot, metered: Mapping[str, MeteredApp], allocator: GangAllocator
+) -> dict[str, float]:
+    """The service that apps have left, less the preemption margin for the share of their GPUs that they hold."""
+    counted = {}
+    for app_id, app in metered.items():
+        standing, demand = snapshot.standing(app_id), allocator.app_demands.get(app_id)
+        held_gpus = standing.kept.gpus + standing.renewable.gpus
+        wanted_gpus = standing.kept.gpus + sum(job.max_gpus for job in (demand.demands if demand else ()))
+        share = min(1.0, held_gpus / wanted_gpus) if wanted_gpus else 0.0
+        counted[app_id] = app.left_gpu_s * (1.0 - snapshot.settings.preemption_margin * share)
+    return counted
 
 
 def _longest_job(allocator: GangAllocator, app_id: str) -> int:

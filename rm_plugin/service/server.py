@@ -473,6 +473,7 @@ def _arbiter(
             placer=settings.placer,
             profiling_runs=settings.profiling_runs,
             alpha=settings.alpha,
+            preemption_margin=settings.preemption_margin,
             queues=ONE_QUEUE if settings.queues is None else load_queues(settings.queues),
         ),
         seed=settings.seed,

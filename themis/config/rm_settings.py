@@ -288,6 +288,12 @@ class RmSettings(Section):
         description="an app runs on every device type before it shares the cluster under `oef` or `allox`",
     )
     alpha: float = Field(default=0.1, ge=0, le=1, description="share of the users whose jobs `allox` considers first")
+    preemption_margin: float = Field(
+        default=0.8,
+        ge=0,
+        le=1,
+        description="how much less work an app that holds its GPUs counts as having left under `fair_finish`",
+    )
     auction: AuctionSettings = AuctionSettings()
     lease: LeaseSettings = LeaseSettings()
     retention: RetentionSettings = RetentionSettings()

@@ -3,6 +3,7 @@
 import msgspec
 from msgspec.structs import replace
 
+from rm_plugin.arbiter.round_values import RoundSettings
 from rm_plugin.policies.due_dates import DueDateMemory, advance, due_times_s
 from rm_plugin.policies.fair_finish import FairFinishPolicy
 from rm_plugin.policies.port import PolicyWithMemory
@@ -173,6 +174,37 @@ def test_renewal_does_not_go_before_an_app_with_less_left(make_snapshot, gpus_of
     phases = {"long": [phase(4, 50_000.0)], "short": [phase(4, 1_000.0)]}
     shot = make_snapshot(demands, phases=phases, renewable={"long": {"m0": 2, "m1": 2}})
     assert totals(gpus_of(POLICY.decide(shot))) == {"long": 2, "short": 4}
+
+
+def two_that_want_all(make_snapshot, margin, held):
+    """Both can use all six GPUs. `holder` has 300,000 GPU s left and holds some of them, `taker` has 120,000."""
+    demands = {"holder": jobs("holder", 6), "taker": jobs("taker", 6, work=20_000.0)}
+    phases = {"holder": [phase(6, 50_000.0)], "taker": [phase(6, 20_000.0)]}
+    shot = make_snapshot(demands, phases=phases, renewable={"holder": held})
+    return replace(shot, settings=RoundSettings(preemption_margin=margin))
+
+
+def test_holder_keeps_all_its_gpus_within_the_preemption_margin(make_snapshot, gpus_of):
+    """At a margin of 0.7 the holder counts as having 90,000 GPU s left, at 0.5 as having 150,000."""
+    held = {"m0": 4, "m1": 2}
+    assert totals(gpus_of(POLICY.decide(two_that_want_all(make_snapshot, 0.7, held)))) == {"holder": 6}
+    assert totals(gpus_of(POLICY.decide(two_that_want_all(make_snapshot, 0.5, held)))) == {"taker": 6}
+
+
+def test_preemption_margin_counts_by_the_share_of_its_gpus_that_an_app_holds(make_snapshot, gpus_of):
+    """It holds half of the GPUs that it can use: at a margin of 0.7 it counts as having 195,000 GPU s left."""
+    assert totals(gpus_of(POLICY.decide(two_that_want_all(make_snapshot, 0.7, {"m0": 3})))) == {"taker": 6}
+
+
+def test_pressed_app_that_keeps_gpus_gets_no_other_gang_first(make_snapshot, gpus_of):
+    """Three of the large app's jobs run on; a fourth would come before the small app if it kept nothing."""
+    shot = two_apps(make_snapshot)
+    memory = POLICY.decide(shot).memory
+    apps = tuple(replace(app, kept=Allocation.of({"m2": 3})) if app.app_id == "large" else app for app in shot.apps)
+    unmet = replace(shot.reports["large"], demands=jobs("large", 9))
+    keeping = replace(shot, apps=apps, reports={**shot.reports, "large": unmet})
+    assert totals(gpus_of(POLICY.decide(later(shot, memory, 10_000.0, {})))) == {"large": 1, "small": 5}
+    assert totals(gpus_of(POLICY.decide(later(keeping, memory, 10_000.0, {})))) == {"small": 6}
 
 
 def test_app_split_by_its_user_is_served_no_earlier(make_snapshot, gpus_of):
