@@ -22,7 +22,7 @@ is worth 400 / 200 = 2.0 if all its gangs stay. If a gang changes and a restart 
 400 / 220 = 1.818.
 
 Limits: large tables are thinned (`enumerate_candidates`, `dominance.thinned`), and `rows_dropped` counts what is
-missing. Ways to grow that `gang_extensions` omits are not counted. Source: NSDI'20, equations 1 and 2.
+missing. Extensions that `gang_extensions` omits are not counted. Source: NSDI'20, equations 1 and 2.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def make_bids(
     """The bids of N apps on one offer, in their order: V of the empty bundle, and rows that say V of every bundle.
 
     For every bundle within the offer the best row that it contains is worth V(bundle), as long as `rows_dropped` is 0
-    and the gangs' ways to grow are few (`gang_extensions`).
+    and the extensions of its gangs are few (`gang_extensions`).
 
     Args:
         outlooks: The N apps.
