@@ -77,10 +77,10 @@ class LiveCluster:
         ended = self._arbiter.release(ids, now_s=change.now_s, reason=message.reason)
         if message.no_room and self._settings.engine != "local":
             gpus = [each.lease.gpu for each in ended if each.kind is LeaseChangeKind.RELEASED]
-            self._was_not_granted(change, self._entries.get(app_id), message, gpus)
+            self._record_refusal(change, self._entries.get(app_id), message, gpus)
         self.leases_ended(change, ended)
 
-    def _was_not_granted(self, change: Change, entry: AppEntry, message: pb.Release, gpus: list[GpuId]) -> None:
+    def _record_refusal(self, change: Change, entry: AppEntry, message: pb.Release, gpus: list[GpuId]) -> None:
         """Close GPUs on which the engine had no room, or give the app no more than it can get there.
 
         Processes of this machine always have room. Other engines may lack it, which only the app meets.
