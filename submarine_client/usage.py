@@ -31,7 +31,7 @@ def usage_by_user(apps: Iterable[pb.AppStatus]) -> list[UserUsage]:
         UserUsage(
             user=user,
             running=sum(app.gpus > 0 for app in theirs),
-            waiting=sum(app.gpus == 0 and not status.has_ended(app) for app in theirs),
+            waiting=sum(app.gpus == 0 and not status.is_at_rest(app) for app in theirs),
             ended=sum(map(status.has_ended, theirs)),
             gpus=sum(app.gpus for app in theirs),
             gpu_time_s=sum(app.gpu_time_s for app in theirs),

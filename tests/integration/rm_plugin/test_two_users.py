@@ -78,6 +78,8 @@ def test_user_cannot_touch_or_read_another_users_app(tmp_path: Path) -> None:
             assert await status(stub.Validate(message, **bob)) is denied
             assert await status(stub.Kill(pb.KillRequest(app_id=app), **bob)) is denied
             assert await status(stub.Kill(pb.KillRequest(app_id="ann-s"), **bob)) is denied
+            assert await status(stub.Pause(pb.PauseRequest(app_id=app), **bob)) is denied
+            assert await status(stub.Resume(pb.ResumeRequest(app_id=app), **bob)) is denied
             assert await status(stub.Logs(pb.LogsRequest(app_id=app), **bob)) is denied
             assert await status(stub.Logs(pb.LogsRequest(app_id=app, job_id="am"), **bob)) is denied
             for call in (

@@ -84,13 +84,16 @@ def test_apps_wait_on_when_the_resource_manager_is_killed(tmp_path: Path) -> Non
 
 def test_app_master_without_gpus_ends_and_the_app_goes_on_from_its_checkpoints_later(tmp_path: Path) -> None:
     async def scenario() -> None:
-        configured = settings(tmp_path, app_masters="at_grant", am_idle_s=0.6, policy="tiresias")
+        # A lease has room for the starts of an app master and its tasks on a busy machine.
+        lease = LeaseSettings(duration_s=10, checkpoint_lead_s=1, grace_s=4)
+        configured = settings(tmp_path, app_masters="at_grant", am_idle_s=0.6, policy="tiresias", lease=lease)
         async with live(configured) as rm:
             apps = []
             for name in ("a", "b"):
-                spec = replay_app(name, iterations=250, tasks=8)
+                spec = replay_app(name, iterations=1500)
                 (job,) = spec.jobs
-                apps.append(await rm.submit(replace(spec, jobs=(replace(job, shape=JobShape(tasks=8, min_tasks=8)),))))
+                whole = replace(job, shape=JobShape(tasks=3, min_tasks=3, gpus_per_task=2))
+                apps.append(await rm.submit(replace(spec, jobs=(whole,))))
             rested = await rm.event("am_rested", apps[0])
             status = await rm.show(apps[0])
             assert shown_state(status) == WAITING

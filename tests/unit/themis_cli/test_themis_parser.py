@@ -21,7 +21,8 @@ def test_help_of_single_parser_equals_full_parser(capsys, command):
 
 def test_help_names_operators_commands_before_those_of_researchers(capsys):
     text = " ".join(expected(capsys, build_parser(), "--help").split())
-    assert "for operators: rm, user, checkpoints, devcluster, examples, completion; for researchers: simulate, " in text
+    operators = "rm, user, usage, checkpoints, devcluster, examples, completion"
+    assert f"for operators: {operators}; for researchers: simulate, " in text
     assert text.index(" completion print") < text.index(" simulate run")
 
 

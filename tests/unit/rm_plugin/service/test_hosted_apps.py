@@ -493,3 +493,22 @@ class TestProcess:
             assert await asyncio.wait_for(process.wait(), 10) == 0
 
         run(scenario())
+
+
+def test_hosted_app_is_paused_without_an_app_master_and_resumed_as_one_that_waits(tmp_path):
+    async def scenario():
+        service = case(tmp_path)
+        manager = service.manager
+        entry = await manager.submit(SPECS[0])
+        await entered(service)
+        await manager.pause(entry.app_id)
+        await until(lambda: entry.state is AppState.PAUSED)
+        assert entry.app_id not in manager.hosted
+        assert manager.arbiter.active_count == 0
+        await manager.resume(entry.app_id)
+        assert (entry.state, entry.attempt) == (AppState.ACCEPTED, 0)
+        assert entry.app_id in manager.hosted
+        assert manager.arbiter.active_apps == (entry.app_id,)
+        await manager.app_masters.close()
+
+    run(scenario())
