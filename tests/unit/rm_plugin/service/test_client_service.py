@@ -77,3 +77,9 @@ def test_refusal_of_long_registration_reaches_app_master(tmp_path):
             pass
 
     assert run(tmp_path, register).code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_usage_of_an_invalid_month_is_refused(tmp_path):
+    error = run(tmp_path, lambda channel, rm: stub_of(channel, rm).Usage(pb.UsageRequest(month="last")))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "last" in error.details()
