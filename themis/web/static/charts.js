@@ -77,8 +77,10 @@ function paintAxes(u, scales) {
     ctx.moveTo(x, low);
     ctx.lineTo(x, high);
     ctx.stroke();
-    ctx.fillText(cut(scale.ends[0], room), x, low + 13 * ratio);
-    if (scale.ends[1] !== scale.ends[0]) ctx.fillText(cut(scale.ends[1], room), x, high - 9 * ratio);
+    ctx.textBaseline = "top";
+    ctx.fillText(cut(scale.ends[0], room), x, low + 6 * ratio);
+    ctx.textBaseline = "bottom";
+    if (scale.ends[1] !== scale.ends[0]) ctx.fillText(cut(scale.ends[1], room), x, high - 6 * ratio);
   });
   ctx.restore();
 }
@@ -164,7 +166,7 @@ const KINDS = {
       time: false,
       first: { label: "axis", value: (_, at) => (at == null ? "" : names[at]) },
       axes: [axis("", { ...ticks, gap: 14, size: 40, grid: { show: false } }), { show: false }],
-      ranges: { x: [-0.4, names.length - 0.6], y: [-0.06, 1.14] },
+      ranges: { x: [-0.4, names.length - 0.6], y: [-0.06, 1.16] },
       paint: (u) => paintAxes(u, scales),
       canLog: false,
       empty: "No job has reported yet.",
