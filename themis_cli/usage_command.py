@@ -72,7 +72,7 @@ def _by_app(connection: Connection, month: str) -> list[Row]:
     users = {row.user for row in connection.usage("")}
     if not users:
         return []
-    # The user of use that an earlier version metered may not be known: then only an administrator sees it, and all apps.
+    # Use from before an upgrade may have no user. Only administrators see it, and they see all apps.
     apps, _ = select(connection, Selection(users=() if "" in users else sorted(users)))
     rows = []
     for app in apps:
