@@ -174,7 +174,7 @@ class AppMaster:
             self._jobs = JobRunner(
                 app, self._engine.runtime, self._emit, self._logs.drain, self._dirty.set, self._no_room
             )
-            self._engine.runtime.kept.watch(self._dirty.set, self._prepared_in_vain)
+            self._engine.runtime.kept.watch(self._dirty.set, self._not_prepared)
             self._returns = LeaseReturn(self._engine.runtime.kept, self._dirty.set)
             self._negotiator = Negotiator(app, lambda: self._planned)
             self._app = app
@@ -357,7 +357,7 @@ class AppMaster:
             release = pb.Release(lease_ids=app.give_back(gpus), reason=reason)
             self._session.send(pb.AmMessage(release=release))
 
-    def _prepared_in_vain(self, gpus: tuple[GpuId, ...], error: NoRoomError) -> None:
+    def _not_prepared(self, gpus: tuple[GpuId, ...], error: NoRoomError) -> None:
         """Give GPUs back whose prepared containers failed, unless a job has begun to start there."""
         assert self._app is not None
         busy = {gpu for job in self._running(self._app) for gpu in job.gpus}

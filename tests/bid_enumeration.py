@@ -1,7 +1,7 @@
 """V of every bundle of a tiny cluster, by trying every way to divide it: the measure of what the rows of a bid say.
 
 Written from the definition in `am/agent/bids/bidding.py` and from `finish_time_s`; otherwise it uses only
-`growth_pays` of the agent. A bundle is a vector: the number of GPUs of each slot.
+`extension_pays` of the agent. A bundle is a vector: the number of GPUs of each slot.
 """
 
 import itertools
@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from am.agent.model.demands import growth_pays
+from am.agent.model.demands import extension_pays
 from am.agent.model.fairness import Valuer
 from am.agent.model.finish_time import finish_time_s
 from am.agent.model.views import GangAt
@@ -151,7 +151,7 @@ class Enumeration:
             return None
         now_level = now[0].level if now else Level.MACHINE if len(part.counts) == 1 else base.level
         level = max(now_level, self.slots.level_of_machines(set(total)))
-        if not base.renewable and not growth_pays(job, base.at, gpus, level, self.app.restart_s):
+        if not base.renewable and not extension_pays(job, base.at, gpus, level, self.app.restart_s):
             return None
         return GangAt(gpus, level, job.shape.gpus_per_task if level > Level.MACHINE else 0)
 

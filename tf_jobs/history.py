@@ -28,7 +28,7 @@ class History:
     def append(self, event: str, **facts: int | float | str | None) -> None:
         """Add one event with a single write, so that a kill leaves a whole line or none.
 
-        A full disk takes no line. As with the log, that is no reason to stop training.
+        If the disk is full, the event is dropped and training continues.
         """
         known = {name: fact for name, fact in facts.items() if fact is not None}
         line = json.dumps({"incarnation": self._incarnation, "event": event, **known, "time_s": round(time.time(), 3)})

@@ -22,8 +22,9 @@ Write = Callable[[Run, RunRecord], None]
 def opened_recording(path: Path | None) -> Iterator[Write]:
     """Yield a function that writes a recording to `path`. Without a path it does nothing.
 
-    The file is created at once, so that no run is made in vain. It gets its final name when it is complete. If two runs
-    write the same file, the later one replaces the other. A symbolic link stays, and its target is replaced.
+    The file is created at once, so that an unusable path is refused before the run. It gets its final name when it is
+    complete. If two runs write the same file, the later one replaces the other. A symbolic link stays, and its target
+    is replaced.
 
     Raises:
         InputError: The file cannot be created, or there is no space for it.

@@ -231,7 +231,7 @@ def _plan_on_one_type(
     if not goals and busy.issuperset(usable):  # Nothing is idle, as in most apps.
         return Plan(stop=_without(stop, already))
     # A stopping job will soon need a gang: until then no job grows and no GPU is given back. A job that lost needs
-    # none: idle GPUs are for growth at once, as the app's report asks for them.
+    # none: idle GPUs extend gangs at once, as the app's report asks for them.
     settled = not already and not taken and not unsettled
     idle = Pool(usable - busy - {gpu for gpus in goals.values() for gpu in gpus}, cluster)
     back = {job.view.job_id: goals[job.view.job_id] for job in jobs if job.view.job_id in goals and not job.gpus}

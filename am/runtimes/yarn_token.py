@@ -19,5 +19,9 @@ def token_of_container(environment: Mapping[str, str]) -> str:
     location = environment.get("HADOOP_TOKEN_FILE_LOCATION")
     token = secret(Path(location), APP_TOKEN) if location else None
     if token is None:
-        raise InputError("the container's credentials hold no token of Themis", value=location)
+        raise InputError(
+            "the container's credentials hold no token of Themis",
+            value=location,
+            remedy="the ResourceManager starts app masters on YARN; do not start one by hand",
+        )
     return token.decode()

@@ -156,7 +156,7 @@ def _largest_part(gang: PlacedGang, gpus: int, demands: Sequence[GangDemand]) ->
 
 
 def _cut(gang: PlacedGang, gpus: int, demand: GangDemand) -> PlacedGang | None:
-    """Whole units of a gang, from its largest machines, at its level. Returns None if they are too few."""
+    """Whole units of a gang, from the machines with most of its GPUs first, ties by id. None if they are too few."""
     left, counts = min(gpus, demand.max_gpus), {}
     for machine, count in sorted(gang.gpus, key=lambda part: (-part[1], part[0])):
         taken = min(count, left) // demand.unit_gpus * demand.unit_gpus

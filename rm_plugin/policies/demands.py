@@ -162,7 +162,7 @@ def gangs_of(by_job: Mapping[str, Mapping[str, PlacedGang]]) -> dict[str, tuple[
     return {app_id: tuple(gangs.values()) for app_id, gangs in by_job.items()}
 
 
-def unmet_demands(
+def demands_left(
     app_demands: Sequence[AppDemand], by_job: Mapping[str, Mapping[str, PlacedGang]]
 ) -> tuple[AppDemand, ...]:
     """What is left of demands after jobs got gangs (by job by app)."""

@@ -22,8 +22,8 @@ class DrfPolicy:
     The resources are the device types. An app's dominant share is the largest part that it has of one type, as in
     AlloX's comparison (EuroSys'20). Example: an app has 2 of 4 GPUs and 2 of 16 CPU nodes: its dominant share is 1/2.
 
-    DRF knows no leases. So all renewable GPUs that an app's jobs can still use are renewed in place first, apps in
-    order of their ids. Only GPUs that jobs gave back are divided again.
+    DRF knows no leases. So all renewable GPUs that an app's jobs can still use are renewed in place first. Only GPUs
+    that jobs gave back are divided again.
     """
 
     name = "drf"

@@ -10,7 +10,7 @@ from rm_plugin.arbiter.leftovers import AppDemand
 from rm_plugin.arbiter.round_values import Decision, RoundSnapshot
 from rm_plugin.arbiter.seeds import child_seed
 from rm_plugin.policies.blind_placement import blind_fit
-from rm_plugin.policies.demands import gangs_of, room_to_grow, unmet_demands
+from rm_plugin.policies.demands import demands_left, gangs_of, room_to_grow
 from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.choices import GangPlacement
@@ -145,7 +145,7 @@ class GangAllocator:
     def decision(self) -> Decision:
         """The gangs given so far, as the decision of a round."""
         gangs = self.gangs()
-        return Decision(auction=gangs_of(gangs), unserved=unmet_demands(list(self.app_demands.values()), gangs))
+        return Decision(auction=gangs_of(gangs), unserved=demands_left(list(self.app_demands.values()), gangs))
 
     # ---- serving ----
 

@@ -15,7 +15,7 @@ from rm_plugin.policies.auction_options import (
     uses_due_dates,
     valued_bids,
 )
-from rm_plugin.policies.demands import app_demands_of, capacity_after, gangs_of, unmet_demands
+from rm_plugin.policies.demands import app_demands_of, capacity_after, demands_left, gangs_of
 from rm_plugin.policies.due_dates import DueDateMemory
 from themis.apps import Slowdown
 from themis.bids import Market, PlacedGang, RhoOf
@@ -50,7 +50,7 @@ def _decision(snapshot: RoundSnapshot) -> Decision:
     app_demands = app_demands_of(snapshot, won)
     capacity = capacity_after(snapshot.machines, won)
     shared = LEFTOVERS[snapshot.settings.leftovers](snapshot, capacity, app_demands)
-    return Decision(auction=won, leftovers=gangs_of(shared), unserved=unmet_demands(app_demands, shared))
+    return Decision(auction=won, leftovers=gangs_of(shared), unserved=demands_left(app_demands, shared))
 
 
 def market_of(snapshot: RoundSnapshot, spans: Spans) -> Market:

@@ -67,7 +67,7 @@ class AppEstimates:
         settings: Names the policy and the length of leases.
         arbiter: Holds the leases.
         entries: All apps.
-        fairness: Their lives on the fluid fair cluster.
+        fairness: Each app's progress on the fluid fair cluster.
         clock: The wall clock.
         waits_for: Returns what the engine or the policy says that an app waits for; empty if they say nothing.
     """

@@ -156,8 +156,8 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
     async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncIterator[pb.Event]:
         """Stream events after a sequence number.
 
-        With `follow` the stream ends when the app has ended. For all apps it never ends. A stream is refused further events
-        once the caller's token is revoked. Events of an app whose owner is another user come as `visible_event` shows
+        With `follow` the stream ends when the app has ended. For all apps it never ends. Once the caller's token is
+        revoked, there are no further events. Events of an app whose owner is another user come as `visible_event` shows
         them.
         """
         identity = caller()

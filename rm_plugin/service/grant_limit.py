@@ -1,8 +1,8 @@
-"""How many GPUs the engine is believed to grant an app, learnt from what the app asked for in vain. Pure.
+"""How many GPUs the engine is believed to grant an app, learnt from its requests that were not granted. Pure.
 
 YARN does not say that it will not grant a container. It only reports a headroom: what the app's queue and user may use
 beyond what they use now. In a queue that may grow beyond its capacity it grants more than the headroom. So a
-headroom alone limits no app; it explains why an ask was in vain, and shows when to ask again.
+headroom alone limits no app; it explains why a request was not granted, and shows when to ask again.
 
 Example: a user may use 5 GPUs. A gang of at least 6 is leased 8. YARN grants 5 containers, and its headroom is 0. The
 app returns 3 GPUs and, as 5 are no gang, soon the others. It is believed to be granted 5: no job of it can start on
@@ -19,16 +19,16 @@ from msgspec.structs import replace
 from themis.values import Value
 
 MAX_PAUSE = 8
-"""The longest pause between two asks in vain, in multiples of the first."""
+"""The longest pause between two requests that are not granted, in multiples of the first."""
 
 
 class GrantLimit(Value, frozen=True, kw_only=True):
-    """What an app asked for in vain last, and what it is believed to be granted until it may ask again.
+    """What an app was not granted last, and what it is believed to be granted until it may ask again.
 
     Attributes:
         reason: Why the engine did not grant it, for users.
-        times: Asks in vain since the engine last granted the app more than it was believed to.
-        until_s: When the app may ask again, in seconds since the epoch. -inf before the first ask in vain.
+        times: Requests not granted since the engine last granted the app more than it was believed to.
+        until_s: When the app may ask again, in seconds since the epoch. -inf before the first of them.
         gpus: The most GPUs that the app may hold until then. None if only these machines are suspected.
         wanted_gpus: The GPUs that it would have held.
     """
@@ -39,13 +39,13 @@ class GrantLimit(Value, frozen=True, kw_only=True):
     gpus: int | None = None
     wanted_gpus: int = 0
 
-    def in_vain(
+    def after_refusal(
         self, reason: str, *, asked_gpus: int, held_gpus: int, headroom_gpus: int | None, now_s: float, unfit_s: float
     ) -> GrantLimit:
         """Return the limit after the engine did not grant GPUs.
 
         The machines of these GPUs are suspected first. The app itself is limited if the headroom is too small, or if
-        it asked in vain once more after a pause. Without a headroom, only the machines can be at fault.
+        its next request, after a pause, was not granted either. Without a headroom, only the machines can be at fault.
 
         Args:
             reason: Why, for users.
@@ -71,13 +71,15 @@ class GrantLimit(Value, frozen=True, kw_only=True):
             wanted_gpus=held_gpus + asked_gpus,
         )
 
-    def heard(self, *, held_gpus: int, running_gpus: int, headroom_gpus: int | None, now_s: float) -> GrantLimit:
+    def after_heartbeat(
+        self, *, held_gpus: int, running_gpus: int, headroom_gpus: int | None, now_s: float
+    ) -> GrantLimit:
         """Return the limit after a heartbeat. It ends once the app was granted more, or could be.
 
         Args:
             held_gpus: The GPUs of its leases.
             running_gpus: Those on which its tasks run.
-            headroom_gpus: As for `in_vain`.
+            headroom_gpus: As for `after_refusal`.
             now_s: The present time.
         """
         if self.gpus is None or now_s >= self.until_s:
@@ -93,7 +95,7 @@ class GrantLimit(Value, frozen=True, kw_only=True):
         return self.gpus if now_s < self.until_s else None
 
     def shown(self, now_s: float) -> str:
-        """Return what users see: what was asked for in vain, and when it is asked for again. Empty without."""
+        """Return what users see: what was not granted, and when the app asks again. Empty without."""
         if now_s >= self.until_s or self.gpus is None:
             return self.reason if now_s < self.until_s else ""
         again_s = max(1.0, self.until_s - now_s)
@@ -101,4 +103,4 @@ class GrantLimit(Value, frozen=True, kw_only=True):
 
 
 NO_GRANT_LIMIT = GrantLimit()
-"""Of an app that asked for nothing in vain."""
+"""Of an app that was granted all that it asked for."""

@@ -77,16 +77,16 @@ class LiveCluster:
         ended = self._arbiter.release(ids, now_s=change.now_s, reason=message.reason)
         if message.no_room and self._settings.engine != "local":
             gpus = [each.lease.gpu for each in ended if each.kind is LeaseChangeKind.RELEASED]
-            self._asked_in_vain(change, self._entries.get(app_id), message, gpus)
+            self._record_refusal(change, self._entries.get(app_id), message, gpus)
         self.leases_ended(change, ended)
 
-    def _asked_in_vain(self, change: Change, entry: AppEntry, message: pb.Release, gpus: list[GpuId]) -> None:
+    def _record_refusal(self, change: Change, entry: AppEntry, message: pb.Release, gpus: list[GpuId]) -> None:
         """Close GPUs on which the engine had no room, or give the app no more than it can get there.
 
         Processes of this machine always have room. Other engines may lack it, which only the app meets.
         """
         headroom_gpus, unfit_s = _headroom_gpus(message), self._settings.unfit_s
-        limit = entry.grant_limit.in_vain(
+        limit = entry.grant_limit.after_refusal(
             message.reason,
             asked_gpus=len(gpus),
             held_gpus=len(self._arbiter.table.live_of(entry.app_id)),
@@ -107,7 +107,7 @@ class LiveCluster:
         limit, heartbeat = entry.grant_limit, entry.heartbeat
         if limit.gpus is None:
             return
-        entry.grant_limit = limit.heard(
+        entry.grant_limit = limit.after_heartbeat(
             held_gpus=len(self._arbiter.table.live_of(entry.app_id)),
             running_gpus=sum(job.gpus for job in heartbeat.jobs if job.state == JobState.RUNNING.value),
             headroom_gpus=_headroom_gpus(heartbeat),

@@ -116,8 +116,8 @@ class LogSummary:
             self.open_rounds.add(round_id)
         elif event.kind == "round_reported":
             rho, kept = event.detail.get("rho"), event.detail.get("kept")
-            heard = set(rho if isinstance(rho, dict) else ()) - set(kept if isinstance(kept, list) else ())
-            self.prolonged = {lease_id: app for lease_id, app in self.prolonged.items() if app not in heard}
+            answered = set(rho if isinstance(rho, dict) else ()) - set(kept if isinstance(kept, list) else ())
+            self.prolonged = {lease_id: app for lease_id, app in self.prolonged.items() if app not in answered}
         elif event.kind == "round_granted":
             self.memory = memory_after(self.memory, self.memory_round, event.detail)
             self.memory_round = round_id

@@ -444,11 +444,12 @@ class ResourceManager:
 
         Args:
             message: The registration.
-            peer: gRPC's name of the session's other end, on which a page must be. Empty for calls within the process.
+            peer: The peer's address as gRPC gives it; the app's page must be on the same host. Empty for calls within
+                the process.
 
         Raises:
             InputError: `check_registration` refuses the attempt.
-            UnreachableError: The engine would have to say whether it started the attempt, and does not answer.
+            UnreachableError: The engine does not answer, so it is unknown whether it started this attempt.
         """
         entry = self.entries.get(check_reference(message.app_id))
         newest = entry.attempt

@@ -58,7 +58,7 @@ def is_own_page(page_url: str, peer: str) -> bool:
 
     Args:
         page_url: As the app master named it.
-        peer: gRPC's name of the other end of the session.
+        peer: The peer's address as gRPC gives it.
     """
     try:
         url = urlsplit(page_url)

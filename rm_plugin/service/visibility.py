@@ -19,7 +19,7 @@ from themis.events import EMITTERS, Emitter
 from themis.identity import Identity
 from themis.wire import themis_pb2 as pb
 
-# What is not in these lists is private, so that a new field is private until somebody adds it here.
+# What is not in these lists is private, so that a new field is private until it is added here.
 _PUBLIC_STATUS = frozenset(
     (
         *("app_id", "name", "user", "queue", "state", "tuner", "program", "replay", "device_noun", "hosted"),

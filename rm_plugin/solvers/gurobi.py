@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +24,7 @@ from themis.errors import InputError, InvariantError, ThemisError
 if TYPE_CHECKING:
     import gurobipy
 
-_PARAMETERS: dict[str, int | float] = {
+_PARAMETERS: Mapping[str, int | float] = {
     "OutputFlag": 0,
     "Threads": 1,
     "Seed": 0,
@@ -94,7 +94,7 @@ class GurobiSolver:
         import gurobipy
 
         if self._env is None:
-            self._env = gurobipy.Env(params=_PARAMETERS)
+            self._env = gurobipy.Env(params=dict(_PARAMETERS))
         return self._env
 
 

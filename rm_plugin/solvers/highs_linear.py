@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from rm_plugin.solvers.highs_package import highspy
 from rm_plugin.solvers.linear import Constraint, LinearStatus, Optimum, Vector
 from themis.errors import InvariantError
 
-_OPTIONS: dict[str, bool | int | str] = {
+_OPTIONS: Mapping[str, bool | int | str] = {
     "output_flag": False,
     "solver": "simplex",
     # The dual simplex: added constraints leave the old basis dual feasible, so a solve continues from it.
@@ -72,16 +72,16 @@ class HighsModel:
             objective=float(self._highs.getInfo().objective_function_value),
         )
 
-    def growth(self, constraint: int) -> Vector:
+    def sensitivity(self, constraint: int) -> Vector:
         """Return the column of the constraint in the inverse of the last basis, by variable; 0 for non-basic ones."""
-        growth = np.zeros(self._highs.getNumCol())
-        if not len(growth):
-            return growth
+        change = np.zeros(self._highs.getNumCol())
+        if not len(change):
+            return change
         _, basic = self._highs.getBasicVariables()  # type: ignore[attr-defined]
         _, column = self._highs.getBasisInverseCol(constraint)  # type: ignore[attr-defined]
         # Negative numbers are the slack variables of constraints.
-        growth[basic[basic >= 0]] = column[basic >= 0]
-        return growth
+        change[basic[basic >= 0]] = column[basic >= 0]
+        return change
 
     @staticmethod
     def _checked(status: highspy.HighsStatus) -> None:

@@ -61,11 +61,11 @@ class LinearModel(Protocol):
         """Solve the present programme."""
         ...
 
-    def growth(self, constraint: int) -> Vector:
-        """By variable, how much it grows per unit that a binding constraint's bound is raised (a column of B^-1).
+    def sensitivity(self, constraint: int) -> Vector:
+        """Sensitivity of the optimum: the change of each variable per unit by which a binding constraint's bound rises.
 
-        It holds at the optimum that `maximise` found last, and as far as its basis stays feasible. `costs . growth` is
-        the constraint's dual.
+        It is a column of B^-1. It holds at the optimum that `maximise` found last, as long as its basis stays feasible.
+        `costs . sensitivity` is the constraint's dual.
 
         Args:
             constraint: Its number, in the order in which constraints were added.

@@ -131,7 +131,7 @@ def test_gang_beyond_the_limit_of_its_user_leaves_the_gpus_to_a_smaller_app(them
     """The user of all apps may use the capacity of the queue, half of the GPUs. YARN's reports do not show that."""
     set_scheduler(default__user_limit_factor=1)
     gang = themis.submit(name="gang", jobs=1, job={**JOB, "tasks": 8, "min_tasks": 7})
-    themis.until(lambda: "GPUs are leased to it for" in themis.app(gang).waits_for, "it asked in vain", 90)
+    themis.until(lambda: "GPUs are leased to it for" in themis.app(gang).waits_for, "its request was not granted", 90)
     assert not themis.tasks(gang)
     small = themis.submit(name="small", jobs=1, job=JOB)
     themis.until(lambda: themis.gpus_in_use().total() >= 4 and themis.tasks(small), "the other app has the GPUs", 60)

@@ -140,6 +140,15 @@ EXCEPTIONS = {
     "am.profiler.event_folder": {"os", "time"},  # lists folders with the types of entries, and no longer than it may
     "am.profiler.follower": {"os"},  # reads growing files; beside listing folders the one I/O of the profiler
 }
+# Modules that import modules by names from a table, and what the table names. The test cannot read such a name.
+NAMES_FROM_TABLES = {
+    "themis": "the modules of the kernel that define its public names",
+    "themis_cli.reproduce_command": "a module of `themis_lab.paper`, from its registry",
+    "themis_lab.paper.registry": "modules of `themis_lab.paper`",
+}
+# Types of containers that can change. One that lives in a module or a class is a cache.
+CHANGEABLE = {"bytearray", "Counter", "defaultdict", "deque", "dict", "list", "OrderedDict", "set"}
+CHANGEABLE |= {"WeakKeyDictionary", "WeakSet", "WeakValueDictionary"}
 # A solver has a time limit, so it may look at a clock.
 TIMED = ("rm_plugin.solvers",)
 
@@ -160,8 +169,12 @@ def sources():
 @cache
 def imports(module):
     """Every module that this one imports, anywhere in it; `from a import b` counts as a.b where that is a module."""
+    return frozenset(imports_of(sources()[module], module))
+
+
+def imports_of(tree, module):
     found = set()
-    for node in ast.walk(sources()[module]):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -169,10 +182,27 @@ def imports(module):
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 found.add(inner if inner in sources() else node.module)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            # A name that is put together at run time is read from a table, which names modules of the same room.
-            found |= {each.value for each in node.args[:1] if isinstance(each, ast.Constant)}
-    return frozenset(found)
+        elif isinstance(node, ast.Call) and last_name(node.func) in ("import_module", "__import__"):
+            name = named_module(node.args[0])
+            assert name or module in NAMES_FROM_TABLES, f"{module}: {ast.unparse(node)} hides what it imports"
+            found |= {name} - {""}
+    return found
+
+
+def last_name(function):
+    """`deque` of `deque`, `collections.deque` and `deque[int]`."""
+    return ast.unparse(function).partition("[")[0].rpartition(".")[2]
+
+
+def named_module(argument):
+    """The module that an expression names, or the package if the end is known at run time only; "" if all of it is."""
+    if isinstance(argument, ast.Constant):
+        return argument.value
+    while isinstance(argument, ast.BinOp):
+        argument = argument.left
+    if isinstance(argument, ast.JoinedStr):
+        argument = argument.values[0]
+    return argument.value.rpartition(".")[0] if isinstance(argument, ast.Constant) else ""
 
 
 def within(module, roots):
@@ -252,26 +282,92 @@ def test_the_exceptions_are_needed():
         assert names <= {name.split(".")[0] for name in imports(module)}, module
 
 
-def caches(module):
-    """Its functions that a cache decorates, and its empty containers, which only changing would give a use."""
-    for node in ast.walk(sources()[module]):
+@pytest.mark.parametrize("call", ['import_module("am." + x)', 'importlib.import_module(f"am.{x}")', '__import__("am")'])
+def test_an_import_at_run_time_counts_as_one_of_the_named_package(call):
+    assert imports_of(ast.parse(f"def f(x):\n    {call}"), "rm_plugin.engines") == {"am"}
+
+
+@pytest.mark.parametrize("call", ["import_module(name)", '__import__(f"{package}.jobs")', "import_module(NAMES[0])"])
+def test_an_import_that_hides_its_package_fails(call):
+    with pytest.raises(AssertionError, match="hides what it imports"):
+        imports_of(ast.parse(call), "rm_plugin.engines")
+
+
+def test_names_from_tables_are_needed():
+    for module in NAMES_FROM_TABLES:
+        calls = [node for node in ast.walk(sources()[module]) if isinstance(node, ast.Call)]
+        names = [named_module(node.args[0]) for node in calls if last_name(node.func) == "import_module"]
+        assert "" in names, module
+
+
+def caches(tree):
+    """Functions that a cache decorates, and containers of a module or class that something could change.
+
+    A table with entries may stay: `X: Mapping[..] = {..}`. An empty container has no use unless it changes, and an
+    annotation `dict`, `list` or `set` says that it may.
+    """
+    for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             decorators = {ast.unparse(each).partition("(")[0].rpartition(".")[2] for each in node.decorator_list}
             if decorators & {"cache", "lru_cache"}:
                 yield node.name
-    for node in sources()[module].body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            text = ast.unparse(node.value)
-            called = ast.unparse(node.value.func) if isinstance(node.value, ast.Call) else ""
-            if called.partition("(")[0].rpartition(".")[2] in ("cache", "lru_cache"):
-                yield ast.unparse(node)
-            if text in ("{}", "[]") or text.partition("(")[0] in ("dict", "list", "set", "defaultdict", "OrderedDict"):
-                yield ast.unparse(node)
+    for scope in ast.walk(tree):
+        for node in scope.body if isinstance(scope, ast.Module | ast.ClassDef) else ():
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                called = last_name(node.value.func) if isinstance(node.value, ast.Call) else ""
+                annotated = last_name(node.annotation) if isinstance(node, ast.AnnAssign) else ""
+                empty = ast.unparse(node.value) in ("{}", "[]")
+                if called == "field" or (empty and is_default_of_value(scope, node)):
+                    continue
+                if empty or called in {"cache", "lru_cache", *CHANGEABLE} or annotated in CHANGEABLE:
+                    yield ast.unparse(node)
+
+
+def is_default_of_value(scope, node):
+    """Whether this is the default of a field of a `Value`, of which msgspec gives each object a copy."""
+    frozen = isinstance(scope, ast.ClassDef) and any(keyword.arg == "frozen" for keyword in scope.keywords)
+    return frozen and isinstance(node, ast.AnnAssign) and last_name(node.annotation) != "ClassVar"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@functools.lru_cache(maxsize=9)\ndef f(): pass",
+        "seen = {}",
+        "seen = WeakKeyDictionary()",
+        "seen = weakref.WeakValueDictionary()",
+        "seen = collections.OrderedDict()",
+        "seen: Counter[str] = Counter[str]()",
+        "seen = deque(maxlen=9)",
+        "seen: dict[str, int] = {'a': 1}",
+        "class A:\n    seen: dict = {}",
+        "class A:\n    seen: ClassVar[Mapping[str, int]] = defaultdict(int)",
+        "class A(Value, frozen=True):\n    seen = {}",
+        "class A(Value, frozen=True):\n    seen: ClassVar[Mapping[str, int]] = {}",
+        "class A:\n    class B:\n        seen = set()",
+    ],
+)
+def test_a_cache_of_a_module_or_class_is_found(text):
+    assert list(caches(ast.parse(text)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "TABLE: Mapping[str, int] = {'a': 1}",
+        "def f():\n    seen = {}",
+        "class A:\n    seen: dict = field(default_factory=dict)",
+        "class A(Value, frozen=True):\n    seen: Mapping[str, int] = {}",
+        "class A:\n    def __init__(self):\n        self.seen = {}",
+    ],
+)
+def test_what_an_object_or_call_holds_is_no_cache(text):
+    assert not list(caches(ast.parse(text)))
 
 
 def test_pure_parts_remember_nothing_in_modules():
     """What is remembered belongs to an object, and lives as long as that."""
-    found = {module: set(caches(module)) for module in modules_of(*PURE)}
+    found = {module: set(caches(sources()[module])) for module in modules_of(*PURE)}
     assert not {module: names for module, names in found.items() if names}
 
 

@@ -50,7 +50,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise InputError(f"cannot read {path}", value=error.strerror, remedy="check the path") from None
+        raise InputError(f"cannot read {path}: {error.strerror}", remedy="check the path") from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8 text", remedy="is it a YAML file?") from None
     return parse_yaml(text, str(path))

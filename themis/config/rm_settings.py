@@ -360,7 +360,7 @@ class RmSettings(Section):
     @model_validator(mode="after")
     def _standby_has_a_folder(self) -> RmSettings:
         if self.engine == "yarn" and self.standby.folder is not None:
-            raise ValueError("the engine yarn shares yarn.storage: remove standby.folder")
+            raise ValueError("standby.folder cannot be set with the engine yarn, whose standby uses yarn.storage")
         if self.engine != "yarn" and self.standby.enabled != (self.standby.folder is not None):
             raise ValueError(f"with the engine {self.engine}, standby.enabled and standby.folder go together")
         return self

@@ -81,14 +81,18 @@ def explain(model: type[BaseModel], error: ValidationError, source: str) -> Inpu
     # Unknown keys first: a misspelt key often makes another one look missing.
     details = sorted(error.errors(), key=lambda item: item["type"] != "extra_forbidden")
     # A list without an item that does not fit may be too short: that error is a consequence.
+    unknown = {each["loc"] for each in details if each["type"] == "extra_forbidden"}
+    if {("machines",), ("devices",)} <= unknown:
+        return InputError(f"{source} looks like a cluster file", remedy="give a file of the kind that is needed here")
     inner = {each["loc"][:depth] for each in details for depth in range(len(each["loc"]))}
-    return combined([_explained(model, each, source) for each in details if each["loc"] not in inner])
+    listed: set[tuple[str, ...]] = set()
+    return combined([_explained(model, each, source, listed) for each in details if each["loc"] not in inner])
 
 
-def _explained(model: type[BaseModel], error: ErrorDetails, source: str) -> InputError:
+def _explained(model: type[BaseModel], error: ErrorDetails, source: str, listed: set[tuple[str, ...]]) -> InputError:
     place = _place(error["loc"])
     if error["type"] == "extra_forbidden":
-        return _unknown_key(model, error["loc"], source)
+        return _unknown_key(model, error["loc"], source, listed)
     if error["type"] == "missing":
         return InputError(f"{source}: {place} is missing", remedy="add it")
     return InputError(f"{source}: {place or 'the file'}: {_expected(error)}", value=_shown(error["input"]))
@@ -104,11 +108,16 @@ def _expected(error: ErrorDetails) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _unknown_key(model: type[BaseModel], loc: tuple[int | str, ...], source: str) -> InputError:
+def _unknown_key(
+    model: type[BaseModel], loc: tuple[int | str, ...], source: str, listed: set[tuple[str, ...]]
+) -> InputError:
+    """Return the error of an unknown key. The known keys of a section are listed once: `listed` are those before."""
     *parents, key = loc
-    known = sorted(_known_keys(model, parents))
+    known = tuple(sorted(_known_keys(model, parents)))
     near = nearest(str(key), known)
-    remedy = f"did you mean {near!r}?" if near else f"known keys: {', '.join(known)}"
+    remedy = f"did you mean {near!r}?" if near else "" if known in listed else f"known keys: {', '.join(known)}"
+    if not near:
+        listed.add(known)
     return InputError(f"{source}: unknown key {_place(loc)}", remedy=remedy)
 
 

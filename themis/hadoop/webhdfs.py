@@ -178,7 +178,7 @@ def open_webhdfs(
 
     Args:
         uri: `hdfs://` or `webhdfs://`.
-        rule: How long operations are tried again.
+        rule: Retry policy.
         environment: HADOOP_CONF_DIR, HADOOP_USER_NAME and HADOOP_TOKEN_FILE_LOCATION count.
 
     Raises:

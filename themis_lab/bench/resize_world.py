@@ -74,7 +74,7 @@ class World(Value, frozen=True, kw_only=True):
             if time.monotonic() > deadline_s:
                 happened = ", ".join(f"{event.kind} {event.app_id}".strip() for event in events[-_LAST_EVENTS:])
                 remedy = f"is the machine too busy? What happened last: {happened}"
-                raise WaitedTooLongError(f"waited in vain until {what}", value=f"{limit_s:g} s", remedy=remedy)
+                raise WaitedTooLongError(f"waited too long until {what}", value=f"{limit_s:g} s", remedy=remedy)
             time.sleep(_POLL_S)
 
 

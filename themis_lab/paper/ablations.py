@@ -164,7 +164,7 @@ VARIANTS = (
 The default restart takes 40 s: 5 s to write a checkpoint, 30 s for containers, 5 s to read it. The paper measures 35 s
 at the median and 50 s at the 95th percentile for containers, and 5 to 10 s for a checkpoint: 60 s are its slow end.
 With none at all jobs do not move without end: a running one grows only onto more GPUs that make it strictly faster
-(`growth_pays`), and a gang is formed again only when leases of it end.
+(`extension_pays`), and a gang is formed again only when leases of it end.
 """
 
 HEADINGS = (

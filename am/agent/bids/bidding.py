@@ -17,11 +17,12 @@ How a bid is made (`make_bids`):
 
 `docs/design/valuation.md` defines V, says what a division may do, and works out an example. In short: V = 1/rho =
 t_ideal / t_shared at the best division of the bundle into gangs, and t_shared contains one restart if any gang of the
-app changes. For example, if t_ideal is 400 s and the app just started, a bundle on which it ends in 200 s after a
-restart of 20 s is worth 400 / 220 = 1.818, and 2.0 if all its gangs stay.
+app changes. For example, t_ideal is 400 s, and the app was submitted 100 s ago. A bundle on which it would end in 100 s
+is worth 400 / 200 = 2.0 if all its gangs stay. If a gang changes and a restart takes 20 s, it is worth
+400 / 220 = 1.818.
 
 Limits: large tables are thinned (`enumerate_candidates`, `dominance.thinned`), and `rows_dropped` counts what is
-missing. Ways to grow that `gang_extensions` omits are not counted. Source: NSDI'20, equations 1 and 2.
+missing. Extensions that `gang_extensions` omits are not counted. Source: NSDI'20, equations 1 and 2.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def make_bids(
     """The bids of N apps on one offer, in their order: V of the empty bundle, and rows that say V of every bundle.
 
     For every bundle within the offer the best row that it contains is worth V(bundle), as long as `rows_dropped` is 0
-    and the gangs' ways to grow are few (`gang_extensions`).
+    and the extensions of its gangs are few (`gang_extensions`).
 
     Args:
         outlooks: The N apps.
@@ -246,18 +247,18 @@ def _values(
     """
     elapsed_s, contentions = moment
     apps, sizes = np.arange(len(outlooks)), [len(each) for each in candidates]
-    of = np.concatenate((apps, apps.repeat(sizes)))
+    app_of = np.concatenate((apps, apps.repeat(sizes)))
     known = times_of(outlooks, cluster)
     ideal_s = known.cluster_s * contentions
     switch_s = np.concatenate((known.switch_s, *[each.switch_s for each in candidates]))
     shared_s = shared_times_s(
         cluster.rule,
         np.concatenate((known.empty_s, times_s)),
-        spent_s=elapsed_s[of] + switch_s,
-        share_s=known.share_s[of],
+        spent_s=elapsed_s[app_of] + switch_s,
+        share_s=known.share_s[app_of],
         lease_s=cluster.lease_s,
     )
-    values = values_of(ideal_s[of], shared_s)
+    values = values_of(ideal_s[app_of], shared_s)
     return values[: len(outlooks)], values[len(outlooks) :]
 
 

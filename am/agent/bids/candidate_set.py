@@ -49,8 +49,8 @@ class CandidateSet:
         self._gpus = np.concatenate([_NO_INDICES, *[table.gpus for table in tables]])
         self._needs = _needs(tables)
         self._harder, self._easier = _neighbour_pairs(tables, self._starts)
-        # An in-place table has one candidate, which `chosen` sends in addition to the undominated ones. Pruning skips
-        # candidates of 0 GPUs, so it does not choose this one.
+        # The candidate of each in-place table. `chosen` adds it to the undominated ones. The C function ignores
+        # candidates of 0 GPUs, so these count as such there and are not sent twice.
         self._in_place_indices = [start for start, table in zip(self._starts, tables, strict=False) if table.in_place]
         self._gpus_to_prune = self._gpus.copy()
         self._gpus_to_prune[self._in_place_indices] = 0

@@ -101,7 +101,7 @@ def _request_key(kind: GangKind) -> tuple[int, int, Level]:
 
 
 def tables_of(app: AppView, offer: Offer, capacity: GangCapacity) -> list[Table]:
-    """The tables of a bid (`bidding` says why these suffice); none for an app without jobs.
+    """The tables of a bid (docs/design/valuation.md says why these suffice); none for an app without jobs.
 
     First the table in which all gangs stay in place, then rows that keep some of them, then tables that cost a restart
     and pin only what grows.
@@ -153,7 +153,7 @@ def _some_stay(app: AppView, renewable: Sequence[HeldGang]) -> Iterator[Table]:
     """The best renewable gangs stay, and nothing new is asked for.
 
     Such a row is worth as much as one that asks for the same gangs anywhere; a solver takes the first of equal rows.
-    Not if slots matter: a row pins GPUs by machine, and cannot say that they are in one slot.
+    A gang for which slots matter does not stay: a row pins GPUs by machine, and cannot say that they are in one slot.
     """
     sensitivity = LocalitySensitivity.of(app)
     in_slots = {gang.gpus.gpus for gang in renewable if gang.level is Level.SLOT}
@@ -176,36 +176,40 @@ def _some_stay(app: AppView, renewable: Sequence[HeldGang]) -> Iterator[Table]:
 
 
 def _restarted(app: AppView, offer: Offer, capacity: GangCapacity) -> Iterator[Table]:
-    """Tables that cost a restart: each way to extend held gangs, with new gangs on top."""
+    """Tables that cost a restart: each extension of held gangs, with new gangs on top."""
     if not app.held:
         return
-    ways = gang_extensions(app, capacity)
+    extensions = gang_extensions(app, capacity)
     if not app.renewable:
-        # The first way, in which nothing grows and nothing is lost, is the table in which all gangs stay.
-        ways = ways[1:]
-    if not ways:
+        # The first extension, in which nothing grows and nothing is lost, is the table in which all gangs stay.
+        extensions = extensions[1:]
+    if not extensions:
         return
-    kinds, tables = gang_kinds(app, capacity), len(ways) + len(app.renewable[:1])
+    kinds, tables = gang_kinds(app, capacity), len(extensions) + len(app.renewable[:1])
     known: dict[tuple[int, int], tuple[Counts, int]] = {}
-    for way in ways:
-        left = offer.free.gpus - sum(gang.gpus for gang in way.pinned) - sum(gang.gpus for gang in way.anywhere)
-        new = len(app.jobs) - len(way.gangs)
+    for extension in extensions:
+        left = (
+            offer.free.gpus
+            - sum(gang.gpus for gang in extension.pinned)
+            - sum(gang.gpus for gang in extension.anywhere)
+        )
+        new = len(app.jobs) - len(extension.gangs)
         if (new, left) not in known:
             space = SearchSpace(kinds=kinds, max_gangs=new, max_gpus=left, jobs=app.jobs, tables=tables)
             known[new, left] = enumerate_candidates(space)
-        yield _table_of_growth(app, kinds, way, *known[new, left])
+        yield _table_of_extension(app, kinds, extension, *known[new, left])
 
 
-def _table_of_growth(
-    app: AppView, kinds: tuple[GangKind, ...], way: GangExtension, candidates: Counts, missing: int
+def _table_of_extension(
+    app: AppView, kinds: tuple[GangKind, ...], extension: GangExtension, candidates: Counts, missing: int
 ) -> Table:
-    if way.grown:
+    if extension.grown:
         # A gang grows only once every job has one.
-        candidates = candidates[candidates.sum(axis=1) == len(app.jobs) - len(way.gangs)]
+        candidates = candidates[candidates.sum(axis=1) == len(app.jobs) - len(extension.gangs)]
     return Table(
-        gangs=way.gangs,
-        pinned=way.pinned,
-        anywhere=way.anywhere,
+        gangs=extension.gangs,
+        pinned=extension.pinned,
+        anywhere=extension.anywhere,
         kinds=kinds,
         candidates=candidates,
         switch_s=app.restart_s,

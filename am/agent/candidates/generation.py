@@ -27,8 +27,8 @@ _MAX_GENERATED = 230
 def generate_candidates(space: SearchSpace) -> Iterator[Candidate]:
     """Candidates of the space, some of them twice: sub-bundles, then those of the searches, then list scheduling.
 
-    Past the limit the coarse totals of list scheduling remain. If several tables share the time of a bid, there are
-    fewer MULTIFIT ends, no sub-bundles and no local search.
+    The limit cuts off the last candidates, those of list scheduling with similar GPU totals. A bid of several tables
+    tries fewer MULTIFIT ends for each, no sub-bundles and no local search.
 
     Example: jobs of 90, 60 and 30 s on 1 to 2 GPUs, and one machine of 4 GPUs with the kinds (2 GPUs, 1 GPU). MULTIFIT
     proposes (2, 0), (1, 1), (0, 2) and (0, 1), the target search adds (1, 2), list scheduling adds (1, 0) and (0, 3).

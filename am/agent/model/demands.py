@@ -57,8 +57,8 @@ def empty_bundle_s(app: AppView, cluster: ClusterView) -> tuple[float, float]:
 def unmet_demands(app: AppView) -> tuple[GangDemand, ...]:
     """What the jobs of the current phase could use beyond the leases that continue.
 
-    A job without a gang demands one. A job on a gang that could grow demands more only if that pays (`growth_pays`). A
-    job that may lose a part of its gang, and can run on the rest, demands the lost part.
+    A job without a gang demands one. A job on a gang that could grow demands more only if that pays (`extension_pays`).
+    A job that may lose a part of its gang, and can run on the rest, demands the lost part.
 
     Example: two jobs of 1 to 4 GPUs. One holds four GPUs of m0, of which two are renewable, the other waits. The first
     demands 1 to 2 GPUs in addition to the two that it keeps, the second demands 1 to 4.
@@ -98,7 +98,7 @@ def _is_enough(gang: HeldGang, shape: JobShape) -> bool:
     return not gang.renewable_gpus.counts and (gang.at.gpus >= shape.demand_max_gpus or gang.bound)
 
 
-def growth_pays(job: JobView, gang: GangAt, gpus: int, level: Level, restart_s: float) -> bool:
+def extension_pays(job: JobView, gang: GangAt, gpus: int, level: Level, restart_s: float) -> bool:
     """Whether moving a running job onto `gpus` GPUs of its device type ends it earlier by more than two restarts.
 
     Example: 1000 s of serial work on 2 GPUs at S = 1 end after 500 s, on 4 GPUs after 250 s. Growing pays if a restart
@@ -152,16 +152,16 @@ def _demand_of(job: JobView, held: HeldGang, restart_s: float) -> GangDemand | N
     """What a job demands in addition to its gang, or instead of it."""
     shape = job.shape
     if not held.renewable_gpus.counts:
-        if not growth_pays(job, held.at, shape.demand_max_gpus, held.level, restart_s):
+        if not extension_pays(job, held.at, shape.demand_max_gpus, held.level, restart_s):
             return None
-        return _growth_of(job, held.gpus, pays_above(job, held.at, restart_s))
+        return _extension_of(job, held.gpus, pays_above(job, held.at, restart_s))
     near = held.gpus - held.renewable_gpus if held.renewable_gpus != held.gpus else Allocation()
     if not near or not usable_gpus(shape, near):
         return job.demand
-    return _growth_of(job, near, 0.0)
+    return _extension_of(job, near, 0.0)
 
 
-def _growth_of(job: JobView, near: Allocation, faster_than: float) -> GangDemand | None:
+def _extension_of(job: JobView, near: Allocation, faster_than: float) -> GangDemand | None:
     """What a job demands in addition to the GPUs that it holds. Returns None if it can use no further task."""
     shape = job.shape
     room = shape.demand_max_gpus - near.gpus

@@ -22,6 +22,9 @@ Seconds = NDArray[np.float64]
 _Times = tuple[float, float, float, float, int]
 """T of the empty bundle, its restart, t_cluster, T on the share, and the GPUs below which the latter is scaled."""
 
+_Share = tuple[int, int, bool]
+"""What T on the fair share depends on: the share's whole GPUs, the cluster's GPUs, and `share_if_sooner`."""
+
 
 class Outlook:
     """An app with its demands, the work left, and its times on the GPUs it keeps and on its fair share.
@@ -46,10 +49,10 @@ class Outlook:
         self.phases_left: tuple[PhaseLeft, ...] = phases_left(app)
         self._cluster = cluster
         self._empty_bundle_s: tuple[float, float] | None = None
-        self._times: dict[tuple[int, int, bool], _Times] = {}
+        self._times: dict[_Share, _Times] = {}
 
-    def times(self, cluster: ClusterView, share: tuple[int, int, bool]) -> _Times:
-        """What `times_of` needs of this app. `share` is what it depends on: see `times_of`."""
+    def times(self, cluster: ClusterView, share: _Share) -> _Times:
+        """The times of this app for `times_of`, computed once for each share."""
         times = self._times.get(share)
         if times is not None:
             return times

@@ -75,8 +75,8 @@ def fair_share(
             float(optimum.duals[row]) if devices else None for row, devices in zip(rows, speedups.capacity, strict=True)
         )
         # dE_l / dm_j is the sum over the types i of W_l^i dx_l^i / dm_j.
-        growth = [share_matrix(model.growth(row), variables) * scales for row in rows]
-        marginals = np.column_stack([(speedups.matrix * each).sum(axis=1) for each in growth])
+        changes = [share_matrix(model.sensitivity(row), variables) * scales for row in rows]
+        marginals = np.column_stack([(speedups.matrix * each).sum(axis=1) for each in changes])
     return FairShare(
         status=ShareStatus.OPTIMAL,
         speedups=speedups,

@@ -341,7 +341,9 @@ def test_under_oef_with_profiling_runs_an_app_runs_on_every_type_before_it_share
             estimate=Estimate(serial_iteration_s=0.3),
             program=replace(quick.program, arguments={"model": "resnet50", "serial_iteration_s": 0.3}),
         )
-        async with live(settings(tmp_path, policy="oef", cluster=cluster, profiling_runs=True)) as rm:
+        # Long enough for steps on a busy machine, where a task takes seconds to start.
+        lease = LeaseSettings(duration_s=6, checkpoint_lead_s=1, grace_s=2)
+        async with live(settings(tmp_path, policy="oef", cluster=cluster, profiling_runs=True, lease=lease)) as rm:
             app = await rm.submit(quick)
             profiles: list[dict[str, Any]] = []
             async with asyncio.timeout(60):

@@ -99,13 +99,13 @@ GANG_POLICIES = [name for name in POLICIES if traits_of(make_policy(name)).gangs
 
 
 @pytest.mark.parametrize("policy", GANG_POLICIES)
-def test_smaller_app_gets_what_a_gang_asked_for_in_vain(tmp_path, policy):
+def test_smaller_app_gets_what_a_gang_was_not_granted(tmp_path, policy):
     """The gang may ask again after 30 s only, and not at all until YARN has headroom for it."""
 
     async def scenario(here):
         here.yarn.unreported_gpus = 5
         gang = await here.submit("gang", tasks=8, min_tasks=6)
-        await here.until(lambda: here.grants(gang).gpus is not None, "the gang asks in vain")
+        await here.until(lambda: here.grants(gang).gpus is not None, "the gang is not granted")
         await here.submit("small", **of_eight(policy))
         await here.until(lambda: here.tasks == 5, "the smaller app has all that YARN grants", 20)
         shown = here.manager.waits_for(here.manager.entries.get(gang))
@@ -119,7 +119,7 @@ def test_gang_starts_as_soon_as_yarn_has_headroom_for_it(tmp_path):
     async def scenario(here):
         here.yarn.unreported_gpus = 5
         gang = await here.submit("gang", tasks=8, min_tasks=6)
-        await here.until(lambda: here.grants(gang).gpus is not None, "the gang asks in vain")
+        await here.until(lambda: here.grants(gang).gpus is not None, "the gang is not granted")
         here.yarn.unreported_gpus = None
         await here.until(lambda: here.tasks == 8, "the gang runs", 20)
         assert here.grants(gang).gpus is None

@@ -245,7 +245,7 @@ def test_job_works_on_until_the_gpus_that_it_grows_by_are_granted(tmp_path):
 
 
 @pytest.mark.parametrize(("gpus", "released"), [((B,), [1]), ((A,), [])])
-def test_gpus_that_were_prepared_in_vain_are_released_unless_a_job_starts_there(tmp_path, gpus, released):
+def test_gpus_whose_containers_were_not_granted_are_released_unless_a_job_starts_there(tmp_path, gpus, released):
     async def scenario(one):
         one.hold(g0="GRANTED", g1="GRANTED")
         one.apply(start={"j0": (A,)})

@@ -199,7 +199,7 @@ def test_a_plateau_counts_on_over_stops(stops, tmp_path):
         return keras.callbacks.ReduceLROnPlateau(monitor="val_loss", factor=0.5, patience=3, cooldown=1)
 
     model, callback = run(plateau, tmp_path, stops=stops, samples=100, batch_size=10, iterations=60)
-    # The first of the six equal losses is the best; the fourth is the third in vain.
+    # The first of the six equal losses is the best; the fourth is the third without an improvement.
     assert model.optimizer.learning_rate == 0.5
     assert (callback.best, callback.wait, callback.cooldown_counter) == (0.5, 2, 0)
 

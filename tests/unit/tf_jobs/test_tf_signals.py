@@ -1,4 +1,4 @@
-"""What ends a task from outside: stop signals, and a watchdog that waited in vain."""
+"""What ends a task from outside: stop signals, and a watchdog that waited without success."""
 
 import signal
 import subprocess

@@ -1,1 +1,1 @@
-"""The auditor of OEF: random instances, what must hold on them, and what its paper claims in vain."""
+"""The auditor of OEF: random instances, what must hold on them, and which claims of its paper fail."""

@@ -16,6 +16,7 @@ from themis.cluster import Allocation, Cluster, GpuId, Level, Machine
 from themis.errors import InvariantError, UnknownNameError
 from themis.leases import Lease, LeaseChangeKind
 from themis.lifecycle import LeaseState
+from themis.queues import ROOT, AppOwner
 from themis.values import Value
 
 CLUSTER = Cluster(
@@ -532,3 +533,18 @@ class TestBoundLeases:
         changes = grant(one, 570.0, a=replace(gang(m1=1), job_id="j"))
         assert reported(changes) == [("renewed", "a", "m1/0")]
         assert one.begin_round(580.0)[0].standing("a").bound == (("j", "m1"),)
+
+
+def test_an_app_that_ended_counts_for_its_user_while_an_older_app_is_active():
+    anna = AppOwner(user="anna")
+    one = arbiter()
+    one.add_app("old", now_s=0.0, owner=anna)
+    one.add_app("young", now_s=1.0, owner=anna, attained_gpu_s=30.0)
+    one.end_app("young", now_s=2.0, reason="it ended")
+    snapshot, _ = one.begin_round(3.0)
+    assert snapshot.ended_gpu_s == {(ROOT, "anna"): 30.0}
+    one.add_app("young", now_s=4.0, owner=anna, attained_gpu_s=30.0)
+    assert one.begin_round(4.0)[0].ended_gpu_s.get((ROOT, "anna"), 0.0) == 0.0
+    one.end_app("young", now_s=5.0, reason="it ended")
+    one.end_app("old", now_s=6.0, reason="it ended")
+    assert one.begin_round(7.0)[0].ended_gpu_s == {}

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from rm_plugin.arbiter.contention import Contention
 from themis.errors import InvariantError
+from themis.queues import ROOT, Queue, Queues, QueueUser
 
 
 def test_an_app_alone_counts_itself():
@@ -104,3 +105,44 @@ def test_contention_at_a_time_is_not_changed_by_later_apps():
     # `b` has just arrived: for an app of age 0, N_avg is the present number of apps.
     assert before.of("b") == 1.0
     assert contention.at(20.0).of("b") == 2.0
+
+
+ANNA, BOB = (ROOT, "anna"), (ROOT, "bob")
+
+
+def test_n_is_the_weight_of_all_apps_over_that_of_the_app():
+    contention = Contention()
+    for app in "abcd":
+        contention.enter(app, 0.0, ANNA)
+    # One user alone: the number of apps.
+    assert contention.mean("a", 10.0) == 4.0
+    contention.enter("e", 10.0, BOB)
+    # Two users: 1/2 for bob's app, 1/8 for each of anna's.
+    assert contention.mean("e", 10.0) == 2.0
+    assert contention.mean("e", 20.0) == 2.0
+    assert contention.mean("a", 20.0) == pytest.approx((4 + 8) / 2)
+    contention.leave("b", 20.0)
+    assert contention.mean("e", 40.0) == 2.0
+    assert contention.mean("a", 40.0) == pytest.approx((4 * 10 + 8 * 10 + 6 * 20) / 40)
+    contention.leave("e", 40.0)
+    assert contention.mean("a", 60.0) == pytest.approx((4 * 10 + 8 * 10 + 6 * 20 + 3 * 20) / 60)
+    means = contention.at(60.0)
+    assert means.of_all("acd").tolist() == [means.of(app) for app in "acd"]
+
+
+def test_users_with_an_app_each_count_as_apps_without_users():
+    named, plain = Contention(), Contention()
+    for place, app in enumerate("abc"):
+        named.enter(app, 10.0 * place, (ROOT, f"user-{app}"))
+        plain.enter(app, 10.0 * place)
+    assert [named.mean(app, 33.3) for app in "abc"] == [plain.mean(app, 33.3) for app in "abc"]
+
+
+def test_other_weights_count_from_their_reload_on():
+    contention = Contention()
+    contention.enter("a", 0.0, ANNA)
+    contention.enter("b", 0.0, BOB)
+    heavy = Queues(queues={ROOT: Queue(name=ROOT, users={"anna": QueueUser(weight=3.0)})})
+    contention.requeue(heavy, {"a": ANNA, "b": BOB}, 10.0)
+    assert contention.mean("a", 20.0) == pytest.approx((2 * 10 + 4 / 3 * 10) / 20)
+    assert contention.mean("b", 20.0) == pytest.approx((2 * 10 + 4 * 10) / 20)

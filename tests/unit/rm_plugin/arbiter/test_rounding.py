@@ -78,6 +78,9 @@ def test_by_gpu_cuts_to_whole_tasks_on_each_machine():
     wide = [gang(Level.RACK, m0=4, m1=2)]
     (part,) = by_gpu(wide, 4 / 6, 0, of_size(2, 6, unit=2))
     assert part.gpus == Allocation.of({"m0": 4})
+
+
+def test_by_gpu_cuts_from_the_first_machine_if_two_have_as_many():
     assert by_gpu([gang(Level.RACK, m0=3, m1=3)], 0.5, 0, of_size(2, 6, unit=3))[0].gpus == Allocation.of({"m0": 3})
 
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from rm_plugin.arbiter.leftovers import AppDemand
 from rm_plugin.arbiter.round_values import Decision
-from rm_plugin.policies.demands import app_demands_of, capacity_after, gangs_of, unmet, unmet_demands, usable_left
+from rm_plugin.policies.demands import app_demands_of, capacity_after, demands_left, gangs_of, unmet, usable_left
 from themis.apps import Slowdown
 from themis.bids import FreeMachine, GangDemand, PlacedGang
 from themis.cluster import Allocation, Level
@@ -40,6 +40,12 @@ class TestUnmet:
         demands = [demand("short", 1, 4), demand("long", 1, 4, work=9.0)]
         left = unmet(demands, [gang(m0=4), gang(m1=1)])
         assert [(each.job_id, each.max_gpus) for each in left] == [("short", 3)]
+
+    def test_of_equal_gangs_the_one_on_the_first_machine_serves_the_job_with_most_work(self):
+        demands = [demand("short", 1, 4), demand("long", 1, 4, work=9.0)]
+        for won in ([gang(m0=2), gang(m1=2)], [gang(m1=2), gang(m0=2)]):
+            held = {each.job_id: each.held for each in unmet(demands, won)}
+            assert held == {"long": Allocation.of({"m0": 2}), "short": Allocation.of({"m1": 2})}
 
     def test_a_job_that_won_less_than_it_can_use_may_grow(self):
         (left,) = unmet([demand("a", 2, 6)], [gang(m0=4)])
@@ -124,9 +130,9 @@ class TestUsableLeft:
         app_demands = (AppDemand(app_id="a", demands=(replace(demand("j", 1, 8), slowdown=steep),)),)
         machines = [FreeMachine(machine_id=f"m{n}", rack_id=f"r{n}", free_slots=(2,)) for n in range(4)]
         won = gang(slot=0, m0=2)
-        left = unmet_demands(app_demands, {"a": {"j": won}})
+        left = demands_left(app_demands, {"a": {"j": won}})
         assert usable_left(machines, Decision(auction={"a": (won,)}, unserved=left)) == 0
-        gentle = unmet_demands((AppDemand(app_id="a", demands=(demand("j", 1, 8),)),), {"a": {"j": won}})
+        gentle = demands_left((AppDemand(app_id="a", demands=(demand("j", 1, 8),)),), {"a": {"j": won}})
         assert usable_left(machines, Decision(auction={"a": (won,)}, unserved=gentle)) == 6
 
     def test_granted_gangs_are_subtracted_from_claims(self):
@@ -134,7 +140,7 @@ class TestUsableLeft:
             AppDemand(app_id="a", demands=(demand("j"), demand("k", 1, 4))),
             AppDemand(app_id="b", demands=(demand("j"),)),
         )
-        left = unmet_demands(app_demands, {"a": {"j": gang(m0=2), "k": gang(m1=3)}, "b": {"j": gang(m0=2)}})
+        left = demands_left(app_demands, {"a": {"j": gang(m0=2), "k": gang(m1=3)}, "b": {"j": gang(m0=2)}})
         assert [(app_demand.app_id, ids(app_demand.demands)) for app_demand in left] == [("a", ["k"])]
         assert left[0].demands[0].max_gpus == 1
 

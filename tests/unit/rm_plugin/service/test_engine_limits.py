@@ -165,7 +165,7 @@ def test_limit_and_gpus_without_containers_are_shown():
     run(scenario)
 
 
-def in_vain(case, headroom_gpus=None, reason="in vain"):
+def refused(case, headroom_gpus=None, reason="not granted"):
     """All leases of the app come back without containers."""
     lease_ids = [lease.lease_id for lease in case.arbiter.table.of_app("app-0001")]
     release = pb.Release(lease_ids=lease_ids, reason=reason, no_room=True, headroom_gpus=headroom_gpus)
@@ -173,10 +173,10 @@ def in_vain(case, headroom_gpus=None, reason="in vain"):
 
 
 @pytest.mark.parametrize(("headroom", "closed", "grantable"), [(None, 1, None), (1, 1, None), (0, 0, 0)])
-def test_machines_are_closed_unless_the_headroom_explains_the_ask_in_vain(headroom, closed, grantable):
+def test_machines_are_closed_unless_the_headroom_explains_the_refusal(headroom, closed, grantable):
     async def scenario(case):
         assert len(case.arbiter.table.of_app("app-0001")) == 1
-        await in_vain(case, headroom)
+        await refused(case, headroom)
         assert len(case.manager.live_cluster.unfit_gpus(case.clock.now_s())) == closed
         assert case.entry.grant_limit.at(case.clock.now_s()) == grantable
 
@@ -185,7 +185,7 @@ def test_machines_are_closed_unless_the_headroom_explains_the_ask_in_vain(headro
 
 def test_heartbeat_with_headroom_ends_the_limit_and_asks_for_a_round():
     async def scenario(case):
-        await in_vain(case, 0)
+        await refused(case, 0)
         reasons = []
         case.manager.rounds.trigger = reasons.append
         case.entry.heartbeat.ClearField("jobs")
@@ -204,7 +204,7 @@ def test_round_follows_the_end_of_the_pause():
         case.use(engine="yarn", unfit_s=0.05)
         reasons = asyncio.Queue()
         case.manager.rounds.trigger = reasons.put_nowait
-        await in_vain(case, 0)
+        await refused(case, 0)
         assert await reasons.get() == "gpus free"
         async with asyncio.timeout(10):
             assert await reasons.get() == "demand"

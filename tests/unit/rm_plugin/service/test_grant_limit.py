@@ -1,4 +1,4 @@
-"""What asks in vain, YARN's headroom and running tasks tell of the GPUs that the engine grants an app."""
+"""What refused requests, YARN's headroom and running tasks show of the GPUs that the engine grants an app."""
 
 import math
 
@@ -9,24 +9,24 @@ from rm_plugin.service.grant_limit import NO_GRANT_LIMIT
 UNFIT_S = 30.0
 
 
-def vain(limit=NO_GRANT_LIMIT, *, asked=3, held=5, headroom=3, now_s=1000.0):
-    return limit.in_vain(
+def refused(limit=NO_GRANT_LIMIT, *, asked=3, held=5, headroom=3, now_s=1000.0):
+    return limit.after_refusal(
         "no container", asked_gpus=asked, held_gpus=held, headroom_gpus=headroom, now_s=now_s, unfit_s=UNFIT_S
     )
 
 
-def heard(limit, *, held=5, running=0, headroom=None, now_s=1001.0):
-    return limit.heard(held_gpus=held, running_gpus=running, headroom_gpus=headroom, now_s=now_s)
+def heartbeat(limit, *, held=5, running=0, headroom=None, now_s=1001.0):
+    return limit.after_heartbeat(held_gpus=held, running_gpus=running, headroom_gpus=headroom, now_s=now_s)
 
 
-def test_app_that_asked_for_nothing_in_vain_has_no_limit():
+def test_app_that_was_granted_everything_has_no_limit():
     assert NO_GRANT_LIMIT.at(0.0) is None
     assert NO_GRANT_LIMIT.shown(0.0) == ""
 
 
 @pytest.mark.parametrize("headroom", [None, 3, 4])
-def test_first_ask_in_vain_suspects_the_machines(headroom):
-    limit = vain(headroom=headroom)
+def test_first_refusal_suspects_the_machines(headroom):
+    limit = refused(headroom=headroom)
     assert limit.at(1001.0) is None
     assert limit.shown(1029.0) == "no container"
     assert limit.shown(1030.0) == ""
@@ -34,7 +34,7 @@ def test_first_ask_in_vain_suspects_the_machines(headroom):
 
 @pytest.mark.parametrize("headroom", [0, 1, 2])
 def test_too_small_headroom_limits_the_app_at_once(headroom):
-    limit = vain(headroom=headroom)
+    limit = refused(headroom=headroom)
     assert limit.at(1029.0) == 5 + headroom
     assert limit.at(1030.0) is None
     assert limit.shown(1010.0) == f"no container; at most {5 + headroom} GPUs are leased to it for 20 s"
@@ -42,39 +42,39 @@ def test_too_small_headroom_limits_the_app_at_once(headroom):
     assert limit.shown(1030.0) == ""
 
 
-def test_second_ask_in_vain_limits_the_app_to_what_it_holds():
-    assert vain(vain(), now_s=1030.0).at(1031.0) == 5
+def test_second_refusal_limits_the_app_to_what_it_holds():
+    assert refused(refused(), now_s=1030.0).at(1031.0) == 5
 
 
 def test_machine_at_fault_limits_no_app_and_leaves_a_limit_as_it_is():
-    assert vain(vain(headroom=None), now_s=1030.0, headroom=None).at(1031.0) is None
-    limited = vain(headroom=0)
-    assert vain(limited, now_s=1020.0, headroom=None).at(1049.0) == 5
-    assert vain(limited, now_s=1040.0, headroom=None).at(1041.0) is None
+    assert refused(refused(headroom=None), now_s=1030.0, headroom=None).at(1031.0) is None
+    limited = refused(headroom=0)
+    assert refused(limited, now_s=1020.0, headroom=None).at(1049.0) == 5
+    assert refused(limited, now_s=1040.0, headroom=None).at(1041.0) is None
 
 
-def test_asks_in_vain_during_a_pause_are_one():
-    limit = vain(vain(), now_s=1029.0)
+def test_refusals_during_a_pause_are_one():
+    limit = refused(refused(), now_s=1029.0)
     assert (limit.times, limit.at(1029.0), limit.until_s) == (1, None, 1059.0)
 
 
 def test_pauses_double_up_to_eight_times_the_first():
     limit, now_s, pauses_s = NO_GRANT_LIMIT, 1000.0, []
     for _ in range(6):
-        limit = vain(limit, now_s=now_s)
+        limit = refused(limit, now_s=now_s)
         pauses_s.append(limit.until_s - now_s)
         now_s = limit.until_s
     assert pauses_s == [30.0, 60.0, 120.0, 240.0, 240.0, 240.0]
 
 
 @pytest.mark.parametrize(("later_s", "times"), [(240.0, 2), (240.1, 1)])
-def test_ask_in_vain_long_ago_is_forgotten(later_s, times):
-    assert vain(vain(), now_s=1030.0 + later_s).times == times
+def test_refusal_long_ago_is_forgotten(later_s, times):
+    assert refused(refused(), now_s=1030.0 + later_s).times == times
 
 
 @pytest.mark.parametrize(("running", "limited"), [(5, True), (6, False)])
 def test_limit_ends_with_all_its_asks_once_more_is_granted(running, limited):
-    limit = heard(vain(headroom=0), running=running)
+    limit = heartbeat(refused(headroom=0), running=running)
     assert (limit.at(1001.0) is not None) is limited
     assert limit.times == int(limited)
 
@@ -83,15 +83,15 @@ def test_limit_ends_with_all_its_asks_once_more_is_granted(running, limited):
     ("held", "headroom", "limited"), [(5, 2, True), (5, 3, False), (0, 7, True), (0, 8, False), (5, None, True)]
 )
 def test_limit_ends_once_headroom_covers_what_was_wanted(held, headroom, limited):
-    limit = heard(vain(headroom=0), held=held, headroom=headroom)
+    limit = heartbeat(refused(headroom=0), held=held, headroom=headroom)
     assert (limit.at(1001.0) is not None) is limited
-    # It only may ask again: the next ask in vain is one more.
-    assert vain(limit, now_s=1002.0, headroom=0).times == 2 - limited
+    # It only may ask again: the next refusal is one more.
+    assert refused(limit, now_s=1002.0, headroom=0).times == 2 - limited
 
 
 def test_heartbeat_changes_nothing_without_a_limit():
-    suspected = vain()
-    assert heard(suspected, running=9, headroom=9) is suspected
-    over = vain(headroom=0)
-    assert heard(over, running=9, headroom=9, now_s=1030.0) is over
+    suspected = refused()
+    assert heartbeat(suspected, running=9, headroom=9) is suspected
+    over = refused(headroom=0)
+    assert heartbeat(over, running=9, headroom=9, now_s=1030.0) is over
     assert NO_GRANT_LIMIT.until_s == -math.inf

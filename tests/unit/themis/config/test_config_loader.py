@@ -86,6 +86,15 @@ class TestValues:
     def test_a_number_is_written_as_one(self, value):
         assert "leaf.grace: should be a number" in refusal(f"name: x\nleaf: {{grace: {value}}}")
 
+    def test_the_known_keys_of_a_section_are_listed_once(self):
+        assert refusal("name: x\nleaf: {xxx: 1, zzz: 1}").splitlines() == [
+            "f.yaml: unknown key leaf.xxx; known keys: duration, grace",
+            "f.yaml: unknown key leaf.zzz",
+        ]
+
+    def test_a_cluster_file_in_place_of_another_is_recognised(self):
+        assert "f.yaml looks like a cluster file" in refusal("machines: []\ndevices: {}")
+
     @pytest.mark.parametrize("word", ["no", "On", "yes", "OFF"])
     def test_words_that_yaml_reads_as_truth_values_are_refused(self, word):
         read = "true" if word.lower() in ("on", "yes") else "false"
@@ -228,7 +237,7 @@ class TestYaml:
 
 class TestFiles:
     def test_a_missing_file_is_refused(self, tmp_path):
-        with pytest.raises(InputError, match=r"cannot read .*none\.yaml"):
+        with pytest.raises(InputError, match=r"cannot read .*none\.yaml: No such file or directory; check the path"):
             load_yaml(tmp_path / "none.yaml")
 
     def test_a_folder(self, tmp_path):

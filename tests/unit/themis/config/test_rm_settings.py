@@ -128,7 +128,7 @@ def test_weights_of_tenants_may_be_whole_or_fractions():
     [
         ("standby: {enabled: true}", "standby.enabled and standby.folder go together"),
         ("standby: {folder: shared}", "standby.enabled and standby.folder go together"),
-        ("engine: yarn\nstandby: {enabled: true, folder: shared}", "remove standby.folder"),
+        ("engine: yarn\nstandby: {enabled: true, folder: shared}", "standby.folder cannot be set with the engine yarn"),
         ("standby: {enabled: true, folder: shared, addresses: [rm1]}", "write HOST:PORT"),
     ],
 )

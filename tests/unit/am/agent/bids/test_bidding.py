@@ -22,7 +22,7 @@ from agent_cases import (
 
 from am.agent.bids.bidding import ROW_CAP, make_bid
 from am.agent.bids.reports import make_report
-from am.agent.model.demands import growth_pays, pays_above, unmet_demands
+from am.agent.model.demands import extension_pays, pays_above, unmet_demands
 from am.agent.model.fairness import Valuer
 from am.agent.model.finish_time import finish_time_s
 from am.agent.model.views import GangAt
@@ -267,15 +267,15 @@ class TestGrowth:
     @pytest.mark.parametrize(("restart_s", "pays"), [(40.0, True), (124.0, True), (125.0, False), (126.0, False)])
     def test_it_pays_from_twice_a_restart(self, restart_s, pays):
         one = job(work=1000, shape=JobShape(tasks=4))
-        assert growth_pays(one, GangAt(2, Level.SLOT), 4, Level.MACHINE, restart_s) is pays
+        assert extension_pays(one, GangAt(2, Level.SLOT), 4, Level.MACHINE, restart_s) is pays
 
     def test_it_does_not_pay_without_use_for_the_gpus(self):
         one = job(work=1e6, shape=JobShape(tasks=2, gpus_per_task=2))
-        assert not growth_pays(one, GangAt(2, Level.SLOT), 3, Level.SLOT, 1.0)
-        assert not growth_pays(one, GangAt(4, Level.SLOT), 8, Level.SLOT, 1.0)
+        assert not extension_pays(one, GangAt(2, Level.SLOT), 3, Level.SLOT, 1.0)
+        assert not extension_pays(one, GangAt(4, Level.SLOT), 8, Level.SLOT, 1.0)
 
     def test_it_pays_for_a_gang_that_is_too_small_to_run(self):
-        assert growth_pays(job(shape=PAIRS), GangAt(1, Level.SLOT), 2, Level.SLOT, 1e6)
+        assert extension_pays(job(shape=PAIRS), GangAt(1, Level.SLOT), 2, Level.SLOT, 1e6)
 
     def test_a_job_is_not_faster_than_itself_where_restarts_are_free(self):
         for iterations in range(1, 400, 7):
@@ -285,7 +285,7 @@ class TestGrowth:
 
     def test_farther_can_undo_it(self):
         one = job(work=1000, shape=JobShape(tasks=4), slowdown=STRICT)
-        assert not growth_pays(one, GangAt(2, Level.SLOT), 4, Level.RACK, 0.0)
+        assert not extension_pays(one, GangAt(2, Level.SLOT), 4, Level.RACK, 0.0)
 
 
 class TestCap:
