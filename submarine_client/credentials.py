@@ -92,15 +92,22 @@ class Credentials:
         if not self._token:
             given = _checked(self._environment.get(TOKEN_VARIABLE, "").strip(), TOKEN_VARIABLE)
             self._token = (
-                self._encrypted(given) or _local_answer(self._address)[0] or self._encrypted(_kept_token(self._address))
+                self._encrypted(given, is_loopback_name)
+                # Of several addresses, the call may go to another machine than the one that gave the token.
+                or self._encrypted(_local_answer(self._address)[0], _is_of_this_machine)
+                or self._encrypted(_kept_token(self._address), is_loopback_name)
             )
         return ((HEADER, bearer(self._token)),) if self._token else ()
 
-    def _encrypted(self, token: str) -> str:
-        """Return a token unless it would travel over a network in the clear. Raises InputError then."""
+    def _encrypted(self, token: str, is_here: Callable[[str], bool]) -> str:
+        """Return a token unless it would travel over a network in the clear. Raises InputError then.
+
+        `is_here` says whether what is sent to a host stays on this machine.
+        """
+        if not token or self.trust is not None or self._environment.get(INSECURE_VARIABLE) == "1":
+            return token
         hosts = [address.rpartition(":")[0].strip("[]") for address in self._address.split(",")]
-        stays_here = all(map(is_loopback_name, hosts))
-        if token and not stays_here and self.trust is None and self._environment.get(INSECURE_VARIABLE) != "1":
+        if not all(map(is_here, hosts)):
             folder = settings_folder(self._address.partition(",")[0])
             remedy = f"put its {CA_FILE} into {folder}, or set {INSECURE_VARIABLE}=1 in a network that you trust"
             raise InputError("the token would travel without encryption", value=self._address, remedy=remedy)

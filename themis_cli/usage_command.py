@@ -68,7 +68,12 @@ def usage_rows(metered: Iterable[pb.UsageRow], by: str) -> list[Row]:
 def _by_app(connection: Connection, month: str) -> list[Row]:
     from submarine_client.app_list import Selection, select
 
-    apps, _ = select(connection, Selection())
+    # Lists of apps have those of all users.
+    users = {row.user for row in connection.usage("")}
+    if not users:
+        return []
+    # Use from before an upgrade may have no user. Only administrators see it, and they see all apps.
+    apps, _ = select(connection, Selection(users=() if "" in users else sorted(users)))
     rows = []
     for app in apps:
         ended = f"{datetime.fromtimestamp(app.finished_at_s, UTC):%Y-%m}" if app.finished_at_s else "runs"

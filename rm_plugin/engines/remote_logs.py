@@ -53,7 +53,8 @@ async def fetch_page(page_url: str, folder: Path, max_bytes: int = MAX_LOG_BYTES
                 size_bytes = min(int(str(file["size_bytes"])), max_bytes)
                 await _fetch_file(http, str(file["path"]), size_bytes, folder)
     except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, OSError) as error:
-        LOG.info("no logs from %s: %s", page_url, error)
+        # The page's address holds a secret of the app's user.
+        LOG.info("no logs from the page of %s: %s", folder.name, str(error).replace(page_url, ""))
         return False
     return True
 

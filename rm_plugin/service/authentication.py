@@ -9,6 +9,7 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import grpc
@@ -25,6 +26,7 @@ _OF_ATTEMPTS = "/themis.v1.ArbiterService/"
 _CREDENTIALS = struct.Struct("3i")
 
 _CALLER: ContextVar[Identity] = ContextVar("caller")
+_CHECK: ContextVar[Callable[[], None]] = ContextVar("check")
 
 
 def set_caller(identity: Identity) -> None:
@@ -35,6 +37,11 @@ def set_caller(identity: Identity) -> None:
 def caller() -> Identity:
     """Return the caller of the gRPC call that is being answered. Raises LookupError outside of such a call."""
     return _CALLER.get()
+
+
+def check_caller() -> None:
+    """Raise NoIdentityError if the caller's token was revoked or has expired since the call began."""
+    _CHECK.get(lambda: None)()
 
 
 class Authentication(grpc.aio.ServerInterceptor):
@@ -51,7 +58,9 @@ class Authentication(grpc.aio.ServerInterceptor):
             header = dict(handler_call_details.invocation_metadata or ()).get(HEADER, "")
             try:
                 # gRPC runs this and the service's method in one task, which has a context of its own.
-                set_caller(self._identities.of_token(token_of(header)))
+                token = token_of(header)
+                set_caller(self._identities.of_token(token))
+                _CHECK.set(partial(self._identities.check_not_revoked, token))
             except NoIdentityError as error:
                 refused = error
 

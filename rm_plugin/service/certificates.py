@@ -104,6 +104,8 @@ def load_tls(settings: TlsSettings) -> ServerTls | None:
     if settings.certificate is None or settings.key is None or settings.ca is None:
         return None
     files = {path: _read(path) for path in (settings.certificate, settings.key, settings.ca)}
+    if settings.key.stat().st_mode & 0o007:
+        LOG.warning("other users may read the key: chmod 600 %s", settings.key)
     authorities = checked_authorities(files[settings.ca].decode("ascii", "replace"), str(settings.ca))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -175,7 +177,7 @@ def init_tls(folder: Path, hosts: Sequence[str], *, days: float = CERTIFICATE_DA
 
     Raises:
         MissingHereError: The package `cryptography` is not installed.
-        InputError: A file cannot be read or written, a name is none, or the authority's key is not in the folder.
+        InputError: A file cannot be read or written, a name is none, or the folder has only some of the files.
     """
     try:
         import cryptography  # noqa: F401
@@ -191,6 +193,7 @@ def init_tls(folder: Path, hosts: Sequence[str], *, days: float = CERTIFICATE_DA
         if (folder / AUTHORITY).exists():
             authority, authority_key = _authority_of(folder)
         else:
+            _check_unused(folder)
             authority, authority_key = _new_authority(folder)
         _new_certificate(folder, authority, authority_key, general_names, days)
     except OSError as error:
@@ -214,6 +217,13 @@ def _authority_of(folder: Path) -> tuple[Certificate, EllipticCurvePrivateKey]:
     if not isinstance(key, EllipticCurvePrivateKey) or key.public_key() != authority.public_key():
         raise InputError(f"{AUTHORITY_KEY} is not the key of {AUTHORITY}", value=str(folder))
     return authority, key
+
+
+def _check_unused(folder: Path) -> None:
+    """Raise InputError if a folder without an authority has files that a new one would overwrite."""
+    if found := [name for name in (AUTHORITY_KEY, CERTIFICATE, KEY) if (folder / name).exists()]:
+        remedy = f"put {AUTHORITY} back, remove them, or name another folder with --dir"
+        raise InputError(f"{', '.join(found)} would be overwritten", value=str(folder), remedy=remedy)
 
 
 def _new_authority(folder: Path) -> tuple[Certificate, EllipticCurvePrivateKey]:

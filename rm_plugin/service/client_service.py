@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rm_plugin.service.admission import types_that_run
 from rm_plugin.service.app_pages import mark_of
-from rm_plugin.service.authentication import caller
+from rm_plugin.service.authentication import caller, check_caller
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.logs import LogFollower
 from rm_plugin.service.manager import ResourceManager
@@ -156,8 +156,9 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
     async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncIterator[pb.Event]:
         """Stream events after a sequence number.
 
-        With `follow` the stream ends when the app has ended. For all apps it never ends. Events of an app whose owner
-        is another user come as `visible_event` shows them.
+        With `follow` the stream ends when the app has ended. For all apps it never ends. Once the caller's token is
+        revoked, there are no further events. Events of an app whose owner is another user come as `visible_event` shows
+        them.
         """
         identity = caller()
         entry = None
@@ -173,6 +174,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             ended = entry is not None and entry.ended
             news = asyncio.ensure_future(recorder.news())
             try:
+                check_caller()
                 events = await recorder.read_events(after, app_id, _EVENTS_A_READ)
                 shown = [await visible_event(self._manager, event, identity) for event in events]
             except ThemisError as error:
@@ -193,7 +195,7 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
     async def Logs(self, request: pb.LogsRequest, context: Context) -> AsyncIterator[pb.LogChunk]:
         """Stream the logs of an app's jobs, or of one job. The source `am` is the app master's log.
 
-        With `tail_lines` the stream begins with the last lines of each log.
+        With `tail_lines` the stream begins with the last lines of each log. It ends when the caller's token is revoked.
         """
         try:
             entry = await self._manager.find(request.app_id, caller().user)
@@ -214,6 +216,10 @@ class ClientService(rpc.ClientServiceServicer):  # type: ignore[misc]
             if last:
                 return
             await asyncio.sleep(_LOG_POLL_S)
+            try:
+                check_caller()
+            except ThemisError as error:
+                await refuse(context, error)
             await self._manager.fetch_logs(entry)
 
     async def _check_may_read_logs(self, entry: AppEntry) -> None:

@@ -114,8 +114,11 @@ class Hooks:
         place = urlsplit(delivery.url).hostname
         for pause_s in (*RETRY_AFTER_S, None):
             try:
-                document = end_document(await self._find(delivery.app_id), self._page_url())
                 async with self._room:
+                    if delivery not in self.pending:
+                        # Newer ends took its place.
+                        return
+                    document = end_document(await self._find(delivery.app_id), self._page_url())
                     await self._post(delivery.url, json.dumps(document, allow_nan=False).encode())
                 break
             except ThemisError as error:
@@ -167,7 +170,10 @@ async def post_document(url: str, body: bytes) -> None:
         ):
             if not 200 <= answer.status < 300:
                 raise InputError("the hook answered", value=answer.status)
+    except InputError:
+        raise
+    except aiohttp.ClientConnectorError as error:
+        raise ThemisError("the hook cannot be reached", value=str(error)) from None
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise ThemisError("the hook cannot be reached", value=str(error) or type(error).__name__) from None
+        # The texts of other errors may hold the address, and with it a secret.
+        raise ThemisError("the hook cannot be reached", value=type(error).__name__) from None

@@ -99,6 +99,14 @@ class Identities:
                 return self.of_user(user)
         raise NoIdentityError("the token is unknown or revoked", remedy=_REMEDY)
 
+    def check_not_revoked(self, token: str) -> None:
+        """Raise NoIdentityError if a token that began a call is now revoked or expired.
+
+        Local tokens are for the beginning of calls only: they expire within minutes, and their users stay.
+        """
+        if not token.startswith(LOCAL + "."):
+            self.of_token(token)
+
     # ---- local users ----
 
     def local_token(self, uid: int, user: str) -> str:
@@ -121,17 +129,21 @@ class Identities:
 
     # ---- readers of pages ----
 
-    def action_token(self, user: str) -> str:
-        """Return a text by which a page asks for changes in its reader's name; the same for `ACTION_STEP_S`."""
+    def action_token(self, user: str, *, has_token: bool) -> str:
+        """Return a text by which a page asks for changes in its reader's name; the same for `ACTION_STEP_S`.
+
+        `has_token` says that the reader sent a token: the text is then valid only as long as the user's token is.
+        """
         expires_at_s = (int(self._clock.now_s() / ACTION_STEP_S) + 2) * ACTION_STEP_S
-        content = f"{_ACTION}.{base64.urlsafe_b64encode(user.encode()).decode()}.{expires_at_s}"
+        bound = self._mark_of_token(user) if has_token else ""
+        content = f"{_ACTION}.{base64.urlsafe_b64encode(user.encode()).decode()}.{expires_at_s}.{bound}"
         return f"{content}.{self._signature(content)}"
 
     def of_action(self, text: str) -> Identity:
         """Return the user for whom a page was made, by its text.
 
         Raises:
-            NoIdentityError: The text is not ours, or has expired.
+            NoIdentityError: The text is not ours or has expired, or the token of its reader is no longer valid.
         """
         content, _, signature = text.rpartition(".")
         words = content.split(".")
@@ -139,7 +151,15 @@ class Identities:
         known = text.isascii() and hmac.compare_digest(signature, self._signature(content))
         if not known or words[0] != _ACTION or int(words[2]) < self._clock.now_s():
             raise NoIdentityError("the page is too old to ask for changes", remedy="load it again")
-        return self.of_user(base64.urlsafe_b64decode(words[1]).decode())
+        user, bound = base64.urlsafe_b64decode(words[1]).decode(), words[3]
+        if bound and bound != self._mark_of_token(user):
+            raise NoIdentityError("the token of the page's reader is no longer valid", value=user, remedy=_REMEDY)
+        return self.of_user(user)
+
+    def _mark_of_token(self, user: str) -> str:
+        """Return a text that tells the valid tokens of a user apart; empty without one."""
+        known = self.tokens.get(user)
+        return known.sha256[:16] if known is not None and known.expires_at_s >= self._clock.now_s() else ""
 
     # ---- users of the network ----
 

@@ -460,7 +460,9 @@ class ResourceManager:
             newest = await self.app_masters.newest_attempt(entry)
         check_registration(message, entry, newest)
         if message.page_url and peer and not await self.own_pages.has(message.page_url, peer):
-            LOG.warning("%s: its page is not on its host and is ignored: %s", entry.app_id, message.page_url)
+            # Without the path, which is a secret of the app's user.
+            host = message.page_url.partition("://")[2].partition("/")[0][:200]
+            LOG.warning("%s: its page is not on its host and is ignored: %r", entry.app_id, host)
             message.page_url = ""
         session = Session(entry.app_id, message.attempt)
         code = b"" if message.has_code else await self._codes.content(entry.spec.program.code)

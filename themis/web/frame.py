@@ -158,10 +158,11 @@ setInterval(() => { if (isOwed) update(); }, 1000);
 
 _SCRIPT_HASH = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
 
-# Only our scripts run, even if a user's name were not escaped somewhere.
+# Only our scripts run, even if a user's name were not escaped somewhere. No other site can show a page in a frame, to
+# lead its user's clicks to our buttons.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
-    f"base-uri 'none'; form-action 'none'; script-src 'self' 'sha256-{_SCRIPT_HASH}'",
+    f"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src 'self' 'sha256-{_SCRIPT_HASH}'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",

@@ -42,8 +42,9 @@ def action_token(request: web.Request, reader: Identity | None, identities: Iden
     A page at a name that is not this machine's own goes only to readers with a token: any site can let its name resolve
     to this machine, and could then read the text.
     """
-    is_own = "Authorization" in request.headers or _is_own_address(request.url.host or "")
-    return identities.action_token(reader.user) if reader is not None and is_own else ""
+    has_token = "Authorization" in request.headers
+    is_own = has_token or _is_own_address(request.url.host or "")
+    return identities.action_token(reader.user, has_token=has_token) if reader is not None and is_own else ""
 
 
 def actor_of(request: web.Request, identities: Identities) -> Identity:
@@ -78,16 +79,18 @@ async def act(manager: ResourceManager, entry: AppEntry, verb: str, identity: Id
 
 async def reason_of(request: web.Request) -> str:
     """Return the reason in the request's document `{"reason": ".."}`; empty without one."""
-    text = await request.text()
-    if not text.strip():
+    content = await request.read()
+    if not content.strip():
         return ""
     try:
-        document = json.loads(text)
-    except ValueError:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
         document = None
     reason = document.get("reason", "") if isinstance(document, dict) else None
     if not isinstance(reason, str) or len(reason) > MAX_REASON_CHARS:
-        raise InputError("the request is not a document with a short `reason`", value=text[:80])
+        raise InputError(
+            "the request is not a document with a short `reason`", value=content[:80].decode("utf-8", "replace")
+        )
     return reason
 
 

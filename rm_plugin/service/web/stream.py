@@ -7,6 +7,7 @@ scripts.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from aiohttp import web
@@ -58,9 +59,11 @@ class Streams:
         self._open += 1
         try:
             answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"})
-            await answer.prepare(request)
-            await answer.write(f"retry: {_RETRY_MS}\n\n".encode())
-            await _send_changes(request, answer, mark)
+            # The reader may go away at any time.
+            with contextlib.suppress(ConnectionError):
+                await answer.prepare(request)
+                await answer.write(f"retry: {_RETRY_MS}\n\n".encode())
+                await _send_changes(request, answer, mark)
             return answer
         finally:
             self._open -= 1
@@ -74,8 +77,5 @@ async def _send_changes(request: web.Request, answer: web.StreamResponse, mark: 
         present = mark()
         if present != known or loop.time() - sent_at_s >= IDLE_S:
             known, sent_at_s = present, loop.time()
-            try:
-                await answer.write(f"event: change\nid: {present}\ndata: {present}\n\n".encode())
-            except ConnectionError:
-                return
+            await answer.write(f"event: change\nid: {present}\ndata: {present}\n\n".encode())
         await asyncio.sleep(STEP_S)

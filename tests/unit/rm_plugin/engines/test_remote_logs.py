@@ -179,3 +179,22 @@ def test_log_is_copied_up_to_the_limit(tmp_path):
 
     run(scenario)
     assert (tmp_path / "jobs/j0/task-0.log").stat().st_size == 100
+
+
+def test_page_that_does_not_answer_is_in_the_log_without_its_secret_path(tmp_path, caplog):
+    async def babble(reader, writer):
+        await reader.readline()
+        writer.write(b"what?\r\n\r\n")
+        writer.close()
+
+    async def whole():
+        server = await asyncio.start_server(babble, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server:
+            with caplog.at_level("INFO"):
+                # aiohttp's error for an answer that is not HTTP holds the address.
+                assert not await fetch_page(f"http://127.0.0.1:{port}/secret/", tmp_path / "app-0001")
+        assert "no logs from the page of app-0001" in caplog.text
+        assert "secret" not in caplog.text
+
+    asyncio.run(asyncio.wait_for(whole(), 20))

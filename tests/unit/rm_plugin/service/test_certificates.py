@@ -128,3 +128,20 @@ def test_app_masters_expect_the_advertised_name_or_one_that_the_certificate_hold
 def test_web_server_does_not_speak_old_versions(tmp_path: Path) -> None:
     init_tls(tmp_path, [])
     assert loaded(files(tmp_path)).context.minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+@pytest.mark.parametrize("name", ["ca-key.pem", "server.pem", "server-key.pem"])
+def test_files_without_their_authority_are_not_overwritten(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("kept")
+    with pytest.raises(InputError, match=rf"{name} would be overwritten.*put ca.pem back"):
+        init_tls(tmp_path, [])
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "kept"
+
+
+def test_key_that_other_users_may_read_is_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    init_tls(tmp_path, [])
+    assert not caplog.text
+    (tmp_path / "server-key.pem").chmod(0o644)
+    loaded(files(tmp_path))
+    assert f"chmod 600 {tmp_path / 'server-key.pem'}" in caplog.text

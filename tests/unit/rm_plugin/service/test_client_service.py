@@ -7,6 +7,7 @@ import pytest
 from authorized_stub import AuthorizedStub
 from service_cases import SPEC, known_token
 
+from rm_plugin.service import client_service
 from rm_plugin.service.authentication import Authentication
 from rm_plugin.service.client_service import ClientService
 from rm_plugin.service.memory_service import memory_service
@@ -83,3 +84,30 @@ def test_usage_of_an_invalid_month_is_refused(tmp_path):
     error = run(tmp_path, lambda channel, rm: stub_of(channel, rm).Usage(pb.UsageRequest(month="last")))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "last" in error.details()
+
+
+@pytest.mark.parametrize(
+    "follow",
+    [
+        lambda stub: stub.Watch(pb.WatchRequest(follow=True)),
+        lambda stub: stub.Logs(pb.LogsRequest(app_id="app-0001", follow=True)),
+    ],
+)
+def test_stream_ends_when_the_token_of_its_reader_is_revoked(tmp_path, monkeypatch, follow):
+    monkeypatch.setattr(client_service, "_LOG_POLL_S", 0.02)
+
+    async def read(channel, rm):
+        identities, changes = rm.manager.identities, rm.manager.changes
+        token = await identities.add(changes, SPEC.user, valid_s=100.0, by="root")
+        revoking = asyncio.ensure_future(revoke_later(identities, changes))
+        async for _ in follow(AuthorizedStub(rpc.ClientServiceStub(channel), lambda: token)):
+            pass
+        await revoking
+
+    async def revoke_later(identities, changes):
+        await asyncio.sleep(0.2)
+        await identities.revoke(changes, SPEC.user, by="root")
+
+    error = run(tmp_path, read)
+    assert error.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert "revoked" in error.details()

@@ -244,3 +244,34 @@ def test_receiver_that_is_gone_is_an_error_of_ours():
 
 def test_delivery_is_what_the_store_keeps():
     assert Delivery("a", ONE) == Delivery("a", ONE)
+
+
+def test_answer_that_is_not_http_leaves_the_secret_of_the_address_out():
+    async def babble(reader, writer):
+        await reader.readline()
+        writer.write(b"what?\r\n\r\n")
+        writer.close()
+
+    async def scenario():
+        server = await asyncio.start_server(babble, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server:
+            with pytest.raises(ThemisError, match="cannot be reached") as raised:
+                await post_document(f"http://127.0.0.1:{port}/secret", b"{}")
+        assert "secret" not in str(raised.value)
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_end_that_newer_ones_replaced_is_not_sent(tmp_path, monkeypatch):
+    monkeypatch.setattr(hooks, "MAX_PENDING", 1)
+    monkeypatch.setattr(hooks, "RETRY_AFTER_S", (0.1,))
+
+    async def scenario(rm, receiver):
+        await ended(rm)
+        await until(lambda: receiver.refusals == 0)
+        await ended(rm)
+        await until(lambda: not rm.manager.hooks._tasks)
+        assert [document["app_id"] for _url, document in receiver.got] == ["app-0002"]
+
+    run(tmp_path, scenario, receiver=Receiver(refusals=1))

@@ -84,3 +84,22 @@ def test_revoked_token_is_unknown_also_after_a_restart() -> None:
             await users.identities.revoke(users.changes, "ann", by="root")
 
     asyncio.run(scenario())
+
+
+def test_text_of_a_page_is_valid_as_long_as_the_token_of_its_reader() -> None:
+    async def scenario() -> None:
+        users = Users(MemoryStore())
+        await users.add("ann", valid_s=60.0)
+        of_token, of_connection = (users.identities.action_token("ann", has_token=has) for has in (True, False))
+        assert users.identities.of_action(of_token).user == "ann"
+        users.clock.advance_to(1061.0)
+        with pytest.raises(NoIdentityError, match="no longer valid"):
+            users.identities.of_action(of_token)
+        users.clock.advance_to(1062.0)
+        await users.identities.revoke(users.changes, "ann", by="root")
+        await users.add("ann")
+        with pytest.raises(NoIdentityError, match="no longer valid"):
+            users.identities.of_action(of_token)
+        assert users.identities.of_action(of_connection).user == "ann"
+
+    asyncio.run(scenario())

@@ -191,6 +191,17 @@ class TestRegistration:
 
         run(tmp_path, scenario, **settings)
 
+    def test_page_that_is_not_its_own_is_ignored_and_its_secret_path_is_not_in_the_log(self, tmp_path, caplog):
+        async def scenario(rm):
+            entry = await rm.manager.submit(app("mine"))
+            known = registration(entry, page_url=f"http://127.0.0.1:9/{'s' * 32}/")
+            await rm.manager.register(known, "ipv4:192.0.2.7:40000")
+            assert entry.page_url == ""
+            assert "127.0.0.1:9" in caplog.text
+            assert "sss" not in caplog.text
+
+        run(tmp_path, scenario)
+
     def test_attempt_is_known_with_its_process_page_and_engine_id(self, tmp_path):
         async def scenario(rm):
             entry = await rm.manager.submit(app("mine"))

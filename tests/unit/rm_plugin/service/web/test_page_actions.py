@@ -39,7 +39,7 @@ def bearer(case, user):
 
 
 def of_page(case, user):
-    return {actions.HEADER: case.manager.identities.action_token(user)}
+    return {actions.HEADER: case.manager.identities.action_token(user, has_token=False)}
 
 
 @pytest.mark.parametrize("headers", [bearer, of_page])
@@ -93,7 +93,7 @@ def test_text_of_a_page_expires():
     async def scenario():
         case = case_of_ada()
         identities = case.manager.identities
-        text = identities.action_token("ada")
+        text = identities.action_token("ada", has_token=False)
         assert identities.of_action(text).user == "ada"
         identities._clock = VirtualClock(case.clock.now_s() + 2 * ACTION_STEP_S + 1)
         with pytest.raises(NoIdentityError, match="too old"):
@@ -115,7 +115,7 @@ def test_text_for_actions_is_no_token_of_grpc():
     async def scenario():
         identities = case_of_ada().manager.identities
         with pytest.raises(NoIdentityError):
-            identities.of_token(identities.action_token("ada"))
+            identities.of_token(identities.action_token("ada", has_token=False))
 
     run(scenario)
 
@@ -181,5 +181,21 @@ def test_buttons_are_what_can_be_done_now(changes, verbs):
         for name, value in changes.items():
             setattr(entry, name, type(entry.state)(value) if name == "state" else value)
         assert actions.verbs_for(entry) == verbs
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("content", "headers"),
+    [(b"[" * 100_000, {}), (b"\xff", {}), (b"{", {"Content-Type": "application/json; charset=none"})],
+)
+def test_content_that_is_no_document_is_refused(content, headers):
+    async def scenario():
+        case = case_of_ada()
+        async with served(case) as site:
+            address = f"{site.url}api/v1/apps/app-0001/kill"
+            async with site.session.post(address, headers={**bearer(case, "ada"), **headers}, data=content) as answer:
+                assert answer.status == 400
+            assert not case.entries.get("app-0001").kill_reason
 
     run(scenario)

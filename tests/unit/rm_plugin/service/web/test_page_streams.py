@@ -182,3 +182,17 @@ class TestLogs:
                 assert [event.detail["action"] for event in noted] == ["logs_read"]
 
         run(scenario)
+
+
+def test_reader_who_goes_away_at_once_is_no_defect(monkeypatch, caplog):
+    async def gone(_answer, _data):
+        raise ConnectionResetError
+
+    async def scenario():
+        async with served(busy()) as site:
+            monkeypatch.setattr(stream.web.StreamResponse, "write", gone)
+            async with site.session.get(f"{site.url}api/v1/stream") as answer:
+                assert answer.status == 200
+        assert "failed" not in caplog.text
+
+    run(scenario)

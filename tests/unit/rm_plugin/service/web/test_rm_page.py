@@ -206,6 +206,7 @@ class TestHostileNames:
                     _, headers, _ = await site.get(path)
                     policy = headers["Content-Security-Policy"]
                     assert "default-src 'none'" in policy
+                    assert "frame-ancestors 'none'" in policy
                     assert "unsafe-inline" not in policy.split("script-src")[1]
                     assert headers["X-Content-Type-Options"] == "nosniff"
 
