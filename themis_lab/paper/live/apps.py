@@ -48,7 +48,8 @@ def replayed(app: AppTrace, *, time_scale: float, seed: int) -> Arrival:
         "log_every_s": LOG_EVERY_S,
     }
     spec = AppSpec(
-        name=app.name,
+        # The service refuses names that look like its ids.
+        name=app.name.replace("app-", "trace-"),
         tuner=app.tuner,
         program=ProgramSpec(name="replay", arguments=arguments),
         jobs=_jobs(app.jobs, Random(child_seed(seed, "learning rates", app.name))),

@@ -12,7 +12,7 @@ from themis_cli.main import main
 
 def test_bench_service_prints_every_figure(capsys):
     assert main(["bench", "service", "--apps", "6", "--waiting", "4", "--gpus", "16", "--seconds", "8",
-                 "--lease-s", "5", "--json"]) == 0  # fmt: skip
+                 "--lease-s", "5", "--app-masters", "at_submit", "--json"]) == 0  # fmt: skip
     document = json.loads(capsys.readouterr().out)
     assert document["registered"] == 10
     assert document["reports_in_time"] > 0.5

@@ -25,7 +25,7 @@ def planned(workload="w1", scale="quick", seed=1, policies=("themis",)):
 def test_apps_have_all_work_of_the_workload(workload, scale):
     experiment = planned(workload, scale)
     options = experiment.scale.trace.model_dump()
-    traces = {app.name: app for app in workload_named(workload, 1, experiment.cluster, **options).apps}
+    traces = {app.name.replace("app-", "trace-"): app for app in workload_named(workload, 1, experiment.cluster, **options).apps}
     simulated = {app.name: app for app in experiment.simulated().apps}
     assert {LONG, SHORT, *traces} <= simulated.keys()
     for name, trace in traces.items():
@@ -104,7 +104,7 @@ def test_unknown_scale_names_the_nearest():
 
 def test_trained_app_needs_a_name_of_its_own():
     content = scale_named("quick").model_dump(mode="json")
-    content["trained"][0]["group"]["name"] = "app-00"
+    content["trained"][0]["group"]["name"] = "trace-00"
     with pytest.raises(InputError, match="share a name"):
         plan_experiment("w1", ["themis"], 1, ScaleFile.model_validate(content))
 
