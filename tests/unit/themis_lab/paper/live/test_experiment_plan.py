@@ -25,7 +25,8 @@ def planned(workload="w1", scale="quick", seed=1, policies=("themis",)):
 def test_apps_have_all_work_of_the_workload(workload, scale):
     experiment = planned(workload, scale)
     options = experiment.scale.trace.model_dump()
-    traces = {app.name.replace("app-", "trace-"): app for app in workload_named(workload, 1, experiment.cluster, **options).apps}
+    apps = workload_named(workload, 1, experiment.cluster, **options).apps
+    traces = {app.name.replace("app-", "trace-"): app for app in apps}
     simulated = {app.name: app for app in experiment.simulated().apps}
     assert {LONG, SHORT, *traces} <= simulated.keys()
     for name, trace in traces.items():
