@@ -115,6 +115,7 @@ class JobProgress(Value, frozen=True, kw_only=True):
             shape=self.spec.shape,
             speeds=self.profile.speeds(),
             samples=self.profile.samples(self.iterations_total, self.serial_iteration_s),
+            measured=self.profile.timed_devices,
         )
 
 

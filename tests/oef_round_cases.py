@@ -29,9 +29,8 @@ def speeds(v100, k80=1.0):
 
 
 def demand(v100=2.0, *, job="j", gpus=8, least=1, **more):
-    return GangDemand(
-        job_id=job, min_gpus=least, max_gpus=gpus, **{"work_left_gpu_s": 1e6, "speeds": speeds(v100), **more}
-    )
+    defaults = {"work_left_gpu_s": 1e6, "speeds": speeds(v100), "measured": ("k80", "v100")}
+    return GangDemand(job_id=job, min_gpus=least, max_gpus=gpus, **{**defaults, **more})
 
 
 def jobs(v100=2.0):

@@ -173,7 +173,8 @@ class PlacedGang(Value, frozen=True, order=True):
 
     `device` is the device type of its GPUs if the gang was placed by type (see `themis.placement`), else empty.
     `job_id` binds it to a job of the app, which runs on it until the job ends, or the lease of a profiling run; if
-    empty, the app chooses the job. `at_most_s` shortens its lease; 0 leaves it as long as others.
+    empty, the app chooses the job. `at_most_s` shortens its lease: a round decides on it after so long; 0 leaves it as
+    long as others.
     """
 
     gpus: Allocation
@@ -267,7 +268,8 @@ class GangDemand(Value, frozen=True, kw_only=True):
     `faster_than` is the throughput g / S that an extension must exceed to recover the cost of its restart, in units of
     one reference GPU at S = 1; 0 without a held gang. `forecast` is the job's expected loss, None while it is unknown.
     `speeds` gives the device types on which the job can run, and its speed there. One entry means a demand for a type.
-    `samples` has the types on which it ran long enough for two samples.
+    `samples` has the types on which it ran long enough for two samples. `measured` are those on which its time was
+    measured; on others its speed is as stated.
     """
 
     job_id: str
@@ -281,6 +283,7 @@ class GangDemand(Value, frozen=True, kw_only=True):
     forecast: LossForecast | None = None
     speeds: Speeds = SAME_SPEED
     samples: tuple[SampleTimes, ...] = ()
+    measured: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # Reports come from app masters, and policies divide by the unit: one bad report must not break a round.

@@ -219,6 +219,15 @@ class JobProfile:
         return frozenset([at.device for at, pace in self.paces.items() if pace.is_reliable]) - {self._base_device}
 
     @property
+    def timed_devices(self) -> tuple[str, ...]:
+        """The device types with enough intervals, the first one that the job ran on included, by name.
+
+        Empty where types need no name.
+        """
+        reliable = {at.device for at, pace in self.paces.items() if pace.is_reliable}
+        return tuple(sorted(reliable)) if self._assumed_speeds.by_type else ()
+
+    @property
     def device(self) -> str:
         """The type of the job's present or last GPUs; empty before a start and where types need no name."""
         return self._placement.device if self._assumed_speeds.by_type and self._placement is not None else ""

@@ -518,10 +518,14 @@ class Arbiter:
         return {app_id: self._there(gangs) for app_id, gangs in grants.items() if self._stays(app_id)}
 
     def _not_too_short(self, gang: PlacedGang) -> PlacedGang:
-        """A gang whose leases last two leads at least: one of them is warning, and work needs some time too."""
+        """A gang whose shorter leases have the lead in addition: the round for their end begins a lead before it.
+
+        They last two leads at least: one of them is warning, and work needs some time too.
+        """
         if not gang.at_most_s:
             return gang
-        return replace(gang, at_most_s=max(gang.at_most_s, 2 * self._leases.checkpoint_lead_s, MIN_LEASE_S))
+        lead_s = self._leases.checkpoint_lead_s
+        return replace(gang, at_most_s=max(gang.at_most_s + lead_s, 2 * lead_s, MIN_LEASE_S))
 
     def _there(self, gangs: Iterable[PlacedGang]) -> tuple[PlacedGang, ...]:
         lost = self.table.lost

@@ -247,7 +247,7 @@ def _configurations(
     work_s = max(demand.work_left_gpu_s, _MIN_WORK_GPU_S) * demand.slowdown.slot
     speeds = {name: demand.speeds.on(name) for name in cluster.gpus_by_device}
     if profile is not None and profile.state is ProfileState.DONE and profile.job_id:
-        measured = dict(zip(profile.types, profile.rates, strict=True))
+        measured = profile.measured
         speeds = {name: measured.get(name, speed) if speed > 0.0 else 0.0 for name, speed in speeds.items()}
     times_s = {name: work_s / speed for name, speed in speeds.items() if speed > 0.0}
     for name, time_s in times_s.items():

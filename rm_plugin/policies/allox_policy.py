@@ -158,7 +158,7 @@ class AlloxPolicy:
         }
         for app_id, job_id in memory.runs.items():
             ends_at_s.setdefault(app_id, {})[job_id] = snapshot.now_s + snapshot.lease_s
-        runs, profiles = sampling_runs(snapshot, memory.profiles, memory.last_sample_s)
+        runs, profiles = sampling_runs(snapshot, memory.profiles, memory.last_sample_s, memory.sample_limits)
         samples = samples_of(snapshot, memory.samples, memory.profiles, profiles)
         limits = after_runs(snapshot, memory.sample_limits, memory.samples, samples, profiles)
         runs, limits = cut_runs(snapshot, runs, profiles, limits)
@@ -199,7 +199,7 @@ class AlloxPolicy:
             frame,
             decided,
             sampling_runs=len(runs),
-            short_sampling_runs=sum(app_id in limits.short_runs for app_id in runs),
+            short_sampling_runs=sum(gang.at_most_s > 0.0 for gangs in runs.values() for gang in gangs.values()),
         )
         started = {waiting.keys[start.job.job_id] for start in decided.starts}
         return Decision(

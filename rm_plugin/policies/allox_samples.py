@@ -3,12 +3,13 @@
 The paper samples each job. Here the jobs of an app are one program, so one of them stands for all, as in OEF's
 profiling runs. Each run is a lease of that job on one type, which ends with its time. A run that has done 2 % of its
 job has done 1 % before, so one lease has both samples of the paper: the profiler of the app master reads them from the
-log. The time of every job of the app is then on the line through both (`allox.estimator.extrapolate`). If the run was
-too short for that, or the log has no times of steps, the speed counts that the profiler measured. Sampling runs go
-before jobs, on at most half of the devices of each type, and users take turns. They do not count as progress.
+log. The time of every job of the app is then on the line through both (`allox.estimator.extrapolate`). If the log has
+no times of steps, the speed counts that the profiler measured. Sampling runs go before jobs, on at most half of the
+devices of each type, and users take turns. They do not count as progress.
 
-A run much longer than others is cut, as in `allox.estimator`: its lease is shorter than others. If it ends without
-samples, the job takes at least as long as if it had done its 2 % at the end of that lease.
+How long a run lasts, and how often it is repeated, says `oef_profiles`. A run much longer than others is cut, as in
+`allox.estimator`: its lease is shorter, and there is no other run on the type. If nothing was measured in the last run
+on a type, the job takes there at least as long as if it had done its 2 % at the end of that run.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _FINISHED_KEPT = 21
 
 
 def sampling_runs(
-    snapshot: RoundSnapshot, former: Profiles, last_sample_s: Mapping[str, float]
+    snapshot: RoundSnapshot, former: Profiles, last_sample_s: Mapping[str, float], limits: SampleLimits
 ) -> tuple[Gangs, dict[str, Profile]]:
     """Start sampling runs. Returns their gangs, and the profiles after the round; nothing without `profiling_runs`.
 
@@ -47,6 +48,7 @@ def sampling_runs(
         snapshot: The round, with reports.
         former: The profiles after the last round.
         last_sample_s: When the last run of each tenant began.
+        limits: Those of the last round.
     """
     if not snapshot.settings.profiling_runs:
         return {}, {}
@@ -54,7 +56,8 @@ def sampling_runs(
     closed = {app.app_id: former[app.app_id] for app in snapshot.apps if _is_closed(former, app.app_id)}
     others = replace(snapshot, apps=tuple(app for app in snapshot.apps if app.app_id not in closed))
     # Closed apps may hold all devices of a type.
-    profiles = updated_profiles(others, former, present_types(snapshot, types))
+    cut = {app_id for app_id, run in limits.runs.items() if run.is_cut}
+    profiles = updated_profiles(others, former, present_types(snapshot, types), cut)
     app_demands = _within_limits(others, app_demands_of(others, {}), profiles, last_sample_s)
     runs, profiles = start_runs(others, app_demands, profiles, types)
     return runs, {**closed, **profiles}
@@ -75,26 +78,30 @@ def samples_of(snapshot: RoundSnapshot, former: Samples, before: Profiles, profi
         reported = next((each for each in report.demands if each.job_id == profile.job_id), None) if report else None
         found = former.get(app_id, ())
         if reported is not None and not _is_closed(before, app_id):
-            found = reported.samples
+            # Another job may have sampled the first types.
+            newest = {sample.device for sample in reported.samples}
+            found = (*(sample for sample in found if sample.device not in newest), *reported.samples)
         if found:
             samples[app_id] = found
     return samples
 
 
-class ShortRun(Value, frozen=True, kw_only=True):
-    """A sampling run with a shorter lease.
+class SampleRun(Value, frozen=True, kw_only=True):
+    """A sampling run.
 
     Attributes:
         device: The type that it measures.
-        started_at_s: When it began.
+        started_at_s: When its job was expected to begin, after the time of a start.
         work_gpu_s: The work of the longer sample, in seconds of the reference GPU.
         left_gpu_s: The work left of the job when it began, in the same.
+        is_cut: Whether its lease was shortened to what others of the type needed. There is no other run then.
     """
 
     device: str
     started_at_s: float
     work_gpu_s: float
     left_gpu_s: float
+    is_cut: bool = False
 
 
 class SampleLimits(Value, frozen=True, kw_only=True):
@@ -102,19 +109,19 @@ class SampleLimits(Value, frozen=True, kw_only=True):
 
     Attributes:
         finished_s: Seconds of the newest finished samples by device type, the longer one of each pair.
-        short_runs: By app the run whose lease is shorter.
+        runs: The run by app.
         bounds: What cut runs prove.
     """
 
     finished_s: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    short_runs: Mapping[str, ShortRun] = field(default_factory=dict)
+    runs: Mapping[str, SampleRun] = field(default_factory=dict)
     bounds: Bounds = field(default_factory=dict)
 
 
 def after_runs(
     snapshot: RoundSnapshot, limits: SampleLimits, former: Samples, samples: Samples, profiles: Profiles
 ) -> SampleLimits:
-    """Note the samples that finished since the last round, and the shorter runs that ended without samples.
+    """Note the samples that finished since the last round, and what types prove on which nothing was measured.
 
     Args:
         snapshot: The round.
@@ -131,22 +138,25 @@ def after_runs(
                 newest = (*finished_s.get(pair.device, ()), max(MIN_SAMPLE_S, pair.seconds[1]))
                 finished_s[pair.device] = newest[-_FINISHED_KEPT:]
     present = {app.app_id for app in snapshot.apps}
-    short_runs, bounds = {}, {app_id: known for app_id, known in limits.bounds.items() if app_id in present}
-    for app_id, run in limits.short_runs.items():
+    runs, bounds = {}, {app_id: known for app_id, known in limits.bounds.items() if app_id in present}
+    for app_id, run in limits.runs.items():
         profile = profiles.get(app_id)
         if profile is None:
             continue
-        if profile.state is ProfileState.RUNNING and profile.next_type == run.device:
-            short_runs[app_id] = run
-        elif all(pair.device != run.device for pair in samples.get(app_id, ())) and not _reached_end(
-            run, snapshot.answered.get(app_id), profile.job_id
+        if profile.next_type == run.device and profile.is_open:
+            # It lasts, or the job runs there again.
+            runs[app_id] = run
+        elif (
+            (run.is_cut or run.device in profile.assumed)
+            and all(pair.device != run.device for pair in samples.get(app_id, ()))
+            and not _reached_end(run, snapshot.answered.get(app_id), profile.job_id)
         ):
-            least = (snapshot.now_s - run.started_at_s) / run.work_gpu_s
+            least = max(0.0, snapshot.now_s - run.started_at_s) / run.work_gpu_s
             bounds[app_id] = {**bounds.get(app_id, {}), run.device: least}
-    return SampleLimits(finished_s=finished_s, short_runs=short_runs, bounds=bounds)
+    return SampleLimits(finished_s=finished_s, runs=runs, bounds=bounds)
 
 
-def _reached_end(run: ShortRun, report: AppReport | None, job_id: str) -> bool:
+def _reached_end(run: SampleRun, report: AppReport | None, job_id: str) -> bool:
     """Whether a run without samples may have done their work all the same: its log has no times, or the job ended."""
     demands = report.demands if report is not None else ()
     left_gpu_s = next((demand.work_left_gpu_s for demand in demands if demand.job_id == job_id), 0.0)
@@ -159,7 +169,7 @@ def cut_runs(
     """Shorten the leases of runs on types with enough finished samples.
 
     Start-up comes in addition, since a sample's time begins with the first line of the log. Returns the gangs, and the
-    limits with the shorter runs.
+    limits with the runs.
 
     Args:
         snapshot: The round.
@@ -168,24 +178,24 @@ def cut_runs(
         limits: From `after_runs`.
     """
     cut: dict[str, Mapping[str, PlacedGang]] = {}
-    short_runs = dict(limits.short_runs)
+    known = dict(limits.runs)
     for app_id, gangs in runs.items():
         device, report = profiles[app_id].next_type or "", snapshot.reports[app_id]
-        limit_s = cut_after_s(sorted(limits.finished_s.get(device, ())))
         demand = next(each for each in report.demands if each.job_id in gangs)
         work_gpu_s = SAMPLE_FRACTIONS[1] * demand.work_left_gpu_s * demand.slowdown.slot
-        if limit_s is None or report.restart_s + limit_s >= snapshot.lease_s or not work_gpu_s:
-            cut[app_id] = gangs
-            continue
-        at_most_s = report.restart_s + limit_s
-        cut[app_id] = {job_id: replace(gang, at_most_s=at_most_s) for job_id, gang in gangs.items()}
-        short_runs[app_id] = ShortRun(
-            device=device,
-            started_at_s=snapshot.now_s,
-            work_gpu_s=work_gpu_s,
-            left_gpu_s=demand.work_left_gpu_s,
-        )
-    return cut, replace(limits, short_runs=short_runs)
+        finished_s = cut_after_s(sorted(limits.finished_s.get(device, ())))
+        cut_s = math.inf if finished_s is None else report.restart_s + finished_s
+        is_cut = all(cut_s < (gang.at_most_s or snapshot.lease_s) for gang in gangs.values())
+        cut[app_id] = {job: replace(gang, at_most_s=cut_s) if is_cut else gang for job, gang in gangs.items()}
+        if work_gpu_s:
+            known[app_id] = SampleRun(
+                device=device,
+                started_at_s=snapshot.now_s + report.restart_s,
+                work_gpu_s=work_gpu_s,
+                left_gpu_s=demand.work_left_gpu_s,
+                is_cut=is_cut,
+            )
+    return cut, replace(limits, runs=known)
 
 
 def _is_closed(profiles: Profiles, app_id: str) -> bool:

@@ -66,7 +66,8 @@ def _profile(profile: Profile) -> str:
         case ProfileState.FAILED:
             return f"failed: {profile.reason}; the app shares by the speeds that it reports"
     again = ", and will be again: its speed has changed" if profile.state is ProfileState.STALE else ""
-    return f"{profile.job_id} was measured on {', '.join(profile.types)}{again}"
+    assumed = f"; its speed on {', '.join(profile.assumed)} is as stated" if profile.assumed else ""
+    return f"{profile.job_id} was measured on {', '.join(profile.measured) or 'no type'}{assumed}{again}"
 
 
 def _owner(tenant: str, shares: OefMemory) -> str:

@@ -25,7 +25,7 @@ from rm_plugin.policies.demands import app_demands_of, capacity_after, gangs_of
 from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.oef.decision import OefMemory, with_fair_shares
 from rm_plugin.policies.oef.evaluator import Rule
-from rm_plugin.policies.oef.profiling import Profiles
+from rm_plugin.policies.oef.profiling import Profiles, ProfileState
 from rm_plugin.policies.oef.rounding import Shares, Whole, grant_claims, settle_claims
 from rm_plugin.policies.oef_explanation import explain_app
 from rm_plugin.policies.oef_figures import RoundCounts, figures_of
@@ -222,8 +222,12 @@ def _carried_over(memory: OefPolicyMemory, by_app: Mapping[str, str]) -> Shares:
 
 
 def _leases_end(snapshot: RoundSnapshot) -> bool:
-    """Whether this is a round of OEF: leases end, or no app holds a GPU yet."""
-    return any(app.renewable for app in snapshot.apps) or not any(app.kept for app in snapshot.apps)
+    """Whether this is a round of OEF: leases end, but for profiling runs, or no app holds a GPU yet."""
+    former = snapshot.memory.profiles if isinstance(snapshot.memory, OefPolicyMemory) else {}
+    profiled = {app_id for app_id, profile in former.items() if profile.state is ProfileState.RUNNING}
+    return any(app.renewable for app in snapshot.apps if app.app_id not in profiled) or not any(
+        app.kept for app in snapshot.apps
+    )
 
 
 def _by_starvation(

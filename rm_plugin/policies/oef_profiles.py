@@ -2,17 +2,22 @@
 
 An app is a job type, and one of its jobs the representative. A run is a lease of that job's smallest gang on one type,
 granted ahead of all shares. All runs are for the same job, because the app master's profiler compares types within one
-job. When a run ends, the speed that the app reports for the job is the measurement. An app of one job that ran on the
-type anyway, on GPUs that no tenant was owed, needs no run of its own there.
+job. A run lasts the time of a start, and twice as long as 2 % of the job's work take by the stated speed. When it ends,
+the speed that the app reports for the job is the measurement, if the profiler timed the job there
+(`GangDemand.measured`). Otherwise the job runs there again, twice as long. After `MAX_RUNS` runs the speed counts that
+the app reports, and is marked as assumed. An app of one job that ran on the type anyway, on GPUs that no tenant was
+owed, needs no run of its own there.
 
-A profile fails if its GPUs are lost or no device of a type is left. Then the speeds that the app reports count. If the
-representative ends before it ran on every type, another job begins again.
+If the representative ends before it ran on every type, what was measured counts, the type on which it ended is assumed,
+and another job goes on with the others. So each type costs an app at most `MAX_RUNS` runs.
+
+A profile fails if its GPUs are lost or no device of a type is left. Then the speeds that the app reports count.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -29,13 +34,20 @@ from rm_plugin.policies.oef.profiling import (
     ProfileState,
     Requested,
     Started,
+    Unmeasured,
     advance,
     requested,
 )
 from rm_plugin.policies.oef_gangs import Gangs, of_one_type
 from rm_plugin.policies.oef_tenants import counts_by_type, startable
-from themis.bids import GangDemand
+from themis.bids import SAMPLE_FRACTIONS, GangDemand
 from themis.cluster import Allocation, Cluster
+
+MARGIN = 2.0
+"""A run may take this many times as long as its part of the job by the stated speed; our choice."""
+
+SHORTEST_S = 10.0
+"""A run lasts this long at least after its start, so that a log has some lines; our choice."""
 
 
 def present_types(snapshot: RoundSnapshot, types: Sequence[str]) -> tuple[str, ...]:
@@ -45,27 +57,35 @@ def present_types(snapshot: RoundSnapshot, types: Sequence[str]) -> tuple[str, .
     return tuple(name for name, count in zip(types, counts, strict=True) if count)
 
 
-def updated_profiles(snapshot: RoundSnapshot, former: Profiles, present: Sequence[str]) -> dict[str, Profile]:
+def updated_profiles(
+    snapshot: RoundSnapshot, former: Profiles, present: Sequence[str], last_runs: Collection[str] = ()
+) -> dict[str, Profile]:
     """The profiles when a round begins: apps that are new request one, and runs that ended are measured.
 
     Args:
         snapshot: The round, with reports.
         former: After the last round. Apps that are gone are left out, silent ones keep theirs.
         present: From `present_types`, for all apps of the round.
+        last_runs: Apps whose run is the last one on its type, whether it measures anything or not.
     """
     profiles = {}
     for app in snapshot.apps:
         profile = former.get(app.app_id)
         demands = snapshot.answered[app.app_id].demands if app.app_id in snapshot.answered else ()
         if demands:
-            profile = _updated(profile, app, demands, snapshot.cluster, present)
+            profile = _updated(profile, app, demands, snapshot.cluster, present, app.app_id in last_runs)
         if profile is not None:
             profiles[app.app_id] = profile
     return profiles
 
 
 def _updated(
-    profile: Profile | None, app: AppStanding, demands: Sequence[GangDemand], cluster: Cluster, present: Sequence[str]
+    profile: Profile | None,
+    app: AppStanding,
+    demands: Sequence[GangDemand],
+    cluster: Cluster,
+    present: Sequence[str],
+    last_run: bool,
 ) -> Profile:
     # Of several jobs any one may have run on the GPUs that the app held.
     sole_job = demands[0].job_id if len(demands) == 1 else ""
@@ -73,7 +93,7 @@ def _updated(
         own = tuple(demand for demand in demands if demand.job_id == profile.job_id)
         if not own and profile.is_open and not app.kept:
             # It holds nothing and wants nothing: it ended.
-            profile = requested(profile.types)
+            profile = _without_job(profile, demands)
         elif not own:
             # It runs, or ended when its profile was done.
             return profile
@@ -87,7 +107,7 @@ def _updated(
         if len(usable) < 2:
             # There is nothing to compare.
             return Profile(state=ProfileState.DONE, types=usable, rates=tuple(rates[name] for name in usable))
-    for event in _events(profile, app, rates, usable, cluster, sole_job):
+    for event in _events(profile, app, demands, rates, usable, cluster, sole_job, last_run):
         profile = advance(profile, event)
     if profile.is_open:
         return profile
@@ -96,13 +116,23 @@ def _updated(
     return profile
 
 
+def _without_job(profile: Profile, others: Sequence[GangDemand]) -> Profile:
+    """The profile after its job ended. On the type that it ran on, the speed counts that the other jobs report."""
+    if profile.state is ProfileState.RUNNING:
+        rate = math.fsum(demand.speeds.on(profile.next_type or "") for demand in others) / len(others)
+        profile = advance(profile, Unmeasured(rate=rate, final=True))
+    return replace(profile, job_id="", attempts=0) if profile.is_open else profile
+
+
 def _events(
     profile: Profile,
     app: AppStanding,
+    demands: Sequence[GangDemand],
     rates: Mapping[str, float],
     usable: Sequence[str],
     cluster: Cluster,
     sole_job: str,
+    last_run: bool,
 ) -> list[Event]:
     """What happened to a profile since the last round."""
     if profile.state is ProfileState.DONE:
@@ -115,10 +145,20 @@ def _events(
     running = profile.state is ProfileState.RUNNING
     if running or sole_job:
         if _has(app.renewable, target, cluster):
-            return [Started(job_id=sole_job), Measured(rate=rates[target])]
+            if _is_timed(profile, demands, target):
+                return [Started(job_id=sole_job), Measured(rate=rates[target])]
+            return [Unmeasured(rate=rates[target], final=last_run)]
         if _has(app.kept, target, cluster):
             return [Started(job_id=sole_job)]
     return [Failed(reason=f"it lost its GPUs of the type {target}")] if running else []
+
+
+def _is_timed(profile: Profile, demands: Sequence[GangDemand], target: str) -> bool:
+    """Whether its job was timed on a type, and on one of the others before, if there are any, to compare it with."""
+    timed = {device for demand in demands for device in demand.measured}
+    before = {name for name in profile.measured if name != target}
+    sampled = {sample.device for demand in demands for sample in demand.samples}
+    return target in sampled or (target in timed and (not before or not before.isdisjoint(timed)))
 
 
 def _has(gpus: Allocation, device: str, cluster: Cluster) -> bool:
@@ -150,12 +190,22 @@ def start_runs(
         proposal = allocator.propose(app_demand.app_id, 0)
         if proposal is not None:
             # The app would run another job there.
-            gang = replace(proposal.gang, job_id=app_demand.demands[0].job_id)
+            run, profile = app_demand.demands[0], profiles[app_demand.app_id]
+            at_most_s = _run_s(snapshot, app_demand.app_id, run, profile)
+            gang = replace(proposal.gang, job_id=run.job_id, at_most_s=at_most_s)
             allocator.take(app_demand.app_id, 0, gang)
             started[app_demand.app_id] = advance(
                 profiles[app_demand.app_id], Started(job_id=app_demand.demands[0].job_id)
             )
     return allocator.gangs(), started
+
+
+def _run_s(snapshot: RoundSnapshot, app_id: str, run: GangDemand, profile: Profile) -> float:
+    """How long a run may last, by the stated speed; 0 for a whole lease."""
+    work_gpu_s = SAMPLE_FRACTIONS[1] * run.work_left_gpu_s * run.slowdown.slot
+    needed_s = max(SHORTEST_S, MARGIN * work_gpu_s / (run.min_gpus * run.speeds.on(profile.next_type or "")))
+    at_most_s = snapshot.reports[app_id].restart_s + needed_s * 2.0**profile.attempts
+    return at_most_s if at_most_s < snapshot.lease_s else 0.0
 
 
 def _representative(app_demand: AppDemand, profile: Profile, cluster: Cluster) -> GangDemand | None:

@@ -298,7 +298,7 @@ class SampleTimes(_message.Message):
     def __init__(self, device: _Optional[str] = ..., first_work_gpu_s: _Optional[float] = ..., first_s: _Optional[float] = ..., second_work_gpu_s: _Optional[float] = ..., second_s: _Optional[float] = ..., memory_mb: _Optional[float] = ...) -> None: ...
 
 class GangDemand(_message.Message):
-    __slots__ = ("job_id", "min_gpus", "max_gpus", "unit_gpus", "slowdown", "work_left_gpu_s", "held", "forecast", "faster_than", "speeds", "samples")
+    __slots__ = ("job_id", "min_gpus", "max_gpus", "unit_gpus", "slowdown", "work_left_gpu_s", "held", "forecast", "faster_than", "speeds", "samples", "measured")
     class SpeedsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -317,6 +317,7 @@ class GangDemand(_message.Message):
     FASTER_THAN_FIELD_NUMBER: _ClassVar[int]
     SPEEDS_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     min_gpus: int
     max_gpus: int
@@ -328,7 +329,8 @@ class GangDemand(_message.Message):
     faster_than: float
     speeds: _containers.ScalarMap[str, float]
     samples: _containers.RepeatedCompositeFieldContainer[SampleTimes]
-    def __init__(self, job_id: _Optional[str] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., unit_gpus: _Optional[int] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping]] = ..., work_left_gpu_s: _Optional[float] = ..., held: _Optional[_Union[Allocation, _Mapping]] = ..., forecast: _Optional[_Union[LossForecast, _Mapping]] = ..., faster_than: _Optional[float] = ..., speeds: _Optional[_Mapping[str, float]] = ..., samples: _Optional[_Iterable[_Union[SampleTimes, _Mapping]]] = ...) -> None: ...
+    measured: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job_id: _Optional[str] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., unit_gpus: _Optional[int] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping]] = ..., work_left_gpu_s: _Optional[float] = ..., held: _Optional[_Union[Allocation, _Mapping]] = ..., forecast: _Optional[_Union[LossForecast, _Mapping]] = ..., faster_than: _Optional[float] = ..., speeds: _Optional[_Mapping[str, float]] = ..., samples: _Optional[_Iterable[_Union[SampleTimes, _Mapping]]] = ..., measured: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PhaseLeft(_message.Message):
     __slots__ = ("jobs", "work_gpu_s", "longest_gpu_s", "gang_gpus")

@@ -463,6 +463,7 @@ def _demand_to_message(demand: GangDemand) -> pb.GangDemand:
             )
             for each in demand.samples
         ],
+        measured=demand.measured,
     )
 
 
@@ -487,6 +488,7 @@ def _demand_from_message(message: pb.GangDemand) -> GangDemand:
             )
             for each in message.samples
         ),
+        measured=tuple(message.measured),
     )
 
 

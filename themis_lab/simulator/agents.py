@@ -150,28 +150,21 @@ class StatedSpeeds:
     Example: the true speeds are k80: 1, v100: 3, and the stated ones k80: 1, v100: 9. A job that has run on both
     reports k80: 1, v100: 3. If it ran on the v100 first, it reports k80: 3, v100: 9 and three times the work.
 
-    Holds the device types that each job has run on, so every app needs its own.
+    Holds the device types that each job was measured on, so every app needs its own.
     """
 
     def __init__(self, factor: float) -> None:
         self._factor = factor
-        self._elapsed_s = 0.0
-        self._ran: dict[str, list[str]] = {}
+        self._ran: dict[str, tuple[str, ...]] = {}
 
     def __call__(self, app: AppView) -> AppView:
         """The app by stated and measured speeds."""
-        if app.elapsed_s > self._elapsed_s:
-            # Gangs held before the round are older than this moment, so the app has run on them.
-            self._elapsed_s = app.elapsed_s
-            for gang in app.held:
-                types = self._ran.setdefault(gang.job_id, [])
-                if gang.device not in types:
-                    types.append(gang.device)
-        most = max(self._ran.values(), key=len, default=[])
-        measured = most if len(most) > 1 else []
+        self._ran |= {job.job_id: job.measured for job in app.jobs if job.measured}
+        most = max(self._ran.values(), key=len, default=())
+        measured = most if len(most) > 1 else ()
 
         def believed(job: JobView) -> JobView:
-            own = self._ran.get(job.job_id, [])
+            own = self._ran.get(job.job_id, ())
             ran = own if len(own) > 1 or not measured else measured
             return self._believed(job, ran)
 

@@ -317,8 +317,9 @@ class SimApp:
         self.tally.restarts += job.interrupted
         job.interrupted = False
         delay_s = self.costs.restore_s + (self.costs.container_s if cold else 0.0)
-        speed = job.speeds.on(self._cluster.machine(gpus[0].machine_id).device)
-        job.start(gpus, self._cluster.level_of_gpus(gpus), now_s, delay_s, speed)
+        device = self._cluster.machine(gpus[0].machine_id).device
+        named = device if self._cluster.has_types else ""
+        job.start(gpus, self._cluster.level_of_gpus(gpus), now_s, delay_s, job.speeds.on(device), named)
         return self._started(job, now_s)
 
     def _started(self, job: SimJob, now_s: float) -> Started:

@@ -15,6 +15,9 @@ from themis_lab.simulator.workload import JobTrace, LossCurve
 
 _ROUNDING = 1e-9
 
+STEADY_ITERATIONS = 3
+"""Iterations on a type that measure a job's time there, the first one after each start left out: as the profiler."""
+
 
 @dataclass(slots=True)
 class SimJob:
@@ -23,6 +26,7 @@ class SimJob:
     `run` changes with every start and stop, so that events scheduled for an earlier run can be recognised.
     `interrupted` is true if it was stopped before its target and has not run since. While it runs, `gpus` are its gang,
     and its first iteration begins at `ready_at_s`. While it stops, `gpus` are still busy, but it does no iterations.
+    `device` is the type of its gang, empty where types need no name.
     """
 
     trace: JobTrace
@@ -39,6 +43,8 @@ class SimJob:
     run: int = 0
     interrupted: bool = False
     saved: int = 0
+    device: str = ""
+    _steady: dict[str, int] = field(default_factory=dict, repr=False)
     _view: JobView | None = field(default=None, repr=False)
     _viewed: int = field(default=-1, repr=False)
     _waiting: PlannedJob | None = field(default=None, repr=False)
@@ -58,9 +64,17 @@ class SimJob:
         """Whether it makes iterations, or will after its start delay."""
         return bool(self.gpus) and not self.stopping
 
-    def start(self, gpus: tuple[GpuId, ...], level: Level, now_s: float, delay_s: float, speed: float = 1.0) -> float:
+    def start(
+        self,
+        gpus: tuple[GpuId, ...],
+        level: Level,
+        now_s: float,
+        delay_s: float,
+        speed: float = 1.0,
+        device: str = "",
+    ) -> float:
         """Start the job on a gang. The first iteration begins after `delay_s`. Returns when it reaches its target."""
-        self.gpus, self.level, self.stopping = gpus, level, False
+        self.gpus, self.level, self.stopping, self.device = gpus, level, False, device
         self.ready_at_s = now_s + delay_s
         usable = self.trace.shape.usable_gpus(len(gpus))
         self.iteration_s = self.trace.serial_iteration_s * self.trace.slowdown.at(level) / (usable * speed)
@@ -77,6 +91,8 @@ class SimJob:
     def halt(self, iteration: int, *, interrupted: bool, saving: bool = False, saved: int = 0) -> None:
         """Make no more iterations. While it is `saving` its GPUs stay busy, and `saved` is all that is saved whole."""
         self.saved = saved
+        if self.device and self.gpus:
+            self._steady[self.device] = self._steady_at(iteration)
         self.iteration, self.interrupted, self.stopping = iteration, interrupted, saving
         self.run += 1
         self._view = self._waiting = None
@@ -93,6 +109,18 @@ class SimJob:
             return self.iteration
         done = int((now_s - self.ready_at_s) / self.iteration_s + _ROUNDING)
         return min(self.target, self.iteration + done)
+
+    def _steady_at(self, iteration: int) -> int:
+        """Return the iterations on the present type that measure its time there, once the job is at an iteration."""
+        return self._steady.get(self.device, 0) + max(0, iteration - self.iteration - 1)
+
+    def _measured_at(self, iteration: int) -> tuple[str, ...]:
+        if not self.device:
+            return ()
+        steady = self._steady
+        if self.running:
+            steady = {**steady, self.device: self._steady_at(iteration)}
+        return tuple([device for device, count in steady.items() if count >= STEADY_ITERATIONS])
 
     def ran_s(self, now_s: float) -> float:
         """Return the seconds for which it has made iterations since its last start."""
@@ -115,6 +143,7 @@ class SimJob:
                 shape=trace.shape,
                 forecast=self._forecast(iteration),
                 speeds=self.speeds,
+                measured=self._measured_at(iteration),
             )
         return view
 

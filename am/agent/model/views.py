@@ -31,6 +31,7 @@ class JobView(Value, frozen=True, dict=True, kw_only=True):
         speeds: The speed by device type.
         forecast: The loss to come; None while too few losses were observed.
         samples: Two samples on each device type on which it ran for long enough.
+        measured: The device types on which its iteration time was measured.
     """
 
     job_id: str
@@ -41,6 +42,7 @@ class JobView(Value, frozen=True, dict=True, kw_only=True):
     forecast: LossForecast | None = None
     speeds: Speeds = SAME_SPEED
     samples: tuple[SampleTimes, ...] = ()
+    measured: tuple[str, ...] = ()
 
     @property
     def serial_work_s(self) -> float:
@@ -75,6 +77,7 @@ class JobView(Value, frozen=True, dict=True, kw_only=True):
             forecast=self.forecast,
             speeds=self.speeds,
             samples=self.samples,
+            measured=self.measured,
         )
 
 

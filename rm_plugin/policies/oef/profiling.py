@@ -5,6 +5,7 @@ it from the rounds, the same way in the simulator and in the live service.
 
     requested --Started--> running on the next type
     running   --Measured-> requested for the type after it, or done
+    running   --Unmeasured-> requested for the same type again, MAX_RUNS times; then as if measured, but assumed
     requested, running --Failed--> failed
     done      --Observed-> stale, if the observed rate differs from the measured one by more than 20 %
     done, failed, stale --Requested--> requested
@@ -21,6 +22,9 @@ from themis.values import Value
 
 LARGEST_ERROR = 0.20
 """Relative difference of observed and measured rate above which a profile is stale."""
+
+MAX_RUNS = 4
+"""Runs on a type that may end without a measurement before its stated speed counts; our choice."""
 
 
 class ProfileState(StrEnum):
@@ -44,7 +48,9 @@ class Profile(Value, frozen=True, kw_only=True):
         types: GPU types to measure, in this order.
         rates: Throughput on the first types, as far as measured, in any one unit; 0 if the job cannot run there.
         reason: Why it failed.
-        job_id: The representative job, which all rates are of; empty before its first run.
+        job_id: The representative job; empty before its first run, and after it ended before its profile.
+        assumed: Types of which no run measured the speed. Their rate is what the app reported then.
+        attempts: Runs on the next type that ended without a measurement.
     """
 
     state: ProfileState
@@ -52,11 +58,19 @@ class Profile(Value, frozen=True, kw_only=True):
     rates: tuple[float, ...] = ()
     reason: str = ""
     job_id: str = ""
+    assumed: tuple[str, ...] = ()
+    attempts: int = 0
 
     @property
     def next_type(self) -> str | None:
         """The type to run on next; None if every type is measured."""
         return self.types[len(self.rates)] if len(self.rates) < len(self.types) else None
+
+    @property
+    def measured(self) -> Mapping[str, float]:
+        """The rate on each type that was measured."""
+        rates = zip(self.types, self.rates, strict=False)
+        return {name: rate for name, rate in rates if name not in self.assumed}
 
     @property
     def is_open(self) -> bool:
@@ -86,8 +100,15 @@ class Measured(Value, frozen=True, kw_only=True):
     rate: float
 
 
+class Unmeasured(Value, frozen=True, kw_only=True):
+    """The run ended without a measurement. `rate` is what the app reports; `final` if there is no other run."""
+
+    rate: float
+    final: bool = False
+
+
 class Failed(Value, frozen=True, kw_only=True):
-    """The run ended without a measurement, or there is nothing to run on."""
+    """The run lost its GPUs, or there is nothing to run on."""
 
     reason: str
 
@@ -99,31 +120,40 @@ class Observed(Value, frozen=True, kw_only=True):
     rate: float
 
 
-Event = Requested | Started | Measured | Failed | Observed
+Event = Requested | Started | Measured | Unmeasured | Failed | Observed
 
 
 def advance(profile: Profile, event: Event) -> Profile:
     """Return the profile after an event. An event that does not fit the state changes nothing."""
-    types, rates = profile.types, profile.rates
+    types = profile.types
     match event, profile.state:
         case Requested(types=wanted), (ProfileState.DONE | ProfileState.FAILED | ProfileState.STALE):
             return requested(wanted)
         case Started(job_id=job_id), ProfileState.REQUESTED:
             return replace(profile, state=ProfileState.RUNNING, job_id=profile.job_id or job_id)
+        case Unmeasured(rate=rate, final=final), ProfileState.RUNNING:
+            if not final and profile.attempts + 1 < MAX_RUNS:
+                return replace(profile, state=ProfileState.REQUESTED, attempts=profile.attempts + 1)
+            return _after_type(replace(profile, assumed=(*profile.assumed, types[len(profile.rates)])), rate)
         case Measured(rate=rate), ProfileState.RUNNING:
-            rates = (*rates, rate)
-            if len(rates) < len(types):
-                return replace(profile, state=ProfileState.REQUESTED, rates=rates)
-            if not any(rates):
-                return replace(profile, state=ProfileState.FAILED, rates=(), reason="it can run on no type")
-            return replace(profile, state=ProfileState.DONE, rates=rates)
+            return _after_type(profile, rate)
         case Failed(reason=reason), (ProfileState.REQUESTED | ProfileState.RUNNING):
-            return replace(profile, state=ProfileState.FAILED, rates=(), reason=reason)
-        case Observed(gpu_type=gpu_type, rate=rate), ProfileState.DONE if gpu_type in types:
-            measured = rates[types.index(gpu_type)]
+            return replace(profile, state=ProfileState.FAILED, rates=(), assumed=(), reason=reason)
+        case Observed(gpu_type=gpu_type, rate=rate), ProfileState.DONE if gpu_type in profile.measured:
+            measured = profile.measured[gpu_type]
             if abs(rate - measured) > LARGEST_ERROR * measured:
                 return replace(profile, state=ProfileState.STALE)
     return profile
+
+
+def _after_type(profile: Profile, rate: float) -> Profile:
+    """The profile after the rate on the present type is known."""
+    rates = (*profile.rates, rate)
+    if len(rates) < len(profile.types):
+        return replace(profile, state=ProfileState.REQUESTED, rates=rates, attempts=0)
+    if not any(rates):
+        return replace(profile, state=ProfileState.FAILED, rates=(), assumed=(), reason="it can run on no type")
+    return replace(profile, state=ProfileState.DONE, rates=rates, attempts=0)
 
 
 def requested(types: tuple[str, ...]) -> Profile:
@@ -143,5 +173,6 @@ def profiled_speeds(profile: Profile | None, reported: Sequence[float], types: S
         return ()
     if profile.state is ProfileState.FAILED:
         return tuple(reported)
-    rates = dict(zip(profile.types, profile.rates, strict=True))
-    return tuple(rates.get(name, 0.0) if speed else 0.0 for name, speed in zip(types, reported, strict=True))
+    rates = dict(zip(types, reported, strict=True))
+    known = {name: rates.get(name, 0.0) for name in profile.assumed} | dict(profile.measured)
+    return tuple(known.get(name, 0.0) if speed else 0.0 for name, speed in rates.items())

@@ -50,3 +50,14 @@ def test_the_speed_on_a_further_type_is_measured():
     assert profile.speeds().on("cpu") == 0.2
     assert profile.serial_iteration_s == pytest.approx(0.8)
     assert profile.iteration_s == pytest.approx(0.2)
+
+
+def test_types_with_three_intervals_beyond_the_first_one_are_timed_also_the_first_type():
+    profile = profile_of()
+    profile.started(1, Level.SLOT, "k80")
+    step = run(profile, 0.8, intervals=4)
+    profile.started(1, Level.SLOT, "v100")
+    step = run(profile, 0.2, intervals=3, first=step)
+    assert profile.timed_devices == ("k80",)
+    run(profile, 0.2, intervals=2, first=step)
+    assert profile.timed_devices == ("k80", "v100")

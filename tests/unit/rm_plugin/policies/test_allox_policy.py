@@ -7,15 +7,15 @@ import pytest
 from agent_cases import FLAT
 from event_log_cases import stored_memory
 from msgspec.structs import replace
-from oef_round_cases import demand, granted, round_of
+from oef_round_cases import demand, granted, round_of, speeds
 from restart_cases import Restarting
 
 from rm_plugin.arbiter.round_values import RoundSettings, Wait
 from rm_plugin.policies.allox_jobs import running_jobs
 from rm_plugin.policies.allox_policy import AlloxMemory, RunningJob
 from rm_plugin.policies.allox_rules import RULES
-from rm_plugin.policies.allox_samples import SampleLimits, ShortRun
-from rm_plugin.policies.oef.profiling import Profile, ProfileState
+from rm_plugin.policies.allox_samples import SampleLimits, SampleRun
+from rm_plugin.policies.oef.profiling import MAX_RUNS, Profile, ProfileState
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.policy_memory import MemoryRecorder
 from rm_plugin.service.store import StoredEvent
@@ -510,29 +510,54 @@ class TestSamplingRuns:
 
     def test_job_whose_sample_was_cut_takes_at_least_what_that_proves(self):
         """It had done less than 2 % of its 100 s of work after 50 s, so the whole takes more than 2500 s."""
-        run = ShortRun(device="k80", started_at_s=-50.0, work_gpu_s=2.0, left_gpu_s=100.0)
+        run = SampleRun(device="k80", started_at_s=-50.0, work_gpu_s=2.0, left_gpu_s=100.0, is_cut=True)
         running = Profile(state=ProfileState.RUNNING, types=("v100", "k80"), rates=(2.0,), job_id="j")
-        memory = AlloxMemory(profiles={"a": running}, sample_limits=SampleLimits(short_runs={"a": run}))
-        apps = {"other": (), "a": [demand(2.0, job="j", gpus=1, work_left_gpu_s=100.0)]}
+        memory = AlloxMemory(profiles={"a": running}, sample_limits=SampleLimits(runs={"a": run}))
+        apps = {"other": (), "a": [demand(2.0, job="j", gpus=1, work_left_gpu_s=100.0, measured=())]}
         ended = sampled_round(apps, memory, renewable={"a": {"k": 1}}, kept={"other": {"v": 1}}).memory
         assert ended.times_s["a"] == {"k80": 2500.0, "v100": 50.0}
-        assert (ended.sample_limits.short_runs, ended.sample_limits.bounds) == ({}, {"a": {"k80": 25.0}})
+        assert (ended.sample_limits.runs, ended.sample_limits.bounds) == ({}, {"a": {"k80": 25.0}})
         said = dict(make_policy("allox").explain(ended, "a"))
         assert said["Time by type"] == "k80 at least 2500 s, v100 50 s; best on v100"
 
+    def test_last_run_without_a_measurement_proves_a_time_and_the_ones_before_are_repeated(self):
+        """The app states a K80 to be three times as fast as it is a V100, so the job would go there."""
+        run = SampleRun(device="k80", started_at_s=-50.0, work_gpu_s=2.0, left_gpu_s=100.0)
+        limits = SampleLimits(runs={"a": run})
+        first = Profile(state=ProfileState.RUNNING, types=("v100", "k80"), rates=(1.0,), job_id="j")
+        apps = {
+            "other": (),
+            "a": [demand(speeds=speeds(1.0, k80=3.0), gpus=1, work_left_gpu_s=100.0, measured=("v100",))],
+        }
+        again = sampled_round(apps, AlloxMemory(profiles={"a": first}, sample_limits=limits), renewable={"a": {"k": 1}})
+        assert granted(again) == {"a": {"k": 1}}
+        assert (again.memory.profiles["a"].attempts, again.memory.sample_limits.bounds) == (1, {})
+        last = replace(first, attempts=MAX_RUNS - 1)
+        closed = sampled_round(apps, AlloxMemory(profiles={"a": last}, sample_limits=limits), renewable={"a": {"k": 1}})
+        assert closed.memory.times_s["a"] == {"k80": 2500.0, "v100": 100.0}
+        assert granted(closed) == {"a": {"v": 1}}
+
+    def test_short_jobs_take_at_most_twice_as_long_with_sampling_runs(self):
+        """Eight jobs of 125 s on a GPU, five times that on a CPU node, alone on eight of each."""
+        jobs = tuple(replace(app("a", 125, 625).jobs[0], job_id=f"a-{number}") for number in range(8))
+        alone = replace(app("a", 125, 625), jobs=jobs)
+        plain = simulation([alone], cluster(8, 8))
+        sampled = simulation([alone], cluster(8, 8), profiling_runs=True)
+        assert ends_s(sampled)["a"] <= 2.0 * ends_s(plain)["a"]
+
     def test_cut_run_whose_log_has_no_times_proves_nothing_once_its_job_did_2_percent(self):
-        run = ShortRun(device="k80", started_at_s=-50.0, work_gpu_s=2.0, left_gpu_s=100.0)
+        run = SampleRun(device="k80", started_at_s=-50.0, work_gpu_s=2.0, left_gpu_s=100.0)
         running = Profile(state=ProfileState.RUNNING, types=("v100", "k80"), rates=(2.0,), job_id="j")
-        memory = AlloxMemory(profiles={"a": running}, sample_limits=SampleLimits(short_runs={"a": run}))
+        memory = AlloxMemory(profiles={"a": running}, sample_limits=SampleLimits(runs={"a": run}))
         apps = {"other": (), "a": [demand(2.0, job="j", gpus=1, work_left_gpu_s=98.0)]}
         ended = sampled_round(apps, memory, renewable={"a": {"k": 1}}, kept={"other": {"v": 1}}).memory
         assert ended.sample_limits == SampleLimits()
         assert ended.times_s["a"]["k80"] == 98.0
 
     def test_cut_run_with_both_samples_counts_by_these(self):
-        run = ShortRun(device="k80", started_at_s=-50.0, work_gpu_s=2.0, left_gpu_s=100.0)
+        run = SampleRun(device="k80", started_at_s=-50.0, work_gpu_s=2.0, left_gpu_s=100.0)
         running = Profile(state=ProfileState.RUNNING, types=("v100", "k80"), rates=(2.0,), job_id="j")
-        memory = AlloxMemory(profiles={"a": running}, sample_limits=SampleLimits(short_runs={"a": run}))
+        memory = AlloxMemory(profiles={"a": running}, sample_limits=SampleLimits(runs={"a": run}))
         pair = SampleTimes(device="k80", work_gpu_s=(1.0, 2.0), seconds=(11.0, 12.0), memory_mb=300.0)
         apps = {"other": (), "a": [demand(2.0, job="j", gpus=1, work_left_gpu_s=100.0, samples=(pair,))]}
         ended = sampled_round(apps, memory, renewable={"a": {"k": 1}}, kept={"other": {"v": 1}}).memory

@@ -5,8 +5,9 @@ from msgspec.structs import replace
 from oef_round_cases import demand, four_apps, granted, jobs, round_of
 
 from rm_plugin.policies.demands import usable_left
-from rm_plugin.policies.oef.profiling import Profile, ProfileState
+from rm_plugin.policies.oef.profiling import MAX_RUNS, Profile, ProfileState
 from rm_plugin.policies.registry import make_policy
+from themis.apps import Slowdown
 from themis.speeds import Speeds
 from themis_lab.simulator.observer import History
 
@@ -28,6 +29,7 @@ def three_jobs(stated, left, measured=None):
     ]
 
 
+NO_LOSS = Slowdown(1.0, 1.0, 1.0, 1.0)
 MEASURED = Profile(state=ProfileState.DONE, types=("k80", "v100"), rates=(1.0, 2.0))
 
 
@@ -58,11 +60,52 @@ class TestRuns:
         fourth = decide({"a": three_jobs(9.0, (1e4, 5e5, 5e5), measured=3.0)}, third.memory)
         assert fourth.memory.profiles == third.memory.profiles
 
-    def test_a_job_that_ends_before_it_ran_on_every_type_is_replaced_by_another_one(self):
+    def test_another_job_goes_on_with_the_missing_types_once_the_first_one_ended(self):
         memory = replace(decide({"a": jobs()}).memory, profiles={"a": replace(HALF, job_id="gone")})
         decision = decide({"a": jobs()}, memory)
-        assert state(decision) == (ProfileState.RUNNING, "k80")
-        assert decision.memory.profiles["a"].job_id == "j0"
+        assert state(decision) == (ProfileState.RUNNING, "v100")
+        assert (decision.memory.profiles["a"].job_id, decision.memory.profiles["a"].rates) == ("j0", (1.0,))
+
+    def test_type_on_which_the_job_ended_has_the_reported_speed_and_no_run_of_another_job(self):
+        memory = replace(decide({"a": jobs()}).memory, profiles={"a": replace(RUNNING, job_id="gone")})
+        decision = decide({"a": jobs()}, memory)
+        profile = decision.memory.profiles["a"]
+        assert (profile.next_type, profile.rates, profile.assumed, profile.job_id) == ("v100", (1.0,), ("k80",), "j0")
+
+    def test_profile_closes_when_its_job_ended_on_the_last_type(self):
+        last = replace(HALF, state=ProfileState.RUNNING, job_id="gone")
+        memory = replace(decide({"a": jobs()}).memory, profiles={"a": last})
+        decision = decide({"a": jobs(2.5)}, memory)
+        assert decision.memory.profiles["a"].state is ProfileState.DONE
+        assert list(decision.memory.shares.share) == ["app a/1:2.5"]
+
+    def test_run_without_a_measurement_is_repeated_twice_as_long_and_then_the_stated_speed_counts(self):
+        """2 % of 1000 GPU seconds take 20 s on the K80 by the statement, and twice that is allowed."""
+        wanted = {"a": [demand(gpus=1, work_left_gpu_s=1000.0, slowdown=NO_LOSS, measured=())]}
+        lasted_s, memory, renewable = [], None, {}
+        for _ in range(MAX_RUNS):
+            decision = decide(wanted, memory, renewable=renewable)
+            assert state(decision) == (ProfileState.RUNNING, "k80")
+            lasted_s += [gang.at_most_s for gang in decision.auction["a"]]
+            memory, renewable = decision.memory, granted(decision)
+        assert lasted_s == [40.0, 80.0, 160.0, 320.0]
+        decision = decide(wanted, memory, renewable=renewable)
+        assert state(decision) == (ProfileState.RUNNING, "v100")
+        assert decision.memory.profiles["a"].assumed == ("k80",)
+
+    def test_type_whose_speed_is_assumed_counts_as_reported_later(self):
+        assumed = replace(MEASURED, assumed=("v100",), job_id="j")
+        memory = replace(decide({"a": jobs()}).memory, profiles={"a": assumed})
+        decision = decide({"a": [demand(4.0)]}, memory)
+        assert decision.memory.profiles == {"a": assumed}
+        assert list(decision.memory.shares.share) == ["app a/1:4"]
+
+    def test_job_that_was_timed_on_one_type_only_has_nothing_to_be_compared_with(self):
+        """Another job was timed on the K80."""
+        last = replace(HALF, state=ProfileState.RUNNING, job_id="j", attempts=MAX_RUNS - 1)
+        memory = replace(decide({"a": jobs()}).memory, profiles={"a": last})
+        decision = decide({"a": [demand(measured=("v100",))]}, memory, renewable={"a": {"v": 1}})
+        assert decision.memory.profiles["a"].assumed == ("v100",)
 
     def test_the_job_that_can_run_on_most_types_is_the_one_that_runs(self):
         slow_only = demand(job="a", speeds=Speeds.of([("k80", 1.0)]), gpus=1)

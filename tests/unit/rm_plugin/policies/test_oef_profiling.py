@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from rm_plugin.policies.oef.profiling import (
+    MAX_RUNS,
     Failed,
     Measured,
     Observed,
@@ -11,6 +12,7 @@ from rm_plugin.policies.oef.profiling import (
     ProfileState,
     Requested,
     Started,
+    Unmeasured,
     advance,
     profiled_speeds,
     requested,
@@ -41,6 +43,14 @@ def test_every_type_is_measured_in_turn():
 def test_a_job_without_a_usable_type_fails():
     profile = after(Started(), Measured(rate=0.0), Started(), Measured(rate=0.0))
     assert (profile.state, profile.reason) == (ProfileState.FAILED, "it can run on no type")
+
+
+def test_type_is_assumed_after_the_last_run_without_a_measurement():
+    profile = after(*(Started(), Unmeasured(rate=3.0)) * (MAX_RUNS - 1))
+    assert (profile.state, profile.next_type, profile.measured) == (ProfileState.REQUESTED, "k80", {})
+    profile = after(Started(), Unmeasured(rate=3.0), Started(), Measured(rate=1.0), profile=profile)
+    assert (profile.state, profile.assumed, profile.measured) == (ProfileState.DONE, ("k80",), {"v100": 1.0})
+    assert after(Observed(gpu_type="k80", rate=9.0), profile=profile) is profile
 
 
 @pytest.mark.parametrize("profile", [DONE, FAILED, STALE])

@@ -7,11 +7,9 @@ from sim_cases import FAR, app, cluster, job, settings, workload
 
 from am.agent.bids.bidding import make_bid
 from am.agent.bids.reports import make_report
-from am.agent.model.views import HeldGang
 from am.tuners.port import Phase
 from themis.apps import JobShape
 from themis.bids import RhoOf
-from themis.cluster import Allocation, Level
 from themis.errors import InputError
 from themis.speeds import Speeds
 from themis_lab.paper.strategies import lying_agent
@@ -199,10 +197,9 @@ def with_true_speeds(**changes):
     return replace(app, jobs=tuple(replace(job, speeds=SPEEDS) for job in app.jobs))
 
 
-def held(app, device, at_s):
-    """The app at a later time, while its first job has a gang of a type."""
-    gang = HeldGang(job_id=app.jobs[0].job_id, gpus=Allocation.of({"m0": 1}), level=Level.SLOT, device=device)
-    return replace(app, held=(gang,), elapsed_s=at_s)
+def timed(app, *devices):
+    """The app after its first job ran for long enough on these types, in this order."""
+    return replace(app, jobs=(replace(app.jobs[0], measured=devices), *app.jobs[1:]))
 
 
 def speeds_of(app):
@@ -216,21 +213,19 @@ def test_a_lie_about_speed_changes_the_fastest_type_of_every_job():
     assert lie_about_speed(2.0).view(an_app()) == an_app(), "one device type"
 
 
-def test_a_wrong_statement_of_speed_holds_until_a_job_has_run_on_a_second_type():
+def test_a_wrong_statement_of_speed_holds_until_a_job_was_timed_on_a_second_type():
     app, stated = with_true_speeds(), wrong_statement_of_speed(3.0).view
     wrong = [{"k80": 1.0, "p100": 2.0, "v100": 9.0}] * 2
 
     assert speeds_of(stated(app)) == wrong
-    assert speeds_of(stated(held(app, "k80", 10.0))) == wrong, "granted in this round"
-    assert speeds_of(stated(held(app, "k80", 20.0))) == wrong, "nothing to compare with"
-    assert speeds_of(stated(held(app, "v100", 30.0))) == speeds_of(app)
-    assert stated(held(app, "", 40.0)).jobs[0].serial_iteration_s == app.jobs[0].serial_iteration_s
+    assert speeds_of(stated(timed(app, "k80"))) == wrong, "nothing to compare with"
+    assert speeds_of(stated(timed(app, "k80", "v100"))) == speeds_of(app)
+    assert stated(app).jobs[0].serial_iteration_s == app.jobs[0].serial_iteration_s
 
 
 def test_the_first_type_keeps_its_stated_speed_and_work_counts_in_its_units():
     app, stated = with_true_speeds(), wrong_statement_of_speed(3.0).view
-    stated(held(app, "v100", 20.0))
-    measured = stated(held(app, "k80", 30.0))
+    measured = stated(timed(app, "v100", "k80"))
 
     assert speeds_of(measured) == [{"k80": 3.0, "p100": 2.0, "v100": 9.0}] * 2
     times = [

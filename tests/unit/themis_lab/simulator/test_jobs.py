@@ -37,3 +37,16 @@ def test_a_view_has_an_iteration_left_and_is_cached_until_a_change():
     assert sim.view(50.0).iterations_left == 50
     assert sim.view(50.5) is sim.view(50.4)
     assert sim.view(1e9).iterations_left == 1
+
+
+def test_type_is_measured_after_three_iterations_beyond_the_first_one_of_each_start():
+    sim = started()
+    sim.start(HERE, Level.SLOT, now_s=0.0, delay_s=0.0, device="cpu")
+    assert (sim.view(3.0).measured, sim.view(4.0).measured) == ((), ("cpu",))
+    sim.halt(3, interrupted=True)
+    assert sim.view(4.0).measured == ()
+    sim.start(HERE, Level.SLOT, now_s=10.0, delay_s=0.0, device="gpu")
+    sim.halt(8, interrupted=True)
+    sim.start(HERE, Level.SLOT, now_s=20.0, delay_s=0.0, device="cpu")
+    assert sim.view(21.0).measured == ("gpu",)
+    assert sim.view(22.0).measured == ("cpu", "gpu")
