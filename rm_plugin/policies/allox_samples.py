@@ -7,7 +7,8 @@ log. The time of every job of the app is then on the line through both (`allox.e
 no times of steps, the speed counts that the profiler measured. Sampling runs go before jobs, on at most half of the
 devices of each type, and users take turns. They do not count as progress.
 
-How long a run lasts, and how often it is repeated, says `oef_profiles`. A run much longer than others is cut, as in
+A run lasts the time of a start and twice as long as 2 % of the job take by the stated speed, 10 s at least. The module
+`oef_profiles` says how it is repeated if nothing was measured. A run much longer than others is cut, as in
 `allox.estimator`: its lease is shorter, and there is no other run on the type. If nothing was measured in the last run
 on a type, the job takes there at least as long as if it had done its 2 % at the end of that run.
 """
@@ -59,7 +60,7 @@ def sampling_runs(
     cut = {app_id for app_id, run in limits.runs.items() if run.is_cut}
     profiles = updated_profiles(others, former, present_types(snapshot, types), cut)
     app_demands = _within_limits(others, app_demands_of(others, {}), profiles, last_sample_s)
-    runs, profiles = start_runs(others, app_demands, profiles, types)
+    runs, profiles = start_runs(others, app_demands, profiles, types, SAMPLE_FRACTIONS[1])
     return runs, {**closed, **profiles}
 
 

@@ -2,11 +2,10 @@
 
 An app is a job type, and one of its jobs the representative. A run is a lease of that job's smallest gang on one type,
 granted ahead of all shares. All runs are for the same job, because the app master's profiler compares types within one
-job. A run lasts the time of a start, and twice as long as 2 % of the job's work take by the stated speed. When it ends,
-the speed that the app reports for the job is the measurement, if the profiler timed the job there
-(`GangDemand.measured`). Otherwise the job runs there again, twice as long. After `MAX_RUNS` runs the speed counts that
-the app reports, and is marked as assumed. An app of one job that ran on the type anyway, on GPUs that no tenant was
-owed, needs no run of its own there.
+job. A run lasts the time of a start and 10 s, whatever the app states. When it ends, the speed that the app reports for
+the job is the measurement, if the profiler timed the job there (`GangDemand.measured`). Otherwise the job runs there
+again, four times as long. After `MAX_RUNS` runs the speed counts that the app reports, and is marked as assumed. An app
+of one job that ran on the type anyway, on GPUs that no tenant was owed, needs no run of its own there.
 
 If the representative ends before it ran on every type, what was measured counts, the type on which it ended is assumed,
 and another job goes on with the others. So each type costs an app at most `MAX_RUNS` runs.
@@ -40,14 +39,17 @@ from rm_plugin.policies.oef.profiling import (
 )
 from rm_plugin.policies.oef_gangs import Gangs, of_one_type
 from rm_plugin.policies.oef_tenants import counts_by_type, startable
-from themis.bids import SAMPLE_FRACTIONS, GangDemand
+from themis.bids import GangDemand
 from themis.cluster import Allocation, Cluster
 
 MARGIN = 2.0
-"""A run may take this many times as long as its part of the job by the stated speed; our choice."""
+"""A run with work to do may take this many times as long as that takes by the stated speed; our choice."""
 
 SHORTEST_S = 10.0
-"""A run lasts this long at least after its start, so that a log has some lines; our choice."""
+"""The first run on a type lasts this long after its start, or longer if it has work to do; our choice."""
+
+GROWTH = 4.0
+"""Each further run on a type lasts this many times as long as the one before; our choice."""
 
 
 def present_types(snapshot: RoundSnapshot, types: Sequence[str]) -> tuple[str, ...]:
@@ -166,11 +168,23 @@ def _has(gpus: Allocation, device: str, cluster: Cluster) -> bool:
 
 
 def start_runs(
-    snapshot: RoundSnapshot, app_demands: Sequence[AppDemand], profiles: Profiles, types: Sequence[str]
+    snapshot: RoundSnapshot,
+    app_demands: Sequence[AppDemand],
+    profiles: Profiles,
+    types: Sequence[str],
+    work_share: float = 0.0,
 ) -> tuple[Gangs, dict[str, Profile]]:
     """Place the runs that are requested, in the order of `app_demands`. Returns their gangs, and the profiles after it.
 
     Runs that find no free GPUs of their type wait. The lease of a run is bound to its job.
+
+    Args:
+        snapshot: The round, with reports.
+        app_demands: Of the apps that may start a run.
+        profiles: From `updated_profiles`.
+        types: The names of all types.
+        work_share: The share of its job's work that a run should do. With 0 no statement of the app decides how long
+            it lasts.
     """
     with_demand = []
     for app_demand in app_demands:
@@ -191,7 +205,7 @@ def start_runs(
         if proposal is not None:
             # The app would run another job there.
             run, profile = app_demand.demands[0], profiles[app_demand.app_id]
-            at_most_s = _run_s(snapshot, app_demand.app_id, run, profile)
+            at_most_s = _run_s(snapshot, app_demand.app_id, run, profile, work_share)
             gang = replace(proposal.gang, job_id=run.job_id, at_most_s=at_most_s)
             allocator.take(app_demand.app_id, 0, gang)
             started[app_demand.app_id] = advance(
@@ -200,11 +214,11 @@ def start_runs(
     return allocator.gangs(), started
 
 
-def _run_s(snapshot: RoundSnapshot, app_id: str, run: GangDemand, profile: Profile) -> float:
-    """How long a run may last, by the stated speed; 0 for a whole lease."""
-    work_gpu_s = SAMPLE_FRACTIONS[1] * run.work_left_gpu_s * run.slowdown.slot
+def _run_s(snapshot: RoundSnapshot, app_id: str, run: GangDemand, profile: Profile, work_share: float) -> float:
+    """How long a run may last; 0 for a whole lease."""
+    work_gpu_s = work_share * run.work_left_gpu_s * run.slowdown.slot
     needed_s = max(SHORTEST_S, MARGIN * work_gpu_s / (run.min_gpus * run.speeds.on(profile.next_type or "")))
-    at_most_s = snapshot.reports[app_id].restart_s + needed_s * 2.0**profile.attempts
+    at_most_s = snapshot.reports[app_id].restart_s + needed_s * GROWTH**profile.attempts
     return at_most_s if at_most_s < snapshot.lease_s else 0.0
 
 

@@ -497,6 +497,10 @@ class TestSamplingRuns:
         later = sampled_round(wanted(replace(v100, seconds=(1.0, 2.0))), ended.memory, kept=kept)
         assert later.memory.samples == {"a": (v100,)}
 
+    def test_run_lasts_a_start_and_twice_what_2_percent_take_by_the_stated_speed(self):
+        assert sampled_for_s(SampleLimits(), restart_s=7.0, work_left_gpu_s=1000.0, slowdown=FLAT) == [47.0]
+        assert sampled_for_s(SampleLimits(), restart_s=7.0, work_left_gpu_s=100.0, slowdown=FLAT) == [17.0]
+
     def test_run_on_a_type_with_finished_samples_has_a_lease_of_five_times_their_median(self):
         """Other samples took 8, 10 and 30 s on a K80; a start takes 7 s."""
         limits = SampleLimits(finished_s={"k80": (30.0, 8.0, 10.0)})
@@ -580,10 +584,10 @@ class TestSamplingRuns:
         assert granted(sampled_round(apps, still.memory)) == {"a": {"v": 1}}
 
 
-def sampled_for_s(limits, restart_s=0.0):
+def sampled_for_s(limits, restart_s=0.0, **more):
     """The lengths of the leases of a sampling run that starts, 0 for whole ones."""
     frame = round_of(
-        {"a": [demand(2.0, job="j", gpus=1)]},
+        {"a": [demand(2.0, job="j", gpus=1, **more)]},
         memory=AlloxMemory(sample_limits=limits),
         profiling_runs=True,
     )

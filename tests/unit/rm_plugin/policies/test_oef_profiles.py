@@ -7,7 +7,6 @@ from oef_round_cases import demand, four_apps, granted, jobs, round_of
 from rm_plugin.policies.demands import usable_left
 from rm_plugin.policies.oef.profiling import MAX_RUNS, Profile, ProfileState
 from rm_plugin.policies.registry import make_policy
-from themis.apps import Slowdown
 from themis.speeds import Speeds
 from themis_lab.simulator.observer import History
 
@@ -29,7 +28,6 @@ def three_jobs(stated, left, measured=None):
     ]
 
 
-NO_LOSS = Slowdown(1.0, 1.0, 1.0, 1.0)
 MEASURED = Profile(state=ProfileState.DONE, types=("k80", "v100"), rates=(1.0, 2.0))
 
 
@@ -79,16 +77,15 @@ class TestRuns:
         assert decision.memory.profiles["a"].state is ProfileState.DONE
         assert list(decision.memory.shares.share) == ["app a/1:2.5"]
 
-    def test_run_without_a_measurement_is_repeated_twice_as_long_and_then_the_stated_speed_counts(self):
-        """2 % of 1000 GPU seconds take 20 s on the K80 by the statement, and twice that is allowed."""
-        wanted = {"a": [demand(gpus=1, work_left_gpu_s=1000.0, slowdown=NO_LOSS, measured=())]}
+    def test_run_without_a_measurement_is_repeated_four_times_as_long_and_then_the_stated_speed_counts(self):
+        wanted = {"a": [demand(gpus=1, measured=())]}
         lasted_s, memory, renewable = [], None, {}
         for _ in range(MAX_RUNS):
             decision = decide(wanted, memory, renewable=renewable)
             assert state(decision) == (ProfileState.RUNNING, "k80")
             lasted_s += [gang.at_most_s for gang in decision.auction["a"]]
             memory, renewable = decision.memory, granted(decision)
-        assert lasted_s == [40.0, 80.0, 160.0, 320.0]
+        assert lasted_s == [10.0, 40.0, 160.0, 0.0]
         decision = decide(wanted, memory, renewable=renewable)
         assert state(decision) == (ProfileState.RUNNING, "v100")
         assert decision.memory.profiles["a"].assumed == ("k80",)
