@@ -143,7 +143,7 @@ SAMPLES = st.lists(
 ).map(tuple)
 
 
-def _demand(job_id, least, more, unit, slowdown, work, held, forecast, speeds, samples) -> GangDemand:
+def _demand(job_id, least, more, unit, slowdown, work, held, forecast, speeds, samples, measured) -> GangDemand:
     return GangDemand(
         job_id=job_id,
         min_gpus=least * unit,
@@ -155,6 +155,7 @@ def _demand(job_id, least, more, unit, slowdown, work, held, forecast, speeds, s
         forecast=forecast,
         speeds=Speeds.of(speeds.items()),
         samples=samples,
+        measured=measured,
     )
 
 
@@ -170,6 +171,7 @@ DEMANDS = st.builds(
     st.none() | FORECASTS,
     st.dictionaries(NAMES, POSITIVE, max_size=3),
     SAMPLES,
+    st.lists(NAMES, max_size=3).map(tuple),
 )
 REPORTS = st.builds(
     AppReport,
