@@ -227,3 +227,26 @@ def test_allox_cuts_a_sample_at_five_times_the_median_of_its_type(tmp_path: Path
             assert "job-00 on v00" in lines(status)["Runs"]
 
     asyncio.run(scenario())
+
+
+def test_job_that_states_a_slow_type_to_be_fast_runs_on_the_fast_one_once_its_app_was_sampled(tmp_path: Path) -> None:
+    """It states that a K80 is three times as fast as a V100; it has a fifth of its speed. Leases are short."""
+    path = cluster_file(tmp_path)
+    path.write_text(yaml.safe_dump({**CLUSTER, "machines": [CLUSTER["machines"][0], V100_MACHINE]}))
+    lease = LeaseSettings(duration_s=12, checkpoint_lead_s=1, grace_s=2)
+    configured = settings(tmp_path, cluster=path, policy="allox", profiling_runs=True, lease=lease)
+    spec = replay_app("boaster", iterations=2000, jobs=2)
+    arguments = {"model": "resnet50", "serial_iteration_s": 0.75, "speeds": "k80=0.2,v100=1", "log_every": 1}
+    jobs = tuple(replace(job, speed_by_device={"k80": 3.0, "v100": 1.0}) for job in spec.jobs)
+    boaster = replace(spec, jobs=jobs, program=replace(spec.program, arguments=arguments))
+
+    async def scenario() -> None:
+        async with live(configured) as rm:
+            app_id = await rm.submit(boaster)
+            status = await rm.wait(app_id, lambda status: any(line.label == "Runs" for line in status.explanation), 90)
+            lines = {line.label: line.text for line in status.explanation}
+            assert lines["Time by type"].endswith("best on v100")
+            assert "on v00" in lines["Runs"]
+            assert "on k00" not in lines["Runs"]
+
+    asyncio.run(scenario())
