@@ -154,7 +154,7 @@ def _many_shares(fair: FairShare) -> list[str]:
 
 
 def _neighbours(instance: Instance, _: Random) -> list[str]:
-    """Theorem 5.2: a tenant's types are neighbours, under either mode. Not of tenants with equal speedups.
+    """Theorem 5.2: a tenant's types are neighbours, under either mode. Tenants of equal speedups do not count.
 
     Whatever such tenants exchange, the shares remain optimal, so the solver may end at shares with a gap.
     """
