@@ -135,7 +135,7 @@ def start_process(configured: RmSettings) -> psutil.Popen:
 
 async def address_of(configured: RmSettings) -> str:
     path = configured.state_dir / "address"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not path.exists():
             await asyncio.sleep(0.05)
     return path.read_text().strip()
