@@ -122,7 +122,8 @@ def _reproduce_paper(name: str, options: argparse.Namespace, seeds: int) -> int:
     cpu_s = time.process_time() - began_s
     how = (
         f"Made with `themis reproduce {name} --scale {scale.value} --seeds {seeds}` in {cpu_s:.0f} s of CPU time. "
-        f"Numbers are medians over seeds 1 to {seeds}, with the least and the largest."
+        f"Numbers are medians over seeds 1 to {seeds}; "
+        "comparisons and some figures also have the least and the largest."
     )
     write_whole(folder / "summary.md", summary_markdown([(made, found) for made, found, _ in done], how).encode())
     _print_document(done, scale, seeds, options)
@@ -168,7 +169,8 @@ def _how(options: argparse.Namespace, runs: int, before: int, seeds: int, took_s
         f"Made with `themis reproduce {' '.join(options.names)} --scale {options.scale} --seeds {seeds}`: {runs} "
         f"runs{there}, {length_text(took_s)} with {options.jobs} at a time."
         + (
-            f" Numbers are medians over seeds 1 to {seeds}, with the least and the largest."
+            f" Numbers are medians over seeds 1 to {seeds}; "
+            "comparisons and some figures also have the least and the largest."
             if _ALL in options.names
             else ""
         )

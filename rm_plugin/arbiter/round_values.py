@@ -230,7 +230,7 @@ class Wait(Value, frozen=True, kw_only=True):
 
     Attributes:
         job_id: The job.
-        reason: One sentence for users.
+        reason: One sentence for users, without times: it is shown again later.
         machine_id: The machine that it waits for; empty if it waits for its turn.
         until_s: When it is expected to start there; None without a machine.
     """
@@ -239,6 +239,13 @@ class Wait(Value, frozen=True, kw_only=True):
     reason: str
     machine_id: str = ""
     until_s: float | None = None
+
+    def text(self, now_s: float) -> str:
+        """The reason, and in how many seconds from now the job is expected to start."""
+        if self.until_s is None:
+            return self.reason
+        ahead_s = self.until_s - now_s
+        return f"{self.reason}; expected to start there {f'in {ahead_s:.4g} s' if ahead_s > 0.0 else 'now'}"
 
 
 class Decision(Value, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rm_plugin.arbiter.round_values import Wait
 from rm_plugin.service.attempt_token import as_hashed
 from rm_plugin.service.budget import Budget
 from rm_plugin.service.grant_limit import NO_GRANT_LIMIT, GrantLimit
@@ -37,7 +38,7 @@ class AppEntry:
 
     `excused_attempts` counts attempts that do not count as failures: they ended through no fault of the app (the
     ResourceManager stopped, or was unavailable), or too long ago. `failed_at_s` has the times of the others' ends.
-    `launch_wait` is why the engine has not started the app master yet, `waits_for` why a job waits, by the newest round
+    `launch_wait` is why the engine has not started the app master yet, `wait` why a job waits, by the newest round
     (`Decision.waits`). `grant_limit` is what the engine did not grant it, which a restart forgets.
     `resting_view` is the view that its last app master left to the agent host; empty for an app that does not rest.
     `idle_since_s` is when its app master was last seen with GPUs, or asked to rest.
@@ -82,7 +83,7 @@ class AppEntry:
     idle_since_s: float = 0.0
     resting_view: bytes = field(default=b"", repr=False)
     gpu_time_s: float = 0.0
-    waits_for: str = ""
+    wait: Wait | None = None
     grant_limit: GrantLimit = NO_GRANT_LIMIT
     heartbeat: pb.Heartbeat = field(default_factory=pb.Heartbeat)
     _curves: dict[str, pb.LossCurve] = field(default_factory=dict, repr=False)

@@ -64,6 +64,7 @@ class LogSummary:
         memory: What the policy remembered in the newest round that was granted, `memory_round`, as JSON; None if
             nothing.
         memory_policy: The policy that wrote it; empty if unknown.
+        waits: Why jobs wait by the newest round that was granted, as JSON (`Decision.waits`).
         unreadable: Events that cannot be read, and what is wrong with the first.
     """
 
@@ -81,6 +82,7 @@ class LogSummary:
     memory: object = None
     memory_round: int | None = None
     memory_policy: str = ""
+    waits: object = None
     unreadable: int = 0
     first_unreadable: str = ""
 
@@ -122,6 +124,7 @@ class LogSummary:
             self.memory = memory_after(self.memory, self.memory_round, event.detail)
             self.memory_round = round_id
             self.memory_policy = self.policy
+            self.waits = event.detail.get("waits")
         elif event.kind == "round_ended":
             self.open_rounds.discard(round_id)
 

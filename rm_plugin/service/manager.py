@@ -174,8 +174,9 @@ class ResourceManager:
             return ""
         if not entry.is_active:
             return f"it is paused; `submarine app resume {entry.app_id}` brings it back"
-        reasons = [entry.launch_wait or entry.waits_for]
-        reasons.append(entry.grant_limit.shown(self.clock.now_s()))
+        now_s = self.clock.now_s()
+        wait = "" if entry.wait is None else entry.wait.text(now_s)
+        reasons = [entry.launch_wait or wait, entry.grant_limit.shown(now_s)]
         if entry.heartbeat.unmet_gpus > 0:
             reasons += self.live_cluster.limits
         return "; ".join(filter(None, reasons))

@@ -9,6 +9,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 from msgspec.structs import replace
 
+from rm_plugin.arbiter.round_values import Wait
 from rm_plugin.policies.gang_check import check_gang
 from rm_plugin.policies.port import Policy, PolicyWithMemory
 from rm_plugin.policies.registry import POLICIES, make_policy
@@ -119,6 +120,15 @@ def restored_memory(stored: object, policy: Policy, former: str = "") -> Value |
         problem = "what is stored is dropped, because another policy wrote it or it is damaged"
         LOG.warning("the policy %s starts without memory: %s (%.300s)", policy.name, problem, error)
         return None
+
+
+def restored_waits(stored: object) -> dict[str, Wait]:
+    """Restore why jobs wait by the newest round, by app, from JSON. The next round says again what cannot be read."""
+    try:
+        return msgspec.convert(stored or {}, dict[str, Wait])
+    except msgspec.ValidationError as error:
+        LOG.warning("why jobs wait is unknown until the next round: %.300s", error)
+        return {}
 
 
 def _memory_type(policy_name: str) -> type[Value] | None:

@@ -430,8 +430,7 @@ class RoundRunner:
 
     def _note_waits(self, waits: Mapping[str, Wait]) -> None:
         for entry in self._entries.active():
-            wait = waits.get(entry.app_id)
-            entry.waits_for = "" if wait is None else wait.reason
+            entry.wait = waits.get(entry.app_id)
 
     # ---- helpers ----
 

@@ -37,7 +37,14 @@ from rm_plugin.service.log_summary import LogSummary, report_unreadable
 from rm_plugin.service.manager import ResourceManager
 from rm_plugin.service.nodes import NodeWatch
 from rm_plugin.service.recorder import Recorder
-from rm_plugin.service.restoring import is_finite, lasting_leases, restored_entries, restored_memory, warn_of_refused
+from rm_plugin.service.restoring import (
+    is_finite,
+    lasting_leases,
+    restored_entries,
+    restored_memory,
+    restored_waits,
+    warn_of_refused,
+)
 from rm_plugin.service.round_runner import RoundRunner
 from rm_plugin.service.session_service import ArbiterService
 from rm_plugin.service.shared_log import SharedLog
@@ -482,10 +489,13 @@ def _arbiter(
         next_round_id=summary.last_round + 1,
         memory=restored_memory(summary.memory, policy, summary.memory_policy),
     )
+    # Another policy decides anew why an app waits.
+    waits = restored_waits(summary.waits) if summary.memory_policy in ("", policy.name) else {}
     # By arrival, since the arbiter's time does not run back.
     for entry in sorted(entries.active(), key=lambda entry: entry.arrived_at_s):
         if not entry.is_admitted:
             continue
+        entry.wait = waits.get(entry.app_id)
         arbiter.add_app(
             entry.app_id,
             now_s=entry.arrived_at_s,

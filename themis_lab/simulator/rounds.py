@@ -71,7 +71,7 @@ def round_record(
         lease_end_s=lease_end_s,
         later_ends_s=_later_ends_s(changes, lease_end_s),
         refused=dict(result.refused),
-        waits={app_id: wait.reason for app_id, wait in decision.waits.items()},
+        waits={app_id: wait.text(snapshot.now_s) for app_id, wait in decision.waits.items()},
         status="" if outcome is None or not outcome.problems else outcome.status.value,
         gap=0.0 if outcome is None or not outcome.problems else outcome.worst_gap,
     )

@@ -15,7 +15,7 @@ class Explanation(Value, frozen=True, kw_only=True):
     """Why a job did not start.
 
     Attributes:
-        text: One sentence for users.
+        text: One sentence for users, without times: `place` has when the job is expected to start.
         rank: The user's rank by progress, from 1, among `users` users; 0 if no matching was made.
         users: Users with a waiting job.
         progress: The user's progress.
@@ -64,9 +64,7 @@ def explain(
     if place is not None:
         machine = next(each for each in snapshot.machines if each.machine_id == place.machine_id)
         available_s = max(machine.available_s, snapshot.now_s)
-        ahead = max(0.0, place.start_s - snapshot.now_s)
-        name = names.get(place.machine_id, place.machine_id)
-        text = f"{job_id} waits for {name}, where it is expected to start in {ahead:.4g} s; {who}"
+        text = f"{job_id} waits for {names.get(place.machine_id, place.machine_id)}; {who}"
     else:
         text = f"{job_id} waits: {who}, and the {last.considered} with the least progress go first"
     return Explanation(

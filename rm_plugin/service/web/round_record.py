@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
+from rm_plugin.arbiter.round_values import Wait
 from rm_plugin.service.store import StoredEvent
 from themis.web.formatting import finite
 
@@ -153,12 +156,13 @@ def _auctioned(record: RoundRecord, detail: Detail, _time_s: float) -> None:
     record.auction = detail
 
 
-def _granted(record: RoundRecord, detail: Detail, _time_s: float) -> None:
+def _granted(record: RoundRecord, detail: Detail, time_s: float) -> None:
     record.won = dict(detail["auction"])
     record.leftovers = dict(detail["leftovers"])
     record.usable_left = detail["usable_left"]
     record.refused = dict(detail.get("refused", {}))
-    record.waits = {app_id: wait["reason"] for app_id, wait in detail.get("waits", {}).items()}
+    waits = msgspec.convert(detail.get("waits", {}), dict[str, Wait])
+    record.waits = {app_id: wait.text(time_s) for app_id, wait in waits.items()}
     record.granted = True
     decide_ms = detail.get("decide_ms")
     record.decide_s = None if decide_ms is None else 1e-3 * float(decide_ms)

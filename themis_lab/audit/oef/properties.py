@@ -154,7 +154,15 @@ def _many_shares(fair: FairShare) -> list[str]:
 
 
 def _neighbours(instance: Instance, _: Random) -> list[str]:
-    """Theorem 5.2: a tenant's types are neighbours, under either mode."""
+    """Theorem 5.2: a tenant's types are neighbours, under either mode. Tenants of equal speedups do not count.
+
+    Whatever such tenants exchange, the shares remain optimal, so the solver may end at shares with a gap.
+    """
+    rows = {
+        tuple(each / tenant.speedup[0] for each in tenant.speedup) for tenant in instance.tenants if tenant.speedup[0]
+    }
+    if len(rows) < len(instance.tenants):
+        return []
     wrong = []
     for rule in ("cooperative", "noncooperative"):
         for tenant, share in _solve(rule, instance).share.items():

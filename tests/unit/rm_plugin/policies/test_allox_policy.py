@@ -100,8 +100,8 @@ def test_wait_names_the_machine_and_the_time():
     record = simulation(apps, cluster(1, 1), observer=history, record_rounds=True).run()
     wait = history.results[1].decision.waits["second"]
     assert (wait.job_id, wait.machine_id, wait.until_s) == ("second-0", "gpu0", 11.0)
-    assert "second/second-0 waits for gpu0, where it is expected to start in 10 s" in wait.reason
-    assert record.rounds[1].waits == {"second": wait.reason}
+    assert wait.reason.startswith("second/second-0 waits for gpu0; ")
+    assert record.rounds[1].waits == {"second": f"{wait.reason}; expected to start there in 10 s"}
 
 
 def test_wait_for_a_device_of_a_larger_machine_names_the_machine():
@@ -113,7 +113,7 @@ def test_wait_for_a_device_of_a_larger_machine_names_the_machine():
     )
     apps = [app(f"a{place}", 100, 100, user=f"u{place}") for place in range(3)]
     simulation(apps, large, observer=history).run()
-    assert "a2/a2-0 waits for m, where" in history.results[0].decision.waits["a2"].reason
+    assert "a2/a2-0 waits for m; " in history.results[0].decision.waits["a2"].reason
 
 
 def test_jobs_that_need_several_devices_say_that_they_wait_for_another_policy():

@@ -1,5 +1,9 @@
 """The examples of the OEF paper (Middleware'24), recomputed exactly. Comments name other numbers in the paper."""
 
+from itertools import accumulate
+from operator import mul
+from random import Random
+
 import pytest
 from oef_cases import A, B, C, D, instance, solve
 
@@ -139,6 +143,35 @@ def np_dot(one, other):
 
 def test_cooperative_is_pareto_efficient_among_envy_free_shares_only():
     assert pareto_gap(solve("cooperative", D), HighsModel) == pytest.approx(1 / 12, abs=1e-6)
+
+
+def with_gaps(fair):
+    """Tenants with types that are not neighbours."""
+    held = {tenant: [place for place, gpus in enumerate(gpus) if gpus > 0] for tenant, gpus in fair.share.items()}
+    return [tenant for tenant, places in held.items() if places and places[-1] - places[0] >= len(places)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_noncooperative_gives_neighbouring_types_if_every_ratio_has_the_same_order_without_ties(seed):
+    rng = Random(seed)
+    tenants, types = rng.randint(2, 5), rng.randint(3, 4)
+    ratios = [sorted(rng.uniform(1.0, 2.5) for _ in range(tenants)) for _ in range(types - 1)]
+    rows = [tuple(accumulate((1.0, *row), mul)) for row in zip(*ratios, strict=True)]
+    assert with_gaps(solve("noncooperative", rows, [rng.randint(1, 4) for _ in range(types)])) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "rows", "capacity", "tenant"),
+    [
+        ("noncooperative", C, (1, 1, 1), "u1"),
+        # In order of every ratio, but tied: other optimal shares have no gap.
+        ("noncooperative", ((1, 1.3, 1.4), (1, 1.3, 1.4)), (1, 1, 1), "u1"),
+        # In order of every ratio without ties.
+        ("cooperative", ((1, 1.01, 1.03), (1, 1.8, 2.6), (1, 1.82, 3.6), (1, 2.25, 4.5)), (4, 2, 3), "u3"),
+    ],
+)
+def test_a_tenant_gets_types_that_are_not_neighbours(rule, rows, capacity, tenant):
+    assert with_gaps(solve(rule, rows, capacity)) == [tenant]
 
 
 def test_two_models_on_two_gpus_lose_a_tenth_under_max_min():

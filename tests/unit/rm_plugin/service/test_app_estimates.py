@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 from web_cases import RmCase
 
+from rm_plugin.arbiter.round_values import Wait
 from rm_plugin.service import app_estimates
 from themis.lifecycle import AppState
 from themis.wire import themis_pb2 as pb
@@ -68,7 +69,9 @@ def test_reason_is_the_first_that_is_the_case():
         case.grant(app_0001={"m00": 3})
         shape = replace(case.entries.get("app-0002").shapes["job-0"], min_tasks=2)
         assert waiting(case, shapes={"job-0": shape}).reason == "1 GPU free, and its smallest gang needs 2"
-        assert waiting(case, waits_for="profiling comes first").reason == "profiling comes first"
+        assert (
+            waiting(case, wait=Wait(job_id="job-0", reason="profiling comes first")).reason == "profiling comes first"
+        )
         assert waiting(case, launch_wait="the queue is full").reason == "the queue is full"
 
     run(check)

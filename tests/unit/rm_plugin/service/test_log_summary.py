@@ -33,6 +33,7 @@ EVENTS = st.builds(
             "round_id": number,
             "state": state,
             "memory": memory,
+            "waits": None if memory is None else {"app-0001": {"job_id": "job-0", "reason": "its turn"}},
             "reason": MASTER_AWAY,
             "rho": {"app-0001": 1.0},
         },

@@ -49,6 +49,7 @@ def played(policy, specs, see, cluster=HYBRID, **settings):
 
     async def scenario():
         case = ServiceCase(MemoryStore(), policy=policy, cluster=cluster, **settings)
+        case.recorder.record("rm_started", detail={"policy": policy})
         sessions = [await case.manager.register(registration(await case.manager.submit(spec))) for spec in specs]
 
         def reports(round_id, body):
@@ -91,7 +92,29 @@ def test_show_explains_a_running_and_a_waiting_app_under_allox():
     assert "Time by type:   cpu 500 s, gpu 100 s; best on gpu" in runs
     assert "Runs:           job on g, 100 s from its start" in runs
     assert "Progress:       0, number 1 of 2 tenants: the least goes first" in waits
-    assert "job waits for g, where it is expected to start in 100 s; user bob is number 2 of 2 users" in waits
+    assert "job waits for g; user bob is number 2 of 2 users by progress; expected to start there in 100 s" in waits
+
+
+def waits_after_a_restart(seconds, policy="allox"):
+    """What the waiting app of two waits for, after a restart so many seconds later and before its first round."""
+
+    async def see(case, _site, entries):
+        now_s = case.clock.now_s() + seconds
+        again = ServiceCase(case.recorder.store, policy=policy, cluster=HYBRID, now_s=now_s, alpha=1.0)
+        return app_status(again.manager, again.entries.get(entries[1].app_id), whole=False).waits_for
+
+    return played("allox", [app("ann"), app("bob")], see, alpha=1.0)
+
+
+@pytest.mark.parametrize(("seconds", "when"), [(40.0, "in 60 s"), (500.0, "now")])
+def test_a_restart_keeps_why_an_app_waits_and_its_time_runs_on(seconds, when):
+    text = waits_after_a_restart(seconds)
+    assert text.startswith("app-0002/job waits for g; ")
+    assert text.endswith(f"; expected to start there {when}")
+
+
+def test_a_restart_under_another_policy_forgets_why_an_app_waits():
+    assert waits_after_a_restart(0.0, policy="themis") == ""
 
 
 def test_json_and_rest_have_the_explanation_of_allox():

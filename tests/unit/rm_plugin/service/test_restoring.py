@@ -15,7 +15,7 @@ from rm_plugin.policies.oef_policy import OefPolicyMemory
 from rm_plugin.policies.registry import make_policy
 from rm_plugin.service.log_summary import read_summary
 from rm_plugin.service.recorder import Recorder
-from rm_plugin.service.restoring import restored_memory
+from rm_plugin.service.restoring import restored_memory, restored_waits
 from rm_plugin.service.store_memory import MemoryStore
 from rm_plugin.service.store_sqlite import SqliteStore
 from rm_plugin.service.web.event_index import EventIndex
@@ -243,6 +243,11 @@ def wants_two(round_id):
         pb.GangDemand(job_id="job-0", min_gpus=2, max_gpus=2, unit_gpus=1, slowdown=report(1).demands[0].slowdown)
     )
     return message
+
+
+@pytest.mark.parametrize("stored", [None, {}, {"app-0001": {"reason": 3}}, ["app-0001"]])
+def test_waits_that_cannot_be_read_are_unknown(stored):
+    assert restored_waits(stored) == {}
 
 
 def memory_after(store, *, policy):

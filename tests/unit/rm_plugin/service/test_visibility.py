@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 from service_cases import SPEC
 
+from rm_plugin.arbiter.round_values import Wait
 from rm_plugin.service import manager
 from rm_plugin.service.entries import AppEntry
 from rm_plugin.service.memory_service import memory_service
@@ -94,7 +95,7 @@ def test_entry_for_other_users_holds_no_text_of_its_programs():
     heartbeat, finish = filled(pb.Heartbeat), filled(pb.Finish)
     for message in (heartbeat, finish):
         message.jobs.append(filled(pb.JobStatus))
-    texts = dict.fromkeys(("diagnostics", "page_url", "engine_id", "archive", "waits_for", "launch_wait"), "SECRET")
+    texts = dict.fromkeys(("diagnostics", "page_url", "engine_id", "archive", "launch_wait"), "SECRET")
     entry = AppEntry(
         app_id="app-0001",
         spec=spec,
@@ -102,6 +103,7 @@ def test_entry_for_other_users_holds_no_text_of_its_programs():
         heartbeat=heartbeat,
         finish=finish,
         token_sha256="SECRET",
+        wait=Wait(job_id="SECRET", reason="SECRET"),
         **texts,
     )
     seen = visible_entry(entry, BOB)

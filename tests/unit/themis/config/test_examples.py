@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[4]
 
 def test_packaged_examples_are_the_files_of_conf():
     assert examples_folder().resolve() == ROOT / "conf"
-    names = {"hadoop-10", "hadoop-hybrid", "hybrid", "mixed-3", "rtx-12", "small-8", "testbed-64"}
+    names = {"hadoop-10", "hadoop-hybrid", "hybrid", "hybrid-12", "mixed-3", "rtx-12", "small-8", "testbed-64"}
     assert set(examples(ExampleKind.CLUSTER)) == names
 
 

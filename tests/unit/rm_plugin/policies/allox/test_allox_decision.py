@@ -136,7 +136,7 @@ def test_explanation_names_rank_machine_and_its_time():
     decision = decide(view, alpha=0.0)
     assert explain(decision, view, "b").text == "b starts on c0"
     waits = explain(decision, view, "a")
-    assert waits.text == "a waits for g0, where it is expected to start in 10 s; ann is number 1 of 3 users by progress"
+    assert waits.text == "a waits for g0; ann is number 1 of 3 users by progress"
     assert (waits.rank, waits.users, waits.considered, waits.widening_steps, waits.available_s) == (1, 3, 2, 1, 10.0)
     assert waits.place.position_from_end == 1
     assert (
