@@ -78,6 +78,7 @@ def test_guide_commands_work_on_an_existing_cluster(cluster, tmp_path):
         (only,) = block(PAGE, mark).body.splitlines()
         return only.replace("/etc/hadoop/conf", str(cluster.conf_dir)).replace("themis.example.org:8650", address)
 
+    printed_by("themis rm init --dir tls --host 127.0.0.1", tmp_path, environment)
     printed_by(line("site storage"), tmp_path, environment)
     with (tmp_path / "rm.log").open("wb") as log:
         service = subprocess.Popen(

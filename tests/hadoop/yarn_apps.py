@@ -58,7 +58,8 @@ class RunningAm:
         while not is_done(news):
             assert time.monotonic() < deadline, f"after {timeout_s} s: {news}"
             for kind, items in self.allocate().items():
-                news.setdefault(kind, []).extend(items)
+                if isinstance(items, list):
+                    news.setdefault(kind, []).extend(items)
             time.sleep(0.1)
         return news
 
