@@ -163,7 +163,7 @@ def test_app_that_states_wrong_speeds_reports_measured_ones_and_oef_uses_them(tm
     async def scenario() -> None:
         async with live(configured) as rm:
             app_id = await rm.submit(boaster)
-            status = await rm.wait(app_id, measured, timeout_s=60)
+            status = await rm.wait(app_id, measured, timeout_s=100)
             # The first type that a job ran on keeps its stated speed, the other one is compared with it.
             assert len([each for job in status.jobs for each in job.speeds if each.measured]) >= 1
 
