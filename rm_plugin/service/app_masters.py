@@ -78,8 +78,9 @@ class AppMasters:
     ) -> None:
         self.settings = settings
         self.rm_address = ""
-        self.rm_environment: Mapping[str, str] = {}
         """Where app masters reach this service; set before the first start."""
+        self.rm_environment: Mapping[str, str] = {}
+        """Variables by which app masters trust its certificate, with TLS; set likewise."""
         self._arbiter = arbiter
         self._entries = entries
         self._changes = changes
@@ -109,7 +110,7 @@ class AppMasters:
     async def take_up(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
         """Start the app master of an app that has none, or let the agent host answer for it until it is granted GPUs.
 
-        An app that is not admitted is taken up once it is. `timeout_s` is as in `launch_or_queue`.
+        An app that is not admitted is taken up once it is. `timeout_s` is as in `_launch_or_queue`.
         """
         if not entry.is_admitted or entry.leave_reason:
             return
@@ -118,7 +119,7 @@ class AppMasters:
             entry.turn(AppState.ACCEPTED)
             self._host(entry)
         else:
-            await self.launch_or_queue(entry, timeout_s=timeout_s)
+            await self._launch_or_queue(entry, timeout_s=timeout_s)
 
     def start_granted(self, changes: Iterable[LeaseChange]) -> None:
         """Start the app masters of hosted apps that have leases now, also of GPUs that others have yet to give back."""
@@ -192,7 +193,7 @@ class AppMasters:
         for entry in await self._changes.make_surely(admit):
             self._spawn(self.take_up(entry))
 
-    async def launch_or_queue(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
+    async def _launch_or_queue(self, entry: AppEntry, *, timeout_s: float | None = None) -> None:
         """Start the app's next attempt; return at once, or after `timeout_s`, if it has to wait in the background."""
         has_room = self._starts.has_room
         launch = self._spawn(self._launch(entry))
@@ -334,9 +335,7 @@ class AppMasters:
             return self._take_back(entry)
         if overdue:
             return self._take_by_force(entry, "the lease was not given back in time")
-        if any(entry.app_id in waiting for waiting in (self._hosted, self._quotas.waiting)):
-            return None
-        if self._starts.waits(entry.app_id):
+        if entry.app_id in self._hosted or entry.app_id in self._quotas.waiting or self._starts.waits(entry.app_id):
             return None
         if entry.app_id in self._unlaunched:
             # `_kill_after` and `_pause_after` end apps that are to leave. All others wait for the engine.
@@ -541,7 +540,7 @@ class AppMasters:
         self._arbiter.set_silent(entry.app_id, True)
         self._starts.done(entry.app_id)
         if await self._changes.make_surely(lambda change: self._decide_loss(change, entry, attempt, reason)):
-            await self.launch_or_queue(entry)
+            await self._launch_or_queue(entry)
 
     def _decide_loss(self, change: Change, entry: AppEntry, attempt: int, reason: str) -> bool:
         """Return whether the app gets another attempt after the loss of this one."""

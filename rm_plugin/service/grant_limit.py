@@ -96,8 +96,10 @@ class GrantLimit(Value, frozen=True, kw_only=True):
 
     def shown(self, now_s: float) -> str:
         """Return what users see: what was not granted, and when the app asks again. Empty without."""
-        if now_s >= self.until_s or self.gpus is None:
-            return self.reason if now_s < self.until_s else ""
+        if now_s >= self.until_s:
+            return ""
+        if self.gpus is None:
+            return self.reason
         again_s = max(1.0, self.until_s - now_s)
         return f"{self.reason}; at most {self.gpus} GPUs are leased to it for {again_s:.0f} s"
 

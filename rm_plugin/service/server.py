@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -491,6 +492,9 @@ def _arbiter(
     )
     # Another policy decides anew why an app waits.
     waits = restored_waits(summary.waits) if summary.memory_policy in ("", policy.name) else {}
+    prolonged: defaultdict[str, list[int]] = defaultdict(list)
+    for lease_id, app_id in summary.prolonged.items():
+        prolonged[app_id].append(lease_id)
     # By arrival, since the arbiter's time does not run back.
     for entry in sorted(entries.active(), key=lambda entry: entry.arrived_at_s):
         if not entry.is_admitted:
@@ -502,7 +506,7 @@ def _arbiter(
             attained_gpu_s=summary.attained_gpu_s.get(entry.app_id, 0.0),
             owner=entry.owner,
             resources=entry.spec.resources,
-            waiting=[lease_id for lease_id, app_id in summary.prolonged.items() if app_id == entry.app_id],
+            waiting=prolonged.get(entry.app_id, ()),
         )
         arbiter.set_silent(entry.app_id, True)
     arbiter.note_ended(
