@@ -110,7 +110,10 @@ class RunningProcess:
             _signal_group(self.pid, number)
 
     def kill(self) -> None:
-        """Send SIGKILL to the whole group. `wait` returns once it has ended."""
+        """Send SIGKILL to the whole group.
+
+        `wait` returns once the leader has ended. A member without a control group may take a moment longer.
+        """
         self.note_sessions()
         self.signal_group(signal.SIGKILL)
 
