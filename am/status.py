@@ -135,5 +135,6 @@ def job_status(app: SearchedApp, job: JobRun) -> pb.JobStatus:
         ],
         lines_seen=job.lines.lines_seen if job.lines is not None else 0,
         lines_read=job.lines.lines_read if job.lines is not None else 0,
+        tracked_run=job.profile.tracked_run,
         pace_known=JobProgress(spec=job.spec, profile=job.profile).pace_known,
     )

@@ -107,6 +107,7 @@ def _job_object(app: pb.AppStatus, job: pb.JobStatus) -> dict[str, Any]:
         "restarts": job.restarts,
         "hyper_parameters": status.hyper_parameters(app, job.job_id),
         "health": job.health or None,
+        "tracked_run": job.tracked_run or None,
         "pace_known": job.pace_known,
         "slowdown": {
             each.level: {"factor": each.factor, "intervals": each.intervals, "spread": each.spread}

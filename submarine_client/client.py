@@ -47,6 +47,7 @@ class Job(Value, frozen=True, kw_only=True):
     """One job of an app as its app master reported it last.
 
     `loss` and `accuracy` (a share of 1) are None if the job logged none. `checkpoint` is known of the best job only.
+    `tracked_run` is where its run of MLflow or Weights & Biases is, None if it reported none.
     """
 
     job_id: str
@@ -59,6 +60,7 @@ class Job(Value, frozen=True, kw_only=True):
     restarts: int
     hyper_parameters: Mapping[str, HyperParameter]
     checkpoint: str | None
+    tracked_run: str | None
 
 
 class Jobs(Sequence[Job]):
@@ -254,6 +256,7 @@ class App:
             restarts=job.restarts,
             hyper_parameters=status.hyper_parameters(self._seen, job.job_id),
             checkpoint=(self._seen.best_checkpoint or None) if is_best else None,
+            tracked_run=job.tracked_run or None,
         )
 
     def _checked(self, check: bool) -> Self:

@@ -18,11 +18,14 @@ _LABEL_WIDTH = 14
 
 
 def app_text(app: pb.AppStatus) -> str:
-    """Format one app: state, best job, leases, jobs, their faults, S by level and speeds by type, and its share."""
+    """Format one app: state, best job, leases, jobs, their faults and tracked runs, S by level, its share, and speeds."""
     lines = [*_head(app), *_outcome(app), "", jobs_table(app)]
     health = [(job.job_id, job.health) for job in app.jobs if job.health]
     if health:
         lines += ["", table(("JOB", "HEALTH"), health)]
+    tracked = [(job.job_id, job.tracked_run) for job in app.jobs if job.tracked_run]
+    if tracked:
+        lines += ["", table(("JOB", "TRACKED RUN"), tracked)]
     measured = [job for job in app.jobs if any(each.intervals for each in job.slowdown)]
     if measured:
         lines += ["", slowdown_table(measured)]

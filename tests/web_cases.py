@@ -119,6 +119,7 @@ class RmCase:
                     gpus=2,
                     hyper_parameters={"learning_rate": pb.Scalar(number=0.1)},
                     health="" if place else "its loss is no number since iteration 38",
+                    tracked_run="" if place else "https://wandb.ai/me/digits/runs/1b2c",
                 )
                 for place, job in enumerate(entry.spec.jobs)
             ],

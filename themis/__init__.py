@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from themis.errors import InputError, InvariantError, ThemisError, UnknownNameError, UnreachableError
     from themis.leases import Lease
     from themis.lifecycle import AppState, JobState, LeaseState
-    from themis.reporting import report
+    from themis.reporting import report, report_run
 
 __version__ = "0.1.0"
 
@@ -40,7 +40,7 @@ _MODULES = {
     "themis.errors": ("InputError", "InvariantError", "ThemisError", "UnknownNameError", "UnreachableError"),
     "themis.leases": ("Lease",),
     "themis.lifecycle": ("AppState", "JobState", "LeaseState"),
-    "themis.reporting": ("report",),
+    "themis.reporting": ("report", "report_run"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -70,6 +70,7 @@ __all__ = [
     "load_cluster",
     "load_group",
     "report",
+    "report_run",
 ]
 
 

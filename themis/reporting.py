@@ -1,4 +1,4 @@
-"""`report`: training programs call it to report progress. It imports only Python's standard library."""
+"""`report` and `report_run`: training programs call them to report progress. Imports only Python's standard library."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import time
 
 PREFIX = "INFO:themis:report "
 """The beginning of each line with a report."""
+
+RUN_PREFIX = "INFO:themis:run "
+"""The beginning of each line that names a run."""
 
 FILE_VARIABLE = "THEMIS_REPORT"
 """Environment variable with the file that reports are appended to: the log of the task. Without it, standard output."""
@@ -35,8 +38,24 @@ def report(*, step: int, loss: float | None = None, **metrics: float) -> None:
         values["loss"] = float(loss)
     values |= {name: float(value) for name, value in metrics.items()}
     values["time_s"] = round(time.monotonic(), 4)
-    # The line end before it separates the report from a progress bar that was drawn without one.
-    line = f"\n{PREFIX}{json.dumps(values)}\n".encode()
+    _write(f"{PREFIX}{json.dumps(values)}")
+
+
+def report_run(run: str) -> None:
+    """Report where the run of this job is in an experiment tracker. Themis shows it beside the job.
+
+    Example: `report_run(run.info.run_id)` with MLflow, so that the next start of the job resumes this run. Weights &
+    Biases, and MLflow at the end of a run, print the address themselves.
+
+    Args:
+        run: An address (`https://..`) or an id.
+    """
+    _write(f"{RUN_PREFIX}{json.dumps(str(run))}")
+
+
+def _write(text: str) -> None:
+    # The line end before it separates the line from a progress bar that was drawn without one.
+    line = f"\n{text}\n".encode()
     try:
         file = os.open(os.environ.get(FILE_VARIABLE, ""), os.O_WRONLY | os.O_APPEND)
     except OSError:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
+from am.jobs.tracking import tracking_variables
 from am.runtimes.port import visible_devices
 from themis.apps import NO_FRAMEWORK, PYTORCH, TENSORFLOW
 from themis.cluster import Allocation, GpuId, Level
@@ -37,6 +38,8 @@ class JobIncarnation(Value, frozen=True, kw_only=True):
         environment: The user's own variables; the contract's names win over them.
         framework: Whose variables describe a task's peers: one of `themis.apps.FRAMEWORKS`, or empty for all.
         most_tasks: How many tasks an incarnation of the job may have.
+        submitted_at_s: When the app was submitted, in seconds since the epoch.
+        tracked_run: The run that the job reported last (`themis.report_run`), empty without one.
     """
 
     app_id: str
@@ -55,6 +58,8 @@ class JobIncarnation(Value, frozen=True, kw_only=True):
     environment: Mapping[str, str] = field(default_factory=dict)
     framework: str = ""
     most_tasks: int = 1
+    submitted_at_s: float = 0.0
+    tracked_run: str = ""
 
     __repr__ = repr_without("environment")
 
@@ -93,6 +98,14 @@ def task_environment(gang: JobIncarnation, task_index: int) -> dict[str, str]:
     environment = {
         # Without it, Python buffers output to a file, so that lines reach the log minutes late.
         "PYTHONUNBUFFERED": "1",
+        **tracking_variables(
+            gang.environment,
+            app_id=gang.app_id,
+            job_id=gang.job_id,
+            task_index=task_index,
+            submitted_at_s=gang.submitted_at_s,
+            run=gang.tracked_run,
+        ),
         **gang.environment,
         "THEMIS_APP_ID": gang.app_id,
         "THEMIS_JOB_ID": gang.job_id,

@@ -360,6 +360,8 @@ class JobRunner:
             environment=app.spec.program.environment,
             framework=app.spec.program.framework,
             most_tasks=job.spec.shape.tasks,
+            submitted_at_s=app.submitted_at_s,
+            tracked_run=job.profile.tracked_run,
         )
         command = job_command(app.spec.program, job.spec, self._values(job))
         return [

@@ -9,7 +9,7 @@ from am.page.log_files import CHUNK_BYTES, LogFile
 from am.page.state import AmPageState, JobRow
 from am.profiler.slowdowns import LevelSlowdown
 from themis.lifecycle import JobState
-from themis.web.elements import Markup, element, join, link, markup, section, table, tiles
+from themis.web.elements import Markup, element, join, link, markup, outside_link, section, table, tiles
 from themis.web.formatting import MISSING, assignments, from_now, number, percent
 from themis.web.frame import label, page
 
@@ -29,6 +29,7 @@ def app_page(state: AmPageState) -> str:
             ]
         ),
         section("Jobs", _jobs(state)),
+        _tracked_runs(state),
         section(
             "S by level",
             _slowdowns(state),
@@ -88,6 +89,12 @@ def _jobs(state: AmPageState) -> Markup:
         for job in state.jobs
     ]
     return table(heads, rows, numbers=heads[2:6])
+
+
+def _tracked_runs(state: AmPageState) -> Markup:
+    """The section with links to the jobs' runs in MLflow or Weights & Biases, if there are any."""
+    rows = [(job.job_id, outside_link(job.tracked_run, job.tracked_run)) for job in state.jobs if job.tracked_run]
+    return section("Tracked runs", table(("job", "run"), rows)) if rows else markup("")
 
 
 def _slowdowns(state: AmPageState) -> Markup:

@@ -22,6 +22,7 @@ class JobRow(Value, frozen=True, kw_only=True):
         loss, accuracy: None until they are known.
         gpus: The job's GPUs as `MACHINE/INDEX`, separated by blanks.
         health: The job's problem, or empty if it has none.
+        tracked_run: Where its run in an experiment tracker is, or empty.
         slowdown: S by level, tightest first.
         speeds: The speed by device type, fastest first; empty on a cluster of one type.
     """
@@ -36,6 +37,7 @@ class JobRow(Value, frozen=True, kw_only=True):
     restarts: int = 0
     hyper_parameters: Mapping[str, HyperParameter]
     health: str = ""
+    tracked_run: str = ""
     slowdown: tuple[LevelSlowdown, ...] = ()
     speeds: tuple[DeviceSpeed, ...] = ()
 
@@ -116,6 +118,7 @@ def _job(job: JobRun, target: int) -> JobRow:
         restarts=job.restarts,
         hyper_parameters=job.spec.hyper_parameters,
         health=job.health,
+        tracked_run=job.profile.tracked_run,
         slowdown=job.profile.slowdown_by_level(),
         speeds=job.profile.speed_by_device(),
     )

@@ -47,6 +47,7 @@ def _job(job: JobRow) -> dict[str, object]:
             name: finite(value) if isinstance(value, float) else value for name, value in job.hyper_parameters.items()
         },
         "health": job.health or None,
+        "tracked_run": job.tracked_run or None,
         "slowdown": {
             each.level: {"factor": each.factor, "intervals": each.intervals, "spread": each.spread}
             for each in job.slowdown

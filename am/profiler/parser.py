@@ -19,6 +19,7 @@ from am.profiler.keras_format import KerasFormat
 from am.profiler.log_format import LineFormat, LogFormat
 from am.profiler.records import Begun, LossOnly, Metric, Record, Skipped, StepLoss, Validation
 from am.profiler.report_format import ReportFormat
+from am.profiler.run_format import RUN_STARTS, parse_run
 from am.profiler.text_format import TextFormat
 from am.profiler.themis_format import THEMIS_STARTS, parse_themis
 from themis.apps import MetricSpec
@@ -27,6 +28,7 @@ FORMATS: tuple[Callable[[], LogFormat], ...] = (
     lambda: LineFormat(ESTIMATOR_STARTS, parse_estimator, ESTIMATOR_ORDINARY, ESTIMATOR_KEEP_LAST, ESTIMATOR_COUNTED),
     # Before the other lines of Themis, which begin in the same way.
     ReportFormat,
+    lambda: LineFormat(RUN_STARTS, parse_run),
     lambda: LineFormat(THEMIS_STARTS, parse_themis),
     KerasFormat,
     CnnBenchmarksFormat,

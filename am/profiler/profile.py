@@ -23,6 +23,7 @@ from am.profiler.records import (
     Skipped,
     StepLoss,
     StepsPerSecond,
+    TrackedRun,
     Validation,
 )
 from am.profiler.slowdowns import (
@@ -54,7 +55,8 @@ class JobProfile:
 
     `iteration` never decreases. After a restart from an older checkpoint it stays until the job passes it again. Loss
     and accuracy are those of the highest step that has them. `logged` is the highest iteration that the job itself
-    reported, 0 if it reported none.
+    reported, 0 if it reported none. `tracked_run` is where its newest run in an experiment tracker is, empty without
+    one.
 
     Example: `started(2, Level.MACHINE)`, then `feed(StepLoss(step=100, loss=0.9))` and
     `feed(StepLoss(step=200, loss=0.7, seconds=10.0))`. Now `iteration` is 200, `loss` is 0.7, and `iteration_s` is
@@ -94,6 +96,7 @@ class JobProfile:
         self.checkpoint: CheckpointSaved | None = None
         self.restored: Restored | None = None
         self.replay: Replay | None = None
+        self.tracked_run = ""
 
     def assume_speeds(self, speeds: Speeds) -> None:
         """Set the speed by device type that holds for types that were not measured."""
@@ -128,6 +131,8 @@ class JobProfile:
                 self._non_finite.declare(self.iteration)
             case Replay():
                 self.replay = record
+            case TrackedRun():
+                self.tracked_run = record.run
 
     @property
     def paces(self) -> Mapping[Placement, IterationTime]:

@@ -117,6 +117,12 @@ class Replay(Value, frozen=True, kw_only=True):
     time_scale: float
 
 
+class TrackedRun(Value, frozen=True, kw_only=True):
+    """The run of the job in an experiment tracker: its address, its id, or its folder if the tracker is offline."""
+
+    run: str
+
+
 class Skipped(Value, frozen=True, kw_only=True):
     """The log reader skipped lines with ordinary losses here, so the next step does not follow the previous one."""
 
@@ -136,6 +142,7 @@ Record = (
     | Imported
     | Restored
     | Replay
+    | TrackedRun
     | Skipped
 )
 

@@ -308,6 +308,7 @@ def _check_jobs(jobs: Sequence[pb.JobStatus], app: AppEntry) -> None:
             _check_number("slowdown", level.factor)
             _check_number("spread", level.spread)
         job.health = _cut(job.health)
+        job.tracked_run = _cut(job.tracked_run)
 
 
 def _check_curves(curves: Sequence[pb.LossCurve], app: AppEntry) -> None:

@@ -505,7 +505,7 @@ class LossCurve(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., iterations: _Optional[_Iterable[int]] = ..., losses: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class JobStatus(_message.Message):
-    __slots__ = ("job_id", "state", "iteration", "target_iteration", "loss", "accuracy", "has_loss", "has_accuracy", "restarts", "gpus", "iteration_s", "hyper_parameters", "health", "slowdown", "device", "speeds", "lines_seen", "lines_read", "pace_known")
+    __slots__ = ("job_id", "state", "iteration", "target_iteration", "loss", "accuracy", "has_loss", "has_accuracy", "restarts", "gpus", "iteration_s", "hyper_parameters", "health", "slowdown", "device", "speeds", "lines_seen", "lines_read", "pace_known", "tracked_run")
     class HyperParametersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -532,6 +532,7 @@ class JobStatus(_message.Message):
     LINES_SEEN_FIELD_NUMBER: _ClassVar[int]
     LINES_READ_FIELD_NUMBER: _ClassVar[int]
     PACE_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    TRACKED_RUN_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     state: str
     iteration: int
@@ -551,7 +552,8 @@ class JobStatus(_message.Message):
     lines_seen: int
     lines_read: int
     pace_known: bool
-    def __init__(self, job_id: _Optional[str] = ..., state: _Optional[str] = ..., iteration: _Optional[int] = ..., target_iteration: _Optional[int] = ..., loss: _Optional[float] = ..., accuracy: _Optional[float] = ..., has_loss: _Optional[bool] = ..., has_accuracy: _Optional[bool] = ..., restarts: _Optional[int] = ..., gpus: _Optional[int] = ..., iteration_s: _Optional[float] = ..., hyper_parameters: _Optional[_Mapping[str, Scalar]] = ..., health: _Optional[str] = ..., slowdown: _Optional[_Iterable[_Union[LevelSlowdown, _Mapping]]] = ..., device: _Optional[str] = ..., speeds: _Optional[_Iterable[_Union[DeviceSpeed, _Mapping]]] = ..., lines_seen: _Optional[int] = ..., lines_read: _Optional[int] = ..., pace_known: _Optional[bool] = ...) -> None: ...
+    tracked_run: str
+    def __init__(self, job_id: _Optional[str] = ..., state: _Optional[str] = ..., iteration: _Optional[int] = ..., target_iteration: _Optional[int] = ..., loss: _Optional[float] = ..., accuracy: _Optional[float] = ..., has_loss: _Optional[bool] = ..., has_accuracy: _Optional[bool] = ..., restarts: _Optional[int] = ..., gpus: _Optional[int] = ..., iteration_s: _Optional[float] = ..., hyper_parameters: _Optional[_Mapping[str, Scalar]] = ..., health: _Optional[str] = ..., slowdown: _Optional[_Iterable[_Union[LevelSlowdown, _Mapping]]] = ..., device: _Optional[str] = ..., speeds: _Optional[_Iterable[_Union[DeviceSpeed, _Mapping]]] = ..., lines_seen: _Optional[int] = ..., lines_read: _Optional[int] = ..., pace_known: _Optional[bool] = ..., tracked_run: _Optional[str] = ...) -> None: ...
 
 class DeviceSpeed(_message.Message):
     __slots__ = ("device", "speed", "measured")

@@ -50,6 +50,7 @@ def app_page(page_state: PageState, entry: AppEntry) -> str:
         *(() if is_private else _estimate(page_state, entry)),
         *_charts(entry, is_private=is_private),
         section("Jobs", *_jobs(page_state, entry)),
+        *_tracked_runs(entry),
         *_leases(page_state, entry),
         *((_another_users(),) if is_private else (_logs(entry), _events(page_state, entry))),
         charts_from="../static/",
@@ -235,6 +236,15 @@ def _jobs(page_state: PageState, entry: AppEntry) -> list[Markup]:
     ]
     more = [element("p", f"and {len(jobs) - MAX_JOBS} more")] if len(jobs) > MAX_JOBS else []
     return [table(heads, rows, numbers=heads[2:8]), *more]
+
+
+def _tracked_runs(entry: AppEntry) -> list[Markup]:
+    """Links to the runs of the jobs in MLflow or Weights & Biases."""
+    rows = [
+        (job.job_id, outside_link(job.tracked_run, job.tracked_run)) for job in jobs_of(entry) if job.tracked_run
+    ]
+    more = [element("p", f"and {len(rows) - MAX_JOBS} more")] if len(rows) > MAX_JOBS else []
+    return [section("Tracked runs", table(("job", "run"), rows[:MAX_JOBS]), *more)] if rows else []
 
 
 def _job_state(job: pb.JobStatus) -> Markup:

@@ -230,6 +230,7 @@ def _job_document(job: pb.JobStatus, submitted: Mapping[str, HyperParameter]) ->
             name: finite(value) if isinstance(value, float) else value for name, value in values.items()
         },
         "health": job.health or None,
+        "tracked_run": job.tracked_run or None,
     }
 
 

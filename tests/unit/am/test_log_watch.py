@@ -106,6 +106,15 @@ def test_chatty_log_is_capped_and_no_step_is_missed(tmp_path):
     assert [detail["iteration"] for detail in watched.details("job_progress")] == list(range(1, 101))
 
 
+def test_next_attempt_knows_the_tracked_run_again(tmp_path):
+    watched = Watched(tmp_path)
+    watched.log("wandb: View run at https://wandb.ai/me/digits/runs/1b2c\n")
+    next_attempt = Watched(tmp_path)
+    next_attempt.watch.catch_up()
+    assert watched.job.profile.tracked_run == "https://wandb.ai/me/digits/runs/1b2c"
+    assert next_attempt.job.profile.tracked_run == "https://wandb.ai/me/digits/runs/1b2c"
+
+
 def test_log_without_a_cap_is_kept_whole(tmp_path):
     watched = Watched(tmp_path, log_mb=0)
     watched.log("chatter\n" * 300_000)

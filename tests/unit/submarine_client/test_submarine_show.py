@@ -266,6 +266,13 @@ def test_job_health_and_s_by_level_are_shown():
     assert "S: " not in app_text(app())
 
 
+def test_tracked_runs_are_shown() -> None:
+    shown = app(jobs=[job(1, tracked_run="https://wandb.ai/me/digits/runs/1b2c"), job(2)])
+    assert "job-01  https://wandb.ai/me/digits/runs/1b2c" in app_text(shown)
+    assert [each["tracked_run"] for each in app_object(shown)["jobs"]] == ["https://wandb.ai/me/digits/runs/1b2c", None]
+    assert "TRACKED RUN" not in app_text(app())
+
+
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\nState: FINISHED\u202eback\r"
 VISIBLE = r"\x1b[2J\x1b]0;owned\x07\x9b31m\nState: FINISHED\u202eback\r"
 

@@ -434,6 +434,17 @@ class TestState:
         assert {job.state for job in shown.jobs} == {"FAILED"}
 
 
+def test_tracked_run_is_a_link_only_to_the_web():
+    runs = ("https://wandb.ai/me/digits/runs/1b2c", "javascript:alert(7)", "")
+    tracked = state(Path("nowhere"), *(row(f"job-{n}", tracked_run=run) for n, run in enumerate(runs)))
+    shown = app_page(tracked)
+    assert 'href="https://wandb.ai/me/digits/runs/1b2c"' in shown
+    assert "javascript:alert(7)" in shown
+    assert "href=\"javascript" not in shown
+    assert [job["tracked_run"] for job in status_document(tracked)["jobs"]] == [*runs[:2], None]
+    assert "Tracked runs" not in app_page(state())
+
+
 def test_health_and_s_by_level_are_shown():
     levels = (
         LevelSlowdown(level="slot", factor=1.0, intervals=50, spread=0.01),

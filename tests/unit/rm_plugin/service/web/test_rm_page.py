@@ -115,6 +115,7 @@ class TestAppPage:
             assert "in about" in page.text
             assert "app_submitted" in page.text
             assert "its loss is no number since iteration 38" in page.text
+            assert "https://wandb.ai/me/digits/runs/1b2c" in page.text
 
         run(scenario)
 
@@ -181,7 +182,7 @@ class TestHostileNames:
             entry.heartbeat.best = HOSTILE
             entry.heartbeat.jobs[0].job_id = HOSTILE
             entry.heartbeat.jobs[0].state = HOSTILE
-            entry.heartbeat.jobs[0].health = HOSTILE
+            entry.heartbeat.jobs[0].health = entry.heartbeat.jobs[0].tracked_run = HOSTILE
             entry.heartbeat.jobs[0].hyper_parameters[HOSTILE].text = HOSTILE
             case.grant(app_0001={"m00": 1})
             case.round(1, {"app-0001": 2.0}, offered=["app-0001", HOSTILE], won={"app-0001": 1})
