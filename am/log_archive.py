@@ -18,7 +18,8 @@ ARCHIVE_NAME = "logs.tar.gz"
 PERIOD_S = 10.0
 _SHARE = 0.05
 """Maximum share of the time for archiving. Large logs are archived less often."""
-_PATTERNS = ("jobs/*/task-*.log", "jobs/*/history.jsonl", CODE_ARCHIVE)
+_LOG_PATTERNS = ("jobs/*/task-*.log", "jobs/*/history.jsonl")
+_PATTERNS = (*_LOG_PATTERNS, CODE_ARCHIVE)
 
 
 class ArchiveStore(Protocol):
@@ -45,6 +46,7 @@ class LogArchive:
         self._folder = folder
         self._store = store
         self._kept: tuple[tuple[str, int], ...] = ()
+        self._patterns = _PATTERNS
         self._writing = asyncio.Lock()
 
     def restore(self) -> None:
@@ -56,14 +58,21 @@ class LogArchive:
         except ThemisError as error:
             LOG.warning("the logs of earlier attempts cannot be read: %s", error)
 
-    async def keep(self) -> None:
-        """Archive what is there now, unless that was done already."""
+    async def keep(self, *, last: bool = False) -> None:
+        """Archive what is there now, unless that was done already.
+
+        Args:
+            last: The app ends, so that no attempt will need its code. It is left out.
+        """
         async with self._writing:
-            sizes = tuple((str(path), path.lstat().st_size) for path in self._files())
+            if last:
+                self._patterns = _LOG_PATTERNS
+            files = sorted(path for pattern in self._patterns for path in self._folder.glob(pattern))
+            sizes = tuple((str(path), path.lstat().st_size) for path in files)
             if sizes == self._kept:
                 return
             try:
-                await asyncio.to_thread(self._write)
+                await asyncio.to_thread(self._write, files)
             except (ThemisError, OSError) as error:
                 LOG.warning("the logs are not archived: %s", error)
             else:
@@ -76,11 +85,8 @@ class LogArchive:
             await self.keep()
             await asyncio.sleep(max(PERIOD_S, (time.monotonic() - begun_s) / _SHARE))
 
-    def _write(self) -> None:
-        self._store.put(pack_files(self._folder, self._files()))
-
-    def _files(self) -> list[Path]:
-        return sorted(path for pattern in _PATTERNS for path in self._folder.glob(pattern))
+    def _write(self, files: list[Path]) -> None:
+        self._store.put(pack_files(self._folder, files))
 
 
 def open_archive(folder: Path, kept_at: str) -> LogArchive | None:

@@ -241,7 +241,7 @@ class AppMaster:
             if state is not AppState.PAUSED:
                 app.search.finish(JobState.KILLED if state is AppState.KILLED else JobState.STOPPED)
             if self._archive is not None:
-                await self._archive.keep()
+                await self._archive.keep(last=state is not AppState.PAUSED)
             # In a thread, as it looks at the best job's checkpoint, which may lie far away.
             finish = await asyncio.to_thread(finish_message, app, state, diagnostics)
             await self._deliver(finish)

@@ -18,7 +18,7 @@ _LABEL_WIDTH = 14
 
 
 def app_text(app: pb.AppStatus) -> str:
-    """Format one app: state, best job, leases, jobs, their faults and tracked runs, S by level, its share, and speeds."""
+    """Format one app: state, best job, leases, jobs, faults, tracked runs, S, speeds, and its share."""
     lines = [*_head(app), *_outcome(app), "", jobs_table(app)]
     health = [(job.job_id, job.health) for job in app.jobs if job.health]
     if health:

@@ -17,7 +17,7 @@ UNREADABLE = "unreadable"
 """The kind that the log shows for an event whose row cannot be read."""
 
 _OF_RESOURCE_MANAGER = (
-    "events_archived",
+    *("events_archived", "code_removed"),
     *("rm_started", "app_submitted", "app_state", "app_kill_wanted", "app_pause_wanted", "app_resumed"),
     *("am_started", "am_registered", "am_lost", "am_rested"),
     *("machine_joined", "machine_lost", "machine_back", "machine_drained", "machine_opened"),

@@ -24,6 +24,9 @@ def tracking_variables(
 
     Args:
         environment: The user's variables.
+        app_id: The app.
+        job_id: The job.
+        task_index: The index of the task within its gang.
         submitted_at_s: When the app was submitted, in seconds since the epoch. Ids of apps alone are not unique: each
             cluster counts its own.
         run: The address or id of the run that the job reported last; empty if it reported none. MLflow chooses the ids

@@ -129,10 +129,8 @@ class JobProfile:
                 self._loss_without_step(record)
             case Diverged():
                 self._non_finite.declare(self.iteration)
-            case Replay():
-                self.replay = record
-            case TrackedRun():
-                self.tracked_run = record.run
+            case Replay() | TrackedRun():
+                self._described(record)
 
     @property
     def paces(self) -> Mapping[Placement, IterationTime]:
@@ -342,6 +340,14 @@ class JobProfile:
             # A job that repeats lost steps makes progress too.
             self._step_changes += 1
             self._last_reached = iteration
+
+    def _described(self, record: Replay | TrackedRun) -> None:
+        """Keep what the job said of itself."""
+        match record:
+            case Replay():
+                self.replay = record
+            case TrackedRun():
+                self.tracked_run = record.run
 
     def _log(self, iteration: int) -> None:
         """Note an iteration that the job reported."""

@@ -144,6 +144,7 @@ class ResourceManager:
             entries=entries,
             changes=self.changes,
             recorder=recorder,
+            codes=self._codes,
             clock=clock,
             final_rho=self.final_rho,
         )
@@ -220,7 +221,6 @@ class ResourceManager:
         """
         await self.check(spec)
         self.quotas.check_submission(AppOwner(user=spec.user, queue=spec.queue), self.clock.now_s())
-        await self._codes.keep(spec.program.code, code)
 
         def accept(change: Change) -> AppEntry:
             now_s = change.now_s
@@ -231,7 +231,8 @@ class ResourceManager:
             change.then(lambda: self._add(entry))
             return entry
 
-        entry = await self.changes.make(accept)
+        async with self._codes.keeping(spec.program.code, code):
+            entry = await self.changes.make(accept)
         # The app is accepted. The client does not wait for an engine or a store that is unavailable.
         if entry.app_id in self.quotas.waiting:
             return entry

@@ -4,6 +4,8 @@ An ended app keeps its events for `retention.keep_s`, if it is among the `retent
 they move to an archive file. The app's row stays in the store as its summary: state, times, GPU time, rho, jobs and
 best checkpoint are still listed and shown. The memory forgets the app. Events of no app, such as those of rounds, are
 archived by age.
+
+The code of an app goes with it: an archive of code is removed once no app in the memory has it.
 """
 
 from __future__ import annotations
@@ -14,13 +16,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
+from rm_plugin.service.app_masters import app_folder
 from rm_plugin.service.archive import FOLDER, NO_ARCHIVE, write_archive
 from rm_plugin.service.changes import Change, Changes
+from rm_plugin.service.code_store import CodeStore
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.recorder import Recorder, Removed
 from rm_plugin.service.store import StoredEvent, StoreError
 from themis.clock import Clock
+from themis.code_archive import CODE_ARCHIVE
 from themis.config.rm_settings import RmSettings
 from themis.wire import themis_pb2 as pb
 
@@ -45,10 +51,13 @@ class Retention:
         entries: AppEntries,
         changes: Changes,
         recorder: Recorder,
+        codes: CodeStore,
         clock: Clock,
         final_rho: Callable[[AppEntry], Mapping[str, float]],
     ) -> None:
         self._settings = settings.retention
+        self._codes = codes
+        self._app_folder = partial(app_folder, settings)
         self._final_rho = final_rho
         self._folder = settings.files_dir / FOLDER
         self._entries = entries
@@ -62,11 +71,12 @@ class Retention:
             await asyncio.sleep(PASS_EVERY_S)
             try:
                 await self.archive_old()
+                await self.remove_code()
             except (StoreError, OSError) as error:
                 # Nothing was removed. The next pass tries again.
-                LOG.warning("old events cannot be archived yet: %s", error)
+                LOG.warning("old events or code cannot be removed yet: %s", error)
             except Exception:
-                LOG.exception("old events cannot be archived")
+                LOG.exception("old events or code cannot be removed")
 
     async def archive_old(self) -> int:
         """Archive all that is due. Returns the number of apps.
@@ -80,6 +90,22 @@ class Retention:
             if not part.events and not part.apps:
                 return apps
             apps += len(part.apps)
+
+    async def remove_code(self) -> int:
+        """Remove the code that no app in the memory has. Returns the number of archives.
+
+        Raises:
+            OSError: The folder cannot be changed, or the store (StoreError).
+        """
+
+        def used() -> set[str]:
+            return {entry.spec.program.code.sha256 for entry in self._entries if entry.spec.program.code is not None}
+
+        async def note(archives: int) -> None:
+            # Written first: a ResourceManager that another one replaced cannot write, so it removes nothing.
+            await self._changes.make(lambda change: change.event("code_removed", detail={"archives": archives}))
+
+        return await self._codes.remove_unused(used, note)
 
     def _due_apps(self) -> list[AppEntry]:
         now_s = self._clock.now_s()
@@ -107,6 +133,8 @@ class Retention:
             # Few at a time, since other changes wait meanwhile.
             piece = Removed(app_ids=(), archive=name, through=0, pieces=((app_id, through),))
             await self._changes.make(partial(Change.remove, removed=piece))
+        copies = [self._app_folder(entry.app_id) / CODE_ARCHIVE for entry in part.apps if entry.spec.program.code]
+        await asyncio.to_thread(_unlink, copies)
         app_ids = tuple(entry.app_id for entry in part.apps)
         removed = Removed(app_ids=app_ids, archive=name, through=covered, pieces=(("", part.service_through),))
 
@@ -164,6 +192,11 @@ class _Part:
     events: int = 0
     service_through: int = 0
     pieces: list[tuple[str, int]] = field(default_factory=list)
+
+
+def _unlink(paths: list[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def _ended_at_s(entry: AppEntry) -> float:

@@ -240,9 +240,7 @@ def _jobs(page_state: PageState, entry: AppEntry) -> list[Markup]:
 
 def _tracked_runs(entry: AppEntry) -> list[Markup]:
     """Links to the runs of the jobs in MLflow or Weights & Biases."""
-    rows = [
-        (job.job_id, outside_link(job.tracked_run, job.tracked_run)) for job in jobs_of(entry) if job.tracked_run
-    ]
+    rows = [(job.job_id, outside_link(job.tracked_run, job.tracked_run)) for job in jobs_of(entry) if job.tracked_run]
     more = [element("p", f"and {len(rows) - MAX_JOBS} more")] if len(rows) > MAX_JOBS else []
     return [section("Tracked runs", table(("job", "run"), rows[:MAX_JOBS]), *more)] if rows else []
 

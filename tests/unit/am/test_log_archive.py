@@ -62,6 +62,21 @@ def test_archive_restores_only_logs_histories_and_code(tmp_path):
     assert (tmp_path / "two/jobs/j0/task-0.log").read_text() == "jobs/j0/task-0.log\n"
 
 
+def test_last_archive_has_no_code(tmp_path):
+    store = MemoryArchive()
+    archive = LogArchive(tmp_path / "one", store)
+    write(tmp_path / "one", "jobs/j0/task-0.log", "a\n")
+    write(tmp_path / "one", "code.tar.gz", "code")
+    keep(archive)
+    asyncio.run(archive.keep(last=True))
+    # Until the app master has delivered the end of the app, it goes on archiving.
+    keep(archive)
+    LogArchive(tmp_path / "two", store).restore()
+    assert (tmp_path / "two/jobs/j0/task-0.log").is_file()
+    assert not (tmp_path / "two/code.tar.gz").exists()
+    assert store.puts == 2
+
+
 def test_archive_is_rewritten_only_after_new_log_lines(tmp_path):
     store = MemoryArchive()
     archive = LogArchive(tmp_path, store)

@@ -31,6 +31,27 @@ def run(tmp_path, scenario):
     return asyncio.run(asyncio.wait_for(whole(), 20))
 
 
+async def kept(codes, content=CODE.content):
+    async with codes.keeping(KNOWN, content):
+        pass
+
+
+def archives(tmp_path):
+    return sorted(path.name for path in (tmp_path / "code").iterdir())
+
+
+async def end(rm, entry):
+    """End an app as its master does."""
+    _, session = await rm.manager.register(registration(entry))
+    await rm.manager.receive(entry, session, pb.AmMessage(id=1, finish=pb.Finish(state="FINISHED")))
+    session.close()
+    rm.manager.disconnected(entry, session)
+
+
+def later(rm, seconds):
+    rm.clock.advance_to(rm.clock.now_s() + seconds)
+
+
 def welcome(session):
     return session._outgoing.get_nowait().registered
 
@@ -82,4 +103,83 @@ def test_an_app_with_wrong_code_is_refused_and_leaves_nothing(tmp_path, monkeypa
 def test_an_app_whose_code_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "code").write_text("a file in place of the folder")
     with pytest.raises(StoreError, match="cannot be written"):
-        asyncio.run(CodeStore(tmp_path).keep(KNOWN, CODE.content))
+        asyncio.run(kept(CodeStore(tmp_path)))
+
+
+RETENTION = {"retention": {"keep_s": 1_000.0}, "am_starts_at_once": 1_000}
+NAME = f"{CODE.sha256}.tar.gz"
+
+
+def test_code_is_removed_once_the_last_app_with_it_has_left_the_log(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path, **RETENTION) as rm:
+            first = await rm.manager.submit(app(KNOWN), CODE.content)
+            second = await rm.manager.submit(app(KNOWN))
+            copy = tmp_path / "apps" / first.app_id / "code.tar.gz"
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(CODE.content)
+            await end(rm, first)
+            later(rm, 1_001.0)
+            assert await rm.manager.retention.archive_old() == 1
+            assert not copy.exists()
+            assert await rm.manager.retention.remove_code() == 0
+            await end(rm, second)
+            assert await rm.manager.retention.remove_code() == 0
+            assert archives(tmp_path) == [NAME]
+            later(rm, 1_001.0)
+            await rm.manager.retention.archive_old()
+            assert await rm.manager.retention.remove_code() == 1
+            assert archives(tmp_path) == []
+            assert rm.kinds[-1] == "code_removed"
+            assert await rm.manager.retention.remove_code() == 0
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_code_is_removed_after_a_restart_too_and_that_of_living_apps_is_not(tmp_path):
+    async def scenario():
+        async with memory_service(tmp_path, **RETENTION) as rm:
+            await rm.manager.submit(app(KNOWN), CODE.content)
+            store = rm.store
+        # An app whose submission was cut short left these.
+        (tmp_path / "code" / f"{'0' * 64}.tar.gz").write_bytes(b"unknown")
+        (tmp_path / "code" / ".abc.7.partial").write_bytes(b"half")
+        async with memory_service(tmp_path, store=store, **RETENTION) as again:
+            assert await again.manager.retention.remove_code() == 2
+            assert archives(tmp_path) == [NAME]
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_code_of_an_app_that_is_being_submitted_is_not_removed(tmp_path):
+    async def noted(_number):
+        noted_numbers.append(_number)
+
+    async def scenario():
+        codes = CodeStore(tmp_path)
+        async with codes.keeping(KNOWN, CODE.content), codes.keeping(KNOWN, b""):
+            assert await codes.remove_unused(set, noted) == 0
+        assert archives(tmp_path) == [NAME]
+        assert await codes.remove_unused(set, noted) == 1
+
+    noted_numbers: list[int] = []
+    asyncio.run(scenario())
+    assert (noted_numbers, archives(tmp_path)) == ([1], [])
+
+
+def test_nothing_is_removed_if_that_cannot_be_written(tmp_path):
+    async def refused(_number):
+        raise StoreError("another ResourceManager has taken over")
+
+    async def scenario():
+        codes = CodeStore(tmp_path)
+        await kept(codes)
+        with pytest.raises(StoreError):
+            await codes.remove_unused(set, refused)
+
+    asyncio.run(scenario())
+    assert archives(tmp_path) == [NAME]
+
+
+def test_folder_that_does_not_exist_has_no_code_to_remove(tmp_path):
+    assert asyncio.run(CodeStore(tmp_path / "none").remove_unused(set, None)) == 0
