@@ -27,6 +27,7 @@ PAGES = (
     "docs/tutorials/first-app.md",
     "docs/tutorials/keras.md",
     "docs/tutorials/pytorch.md",
+    "docs/tutorials/hugging-face.md",
     "docs/reference/group-files.md",
     "docs/explanation/auction.md",
     "docs/how-to/audit.md",
