@@ -41,6 +41,8 @@ class LogWatch:
     def catch_up(self) -> None:
         """Read the logs of earlier attempts, for progress and loss. Sends no events or observations."""
         for job in self._app.search.jobs.values():
+            target = self._app.search.target_of(job, self._app.search.plan())
+            self._reader(job).lines.expect(target, *job.earlier_targets)
             for record in self._reader(job).catch_up(self._app.now_s()):
                 job.profile.feed(record)
 

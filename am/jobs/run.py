@@ -37,8 +37,8 @@ class JobRun:
     checkpoint. `files_changed_s` is when a file in its checkpoint folders had changed last at its start, and `reached`
     how many iterations it had done by then. `pauses` counts its restarts in a row without progress; each waits longer
     than the one before. `save_trouble` is why its checkpoints cannot be saved at present, and
-    `failed_saves` how often one could not. `lines` reads its log, and `notice` is a remark on
-    what that found, for example no metric.
+    `failed_saves` how often one could not. `earlier_targets` are those that it reached in earlier
+    attempts. `lines` reads its log, and `notice` is a remark on what that found, for example no metric.
     """
 
     spec: JobSpec
@@ -74,6 +74,7 @@ class JobRun:
     save_trouble: str = ""
     failed_saves: int = 0
     unsaved_stops: int = 0
+    earlier_targets: list[int] = field(default_factory=list)
     metric: MetricSpec = field(default_factory=MetricSpec)
     lines: LogReader | None = None
     notice: str = ""

@@ -282,6 +282,8 @@ class SearchState:
             self._read_metric = self._read_metric or not math.isnan(observation.loss)
             if observation.kind is ObservationKind.FAILED:
                 failed.add(observation.job_id)
+            elif observation.kind is ObservationKind.TARGET_REACHED:
+                self.jobs[observation.job_id].earlier_targets.append(observation.iteration)
         plan = self.plan()
         for job_id, record in self._journal.content.jobs.items():
             job = self.jobs[job_id]

@@ -127,9 +127,9 @@ class LogReader:
         self.lines_read += sum(isinstance(record, kinds) and _has_value(record) for record in records)
         return records
 
-    def expect(self, iterations: int) -> None:
-        """Set the iteration that the job was asked to run to."""
-        self._text.expect(iterations)
+    def expect(self, *iterations: int) -> None:
+        """Set the iteration that the job was asked to run to, and those of earlier phases if it reads their lines."""
+        self._text.expect(*iterations)
 
     def _count(self, data: bytes) -> None:
         """Count the lines with text, without those of the app master."""

@@ -39,7 +39,7 @@ class TextFormat:
     """
 
     def __init__(self) -> None:
-        self._expected = 0
+        self._expected: frozenset[int] = frozenset()
         self.begin()
 
     def begin(self) -> None:
@@ -58,14 +58,14 @@ class TextFormat:
         self._epochs_in_parts = False
         self._step = 0
 
-    def expect(self, iterations: int) -> None:
-        """Set the iteration that the job was asked to run to."""
-        self._expected = iterations
+    def expect(self, *iterations: int) -> None:
+        """Set the iteration that the job was asked to run to, and those of earlier phases if it reads their lines."""
+        self._expected = frozenset(filter(None, iterations))
 
     def read(self, line: str) -> Sequence[Record]:
         """Return the records of a line, in order. Never raises."""
         if "%|" in line and (bar := _BAR.search(line)):
-            self._bar_step = int(bar[1]) if int(bar[2]) == self._expected else self._bar_step
+            self._bar_step = int(bar[1]) if int(bar[2]) in self._expected else self._bar_step
         held_out = self._next_is_held_out
         self._next_is_held_out = line.endswith(":") and _HELD_OUT_HEAD.fullmatch(line) is not None
         row = self._table.row(line)
@@ -116,7 +116,7 @@ class TextFormat:
         if self._first_epoch is None or values.epoch < self._first_epoch:
             self._first_epoch = values.epoch
         before = values.epoch - min(1, self._first_epoch)
-        if self._expected and (values.epochs == self._expected or (values.steps or 0) > self._expected):
+        if self._expected and (values.epochs in self._expected or (values.steps or 0) > max(self._expected)):
             return before if self._is_within(values) else before + 1
         if values.step is None:
             return before + 1 if not self._length else (before + 1) * self._length

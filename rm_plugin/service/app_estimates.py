@@ -114,6 +114,9 @@ class AppEstimates:
         """Why an app has no more GPUs. None if it has ended, is paused or can use no more."""
         if not entry.is_active or (entry.heartbeat.jobs and entry.heartbeat.unmet_gpus <= 0):
             return None
+        if len(self._arbiter.table.live_of(entry.app_id)) >= entry.spec.demand_max_gpus:
+            # Its app master starts, and has not said yet that the app has all that it can use.
+            return None
         self._refresh()
         waiting = [other.app_id for other in self._entries.active() if other.heartbeat.unmet_gpus > 0]
         waiting = [app_id for app_id in waiting if app_id in self._forecasts]

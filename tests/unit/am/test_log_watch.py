@@ -115,6 +115,20 @@ def test_next_attempt_knows_the_tracked_run_again(tmp_path):
     assert next_attempt.job.profile.tracked_run == "https://wandb.ai/me/digits/runs/1b2c"
 
 
+def test_next_attempt_takes_steps_from_bars_of_this_target_and_of_earlier_ones(tmp_path):
+    """As of the Trainer of Hugging Face: without the targets, its parts of epochs would count."""
+    earlier = " 40%|████      | 4000/10000 [00:01<00:02, 30.00it/s]\n{'loss': 0.7, 'epoch': 2.5}\n"
+    watched = Watched(tmp_path)
+    (tmp_path / "task-0.log").write_text(earlier)
+    watched.watch.catch_up()
+    assert watched.job.profile.iteration == 4000
+    promoted = Watched(tmp_path)
+    (tmp_path / "task-0.log").write_text(" 90%|███| 90/100 [00:01<00:02, 30.00it/s]\n{'loss': 0.7, 'epoch': 2.5}\n")
+    promoted.job.earlier_targets = [50, 100]
+    promoted.watch.catch_up()
+    assert promoted.job.profile.iteration == 90
+
+
 def test_log_without_a_cap_is_kept_whole(tmp_path):
     watched = Watched(tmp_path, log_mb=0)
     watched.log("chatter\n" * 300_000)

@@ -77,6 +77,17 @@ def test_reason_is_the_first_that_is_the_case():
     run(check)
 
 
+def test_app_that_holds_all_it_can_use_does_not_wait_while_its_master_starts():
+    def check(case):
+        entry = case.running("starts", rho=1.0, unmet=4)
+        most = entry.spec.demand_max_gpus
+        assert case.manager.estimates.waiting(entry) is not None
+        case.grant(app_0001={"m00": most})
+        assert case.manager.estimates.waiting(entry) is None
+
+    run(check, ((8,), (8,)))
+
+
 def test_full_cluster_is_the_reason_with_the_end_of_the_next_leases():
     def check(case):
         case.running("holder", rho=1.0)
