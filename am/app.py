@@ -182,8 +182,11 @@ class App(SearchedApp):
 
     @property
     def tells_steps(self) -> bool:
-        """Whether its jobs log steps: programs of the catalogue do, and any program that has logged one."""
-        return bool(self.spec.program.name) or any(whole for _, whole in self._starts)
+        """Whether its jobs log steps: programs of the catalogue do, and any program that has logged one.
+
+        Steps that an earlier attempt logged count too.
+        """
+        return bool(self.spec.program.name) or any(job.profile.logged for job in self.search.jobs.values())
 
     @property
     def restart_s(self) -> float:

@@ -166,12 +166,13 @@ class JobRunner:
         job.handles = []
         self._examine(job, requested=requested)
         if requested and job.fault is None:
-            saved = await asyncio.to_thread(has_newer_checkpoint, self._app, job)
-            if not saved and job.job_id in self._app.search.plan().targets:
-                self._stopped_unsaved(job)
             job.stop_took_s, job.moved_from = self._app.now_s() - job.stop_asked_at_s, len(gpus)
+            saved = await asyncio.to_thread(has_newer_checkpoint, self._app, job)
             if not job.stepped and (self._app.tells_steps or job.startup):
+                # It had nothing new to save.
                 self._cut_short(job)
+            elif not saved and job.job_id in self._app.search.plan().targets:
+                self._stopped_unsaved(job)
         detail = {
             "incarnation": job.incarnation,
             "gpus": [str(gpu) for gpu in gpus],

@@ -183,6 +183,23 @@ class TestStopsWithoutCheckpoint:
         self.stop(other)
         assert [detail["stops"] for _, detail in other.details("stop_unsaved")] == [2]
 
+    def test_stop_before_the_first_step_is_not_counted(self, attempt):
+        """Of a program that logs steps, also if only an earlier attempt has seen some."""
+
+        async def stop_at_once(one):
+            await one.start("j0")
+            one.runner.stop(one.jobs["j0"], "its lease ends")
+            await one.ended("j0")
+
+        one = attempt()
+        self.stop(one)
+        asyncio.run(stop_at_once(one))
+        next_attempt = attempt()
+        asyncio.run(stop_at_once(next_attempt))
+        for each in (one, next_attempt):
+            assert each.jobs["j0"].unsaved_stops == 1
+            assert len(each.details("start_cut_short")) == 1
+
     def test_newer_checkpoint_of_ours_ends_the_count(self, attempt):
         one = attempt()
         self.stop(one)
