@@ -46,7 +46,7 @@ class LogArchive:
         self._folder = folder
         self._store = store
         self._kept: tuple[tuple[str, int], ...] = ()
-        self._patterns = _PATTERNS
+        self._patterns: tuple[str, ...] = _PATTERNS
         self._writing = asyncio.Lock()
 
     def restore(self) -> None:

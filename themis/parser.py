@@ -18,14 +18,19 @@ class HelpfulParser(argparse.ArgumentParser):
     """
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does.
+        """As argparse does, but the parser of a command reports the words that it does not know itself.
+
+        argparse leaves that to the first parser, whose help does not have the command's options.
 
         Raises:
             UnknownNameError: An option that is none, but looks like one.
         """
         words: Sequence[str] = list(sys.argv[1:] if args is None else args)
         self._check_options(words)
-        return super().parse_known_args(words, namespace)
+        found, unknown = super().parse_known_args(words, namespace)
+        if unknown and not any(action.nargs == argparse.PARSER for action in self._actions):
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
 
     def _check_options(self, words: Sequence[str]) -> None:
         every = self._option_string_actions

@@ -147,7 +147,7 @@ class JobRun:
             return self.save_trouble
         if self.short_of:
             return self._short_end
-        if self.unsaved_stops >= TOLD_UNSAVED_STOPS:
+        if self.unsaved_stops >= TOLD_UNSAVED_STOPS and self.state is not JobState.FINISHED:
             return (
                 f"{self.unsaved_stops} stops in a row without a newer checkpoint: it starts from iteration"
                 f" {self.started_from} each time; save on SIGTERM, or more often"

@@ -176,6 +176,8 @@ class TestStopsWithoutCheckpoint:
             " more often"
         )
         assert [detail["stops"] for _, detail in one.details("stop_unsaved")] == [1, 2]
+        one.jobs["j0"].state = JobState.FINISHED
+        assert one.jobs["j0"].health == ""
 
     def test_next_attempt_counts_on(self, attempt):
         self.stop(attempt())
