@@ -437,8 +437,12 @@ class AppMasters:
             if entry.session is not None:
                 entry.session.close()
         await self._hosted.close()
-        if not keep_apps:
+        if keep_apps:
+            return
+        try:
             await self._launcher.shutdown()
+        except UnreachableError as error:
+            LOG.error("apps run on, which another ResourceManager may have taken over: %s", error)
 
     def _keep_progress(self, change: Change) -> None:
         for entry in self._entries.active():
