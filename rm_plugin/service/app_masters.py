@@ -132,8 +132,13 @@ class AppMasters:
         self._hosted.discard(entry.app_id)
         self._arbiter.set_silent(entry.app_id, True)
         # Else it would count as silent since it began to wait.
-        entry.last_seen_s = self._clock.now_s()
+        self._note_start(entry)
         self._spawn(self._launch(entry))
+
+    def _note_start(self, entry: AppEntry) -> None:
+        """Give an app master its time to register, during which its leases wait for it."""
+        entry.last_seen_s = self._clock.now_s()
+        self._arbiter.set_starting(entry.app_id, entry.last_seen_s + self.settings.am_start_s)
 
     def rest(self, change: Change, entry: AppEntry, view: bytes) -> None:
         """End an app master that waits for GPUs, within a change: the agent host answers by this view until a grant."""
@@ -504,7 +509,7 @@ class AppMasters:
             self._starts.done(entry.app_id)
             await self._launcher.kill(entry.app_id)
             return
-        entry.last_seen_s = self._clock.now_s()
+        self._note_start(entry)
 
         def started(change: Change) -> None:
             # The attempt may have ended during the wait for the store.

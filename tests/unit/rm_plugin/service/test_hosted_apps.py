@@ -147,6 +147,28 @@ def test_app_master_starts_with_the_first_grant_and_takes_over(tmp_path):
     run(scenario())
 
 
+SHORT = {"duration_s": 10.0, "checkpoint_lead_s": 1.0, "grace_s": 1.0}
+
+
+def test_first_lease_that_is_shorter_than_the_start_of_the_app_master_waits_for_it_at_most_am_start_s(tmp_path):
+    async def scenario():
+        service = case(tmp_path, lease=SHORT, am_start_s=60.0)
+        entry = await service.manager.submit(SPECS[0])
+        await service.rounds._play(["test"])
+        await until(lambda: bool(service.launcher.launched))
+        states = []
+        while service.clock.now_s() < NOW_S + 80.0:
+            leases = service.arbiter.table.of_app(entry.app_id)
+            service.clock.advance_to(leases[0].expires_at_s - 0.5)
+            await service.rounds._play(["test"])
+            states.append({lease.state.value for lease in service.arbiter.table.of_app(entry.app_id)})
+        # Six times within its time to start, once more as any app whose app master is unavailable, and no longer.
+        assert states == [{"GRANTED"}] * 7 + [{"EXPIRING"}]
+        await service.manager.hosted.close()
+
+    run(scenario())
+
+
 def test_watch_does_not_miss_the_app_master_of_an_app_that_waits(tmp_path):
     async def scenario():
         service = case(tmp_path)
