@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from rm_plugin.policies.oef.demand import usable_shares
 from rm_plugin.policies.oef.fair_share import FairShare, ShareStatus, clean, equal_split
 from rm_plugin.policies.oef.speedup import Matrix, Speedups
 from rm_plugin.solvers.linear import Constraint, LinearModel, LinearStatus, Optimum, Vector
@@ -35,6 +36,25 @@ def capacity_constraints(speedups: Speedups, variables: Variables, scale: Vector
     return constraints
 
 
+def demand_constraints(speedups: Speedups, variables: Variables, scale: Vector | None = None) -> list[Constraint]:
+    """For every tenant l of bounded demand: the sum over j of x_l^j is at most d_l.
+
+    Args:
+        speedups: The instance.
+        variables: From `share_variables`.
+        scale: As in `capacity_constraints`.
+    """
+    if speedups.demand is None:
+        return []
+    scales = np.ones(len(variables)) if scale is None else scale
+    constraints = []
+    for tenant in np.flatnonzero(np.isfinite(speedups.demand)):
+        own = variables[tenant][variables[tenant] >= 0]
+        upper = float(speedups.demand[tenant] / scales[tenant])
+        constraints.append(Constraint(columns=own, values=np.ones(len(own)), upper=upper))
+    return constraints
+
+
 def share_matrix(values: Vector, variables: Variables) -> Matrix:
     """Numbers by variable, in shape (tenants, types); 0 where there is no variable."""
     return np.where(variables >= 0, values[variables], 0.0)
@@ -51,7 +71,7 @@ def fair_share(
     scale: Vector | None = None,
     solves: int = 1,
 ) -> FairShare:
-    """The shares that a programme found, or the equal split if the solver failed.
+    """The shares that a programme found, or what tenants can use of the equal split if the solver failed.
 
     Args:
         speedups: The instance in normal form.
@@ -65,7 +85,8 @@ def fair_share(
         solves: How often the programme was solved.
     """
     if optimum.status is not LinearStatus.OPTIMAL:
-        return FairShare(status=ShareStatus.EQUAL_SPLIT, speedups=speedups, matrix=equal_split(speedups))
+        split = usable_shares(speedups, equal_split(speedups))
+        return FairShare(status=ShareStatus.EQUAL_SPLIT, speedups=speedups, matrix=split)
     matrix = share_matrix(optimum.values, variables)
     scales = np.ones((len(matrix), 1)) if scale is None else scale[:, None]
     prices = marginals = None
