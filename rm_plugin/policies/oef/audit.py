@@ -9,8 +9,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rm_plugin.policies.oef.evaluator import Rule
 from rm_plugin.policies.oef.demand import usable, usable_shares, worth_of_shares
+from rm_plugin.policies.oef.evaluator import Rule
 from rm_plugin.policies.oef.fair_share import FairShare, equal_split
 from rm_plugin.policies.oef.programme import capacity_constraints, demand_constraints, share_variables
 from rm_plugin.policies.oef.speedup import Instance, Tenant, normalise

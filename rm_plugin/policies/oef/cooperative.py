@@ -89,9 +89,7 @@ def cooperative(speedups: Speedups, make_model: MakeModel, *, generate_rows: boo
     return fair
 
 
-def _solve(
-    speedups: Speedups, make_model: MakeModel, bounds: LinearBounds | None, generate_rows: bool
-) -> FairShare:
+def _solve(speedups: Speedups, make_model: MakeModel, bounds: LinearBounds | None, generate_rows: bool) -> FairShare:
     """Solve the programme; with bounds, the one that they make linear."""
     tenants, types = speedups.matrix.shape
     variables = share_variables(speedups)
@@ -101,30 +99,34 @@ def _solve(
     limits = demand_constraints(speedups, variables, speedups.weights)
     model.add_constraints([*capacity_constraints(speedups, variables, speedups.weights), *limits])
     pairs = _neighbours(tenants) if generate_rows else _all_pairs(tenants, with_split=bounds is not None)
-    stated: set[Pair] = set()
+    first_row = types + len(limits)
+    stated: list[Pair] = []
     solves = 0
     while True:
         model.add_constraints([_envy_constraint(speedups, variables, pair, bounds) for pair in pairs])
-        stated.update(pairs)
+        stated += pairs
         optimum = model.maximise()
         solves += 1
         if optimum.status is not LinearStatus.OPTIMAL:
             break
         per_weight = share_matrix(optimum.values, variables)
-        pairs = [pair for pair in _most_violated(speedups, per_weight, bounds) if pair not in stated]
+        known = set(stated)
+        pairs = [pair for pair in _most_violated(speedups, per_weight, bounds) if pair not in known]
         if not pairs:
             break
-    # What the equal split is worth depends on the capacity too.
-    has_prices = all(tenant != other for tenant, other in stated)
+    # What a tenant can use of the equal split grows with the capacity.
+    splits = () if bounds is None else ((row, tenant) for row, (tenant, other) in enumerate(stated) if tenant == other)
+    grows = {first_row + row: bounds.split_slopes[tenant] for row, tenant in splits}
     return fair_share(
         speedups,
         variables,
         model,
         optimum,
-        capacity_at=0 if has_prices else None,
-        constraints=types + len(limits) + len(stated),
+        capacity_at=0,
+        constraints=first_row + len(stated),
         scale=speedups.weights,
         solves=solves,
+        grows=grows,
     )
 
 
@@ -152,10 +154,7 @@ def _envy_constraint(speedups: Speedups, variables: Variables, pair: Pair, bound
 
 
 def _most_violated(speedups: Speedups, per_weight: Matrix, bounds: LinearBounds | None) -> list[Pair]:
-    """The constraints that each tenant's envy violates most, at most `_ADDED_PER_TENANT` of each.
-
-    Those of the equal split come when no other is violated: few of them bind, and without them there are prices.
-    """
+    """The constraints that each tenant's envy violates most, at most `_ADDED_PER_TENANT` of each."""
     if bounds is None:
         efficiency = speedups.matrix @ per_weight.T
         envy = efficiency - np.diag(efficiency)[:, None]
@@ -164,10 +163,9 @@ def _most_violated(speedups: Speedups, per_weight: Matrix, bounds: LinearBounds 
         envy = bounds.of_all(speedups.matrix, per_weight) - own[:, None]
     most = np.argsort(-envy, axis=1, kind="stable")[:, :_ADDED_PER_TENANT]
     tolerance = ENVY_TOLERANCE * max(1.0, float(speedups.capacity.max()))
-    violated = [
+    return [
         (tenant, int(other))
         for tenant, others in enumerate(most)
         for other in others
         if envy[tenant, other] > tolerance
     ]
-    return [(tenant, other) for tenant, other in violated if tenant != other] or violated

@@ -33,10 +33,12 @@ class LinearBounds(Value, frozen=True, kw_only=True):
     Attributes:
         levels: v by (tenant, other).
         constants: v d by (tenant, other); on the diagonal what the tenant can use of its part of the equal split.
+        split_slopes: How much this part grows per further device, by (tenant, type).
     """
 
     levels: Matrix
     constants: Matrix
+    split_slopes: Matrix
 
     def of(self, pair: tuple[int, int], speedup: Vector) -> tuple[Vector, float]:
         """The slopes and the constant of one bound, for a tenant of this speedup vector.
@@ -66,7 +68,9 @@ def linear_bounds(speedups: Speedups, per_weight: Matrix) -> LinearBounds:
     constants = chosen * np.where(np.isfinite(demand), demand, 0.0)[:, None]
     split = speedups.capacity[None] / speedups.weights.sum()
     np.fill_diagonal(constants, [float((usable(speedup, split, most) @ speedup)[0]) for speedup, most in rows])
-    return LinearBounds(levels=chosen, constants=constants)
+    of_split = np.array([levels(speedup, split, most)[0] for speedup, most in rows])
+    slopes = np.maximum(speedups.matrix - of_split[:, None], 0.0) / speedups.weights.sum()
+    return LinearBounds(levels=chosen, constants=constants, split_slopes=slopes)
 
 
 def usable(speedup: Vector, bundles: Matrix, demand: float) -> Matrix:

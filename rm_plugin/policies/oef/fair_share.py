@@ -58,7 +58,10 @@ class FairShare(Value, frozen=True, kw_only=True):
 
     @property
     def efficiencies(self) -> NDArray[np.float64]:
-        """E by tenant, in the order of `speedups`: W_l . x_l of the GPUs that it can use, in GPUs of the reference type."""
+        """E by tenant, in the order of `speedups`: W_l . x_l, in GPUs of the reference type.
+
+        GPUs that a tenant cannot use count nothing.
+        """
         return np.asarray((self.speedups.matrix * usable_shares(self.speedups, self.matrix)).sum(axis=1))
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,6 +72,7 @@ def fair_share(
     constraints: int,
     scale: Vector | None = None,
     solves: int = 1,
+    grows: Mapping[int, Vector] | None = None,
 ) -> FairShare:
     """The shares that a programme found, or what tenants can use of the equal split if the solver failed.
 
@@ -83,6 +86,7 @@ def fair_share(
         constraints: Those of the programme when it was solved.
         scale: GPUs that a 1 in tenant l's variables stands for; 1 by default.
         solves: How often the programme was solved.
+        grows: How much the bound of other constraints rises per further device of each type, by constraint.
     """
     if optimum.status is not LinearStatus.OPTIMAL:
         split = usable_shares(speedups, equal_split(speedups))
@@ -92,11 +96,14 @@ def fair_share(
     prices = marginals = None
     if capacity_at is not None:
         rows = range(capacity_at, capacity_at + len(speedups.capacity))
-        prices = tuple(
-            float(optimum.duals[row]) if devices else None for row, devices in zip(rows, speedups.capacity, strict=True)
-        )
+        price = optimum.duals[rows.start : rows.stop]
         # dE_l / dm_j is the sum over the types i of W_l^i dx_l^i / dm_j.
         changes = [share_matrix(model.sensitivity(row), variables) * scales for row in rows]
+        for row, slopes in (grows or {}).items():
+            price = price + optimum.duals[row] * slopes
+            change = share_matrix(model.sensitivity(row), variables) * scales
+            changes = [former + slope * change for former, slope in zip(changes, slopes, strict=True)]
+        prices = tuple(float(each) if devices else None for each, devices in zip(price, speedups.capacity, strict=True))
         marginals = np.column_stack([(speedups.matrix * each).sum(axis=1) for each in changes])
     return FairShare(
         status=ShareStatus.OPTIMAL,
