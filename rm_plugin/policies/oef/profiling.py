@@ -73,6 +73,11 @@ class Profile(Value, frozen=True, kw_only=True):
         return {name: rate for name, rate in rates if name not in self.assumed}
 
     @property
+    def is_stated(self) -> bool:
+        """Whether no run is made for it: the speeds that the app reports count."""
+        return self.state is ProfileState.DONE and not self.job_id and bool(self.assumed)
+
+    @property
     def is_open(self) -> bool:
         """Whether a run on the next type is needed or under way."""
         return self.state in (ProfileState.REQUESTED, ProfileState.RUNNING)
