@@ -70,7 +70,7 @@ def _profile(profile: Profile) -> str:
         case ProfileState.FAILED:
             return f"failed: {profile.reason}; the app shares by the speeds that it reports"
     if profile.is_stated:
-        return "none: a run on every type would take too much of its work; the app shares by the speeds that it reports"
+        return "none: a run on every type would take too much of its time; the app shares by the speeds that it reports"
     again = ", and will be again: its speed has changed" if profile.state is ProfileState.STALE else ""
     assumed = f"; its speed on {', '.join(profile.assumed)} is as stated" if profile.assumed else ""
     return f"{profile.job_id} was measured on {', '.join(profile.measured) or 'no type'}{assumed}{again}"

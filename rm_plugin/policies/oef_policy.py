@@ -30,7 +30,7 @@ from rm_plugin.policies.oef.rounding import Shares, Whole, grant_claims, settle_
 from rm_plugin.policies.oef_explanation import explain_app
 from rm_plugin.policies.oef_figures import RoundCounts, figures_of
 from rm_plugin.policies.oef_gangs import Gangs, choose_jobs, place_gangs
-from rm_plugin.policies.oef_profiles import WORK_PER_RUN, present_types, start_runs, updated_profiles
+from rm_plugin.policies.oef_profiles import present_types, start_runs, updated_profiles
 from rm_plugin.policies.oef_tenants import TenantsOfRound, counts_by_type, tenants_of, types_of
 from rm_plugin.policies.port import Explanation, Figure
 from themis.bids import PlacedGang, RhoOf
@@ -140,7 +140,7 @@ class OefPolicy:
         if not snapshot.settings.profiling_runs:
             return snapshot, {}, None
         present = present_types(snapshot, memory.types)
-        profiles = updated_profiles(snapshot, memory.profiles, present, work_per_run=WORK_PER_RUN)
+        profiles = updated_profiles(snapshot, memory.profiles, present, short_apps=False)
         earliest_first = sorted(
             app_demands, key=lambda each: (snapshot.standing(each.app_id).submitted_at_s, each.app_id)
         )
