@@ -10,6 +10,10 @@ of one job that ran on the type anyway, on GPUs that no tenant was owed, needs n
 If the representative ends before it ran on every type, what was measured counts, the type on which it ended is assumed,
 and another job goes on with the others. So each type costs an app at most `MAX_RUNS` runs.
 
+An app for which runs on all types would take too large a part of its time has none: it shares by the speeds that it
+reports. Its time follows from the work that it states and the GPU time that it had, so a wrong statement spares it the
+runs for as long as they would be spared to an honest app.
+
 A profile fails if its GPUs are lost or no device of a type is left. Then the speeds that the app reports count.
 """
 
