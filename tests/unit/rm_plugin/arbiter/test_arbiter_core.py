@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.core import MASTER_AWAY, MASTER_STARTS, Arbiter, LeasePolicy
+from rm_plugin.arbiter.core import MASTER_STARTS, MASTER_UNAVAILABLE, Arbiter, LeasePolicy
 from rm_plugin.arbiter.lease_table import LeaseTable
 from rm_plugin.arbiter.leftovers import AppDemand
 from rm_plugin.arbiter.round_values import Decision, RoundSettings
@@ -213,7 +213,7 @@ class TestSilence:
             assert reported(changes) == [("renewed", "a", "m1/0")]
             assert changes[0].reason == MASTER_STARTS
         _, changes = one.begin_round(1770.0)
-        assert (reported(changes), changes[0].reason) == ([("renewed", "a", "m1/0")], MASTER_AWAY)
+        assert (reported(changes), changes[0].reason) == ([("renewed", "a", "m1/0")], MASTER_UNAVAILABLE)
         assert reported(one.begin_round(2370.0)[1]) == [("expiring", "a", "m1/0")]
 
     @pytest.mark.parametrize("silent", [True, False])
@@ -223,7 +223,7 @@ class TestSilence:
         one.set_starting("a", 1300.0)
         one.set_silent("a", silent)
         _, changes = one.begin_round(570.0)
-        assert [change.reason for change in changes] == [MASTER_AWAY] * silent
+        assert [change.reason for change in changes] == [MASTER_UNAVAILABLE] * silent
 
     def test_leases_of_an_app_that_leaves_do_not_wait_for_its_start(self):
         one = self.table()
