@@ -40,6 +40,7 @@ from rm_plugin.policies.oef.profiling import (
     Started,
     Unmeasured,
     advance,
+    in_unit_of,
     requested,
 )
 from rm_plugin.policies.oef_gangs import Gangs, of_one_type
@@ -134,7 +135,7 @@ def _updated(
             return profile
         else:
             demands = own
-    rates = {name: math.fsum(demand.speeds.on(name) for demand in demands) / len(demands) for name in present}
+    rates = _mean_rates(profile, demands, present)
     smallest = min(demand.min_gpus for demand in demands)
     usable = tuple(name for name in present if rates[name] > 0.0 and cluster.gpus_by_device[name] >= smallest)
     if profile is None or profile.is_stated:
@@ -157,9 +158,15 @@ def _updated(
 def _without_job(profile: Profile, others: Sequence[GangDemand]) -> Profile:
     """The profile after its job ended. On the type that it ran on, the speed counts that the other jobs report."""
     if profile.state is ProfileState.RUNNING:
-        rate = math.fsum(demand.speeds.on(profile.next_type or "") for demand in others) / len(others)
+        rate = _mean_rates(profile, others, profile.types)[profile.next_type or ""]
         profile = advance(profile, Unmeasured(rate=rate, final=True))
     return replace(profile, job_id="", attempts=0) if profile.is_open else profile
+
+
+def _mean_rates(profile: Profile | None, demands: Sequence[GangDemand], types: Sequence[str]) -> dict[str, float]:
+    """The mean of the speeds that demands report on each type, in the unit of the profile."""
+    reported = [in_unit_of(profile, {name: demand.speeds.on(name) for name in types}) for demand in demands]
+    return {name: math.fsum(rates[name] for rates in reported) / len(reported) for name in types}
 
 
 def _events(

@@ -47,7 +47,8 @@ class Profile(Value, frozen=True, kw_only=True):
     Attributes:
         state: What it waits for.
         types: GPU types to measure, in this order.
-        rates: Throughput on the first types, as far as measured, in any one unit; 0 if the job cannot run there.
+        rates: Throughput on the first types, as far as measured, in one unit (`in_unit_of`); 0 if the job cannot run
+            there.
         reason: Why it failed.
         job_id: The representative job; empty before its first run, and after it ended before its profile.
         assumed: Types of which no run measured the speed. Their rate is what the app reported then.
@@ -170,6 +171,21 @@ def requested(types: tuple[str, ...]) -> Profile:
     return Profile(state=ProfileState.REQUESTED, types=types)
 
 
+def in_unit_of(profile: Profile | None, rates: Mapping[str, float]) -> dict[str, float]:
+    """Return reported rates in the unit of a profile: relative to a type that it measured, else to the first type.
+
+    An app reports speeds relative to the type on which its job is. So after a move its reports have another unit.
+
+    >>> half = Profile(state=ProfileState.REQUESTED, types=("k80", "v100"), rates=(1.0,))
+    >>> in_unit_of(half, {"k80": 5.0, "v100": 10.0})
+    {'k80': 1.0, 'v100': 2.0}
+    """
+    known = {} if profile is None else profile.measured
+    factors = [known[name] / rate for name, rate in rates.items() if rate > 0.0 and known.get(name, 0.0) > 0.0]
+    factors += [1.0 / rate for rate in rates.values() if rate > 0.0]
+    return {name: rate * factors[0] if factors else rate for name, rate in rates.items()}
+
+
 def profiled_speeds(profile: Profile | None, reported: Sequence[float], types: Sequence[str]) -> tuple[float, ...]:
     """Throughput by type to compute shares from; empty for a job type that waits for its profile.
 
@@ -182,6 +198,6 @@ def profiled_speeds(profile: Profile | None, reported: Sequence[float], types: S
         return ()
     if profile.state is ProfileState.FAILED:
         return tuple(reported)
-    rates = dict(zip(types, reported, strict=True))
+    rates = in_unit_of(profile, dict(zip(types, reported, strict=True)))
     known = {name: rates.get(name, 0.0) for name in profile.assumed} | dict(profile.measured)
     return tuple(known.get(name, 0.0) if speed else 0.0 for name, speed in rates.items())

@@ -197,6 +197,29 @@ HALF = Profile(state=ProfileState.REQUESTED, types=("k80", "v100"), rates=(1.0,)
 RUNNING = Profile(state=ProfileState.RUNNING, types=("k80", "v100"))
 
 
+class TestUnits:
+    """Speeds are relative to that on the type of the gang that a job holds, which changes from round to round."""
+
+    def test_run_on_the_second_type_is_measured_in_the_unit_of_the_first(self):
+        running = replace(HALF, state=ProfileState.RUNNING, job_id="j")
+        memory = replace(decide({"a": [demand()]}).memory, profiles={"a": running})
+        on_v100 = {"a": [demand(speeds=Speeds.of([("k80", 5.0), ("v100", 10.0)]))]}
+        decision = decide(on_v100, memory, renewable={"a": {"v": 1}})
+        assert decision.memory.profiles["a"] == replace(MEASURED, job_id="j")
+
+    @pytest.mark.parametrize("reported", [{"k80": 0.5, "v100": 1.0}, {"k80": 5.0, "v100": 10.0}])
+    def test_report_in_another_unit_does_not_make_a_profile_stale(self, reported):
+        memory = replace(decide({"a": [demand()]}).memory, profiles={"a": MEASURED})
+        decision = decide({"a": [demand(speeds=Speeds.of(reported.items()))]}, memory)
+        assert decision.memory.profiles == {"a": MEASURED}
+        assert list(decision.memory.shares.share) == ["app a/1:2"]
+
+    def test_assumed_type_is_compared_in_the_unit_of_the_profile(self):
+        memory = replace(decide({"a": [demand()]}).memory, profiles={"a": replace(MEASURED, assumed=("v100",))})
+        decision = decide({"a": [demand(speeds=Speeds.of([("k80", 5.0), ("v100", 15.0)]))]}, memory)
+        assert list(decision.memory.shares.share) == ["app a/1:3"]
+
+
 class TestChanges:
     def test_small_changes_of_speed_leave_shares_and_tenants_as_they_are(self):
         memory = replace(decide({"a": jobs()}).memory, profiles={"a": MEASURED})
