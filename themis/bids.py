@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import field
@@ -71,7 +71,7 @@ class BidRow(Value, frozen=True, kw_only=True):
             self._check_pinned_gangs(self.pinned_gangs)
 
     def _check_pinned_gangs(self, gangs: tuple[Allocation, ...]) -> None:
-        if _added_up(gangs) != dict(self.pinned.counts):
+        if Allocation.sum_of(gangs) != self.pinned:
             stated = [gang.by_machine() for gang in gangs]
             raise InputError("the pinned gangs must add up to the pinned GPUs", value=stated)
         if not all(gangs):
@@ -88,15 +88,6 @@ class BidRow(Value, frozen=True, kw_only=True):
     def gpus(self) -> int:
         """GPUs that the row asks for."""
         return self.pinned.gpus + sum(gang.total_gpus for gang in self.gangs)
-
-
-def _added_up(gangs: Iterable[Allocation]) -> dict[str, int]:
-    """GPUs by machine of all gangs; bids hold many such rows, so without an allocation for every sum."""
-    total: dict[str, int] = {}
-    for gang in gangs:
-        for machine, count in gang.counts:
-            total[machine] = total.get(machine, 0) + count
-    return total
 
 
 class Bid(Value, frozen=True, kw_only=True):

@@ -174,6 +174,15 @@ class Allocation(Value, frozen=True, order=True):
         # There is no zero and nothing negative to look for.
         return cls(tuple(sorted(counts.items())))
 
+    @classmethod
+    def sum_of(cls, allocations: Iterable[Allocation]) -> Allocation:
+        """The sum of allocations; of many this is much quicker than adding one after the other."""
+        total: dict[str, int] = {}
+        for allocation in allocations:
+            for machine, count in allocation.counts:
+                total[machine] = total.get(machine, 0) + count
+        return cls.of(total)
+
     @property
     def gpus(self) -> int:
         """Total number of GPUs."""

@@ -118,7 +118,7 @@ def tenants_of(
         by_app=by_app,
         speedups=speedups,
         kept={
-            tenant: counts_by_type(cluster, types, sum((app.kept for app in apps), Allocation()))
+            tenant: counts_by_type(cluster, types, Allocation.sum_of(app.kept for app in apps))
             for tenant, apps in apps_of.items()
         },
         offered=offered,

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from am.agent import _candidates
 from am.agent.bids.candidate_tables import Table, kinds_requested
 from am.agent.bids.dominance import DominanceKey, Indices, neighbours, thinned
-from am.agent.candidates.gang_extension import added_up
 from am.agent.model.finish_time import pace_on
 from am.agent.model.views import JobView
 from themis.bids import BidRow, GangRequest
@@ -111,7 +110,7 @@ class CandidateSet:
                 for (gpus, within, unit), count in sorted(counts.items(), reverse=True)
             ]
         )
-        return gangs, added_up(table.pinned), table.pinned
+        return gangs, Allocation.sum_of(table.pinned), table.pinned
 
 
 def _paces(single: JobView, tables: Sequence[Table]) -> Floats:
