@@ -11,9 +11,10 @@ from agent_cases import FLAT, STRICT, app_of, cluster_of, cluster_view_of, job, 
 from am.agent import _candidates
 from am.agent.bids import dominance
 from am.agent.bids.dominance import neighbours, thinned
-from am.agent.candidates import enumeration, list_scheduling, multifit
+from am.agent.candidates import enumeration, gang_layout, list_scheduling, multifit
 from am.agent.candidates.enumeration import enumerate_candidates
 from am.agent.candidates.gang_kinds import gang_kinds
+from am.agent.candidates.gang_layout import GangLayout
 from am.agent.candidates.generation import generate_candidates
 from am.agent.candidates.list_scheduling import Jobs, scheduled_by_shape
 from am.agent.candidates.multifit import multifit_candidates
@@ -50,7 +51,7 @@ def drawn(seed):
 def plain(call, *arguments):
     """Call a function with the reference in place of the compiled functions."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (list_scheduling, enumeration, multifit, dominance):
+        for module in (list_scheduling, enumeration, gang_layout, multifit, dominance):
             patch.setattr(module, "_candidates", reference)
         return call(*arguments)
 
@@ -89,14 +90,16 @@ class TestReference:
 
     def test_layouts_equal_the_reference(self, seed):
         kinds, *_ = drawn(seed)
-        layout, rng = enumeration._Layout(kinds), Random(seed)
+        layout, rng = GangLayout(kinds), Random(seed)
         known = sorted({(kind.at.gpus, kind.unit_gpus) for kind in kinds})
         drawn_sizes = [sorted(rng.sample(known, min(len(known), many))) for many in (1, 1, 2, 3)]
         cases = [tuple((*size, rng.randint(1, 4)) for size in sizes) for sizes in drawn_sizes]
         cases += [(*cases[0], (99, 1, 1)), ((99, 1, 1),), ()]
-        found = [layout.laid_out(sizes) for sizes in cases]
+        found = [layout.at_two_levels(sizes, (1, 2)) for sizes in cases]
         assert found[-3:] == [[], [], []]
-        assert found == plain(lambda: [layout.laid_out(sizes) for sizes in cases])
+        assert found == plain(lambda: [layout.at_two_levels(sizes, (1, 2)) for sizes in cases])
+        found = [layout.at_tightest(sizes, (1.0, 0.5, 0.0)) for sizes in cases]
+        assert found == plain(lambda: [layout.at_tightest(sizes, (1.0, 0.5, 0.0)) for sizes in cases])
 
     def test_balanced_divisions_equal_the_reference(self, seed):
         kinds, max_gangs, max_gpus, jobs = drawn(seed)
