@@ -110,8 +110,8 @@ def _product(
     ends = np.array(list(itertools.accumulate(map(len, grids))), dtype=np.int64)
     counts = np.array(list(itertools.chain.from_iterable(grids)), dtype=np.int64)
     candidates = np.empty((budget, len(grids)), dtype=np.int64)
-    many = _candidates.on_grids(counts, ends, np.array(sizes, dtype=np.int64), max_gangs, max_gpus, candidates)
-    return None if many < 0 else candidates[:many].copy()
+    count = _candidates.on_grids(counts, ends, np.array(sizes, dtype=np.int64), max_gangs, max_gpus, candidates)
+    return None if count < 0 else candidates[:count].copy()
 
 
 def _complete(limits: Sequence[int], max_gangs: int) -> int:

@@ -43,7 +43,7 @@ class GangLayout:
             parts: One layout for each. At each level but the loosest of a size, at most this part of the places that
                 there are is taken.
         """
-        return _candidates.lay_out(*self._arrays, self._kinds_of, sizes, tuple(parts))
+        return _candidates.at_tightest(*self._arrays, self._kinds_of, sizes, tuple(parts))
 
     def at_two_levels(self, sizes: Sizes, loose_counts: Iterable[int]) -> list[Candidate]:
         """The layouts with all gangs at one level, or the first of them at a looser one, for all pairs of levels.
@@ -52,7 +52,7 @@ class GangLayout:
             sizes: The gangs.
             loose_counts: How many gangs are at the looser level, one layout for each.
         """
-        return _candidates.lay_apart(*self._arrays, self._kind_at_level, sizes, tuple(loose_counts))
+        return _candidates.at_two_levels(*self._arrays, self._kind_at_level, sizes, tuple(loose_counts))
 
     @cached_property
     def _kind_at_level(self) -> dict[tuple[int, int], tuple[int, ...]]:

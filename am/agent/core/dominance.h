@@ -38,7 +38,7 @@ typedef struct {
 /* Finds the pairs of candidates of which a change turns the harder into the easier one. Returns their number, -1
  * without memory. Candidates are counts of `kinds` kinds with distinct keys; there is space for a pair of each
  * candidate and change. */
-int64_t neighbours(const int64_t *keys, const int64_t *candidates, int64_t count, int64_t kinds, const Changes *changes,
-                   int64_t *harder, int64_t *easier);
+int64_t one_step_variants(const int64_t *keys, const int64_t *candidates, int64_t count, int64_t kinds,
+                          const Changes *changes, int64_t *harder, int64_t *easier);
 
 #endif
