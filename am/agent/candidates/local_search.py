@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from am.agent.candidates.gang_kinds import Candidate, GangKind, splits
 from am.agent.candidates.list_scheduling import whole_offer_candidates
 from am.agent.candidates.multifit import capacity_taken
-from am.agent.candidates.search_space import SearchSpace
+from am.agent.candidates.search_space import MAX_PACKED_CLOSELY, SearchSpace
 from am.agent.model.division_times import PhaseOn, phase_times_s
 from themis.cluster import Level
 from themis.placement.gang_capacity import GangCapacity
@@ -57,9 +57,8 @@ _MAX_WORK = 400_000
 """The search for a target runs up to this number of jobs times squared kinds, by which its changes grow. At 100 jobs on
 63 kinds it takes some tenths of a second."""
 
-_MAX_STARTS, _FINALISTS = 8, 7
-"""Starts that compete with the candidate found; and candidates reported at the end. A bid packs its best candidates
-more closely than the search does, and then another of these may be the best."""
+_MAX_STARTS = 8
+"""Starts that compete with the candidate found."""
 
 _FIRST_TARGET, _NEXT_TARGET, _NEAR_ENOUGH = 0.985, 0.99, 0.9995
 """Targets as parts of the best end: the first one, each later one, and the one at which the search stops."""
@@ -183,7 +182,7 @@ def target_search(space: SearchSpace, starts: Sequence[Candidate]) -> Iterator[C
     # One more change, with jobs packed in pairs. A second one gains little and takes a fifth of the time of a bid.
     best = ready[phase.times_s(ready, in_pairs=True).argmin()]
     tried = limits.within(np.concatenate([best[None], best + _all_moves(sizes, (1,))]))
-    for index in phase.times_s(tried, in_pairs=True).argsort(kind="stable")[:_FINALISTS]:
+    for index in phase.times_s(tried, in_pairs=True).argsort(kind="stable")[:MAX_PACKED_CLOSELY]:
         yield tuple(tried[index].tolist())
 
 
