@@ -91,7 +91,7 @@ class BidRow(Value, frozen=True, kw_only=True):
 
 
 class Bid(Value, frozen=True, kw_only=True):
-    """An app's answer to an offer: the value of getting nothing more, and rows of which at most one is won.
+    """An app's answer to an offer: the value of the empty bundle, and rows. An app wins at most one row.
 
     `rows_dropped` counts the rows that a cap left out, so that hitting it is never silent.
 
@@ -160,12 +160,12 @@ class Market(Value, frozen=True, kw_only=True):
 
 
 class PlacedGang(Value, frozen=True, order=True):
-    """A gang on concrete machines, with the level that it spans and its slot where the gang was asked for in one.
+    """A gang on concrete machines, with the level that it spans, and its slot if it was asked for in one.
 
     `device` is the device type of its GPUs if the gang was placed by type (see `themis.placement`), else empty.
     `job_id` binds it to a job of the app, which runs on it until the job ends, or the lease of a profiling run; if
-    empty, the app chooses the job. `at_most_s` shortens its lease: a round decides on it after so long; 0 leaves it as
-    long as others.
+    empty, the app chooses the job. `at_most_s` shortens its lease: a round decides on it after this many seconds. 0
+    leaves it as long as others.
     """
 
     gpus: Allocation

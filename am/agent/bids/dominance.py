@@ -28,7 +28,7 @@ _MAX_SETS = 200
 
 
 class DominanceKey:
-    """Maps candidates to needs such that needing no more means: it fits wherever the other one does.
+    """Maps candidates to needs. A candidate with no larger need than another one fits wherever that one fits.
 
     By Hall's theorem the gangs of one candidate can take the places of another's exactly if it has no more gangs in
     every set of kinds that holds, with a kind, all harder ones. Such a set has a size threshold for each level.

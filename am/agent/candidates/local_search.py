@@ -96,7 +96,7 @@ def greedy_search(space: SearchSpace, starts: Sequence[Candidate]) -> Iterator[C
 
 
 class _ShareLimits:
-    """What candidates for a part of the offer keep to: gangs, GPUs, and capacity by kind."""
+    """The limits of candidates for a part of the offer: gangs, GPUs, and capacity by kind."""
 
     def __init__(self, space: SearchSpace) -> None:
         self._taken = np.array(capacity_taken(space.kinds)).T
@@ -187,7 +187,7 @@ def target_search(space: SearchSpace, starts: Sequence[Candidate]) -> Iterator[C
 
 
 class Limits:
-    """What candidates for the whole offer keep to: gangs, and the free capacity."""
+    """The limits of candidates for the whole offer: gangs, and the free capacity."""
 
     def __init__(self, kinds: Sequence[GangKind], capacity: GangCapacity, max_gangs: int) -> None:
         limits = [((1,) * len(kinds), max_gangs), *capacity.limits([kind.request for kind in kinds])]
@@ -196,7 +196,7 @@ class Limits:
         self._most = np.array([most for _, most in limits], dtype=np.float64)
 
     def within(self, candidates: Counts) -> Counts:
-        """The candidates that keep to them."""
+        """The candidates within these limits."""
         candidates = candidates[(candidates >= 0).all(axis=1)]
         return np.asarray(candidates[(candidates.astype(np.float64) @ self._taken <= self._most).all(axis=1)])
 
@@ -218,7 +218,7 @@ def _all_moves(sizes: tuple[int, ...], repeats: tuple[int, ...]) -> Moves:
 
 
 def _split_moves(one: NDArray[np.int8] | Counts, sizes: Sequence[int], indices: Sequence[int]) -> Iterator[Counts]:
-    """One gang split in two, and two gangs joined."""
+    """Changes that split one gang in two, or join two gangs."""
     for whole, left, right in splits(sizes, indices):
         split = one[left] + one[right] - one[whole]
         yield split

@@ -273,8 +273,9 @@ static void list_members(const Packer *p, int gang, int64_t other_kind, Members 
     }
 }
 
-/* `best_change` of a job, and of a second one unless it is -1, for none, one or two jobs of gang `to`. */
-static Change best_exchange(const Members *its, int job, int second, int to, double rest_s, double there_s, Change best) {
+/* Finds the best exchange of one job, or of two if `second` is not -1, for zero, one or two jobs of gang `to`. */
+static Change best_exchange(const Members *its, int job, int second, int to, double rest_s, double there_s,
+                            Change best) {
     if (rest_s >= best.end_s) return best;
     if (there_s < best.end_s) best = (Change){job, second, -1, -1, to, larger(rest_s, there_s)};
     for (int n = 0; n < its->count; n++) {
