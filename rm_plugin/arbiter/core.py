@@ -393,9 +393,9 @@ class Arbiter:
     def lease_end_s(self, now_s: float, begins_s: float | None = None) -> float:
         """When a lease granted now ends.
 
-        Aligned ends lie on one grid; an end so near that the next round for it would begin within another lead is
-        skipped, since such a lease would be all warning and no work. A staggered lease lasts its full length from
-        where it begins: now, or with the end of the lease that it follows, of which rounds are held a lead before.
+        Aligned ends are on one grid. An end less than two leads away is skipped: the next round for it would begin
+        within a lead, so such a lease would be all warning and no work. A staggered lease lasts its full length. It
+        begins now, or with the end of the lease that it follows; the round for that end is held a lead before it.
 
         Example: leases of 600 s and a lead of 5 s on a grid from 0 s. A lease granted at 900 s ends at 1,200 s. One
         granted at 1,195 s ends at 1,800 s, because an end at 1,200 s would leave it less than two leads.
@@ -527,7 +527,7 @@ class Arbiter:
         if any(lease.job_id for lease in leases):
             ending = [(lease.job_id, lease.gpu.machine_id) for lease in leases]
             app_snapshot = replace(app_snapshot, bound=tuple(pair for pair in app_snapshot.bound if pair not in ending))
-        # Mostly all leases of an app end with one round.
+        # Usually all leases of an app end with one round.
         mine = app_snapshot.kept if len(leases) == app_snapshot.kept.gpus else allocation_of(leases)
         kept = _NOTHING if mine is app_snapshot.kept else app_snapshot.kept - mine
         masks = masks_of([lease.gpu for lease in leases])

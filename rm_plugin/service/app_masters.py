@@ -303,7 +303,8 @@ class AppMasters:
     def resume(self) -> None:
         """Restart the time until app masters count as silent and leases as overdue.
 
-        For use while, or after, this service could not hear of app masters, write, or use the engine.
+        Call this during or after an outage in which the service could not receive messages of app masters, write to
+        the store, or use the engine.
         """
         self._resumed_at_s = self._clock.now_s()
         for entry in self._entries.active():
