@@ -12,8 +12,11 @@ import itertools
 import os
 from pathlib import Path
 
+from themis.accounts import Account
+
 _PREFIX = "themis-"
 _MOUNTS = Path("/proc/self/mountinfo")
+_DELEGATED = ("cgroup.procs", "cgroup.threads", "cgroup.subtree_control")
 _counter = itertools.count()
 
 
@@ -50,6 +53,12 @@ class ControlGroup:
         """Move a process into the group. Children that it already has stay outside."""
         with contextlib.suppress(OSError):
             (self.folder / "cgroup.procs").write_text(str(pid), encoding="ascii")
+
+    def delegate(self, account: Account) -> None:
+        """Let a user make groups inside this one and move processes between them, but not out of it. Needs root."""
+        for path in (self.folder, *(self.folder / name for name in _DELEGATED)):
+            with contextlib.suppress(OSError):
+                os.chown(path, account.uid, account.gid)
 
     def kill(self) -> None:
         """Send SIGKILL to all processes of the group and of groups inside it."""
