@@ -36,15 +36,19 @@ def make_private(path: Path) -> None:
 def let_others_pass(folder: Path) -> None:
     """Let other users reach what they may use in a folder of ours, if they know its name.
 
-    They could not reach anything there before. So they lose all rights to what is there already.
+    Those who could reach nothing there before lose all rights to what is there already.
     """
-    if folder.stat().st_mode & stat.S_IXOTH:
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    # Members of the folder's group have the group's rights only.
+    classes = ((stat.S_IXGRP, stat.S_IRWXG), (stat.S_IXOTH, stat.S_IRWXO))
+    closed = sum(rights for passing, rights in classes if not mode & passing)
+    if not closed:
         return
     for path in folder.iterdir():
         facts = path.lstat()
-        if not stat.S_ISLNK(facts.st_mode) and facts.st_mode & stat.S_IRWXO:
-            path.chmod(stat.S_IMODE(facts.st_mode) & ~stat.S_IRWXO)
-    folder.chmod(stat.S_IMODE(folder.stat().st_mode) | stat.S_IXOTH)
+        if not stat.S_ISLNK(facts.st_mode) and facts.st_mode & closed:
+            path.chmod(stat.S_IMODE(facts.st_mode) & ~closed)
+    folder.chmod(mode | stat.S_IXGRP | stat.S_IXOTH)
 
 
 def lets_others_pass(folder: Path) -> bool:

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 import psutil
 
 from themis.accounts import Account
-from themis.control_groups import ControlGroup
+from themis.control_groups import NO_LIMITS, ControlGroup, Limits
 from themis.errors import InputError, InvariantError, ThemisError
 from themis.files import open_regular
 from themis.sessions import Member, has_members, kill_sessions, sessions_below
@@ -60,6 +60,7 @@ class ProcessSpec(Value, frozen=True, kw_only=True):
         cores: The cores on which it may run, by the system's numbers. Empty for all. Needs `dies_with_parent`.
         account: The user whose rights it has instead of ours. Needs root. The folders must exist; a new log is this
             user's.
+        limits: What it and its descendants may use, where control groups can limit them (`themis.control_groups`).
     """
 
     command: Sequence[str]
@@ -71,6 +72,7 @@ class ProcessSpec(Value, frozen=True, kw_only=True):
     dies_with_parent: bool = False
     cores: tuple[int, ...] = ()
     account: Account | None = None
+    limits: Limits = NO_LIMITS
 
     def __post_init__(self) -> None:
         if self.cores and not self.dies_with_parent:
@@ -83,7 +85,8 @@ class RunningProcess:
     """A process that we started, leader of its own session and group.
 
     When the leader ends, whatever is left of its group is killed, unless `terminate` gives it time. So are all its
-    other descendants where it has a control group. Made by `start`; belongs to the event loop that ran then.
+    other descendants where it has a control group. `ran_out_of_memory` then says whether the limit of that group ended
+    it. Made by `start`; belongs to the event loop that ran then.
     """
 
     def __init__(self, popen: subprocess.Popen[bytes], control_group: ControlGroup | None = None) -> None:
@@ -91,6 +94,7 @@ class RunningProcess:
         self._popen = popen
         self._control_group = control_group
         self._ending = False
+        self.ran_out_of_memory = False
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._leader_ended = asyncio.Event()
@@ -180,6 +184,7 @@ class RunningProcess:
             if looks and self._control_group.populated:
                 self._loop.call_later(_GROUP_LOOK_S, self._report, looks - 1)
                 return
+            self.ran_out_of_memory = self._control_group.ran_out_of_memory
             self._control_group.remove()
         self._exited.set_result(self._popen.wait())
 
@@ -192,7 +197,8 @@ def start(spec: ProcessSpec) -> RunningProcess:
             does not exist ends with exit code 127 instead and says so in its stderr.
     """
     command = list(spec.command)
-    control_group = ControlGroup.make()
+    # An app master, which is not guarded, makes groups for its tasks.
+    control_group = ControlGroup.make(spec.limits, for_maker=not spec.dies_with_parent)
     if spec.dies_with_parent:
         guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), str(int(signal.SIGKILL))]
         cores = [f"--cores={','.join(map(str, spec.cores))}"] if spec.cores else []

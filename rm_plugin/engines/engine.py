@@ -17,6 +17,7 @@ from themis.cluster import Cluster
 from themis.config.cluster_file import load_cluster
 from themis.config.examples import ExampleKind, file_or_example
 from themis.config.rm_settings import RmSettings
+from themis.control_groups import enable_limits
 from themis.errors import InputError
 from themis.queues import AppOwner
 
@@ -88,7 +89,8 @@ class LocalEngine:
         """The cluster of the file. Raises InputError if it has cards that this machine does not have."""
         if with_cards := machine_with_cards(self._cluster):
             check_cards(with_cards, await asyncio.to_thread(read_cards))
-        LOG.info("%s", self._submitters.describe())
+        limits = "limit the memory and cores of tasks" if enable_limits() else "set no limits of memory and cores"
+        LOG.info("%s; control groups %s", self._submitters.describe(), limits)
         return self._cluster
 
     def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> AppLauncher:

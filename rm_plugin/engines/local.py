@@ -15,7 +15,7 @@ from pathlib import Path
 from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
 from rm_plugin.engines.submitters import Submitters, submitter_environment
 from themis.accounts import Account
-from themis.control_groups import ControlGroup
+from themis.control_groups import ControlGroup, Limits
 from themis.errors import InputError
 from themis.files import last_line
 from themis.processes import (
@@ -31,6 +31,8 @@ from themis.python_programs import module_command
 
 _LOG = logging.getLogger(__name__)
 AM_COMMAND = module_command("am.main")
+AM_MEMORY_MB = 2048
+"""What an app may use in addition to its tasks, where control groups limit it: for the app master and its tuner."""
 APP_MARK = "THEMIS_APP_ID"
 RUN_MARK = "THEMIS_RUN_ID"
 
@@ -82,6 +84,7 @@ class LocalAppLauncher:
                 stdout=launch.working_dir / _log_name(launch.attempt),
                 stdin=launch.token,
                 account=account,
+                limits=Limits(memory_mb=launch.tasks_memory_mb and launch.tasks_memory_mb + AM_MEMORY_MB),
             )
         )
         self._watch(launch.app_id, launch.attempt, process.pid, process, launch.working_dir)
