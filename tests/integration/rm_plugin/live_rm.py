@@ -133,9 +133,9 @@ def start_process(configured: RmSettings, python: str = sys.executable) -> psuti
         return psutil.Popen(command, stdout=log, stderr=log)
 
 
-async def address_of(configured: RmSettings) -> str:
+async def address_of(configured: RmSettings, timeout_s: float = 60) -> str:
     path = configured.state_dir / "address"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(timeout_s):
         while not path.exists():
             await asyncio.sleep(0.05)
     return path.read_text().strip()

@@ -22,7 +22,10 @@ from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 from themis.wire.values import app_to_message
 
-pytestmark = [only_root, pytest.mark.timeout(300)]
+pytestmark = [only_root, pytest.mark.timeout(600)]
+
+PATIENCE_S = 240
+"""Each test starts programs with many imports, on a machine that may be busy."""
 
 ATTACK = """
 echo "user $(id -u) groups $(id -G) home $HOME secret ${OPERATORS_SECRET:-none}"
@@ -70,14 +73,14 @@ class Service:
         return (await self.stub.Submit(pb.SubmitRequest(spec=app_to_message(spec)))).app_id
 
     async def wait(self, app: str, wanted: Callable[[pb.AppStatus], object]) -> pb.AppStatus:
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(PATIENCE_S):
             while not wanted(status := await self.stub.Show(pb.ShowRequest(app_id=app))):
                 assert status.state not in ("FAILED", "KILLED"), status.diagnostics
                 await asyncio.sleep(0.1)
         return status
 
     async def event(self, kind: str, app: str, count: int = 1) -> None:
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(PATIENCE_S):
             while await self.count(kind, app) < count:
                 await asyncio.sleep(0.1)
 
@@ -88,7 +91,7 @@ class Service:
         return (await self.wait(app, lambda status: status.state in ENDED)).state
 
     async def nothing_runs(self, app: str) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while self.processes(app):
                 await asyncio.sleep(0.1)
 
@@ -111,7 +114,7 @@ async def service(configured: RmSettings, python: str, *, then_kill: bool = Fals
     (configured.state_dir / "address").unlink(missing_ok=True)
     process = start_process(configured, python)
     try:
-        address = await address_of(configured)
+        address = await address_of(configured, timeout_s=PATIENCE_S)
         async with grpc.aio.insecure_channel(address) as channel:
             yield Service(configured, process, LocalStub(rpc.ClientServiceStub(channel), address))
     finally:
@@ -185,7 +188,7 @@ def test_apps_of_users_are_adopted_and_swept_after_the_service_was_killed(folder
         async with service(configured(folder), python) as rm:
             await rm.event("am_started", app, 2)
             await rm.event("first_step", app, 2)
-            stray.wait(timeout=10)
+            stray.wait(timeout=PATIENCE_S)
             assert {process.uids().real for process in rm.processes(app).values()} == {ANN}
             assert owners(rm.apps / app) == {ANN}
         assert not rm.processes(app)
