@@ -52,19 +52,20 @@ class Submitters:
     def of(cls, settings: RmSettings) -> Submitters:
         """Return what the settings and this machine allow. Raises InputError if `run_as: submitter` is impossible."""
         files_dir = settings.files_dir.absolute()
+        standby = "a standby may number users otherwise" if settings.standby.enabled else ""
+        # Then no folder of an app says as whom it runs.
+        impossible = standby or _no_owners(files_dir)
         if settings.run_as is RunAs.SERVICE:
             obstacle = "run_as is service"
-        elif settings.standby.enabled:
-            obstacle = "a standby may number users otherwise"
         else:
-            obstacle = _missing_rights() or _closed_to_others(files_dir)
+            obstacle = impossible or _missing_capabilities() or _closed_to_others(files_dir)
         required = settings.run_as is RunAs.SUBMITTER
         if required and obstacle:
             remedy = "remove the obstacle, or set `run_as: service`"
             raise InputError("run_as: apps cannot run as their submitters", value=obstacle, remedy=remedy)
         if not obstacle:
             _make_parents(files_dir)
-        return cls(files_dir / "apps", obstacle=obstacle, required=required)
+        return cls(None if impossible else files_dir / "apps", obstacle=obstacle, required=required)
 
     def describe(self) -> str:
         """Return what the log says at the start."""
@@ -88,10 +89,12 @@ class Submitters:
             OSError: The folder cannot be made.
         """
         self.check(user)
+        if self._apps is None:
+            return None
         account, own, owner = find_account(user), os.geteuid(), _owner(folder)
         if account is not None and account.uid == own:
             account = None
-        is_service = owner == own or (owner is None and (account is None or self._is_off))
+        is_service = owner == own or (owner is None and (account is None or bool(self._obstacle)))
         if is_service and not (self._required and account is not None):
             return None
         if account is None or owner not in (None, account.uid):
@@ -99,10 +102,6 @@ class Submitters:
             raise InputError(what, value=str(folder), remedy="submit the app again")
         self._give(folder, account)
         return account
-
-    @property
-    def _is_off(self) -> bool:
-        return bool(self._obstacle) or self._apps is None
 
     def uid_of(self, app_id: str) -> int | None:
         """Return the number of the user as whom an app began, or None for our own."""
@@ -171,10 +170,16 @@ def _owner(folder: Path) -> int | None:
     return None if is_new else facts.st_uid
 
 
-def _missing_rights() -> str:
-    """Why this process cannot start processes of other users, and end them; empty if it can."""
+def _no_owners(files_dir: Path) -> str:
+    """Why the owners of files below this folder say nothing here; empty if they do."""
     if os.geteuid() != 0:
         return "it is not root"
+    foreign = [each for each in (files_dir, files_dir / "apps") if each.exists() and each.stat().st_uid != 0]
+    return f"{foreign[0]} does not belong to root" if foreign else ""
+
+
+def _missing_capabilities() -> str:
+    """Which rights root lacks that it needs to start processes of other users, and to end them; empty if none."""
     status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     effective = int(next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), 16)
     missing = [f"CAP_{name}" for name, bit in _CAPABILITIES.items() if not effective >> bit & 1]

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from other_users import ANN, BOB, only_root, open_folder, python_for_all
 
 from themis.apps import AppSpec, JobShape, MetricSpec, ProgramSpec
-from themis.config.rm_settings import RmSettings
+from themis.config.rm_settings import LeaseSettings, RmSettings
 from themis.wire import themis_pb2 as pb
 from themis.wire import themis_pb2_grpc as rpc
 from themis.wire.values import app_to_message
@@ -50,7 +50,13 @@ def folder() -> Iterator[Path]:
 def configured(folder: Path, **changes: object) -> RmSettings:
     state = folder / "state"
     state.mkdir(mode=0o700, exist_ok=True)
-    return settings(state, **{"run_as": "submitter", "am_max_attempts": 4, **changes})
+    patient = {
+        "lease": LeaseSettings(duration_s=8, checkpoint_lead_s=2, grace_s=60),
+        "am_expiry_s": PATIENCE_S,
+        "rm_absence_s": PATIENCE_S,
+        "am_max_attempts": 4,
+    }
+    return settings(state, **{"run_as": "submitter", **patient, **changes})
 
 
 def long_app(user: int, **changes: object) -> AppSpec:
@@ -176,13 +182,13 @@ def test_apps_of_users_are_adopted_and_swept_after_the_service_was_killed(folder
             app = await rm.submit(long_app(ANN))
             await rm.event("checkpoint", app)
             first = rm.processes(app)
+            task = first["job-00/0"].environ()
         async with service(configured(folder), python, then_kill=True) as rm:
             saved = await rm.count("checkpoint", app)
             await rm.event("checkpoint", app, saved + 1)
             assert await rm.count("am_started", app) == 1
             assert rm.processes(app)[""] == first[""] and first[""].is_running()
         # Of an app master that is gone too, a task that ignored the end of its parent would be left.
-        task = rm.processes(app)["job-00/0"].environ()
         stray = psutil.Popen(["sleep", "300"], env=task, user=ANN, group=65534, extra_groups=[])
         kill(first[""].pid)
         async with service(configured(folder), python) as rm:

@@ -152,6 +152,21 @@ def test_setting_is_refused_where_it_cannot_hold(tmp_path: Path, changes, words:
 
 
 @only_root
-def test_standby_leaves_apps_with_the_service(tmp_path: Path, usable) -> None:
+def test_standby_leaves_apps_with_the_service_whoever_its_folders_belong_to(tmp_path: Path, usable) -> None:
     shared = StandbySettings(enabled=True, folder=tmp_path)
-    assert "standby" in Submitters.of(settings(tmp_path, standby=shared)).describe()
+    found = Submitters.of(settings(tmp_path, standby=shared))
+    assert "standby" in found.describe()
+    folder = tmp_path / "apps/app-0001"
+    folder.mkdir(parents=True)
+    os.chown(folder, BOB, BOB)
+    assert found.prepare(str(ANN), folder) is None and found.uid_of("app-0001") is None
+
+
+@only_root
+def test_state_of_another_user_leaves_apps_with_the_service(tmp_path: Path, usable) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    os.chown(state, BOB, BOB)
+    assert Submitters.of(settings(tmp_path)).describe().endswith(f"{state} does not belong to root")
+    with pytest.raises(InputError, match="does not belong to root"):
+        Submitters.of(settings(tmp_path, run_as=RunAs.SUBMITTER))
