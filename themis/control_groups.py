@@ -30,6 +30,8 @@ _NAME = re.compile(r"themis-\d+-\d+")
 SELF = "themis-self"
 _CONTROLLERS = ("memory", "cpu")
 _PERIOD_US = 100_000
+_MAX_BELOW = {"cgroup.max.depth": "8", "cgroup.max.descendants": "4096"}
+"""What a user may make in a group: far more than tasks need, and so few that `remove` ends."""
 _MOUNTS = Path("/proc/self/mountinfo")
 _DELEGATED = ("cgroup.procs", "cgroup.threads", "cgroup.subtree_control")
 _counter = itertools.count()
@@ -113,6 +115,8 @@ class ControlGroup:
 
     def delegate(self, account: Account) -> None:
         """Let a user make groups inside this one and move processes between them, but not out of it. Needs root."""
+        for name, count in _MAX_BELOW.items():
+            self._write(name, count)
         for folder in (self.folder, self.folder / SELF):
             for path in (folder, *(folder / name for name in _DELEGATED)):
                 with contextlib.suppress(OSError):

@@ -113,10 +113,13 @@ def test_user_makes_groups_in_the_group_of_its_process_and_cannot_leave_it(folde
     root=$(awk '/ - cgroup2 / {print $5}' /proc/self/mountinfo)
     case $own in */themis-*) ;; *) exit 3;; esac
     mkdir "$root$own/mine" && echo $$ > "$root$own/mine/cgroup.procs" && echo made
-    echo $$ > "$root/cgroup.procs" && echo left; true
+    echo $$ > "$root/cgroup.procs" && echo left
+    cd "$root$own"; for depth in 1 2 3 4 5 6 7 8 9; do mkdir deeper && cd deeper; done; pwd; true
     """
     code = run(folder, "/bin/sh", "-c", script)
     if code == 3:
         pytest.skip("this process may not make control groups (cgroup v2, Linux 5.14)")
     said = (folder / "log").read_text().splitlines()
     assert "made" in said and "left" not in said
+    # A service that removes the group would never end with it.
+    assert said[-1].count("/deeper") == 8
