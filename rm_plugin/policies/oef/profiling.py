@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from themis.values import Value
@@ -51,6 +52,8 @@ class Profile(Value, frozen=True, kw_only=True):
         job_id: The representative job; empty before its first run, and after it ended before its profile.
         assumed: Types of which no run measured the speed. Their rate is what the app reported then.
         attempts: Runs on the next type that ended without a measurement.
+        gpus: Of an app that is too short for runs: the most GPUs that it had or wanted at once. Other profiles, and
+            their records, have no such number.
     """
 
     state: ProfileState
@@ -60,6 +63,7 @@ class Profile(Value, frozen=True, kw_only=True):
     job_id: str = ""
     assumed: tuple[str, ...] = ()
     attempts: int = 0
+    gpus: int | UnsetType = UNSET
 
     @property
     def next_type(self) -> str | None:
@@ -71,6 +75,11 @@ class Profile(Value, frozen=True, kw_only=True):
         """The rate on each type that was measured."""
         rates = zip(self.types, self.rates, strict=False)
         return {name: rate for name, rate in rates if name not in self.assumed}
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether no run is made for it: the speeds that the app reports count."""
+        return self.gpus is not UNSET
 
     @property
     def is_open(self) -> bool:
