@@ -55,7 +55,7 @@ class MemoryEngine:
     def inventory(self) -> FixedInventory:
         return FixedInventory(CLUSTER)
 
-    async def check_queue(self, queue: str) -> None:
+    async def check_owner(self, owner: object) -> None:
         pass
 
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:

@@ -377,6 +377,7 @@ class JobRunner:
                 working_dir=job.folder,
                 log_path=job.task_log(index),
                 memory_mb=app.spec.resources.memory_mb,
+                vcores=app.spec.resources.vcores,
                 code=app.code,
             )
             for index, (gpus, seat) in enumerate(zip(tasks, seats, strict=True))

@@ -19,6 +19,7 @@ from themis.cluster import Cluster
 from themis.config.rm_settings import DockerSettings, RmSettings
 from themis.docker_host import CONTAINER_SOCKET, DockerHost
 from themis.errors import InputError, InvariantError
+from themis.queues import AppOwner
 
 _NAME_DIGITS = 8
 _UNIX = "unix://"
@@ -68,8 +69,8 @@ class DockerEngine:
         """The cluster, which never changes."""
         return FixedInventory(self._cluster)
 
-    async def check_queue(self, queue: str) -> None:
-        """Accept any queue: this engine has none."""
+    async def check_owner(self, owner: AppOwner) -> None:
+        """Accept any user and queue: this engine has none."""
 
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """Do nothing: app masters write the logs to the app's own folder."""

@@ -22,6 +22,7 @@ class AmLaunch(Value, frozen=True, kw_only=True):
         working_dir: The app's folder on this machine.
         name: The app's name, for lists.
         user: The user who submitted it.
+        tasks_memory_mb: The memory in MiB that all its tasks may use at a time.
         queue: The queue, for engines with queues.
         attempts_left: Number of attempts that the app still has, including this one. An engine may start them itself.
         failures_window_s: Seconds after which the loss of an attempt no longer counts.
@@ -34,6 +35,7 @@ class AmLaunch(Value, frozen=True, kw_only=True):
     token: str = ""
     name: str = ""
     user: str = ""
+    tasks_memory_mb: int = 0
     queue: str = ""
     attempts_left: int = 1
     failures_window_s: float = math.inf

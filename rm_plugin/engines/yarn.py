@@ -36,6 +36,7 @@ from themis.hadoop.security import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE, current_
 from themis.hadoop.values import LocalResource
 from themis.hadoop.webhdfs import open_webhdfs
 from themis.hadoop.yarn_client import YarnClient
+from themis.queues import AppOwner
 
 LOG = logging.getLogger("themis.rm.yarn")
 
@@ -135,7 +136,7 @@ class YarnEngine:
         """YARN's node reports."""
         return self._opened()[1]
 
-    async def check_queue(self, queue: str) -> None:
+    async def check_owner(self, owner: AppOwner) -> None:
         """Raise InputError if YARN has no such queue, or it accepts no apps. The settings may name one for all apps."""
         if self._settings.queue:
             return
@@ -144,7 +145,7 @@ class YarnEngine:
                 reports = await asyncio.to_thread(self._opened()[0].queues)
         except (UnreachableError, TimeoutError):
             return
-        check_app_queue(queue or "default", reports)
+        check_app_queue(owner.queue or "default", reports)
 
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """From the app master's page while it lives, from HDFS when the app is over."""

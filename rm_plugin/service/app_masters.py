@@ -23,6 +23,7 @@ from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.starts import Starts
 from rm_plugin.service.store import StoreError
+from themis.apps import AppSpec
 from themis.clock import Clock
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError, UnreachableError
@@ -485,6 +486,7 @@ class AppMasters:
             working_dir=folder,
             name=entry.spec.name,
             user=entry.spec.user,
+            tasks_memory_mb=_tasks_memory_mb(entry.spec, self._arbiter.cluster.gpus),
             queue=entry.spec.queue,
             attempts_left=self.settings.am_max_attempts - (entry.attempt - 1 - entry.excused_attempts),
             failures_window_s=self.settings.am_failures_window_s,
@@ -783,6 +785,11 @@ def _admitted(entry: AppEntry, now_s: float) -> dict[str, float | None]:
     """The attributes of an app whose wait for admission is over."""
     waited_s = 0.0 if entry.waits_since_s is None else max(0.0, now_s - entry.waits_since_s)
     return {"waits_since_s": None, "unadmitted_s": entry.unadmitted_s + waited_s}
+
+
+def _tasks_memory_mb(spec: AppSpec, gpus: int) -> int:
+    """Return the memory of all tasks that can run at a time: each has a GPU, or a node."""
+    return spec.resources.memory_mb * min(gpus, sum(job.shape.tasks for job in spec.jobs))
 
 
 def app_folder(settings: RmSettings, app_id: str) -> Path:

@@ -59,7 +59,7 @@ from themis.cluster import Cluster
 from themis.config.queues_file import load_queues
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError
-from themis.files import keep_private, make_private
+from themis.files import keep_private, lets_others_pass, make_private
 from themis.identity import TOKEN_VARIABLE
 from themis.lifecycle import APP_LIFECYCLE
 from themis.queues import ONE_QUEUE
@@ -99,7 +99,9 @@ def run(settings: RmSettings, engine: Engine | None = None, *, standby: bool = F
     load_tls(settings.tls)
     # Earlier versions created these readable for all users. The folder itself may hold files of others.
     for name in ("rm.sqlite", "rm.sqlite-wal", "rm.sqlite-shm", "address", "apps", "markets", "archive", "code"):
-        make_private(settings.state_dir / name)
+        # App masters that run on as their submitters need the way into the folder of apps.
+        if not lets_others_pass(settings.state_dir / name):
+            make_private(settings.state_dir / name)
     engine = engine or open_engine(settings)
     make_policy(settings.policy)
     if settings.queues is not None:
@@ -287,7 +289,7 @@ class Server:
             launcher=engine.launcher(run_id, self._am_exited, machines_of, self._lock),
             clock=clock,
             fetch_logs=engine.fetch_logs,
-            check_queue=engine.check_queue,
+            check_owner=engine.check_owner,
             lock=self._lock,
         )
         self.manager.live_cluster.drained = frozenset(json.loads(store.meta(DRAINED) or "[]"))
