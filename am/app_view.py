@@ -67,9 +67,10 @@ class JobProgress(Value, frozen=True, kw_only=True):
     def serial_iteration_s(self) -> float:
         """Measured, else that of another job of the app, else the user's estimate, else a prior.
 
-        A silent job without an estimate is assumed to take a day on its largest gang, or twice as long as it has run if that is longer. A
-        long job has a lower rho than a short one that waited as long, so silence gains an app no GPUs. Until a job is
-        silent, as it had no time to report, the prior counts. For a job that has ended, the measured time counts.
+        A silent job without an estimate is assumed to take a day on its largest gang, or twice as long as it has run if
+        that is longer. A long job has a lower rho than a short one that waited as long, so silence gains an app no
+        GPUs. Until a job is silent, as it had no time to report, the prior counts. For a job that has ended, the
+        measured time counts.
 
         Example: a silent command of one iteration on 4 GPUs that has run for 10 minutes takes 4 * 86,400 GPU s. After
         two days it takes four.

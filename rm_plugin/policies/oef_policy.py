@@ -205,8 +205,8 @@ def _of_types(numbers: Sequence[float], former: Sequence[str], types: Sequence[s
 def _carried_over(memory: OefPolicyMemory, by_app: Mapping[str, str]) -> Shares:
     """Deviations under the present names of tenants.
 
-    A virtual tenant has another name once its speedups differ much, because they were measured or a type joined. It keeps
-    what it is owed if all its apps are in one virtual tenant now that was not there before.
+    A virtual tenant has another name once its speedups differ much, because they were measured or a type joined. It
+    keeps what it is owed if all its apps are in one virtual tenant now that was not there before.
     """
     now: dict[str, set[str]] = {}
     for app_id, former in memory.tenants.items():

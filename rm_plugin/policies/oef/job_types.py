@@ -67,16 +67,12 @@ def _difference(one: Vector, other: Vector) -> float:
     """The largest relative difference of two entries; infinite if only one vector can use a type."""
     if len(one) != len(other):
         return math.inf
-    return max(
-        [
-            0.0
-            if mine == theirs
-            else math.inf
-            if not mine or not theirs
-            else max(mine, theirs) / min(mine, theirs) - 1.0
-            for mine, theirs in zip(one, other, strict=True)
-        ]
-    )
+    largest = 0.0
+    for mine, theirs in zip(one, other, strict=True):
+        if mine != theirs:
+            least = min(mine, theirs)
+            largest = max(largest, abs(mine - theirs) / least if least > 0.0 else math.inf)
+    return largest
 
 
 def _new_name(vector: Vector, taken: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""AlloX' times of jobs that did not run themselves: one job of the app is sampled, and what its user states is wrong."""
+"""AlloX' times of jobs that did not run: another job of the app is sampled, and what its user states is wrong."""
 
 import pytest
 from oef_round_cases import CLUSTER, round_of
