@@ -45,6 +45,7 @@ class RoundSettings(Value, frozen=True, kw_only=True):
     tenant_of: TenantOf = TenantOf.USER
     tenant_weights: Mapping[str, float] = field(default_factory=dict)
     placer: Placer = Placer.COMPACT
+    cap_demand: bool = False
     profiling_runs: bool = False
     alpha: float = 0.1
     bidders: Bidders = Bidders.WORST_RHO
@@ -58,6 +59,7 @@ class RoundSettings(Value, frozen=True, kw_only=True):
         "tenant_of": TenantOf.USER,
         "tenant_weights": {},
         "placer": Placer.COMPACT,
+        "cap_demand": False,
         "profiling_runs": False,
         "alpha": 0.1,
         "bidders": Bidders.WORST_RHO,

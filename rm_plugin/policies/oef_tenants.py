@@ -101,62 +101,74 @@ def tenants_of(
         if speedup and any(speedup):
             speedups[app.app_id] = speedup
             owners.setdefault(tenant_of_app(app, snapshot.settings)[0], []).append(app)
-    by_app: dict[str, str] = {}
-    apps_of: dict[str, list[AppStanding]] = {}
-    vectors: dict[str, tuple[float, ...]] = {}
-    tenants: list[Tenant] = []
-    for owner, apps in owners.items():
-        mine = _job_types(owner, {app.app_id: speedups[app.app_id] for app in apps}, former or {}, remembered)
-        by_app |= {app_id: f"{owner}/{job_type}" for app_id, job_type in mine.items()}
-        in_round: dict[str, list[AppStanding]] = {}
-        for app in apps:
-            if demands.get(app.app_id) or app.kept:
-                in_round.setdefault(mine[app.app_id], []).append(app)
-        means = {
-            job_type: _relative(mean_vector([speedups[app.app_id] for app in members]))
-            for job_type, members in in_round.items()
-        }
-        if means:
-            tenants += virtual_tenants(owner, tenant_of_app(apps[0], snapshot.settings)[1], means)
-        for job_type, members in in_round.items():
-            apps_of[f"{owner}/{job_type}"], vectors[f"{owner}/{job_type}"] = members, means[job_type]
+    by_app, apps_of, tenants = _by_job_type(snapshot, owners, speedups, demands, former or {}, remembered)
+    vectors = {tenant.tenant_id: tenant.speedup for tenant in tenants}
     offered = counts_by_type(cluster, types, snapshot.free)
     # GPUs of an app without a tenant belong to no share: the app is profiled, or it got them under another policy.
-    kept = [counts_by_type(cluster, types, app.kept) for app in snapshot.apps if app.kept and app.app_id in by_app]
-    capacity = tuple(map(sum, zip(offered, *kept, strict=True)))
+    shared = [counts_by_type(cluster, types, app.kept) for app in snapshot.apps if app.kept and app.app_id in by_app]
+    capacity = tuple(map(sum, zip(offered, *shared, strict=True)))
+    kept = {
+        tenant: counts_by_type(cluster, types, sum((app.kept for app in apps), Allocation()))
+        for tenant, apps in apps_of.items()
+    }
+    limits = {
+        tenant: _limits(
+            [demand for app in apps for demand in demands.get(app.app_id, ())],
+            vectors[tenant],
+            snapshot.settings.placer,
+        )
+        for tenant, apps in apps_of.items()
+    }
     instance = None
     if tenants and any(capacity):
+        if snapshot.settings.cap_demand:
+            most = {tenant: float(sum(kept[tenant]) + limits[tenant].most) for tenant in limits}
+            tenants = [replace(each, demand=most[each.tenant_id]) for each in tenants]
         instance = Instance(types=types, capacity=capacity, tenants=_bounded(tenants))
     return TenantsOfRound(
         instance=instance,
         by_app=by_app,
         speedups=speedups,
-        kept={
-            tenant: counts_by_type(cluster, types, sum((app.kept for app in apps), Allocation()))
-            for tenant, apps in apps_of.items()
-        },
+        kept=kept,
         offered=offered,
-        limits={
-            tenant: _limits(
-                [demand for app in apps for demand in demands.get(app.app_id, ())],
-                vectors[tenant],
-                snapshot.settings.placer,
-            )
-            for tenant, apps in apps_of.items()
-        },
+        limits=limits,
     )
 
 
-def _job_types(
-    owner: str,
-    vectors: Mapping[str, tuple[float, ...]],
+def _by_job_type(
+    snapshot: RoundSnapshot,
+    owners: Mapping[str, Sequence[AppStanding]],
+    speedups: Mapping[str, tuple[float, ...]],
+    demands: Mapping[str, Sequence[GangDemand]],
     former: Mapping[str, str],
     remembered: Mapping[str, tuple[float, ...]],
-) -> dict[str, str]:
-    """The job type of each app of a tenant. Apps that were in another tenant's, or are new, had none."""
-    own = f"{owner}/"
-    names = {app_id: name.removeprefix(own) for app_id, name in former.items() if name.startswith(own)}
-    return job_types(vectors, names, remembered)
+) -> tuple[dict[str, str], dict[str, list[AppStanding]], list[Tenant]]:
+    """Divide the apps of each owner into job types.
+
+    Returns the virtual tenant of each app, and the virtual tenants that take part in the round with their apps.
+    """
+    by_app: dict[str, str] = {}
+    apps_of: dict[str, list[AppStanding]] = {}
+    tenants: list[Tenant] = []
+    for owner, apps in owners.items():
+        # An app that was another tenant's in the last round had no job type here.
+        own = f"{owner}/"
+        names = {app_id: name.removeprefix(own) for app_id, name in former.items() if name.startswith(own)}
+        mine = job_types({app.app_id: speedups[app.app_id] for app in apps}, names, remembered)
+        by_app |= {app_id: own + job_type for app_id, job_type in mine.items()}
+        members: dict[str, list[AppStanding]] = {}
+        for app in apps:
+            if demands.get(app.app_id) or app.kept:
+                members.setdefault(mine[app.app_id], []).append(app)
+        if members:
+            weight = tenant_of_app(apps[0], snapshot.settings)[1]
+            means = {
+                job_type: _relative(mean_vector([speedups[app.app_id] for app in these]))
+                for job_type, these in members.items()
+            }
+            tenants += virtual_tenants(owner, weight, means)
+            apps_of |= {own + job_type: these for job_type, these in members.items()}
+    return by_app, apps_of, tenants
 
 
 def tenant_of_app(app: AppStanding, settings: RoundSettings) -> tuple[str, float]:

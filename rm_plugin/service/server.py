@@ -479,6 +479,7 @@ def _arbiter(
             tenant_of=settings.tenant_of,
             tenant_weights=settings.tenant_weights,
             placer=settings.placer,
+            cap_demand=settings.cap_demand,
             profiling_runs=settings.profiling_runs,
             alpha=settings.alpha,
             preemption_margin=settings.preemption_margin,
