@@ -48,14 +48,14 @@ class MemoryEngine:
     async def open(self) -> Cluster:
         return CLUSTER
 
-    def launcher(self, _run_id, on_exit, _machines_of) -> MemoryAppLauncher:
+    def launcher(self, _run_id, on_exit, _machines_of, _lock) -> MemoryAppLauncher:
         self.started = MemoryAppLauncher(on_exit)
         return self.started
 
     def inventory(self) -> FixedInventory:
         return FixedInventory(CLUSTER)
 
-    async def check_queue(self, queue: str) -> None:
+    async def check_owner(self, owner: object) -> None:
         pass
 
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:

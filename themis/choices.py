@@ -26,6 +26,17 @@ class AppMastersStart(StrEnum):
     AT_GRANT = "at_grant"
 
 
+class RunAs(StrEnum):
+    """As which system user an app master and its tasks run, with the engine `local`.
+
+    Example: ann submits an app to a service of root. With `submitter` its tasks are processes of ann, with `service`
+    they are processes of root.
+    """
+
+    SUBMITTER = "submitter"
+    SERVICE = "service"
+
+
 class Rounding(StrEnum):
     """How a share c of k gangs is rounded to whole gangs. Never down alone: that starves apps with few gangs.
 

@@ -33,6 +33,31 @@ def make_private(path: Path) -> None:
             path.chmod(stat.S_IMODE(facts.st_mode) & ~_OTHERS)
 
 
+def let_others_pass(folder: Path) -> None:
+    """Let other users reach what they may use in a folder of ours, if they know its name.
+
+    Those who could reach nothing there before lose all rights to what is there already.
+    """
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    # Members of the folder's group have the group's rights only.
+    classes = ((stat.S_IXGRP, stat.S_IRWXG), (stat.S_IXOTH, stat.S_IRWXO))
+    closed = sum(rights for passing, rights in classes if not mode & passing)
+    if not closed:
+        return
+    for path in folder.iterdir():
+        facts = path.lstat()
+        if not stat.S_ISLNK(facts.st_mode) and facts.st_mode & closed:
+            path.chmod(stat.S_IMODE(facts.st_mode) & ~closed)
+    folder.chmod(mode | stat.S_IXGRP | stat.S_IXOTH)
+
+
+def lets_others_pass(folder: Path) -> bool:
+    """Whether `let_others_pass` opened this private folder: others may neither list it nor write to it."""
+    with contextlib.suppress(OSError):
+        return stat.S_IMODE(folder.lstat().st_mode) == stat.S_IRWXU | stat.S_IXOTH
+    return False
+
+
 def sync_folder(folder: Path) -> None:
     """Wait until a folder's entries are on disk, such as a file that was renamed into it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -50,16 +75,23 @@ def open_below(folder: Path, *names: str, flags: int = os.O_RDONLY) -> int:
         names: The names of the folders below it, then the name of the file.
         flags: As for `os.open`.
 
+    If we are root and the folder is another user's, the file must be of this user too. Otherwise the user could give us
+    a third user's file by a hard link, on systems without `fs.protected_hardlinks`.
+
     Raises:
         InputError: A name is empty, `.` or `..`, or holds a `/` or a NUL.
-        OSError: The file does not exist or is not regular, or a name is a link.
+        OSError: The file does not exist, is not regular or of a third user, or a name is a link.
     """
     with contextlib.ExitStack() as opened:
         parent = _open_folder(folder, opened)
+        owner = os.fstat(parent).st_uid
         for name in names[:-1]:
             parent = _open_folder(_checked(name), opened, parent)
-        descriptor = os.open(_checked(names[-1]), flags | _OPENING, 0o600, dir_fd=parent)
-    return _regular(descriptor, names[-1])
+        descriptor = _regular(os.open(_checked(names[-1]), flags | _OPENING, 0o600, dir_fd=parent), names[-1])
+    if os.geteuid() == 0 != owner and os.fstat(descriptor).st_uid != owner:
+        os.close(descriptor)
+        raise PermissionError(f"{names[-1]} is of another user than its folder")
+    return descriptor
 
 
 def open_regular(path: Path, flags: int, mode: int = 0o600) -> int:
@@ -70,7 +102,7 @@ def open_regular(path: Path, flags: int, mode: int = 0o600) -> int:
 def last_line(path: Path) -> str:
     """Return the last line with text of a log, at most 300 characters. Empty without any, or if it is unreadable."""
     try:
-        with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+        with os.fdopen(open_below(path.parent, path.name), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
             lines = file.read().decode("utf-8", errors="replace").splitlines()
     except (OSError, InputError):

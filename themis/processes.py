@@ -4,7 +4,8 @@ The one exception to "no I/O in the kernel" beside configuration and wire: the R
 master's runtime both start processes and may not import each other. Linux only (process groups, pidfd, /proc).
 
 Only three kinds of process are ever signalled: a group whose leader we started and have not reaped yet (so that its id
-cannot have passed to a stranger), such a group's leader, and processes of this user that carry all the given marks.
+cannot have passed to a stranger), such a group's leader, and processes that carry all the given marks and are of this
+user, or of any user if we are root: a service of root starts processes of other users (`ProcessSpec.account`).
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import psutil
 
-from themis.control_groups import ControlGroup
+from themis.accounts import Account
+from themis.control_groups import NO_LIMITS, ControlGroup, Limits
 from themis.errors import InputError, InvariantError, ThemisError
 from themis.files import open_regular
 from themis.sessions import Member, has_members, kill_sessions, sessions_below
@@ -56,6 +58,9 @@ class ProcessSpec(Value, frozen=True, kw_only=True):
         stdin: A secret that it reads from its standard input, which is empty after it. No other process can read it.
         dies_with_parent: The kernel kills it (SIGKILL) when this process, or the thread that started it, ends.
         cores: The cores on which it may run, by the system's numbers. Empty for all. Needs `dies_with_parent`.
+        account: The user whose rights it has instead of ours. Needs root. The folders must exist; a new log is this
+            user's.
+        limits: What it and its descendants may use, where control groups can limit them (`themis.control_groups`).
     """
 
     command: Sequence[str]
@@ -66,6 +71,8 @@ class ProcessSpec(Value, frozen=True, kw_only=True):
     stdin: str = ""
     dies_with_parent: bool = False
     cores: tuple[int, ...] = ()
+    account: Account | None = None
+    limits: Limits = NO_LIMITS
 
     def __post_init__(self) -> None:
         if self.cores and not self.dies_with_parent:
@@ -78,7 +85,8 @@ class RunningProcess:
     """A process that we started, leader of its own session and group.
 
     When the leader ends, whatever is left of its group is killed, unless `terminate` gives it time. So are all its
-    other descendants where it has a control group. Made by `start`; belongs to the event loop that ran then.
+    other descendants where it has a control group. `ran_out_of_memory` then says whether the limit of that group ended
+    it. Made by `start`; belongs to the event loop that ran then.
     """
 
     def __init__(self, popen: subprocess.Popen[bytes], control_group: ControlGroup | None = None) -> None:
@@ -86,6 +94,7 @@ class RunningProcess:
         self._popen = popen
         self._control_group = control_group
         self._ending = False
+        self.ran_out_of_memory = False
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._leader_ended = asyncio.Event()
@@ -175,6 +184,7 @@ class RunningProcess:
             if looks and self._control_group.populated:
                 self._loop.call_later(_GROUP_LOOK_S, self._report, looks - 1)
                 return
+            self.ran_out_of_memory = self._control_group.ran_out_of_memory
             self._control_group.remove()
         self._exited.set_result(self._popen.wait())
 
@@ -187,7 +197,8 @@ def start(spec: ProcessSpec) -> RunningProcess:
             does not exist ends with exit code 127 instead and says so in its stderr.
     """
     command = list(spec.command)
-    control_group = ControlGroup.make()
+    # An app master, which is not guarded, makes groups for its tasks.
+    control_group = ControlGroup.make(spec.limits, for_maker=not spec.dies_with_parent)
     if spec.dies_with_parent:
         guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), str(int(signal.SIGKILL))]
         cores = [f"--cores={','.join(map(str, spec.cores))}"] if spec.cores else []
@@ -199,8 +210,10 @@ def start(spec: ProcessSpec) -> RunningProcess:
         with contextlib.ExitStack() as files:
             stdin = _holding(spec.stdin)
             files.callback(os.close, stdin)
-            stdout = files.enter_context(_appended(spec.stdout))
-            stderr = files.enter_context(_appended(spec.stderr)) if spec.stderr else subprocess.STDOUT
+            stdout = files.enter_context(_appended(spec.stdout, spec.account))
+            stderr = files.enter_context(_appended(spec.stderr, spec.account)) if spec.stderr else subprocess.STDOUT
+            if control_group is not None and spec.account is not None:
+                control_group.delegate(spec.account)
             popen = subprocess.Popen(
                 command,
                 env=dict(spec.environment),
@@ -209,6 +222,7 @@ def start(spec: ProcessSpec) -> RunningProcess:
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
+                **_rights(spec.account),
             )
     except (OSError, ValueError) as error:
         # ValueError: a null byte in an argument.
@@ -221,6 +235,13 @@ def start(spec: ProcessSpec) -> RunningProcess:
     return RunningProcess(popen, control_group)
 
 
+def _rights(account: Account | None) -> dict[str, Any]:
+    """The arguments of `Popen` for the rights of a user."""
+    if account is None:
+        return {}
+    return {"user": account.uid, "group": account.gid, "extra_groups": account.groups}
+
+
 def _holding(text: str) -> int:
     """A pipe that holds a short text and then ends; the null device for none."""
     if not text:
@@ -231,9 +252,24 @@ def _holding(text: str) -> int:
     return reader
 
 
-def _appended(log: Path) -> BinaryIO:
-    """A log to add to. A task may have put a pipe in its place, of which the opening would wait for a reader."""
-    return os.fdopen(open_regular(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
+def _appended(log: Path, account: Account | None) -> BinaryIO:
+    """A log to add to. A task may have put a pipe in its place, of which the opening would wait for a reader.
+
+    The folder of another user's log is that user's, who may have put a link to a third user's file there. So a log that
+    exists must be that user's.
+    """
+    flags = os.O_WRONLY | os.O_APPEND
+    if account is None:
+        return os.fdopen(open_regular(log, flags | os.O_CREAT), "ab")
+    try:
+        file = os.fdopen(open_regular(log, flags | os.O_CREAT | os.O_EXCL), "ab")
+        os.fchown(file.fileno(), account.uid, account.gid)
+    except FileExistsError:
+        file = os.fdopen(open_regular(log, flags), "ab")
+        if os.fstat(file.fileno()).st_uid != account.uid:
+            file.close()
+            raise PermissionError(f"{log} is not a file of {account.name}") from None
+    return file
 
 
 async def wait_for_exit(pid: int) -> None:
@@ -252,28 +288,37 @@ async def wait_for_exit(pid: int) -> None:
         os.close(pidfd)
 
 
-def has_marks(pid: int, marks: Mapping[str, str]) -> bool:
-    """Whether that process is this user's and was started with all these environment variables."""
-    return _marked_process(pid, _checked(marks)) is not None
+def has_marks(pid: int, marks: Mapping[str, str], *, uid: int | None = None) -> bool:
+    """Whether that process was started with all these environment variables, and is of the user `uid`, by default ours.
+
+    Any user can start a process with any variables. So a process that shall be relied on must be of the right user.
+    """
+    process = _marked_process(pid, _checked(marks))
+    return process is not None and _real_uid(process) == (os.getuid() if uid is None else uid)
 
 
 def find_marked(marks: Mapping[str, str]) -> tuple[int, ...]:
-    """Ids of this user's living processes that were started with all these environment variables; never the caller's.
+    """Ids of living processes that were started with all these environment variables; never the caller's.
+
+    They are this user's, or any user's if we are root.
 
     A program that empties its environment for its children (`env -i`) hides them from this.
     """
     return tuple(process.pid for process in _find_marked(_checked(marks)))
 
 
-def kill_marked(marks: Mapping[str, str], *, wait_s: float = 5.0) -> tuple[int, ...]:
+def kill_marked(
+    marks: Mapping[str, str], *, wait_s: float = 5.0, may_kill: Callable[[], bool] = lambda: True
+) -> tuple[int, ...]:
     """SIGKILL every process that `find_marked` finds, until none is left; blocks.
 
     Args:
         marks: Environment variables with their values, all of which a process must carry. At least one, none empty.
         wait_s: How long to go on, in seconds.
+        may_kill: Asked before each kill. If it says no, nothing more is killed.
 
     Returns:
-        Ids of those that still live after `wait_s`, normally none.
+        Ids of those that still live after `wait_s`, or may not be killed; normally none.
     """
     wanted = _checked(marks)
     deadline_s = time.monotonic() + wait_s
@@ -283,6 +328,8 @@ def kill_marked(marks: Mapping[str, str], *, wait_s: float = 5.0) -> tuple[int, 
         found = _find_marked(wanted)
         clean = 0 if found else clean + 1
         for process in found:
+            if not may_kill():
+                return tuple(process.pid for process in found)
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 process.kill()
         if found and time.monotonic() >= deadline_s:
@@ -313,17 +360,25 @@ def _find_marked(marks: Mapping[str, str]) -> list[psutil.Process]:
 
 
 def _marked_process(pid: int, marks: Mapping[str, str]) -> psutil.Process | None:
-    """The process of this id when it is this user's, no zombie, and carries the marks."""
+    """The process of this id if it is this user's, or we are root, and it is no zombie and carries the marks."""
     # The environment is read before psutil is asked: seven times cheaper, as nearly all processes end here.
     if not _environment_holds(pid, marks):
         return None
     try:
         process = psutil.Process(pid)
-        ours = process.uids().real == os.getuid() and process.status() != psutil.STATUS_ZOMBIE
+        ours = os.getuid() in (0, _real_uid(process)) and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return None
     # Read again: psutil refuses to signal an id that passed on after this object was made, but not one before.
     return process if ours and _environment_holds(pid, marks) else None
+
+
+def _real_uid(process: psutil.Process) -> int | None:
+    """The user of a process, or None if it has ended."""
+    try:
+        return int(process.uids().real)
+    except psutil.NoSuchProcess:
+        return None
 
 
 def _environment_holds(pid: int, marks: Mapping[str, str]) -> bool:

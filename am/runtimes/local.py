@@ -24,6 +24,7 @@ from am.runtimes.port import (
 )
 from am.runtimes.task_process import RUN_MARK, inherited_environment, own_environment, process_command, task_marks
 from themis.code_archive import CODE_FOLDER, unpack_code
+from themis.control_groups import Limits
 from themis.errors import InvariantError
 from themis.processes import ProcessSpec, RunningProcess, kill_marked, start
 
@@ -100,6 +101,8 @@ class LocalRuntime:
                 stdout=launch.log_path,
                 dies_with_parent=True,
                 cores=launch.cores,
+                # A task that has a CPU node to itself may use all its cores.
+                limits=Limits(memory_mb=launch.memory_mb, cores=max(launch.vcores, len(launch.cores))),
             )
         )
         task = LocalTask(launch, process)
@@ -128,6 +131,8 @@ class LocalRuntime:
 
     async def _watch(self, task: LocalTask) -> None:
         code = await task.process.wait()
+        if task.process.ran_out_of_memory and task.reason is ExitReason.EXITED:
+            self._note_memory(task, "more than")
         # Use a thread, because this examines every process of the machine.
         left = await asyncio.to_thread(kill_marked, task_marks(task.launch, os.environ.get(RUN_MARK, "")))
         if left:
@@ -144,13 +149,16 @@ class LocalRuntime:
             used_mb = tree_memory_mb(task.pid)
             task.peak_memory_mb = max(task.peak_memory_mb, used_mb)
             if used_mb > limit_mb:
-                task.reason = ExitReason.MEMORY
                 task.process.kill()
-                message = f"themis: killed, because it used {used_mb:.0f} MB of its {limit_mb} MB of memory\n"
-                with contextlib.suppress(OSError), task.launch.log_path.open("a", encoding="utf-8") as log:
-                    log.write(message)
+                self._note_memory(task, f"{used_mb:.0f} MB of")
                 return
             await asyncio.wait([task.end], timeout=pause_s)
+
+    def _note_memory(self, task: LocalTask, used: str) -> None:
+        task.reason = ExitReason.MEMORY
+        message = f"themis: killed, because it used {used} its {task.launch.memory_mb} MB of memory\n"
+        with contextlib.suppress(OSError), task.launch.log_path.open("a", encoding="utf-8") as log:
+            log.write(message)
 
     def _keep(self, work: Coroutine[object, object, None]) -> None:
         # The event loop only holds a weak reference.

@@ -5,7 +5,7 @@ alike. It polls, because no limit of the kernel fits:
 
 * RLIMIT_AS counts address space. TensorFlow reserves gigabytes of it that it never touches.
 * RLIMIT_DATA counts 8 MB for every thread's stack. So the right limit would depend on the number of cores.
-* Control groups need rights that a user does not have.
+* Control groups need rights that a user does not have. Where the service has them, they limit the task too.
 
 Engines with containers enforce the limit in the container instead.
 """

@@ -97,6 +97,7 @@ class TaskLaunch(Value, frozen=True, kw_only=True):
         working_dir: Folder in which the task starts. Created if missing.
         log_path: File to which standard output and standard error are appended. Its folder is created if missing.
         memory_mb: Memory limit in MB, 0 for none. How strictly it is enforced depends on the runtime.
+        vcores: Cores that it may use, 0 for all. How strictly this is enforced depends on the runtime.
         seat: The task's reservation. None if the runtime needs none.
         code: An archive, which is unpacked into `code` within the job's folder. The task then starts there.
     """
@@ -113,6 +114,7 @@ class TaskLaunch(Value, frozen=True, kw_only=True):
     working_dir: Path
     log_path: Path
     memory_mb: int = 0
+    vcores: int = 0
     seat: Seat | None = None
     code: Path | None = None
 

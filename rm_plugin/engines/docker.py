@@ -13,12 +13,13 @@ from typing import Any
 from rm_plugin.engines.cards import machine_with_cards
 from rm_plugin.engines.docker_launcher import AmContainers, DockerAppLauncher
 from rm_plugin.engines.inventory import FixedInventory, NodeInventory
-from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
+from rm_plugin.engines.port import AppLauncher, HeldLock, MachinesOf, OnAmExit
 from rm_plugin.engines.shared_folder import SharedFolder, shared_by_files
 from themis.cluster import Cluster
 from themis.config.rm_settings import DockerSettings, RmSettings
 from themis.docker_host import CONTAINER_SOCKET, DockerHost
 from themis.errors import InputError, InvariantError
+from themis.queues import AppOwner
 
 _NAME_DIGITS = 8
 _UNIX = "unix://"
@@ -58,18 +59,18 @@ class DockerEngine:
         await asyncio.to_thread(self._host.need_image, self._settings.image)
         return self._cluster
 
-    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> AppLauncher:
+    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf, lock: HeldLock) -> AppLauncher:
         """Starts containers."""
         if self._host is None:
             raise InvariantError("the engine is not open")
-        return DockerAppLauncher(self._host, run_id, on_exit, self._containers(run_id))
+        return DockerAppLauncher(self._host, run_id, on_exit, self._containers(run_id), lock)
 
     def inventory(self) -> NodeInventory:
         """The cluster, which never changes."""
         return FixedInventory(self._cluster)
 
-    async def check_queue(self, queue: str) -> None:
-        """Accept any queue: this engine has none."""
+    async def check_owner(self, owner: AppOwner) -> None:
+        """Accept any user and queue: this engine has none."""
 
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """Do nothing: app masters write the logs to the app's own folder."""

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Protocol
 
 from rm_plugin.engines.cards import check_cards, machine_with_cards, read_cards
 from rm_plugin.engines.inventory import FixedInventory, NodeInventory
 from rm_plugin.engines.local import LocalAppLauncher
-from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
+from rm_plugin.engines.port import AppLauncher, HeldLock, MachinesOf, OnAmExit
 from rm_plugin.engines.shared_folder import SharedFolder, shared_by_files
+from rm_plugin.engines.submitters import Submitters
 from themis.cluster import Cluster
 from themis.config.cluster_file import load_cluster
 from themis.config.examples import ExampleKind, file_or_example
 from themis.config.rm_settings import RmSettings
+from themis.control_groups import enable_limits
 from themis.errors import InputError
+from themis.queues import AppOwner
+
+LOG = logging.getLogger("themis.rm")
 
 
 class Engine(Protocol):
@@ -38,16 +44,16 @@ class Engine(Protocol):
         """
         ...
 
-    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> AppLauncher:
-        """Return the launcher of this run's app masters."""
+    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf, lock: HeldLock) -> AppLauncher:
+        """Return the launcher of this run's app masters. It acts only while this process has the lock."""
         ...
 
     def inventory(self) -> NodeInventory:
         """The inventory of the machines."""
         ...
 
-    async def check_queue(self, queue: str) -> None:
-        """Raise InputError if an app cannot run in this queue. Return if the engine does not answer."""
+    async def check_owner(self, owner: AppOwner) -> None:
+        """Raise InputError if no app of this user can run in this queue. Return if the engine does not answer."""
         ...
 
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
@@ -68,9 +74,12 @@ class LocalEngine:
 
     poll_s = 60.0
 
-    def __init__(self, cluster: Cluster, standby_folder: Path | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, standby_folder: Path | None = None, submitters: Submitters | None = None
+    ) -> None:
         self._cluster = cluster
         self._standby_folder = standby_folder
+        self._submitters = submitters or Submitters()
 
     async def shared_folder(self) -> SharedFolder | None:
         """The folder of the settings. Without one, a lock of the state store keeps other ResourceManagers away."""
@@ -80,18 +89,22 @@ class LocalEngine:
         """The cluster of the file. Raises InputError if it has cards that this machine does not have."""
         if with_cards := machine_with_cards(self._cluster):
             check_cards(with_cards, await asyncio.to_thread(read_cards))
+        limits = "limit the memory and cores of tasks" if enable_limits() else "set no limits of memory and cores"
+        LOG.info("%s; control groups %s", self._submitters.describe(), limits)
         return self._cluster
 
-    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> AppLauncher:
+    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf, lock: HeldLock) -> AppLauncher:
         """Starts processes."""
-        return LocalAppLauncher(run_id, on_exit)
+        return LocalAppLauncher(run_id, on_exit, lock, submitters=self._submitters)
 
     def inventory(self) -> NodeInventory:
         """The cluster, which never changes."""
         return FixedInventory(self._cluster)
 
-    async def check_queue(self, queue: str) -> None:
-        """Accept any queue: this engine has none."""
+    async def check_owner(self, owner: AppOwner) -> None:
+        """Check that apps of the user can run; the engine has no queues."""
+        # In a thread: accounts may come from a directory service.
+        await asyncio.to_thread(self._submitters.check, owner.user)
 
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """Do nothing: the logs are already there."""
@@ -118,4 +131,4 @@ def open_engine(settings: RmSettings) -> Engine:
         from rm_plugin.engines.docker import DockerEngine
 
         return DockerEngine(settings, cluster)
-    return LocalEngine(cluster, settings.standby.folder)
+    return LocalEngine(cluster, settings.standby.folder, Submitters.of(settings))

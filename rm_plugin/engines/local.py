@@ -12,13 +12,16 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rm_plugin.engines.port import AmExit, AmLaunch, OnAmExit
-from themis.control_groups import ControlGroup
-from themis.errors import InputError
+from rm_plugin.engines.port import AmExit, AmLaunch, HeldLock, NoLock, OnAmExit
+from rm_plugin.engines.submitters import Submitters, submitter_environment
+from themis.accounts import Account
+from themis.control_groups import ControlGroup, Limits
+from themis.errors import InputError, UnreachableError
 from themis.files import last_line
 from themis.processes import (
     ProcessSpec,
     RunningProcess,
+    StartError,
     has_marks,
     kill_marked,
     start,
@@ -28,8 +31,11 @@ from themis.python_programs import module_command
 
 _LOG = logging.getLogger(__name__)
 AM_COMMAND = module_command("am.main")
+AM_MEMORY_MB = 2048
+"""What an app may use in addition to its tasks, where control groups limit it: for the app master and its tuner."""
 APP_MARK = "THEMIS_APP_ID"
 RUN_MARK = "THEMIS_RUN_ID"
+_AGAIN_S = 1.0
 
 
 class LocalAppLauncher:
@@ -38,30 +44,52 @@ class LocalAppLauncher:
     Args:
         run_id: Marks all processes of this ResourceManager's run, across its restarts.
         on_exit: Called for each app master that ended, after its tasks have ended.
+        lock: Confirmed before each start and each kill.
+        submitters: Decides as which user an app runs; by default all run as this process's.
         command: A command to start instead of the app master, for tests.
     """
 
-    def __init__(self, run_id: str, on_exit: OnAmExit, *, command: Sequence[str] = AM_COMMAND) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        on_exit: OnAmExit,
+        lock: HeldLock | None = None,
+        *,
+        submitters: Submitters | None = None,
+        command: Sequence[str] = AM_COMMAND,
+    ) -> None:
         if not run_id:
             raise InputError("a run needs an id", value=run_id)
         self._run_id = run_id
         self._on_exit = on_exit
+        self._lock = lock or NoLock()
+        self._submitters = submitters or Submitters()
         self._command = tuple(command)
         self._watchers: set[asyncio.Task[None]] = set()
         self._gone: dict[str, asyncio.Event] = {}
         self._closed = False
 
     async def launch(self, launch: AmLaunch) -> int:
-        """Start an attempt; returns its process id. Raises StartError when it cannot be started."""
+        """Start an attempt; returns its process id.
+
+        Raises:
+            StartError: It cannot be started.
+            InputError: No app of its user can run here.
+        """
         await self.kill(launch.app_id)
+        account = await asyncio.to_thread(self._prepare, launch)
+        inherited = os.environ if account is None else submitter_environment(os.environ, account, launch.working_dir)
         ours = {**self._marks(launch.app_id), "THEMIS_ATTEMPT": str(launch.attempt)}
+        await self._lock.confirm()
         process = start(
             ProcessSpec(
                 command=self._command,
-                environment={**os.environ, **launch.environment, **ours},
+                environment={**inherited, **launch.environment, **ours},
                 working_dir=launch.working_dir,
                 stdout=launch.working_dir / _log_name(launch.attempt),
                 stdin=launch.token,
+                account=account,
+                limits=Limits(memory_mb=launch.tasks_memory_mb and launch.tasks_memory_mb + AM_MEMORY_MB),
             )
         )
         self._watch(launch.app_id, launch.attempt, process.pid, process, launch.working_dir)
@@ -69,8 +97,8 @@ class LocalAppLauncher:
 
     async def adopt(self, app_id: str, attempt: int, pid: int) -> bool:
         """Watch an app master that an earlier ResourceManager of this run started."""
-        # Another process may have the id now, so check the marks.
-        if not has_marks(pid, self._marks(app_id)):
+        # Another process may have the id now, so check the marks. Another user's process may carry them too.
+        if not has_marks(pid, self._marks(app_id), uid=self._submitters.uid_of(app_id)):
             return False
         self._watch(app_id, attempt, pid, None)
         return True
@@ -100,13 +128,38 @@ class LocalAppLauncher:
         await self._sweep({RUN_MARK: self._run_id})
         await asyncio.gather(*self._watchers)
 
+    def _prepare(self, launch: AmLaunch) -> Account | None:
+        try:
+            return self._submitters.prepare(launch.user, launch.working_dir)
+        except OSError as error:
+            raise StartError(
+                "cannot prepare an app's folder", value=str(launch.working_dir), remedy=str(error)
+            ) from error
+
     def _marks(self, app_id: str) -> dict[str, str]:
         return {APP_MARK: app_id, RUN_MARK: self._run_id}
 
     async def _sweep(self, marks: Mapping[str, str]) -> None:
-        # In a thread, as it looks at every process of the machine, and waits.
-        if left := await asyncio.to_thread(kill_marked, marks):
+        left: Sequence[int] = ()
+        is_over = False
+        while not is_over:
+            await self._lock.confirm()
+            # In a thread, as it looks at every process of the machine, and waits.
+            left = await asyncio.to_thread(kill_marked, marks, may_kill=self._lock.is_fresh)
+            is_over = not left or self._lock.is_fresh()
+        if left:
             _LOG.warning("processes with %s cannot be killed: %s", marks, left)
+
+    async def _sweep_surely(self, marks: Mapping[str, str]) -> None:
+        """Sweep as soon as the lock is confirmed. If it is lost, this process ends meanwhile."""
+        while True:
+            try:
+                return await self._sweep(marks)
+            except UnreachableError as error:
+                _LOG.warning("%s", error)
+                if self._closed:
+                    return None
+                await asyncio.sleep(_AGAIN_S)
 
     def _watch(
         self, app_id: str, attempt: int, pid: int, process: RunningProcess | None, folder: Path | None = None
@@ -128,7 +181,7 @@ class LocalAppLauncher:
         else:
             exit_code = await process.wait()
         # Tasks die with their master by themselves; what they started beside themselves does not.
-        await self._sweep(self._marks(app_id))
+        await self._sweep_surely(self._marks(app_id))
         self._gone.pop(app_id).set()
         if not self._closed:
             words = last_line(folder / _log_name(attempt)) if folder is not None and (exit_code or 0) > 0 else ""

@@ -17,7 +17,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from rm_plugin.engines.inventory import NodeInventory
-from rm_plugin.engines.port import AppLauncher, MachinesOf, OnAmExit
+from rm_plugin.engines.port import AppLauncher, HeldLock, MachinesOf, OnAmExit
 from rm_plugin.engines.remote_logs import fetch_archive, fetch_page
 from rm_plugin.engines.shared_folder import SharedFolder
 from rm_plugin.engines.yarn_devices import NodeDevices
@@ -36,6 +36,7 @@ from themis.hadoop.security import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE, current_
 from themis.hadoop.values import LocalResource
 from themis.hadoop.webhdfs import open_webhdfs
 from themis.hadoop.yarn_client import YarnClient
+from themis.queues import AppOwner
 
 LOG = logging.getLogger("themis.rm.yarn")
 
@@ -116,7 +117,7 @@ class YarnEngine:
         machines = tuple(node.machine for node in inventory.nodes)
         return Cluster(name="yarn", machines=machines, devices=devices.types)
 
-    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf) -> AppLauncher:
+    def launcher(self, run_id: str, on_exit: OnAmExit, machines_of: MachinesOf, lock: HeldLock) -> AppLauncher:
         """Submits YARN applications."""
         client, inventory = self._opened()
         self._run_id = run_id
@@ -127,6 +128,7 @@ class YarnEngine:
             template=self._template(run_id),
             settings=self._settings,
             node_addresses=lambda app_id: inventory.web_addresses(machines_of(app_id)),
+            lock=lock,
         )
         return self._launcher
 
@@ -134,7 +136,7 @@ class YarnEngine:
         """YARN's node reports."""
         return self._opened()[1]
 
-    async def check_queue(self, queue: str) -> None:
+    async def check_owner(self, owner: AppOwner) -> None:
         """Raise InputError if YARN has no such queue, or it accepts no apps. The settings may name one for all apps."""
         if self._settings.queue:
             return
@@ -143,7 +145,7 @@ class YarnEngine:
                 reports = await asyncio.to_thread(self._opened()[0].queues)
         except (UnreachableError, TimeoutError):
             return
-        check_app_queue(queue or "default", reports)
+        check_app_queue(owner.queue or "default", reports)
 
     async def fetch_logs(self, app_id: str, page_url: str, folder: Path) -> None:
         """From the app master's page while it lives, from HDFS when the app is over."""

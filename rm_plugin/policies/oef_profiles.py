@@ -64,7 +64,7 @@ GROWTH = 4.0
 def present_types(snapshot: RoundSnapshot, types: Sequence[str]) -> tuple[str, ...]:
     """The device types of which an app holds a device, or one is on offer."""
     held = [snapshot.free, *(app.kept for app in snapshot.apps)]
-    counts = counts_by_type(snapshot.cluster, types, sum(held, Allocation()))
+    counts = counts_by_type(snapshot.cluster, types, Allocation.sum_of(held))
     return tuple(name for name, count in zip(types, counts, strict=True) if count)
 
 

@@ -108,7 +108,7 @@ def tenants_of(
     shared = [counts_by_type(cluster, types, app.kept) for app in snapshot.apps if app.kept and app.app_id in by_app]
     capacity = tuple(map(sum, zip(offered, *shared, strict=True)))
     kept = {
-        tenant: counts_by_type(cluster, types, sum((app.kept for app in apps), Allocation()))
+        tenant: counts_by_type(cluster, types, Allocation.sum_of(app.kept for app in apps))
         for tenant, apps in apps_of.items()
     }
     limits = {

@@ -23,6 +23,7 @@ from rm_plugin.service.hosted_apps import HostedApps
 from rm_plugin.service.live_cluster import LiveCluster
 from rm_plugin.service.starts import Starts
 from rm_plugin.service.store import StoreError
+from themis.apps import AppSpec
 from themis.clock import Clock
 from themis.config.rm_settings import RmSettings
 from themis.errors import InputError, ThemisError, UnreachableError
@@ -132,8 +133,13 @@ class AppMasters:
         self._hosted.discard(entry.app_id)
         self._arbiter.set_silent(entry.app_id, True)
         # Else it would count as silent since it began to wait.
-        entry.last_seen_s = self._clock.now_s()
+        self._note_start(entry)
         self._spawn(self._launch(entry))
+
+    def _note_start(self, entry: AppEntry) -> None:
+        """Give an app master its time to register, during which its leases wait for it."""
+        entry.last_seen_s = self._clock.now_s()
+        self._arbiter.set_starting(entry.app_id, entry.last_seen_s + self.settings.am_start_s)
 
     def rest(self, change: Change, entry: AppEntry, view: bytes) -> None:
         """End an app master that waits for GPUs, within a change: the agent host answers by this view until a grant."""
@@ -298,7 +304,8 @@ class AppMasters:
     def resume(self) -> None:
         """Restart the time until app masters count as silent and leases as overdue.
 
-        For use while, or after, this service could not hear of app masters, write, or use the engine.
+        Call this during or after an outage in which the service could not receive messages of app masters, write to
+        the store, or use the engine.
         """
         self._resumed_at_s = self._clock.now_s()
         for entry in self._entries.active():
@@ -437,8 +444,12 @@ class AppMasters:
             if entry.session is not None:
                 entry.session.close()
         await self._hosted.close()
-        if not keep_apps:
+        if keep_apps:
+            return
+        try:
             await self._launcher.shutdown()
+        except UnreachableError as error:
+            LOG.error("apps run on, which another ResourceManager may have taken over: %s", error)
 
     def _keep_progress(self, change: Change) -> None:
         for entry in self._entries.active():
@@ -475,6 +486,7 @@ class AppMasters:
             working_dir=folder,
             name=entry.spec.name,
             user=entry.spec.user,
+            tasks_memory_mb=_tasks_memory_mb(entry.spec, self._arbiter.cluster.gpus),
             queue=entry.spec.queue,
             attempts_left=self.settings.am_max_attempts - (entry.attempt - 1 - entry.excused_attempts),
             failures_window_s=self.settings.am_failures_window_s,
@@ -500,7 +512,7 @@ class AppMasters:
             self._starts.done(entry.app_id)
             await self._launcher.kill(entry.app_id)
             return
-        entry.last_seen_s = self._clock.now_s()
+        self._note_start(entry)
 
         def started(change: Change) -> None:
             # The attempt may have ended during the wait for the store.
@@ -773,6 +785,11 @@ def _admitted(entry: AppEntry, now_s: float) -> dict[str, float | None]:
     """The attributes of an app whose wait for admission is over."""
     waited_s = 0.0 if entry.waits_since_s is None else max(0.0, now_s - entry.waits_since_s)
     return {"waits_since_s": None, "unadmitted_s": entry.unadmitted_s + waited_s}
+
+
+def _tasks_memory_mb(spec: AppSpec, gpus: int) -> int:
+    """Return the memory of all tasks that can run at a time: each has a GPU, or a node."""
+    return spec.resources.memory_mb * min(gpus, sum(job.shape.tasks for job in spec.jobs))
 
 
 def app_folder(settings: RmSettings, app_id: str) -> Path:

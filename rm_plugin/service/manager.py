@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from rm_plugin.arbiter.core import Arbiter
-from rm_plugin.engines.port import AppLauncher
+from rm_plugin.engines.port import AppLauncher, HeldLock, NoLock
 from rm_plugin.policies.gang_check import check_gang
 from rm_plugin.service.admission import check_app
 from rm_plugin.service.app_estimates import AppEstimates
@@ -68,12 +68,12 @@ async def there_already(app_id: str, page_url: str, folder: Path) -> None:
     """Do nothing: the app masters write into the folder themselves."""
 
 
-CheckQueue = Callable[[str], Awaitable[None]]
-"""Raises InputError if the engine cannot run an app in this queue."""
+CheckOwner = Callable[[AppOwner], Awaitable[None]]
+"""Raises InputError if the engine can run no app of this user in this queue."""
 
 
-async def any_queue(queue: str) -> None:
-    """Accept any queue, for engines without queues."""
+async def any_owner(owner: AppOwner) -> None:
+    """Accept any user and queue, for engines without them."""
 
 
 class ResourceManager:
@@ -90,9 +90,11 @@ class ResourceManager:
         clock: Clock,
         host: AgentHost | None = None,
         fetch_logs: FetchLogs = there_already,
-        check_queue: CheckQueue = any_queue,
+        check_owner: CheckOwner = any_owner,
+        lock: HeldLock | None = None,
     ) -> None:
         self.settings = settings
+        self._lock = lock or NoLock()
         self.arbiter = arbiter
         self.entries = entries
         self.recorder = recorder
@@ -116,7 +118,7 @@ class ResourceManager:
         self.estimates = AppEstimates(settings, arbiter, entries, self._fairness, clock, self.waits_for)
         self._codes = CodeStore(settings.files_dir)
         self._fetch_logs = fetch_logs
-        self._check_queue = check_queue
+        self._check_owner = check_owner
         self._fetching: dict[str, asyncio.Lock] = {}
         self._fetched: dict[str, tuple[bool, float]] = {}
         self.hooks = Hooks(settings.hooks, self.changes, self.find, lambda: self.page_url)
@@ -153,13 +155,14 @@ class ResourceManager:
     async def check(self, spec: AppSpec) -> None:
         """Raise InputError if the app is invalid, or could never run on this cluster or under this policy.
 
-        Asks the engine whether its queue accepts apps.
+        Asks the engine whether it can run apps of this user, and its queue accepts them.
         """
         check_app(spec, self.arbiter.cluster)
-        self.arbiter.queues.check_submitter(AppOwner(user=spec.user, queue=spec.queue))
+        owner = AppOwner(user=spec.user, queue=spec.queue)
+        self.arbiter.queues.check_submitter(owner)
         for job in spec.jobs:
             check_gang(self.settings.policy, spec.name, job.job_id, job.shape)
-        await self._check_queue(spec.queue)
+        await self._check_owner(owner)
 
     def final_rho(self, entry: AppEntry) -> dict[str, float]:
         """Rho of an app that finished, by definition, the definitions that no schedule changes first."""
@@ -453,8 +456,17 @@ class ResourceManager:
 
         Raises:
             InputError: `check_registration` refuses the attempt.
-            UnreachableError: The engine does not answer, so it is unknown whether it started this attempt.
+            UnreachableError: It is unknown whether this attempt was started: the engine does not answer, or another
+                ResourceManager has taken over.
         """
+        try:
+            return await self._register(message, peer)
+        except InputError:
+            # A refusal ends the attempt, which may be one of the next ResourceManager.
+            await self._lock.confirm()
+            raise
+
+    async def _register(self, message: pb.Register, peer: str) -> tuple[AppEntry, Session]:
         entry = self.entries.get(check_reference(message.app_id))
         newest = entry.attempt
         if message.attempt > newest and proves(message.token, entry.token_sha256):

@@ -19,6 +19,7 @@ from themis.choices import (
     LeftoverOrder,
     Placer,
     Rounding,
+    RunAs,
     TenantOf,
 )
 from themis.config.cluster_file import DeviceSection
@@ -274,6 +275,11 @@ class RmSettings(Section):
         default=False, description="callers without a token count as the user of the ResourceManager"
     )
     engine: Literal["local", "yarn", "docker"] = "local"
+    run_as: RunAs | None = Field(
+        default=None,
+        description="as which system user apps run with the engine `local`: `submitter`, which needs root and refuses"
+        " users without an account, or `service`; none: as the submitter where that is possible, else as the service",
+    )
     policy: str = DEFAULT_POLICY
     queues: Path | None = Field(
         default=None, description="file of queues, users, weights and limits; none: one queue without limits"
@@ -366,6 +372,19 @@ class RmSettings(Section):
             raise ValueError("standby.folder cannot be set with the engine yarn, whose standby uses yarn.storage")
         if self.engine != "yarn" and self.standby.enabled != (self.standby.folder is not None):
             raise ValueError(f"with the engine {self.engine}, standby.enabled and standby.folder go together")
+        return self
+
+    @model_validator(mode="after")
+    def _submitters_have_processes(self) -> RmSettings:
+        if self.run_as is not RunAs.SUBMITTER:
+            return self
+        if self.engine != "local":
+            other = "set yarn.as_submitter" if self.engine == "yarn" else "containers have docker.user"
+            raise ValueError(f"run_as submitter needs the engine local; with the engine {self.engine} {other}")
+        if self.standby.enabled:
+            raise ValueError(
+                "run_as submitter cannot be used with a standby, whose machines may number users otherwise"
+            )
         return self
 
     @property

@@ -48,7 +48,7 @@ from rm_plugin.policies.oef.programme import (
     share_variables,
 )
 from rm_plugin.policies.oef.speedup import Matrix, Speedups
-from rm_plugin.solvers.linear import Constraint, LinearStatus, MakeModel
+from rm_plugin.solvers.linear import Constraint, LinearStatus, MakeModel, Vector
 
 ENVY_TOLERANCE = 1e-7
 """GPUs of the reference type, for each device of the largest type: envy below it counts as none."""
@@ -114,9 +114,11 @@ def _solve(speedups: Speedups, make_model: MakeModel, bounds: LinearBounds | Non
         pairs = [pair for pair in _most_violated(speedups, per_weight, bounds) if pair not in known]
         if not pairs:
             break
-    # What a tenant can use of the equal split grows with the capacity.
-    splits = () if bounds is None else ((row, tenant) for row, (tenant, other) in enumerate(stated) if tenant == other)
-    grows = {first_row + row: bounds.split_slopes[tenant] for row, tenant in splits}
+    grows: dict[int, Vector] = {}
+    if bounds is not None:
+        # What a tenant can use of the equal split grows with the capacity.
+        rows = ((first_row + row, tenant) for row, (tenant, other) in enumerate(stated) if tenant == other)
+        grows = {row: bounds.split_slopes[tenant] for row, tenant in rows}
     return fair_share(
         speedups,
         variables,

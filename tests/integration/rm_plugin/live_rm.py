@@ -124,18 +124,18 @@ async def live(configured: RmSettings, engine: Engine | None = None) -> AsyncIte
         assert not left, f"processes left behind: {left}"
 
 
-def start_process(configured: RmSettings) -> psutil.Popen:
+def start_process(configured: RmSettings, python: str = sys.executable) -> psutil.Popen:
     """A ResourceManager as a process of its own, by the command that users type."""
     config = configured.state_dir / "rm.yaml"
     config.write_text(json.dumps(configured.model_dump(mode="json")))
-    command = [sys.executable, "-m", "themis_cli.main", "rm", "start", "-c", str(config)]
+    command = [python, "-m", "themis_cli.main", "rm", "start", "-c", str(config)]
     with (configured.state_dir / "rm.log").open("wb") as log:
         return psutil.Popen(command, stdout=log, stderr=log)
 
 
-async def address_of(configured: RmSettings) -> str:
+async def address_of(configured: RmSettings, timeout_s: float = 60) -> str:
     path = configured.state_dir / "address"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(timeout_s):
         while not path.exists():
             await asyncio.sleep(0.05)
     return path.read_text().strip()
