@@ -65,11 +65,12 @@ class JobProgress(Value, frozen=True, kw_only=True):
 
     @property
     def serial_iteration_s(self) -> float:
-        """Measured, else the user's estimate, else a prior.
+        """Measured, else that of another job of the app, else the user's estimate, else a prior.
 
-        A silent job is assumed to take a day on its largest gang, or twice as long as it has run if that is longer. A
-        long job has a lower rho than a short one that waited as long, so silence gains an app no GPUs. Until a job is
-        silent, as it had no time to report, the prior counts. For a job that has ended, the measured time counts.
+        A silent job without an estimate is assumed to take a day on its largest gang, or twice as long as it has run if
+        that is longer. A long job has a lower rho than a short one that waited as long, so silence gains an app no
+        GPUs. Until a job is silent, as it had no time to report, the prior counts. For a job that has ended, the
+        measured time counts.
 
         Example: a silent command of one iteration on 4 GPUs that has run for 10 minutes takes 4 * 86,400 GPU s. After
         two days it takes four.
@@ -94,7 +95,7 @@ class JobProgress(Value, frozen=True, kw_only=True):
     @property
     def pace_known(self) -> bool:
         """Whether its pace was measured or estimated, in iterations of the job."""
-        return self._known_s is not None
+        return self.profile.estimated_iteration_s is not None if self._without_length else self.profile.pace_known
 
     @property
     def _without_length(self) -> bool:
@@ -103,7 +104,10 @@ class JobProgress(Value, frozen=True, kw_only=True):
 
     @property
     def _known_s(self) -> float | None:
-        return self.profile.estimated_iteration_s if self._without_length else self.profile.serial_iteration_s
+        if self._without_length:
+            return self.profile.estimated_iteration_s
+        # Silence counts as before, whatever another job reports.
+        return None if self.silent and not self.profile.pace_known else self.profile.serial_iteration_s
 
     def view_with(self, iterations_left: int) -> JobView:
         """The job with these iterations left, by its measurements, without a forecast of its loss."""

@@ -107,7 +107,7 @@ class LogWatch:
             return ""
         search = self._app.search
         lacks = (
-            ("pace unknown", job.profile.serial_iteration_s is None),
+            ("pace unknown", not job.profile.pace_known),
             ("no metric", (search.compares or job.metric.declared) and not job.read_metric),
         )
         words = " and ".join(word for word, holds in lacks if holds)

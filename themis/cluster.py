@@ -285,6 +285,11 @@ class Cluster(Value, frozen=True, dict=True, kw_only=True):
         return len(self.gpus_by_device) > 1 or any(not device.is_gpu for device in self.present_devices)
 
     @cached_property
+    def cpu_nodes(self) -> int:
+        """Number of devices that are CPU nodes."""
+        return sum(self.gpus_by_device[device.name] for device in self.present_devices if not device.is_gpu)
+
+    @cached_property
     def device_noun(self) -> str:
         """What texts call a device: a GPU, unless some are CPU nodes."""
         return "GPU" if all(device.is_gpu for device in self.present_devices) else "device"

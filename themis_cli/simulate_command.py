@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from themis_cli.parsers import Subcommands
 from themis_cli.simulate_options import DEFAULT_SEED, add_choices, check_ranges, chosen_lies, chosen_settings
 
 if TYPE_CHECKING:
+    from rm_plugin.policies.port import Explanation
     from themis_lab.simulator.record import RunRecord
     from themis_lab.simulator.runs import Run
     from themis_lab.simulator.settings import Settings
@@ -91,24 +92,32 @@ def _one_in_full(options: argparse.Namespace, runs: Sequence[Run]) -> int:
     """Make one run with all its rounds, to record it or to explain one app."""
     from themis_cli.simulate_recording import opened_recording
     from themis_cli.simulate_running import make_one
+    from themis_lab.simulator.explain import PolicyWords
     from themis_lab.simulator.workload import unknown_app
 
     run = _only(runs)
     if options.explain is not None and options.explain not in (names := [app.name for app in run.workload.apps]):
         raise unknown_app(options.explain, names)
     run = replace(run, settings=replace(run.settings, record_rounds=True))
+    words = None if options.explain is None else PolicyWords(run.settings.policy, options.explain)
     with opened_recording(options.record) as write:
-        record = make_one(run)
+        record = make_one(run, words)
         try:
             write(run, record)
         finally:
             # Print the result even if its recording cannot be written.
-            status = _shown(options, record)
+            status = _shown(options, record, {} if words is None else words.by_round)
     return status
 
 
-def _shown(options: argparse.Namespace, record: RunRecord) -> int:
-    """Print the requested output of a run. Returns the exit code."""
+def _shown(options: argparse.Namespace, record: RunRecord, words: Mapping[int, Explanation]) -> int:
+    """Print the requested output of a run. Returns the exit code.
+
+    Args:
+        options: The options of the command.
+        record: The record of the run.
+        words: What the policy says of the app to explain, by round.
+    """
     from themis_cli.simulate_explain import explained, explained_lines
     from themis_cli.simulate_output import show
     from themis_cli.simulate_running import broken
@@ -119,7 +128,7 @@ def _shown(options: argparse.Namespace, record: RunRecord) -> int:
     if options.explain is None:
         show([document], as_json=options.json)
         return broken([document])
-    rounds = explain(record.rounds, options.explain)
+    rounds = explain(record.rounds, options.explain, words)
     if options.json:
         show([{**document, "explained": explained(options.explain, rounds)}], as_json=True)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from themis.rho import RhoDefinition
@@ -26,8 +27,10 @@ def explained_lines(app: str, rounds: Sequence[AppRound]) -> Iterator[str]:
 
 def _round_lines(each: AppRound) -> Iterator[str]:
     yield f"round {each.round_id} at {span(each.now_s)} ({', '.join(each.reasons)})"
+    # Policies that do not decide by rho do not ask for it.
+    rho = f"rho {each.rho:.3f} ({RhoDefinition.THEMIS}), place {each.rank} of {each.apps}"
     yield (
-        f"  reported rho {each.rho:.3f} ({RhoDefinition.THEMIS}), place {each.rank} of {each.apps};"
+        f"  reported {'no rho' if math.isnan(each.rho) else rho};"
         f" keeps {_machines(each.kept)}; renewable {_machines(each.renewable)};"
         f" could use {each.demand_gpus} more; {each.free_gpus} free"
     )
@@ -45,6 +48,8 @@ def _round_lines(each: AppRound) -> Iterator[str]:
             f" until {span(each.lease_end_s)}"
         )
     yield f"  no more: {'; '.join(each.why)}"
+    for label, text in each.policy:
+        yield f"  {label[:1].lower()}{label[1:]}: {text}"
 
 
 def _machines(gpus: Mapping[str, int]) -> str:

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 
 from themis_cli.simulate_progress import Progress
 from themis_lab.simulator.metrics import Document
+from themis_lab.simulator.observer import Observer
 from themis_lab.simulator.record import RunRecord
 from themis_lab.simulator.runs import Run, make_run
 from themis_lab.simulator.sweep import documents_of
 
 
-def make_one(run: Run) -> RunRecord:
-    """The record of a run."""
+def make_one(run: Run, observer: Observer | None = None) -> RunRecord:
+    """The record of a run, which an observer may watch."""
     _write_gaps([run])
     with Progress(1) as progress:
-        return make_run(run, progress.watch)
+        return make_run(run, progress.watch, observer)
 
 
 def make_all(runs: Sequence[Run], processes: int) -> list[Document]:

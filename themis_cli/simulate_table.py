@@ -185,6 +185,13 @@ def _below(documents: Sequence[Document]) -> str:
     wall_s = sum(document["wall_s"] for document in documents)
     memory = max(document["peak_memory_mb"] for document in documents)
     return (
-        f"{first['workload']} on {first['cluster']} ({first['cluster_gpus']} GPUs), {of_seeds}\n{_NOTE}\n"
+        f"{first['workload']} on {first['cluster']} ({_devices(first)}), {of_seeds}\n{_NOTE}\n"
         f"{checks} checks of invariants, {broken} violations; {wall_s:.2f} s, {memory:.0f} MiB"
     )
+
+
+def _devices(document: Document) -> str:
+    """The size of the cluster. Of its devices some may be CPU nodes."""
+    cpu_nodes = document.get("cluster_cpu_nodes", 0)
+    counts = {"GPU": document["cluster_gpus"] - cpu_nodes, "CPU node": cpu_nodes}
+    return " and ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items() if count)

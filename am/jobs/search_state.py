@@ -73,7 +73,7 @@ class SearchState:
         self.work_total_gpu_s = work_gpu_s(self.progress(), self.first_phases)
         self._measured = False
         self._stated_speeds: dict[str, Speeds] = {}
-        # By stated speeds: the job that measured the most types among those that state them.
+        # By stated speeds: the job that measured the most types among those that state them, and whose pace counts.
         self._measuring: dict[Speeds, str] = {}
         self._unreadable = ""
         self._read_metric = False
@@ -87,7 +87,7 @@ class SearchState:
             job.profile.assume_speeds(self._stated_speeds[job_id])
         measuring, self._measuring = self._measuring, {}
         for job_id in measuring.values():
-            self._share_speeds(self.jobs[job_id])
+            self._share_pace(self.jobs[job_id])
 
     # ---- reading ----
 
@@ -183,8 +183,8 @@ class SearchState:
         """Handle new losses of a job. Its pace may change speeds and B. Returns whether the tuner stopped a job."""
         stopped = self.plan().stopped
         self._observe(job, ObservationKind.PROGRESS)
-        if job.profile.measured_devices:
-            self._share_speeds(job)
+        if job.profile.has_steady_pace:
+            self._share_pace(job)
         self.remeasure()
         return self.plan().stopped != stopped
 
@@ -230,9 +230,9 @@ class SearchState:
             self.turn(job, JobState.FINISHED if job.state is JobState.PHASE_DONE else state)
 
     def remeasure(self) -> None:
-        """Update B, the work of the search. The first measured pace sets it; later measurements only raise it."""
+        """Update B, the work of the search. The first steady pace sets it; other measurements only raise it."""
         seen = work_seen_gpu_s(self.progress(), self.plan())
-        if not self._measured and any(job.profile.paces for job in self.jobs.values()):
+        if not self._measured and any(job.profile.has_steady_pace for job in self.jobs.values()):
             self._measured = True
             self._set_work(seen)
         elif seen > REESTIMATE * self.work_total_gpu_s:
@@ -244,25 +244,28 @@ class SearchState:
         self.work_total_gpu_s = work_gpu_s
         self._journal.note(_WORK_NOTE, {"gpu_s": work_gpu_s, "measured": self._measured})
 
-    def _share_speeds(self, job: JobRun) -> None:
-        """Give a job's measured speeds to the jobs that state the same speeds and have not measured their own.
+    def _share_pace(self, job: JobRun) -> None:
+        """Give a job's measured pace and speeds to the jobs that state the same speeds and have not measured their own.
 
-        Example: all jobs of a search state k80: 1, v100: 9. One of them ran on both types, and v100 was 3 times as
-        fast. The jobs that wait then assume 3 too, so the app's next report has the right speeds.
+        Example: all jobs of a search state 0.1 s an iteration, k80: 1 and v100: 9. One of them ran on both types, and
+        took 0.6 s on k80 and 0.2 s on v100. The jobs that wait then assume 0.6 s and a speed of 3 too, so the app's
+        next report has the right work and speeds. Both go together, because speeds are in units of the type that the
+        job ran on first.
 
-        Jobs differ a little, so the speeds of one of them count: the one that measured most types, of several the
-        first that did.
+        Jobs differ a little, so one of them counts: the one that measured most types, of several the first that did.
         """
-        stated = self._stated_speeds[job.job_id]
+        stated = self._stated_speeds.get(job.job_id, SAME_SPEED)
         known = self.jobs[self._measuring.setdefault(stated, job.job_id)]
         if known is not job and len(job.profile.measured_devices) <= len(known.profile.measured_devices):
             return
         self._measuring[stated] = job.job_id
         speeds = job.profile.speeds()
+        # The steps of a job without a length say nothing of its one iteration.
+        iteration_s = None if job.spec.has_no_length else job.profile.serial_iteration_s
         for other in self.jobs.values():
-            alike = other is not job and self._stated_speeds[other.job_id] == stated
+            alike = other is not job and self._stated_speeds.get(other.job_id, SAME_SPEED) == stated
             if alike and not other.profile.measured_devices:
-                other.profile.assume_speeds(speeds)
+                other.profile.assume_speeds(speeds, None if other.spec.has_no_length else iteration_s)
 
     def _observe(self, job: JobRun, kind: ObservationKind, at_least: int = 0) -> None:
         """Journal an observation before the tuner gets it. The job's state follows from it, so it is written later."""

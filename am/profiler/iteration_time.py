@@ -34,11 +34,13 @@ class IterationTime(Value, frozen=True, kw_only=True):
         iteration_s: Median of the intervals.
         spread_s: Median absolute deviation (MAD) of the intervals.
         count: Number of intervals, at most WINDOW.
+        is_steady: False if only the first interval after a start is known.
     """
 
     iteration_s: float
     spread_s: float
     count: int
+    is_steady: bool = True
 
     @property
     def is_reliable(self) -> bool:
@@ -70,4 +72,5 @@ class Intervals:
             return None
         middle = median(known)
         spread = median(abs(interval - middle) for interval in known)
-        return IterationTime(iteration_s=middle, spread_s=spread, count=len(self._steady) or 1)
+        steady = len(self._steady)
+        return IterationTime(iteration_s=middle, spread_s=spread, count=steady or 1, is_steady=steady > 0)

@@ -69,6 +69,7 @@ class JobProfile:
     def __init__(self, estimate: Estimate | None = None) -> None:
         self._estimate = estimate or Estimate()
         self._assumed_speeds = SAME_SPEED
+        self._assumed_iteration_s: float | None = None
         self._intervals: dict[Placement, Intervals] = {}
         self._placement: Placement | None = None
         self._here: Intervals | None = None
@@ -98,9 +99,15 @@ class JobProfile:
         self.replay: Replay | None = None
         self.tracked_run = ""
 
-    def assume_speeds(self, speeds: Speeds) -> None:
-        """Set the speed by device type that holds for types that were not measured."""
-        self._assumed_speeds = speeds
+    def assume_speeds(self, speeds: Speeds, serial_iteration_s: float | None = None) -> None:
+        """Set the speed by device type that holds for types that were not measured.
+
+        Args:
+            speeds: The speed by type.
+            serial_iteration_s: Seconds per iteration on a GPU of speed 1, measured on another job of the app; until
+                this one has its own, they count instead of the user's estimate.
+        """
+        self._assumed_speeds, self._assumed_iteration_s = speeds, serial_iteration_s
 
     def started(self, gpus: int, level: Level, device: str = "") -> None:
         """Note that the job was started or restarted on `gpus` GPUs of a type that span this level."""
@@ -159,14 +166,26 @@ class JobProfile:
 
     @property
     def serial_iteration_s(self) -> float | None:
-        """Seconds per iteration on one reference GPU at S = 1: measured, else the estimate, else None.
+        """Seconds per iteration on one reference GPU at S = 1: measured, else another job's, else the estimate.
 
-        It is measured on the first type that the job ran on, whose assumed speed counts.
+        It is measured on the first type that the job ran on, whose assumed speed counts. None if nothing is known.
         """
         measured = serial_iteration_s(self._base_paces, self.slowdown())
-        if measured is None:
-            return self._estimate.serial_iteration_s
-        return measured * self._assumed_speeds.on(self._base_device)
+        if measured is not None:
+            return measured * self._assumed_speeds.on(self._base_device)
+        if self._assumed_iteration_s is not None:
+            return self._assumed_iteration_s
+        return self._estimate.serial_iteration_s
+
+    @property
+    def pace_known(self) -> bool:
+        """Whether the job itself was measured, or its user stated its pace."""
+        return bool(self._base_paces) or self._estimate.serial_iteration_s is not None
+
+    @property
+    def has_steady_pace(self) -> bool:
+        """Whether it was measured on the first type that it ran on, by more than the first interval after a start."""
+        return any(pace.is_steady for pace in self._base_paces.values())
 
     @property
     def estimated_iteration_s(self) -> float | None:

@@ -8,6 +8,8 @@ import math
 import time
 from collections.abc import Callable, Collection
 
+from msgspec.structs import replace
+
 from rm_plugin.engines.inventory import Inventory, Node, NodeState
 from rm_plugin.engines.yarn_devices import NodeDevices
 from themis.cluster import Cluster, DeviceType, Machine
@@ -161,14 +163,14 @@ class YarnInventory:
     def _machine(self, report: NodeReport, device: DeviceType, listed: Machine | None) -> Machine:
         devices = report.gpus if device.is_gpu else 1
         if listed is not None and (listed.gpus, listed.device) == (devices, device.name):
-            return listed
+            return listed if device.is_gpu else replace(listed, cpus=self._cores_of(report, listed))
         if listed is not None:
             self._warn(
                 report.host,
                 f"{report.host} has {listed.gpus} devices of type {listed.device} in the cluster file and {devices} of "
                 f"type {device.name} in YARN: the file's entry for it does not count",
             )
-        cpus = report.vcores if device.is_gpu else report.vcores - self._kept_vcores
+        cpus = report.vcores if device.is_gpu else self._cores_of(report)
         return Machine(
             machine_id=report.host,
             rack_id=report.rack or "/default-rack",
@@ -178,6 +180,21 @@ class YarnInventory:
             cpus=max(1, cpus),
             memory_mb=report.memory_mb,
         )
+
+    def _cores_of(self, report: NodeReport, listed: Machine | None = None) -> int:
+        """The cores of a CPU node: those that YARN has without `kept_vcores`, or fewer if the cluster file says so.
+
+        A cluster file that says nothing of cores gives each machine one, so one core there counts as not stated.
+        """
+        cores = max(1, report.vcores - self._kept_vcores)
+        if listed is None or listed.cpus in (1, cores):
+            return cores
+        self._warn(
+            report.host,
+            f"{report.host} has {listed.cpus} cores in the cluster file, and YARN has {report.vcores}, of which "
+            f"{self._kept_vcores} are kept: {min(listed.cpus, cores)} count",
+        )
+        return min(listed.cpus, cores)
 
     def _warn(self, host: str, warning: str) -> None:
         if self._warned.get(host) != warning:

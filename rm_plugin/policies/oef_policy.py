@@ -90,7 +90,7 @@ class OefPolicy:
         rest, runs, profiles = self._profiled(snapshot, memory, app_demands)
         memory = replace(memory, profiles=profiles or {})
         # Step 1: the tenants.
-        tenants = tenants_of(rest, memory.speedups, profiles)
+        tenants = tenants_of(rest, memory.speedups, profiles, memory.tenants)
         if tenants.instance is None:
             # No app has a profile yet, or none has or wants a GPU that there is.
             return replace(_fill(rest, app_demands, {}, runs), memory=memory if snapshot.apps else None)
@@ -206,8 +206,8 @@ def _of_types(numbers: Sequence[float], former: Sequence[str], types: Sequence[s
 def _carried_over(memory: OefPolicyMemory, by_app: Mapping[str, str]) -> Shares:
     """Deviations under the present names of tenants.
 
-    A virtual tenant has another name once its speedups differ, because they were measured or a type joined. It keeps
-    what it is owed if all its apps are in one virtual tenant now that was not there before.
+    A virtual tenant has another name once its speedups differ much, because they were measured or a type joined. It
+    keeps what it is owed if all its apps are in one virtual tenant now that was not there before.
     """
     now: dict[str, set[str]] = {}
     for app_id, former in memory.tenants.items():

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.round_values import AppStanding, RoundSettings, RoundSnapshot
+from rm_plugin.policies.oef.job_types import job_types, mean_vector
 from rm_plugin.policies.oef.profiling import Profiles, profiled_speeds
 from rm_plugin.policies.oef.rounding import GangLimits, Shares, Whole
 from rm_plugin.policies.oef.speedup import MAX_RATIO, Instance, Tenant, virtual_tenants
@@ -17,20 +18,21 @@ from themis.cluster import Allocation, Cluster
 from themis.values import Value
 
 _DIGITS = 3
-"""Significant digits of a speedup. So apps of one program are one job type although their speeds were measured."""
+"""Significant digits of a speedup. So shares are not computed again for each small change of a measured speed."""
 
 
 class TenantsOfRound(Value, frozen=True, kw_only=True):
     """Who shares the cluster in a round.
 
-    A tenant's apps with the same speedup vector are one job type, and each job type is a virtual tenant (Middleware'24,
-    section 4.2.4). It takes part in a round if one of its apps wants GPUs or keeps some.
+    A tenant's apps with nearly the same speedup vector are one job type (`oef.job_types`), and each job type is a
+    virtual tenant (Middleware'24, section 4.2.4), whose vector is the mean of its apps that take part in the round. It
+    takes part if one of its apps wants GPUs or keeps some.
 
     Attributes:
         instance: The virtual tenants that take part, and the healthy devices by type; None if there are none.
             GPUs that an app keeps whose speedups are unknown are not among them.
         by_app: The virtual tenant of every app whose speedups are known, silent ones included.
-        speedups: The speedup vector of these apps.
+        speedups: The own speedup vector of each of these apps.
         kept: GPUs that the virtual tenants keep beyond this round, by type.
         offered: GPUs on offer, by type.
         limits: What each virtual tenant can use of them.
@@ -73,7 +75,10 @@ def startable(demands: Sequence[GangDemand]) -> tuple[GangDemand, ...]:
 
 
 def tenants_of(
-    snapshot: RoundSnapshot, remembered: Mapping[str, tuple[float, ...]], profiles: Profiles | None = None
+    snapshot: RoundSnapshot,
+    remembered: Mapping[str, tuple[float, ...]],
+    profiles: Profiles | None = None,
+    former: Mapping[str, str] | None = None,
 ) -> TenantsOfRound:
     """Return the tenants of a round.
 
@@ -82,29 +87,22 @@ def tenants_of(
         remembered: Speedup vectors by app from earlier rounds, for apps that report no demand now.
         profiles: Profiles by app, if apps share by these: an app without one waits. None if they share by what they
             report.
+        former: The virtual tenant of each app in the last round.
     """
     cluster, types = snapshot.cluster, types_of(snapshot.cluster)
     demands = {app_id: startable(report.demands) for app_id, report in snapshot.answered.items()}
     speedups: dict[str, tuple[float, ...]] = {}
-    by_app: dict[str, str] = {}
-    apps_of: dict[str, list[AppStanding]] = {}
-    job_types: dict[str, dict[str, tuple[float, ...]]] = {}
-    weights: dict[str, float] = {}
+    owners: dict[str, list[AppStanding]] = {}
     for app in snapshot.apps:
         wanted = demands.get(app.app_id, ())
         speedup = _speedup(wanted, cluster, types) if wanted else remembered.get(app.app_id)
         if speedup is not None and profiles is not None:
             speedup = _relative(profiled_speeds(profiles.get(app.app_id), speedup, types))
-        if not speedup or not any(speedup):
-            continue
-        owner, weight = tenant_of_app(app, snapshot.settings)
-        job_type = ":".join(f"{value:g}" for value in speedup)
-        tenant = f"{owner}/{job_type}"
-        speedups[app.app_id], by_app[app.app_id] = speedup, tenant
-        if wanted or app.kept:
-            apps_of.setdefault(tenant, []).append(app)
-            job_types.setdefault(owner, {})[job_type] = speedup
-            weights[owner] = weight
+        if speedup and any(speedup):
+            speedups[app.app_id] = speedup
+            owners.setdefault(tenant_of_app(app, snapshot.settings)[0], []).append(app)
+    by_app, apps_of, tenants = _by_job_type(snapshot, owners, speedups, demands, former or {}, remembered)
+    vectors = {tenant.tenant_id: tenant.speedup for tenant in tenants}
     offered = counts_by_type(cluster, types, snapshot.free)
     # GPUs of an app without a tenant belong to no share: the app is profiled, or it got them under another policy.
     shared = [counts_by_type(cluster, types, app.kept) for app in snapshot.apps if app.kept and app.app_id in by_app]
@@ -116,14 +114,13 @@ def tenants_of(
     limits = {
         tenant: _limits(
             [demand for app in apps for demand in demands.get(app.app_id, ())],
-            speedups[apps[0].app_id],
+            vectors[tenant],
             snapshot.settings.placer,
         )
         for tenant, apps in apps_of.items()
     }
     instance = None
-    if apps_of and any(capacity):
-        tenants = [each for owner, mine in job_types.items() for each in virtual_tenants(owner, weights[owner], mine)]
+    if tenants and any(capacity):
         if snapshot.settings.cap_demand:
             most = {tenant: float(sum(kept[tenant]) + limits[tenant].most) for tenant in limits}
             tenants = [replace(each, demand=most[each.tenant_id]) for each in tenants]
@@ -136,6 +133,42 @@ def tenants_of(
         offered=offered,
         limits=limits,
     )
+
+
+def _by_job_type(
+    snapshot: RoundSnapshot,
+    owners: Mapping[str, Sequence[AppStanding]],
+    speedups: Mapping[str, tuple[float, ...]],
+    demands: Mapping[str, Sequence[GangDemand]],
+    former: Mapping[str, str],
+    remembered: Mapping[str, tuple[float, ...]],
+) -> tuple[dict[str, str], dict[str, list[AppStanding]], list[Tenant]]:
+    """Divide the apps of each owner into job types.
+
+    Returns the virtual tenant of each app, and the virtual tenants that take part in the round with their apps.
+    """
+    by_app: dict[str, str] = {}
+    apps_of: dict[str, list[AppStanding]] = {}
+    tenants: list[Tenant] = []
+    for owner, apps in owners.items():
+        # An app that was another tenant's in the last round had no job type here.
+        own = f"{owner}/"
+        names = {app_id: name.removeprefix(own) for app_id, name in former.items() if name.startswith(own)}
+        mine = job_types({app.app_id: speedups[app.app_id] for app in apps}, names, remembered)
+        by_app |= {app_id: own + job_type for app_id, job_type in mine.items()}
+        members: dict[str, list[AppStanding]] = {}
+        for app in apps:
+            if demands.get(app.app_id) or app.kept:
+                members.setdefault(mine[app.app_id], []).append(app)
+        if members:
+            weight = tenant_of_app(apps[0], snapshot.settings)[1]
+            means = {
+                job_type: _relative(mean_vector([speedups[app.app_id] for app in these]))
+                for job_type, these in members.items()
+            }
+            tenants += virtual_tenants(owner, weight, means)
+            apps_of |= {own + job_type: these for job_type, these in members.items()}
+    return by_app, apps_of, tenants
 
 
 def tenant_of_app(app: AppStanding, settings: RoundSettings) -> tuple[str, float]:

@@ -12,7 +12,7 @@ from themis_lab.simulator.metrics import MEASURED, Document
 Figures = dict[str, float | None]
 Spread = dict[str, float | None]
 
-_NOT_FIGURES = (*MEASURED, "seed", "cluster_gpus")
+_NOT_FIGURES = (*MEASURED, "seed", "cluster_gpus", "cluster_cpu_nodes")
 
 
 def figures_of(document: Mapping[str, object]) -> Figures:

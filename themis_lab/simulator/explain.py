@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar
 
+from msgspec.structs import replace
+
+from rm_plugin.arbiter.rounds import RoundResult
+from rm_plugin.policies.port import ExplainingPolicy, Explanation
+from rm_plugin.policies.registry import make_policy
+from themis.leases import LeaseChange
 from themis.values import Value
 from themis_lab.simulator.record import BidRecord, RoundRecord
 from themis_lab.simulator.workload import unknown_app
@@ -26,6 +34,7 @@ class AppRound(Value, frozen=True, kw_only=True):
         renewable: GPUs that it loses unless it wins them back.
         lease_end_s: The end of its last granted lease; None without a grant.
         why: Why it got no more GPUs, as text.
+        policy: What the policy says of it after the round, as `submarine app show` prints it: labels and texts.
     """
 
     round_id: int
@@ -46,6 +55,9 @@ class AppRound(Value, frozen=True, kw_only=True):
     leftovers: Mapping[str, int]
     lease_end_s: float | None
     why: tuple[str, ...]
+    policy: Explanation = ()
+
+    OMITTED_AT_DEFAULT: ClassVar[Mapping[str, object]] = {"policy": ()}
 
     @property
     def payment(self) -> float | None:
@@ -53,8 +65,38 @@ class AppRound(Value, frozen=True, kw_only=True):
         return None if self.share is None else 1.0 - self.share
 
 
-def explain(rounds: Iterable[RoundRecord], app: str) -> tuple[AppRound, ...]:
+class PolicyWords:
+    """Collects what the policy of a run says of an app after each round. An observer of the run.
+
+    Args:
+        policy: The name of the policy.
+        app: The app.
+    """
+
+    def __init__(self, policy: str, app: str) -> None:
+        self._policy = make_policy(policy)
+        self._app = app
+        self.by_round: dict[int, Explanation] = {}
+
+    def round_played(self, result: RoundResult) -> None:
+        """Ask the policy, as the service does after a round."""
+        memory = result.decision.memory
+        if memory is not None and isinstance(self._policy, ExplainingPolicy):
+            self.by_round[result.snapshot.round_id] = self._policy.explain(memory, self._app)
+
+    def leases_changed(self, changes: Sequence[LeaseChange]) -> None:
+        """Ignore lease changes: the policy decides in rounds."""
+
+
+def explain(
+    rounds: Iterable[RoundRecord], app: str, words: Mapping[int, Explanation] = MappingProxyType({})
+) -> tuple[AppRound, ...]:
     """Return every round in which an app reported.
+
+    Args:
+        rounds: The rounds of a run.
+        app: The app.
+        words: What the policy says of it, by round.
 
     Raises:
         UnknownNameError: No round has this app.
@@ -64,7 +106,7 @@ def explain(rounds: Iterable[RoundRecord], app: str) -> tuple[AppRound, ...]:
     for round_ in rounds:
         seen.update(dict.fromkeys(round_.rho))
         if app in round_.rho:
-            found.append(_app_round(round_, app))
+            found.append(replace(_app_round(round_, app), policy=words.get(round_.round_id, ())))
     if not found:
         raise unknown_app(app, seen)
     return tuple(found)

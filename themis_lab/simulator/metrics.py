@@ -42,6 +42,7 @@ def metrics_of(record: RunRecord) -> Document:
         "policy": record.policy,
         "cluster": record.cluster,
         "cluster_gpus": record.cluster_gpus,
+        **({"cluster_cpu_nodes": record.cluster_cpu_nodes} if record.cluster_cpu_nodes else {}),
         "workload": record.workload,
         "seed": record.seed,
         "apps": [_app(app) for app in apps],

@@ -138,8 +138,9 @@ class Counts(msgspec.Struct, kw_only=True):
 class RunRecord(Value, frozen=True, kw_only=True):
     """A whole run. `makespan_s` runs from the first arrival to the last end.
 
-    `leased_share` and `running_share` are shares of the cluster's GPU time over the makespan. Only `wall_s` and
-    `peak_memory_mb` depend on the machine and differ between runs.
+    `leased_share` and `running_share` are shares of the cluster's GPU time over the makespan. `cluster_gpus` counts all
+    devices, of which `cluster_cpu_nodes` are CPU nodes. Only `wall_s` and `peak_memory_mb` depend on the machine and
+    differ between runs.
     """
 
     policy: str
@@ -155,3 +156,4 @@ class RunRecord(Value, frozen=True, kw_only=True):
     rounds: tuple[RoundRecord, ...] = ()
     wall_s: float = 0.0
     peak_memory_mb: float = 0.0
+    cluster_cpu_nodes: int = 0

@@ -81,7 +81,7 @@ def parse_recording(text: str, source: str) -> Recording:
     record = _record(decoder, lines[-1], rounds, apps, f"{source}, line {len(lines)}")
     _check_agreement(run, header, record, source)
     _check_whole(run, record, source)
-    return Recording(run=run, record=record)
+    return Recording(run=run, record=replace(record, cluster_cpu_nodes=run.settings.cluster.cpu_nodes))
 
 
 _ORDER = ("header", "round", "app", "end")

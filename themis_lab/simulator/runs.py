@@ -14,6 +14,7 @@ from rm_plugin.arbiter.seeds import child_seed
 from themis.errors import InputError, UnknownNameError
 from themis.values import Value
 from themis_lab.simulator.agents import LIES, Agent, ErringAgent, HonestAgent, LyingAgent, lie_named
+from themis_lab.simulator.observer import Observer
 from themis_lab.simulator.record import RunRecord
 from themis_lab.simulator.settings import Settings
 from themis_lab.simulator.simulation import MakeAgent, Simulation, Watch
@@ -92,8 +93,11 @@ def few_collections() -> Iterator[None]:
         gc.set_threshold(*usual)
 
 
-def make_run(run: Run, watch: Watch | None = None) -> RunRecord:
-    """Make the run. `peak_memory_mb` of the record is the peak of this process so far, in MiB."""
+def make_run(run: Run, watch: Watch | None = None, observer: Observer | None = None) -> RunRecord:
+    """Make the run. An observer gets its rounds and lease changes.
+
+    `peak_memory_mb` of the record is the peak of this process so far, in MiB.
+    """
     with few_collections():
-        record = Simulation(run.workload, run.settings, run.make_agent).run(watch)
+        record = Simulation(run.workload, run.settings, run.make_agent, observer=observer).run(watch)
     return replace(record, peak_memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _KIB)

@@ -465,6 +465,7 @@ class Simulation:
             policy=self.settings.policy,
             cluster=self.settings.cluster.name,
             cluster_gpus=self.settings.cluster.gpus,
+            cluster_cpu_nodes=self.settings.cluster.cpu_nodes,
             workload=self.workload.name,
             seed=self.settings.seed,
             apps=tuple(sorted(apps, key=lambda app: order[app.name])),

@@ -6,6 +6,9 @@ iterations, so two samples give it: from (10 iterations, 25 s) and (20 iteration
 
 Samples go before real jobs, in turn over users, on at most `sample_limit` machines per type. A sample that runs much
 longer than the finished ones is cut: the job is known to be long, and its estimate becomes a lower bound.
+
+The reproduction drives the state machine `Estimator`. The policy samples by leases, one job for all of an app
+(`rm_plugin/policies/allox_samples.py`), and shares the line through two samples and the rule of cuts.
 """
 
 from __future__ import annotations

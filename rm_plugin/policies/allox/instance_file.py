@@ -74,12 +74,15 @@ def _job(entry: object, path: str, types: set[str], now_s: float) -> Job:
     where = fields.at("time_s")
     if not isinstance(stated, Mapping):
         raise InputError(f"{where} must be an object of seconds by device type", value=Brief(stated))
-    # A job may have times on types without machines, and none on a type that it cannot run on.
     times = Fields.of(stated, where, Keys(required=(), optional=tuple(stated)))
     times_s = {name: times.number(name, most=MAX_S) for name in stated if stated[name] is not None}
-    configurations = {name: Configuration(time_s=times_s[name]) for name in sorted(types & times_s.keys())}
+    known = ", ".join(sorted(types))
+    for name in times_s:
+        if name not in types:
+            raise InputError(f"{times.at(name)} is of a type that no machine has", remedy=f"the types are: {known}")
+    configurations = {name: Configuration(time_s=times_s[name]) for name in sorted(times_s)}
     if not configurations:
-        remedy = f"give a time for one of: {', '.join(sorted(types))}"
+        remedy = f"give a time for one of: {known}"
         raise InputError(f"{where} lets the job run nowhere", value=Brief(stated), remedy=remedy)
     return Job(job_id=job_id, user=user, arrival_s=arrival_s, configurations=configurations)
 

@@ -87,10 +87,10 @@ def test_job_without_a_time_on_a_type_runs_on_the_other(allox):
     assert "j4" in result["schedule"]["c0"] + result["schedule"]["c1"]
 
 
-def test_times_on_types_without_machines_are_ignored(allox):
+def test_null_on_a_type_without_machines_says_what_is_true(allox):
     document = {
         "machines": [{"id": "g0", "type": "gpu", "available_s": 0}],
-        "jobs": [{"id": "j1", "user": "u", "arrival_s": 0, "time_s": {"gpu": 10, "cpu": 15}}],
+        "jobs": [{"id": "j1", "user": "u", "arrival_s": 0, "time_s": {"gpu": 10, "cpu": None}}],
         "now_s": 0,
     }
     result = solved(allox, document)
@@ -185,8 +185,9 @@ def test_bad_object_exits_with_2_and_is_named(allox, path, value):
         (changed("jobs", 1, "id", to="j1"), "instance.jobs[1].id is there twice: 'j1'"),
         (
             changed("jobs", 0, "time_s", to={"gpuu": 1}),
-            "instance.jobs[0].time_s lets the job run nowhere: {'gpuu': 1}; give a time for one of: cpu, gpu",
+            "instance.jobs[0].time_s.gpuu is of a type that no machine has; the types are: cpu, gpu",
         ),
+        (changed("jobs", 0, "time_s", "tpu", to=5), "instance.jobs[0].time_s.tpu is of a type that no machine has"),
         (
             changed("jobs", 0, "time_s", "t\nu", to=-1),
             "instance.jobs[0].time_s.'t\\nu' must be a finite number above 0",

@@ -326,6 +326,36 @@ def test_explain_lists_every_round_of_app(printed, document):
         assert (each["payment"] is None) == (each["bid"] is None)
 
 
+MIXED = ("simulate", "--cluster", "hybrid", "--workload", "conf/testbed/hybrid.yaml")
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ("allox", ("  tenant: ", "  progress: ", "  time by type: ")),
+        ("oef", ("  tenant: ", "  speedups: ", "  fair share: ", "  owed: ")),
+    ],
+)
+def test_explain_has_what_the_policy_says_of_the_app(printed, document, policy, said):
+    words = (*MIXED, "--policy", policy, "--explain", "digits-cpu")
+    _, out = printed(*words)
+    assert all(f"\n{label}" in out.out for label in said)
+    assert "rho nan" not in out.out
+    rounds = document(*words)["explained"]["rounds"]
+    assert rounds[0]["policy"][0][0] == "Tenant"
+
+
+def test_explain_adds_nothing_for_a_policy_that_explains_nothing(document):
+    assert "policy" not in document(*QUICK, "--explain", "app-01")["explained"]["rounds"][0]
+
+
+def test_table_counts_gpus_and_cpu_nodes(printed, document):
+    _, out = printed(*MIXED, "--policy", "fair_finish")
+    found = document(*MIXED, "--policy", "fair_finish")
+    assert (found["cluster_gpus"], found["cluster_cpu_nodes"]) == (16, 8)
+    assert " on hybrid (8 GPUs and 8 CPU nodes), seed " in out.out
+
+
 # ---- record and replay ----------------------------------------------------------------------------------------------
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
 from rm_plugin.arbiter.seeds import child_seed
-from rm_plugin.policies.allox.values import Capacity, Configuration, Job, Machine, Snapshot
+from rm_plugin.policies.allox.values import Capacity, Configuration, Job, Machine, Snapshot, UserState
 from themis.values import Value
 
 _TYPES = ("cpu", "gpu", "tpu")
@@ -22,12 +22,13 @@ _USERS = ("ann", "bob", "cyd")
 
 
 class AlloxCase(Value, frozen=True, kw_only=True):
-    """An instance: jobs and machines at one time, and alpha."""
+    """An instance: jobs and machines at one time, alpha, and the users who have started jobs before."""
 
     now_s: float
     jobs: tuple[Job, ...]
     machines: tuple[Machine, ...]
     alpha: float
+    users: Mapping[str, UserState] = {}
 
     @property
     def snapshot(self) -> Snapshot:
@@ -38,7 +39,14 @@ class AlloxCase(Value, frozen=True, kw_only=True):
             machines=self.machines,
             waiting=self.jobs,
             capacity=Capacity(units={name: float(count) for name, count in units.items()}),
+            users=self.users,
         )
+
+    @property
+    def users_text(self) -> str:
+        """The users' progress and last starts, which a document of the instance does not have."""
+        said = [f"{name} {state.progress:g} since {state.last_start_s:g} s" for name, state in self.users.items()]
+        return f"progress: {', '.join(said) or 'none'}"
 
 
 def random_instance(seed: int, number: int) -> AlloxCase:
@@ -66,7 +74,20 @@ def random_instance(seed: int, number: int) -> AlloxCase:
                 configurations={name: Configuration(time_s=seconds(40)) for name in sorted(runs_on)},
             )
         )
-    return AlloxCase(now_s=now_s, jobs=tuple(jobs), machines=machines, alpha=rng.choice((0.0, 0.1, 0.5, 1.0)))
+    alpha = rng.choice((0.0, 0.1, 0.5, 1.0))
+    return AlloxCase(now_s=now_s, jobs=tuple(jobs), machines=machines, alpha=alpha, users=_random_users(rng, now_s))
+
+
+def _random_users(rng: random.Random, now_s: float) -> dict[str, UserState]:
+    """Most users have started jobs. Progress and times tie often, so that each key of the ranking decides sometimes."""
+    return {
+        name: UserState(
+            progress=rng.choice((0.0, 0.5, 0.5, 1.0, rng.uniform(0.0, 2.0))),
+            last_start_s=rng.choice((0.0, float(rng.randint(0, int(now_s))))),
+        )
+        for name in _USERS
+        if rng.random() < 0.8
+    }
 
 
 def machine_at(machine_id: str, type_name: str, available_s: float, now_s: float) -> Machine:
@@ -109,6 +130,8 @@ def smaller(case: AlloxCase) -> Iterator[AlloxCase]:
         if machine.available_s:
             idle = machine_at(machine.machine_id, machine.type_name, 0.0, case.now_s)
             yield replace(case, machines=(*case.machines[:place], idle, *case.machines[place + 1 :]))
+    for name in case.users:
+        yield replace(case, users={other: state for other, state in case.users.items() if other != name})
     for place, job in enumerate(case.jobs):
         for other in _rounder(job):
             yield replace(case, jobs=(*case.jobs[:place], other, *case.jobs[place + 1 :]))

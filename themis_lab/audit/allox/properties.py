@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rm_plugin.policies.allox.decision import decide, match_jobs, places_of
 from rm_plugin.policies.allox.progress import ProgressLedger
-from rm_plugin.policies.allox.values import Job
+from rm_plugin.policies.allox.values import Job, UserState
 from themis_lab.audit.allox.instances import AlloxCase, machine_at
 from themis_lab.audit.case import same
 
@@ -62,7 +62,10 @@ def conservation(case: AlloxCase, _rng: random.Random) -> list[str]:
 
 
 def decisions(case: AlloxCase, _rng: random.Random) -> list[str]:
-    """A decision starts waiting jobs, each once, on idle machines that run them, and stays idle only if all agree."""
+    """A decision starts waiting jobs, each once, on idle machines that run them, and stays idle only if all agree.
+
+    No user with more progress than another is let in before it.
+    """
     decision = decide(case.snapshot, case.alpha)
     idle = {each.machine_id: each.type_name for each in case.machines if each.is_idle}
     jobs = Counter(start.job.job_id for start in decision.starts)
@@ -73,6 +76,12 @@ def decisions(case: AlloxCase, _rng: random.Random) -> list[str]:
         for start in decision.starts
         if idle.get(start.machine_id) != start.type_name or start.type_name not in start.job.configurations
     ]
+    if decision.solves:
+        first = decision.solves[0]
+        progress = [case.users.get(user, UserState()).progress for user, _ in first.ranked_users]
+        let_in = {user for user, _ in first.ranked_users[: first.considered]}
+        if progress != sorted(progress) or {job.user for job in case.jobs if job.job_id in first.places} != let_in:
+            findings.append(f"users are not let in by their progress; {case.users_text}")
     if decision.solves and len(decision.starts) < len(idle) and len(decision.starts) < len(case.jobs):
         last = decision.solves[-1]
         if last.considered < len(last.ranked_users):
@@ -80,11 +89,15 @@ def decisions(case: AlloxCase, _rng: random.Random) -> list[str]:
     return findings
 
 
-def determinism(case: AlloxCase, _rng: random.Random) -> list[str]:
-    """The decision does not depend on the order of jobs and machines."""
-    turned = replace(case, jobs=case.jobs[::-1], machines=case.machines[::-1])
-    before, after = decide(case.snapshot, case.alpha), decide(turned.snapshot, case.alpha)
-    return [] if before == after else ["jobs and machines in another order give another decision"]
+def determinism(case: AlloxCase, rng: random.Random) -> list[str]:
+    """The decision does not depend on the order of jobs, machines and users."""
+    jobs, machines, users = list(case.jobs), list(case.machines), list(case.users.items())
+    for entries in (jobs, machines, users):
+        rng.shuffle(entries)
+    turned = replace(case, jobs=tuple(jobs), machines=tuple(machines), users=dict(users))
+    if decide(case.snapshot, case.alpha) == decide(turned.snapshot, case.alpha):
+        return []
+    return [f"jobs, machines and users in another order give another decision; {case.users_text}"]
 
 
 def starvation(case: AlloxCase, _rng: random.Random) -> list[str]:

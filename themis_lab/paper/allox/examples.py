@@ -141,11 +141,12 @@ class EstimateErrors(Value, frozen=True, kw_only=True):
         mean = point(rows, "mean", "absolute error", "%")
         deviation = point(rows, "mean", "standard deviation", "%")
         why = "Errors are drawn from a normal distribution: its mean absolute value is 0.8 of its standard deviation."
+        drawn = "Ours is that of 40 errors drawn with 10 %, cut at 99 %; the paper's errors spread slightly more."
         return Findings(
             rows=tuple(rows),
             comparisons=(
                 line("mean absolute error (%)", mean, paper="8", number=8.0, band=(6.0, 10.0), why=why),
-                line("standard deviation (%)", deviation, paper="11", number=11.0),
+                line("standard deviation (%)", deviation, paper="11", number=11.0, why=drawn),
             ),
         )
 

@@ -30,6 +30,14 @@ ERRORS = (0.0, 0.05, 0.10, 0.15, 0.20)
 DRAWS = 20
 """Draws of errors for one seed."""
 
+_BAND = 0.07
+"""Deviation that is accepted under errors of 20 %."""
+
+_OVER_TENANTS = (
+    f"The band of {100 * _BAND:g} % is on the total, as the paper's figure; read as one on the mean over tenants, "
+    "whose errors do not cancel, this is above it."
+)
+
 
 class Overheads(Value, frozen=True, kw_only=True):
     """Figure 10. Its times are measured, so they differ from run to run."""
@@ -113,8 +121,9 @@ def _comparisons(rows: Sequence[Row], sizes: Sequence[int]) -> tuple[Comparison,
     for name in OURS:
         total, tenant = point(rows, "deviation", name, 0.20), point(rows, "deviation of a tenant", name, 0.20)
         what = f"deviation of the total, errors to 20 %, {name}"
-        errors.append(line(what, total, paper="about 0.03", number=0.03, band=(0.0, 0.07), why=drawn))
-        errors.append(line(f"mean deviation of a tenant, errors to 20 %, {name}", tenant))
+        errors.append(line(what, total, paper="about 0.03", number=0.03, band=(0.0, _BAND), why=drawn))
+        above = _OVER_TENANTS if tenant.median > _BAND else ""
+        errors.append(line(f"mean deviation of a tenant, errors to 20 %, {name}", tenant, why=above))
     return (*timed, *errors)
 
 

@@ -342,6 +342,34 @@ def test_jobs_that_wait_assume_the_speeds_that_another_job_measured(tmp_path):
     assert [job.profile.speeds().on("v100") for job in search.jobs.values()] == pytest.approx([3.0] * 4)
 
 
+def test_jobs_that_wait_assume_the_pace_that_another_job_measured_also_on_one_type(tmp_path):
+    """Their user states 2 s an iteration; it takes 0.5 s."""
+    search = Bench(tmp_path).search
+    run_on(search.jobs["j1"], "", 0.5, lines=2)
+    search.progressed(search.jobs["j1"])
+    assert {job.serial_iteration_s for job in search.progress().values()} == {0.5, 2.0}
+    run_on(search.jobs["j1"], "", 0.5, lines=3)
+    search.progressed(search.jobs["j1"])
+    assert [job.serial_iteration_s for job in search.progress().values()] == [0.5] * 4
+    # j1 is past its target: it has done 50 iterations and counts 1 left; the others have 30, later phases 70.
+    assert search.work_total_gpu_s == (50 + 1 + 30 + 70) * 0.5
+
+
+def test_a_silent_job_and_one_without_a_length_take_no_pace_from_others(tmp_path):
+    jobs = spec().jobs
+    app = replace(spec(), jobs=(*jobs[:3], replace(jobs[3], iterations_total=1)), estimate=Estimate())
+    search = Bench(tmp_path, replace(app, tuner=TunerSpec(name="single"))).search
+    silent = search.jobs["j1"].profile
+    silent.started(1, Level.SLOT)
+    for now_s in range(0, 300, 10):
+        silent.look(float(now_s))
+    run_on(search.jobs["j0"], "", 0.5)
+    search.progressed(search.jobs["j0"])
+    progress = search.progress()
+    assert [progress[job_id].serial_iteration_s for job_id in ("j0", "j1", "j2", "j3")] == [0.5, 1440.0, 0.5, 0.1]
+    assert [progress[job_id].pace_known for job_id in ("j0", "j1", "j2", "j3")] == [True, False, False, False]
+
+
 def test_a_job_that_states_other_speeds_keeps_them(tmp_path):
     jobs = spec().jobs
     other = replace(jobs[3], speed_by_device={"v100": 5.0})

@@ -164,6 +164,25 @@ def test_cluster_file_types_nodes_that_report_no_type():
     assert nodes(inventory(FakeYarn(report(gpus=0)), overlay))["n1"].machine == known
 
 
+@pytest.mark.parametrize(
+    ("listed", "cpus", "used", "warned"),
+    [
+        ({}, 6, 0, ""),
+        ({"cpus": 6}, 6, 0, ""),
+        ({"cpus": 4}, 4, 0, "n1 has 4 cores in the cluster file, and YARN has 8, of which 2 are kept: 4 count"),
+        ({"cpus": 32}, 6, 0, "n1 has 32 cores in the cluster file, and YARN has 8, of which 2 are kept: 6 count"),
+    ],
+)
+def test_cpu_node_of_the_cluster_file_has_at_most_the_cores_that_yarn_lends(caplog, listed, cpus, used, warned):
+    known = Machine(machine_id="n1", rack_id="mine", slots=(1,), device="cpu", **listed)
+    overlay = Cluster(name="o", machines=(known,), devices={"cpu": DeviceType(name="cpu", kind=DeviceKind.CPU)})
+    one = inventory(FakeYarn(report(gpus=0, used_gpus=0)), overlay)
+    node = nodes(one)["n1"]
+    assert (node.machine.cpus, node.machine.rack_id, node.used_gpus) == (cpus, "mine", used)
+    assert nodes(one)["n1"] == node
+    assert [record.message for record in caplog.records] == ([warned] if warned else [])
+
+
 def test_node_attribute_wins_over_the_cluster_file(caplog):
     known = Machine(machine_id="n1", rack_id="mine", slots=(4,), device="v100")
     overlay = Cluster(name="o", machines=(known,), devices={"v100": DeviceType(name="v100")})

@@ -62,6 +62,38 @@ def test_decision_that_depends_on_the_order_is_found(monkeypatch):
     assert audited(["determinism"], planned=200).violations
 
 
+def test_decision_that_ignores_progress_is_found(monkeypatch):
+    """`decisions` and `determinism` saw only users without progress before."""
+    ranked = decision.rank_users
+    monkeypatch.setattr(decision, "rank_users", lambda waiting, users: ranked(waiting, {}))
+    found = audited(["decisions"], planned=60)
+    assert found.violations
+    assert "users are not let in by their progress; progress: " in found.findings[0].what
+
+
+def test_decision_that_depends_on_the_order_of_users_is_found(monkeypatch):
+    ranked = decision.rank_users
+
+    def in_order_of_users(waiting, users):
+        names = ranked(waiting, users)
+        return sorted(
+            names,
+            key=lambda name: (
+                users[name].progress if name in users else 0.0,
+                [*users].index(name) if name in users else -1,
+            ),
+        )
+
+    monkeypatch.setattr(decision, "rank_users", in_order_of_users)
+    assert audited(["determinism"], planned=100).violations
+
+
+def test_instances_have_users_of_equal_and_of_different_progress():
+    cases = [random_instance(1, number) for number in range(60)]
+    spreads = [len({state.progress for state in case.users.values()}) for case in cases if len(case.users) == 3]
+    assert {1, 2, 3} <= set(spreads)
+
+
 def test_documents_are_instances_of_the_command(capsys, tmp_path):
     for number in range(5):
         case = random_instance(1, number)
