@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from rm_plugin.arbiter.core import Arbiter
 from rm_plugin.arbiter.estimates import AppNow, Estimate, Forecast, estimate_of, forecast, order_of
+from rm_plugin.policies.due_dates import has_overrun
 from rm_plugin.service.entries import AppEntries, AppEntry
 from rm_plugin.service.fluid_fairness import FluidFairness
 from themis.clock import Clock
@@ -165,6 +166,7 @@ class AppEstimates:
             lease_s=self._settings.lease.duration_s,
             lease_end_s=self._arbiter.lease_end_s(now_s),
             order=self._order,
+            settings=self._arbiter.round_settings,
         )
         if len(apps) <= _AT_ONCE_APPS:
             self._take(now_s, apps, make())
@@ -201,4 +203,6 @@ class AppEstimates:
             attained_gpu_s=self._arbiter.attained_gpu_s(entry.app_id, self._clock.now_s()),
             restart_s=heartbeat.restart_s,
             fair_end_s=fair_end_s,
+            owner=entry.owner,
+            overran=has_overrun(self._arbiter.policy_memory, entry.app_id),
         )

@@ -7,7 +7,7 @@ from rm_plugin.arbiter.contention import Contentions
 from rm_plugin.arbiter.round_values import AppStanding, RoundSettings, RoundSnapshot
 from rm_plugin.policies.auction_options import bidding_apps, valued_bids
 from rm_plugin.policies.registry import make_policy
-from rm_plugin.policies.users import ranks, rho_as_one_app
+from rm_plugin.policies.users import rho_as_one_app, users_of
 from themis.bids import AppReport, Bid, BidRow, FreeMachine, GangDemand, GangRequest, PhaseLeft
 from themis.cluster import Cluster, DeviceType, Level, Machine
 from themis.queues import ROOT, AppOwner, Queue, Queues, QueueUser
@@ -58,7 +58,7 @@ def snapshot_of(*apps: AppStanding, queues: Queues | None = None, rho: float = 2
 
 
 def order(snapshot: RoundSnapshot, amounts: dict[str, float], **more: object) -> list[str]:
-    keys = ranks(snapshot, amounts, **more)
+    keys = users_of(snapshot).ranks(amounts, **more)
     return sorted(keys, key=keys.__getitem__)
 
 
