@@ -38,6 +38,12 @@ class Users:
         for app_id, user in self.of.items():
             self.weights[user] = self.weights.get(user, 0.0) + weight_of[tenants[app_id]]
 
+    def relative_weights(self) -> dict[str, float]:
+        """The weight of each app's user over that of the user with most weight: exactly 1 if all weights are equal."""
+        largest = max(self.weights.values(), default=1.0)
+        # The sum of ten apps of weight 0.1 is a little less than 1.
+        return {app_id: round(self.weights[user] / largest, 9) for app_id, user in self.of.items()}
+
     def totals(self, amounts: Mapping[str, float], before: Mapping[Tenant, float] | None = None) -> dict[str, float]:
         """The sum of the amounts of each app's user, over the weight of that user. Arguments as for `ranks`."""
         sums: dict[UserKey, float] = dict((before or {}).items())

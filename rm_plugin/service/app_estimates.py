@@ -1,7 +1,7 @@
 """When each active app gets GPUs and ends, why it waits, and its rho so far, for commands, pages and REST.
 
 One forecast of all apps (`rm_plugin.arbiter.estimates`) serves all requests. A request makes a new one if the last one
-is older than `_FRESH_S` and than `_TIMES_ITS_COST` times the time that it took: with 1000 apps it takes a second. So
+is older than `_FRESH_S` and than `_TIMES_ITS_COST` times the time that it took: with 1000 apps it takes two seconds. So
 with more than `_AT_ONCE_APPS` it is made in a thread, and requests get the last one meanwhile. The forecast uses the
 newest heartbeats: the remaining work of each app, and the cost of a start.
 """
@@ -35,7 +35,7 @@ _FRESH_S = 1.0
 _TIMES_ITS_COST = 20.0
 """A forecast is reused for this multiple of its own cost, so that forecasts take at most 5 % of the time."""
 
-_AT_ONCE_APPS = 200
+_AT_ONCE_APPS = 100
 """The most apps whose forecast is made at once: it takes some 50 ms."""
 
 _MAX_APPS = 5_000
