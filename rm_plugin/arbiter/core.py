@@ -187,6 +187,11 @@ class Arbiter:
         return self._origin_s
 
     @property
+    def round_settings(self) -> RoundSettings:
+        """The settings of rounds."""
+        return self._rounds
+
+    @property
     def policy_memory(self) -> Value | None:
         """What the policy remembers of the newest round."""
         return self._memory

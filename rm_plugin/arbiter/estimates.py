@@ -24,12 +24,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from operator import itemgetter
 from types import MappingProxyType
 
-from rm_plugin.arbiter.lateness import lateness_after_lease
+from rm_plugin.arbiter.fair_finish_order import Contender, FairFinishOrder, fair_finish_order
+from rm_plugin.arbiter.round_values import RoundSettings
+from rm_plugin.arbiter.user_ranks import Users
 from themis.fluid_cluster import FluidPhase
 from themis.leases import SAME_TIME_S
+from themis.queues import NO_OWNER, AppOwner
 from themis.values import Value
 
 _TERMS = 300
@@ -50,12 +52,13 @@ Errors = tuple[float, float, float]
 class ServiceOrder(StrEnum):
     """In which order a policy serves apps, as far as estimates model it.
 
-    SHORTEST_FIRST: the least work left first; before that one gang for each app that would end too late on the fluid
-        fair cluster.
+    FAIR_FINISH: that of `fair_finish` (`rm_plugin.arbiter.fair_finish_order`).
+    SHORTEST_FIRST: the user with the least work left first, of one user the app with the least.
     WORST_RHO_FIRST: the fifth of the apps with the worst rho first, gang by gang in turns, then the others.
     LEAST_SERVED_FIRST: the least GPU time so far first, gang by gang in turns.
     """
 
+    FAIR_FINISH = "fair finish"
     SHORTEST_FIRST = "shortest first"
     WORST_RHO_FIRST = "worst rho first"
     LEAST_SERVED_FIRST = "least served first"
@@ -63,7 +66,7 @@ class ServiceOrder(StrEnum):
 
 _ORDERS: Mapping[str, ServiceOrder] = MappingProxyType(
     {
-        "fair_finish": ServiceOrder.SHORTEST_FIRST,
+        "fair_finish": ServiceOrder.FAIR_FINISH,
         "srsf": ServiceOrder.SHORTEST_FIRST,
         "srtf": ServiceOrder.SHORTEST_FIRST,
         "themis": ServiceOrder.WORST_RHO_FIRST,
@@ -92,6 +95,8 @@ class AppNow(Value, frozen=True, kw_only=True):
         attained_gpu_s: GPU time that it had so far.
         restart_s: What a start costs.
         fair_end_s: Its end on the fluid fair cluster. Infinite while unknown.
+        owner: Whose app it is.
+        overran: Whether it did far more work than it declared, so that `fair_finish` serves it last.
     """
 
     app_id: str
@@ -105,6 +110,8 @@ class AppNow(Value, frozen=True, kw_only=True):
     attained_gpu_s: float = 0.0
     restart_s: float = 0.0
     fair_end_s: float = math.inf
+    owner: AppOwner = NO_OWNER
+    overran: bool = False
 
 
 class Situation(StrEnum):
@@ -194,7 +201,14 @@ class _App:
 
 
 def forecast(
-    apps: Sequence[AppNow], gpus: int, *, now_s: float, lease_s: float, lease_end_s: float, order: ServiceOrder
+    apps: Sequence[AppNow],
+    gpus: int,
+    *,
+    now_s: float,
+    lease_s: float,
+    lease_end_s: float,
+    order: ServiceOrder,
+    settings: RoundSettings,
 ) -> dict[str, Forecast]:
     """Play the cluster forward until every app has ended, and say when each gets GPUs and ends.
 
@@ -205,8 +219,9 @@ def forecast(
         lease_s: Seconds of a lease.
         lease_end_s: When leases granted now end. The ends of all other leases are on one grid with it.
         order: The order of service.
+        settings: Those of rounds; the preemption margin and the weights of users count.
     """
-    model = _Model(apps, gpus, now_s, lease_s, lease_end_s, order)
+    model = _Model(apps, gpus, now_s, lease_s, lease_end_s, order, settings)
     ranks = {app.now.app_id: place for place, app in enumerate(model.served_in_order(), start=1)}
     first_gpu_at_s = {app.app_id: now_s for app in apps if app.held_gpus}
     calm = sum(map(demand_of, apps)) < _CALM * gpus
@@ -277,9 +292,11 @@ class _Model:
         lease_s: float,
         lease_end_s: float,
         order: ServiceOrder,
+        settings: RoundSettings,
     ) -> None:
-        self._gpus, self._now_s, self._order = gpus, now_s, order
+        self._gpus, self._now_s, self._order, self._settings = gpus, now_s, order, settings
         self._apps = [_app_of(app, now_s) for app in apps if app.phases_left]
+        self._users = self._users_now()
         work_gpu_s = math.fsum(app.work_left_gpu_s for app in self._apps)
         longest_s = max((app.time_left_s for app in self._apps), default=0.0)
         self._lease_s = max(lease_s, (work_gpu_s / max(1, gpus) + longest_s) / _TERMS)
@@ -322,6 +339,7 @@ class _Model:
         app.phase += 1
         if app.phase == len(phases):
             self._apps.remove(app)
+            self._users = self._users_now()
             app.left_gpu_s = app.later_gpu_s = 0.0
             return True
         phase = phases[app.phase]
@@ -334,13 +352,12 @@ class _Model:
 
     def _serve(self) -> Iterator[tuple[float, _App]]:
         """Give free GPUs, and those whose leases end now, to the apps in the order of service."""
-        now_s, ended_s = self._now_s, self._now_s + SAME_TIME_S
-        kept = {app: 0 if app.lease_end_s <= ended_s else app.held for app in self._apps}
+        now_s, kept = self._now_s, self._kept()
         free = self._gpus - sum(kept.values())
         if free <= 0:
             return
         grid_s = self._next_grid_s()
-        for turns, tier in self._tiers([app for app in self._apps if kept[app] < app.demand]):
+        for turns, tier in self._tiers(kept):
             while tier and turns and free > 0:
                 turns, tier = turns - 1, [app for app in tier if kept[app] < app.demand]
                 left = free
@@ -362,33 +379,57 @@ class _Model:
 
     def served_in_order(self) -> list[_App]:
         """The apps that can use more GPUs, in the order in which they would be served now."""
-        below_demand = [app for app in self._apps if app.held < app.demand]
-        return list(dict.fromkeys(app for _, tier in self._tiers(below_demand) for app in tier))
+        served = dict.fromkeys(app for _, tier in self._tiers(self._kept()) for app in tier)
+        return [app for app in served if app.held < app.demand]
 
-    def _tiers(self, apps: Sequence[_App]) -> list[tuple[float, list[_App]]]:
+    def _kept(self) -> dict[_App, int]:
+        """The GPUs of each app whose leases do not end now."""
+        ended_s = self._now_s + SAME_TIME_S
+        return {app: 0 if app.lease_end_s <= ended_s else app.held for app in self._apps}
+
+    def _users_now(self) -> Users:
+        return Users({app.now.app_id: app.now.owner for app in self._apps}, self._settings.queues)
+
+    def _tiers(self, kept: Mapping[_App, int]) -> list[tuple[float, list[_App]]]:
         """Return groups of apps in their order. Each group is served gang by gang, for this number of turns."""
-        now_s = self._now_s
+        if self._order is ServiceOrder.FAIR_FINISH:
+            order, by_id = self._fair_finish_order(kept), {app.now.app_id: app for app in self._apps}
+            return [
+                (1, [by_id[app_id] for app_id in order.pressed]),
+                *((math.inf, [by_id[app_id]]) for app_id in order.all),
+            ]
+        now_s, apps = self._now_s, self._apps
         if self._order is ServiceOrder.LEAST_SERVED_FIRST:
             return [(math.inf, sorted(apps, key=lambda app: (app.served_gpu_s, app.now.app_id)))]
         if self._order is ServiceOrder.WORST_RHO_FIRST:
             places = max(1, math.ceil(0.2 * len(self._apps) - 1e-9))
             ordered = sorted(apps, key=lambda app: (-_rho(app, now_s), app.now.app_id))
             return [(math.inf, ordered[:places]), (math.inf, ordered[places:])]
-        pressed = [(-lateness, app.now.app_id, app) for app in apps if (lateness := self._lateness(app)) is not None]
-        by_work = sorted(apps, key=lambda app: (app.work_left_gpu_s, app.now.app_id))
-        return [
-            (1, [app for _, _, app in sorted(pressed, key=itemgetter(0, 1))]),
-            *((math.inf, [app]) for app in by_work),
-        ]
+        ranks = self._users.ranks({app.now.app_id: app.work_left_gpu_s for app in apps})
+        return [(math.inf, [app]) for app in sorted(apps, key=lambda app: ranks[app.now.app_id])]
 
-    def _lateness(self, app: _App) -> float | None:
-        return lateness_after_lease(
-            submitted_at_s=app.now.submitted_at_s,
-            due_s=app.now.fair_end_s,
+    def _fair_finish_order(self, kept: Mapping[_App, int]) -> FairFinishOrder:
+        contenders = [
+            Contender(
+                app_id=app.now.app_id,
+                submitted_at_s=app.now.submitted_at_s,
+                due_s=app.now.fair_end_s,
+                left_gpu_s=app.work_left_gpu_s,
+                time_left_s=app.time_left_s,
+                restart_s=app.now.restart_s,
+                kept_gpus=kept[app],
+                held_gpus=app.held,
+                wanted_gpus=app.demand,
+                overran=app.now.overran,
+            )
+            for app in self._apps
+        ]
+        return fair_finish_order(
+            contenders,
+            self._users,
             now_s=self._now_s,
-            left_s=app.time_left_s + (0.0 if app.held else app.now.restart_s),
             lease_s=self._lease_s,
-            restart_s=app.now.restart_s,
+            preemption_margin=self._settings.preemption_margin,
         )
 
     def _next_grid_s(self) -> float:
@@ -435,7 +476,7 @@ _WORST_RHO_ENDS: Mapping[tuple[Situation, bool], Errors] = MappingProxyType(
         (Situation.WAITS, True): (0.974, 1.446, 2.396),
     }
 )
-_SHORTEST_ENDS: Mapping[tuple[Situation, bool], Errors] = MappingProxyType(
+_FAIR_FINISH_ENDS: Mapping[tuple[Situation, bool], Errors] = MappingProxyType(
     {
         (Situation.CALM, False): (0.943, 0.995, 1.046),
         (Situation.CALM, True): (0.769, 0.977, 1.181),
@@ -452,17 +493,20 @@ END_ERRORS: Mapping[ServiceOrder, Mapping[tuple[Situation, bool], Errors]] = Map
     {
         ServiceOrder.WORST_RHO_FIRST: _WORST_RHO_ENDS,
         ServiceOrder.LEAST_SERVED_FIRST: _WORST_RHO_ENDS,
-        ServiceOrder.SHORTEST_FIRST: _SHORTEST_ENDS,
+        ServiceOrder.FAIR_FINISH: _FAIR_FINISH_ENDS,
+        ServiceOrder.SHORTEST_FIRST: _FAIR_FINISH_ENDS,
     }
 )
 """Errors of ends, by situation and whether the app has later phases; measured by `themis reproduce estimates`.
 
-Those of LEAST_SERVED_FIRST were not measured. The table repeats those of WORST_RHO_FIRST."""
+Those of LEAST_SERVED_FIRST and SHORTEST_FIRST were not measured. The table repeats those of WORST_RHO_FIRST and
+FAIR_FINISH."""
 
 FIRST_GPU_ERRORS: Mapping[ServiceOrder, Errors] = MappingProxyType(
     {
         ServiceOrder.WORST_RHO_FIRST: (0.682, 1.844, 5.477),
         ServiceOrder.LEAST_SERVED_FIRST: (0.682, 1.844, 5.477),
+        ServiceOrder.FAIR_FINISH: (0.367, 1.069, 2.079),
         ServiceOrder.SHORTEST_FIRST: (0.367, 1.069, 2.079),
     }
 )

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
+from rm_plugin.arbiter.user_ranks import UserKey
 from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.greedy import Given, serve_step_by_step
-from rm_plugin.policies.users import UserKey, user_weights, users_of
+from rm_plugin.policies.users import users_of
 from themis.bids import RhoOf
 from themis.cluster import Allocation
 
@@ -37,7 +38,6 @@ class DrfPolicy:
         device_of = {machine.machine_id: machine.device for machine in snapshot.cluster.machines}
         totals = snapshot.cluster.gpus_by_device
         users = users_of(snapshot)
-        weights = user_weights(snapshot, users)
 
         def by_device(allocations: Iterable[Allocation]) -> Counter[str]:
             held = Counter[str]()
@@ -50,19 +50,19 @@ class DrfPolicy:
 
         held = {app.app_id: by_device([app.kept]) for app in snapshot.apps}
         of_user: dict[UserKey, Counter[str]] = {}
-        for app_id, user in users.items():
+        for app_id, user in users.of.items():
             of_user.setdefault(user, Counter()).update(held[app_id])
         given_gpus = dict.fromkeys(held, 0)
 
         def rank(app_id: str, given: Given, _ratio: float) -> tuple[float, ...]:
-            user = users[app_id]
+            user = users.of[app_id]
             # What the app holds changes only with what it got.
             if given.gpus != given_gpus[app_id] or not given.gpus:
                 given_gpus[app_id] = given.gpus
                 of_user[user].subtract(held[app_id])
                 held[app_id] = by_device([*allocator.given(app_id), snapshot.standing(app_id).kept])
                 of_user[user].update(held[app_id])
-            return (dominant_share(of_user[user]) / weights[user], dominant_share(held[app_id]))
+            return (dominant_share(of_user[user]) / users.weights[user], dominant_share(held[app_id]))
 
         serve_step_by_step(allocator, rank)
         return allocator.decision()

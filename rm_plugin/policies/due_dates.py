@@ -68,6 +68,11 @@ class DueDateMemory(Value, frozen=True, kw_only=True):
     apps: Mapping[str, MeteredApp] = msgspec.field(default_factory=dict)
 
 
+def has_overrun(memory: Value | None, app_id: str) -> bool:
+    """Whether an app did far more work than it declared, by the memory of the newest round."""
+    return isinstance(memory, DueDateMemory) and app_id in memory.apps and memory.apps[app_id].overran
+
+
 def advance(snapshot: RoundSnapshot) -> tuple[FluidCluster, dict[str, MeteredApp]]:
     """The fluid cluster now, with the apps that reported for the first time; and all active apps, metered until now."""
     memory = snapshot.memory

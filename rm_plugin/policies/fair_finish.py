@@ -34,17 +34,17 @@ docs/explanation/fair-finish.md has the measurements.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from rm_plugin.arbiter.lateness import lateness_after_lease
+from rm_plugin.arbiter.fair_finish_order import Contender, fair_finish_order
 from rm_plugin.arbiter.leftovers import AppDemand
-from rm_plugin.arbiter.round_values import AppStanding, AskBids, Decision, RoundSnapshot, SolveAuction
+from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.due_dates import DueDateMemory, MeteredApp, advance, due_times_s
 from rm_plugin.policies.gang_allocator import GangAllocator
-from rm_plugin.policies.users import Rank, ranks
+from rm_plugin.policies.users import users_of
 from themis.bids import GangDemand, PlacedGang, RhoOf
 from themis.cluster import Cluster
 
@@ -62,17 +62,20 @@ class FairFinishPolicy:
         due_s = due_times_s(fluid, metered)
         app_demands = app_demands_of(snapshot, {})
         allocator = GangAllocator(snapshot.machines, app_demands, snapshot.lease_s)
-        left = ranks(snapshot, _counted_left_gpu_s(snapshot, metered, allocator))
-
-        def service_left(app_id: str) -> tuple[bool, Rank]:
-            # An app that never reported its phases cannot be metered.
-            app = metered.get(app_id)
-            return (True, (math.inf, 0, math.inf, app_id)) if app is None else (app.overran, left[app_id])
-
-        in_order = sorted(allocator.app_demands, key=service_left)
-        most_pressed_first = _most_pressed_first(snapshot, app_demands, metered, due_s)
-        _renew_certain_winners(snapshot.cluster, allocator, in_order, most_pressed_first)
-        for app_id in most_pressed_first:
+        order = fair_finish_order(
+            _contenders(snapshot, metered, due_s, allocator.app_demands),
+            users_of(snapshot),
+            now_s=snapshot.now_s,
+            lease_s=snapshot.lease_s,
+            preemption_margin=snapshot.settings.preemption_margin,
+        )
+        # An app that never reported its phases cannot be metered, and comes last.
+        in_order = [
+            *(app_id for app_id in order.all if app_id in allocator.app_demands),
+            *sorted(app_id for app_id in allocator.app_demands if app_id not in metered),
+        ]
+        _renew_certain_winners(snapshot.cluster, allocator, in_order, order.pressed)
+        for app_id in order.pressed:
             job = _longest_job(allocator, app_id)
             if (proposal := allocator.propose(app_id, job)) is not None:
                 allocator.take(app_id, job, proposal.gang)
@@ -87,55 +90,31 @@ class FairFinishPolicy:
         return replace(decision, memory=DueDateMemory(fluid=fluid.state(), apps=apps))
 
 
-def _most_pressed_first(
+def _contenders(
     snapshot: RoundSnapshot,
-    app_demands: Iterable[AppDemand],
     metered: Mapping[str, MeteredApp],
     due_s: Mapping[str, float],
-) -> list[str]:
-    """The apps that keep no GPUs and whose laxity is less than a lease and a restart.
-
-    First comes the one that a lease of waiting delays most. An app that keeps GPUs has a gang already: between ends of
-    leases it would get one more in every round, and lose all but one when the leases end.
-    """
-    pressed = []
-    for app_demand in app_demands:
-        app = metered.get(app_demand.app_id)
-        standing = snapshot.standing(app_demand.app_id)
-        if app is None or app.overran or standing.kept:
-            continue
-        lateness = lateness_after_lease(
-            submitted_at_s=standing.submitted_at_s,
-            due_s=due_s[app_demand.app_id],
-            now_s=snapshot.now_s,
-            left_s=_time_left_s(app, standing, app_demand.restart_s),
-            lease_s=snapshot.lease_s,
-            restart_s=app_demand.restart_s,
-        )
-        if lateness is not None:
-            pressed.append((-lateness, app_demand.app_id))
-    return [app_id for _, app_id in sorted(pressed)]
-
-
-def _time_left_s(app: MeteredApp, standing: AppStanding, restart_s: float) -> float:
-    """Seconds that an app still needs with all that it can use, and a restart if it holds nothing."""
-    holds = standing.kept or standing.renewable
-    share_left = app.left_gpu_s / app.work_gpu_s if app.work_gpu_s > 0.0 else 0.0
-    return app.whole_time_s * share_left + (0.0 if holds else restart_s)
-
-
-def _counted_left_gpu_s(
-    snapshot: RoundSnapshot, metered: Mapping[str, MeteredApp], allocator: GangAllocator
-) -> dict[str, float]:
-    """The service that apps have left, less the preemption margin for the share of their GPUs that they hold."""
-    counted = {}
+    app_demands: Mapping[str, AppDemand],
+) -> list[Contender]:
+    """The active apps that reported their phases."""
+    contenders = []
     for app_id, app in metered.items():
-        standing, demand = snapshot.standing(app_id), allocator.app_demands.get(app_id)
-        held_gpus = standing.kept.gpus + standing.renewable.gpus
-        wanted_gpus = standing.kept.gpus + sum(job.max_gpus for job in (demand.demands if demand else ()))
-        share = min(1.0, held_gpus / wanted_gpus) if wanted_gpus else 0.0
-        counted[app_id] = app.left_gpu_s * (1.0 - snapshot.settings.preemption_margin * share)
-    return counted
+        standing, demand = snapshot.standing(app_id), app_demands.get(app_id)
+        share_left = app.left_gpu_s / app.work_gpu_s if app.work_gpu_s > 0.0 else 0.0
+        contender = Contender(
+            app_id=app_id,
+            submitted_at_s=standing.submitted_at_s,
+            due_s=due_s[app_id],
+            left_gpu_s=app.left_gpu_s,
+            time_left_s=app.whole_time_s * share_left,
+            restart_s=demand.restart_s if demand else 0.0,
+            kept_gpus=standing.kept.gpus,
+            held_gpus=standing.kept.gpus + standing.renewable.gpus,
+            wanted_gpus=standing.kept.gpus + sum(job.max_gpus for job in (demand.demands if demand else ())),
+            overran=app.overran,
+        )
+        contenders.append(contender)
+    return contenders
 
 
 def _longest_job(allocator: GangAllocator, app_id: str) -> int:

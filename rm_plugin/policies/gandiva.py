@@ -8,6 +8,7 @@ from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, Sol
 from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.gang_allocator import GangAllocator, Proposal, Prospect
 from rm_plugin.policies.greedy import serve_best_first
+from rm_plugin.policies.users import users_of
 from themis.bids import AppReport, GangDemand, RhoOf
 
 
@@ -15,8 +16,8 @@ class GandivaPolicy:
     """Jobs are served by the placement score 1/S of the best gang that they find on free GPUs, highest first.
 
     A job whose app's old GPUs are free renews in place, unless a gang of less S saves more than a restart costs: then
-    it migrates. Ties: jobs that renew first, then the larger gang, the app submitted first, the app id, and of an app's
-    jobs the longest. There is no time slicing and no sharing of GPUs, as in the paper.
+    it migrates. Ties: jobs that renew first, then the user of more weight, the larger gang, the app submitted first,
+    the app id, and of an app's jobs the longest. There is no time slicing and no sharing of GPUs, as in the paper.
     """
 
     name = "gandiva"
@@ -32,7 +33,12 @@ class GandivaPolicy:
         def propose(allocator: GangAllocator, app_id: str, job: int) -> Proposal | None:
             return stay_or_move(allocator, app_id, job, snapshot.reports)
 
-        serve_best_first(allocator, order, _rank, propose, lambda _demand: ())
+        weights = users_of(snapshot).relative_weights()
+
+        def rank(app_id: str, demand: GangDemand, prospect: Prospect) -> tuple[float, ...]:
+            return (demand.slowdown.at(prospect.level), not prospect.renews, -weights[app_id], -prospect.gpus)
+
+        serve_best_first(allocator, order, rank, propose, lambda _demand: ())
         return allocator.decision()
 
 
@@ -54,7 +60,3 @@ def _moving_pays(demand: GangDemand, stay: Prospect, move: Prospect, restart_s: 
     if demand.slowdown.at(move.level) >= demand.slowdown.at(stay.level):
         return False
     return demand.work_left_gpu_s / stay.speed - demand.work_left_gpu_s / move.speed > restart_s
-
-
-def _rank(_app_id: str, demand: GangDemand, prospect: Prospect) -> tuple[float, ...]:
-    return (demand.slowdown.at(prospect.level), not prospect.renews, -prospect.gpus)

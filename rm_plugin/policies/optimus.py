@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
+from rm_plugin.arbiter.user_ranks import UserKey
 from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.greedy import Given, serve_step_by_step
-from rm_plugin.policies.users import UserKey, user_weights, users_of
+from rm_plugin.policies.users import users_of
 from themis.bids import RhoOf
 
 
@@ -28,15 +29,14 @@ class OptimusPolicy:
         allocator = GangAllocator.for_baseline(snapshot, app_demands)
         apps = {app.app_id: app for app in snapshot.apps}
         users = users_of(snapshot)
-        weights = user_weights(snapshot, users)
         speeds: dict[UserKey, dict[str, float]] = {}
-        for app_id, user in users.items():
+        for app_id, user in users.of.items():
             speeds.setdefault(user, {})[app_id] = float(apps[app_id].kept.gpus)
 
         def rank(app_id: str, given: Given, ratio: float) -> tuple[float, ...]:
-            app, user = apps[app_id], users[app_id]
+            app, user = apps[app_id], users.of[app_id]
             speeds[user][app_id] = speed = app.kept.gpus + given.speed
-            return (-ratio, sum(speeds[user].values()) / weights[user], speed, app.submitted_at_s)
+            return (-ratio, sum(speeds[user].values()) / users.weights[user], speed, app.submitted_at_s)
 
         serve_step_by_step(allocator, rank)
         return allocator.decision()

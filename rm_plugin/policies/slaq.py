@@ -6,6 +6,7 @@ from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, Sol
 from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.gang_allocator import GangAllocator, Prospect
 from rm_plugin.policies.greedy import serve_best_first
+from rm_plugin.policies.users import users_of
 from themis.bids import GangDemand, RhoOf
 
 
@@ -15,8 +16,8 @@ class SlaqPolicy:
     SLAQ divides a decrease by the largest decrease of the job, so that losses of all models are comparable. Our choice:
     the largest decrease is that of one GPU in a lease from the first iteration on, so the size of an iteration does not
     matter. Work counts up to the end of the job's phase. A job without a forecast counts as if at its steepest, so that
-    it soon has one. Ties go to the job that renews in place, then to the app submitted first, then to the app id; of an
-    app's jobs to the longest.
+    it soon has one. Decreases count by the weight of the app's user, twice for weight 2. Ties go to the job that renews
+    in place, then to the app submitted first, then to the app id; of an app's jobs to the longest.
     """
 
     name = "slaq"
@@ -29,9 +30,12 @@ class SlaqPolicy:
         submitted = sorted(snapshot.apps, key=lambda app: (app.submitted_at_s, app.app_id))
         order = [app.app_id for app in submitted if app.app_id in allocator.app_demands]
 
-        def rank(_app_id: str, demand: GangDemand, prospect: Prospect) -> tuple[float, ...]:
+        weights = users_of(snapshot).relative_weights()
+
+        def rank(app_id: str, demand: GangDemand, prospect: Prospect) -> tuple[float, ...]:
             before = loss_decrease(demand, prospect.speed_before, snapshot.lease_s)
-            return (before - loss_decrease(demand, prospect.speed, snapshot.lease_s), not prospect.renews)
+            decrease = loss_decrease(demand, prospect.speed, snapshot.lease_s) - before
+            return (-weights[app_id] * decrease, not prospect.renews)
 
         serve_best_first(
             allocator, order, rank, GangAllocator.propose, lambda demand: (demand.forecast, demand.work_left_gpu_s)

@@ -6,7 +6,7 @@ from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, Sol
 from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.greedy import Given, serve_step_by_step
-from rm_plugin.policies.users import ranks
+from rm_plugin.policies.users import users_of
 from themis.bids import RhoOf
 
 
@@ -27,7 +27,8 @@ class SrsfPolicy:
         """Give unit by unit, each app renewing in place first."""
         app_demands = app_demands_of(snapshot, {})
         allocator = GangAllocator.for_baseline(snapshot, app_demands)
-        left = ranks(snapshot, {each.app_id: snapshot.reports[each.app_id].work_left_gpu_s for each in app_demands})
+        work_left = {each.app_id: snapshot.reports[each.app_id].work_left_gpu_s for each in app_demands}
+        left = users_of(snapshot).ranks(work_left)
 
         def rank(app_id: str, _given: Given, _ratio: float) -> tuple[float, ...]:
             return left[app_id][:-1]

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
+from rm_plugin.arbiter.user_ranks import UserKey
 from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.gang_allocator import GangAllocator
-from rm_plugin.policies.users import UserKey, app_rank, user_weights, users_of
+from rm_plugin.policies.users import users_of
 from themis.bids import AppReport, GangDemand, PhaseLeft, RhoOf
 
 
@@ -31,17 +32,16 @@ class SrtfPolicy:
         kept = {app.app_id: app.kept.gpus for app in snapshot.apps}
         reports = {app_id: snapshot.reports[app_id] for app_id in allocator.app_demands}
         users = users_of(snapshot)
-        weights = user_weights(snapshot, users)
         apps_of: dict[UserKey, list[AppReport]] = {}
         for app_id, report in reports.items():
-            apps_of.setdefault(users[app_id], []).append(report)
+            apps_of.setdefault(users.of[app_id], []).append(report)
 
         def remaining_s(apps: Sequence[AppReport]) -> float:
             return remaining_time_s(allocator, apps, sum(kept[report.app_id] for report in apps))
 
-        of_user = {user: remaining_s(apps) / weights[user] for user, apps in apps_of.items()}
+        of_user = {user: remaining_s(apps) / users.weights[user] for user, apps in apps_of.items()}
         rank = {
-            app_id: (of_user[users[app_id]], *app_rank(snapshot, app_id, remaining_s([report])))
+            app_id: (of_user[users.of[app_id]], *users.app_rank(app_id, remaining_s([report])))
             for app_id, report in reports.items()
         }
         return allocator.serve_in_order(sorted(allocator.app_demands, key=rank.__getitem__))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rm_plugin.arbiter.round_values import AskBids, Decision, RoundSnapshot, SolveAuction
 from rm_plugin.policies.demands import app_demands_of
 from rm_plugin.policies.gang_allocator import GangAllocator
-from rm_plugin.policies.users import ranks
+from rm_plugin.policies.users import users_of
 from themis.bids import RhoOf
 
 
@@ -24,5 +24,5 @@ class TiresiasPolicy:
         """Serve the apps in order, each renewing in place first, then taking what has least S."""
         attained = {app.app_id: app.attained_gpu_s(snapshot.now_s) for app in snapshot.apps}
         allocator = GangAllocator.for_baseline(snapshot, app_demands_of(snapshot, {}))
-        rank = ranks(snapshot, attained, snapshot.ended_gpu_s)
+        rank = users_of(snapshot).ranks(attained, snapshot.ended_gpu_s)
         return allocator.serve_in_order(sorted(allocator.app_demands, key=rank.__getitem__))

@@ -33,6 +33,7 @@ from rm_plugin.arbiter.estimates import (
     order_of,
 )
 from rm_plugin.arbiter.seeds import child_seed
+from rm_plugin.policies.due_dates import has_overrun
 from themis.fluid_cluster import FluidPhase
 from themis.values import Value
 from themis_lab.paper.own_runs import OwnRuns, row
@@ -225,6 +226,7 @@ class _Watch:
             lease_s=lease_s,
             lease_end_s=arbiter.lease_end_s(now_s),
             order=order,
+            settings=arbiter.round_settings,
         )
         for app in apps:
             found = made[app.app_id]
@@ -267,6 +269,8 @@ def _app_now(simulation: Simulation, app: SimApp, cluster_view: ClusterView, fai
         attained_gpu_s=arbiter.attained_gpu_s(app.app_id, now_s),
         restart_s=app.costs.restart_s,
         fair_end_s=fair_end_s,
+        owner=app.trace.owner,
+        overran=has_overrun(arbiter.policy_memory, app.app_id),
     )
 
 

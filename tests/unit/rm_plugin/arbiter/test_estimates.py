@@ -17,11 +17,14 @@ from rm_plugin.arbiter.estimates import (
     forecast,
     order_of,
 )
+from rm_plugin.arbiter.round_values import RoundSettings
 from rm_plugin.policies.registry import POLICIES
 from themis.fluid_cluster import FluidPhase
+from themis.queues import ROOT, AppOwner, Queue, Queues, QueueUser
 
 LEASE_S = 600.0
-SHORTEST, RHO, SERVED = (
+FAIR, SHORTEST, RHO, SERVED = (
+    ServiceOrder.FAIR_FINISH,
     ServiceOrder.SHORTEST_FIRST,
     ServiceOrder.WORST_RHO_FIRST,
     ServiceOrder.LEAST_SERVED_FIRST,
@@ -34,8 +37,9 @@ def app(app_id, *phases, held=0, **more):
     return AppNow(app_id=app_id, phases_left=tuple(FluidPhase(*phase) for phase in phases), held_gpus=held, **fields)
 
 
-def play(*apps, gpus=4, now_s=0.0, order=SHORTEST):
-    return forecast(apps, gpus, now_s=now_s, lease_s=LEASE_S, lease_end_s=LEASE_S, order=order)
+def play(*apps, gpus=4, now_s=0.0, order=FAIR, **settings):
+    settings = RoundSettings(**settings)
+    return forecast(apps, gpus, now_s=now_s, lease_s=LEASE_S, lease_end_s=LEASE_S, order=order, settings=settings)
 
 
 def test_example_of_the_module():
@@ -56,7 +60,15 @@ def test_forecast_ends_at_wall_clock_times(lease_s, order):
             for name, held in (("a", 2), ("b", 0), ("c", 0))
         ]
         apps = [replace(each, lease_end_s=now_s + 0.43 * lease_s) for each in apps]
-        found = forecast(apps, 2, now_s=now_s, lease_s=lease_s, lease_end_s=now_s + 0.43 * lease_s, order=order)
+        found = forecast(
+            apps,
+            2,
+            now_s=now_s,
+            lease_s=lease_s,
+            lease_end_s=now_s + 0.43 * lease_s,
+            order=order,
+            settings=RoundSettings(),
+        )
         assert all(now_s < each.ends_at_s < math.inf for each in found.values())
 
 
@@ -71,6 +83,34 @@ def test_shorter_app_takes_the_gpus_at_the_end_of_the_lease():
     found = play(app("long", (2000.0, 4.0), held=4), app("short", (100.0, 4.0)))
     assert found["short"].ends_at_s == pytest.approx(700.0)
     assert found["long"].ends_at_s == pytest.approx(2100.0)
+
+
+def test_app_that_holds_gpus_keeps_them_within_the_preemption_margin():
+    holder, shorter = app("holder", (2000.0, 4.0), held=4), app("shorter", (500.0, 4.0))
+    # At the end of the lease the holder has 1,400 s left, which count as 280 s.
+    assert play(holder, shorter)["holder"].ends_at_s == pytest.approx(2000.0)
+    assert play(holder, shorter, preemption_margin=0.6)["holder"].ends_at_s == pytest.approx(2500.0)
+    assert play(holder, shorter, order=SHORTEST)["holder"].ends_at_s == pytest.approx(2500.0)
+
+
+def test_users_come_first_by_weight():
+    queues = Queues(queues={ROOT: Queue(name=ROOT, users={"anna": QueueUser(weight=3.0)})})
+    anna = [app(name, (300.0, 4.0), owner=AppOwner(user="anna")) for name in "ab"]
+    bob = app("c", (400.0, 4.0), owner=AppOwner(user="bob"))
+    for order in (FAIR, SHORTEST):
+        assert play(*anna, bob, order=order)["c"].rank == 1
+        assert play(*anna, bob, order=order, queues=queues)["c"].rank == 3
+
+
+def test_app_that_overran_is_served_last():
+    found = play(app("a", (90.0, 4.0), overran=True, fair_end_s=1.0), app("b", (900.0, 4.0)))
+    assert (found["b"].rank, found["a"].rank) == (1, 2)
+
+
+def test_late_app_that_keeps_gpus_gets_no_further_gang_before_others():
+    late = app("late", (2000.0, 4.0), held=2, largest_gang=2, fair_end_s=100.0, lease_end_s=1200.0)
+    found = play(late, app("short", (600.0, 2.0)), preemption_margin=0.0)
+    assert found["short"].first_gpu_at_s == 0.0
 
 
 def test_app_that_misses_its_fair_end_gets_a_gang_before_shorter_ones():

@@ -7,7 +7,7 @@ from rm_plugin.arbiter.contention import Contentions
 from rm_plugin.arbiter.round_values import AppStanding, RoundSettings, RoundSnapshot
 from rm_plugin.policies.auction_options import bidding_apps, valued_bids
 from rm_plugin.policies.registry import make_policy
-from rm_plugin.policies.users import ranks, rho_as_one_app
+from rm_plugin.policies.users import rho_as_one_app, users_of
 from themis.bids import AppReport, Bid, BidRow, FreeMachine, GangDemand, GangRequest, PhaseLeft
 from themis.cluster import Cluster, DeviceType, Level, Machine
 from themis.queues import ROOT, AppOwner, Queue, Queues, QueueUser
@@ -21,6 +21,9 @@ CLUSTER = Cluster(
     machines=tuple(Machine(machine_id=f"m{index}", rack_id="r", slots=(4,)) for index in range(2)),
     devices={"gpu": DeviceType(name="gpu")},
 )
+
+
+USERS_COUNT = ["fair_finish", "themis", "tiresias", "srtf", "srsf", "drf", "optimus", "slaq", "gandiva"]
 
 
 def standing(app_id: str, user: str, attained_gpu_s: float = 0.0, priority: int = 0) -> AppStanding:
@@ -58,7 +61,7 @@ def snapshot_of(*apps: AppStanding, queues: Queues | None = None, rho: float = 2
 
 
 def order(snapshot: RoundSnapshot, amounts: dict[str, float], **more: object) -> list[str]:
-    keys = ranks(snapshot, amounts, **more)
+    keys = users_of(snapshot).ranks(amounts, **more)
     return sorted(keys, key=keys.__getitem__)
 
 
@@ -107,6 +110,24 @@ def test_a_user_of_four_apps_gets_no_more_than_a_user_of_one(policy):
     assert sum(gang.gpus.gpus for app_id, gangs in grants.items() for gang in gangs if app_id != "b") == 2
 
 
+def test_relative_weights_are_equal_however_many_apps_a_user_has():
+    snapshot = snapshot_of(*[standing(f"a{index}", "anna") for index in range(10)], standing("b", "bob"))
+    assert set(users_of(snapshot).relative_weights().values()) == {1.0}
+
+
+@pytest.mark.parametrize("policy", ["slaq", "gandiva"])
+def test_jobs_of_equal_score_are_served_by_the_weight_of_their_user(policy):
+    queues = Queues(queues={ROOT: Queue(name=ROOT, users={"bob": QueueUser(weight=2.0)})})
+
+    def served(queues):
+        apps = [standing(f"a{index}", "anna") for index in range(3)]
+        snapshot = snapshot_of(*apps, standing("b", "bob"), queues=queues)
+        return set(make_policy(policy).decide(replace(snapshot, machines=snapshot.machines[:1])).grants())
+
+    assert served(None) == {"a0", "a1"}
+    assert "b" in served(queues)
+
+
 def test_rho_counts_as_if_the_apps_of_a_user_were_one():
     apps = [standing(f"a{index}", "anna") for index in range(4)]
     small = rho_as_one_app(snapshot_of(*apps, standing("b", "bob"), gpus=2))
@@ -137,7 +158,7 @@ def test_values_of_bids_have_the_weight_as_their_exponent():
     assert (a.empty_value, b.empty_value) == (0.5, 0.5)
 
 
-@pytest.mark.parametrize("policy", ["fair_finish", "themis", "tiresias", "srtf", "srsf", "drf", "optimus"])
+@pytest.mark.parametrize("policy", USERS_COUNT)
 @pytest.mark.parametrize("users", ["one", "each"])
 def test_runs_of_one_user_or_of_a_user_each_equal_runs_without_users(policy, users):
     cluster = cluster_named("4x2")

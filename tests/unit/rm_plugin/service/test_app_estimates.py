@@ -8,8 +8,11 @@ from msgspec.structs import replace
 from web_cases import RmCase
 
 from rm_plugin.arbiter.round_values import Wait
+from rm_plugin.policies.due_dates import DueDateMemory, MeteredApp
 from rm_plugin.service import app_estimates
+from themis.fluid_cluster import FluidState
 from themis.lifecycle import AppState
+from themis.queues import ROOT, Queue, Queues, QueueUser
 from themis.wire import themis_pb2 as pb
 
 
@@ -107,6 +110,31 @@ def test_apps_served_before_it_are_ahead():
         found = waiting(case)
         assert (found.rank, found.of, found.ahead) == (2, 2, ("app-0001",))
         assert found.reason == "4 GPUs free, and fair_finish serves 1 app before it"
+
+    run(check)
+
+
+@pytest.mark.parametrize(("weight", "rank"), [(1.0, 2), (3.0, 1)])
+def test_place_follows_from_the_weights_of_users(weight, rank):
+    def check(case):
+        entry = case.running("two-parts", user="anna", rho=1.0, unmet=4)
+        case.running("other-part", user="anna", rho=1.0, unmet=4)
+        case.running("whole", user="bob", rho=1.0, unmet=4, progress=0.3)
+        queues = Queues(queues={ROOT: Queue(name=ROOT, users={"anna": QueueUser(weight=weight)})})
+        case.arbiter.requeue(queues, now_s=case.clock.now_s())
+        assert case.manager.estimates.waiting(entry).rank == rank
+
+    run(check)
+
+
+def test_app_that_overran_its_declaration_is_expected_to_be_served_last():
+    def check(case):
+        entry = case.running("liar", rho=1.0, unmet=4, progress=0.9)
+        case.running("honest", rho=1.0, unmet=4)
+        metered = MeteredApp(work_gpu_s=100.0, whole_time_s=25.0, done_gpu_s=2000.0)
+        memory = DueDateMemory(fluid=FluidState(gpus=4, now_s=0.0), apps={entry.app_id: metered})
+        case.arbiter._memory = memory
+        assert case.manager.estimates.waiting(entry).rank == 2
 
     run(check)
 
