@@ -377,6 +377,7 @@ class Server:
         await self._local_tokens.stop()
         await self.manager.changes.close()
         self.manager.own_pages.close()
+        self.manager.estimates.close()
         self._auctioneer.close()
         with contextlib.suppress(FileNotFoundError):
             (self._settings.state_dir / "address").unlink()
