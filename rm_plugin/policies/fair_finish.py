@@ -47,6 +47,10 @@ from rm_plugin.policies.gang_allocator import GangAllocator
 from rm_plugin.policies.users import Rank, ranks
 from themis.bids import GangDemand, PlacedGang, RhoOf
 from themis.cluster import Cluster
+from themis.fluid_cluster import FluidCluster
+
+_ROUNDING_S = 1.0
+"""More than sums of seconds since the epoch can be rounded by."""
 
 
 class FairFinishPolicy:
@@ -59,7 +63,6 @@ class FairFinishPolicy:
     def decide(self, snapshot: RoundSnapshot) -> AskBids | SolveAuction | Decision:
         """Serve the pressed, then all in the order of the service that they have left."""
         fluid, metered = advance(snapshot)
-        due_s = due_times_s(fluid, metered)
         app_demands = app_demands_of(snapshot, {})
         allocator = GangAllocator(snapshot.machines, app_demands, snapshot.lease_s)
         left = ranks(snapshot, _counted_left_gpu_s(snapshot, metered, allocator))
@@ -70,7 +73,7 @@ class FairFinishPolicy:
             return (True, (math.inf, 0, math.inf, app_id)) if app is None else (app.overran, left[app_id])
 
         in_order = sorted(allocator.app_demands, key=service_left)
-        most_pressed_first = _most_pressed_first(snapshot, app_demands, metered, due_s)
+        most_pressed_first = _most_pressed_first(snapshot, app_demands, fluid, metered)
         _renew_certain_winners(snapshot.cluster, allocator, in_order, most_pressed_first)
         for app_id in most_pressed_first:
             job = _longest_job(allocator, app_id)
@@ -90,30 +93,40 @@ class FairFinishPolicy:
 def _most_pressed_first(
     snapshot: RoundSnapshot,
     app_demands: Iterable[AppDemand],
+    fluid: FluidCluster,
     metered: Mapping[str, MeteredApp],
-    due_s: Mapping[str, float],
 ) -> list[str]:
     """The apps that keep no GPUs and whose laxity is less than a lease and a restart.
 
     First comes the one that a lease of waiting delays most. An app that keeps GPUs has a gang already: between ends of
     leases it would get one more in every round, and lose all but one when the leases end.
+
+    The fluid cluster is played only as far ahead as an app can be due and pressed. In a crowded cluster few of the apps
+    that wait end there by then: they run fast if they run, and slowly on a share of all.
     """
-    pressed = []
+    candidates = []
     for app_demand in app_demands:
         app = metered.get(app_demand.app_id)
         standing = snapshot.standing(app_demand.app_id)
-        if app is None or app.overran or standing.kept:
-            continue
+        if app is not None and not app.overran and not standing.kept:
+            left_s = _time_left_s(app, standing, app_demand.restart_s)
+            candidates.append((app_demand.app_id, standing, left_s, app_demand.restart_s))
+    if not candidates:
+        return []
+    ahead_s = snapshot.lease_s + max(left_s + restart_s for _, _, left_s, restart_s in candidates)
+    due_s = due_times_s(fluid, metered, snapshot.now_s + ahead_s + _ROUNDING_S)
+    pressed = []
+    for app_id, standing, left_s, restart_s in candidates:
         lateness = lateness_after_lease(
             submitted_at_s=standing.submitted_at_s,
-            due_s=due_s[app_demand.app_id],
+            due_s=due_s[app_id],
             now_s=snapshot.now_s,
-            left_s=_time_left_s(app, standing, app_demand.restart_s),
+            left_s=left_s,
             lease_s=snapshot.lease_s,
-            restart_s=app_demand.restart_s,
+            restart_s=restart_s,
         )
         if lateness is not None:
-            pressed.append((-lateness, app_demand.app_id))
+            pressed.append((-lateness, app_id))
     return [app_id for _, app_id in sorted(pressed)]
 
 
