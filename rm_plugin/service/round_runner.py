@@ -98,6 +98,7 @@ class RoundRunner:
         self._seen_free = 0
         self._seen_unmet: dict[str, int] = {}
         self._unanswered = False
+        self._waits: Mapping[str, Wait] = {}
         self._reports: dict[str, AppReport] = {}
         """The reports of the present round, after the checks against what is known."""
         self._retry_at_s: float | None = None
@@ -411,8 +412,11 @@ class RoundRunner:
         return decision
 
     def _note_waits(self, waits: Mapping[str, Wait]) -> None:
-        for entry in self._entries.active():
-            entry.wait = waits.get(entry.app_id)
+        before, self._waits = self._waits, waits
+        for app_id in before.keys() | waits.keys():
+            entry = self._entries.find(app_id)
+            if entry is not None:
+                entry.wait = waits.get(app_id)
 
     # ---- helpers ----
 
