@@ -326,8 +326,8 @@ class FluidCluster:
         apps = []
         for app in self._apps.values():
             share = self._shares[app.tenant]
-            # The integral of a restored share begins as if its rate had always been the same.
-            correction_s = self._weight_s / share.rate - share.contention_at(self._weight_s)
+            # A restored share starts with the integral of the cluster (`turn` from a rate of 1).
+            correction_s = self._weight_s - share.contention_at(self._weight_s)
             apps.append(
                 FluidApp(
                     app_id=app.app_id,

@@ -41,7 +41,7 @@ from themis.values import Value
 MIN_LEASE_S = 1e-3
 """What is left at least of a lease before its lead: far more than `SAME_TIME_S`, by which times are one."""
 
-MASTER_AWAY = "its app master is unavailable"
+MASTER_UNAVAILABLE = "its app master is unavailable"
 """Why a lease of a silent app is prolonged. After a restart the log's events with this reason tell which ones were."""
 
 
@@ -313,7 +313,7 @@ class Arbiter:
             else:
                 renewable.append(lease)
         changes = [
-            *self.table.prolong(away, now_s=now_s, end_s=self._end_of(now_s), reason=MASTER_AWAY),
+            *self.table.prolong(away, now_s=now_s, end_s=self._end_of(now_s), reason=MASTER_UNAVAILABLE),
             *self.table.prolong(bound, now_s=now_s, end_s=self._end_of(now_s), reason="its job runs until it ends"),
             *self.table.expire(expiring),
         ]

@@ -7,7 +7,7 @@ headroom alone limits no app; it explains why a request was not granted, and sho
 Example: a user may use 5 GPUs. A gang of at least 6 is leased 8. YARN grants 5 containers, and its headroom is 0. The
 app returns 3 GPUs and, as 5 are no gang, soon the others. It is believed to be granted 5: no job of it can start on
 that, so rounds give the GPUs to other apps. It asks again after `unfit_s`, then after twice, four and eight times as
-long, or once its headroom covers what it wanted.
+long, or once its headroom has grown to what it wanted.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class GrantLimit(Value, frozen=True, kw_only=True):
         until_s: When the app may ask again, in seconds since the epoch. -inf before the first of them.
         gpus: The most GPUs that the app may hold until then. None if only these machines are suspected.
         wanted_gpus: The GPUs that it would have held.
+        reported_gpus: The GPUs that it could have had by the headroom then. A headroom that was large enough while the
+            engine granted nothing proves nothing until it is larger.
     """
 
     reason: str = ""
@@ -38,6 +40,7 @@ class GrantLimit(Value, frozen=True, kw_only=True):
     until_s: float = -math.inf
     gpus: int | None = None
     wanted_gpus: int = 0
+    reported_gpus: int = 0
 
     def after_refusal(
         self, reason: str, *, asked_gpus: int, held_gpus: int, headroom_gpus: int | None, now_s: float, unfit_s: float
@@ -69,16 +72,14 @@ class GrantLimit(Value, frozen=True, kw_only=True):
             until_s=now_s + min(longest_s, unfit_s * 2.0 ** (times - 1)),
             gpus=gpus,
             wanted_gpus=held_gpus + asked_gpus,
+            reported_gpus=held_gpus + headroom_gpus,
         )
 
-    def after_heartbeat(
-        self, *, held_gpus: int, running_gpus: int, headroom_gpus: int | None, now_s: float
-    ) -> GrantLimit:
+    def after_heartbeat(self, *, running_gpus: int, headroom_gpus: int | None, now_s: float) -> GrantLimit:
         """Return the limit after a heartbeat. It ends once the app was granted more, or could be.
 
         Args:
-            held_gpus: The GPUs of its leases.
-            running_gpus: Those on which its tasks run.
+            running_gpus: The GPUs on which its tasks run.
             headroom_gpus: As for `after_refusal`.
             now_s: The present time.
         """
@@ -86,7 +87,7 @@ class GrantLimit(Value, frozen=True, kw_only=True):
             return self
         if running_gpus > self.gpus:
             return GrantLimit()
-        if headroom_gpus is not None and held_gpus + headroom_gpus >= self.wanted_gpus:
+        if headroom_gpus is not None and running_gpus + headroom_gpus >= max(self.wanted_gpus, self.reported_gpus + 1):
             return GrantLimit(reason=self.reason, times=self.times, until_s=now_s)
         return self
 

@@ -157,7 +157,7 @@ class Identities:
         return self.of_user(user)
 
     def _mark_of_token(self, user: str) -> str:
-        """Return a text that tells the valid tokens of a user apart; empty without one."""
+        """Return a text that differs for each valid token of a user; empty without one."""
         known = self.tokens.get(user)
         return known.sha256[:16] if known is not None and known.expires_at_s >= self._clock.now_s() else ""
 

@@ -108,7 +108,6 @@ class LiveCluster:
         if limit.gpus is None:
             return
         entry.grant_limit = limit.after_heartbeat(
-            held_gpus=len(self._arbiter.table.live_of(entry.app_id)),
             running_gpus=sum(job.gpus for job in heartbeat.jobs if job.state == JobState.RUNNING.value),
             headroom_gpus=_headroom_gpus(heartbeat),
             now_s=self._clock.now_s(),

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from rm_plugin.arbiter.core import MASTER_AWAY
+from rm_plugin.arbiter.core import MASTER_UNAVAILABLE
 from rm_plugin.service.policy_memory import memory_after
 from rm_plugin.service.store import StateStore, StoredEvent
 from rm_plugin.service.store_json import to_json
@@ -136,7 +136,7 @@ class LogSummary:
         if event.kind == LeaseChangeKind.GRANTED:
             device = str(event.detail.get("device", ""))
             self.open_leases[lease_id] = OpenLease(app_id=event.app_id, granted_at_s=event.time_s, device=device)
-        elif event.kind == LeaseChangeKind.RENEWED and event.detail.get("reason") == MASTER_AWAY:
+        elif event.kind == LeaseChangeKind.RENEWED and event.detail.get("reason") == MASTER_UNAVAILABLE:
             self.prolonged[lease_id] = event.app_id
         elif event.kind in _LEASE_ENDS and lease_id in self.open_leases:
             self.prolonged.pop(lease_id, None)

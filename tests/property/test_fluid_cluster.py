@@ -42,6 +42,7 @@ CHANGES = st.lists(
         st.tuples(st.just("redeclare"), PAUSES, st.integers(0, 20), PHASES),
         st.tuples(st.just("leave"), PAUSES, st.integers(0, 20)),
     ),
+    min_size=8,
     max_size=30,
 )
 
@@ -183,6 +184,21 @@ def test_restored_cluster_goes_on_as_the_stored_one(gpus, changes):
         assert life.ends_s == pytest.approx(forecast[name].ends_s, rel=1e-7, abs=1e-6), name
         if 1e-3 < life.time_s < math.inf:
             assert life.contention == pytest.approx(forecast[name].contention, rel=1e-4), name
+
+
+def test_restored_cluster_keeps_the_contention_of_apps_of_unequal_weight():
+    cluster = FluidCluster(4.0, queues=QUEUES)
+    for name, user, queue, at_s in (
+        ("a", "anna", "vision", 0.0),
+        ("b", "bob", "speech", 0.0),
+        ("c", "bob", "speech", 3.0),
+    ):
+        cluster.arrive(name, [FluidPhase(100.0, 4.0)], at_s, owner=AppOwner(user=user, queue=queue))
+    cluster.advance(20.0)
+    restored = FluidCluster.restored(cluster.state(), QUEUES)
+    assert {name: life.contention for name, life in restored.run_out().items()} == pytest.approx(
+        {name: life.contention for name, life in cluster.forecast().items()}
+    )
 
 
 @settings(max_examples=50, deadline=None)

@@ -1,4 +1,4 @@
-"""Server-sent events: each tells a page that what it shows has changed. The page then asks for what it shows.
+"""Server-sent events: each informs a page that what it shows has changed. The page then fetches it.
 
 So a page needs no timer, is renewed within about two seconds of a change, and is made in one place, with or without
 scripts.

@@ -100,19 +100,19 @@ GANG_POLICIES = [name for name in POLICIES if traits_of(make_policy(name)).gangs
 
 @pytest.mark.parametrize("policy", GANG_POLICIES)
 def test_smaller_app_gets_what_a_gang_was_not_granted(tmp_path, policy):
-    """The gang may ask again after 30 s only, and not at all until YARN has headroom for it."""
+    """The gang may ask again after 100 s only, and not at all until YARN has headroom for it."""
 
     async def scenario(here):
         here.yarn.unreported_gpus = 5
         gang = await here.submit("gang", tasks=8, min_tasks=6)
         await here.until(lambda: here.grants(gang).gpus is not None, "the gang is not granted")
         await here.submit("small", **of_eight(policy))
-        await here.until(lambda: here.tasks == 5, "the smaller app has all that YARN grants", 20)
+        await here.until(lambda: here.tasks == 5, "the smaller app has all that YARN grants")
         shown = here.manager.waits_for(here.manager.entries.get(gang))
         assert "YARN granted no container" in shown
         assert "at most 5 GPUs are leased to it for" in shown
 
-    run(scenario, tmp_path, policy, unfit_s=30)
+    run(scenario, tmp_path, policy, unfit_s=100)
 
 
 def test_gang_starts_as_soon_as_yarn_has_headroom_for_it(tmp_path):
@@ -132,10 +132,14 @@ def test_gang_that_yarn_never_grants_asks_less_and_less_often(tmp_path, knows_he
     async def scenario(here):
         here.yarn.unreported_gpus, here.yarn.knows_headroom = 5, knows_headroom
         gang = await here.submit("gang", tasks=8, min_tasks=6)
-        await here.until(lambda: here.grants(gang).times == 3, "the gang asks for the third time")
-        left_s = here.grants(gang).until_s - here.manager.clock.now_s()
-        assert 3 * 0.5 < left_s <= 4 * 0.5
+        again_s = []
+        for times in (2, 3, 4):
+            await here.until(lambda: here.grants(gang).times == times, f"request {times} is not granted")  # noqa: B023
+            again_s.append(here.grants(gang).until_s)
+        # Pauses of 1 and 2 s, twice as long each time, and what a busy machine adds.
+        assert again_s[1] - again_s[0] > 1.9
+        assert again_s[2] - again_s[1] > 3.9
         await here.submit("small", **of_eight())
-        await here.until(lambda: here.tasks == 5, "the smaller app has all that YARN grants", 20)
+        await here.until(lambda: here.tasks == 5, "the smaller app has all that YARN grants")
 
     run(scenario, tmp_path)

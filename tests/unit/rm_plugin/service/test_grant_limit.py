@@ -15,8 +15,8 @@ def refused(limit=NO_GRANT_LIMIT, *, asked=3, held=5, headroom=3, now_s=1000.0):
     )
 
 
-def heartbeat(limit, *, held=5, running=0, headroom=None, now_s=1001.0):
-    return limit.after_heartbeat(held_gpus=held, running_gpus=running, headroom_gpus=headroom, now_s=now_s)
+def heartbeat(limit, *, running=0, headroom=None, now_s=1001.0):
+    return limit.after_heartbeat(running_gpus=running, headroom_gpus=headroom, now_s=now_s)
 
 
 def test_app_that_was_granted_everything_has_no_limit():
@@ -80,13 +80,22 @@ def test_limit_ends_with_all_its_asks_once_more_is_granted(running, limited):
 
 
 @pytest.mark.parametrize(
-    ("held", "headroom", "limited"), [(5, 2, True), (5, 3, False), (0, 7, True), (0, 8, False), (5, None, True)]
+    ("running", "headroom", "limited"), [(5, 2, True), (5, 3, False), (0, 7, True), (0, 8, False), (5, None, True)]
 )
-def test_limit_ends_once_headroom_covers_what_was_wanted(held, headroom, limited):
-    limit = heartbeat(refused(headroom=0), held=held, headroom=headroom)
+def test_limit_ends_once_headroom_covers_what_was_wanted(running, headroom, limited):
+    limit = heartbeat(refused(headroom=0), running=running, headroom=headroom)
     assert (limit.at(1001.0) is not None) is limited
     # It only may ask again: the next refusal is one more.
     assert refused(limit, now_s=1002.0, headroom=0).times == 2 - limited
+
+
+def test_headroom_that_was_large_enough_all_the_time_ends_no_limit():
+    first = refused(headroom=5)
+    second = refused(first, headroom=5, now_s=1000.0 + UNFIT_S)
+    assert second.gpus == 5
+    now_s = 1001.0 + UNFIT_S
+    assert heartbeat(second, headroom=10, now_s=now_s) is second
+    assert heartbeat(second, headroom=11, now_s=now_s).at(now_s) is None
 
 
 def test_heartbeat_changes_nothing_without_a_limit():

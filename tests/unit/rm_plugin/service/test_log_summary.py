@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from service_cases import ServiceCase
 
-from rm_plugin.arbiter.core import MASTER_AWAY
+from rm_plugin.arbiter.core import MASTER_UNAVAILABLE
 from rm_plugin.service import recorder
 from rm_plugin.service.log_summary import SNAPSHOT, LogSummary, OpenLease, _snapshot, read_summary
 from rm_plugin.service.recorder import Recorder
@@ -34,7 +34,7 @@ EVENTS = st.builds(
             "state": state,
             "memory": memory,
             "waits": None if memory is None else {"app-0001": {"job_id": "job-0", "reason": "its turn"}},
-            "reason": MASTER_AWAY,
+            "reason": MASTER_UNAVAILABLE,
             "rho": {"app-0001": 1.0},
         },
     ),
@@ -88,7 +88,7 @@ def test_gpu_time_of_ended_app_is_forgotten_with_its_open_leases():
 
 
 def test_prolonged_lease_is_known_until_it_ends_or_its_app_answers():
-    away = {"reason": MASTER_AWAY}
+    away = {"reason": MASTER_UNAVAILABLE}
     summary = take(
         *[("lease_granted", f"app-000{number}", 0.0, {"lease_id": number}) for number in range(1, 6)],
         *[("lease_renewed", f"app-000{number}", 1.0, {"lease_id": number, **away}) for number in range(1, 5)],

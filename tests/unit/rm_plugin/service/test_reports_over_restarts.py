@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from service_cases import NOW_S, ServiceCase, app, report
 
-from rm_plugin.arbiter.core import MASTER_AWAY
+from rm_plugin.arbiter.core import MASTER_UNAVAILABLE
 from rm_plugin.service.memory_service import FailingStore
 from themis.bids import PlacedGang
 from themis.cluster import Allocation, Level
@@ -90,7 +90,7 @@ async def silent_until_prolonged(store):
     case.arbiter.set_silent(entry.app_id, True)
     case.clock.advance_to(NOW_S + LEASE_S - 10.0)
     await case.rounds._play(["lease end"])
-    assert last_lease_event(store) == ("lease_renewed", MASTER_AWAY)
+    assert last_lease_event(store) == ("lease_renewed", MASTER_UNAVAILABLE)
     return entry.app_id
 
 
@@ -123,7 +123,7 @@ def test_lease_waits_once_more_after_a_crash_if_its_app_answered_before():
         app_id = await silent_until_prolonged(store)
         with store.transaction() as transaction:
             transaction.append_event("round_reported", NOW_S, detail={"round_id": 9, "rho": {app_id: 1.0}})
-        assert await next_end(store) == ("lease_renewed", MASTER_AWAY)
+        assert await next_end(store) == ("lease_renewed", MASTER_UNAVAILABLE)
 
     run(scenario)
 
