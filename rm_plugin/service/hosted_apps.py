@@ -58,7 +58,7 @@ class HostedApps:
         self._entering: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def __contains__(self, app_id: str) -> bool:
+    def __contains__(self, app_id: object) -> bool:
         return app_id in self._apps
 
     def __len__(self) -> int:
